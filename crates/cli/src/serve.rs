@@ -49,6 +49,9 @@ struct FlagOverrides {
     /// disables it.
     #[arg(long, value_name = "ADDRESS")]
     rls: Option<String>,
+    /// Address for `/metrics`, `/livez` and `/readyz` alone, for Prometheus [default: off].
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<String>,
     /// File that maps descriptors to policies (YAML or JSON), for such gateways; reloaded when it
     /// changes.
     #[arg(long, value_name = "FILE")]
@@ -110,6 +113,7 @@ impl FlagOverrides {
             seed,
             listen,
             rls,
+            metrics,
             descriptors,
             envoy_config,
             store,
@@ -127,6 +131,7 @@ impl FlagOverrides {
             (&["resp", "listen"], text(resp)),
             (&["resp", "password_file"], text(resp_password_file)),
             (&["rls", "listen"], text(rls)),
+            (&["metrics", "listen"], text(metrics)),
             (&["rls", "descriptors"], text(descriptors)),
             (&["rls", "envoy_config"], text(envoy_config)),
             (&["rls", "envoy_merge_domains"], envoy_merge_domains),

@@ -1,5 +1,7 @@
 //! Why something of the catalog was not done.
 
+use std::path::PathBuf;
+
 use sluicegate_policy::{Finding, TextPlace};
 
 use crate::access::AccessDenied;
@@ -47,6 +49,19 @@ pub enum Error {
     /// What is in the database is not what is written there.
     #[error("the catalog is damaged: {0}")]
     Damaged(String),
+    /// The copy of the catalog was written by another version of this program.
+    #[error(
+        "{} has format {format}, expected {expected}: another version of Sluicegate wrote it; start \
+         this version while the database is available, and it replaces the file", path.display()
+    )]
+    OtherFormat {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        format: u32,
+        /// The format that this version reads.
+        expected: u32,
+    },
 }
 
 /// What is wrong or risky in what was sent, and where.

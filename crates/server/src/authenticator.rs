@@ -5,7 +5,8 @@
 //!           └▶ CallerError: which each wire says in its own words
 //! ```
 //!
-//! Without a catalog there are no tokens, and nobody looks at what somebody shows. With one, a token
+//! Without a catalog and a token file there are no tokens, and what a caller shows is ignored. With a
+//! file, a caller needs one of its tokens. With a catalog, a token
 //! that is shown must be good; whether one has to be shown depends on the address.
 
 use std::sync::Arc;
@@ -19,6 +20,8 @@ use sluicegate_control::node::{CachedToken, Tokens};
 
 use crate::config::{Listen, TokensRequired};
 use crate::protocol::Wire;
+use crate::token_file::TokenFile;
+use crate::verbs::{VerbName, Verbs};
 
 /// Most tokens whose use is told of at a time: each is a write to a database, and who writes them has
 /// something more urgent to do. Another time comes soon.
@@ -31,6 +34,10 @@ pub(crate) struct Authenticator {
     known: Option<TokenRegistry>,
     /// The apps of requests that show no token and say no app, by wire.
     apps: [Option<Arc<str>>; Wire::ALL.len()],
+    /// The tokens of files, by wire: without a catalog.
+    files: [Option<Arc<TokenFile>>; Wire::ALL.len()],
+    /// The verbs that listeners permit, by wire.
+    verbs: [Verbs; Wire::ALL.len()],
     refused: [[AtomicU64; REASONS.len()]; Wire::ALL.len()],
 }
 
@@ -54,11 +61,20 @@ pub(crate) struct ListenerAuth {
     requires: bool,
     /// The app of requests that show no token and say no app.
     app: Option<Arc<str>>,
+    /// The tokens of a file, one of which a caller needs.
+    file: Option<Arc<TokenFile>>,
+    verbs: Verbs,
 }
 
-/// Somebody who asks.
+/// The author of a request, and what the listener permits.
 #[derive(Clone, Debug)]
-pub(crate) enum Caller {
+pub(crate) struct Caller {
+    identity: Identity,
+    verbs: Verbs,
+}
+
+#[derive(Clone, Debug)]
+enum Identity {
     /// They are believed what app they are; if they do not say, they are this one.
     Believed(Option<Arc<str>>),
     /// They have a token, looked at when it was of this generation.
@@ -86,6 +102,9 @@ pub(crate) enum CallerError {
     /// With a catalog every policy has an app, and nothing says which app's request it is.
     #[error("{NO_APP}")]
     NoApp,
+    /// The listener does not permit the verb.
+    #[error("the verb `{}` is not permitted on this address", .0.name())]
+    Verb(VerbName),
 }
 
 /// What is to be done about a request without an app.
@@ -93,7 +112,7 @@ const NO_APP: &str = "is missing: catalog policies belong to apps; add `?app=NAM
                       send a token in `X-Sluicegate-Token`, or set `http.app`";
 
 /// What refusals are called in metrics.
-const REASONS: [&str; 6] = ["missing", "unknown", "expired", "scope", "app", "no_app"];
+const REASONS: [&str; 7] = ["missing", "unknown", "expired", "scope", "app", "no_app", "verb"];
 
 impl Authenticator {
     /// Without a catalog: everybody who reaches the server is believed.
@@ -112,12 +131,26 @@ impl Authenticator {
     }
 
     fn new(known: Option<TokenRegistry>) -> Self {
-        Self { known, apps: Default::default(), refused: Default::default() }
+        let (apps, files) = Default::default();
+        let verbs = [Verbs::default(); Wire::ALL.len()];
+        Self { known, apps, files, verbs, refused: Default::default() }
     }
 
     /// The same, where requests over `wire` that show no token and say no app are those of `app`.
     pub(crate) fn with_app(mut self, wire: Wire, app: Option<&str>) -> Self {
         self.apps[wire as usize] = app.map(Arc::from);
+        self
+    }
+
+    /// The same, where callers on the wire of `file` need one of its tokens.
+    pub(crate) fn with_token_file(mut self, wire: Wire, file: Option<Arc<TokenFile>>) -> Self {
+        self.files[wire as usize] = file;
+        self
+    }
+
+    /// The same, where listeners of `wire` permit `verbs`.
+    pub(crate) fn permitting(mut self, wire: Wire, verbs: Verbs) -> Self {
+        self.verbs[wire as usize] = verbs;
         self
     }
 
@@ -155,7 +188,9 @@ impl Authenticator {
             Some(TokensRequired::Remote) => !address.is_some_and(Listen::is_local),
         };
         let app = self.apps[wire as usize].clone();
-        ListenerAuth { authenticator: Arc::clone(self), wire, requires, app }
+        let file = self.files[wire as usize].clone();
+        let (requires, verbs) = (requires || file.is_some(), self.verbs[wire as usize]);
+        ListenerAuth { authenticator: Arc::clone(self), wire, requires, app, file, verbs }
     }
 
     /// How many were refused on `wire`, by reason.
@@ -166,7 +201,7 @@ impl Authenticator {
 }
 
 impl ListenerAuth {
-    /// Whether there are tokens, and what is shown is looked at.
+    /// Whether there are tokens of a catalog, and what is shown is looked at.
     pub(crate) fn has_tokens(&self) -> bool {
         self.authenticator.known.is_some()
     }
@@ -186,9 +221,15 @@ impl ListenerAuth {
         secret: Option<&[u8]>,
         at: impl FnOnce() -> Micros,
     ) -> Result<Caller, CallerError> {
+        if let Some(file) = &self.file {
+            let secret = secret.ok_or(CallerError::Missing)?;
+            return file.has(secret).then(|| self.believed()).ok_or(CallerError::Unknown);
+        }
         let Some(known) = &self.authenticator.known else { return Ok(self.believed()) };
         match secret {
-            Some(secret) => known.caller(secret, at()),
+            Some(secret) => {
+                Ok(Caller { identity: known.identity(secret, at())?, verbs: self.verbs })
+            }
             None if self.requires => Err(CallerError::Missing),
             None => Ok(self.believed()),
         }
@@ -197,7 +238,7 @@ impl ListenerAuth {
     /// A caller without a token, where none is required.
     #[inline]
     pub(crate) fn believed(&self) -> Caller {
-        Caller::Believed(self.app.clone())
+        Caller { identity: Identity::Believed(self.app.clone()), verbs: self.verbs }
     }
 
     /// Whether `caller` may still ask at the time `at`; nothing is hashed for that.
@@ -206,7 +247,9 @@ impl ListenerAuth {
     /// [`CallerError`]: the token was revoked, or has ended.
     #[inline]
     pub(crate) fn revalidate(&self, caller: &mut Caller, at: Micros) -> Result<(), CallerError> {
-        let (Some(known), Caller::Token(token, seen)) = (&self.authenticator.known, caller) else {
+        let (Some(known), Identity::Token(token, seen)) =
+            (&self.authenticator.known, &mut caller.identity)
+        else {
             return Ok(());
         };
         let generation = known.generation.load(Ordering::Acquire);
@@ -226,13 +269,13 @@ impl ListenerAuth {
 }
 
 impl TokenRegistry {
-    fn caller(&self, secret: &[u8], at: Micros) -> Result<Caller, CallerError> {
+    fn identity(&self, secret: &[u8], at: Micros) -> Result<Identity, CallerError> {
         // Before the tokens: they are of this number, or newer.
         let generation = self.generation.load(Ordering::Acquire);
         let tokens = self.tokens.load();
         let token = tokens.of_secret(secret).ok_or(CallerError::Unknown)?;
         used(token, at)?;
-        Ok(Caller::Token(Arc::clone(token), generation))
+        Ok(Identity::Token(Arc::clone(token), generation))
     }
 }
 
@@ -254,19 +297,40 @@ impl Caller {
     /// [`CallerError::Scope`].
     #[inline]
     pub(crate) fn may(&self, scope: Scope) -> Result<(), CallerError> {
-        match self {
-            Self::Token(token, _) if !token.may(scope) => Err(CallerError::Scope(scope)),
+        match &self.identity {
+            Identity::Token(token, _) if !token.may(scope) => Err(CallerError::Scope(scope)),
             _ => Ok(()),
         }
+    }
+
+    /// Whether the listener permits `verb`.
+    ///
+    /// # Errors
+    /// [`CallerError::Verb`].
+    #[inline]
+    pub(crate) fn permits(&self, verb: VerbName) -> Result<(), CallerError> {
+        if self.verbs.has(verb) { Ok(()) } else { Err(CallerError::Verb(verb)) }
+    }
+
+    /// A caller without a token, where every verb is permitted.
+    #[cfg(test)]
+    pub(crate) fn anybody() -> Self {
+        Self { identity: Identity::Believed(None), verbs: Verbs::default() }
+    }
+
+    /// Whether the caller showed no token.
+    pub(crate) const fn is_believed(&self) -> bool {
+        matches!(self.identity, Identity::Believed(_))
     }
 
     /// Whether they may ask for `request`, whose app is known then.
     ///
     /// # Errors
-    /// [`CallerError::Scope`] and [`CallerError::App`].
+    /// [`CallerError::Verb`], [`CallerError::Scope`] and [`CallerError::App`].
     #[inline]
     pub(crate) fn ask<'c>(&'c self, request: &mut Request<'c>) -> Result<(), CallerError> {
-        if let Self::Believed(None) = self {
+        self.permits(VerbName::from(&request.verb))?;
+        if let Identity::Believed(None) = self.identity {
             return Ok(());
         }
         self.may(scope_of(&request.verb))?;
@@ -283,12 +347,12 @@ impl Caller {
         &'a self,
         named: Option<&'a str>,
     ) -> Result<Option<&'a str>, CallerError> {
-        match self {
-            Self::Believed(app) => Ok(named.or(app.as_deref())),
-            Self::Token(token, _) if named.is_none_or(|named| named == token.app()) => {
+        match &self.identity {
+            Identity::Believed(app) => Ok(named.or(app.as_deref())),
+            Identity::Token(token, _) if named.is_none_or(|named| named == token.app()) => {
                 Ok(Some(token.app()))
             }
-            Self::Token(..) => Err(CallerError::App),
+            Identity::Token(..) => Err(CallerError::App),
         }
     }
 }
@@ -302,6 +366,7 @@ impl CallerError {
             Self::Scope(_) => 3,
             Self::App => 4,
             Self::NoApp => 5,
+            Self::Verb(_) => 6,
         }
     }
 }

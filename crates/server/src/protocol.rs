@@ -16,12 +16,14 @@ pub(crate) enum Wire {
     Rls,
     /// The admin API, where it has an address of its own.
     Catalog,
+    /// Metrics and health, for programs that collect them.
+    Metrics,
 }
 
 impl Wire {
     /// All of them.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Http, Self::Resp, Self::Rls, Self::Admin, Self::Catalog];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Http, Self::Resp, Self::Rls, Self::Admin, Self::Catalog, Self::Metrics];
 
     /// What it is called: its section in the configuration, its label in metrics.
     pub(crate) const fn name(self) -> &'static str {
@@ -31,6 +33,7 @@ impl Wire {
             Self::Resp => "resp",
             Self::Rls => "rls",
             Self::Catalog => "catalog",
+            Self::Metrics => "metrics",
         }
     }
 }

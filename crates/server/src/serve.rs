@@ -3,10 +3,11 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::{NonZeroU16, NonZeroU32};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use sluicegate::{Clock, Engine, SteadyClock, StoreFailure, WallClock};
 use sluicegate_policy::{DescriptorTree, PolicySet};
 use sluicegate_text::documents::DocumentSource;
@@ -24,10 +25,13 @@ use crate::descriptors::{self, Descriptors};
 use crate::engine::ServerEngine;
 use crate::policies::{PolicyManager, publish};
 use crate::protocol::Wire;
+use crate::service_manager::ServiceManager;
 use crate::snapshot::{self, Snapshots};
 use crate::store::{self, AnyStore, RedisBackend};
 use crate::telemetry::Telemetry;
+use crate::token_file::TokenFile;
 use crate::trace::Traces;
+use crate::verbs::Verbs;
 use crate::wire::headers::BudgetHeaders;
 use crate::wire::http::TrustedPeers;
 use crate::wire::resp::Password;
@@ -86,6 +90,7 @@ pub fn check(config: &Config) -> Result<String> {
         control::seed_policies(file).context("catalog.seed")?;
     }
     AdminApi::new(&config.catalog, None)?;
+    TokenFiles::load(config)?;
     wire::check(config)?;
     Ok(checked)
 }
@@ -116,7 +121,9 @@ fn load(source: Option<&descriptors::DescriptorSource>) -> Result<Descriptors> {
 
 async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
     wire::raise_files_max();
+    let tokens = TokenFiles::load(config)?;
     let (bound, renewal) = wire::bind(config).await?;
+    let renewal = renewal.and_tokens(tokens.all());
     let mut signals = Signals::new()?;
     let (following, authenticator, (live, policies, tree)) = match rules {
         RuleSource::Files(rules) => (None, Authenticator::believed(), *rules),
@@ -132,11 +139,7 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
         }
     };
     let (engine, snapshots) = open(policies, &config.store).await?;
-    let authenticator = authenticator
-        .with_app(Wire::Http, config.http.app.as_deref())
-        .with_app(Wire::Resp, config.resp.app.as_deref())
-        .with_app(Wire::Rls, config.rls.app.as_deref());
-    let authenticator = Arc::new(authenticator);
+    let authenticator = Arc::new(configured(authenticator, config, tokens));
     warn(config, &bound, &authenticator)?;
     // Whoever started the server may have stopped listening to it; it serves all the same.
     greet(&engine.policies(), following.is_some(), &bound).ok();
@@ -164,6 +167,9 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
         nodes: config.store.nodes,
         publish: config.store.publish,
         workers: Arc::new(Workers::start(workers)?),
+        certificates: renewal.certificates(),
+        snapshots,
+        manager: Arc::new(service_manager()?),
         leaving: CancellationToken::new(),
         stop: CancellationToken::new(),
     };
@@ -174,18 +180,64 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
             "stopping: {signal}, up to {} s for requests in flight",
             DRAIN_MAX.as_secs()
         );
+        context.manager.stopping();
         context.leaving.cancel();
         // Whoever tells it again does not want to wait for this either.
         tokio::time::timeout(delay, signals.next()).await.ok();
         context.stop.cancel();
         signals.next().await;
     };
-    tokio::select! {
-        served = answer(bound, snapshots, following, renewal, &context) => {
-            served.inspect(|()| tracing::info!("stopped"))
-        }
-        () = told_twice => bail!("second stop signal: requests in flight were cut off"),
+    let served = tokio::select! {
+        served = answer(bound, following, renewal, &context) => served,
+        () = told_twice => Err(anyhow!("second stop signal: requests in flight were cut off")),
+        () = context.manager.keep_alive() => Ok(()),
+    };
+    context.admin_api.remove_setup_file();
+    served.inspect(|()| tracing::info!("stopped"))
+}
+
+/// The service manager that the environment names.
+fn service_manager() -> Result<ServiceManager> {
+    let manager = ServiceManager::of(std::process::id(), |name| std::env::var_os(name));
+    manager.context("NOTIFY_SOCKET")
+}
+
+/// The tokens in files.
+struct TokenFiles {
+    http: Option<Arc<TokenFile>>,
+    rls: Option<Arc<TokenFile>>,
+}
+
+impl TokenFiles {
+    /// # Errors
+    /// What is wrong with a file that `config` names.
+    fn load(config: &Config) -> Result<Self> {
+        let load = |wire, path: &Option<PathBuf>| {
+            path.as_deref().map(|path| TokenFile::load(wire, path).map(Arc::new)).transpose()
+        };
+        Ok(Self {
+            http: load(Wire::Http, &config.http.token_file)?,
+            rls: load(Wire::Rls, &config.rls.token_file)?,
+        })
     }
+
+    fn all(&self) -> Vec<Arc<TokenFile>> {
+        [&self.http, &self.rls].into_iter().flatten().cloned().collect()
+    }
+}
+
+/// `authenticator` with what each wire has of its own.
+fn configured(authenticator: Authenticator, config: &Config, tokens: TokenFiles) -> Authenticator {
+    let Config { http, resp, rls, .. } = config;
+    authenticator
+        .with_app(Wire::Http, http.app.as_deref())
+        .with_app(Wire::Resp, resp.app.as_deref())
+        .with_app(Wire::Rls, rls.app.as_deref())
+        .with_token_file(Wire::Http, tokens.http)
+        .with_token_file(Wire::Rls, tokens.rls)
+        .permitting(Wire::Http, Verbs::of(http.verbs.as_slice()))
+        .permitting(Wire::Resp, Verbs::of(resp.verbs.as_slice()))
+        .permitting(Wire::Rls, Verbs::of(rls.verbs.as_slice()))
 }
 
 /// The engine on its store, and what keeps that store over a restart.
@@ -214,7 +266,6 @@ async fn open(
 /// Answers until told to stop. What is written last is what was decided last.
 async fn answer(
     bound: Vec<Bound>,
-    snapshots: Option<Snapshots>,
     following: Option<CatalogSync>,
     renewal: Renewal,
     context: &ServerContext,
@@ -226,7 +277,7 @@ async fn answer(
         following.open_admin_api(told).await;
     }
     let kept = async {
-        if let Some(snapshots) = &snapshots {
+        if let Some(snapshots) = &context.snapshots {
             snapshots.run(&context.stop).await;
         }
     };
@@ -243,12 +294,15 @@ async fn answer(
         }
     };
     let watched = live.watch(limits.in_force(), stop);
-    let (seen, renewed) = (context.engine.run(&context.stop), renewal.run(&context.stop));
+    let (seen, renewed) =
+        (context.engine.run(&context.stop), renewal.run(&context.manager, &context.stop));
     let counted = store::keep_fleet(context.engine.core(), context.nodes, stop);
     let decided = || engine.telemetry().decided_without_store();
     let outages = store::log_outages(engine.core(), decided, stop);
     let background =
         async { tokio::join!(kept, followed, published, watched, seen, renewed, counted, outages) };
+    // Clients that connect from now on are answered: the addresses are bound.
+    context.manager.ready();
     let (cut_off, (_, node_end, ..)) = tokio::join!(wire::serve(bound, context), background);
     if cut_off > 0 {
         let seconds = DRAIN_MAX.as_secs();
@@ -257,12 +311,12 @@ async fn answer(
     let engine = Arc::clone(&context.engine);
     engine.settle_debts().await;
     if let Some(end) = node_end {
-        end.record(engine.telemetry()).await;
+        end.record(engine.telemetry(), admin_api).await;
     }
     // Sending the last spans needs this runtime, so another thread waits for it.
     let sent = spawn_blocking(move || engine.traces().map(Traces::end)).await;
     sent.context("traces")?;
-    match snapshots {
+    match &context.snapshots {
         Some(snapshots) => snapshots.write().await,
         None => Ok(()),
     }
@@ -279,7 +333,8 @@ fn warn(config: &Config, bound: &[Bound], authenticator: &Arc<Authenticator>) ->
                     || authenticator.listener_auth(wire, Some(&address)).requires()
             }
             Wire::Admin => false,
-            Wire::Catalog => true,
+            // Metrics have counts and names of policies, and are on an address only if that is set.
+            Wire::Catalog | Wire::Metrics => true,
         };
         if let Some(warning) = warning(wire, &address, bound.tls(), asks_who) {
             tracing::warn!("{warning}");

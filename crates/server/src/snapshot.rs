@@ -8,11 +8,12 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use sluicegate::settled_rules;
 use sluicegate::store::{KEYS_MAX_DEFAULT, MemoryStore, Restored, SnapshotError};
+use sluicegate::{Clock, WallClock, settled_rules};
 use sluicegate_kernel::{Micros, RuleSet};
 use sluicegate_policy::PolicySet;
 use tokio_util::sync::CancellationToken;
@@ -29,11 +30,13 @@ const EVERY_DEFAULT: Duration = Duration::from_secs(60);
 const POLICY_KEYS_PART: usize = 2;
 
 /// A memory store's file, and when it is written.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Snapshots {
     store: Arc<MemoryStore>,
     path: PathBuf,
     every: Duration,
+    /// When the file was written that is there, in microseconds since 1970.
+    written_at_us: Arc<AtomicU64>,
 }
 
 /// The memory store that `config` describes as it is `now`, with its file if it has one.
@@ -55,7 +58,8 @@ pub(crate) fn open(
     };
     let store = Arc::new(bounded(store, config));
     let every = config.snapshot_every.map_or(EVERY_DEFAULT, |Span(every)| every);
-    Ok((Arc::clone(&store), Some(Snapshots { store, path, every })))
+    let written_at_us = Arc::new(AtomicU64::new(modified_at_us(&path)));
+    Ok((Arc::clone(&store), Some(Snapshots { store, path, every, written_at_us })))
 }
 
 /// The same store with the other bounds that `config` sets.
@@ -92,8 +96,27 @@ impl Snapshots {
     pub(crate) async fn write(&self) -> Result<()> {
         let (store, path) = (Arc::clone(&self.store), self.path.clone());
         let written = tokio::task::spawn_blocking(move || write(&store, &path)).await;
-        written.context("snapshot")?
+        written.context("snapshot")??;
+        self.written_at_us.store(WallClock.now().get(), Relaxed);
+        Ok(())
     }
+
+    /// When the file was written last, in microseconds since 1970.
+    pub(crate) fn written_at_us(&self) -> u64 {
+        self.written_at_us.load(Relaxed)
+    }
+
+    /// The interval between two files.
+    pub(crate) const fn every(&self) -> Duration {
+        self.every
+    }
+}
+
+/// When the file at `path` was changed last, in microseconds since 1970; 0: unknown.
+fn modified_at_us(path: &Path) -> u64 {
+    let modified = path.metadata().and_then(|metadata| metadata.modified()).ok();
+    let since = modified.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    since.and_then(|since| u64::try_from(since.as_micros()).ok()).unwrap_or_default()
 }
 
 fn write(store: &MemoryStore, path: &Path) -> Result<()> {

@@ -240,6 +240,18 @@ impl RedisBackend {
         recorded
     }
 
+    /// Notes that this server stops.
+    ///
+    /// # Errors
+    /// [`RedisError`] if there is no answer.
+    pub(crate) async fn record_leave(
+        &self,
+        presence: &FleetPresence,
+        now: Micros,
+    ) -> Result<(), RedisError> {
+        self.store.record_leave(presence, now).await
+    }
+
     /// Returns when a connection that was lost has been replaced.
     pub(crate) async fn reconnected(&self) {
         self.store.reconnected().await;

@@ -28,7 +28,9 @@ pub(super) async fn run(args: &HealthArgs) -> Result<ExitCode> {
             .await?;
     if answer.status == StatusCode::NOT_FOUND {
         let to = &args.admin.to;
-        bail!("{to} has no /readyz: `--to` is the admin address, such as http://127.0.0.1:8082");
+        bail!(
+            "{to} has no /readyz: `--to` is the admin, HTTP or metrics address, such as http://127.0.0.1:8082"
+        );
     }
     if !answer.status.is_success() {
         bail!("not ready: {}", reply::problem(answer.status, &answer.body));

@@ -15,6 +15,7 @@ mod replay;
 mod resp;
 mod rls;
 mod server;
+mod service_manager;
 mod streams;
 mod telemetry;
 mod tls;

@@ -215,6 +215,16 @@ impl Api {
         Ok(Some(self.setup.renew(self.now())))
     }
 
+    /// Ends all connections to the database; requests fail from now on.
+    pub async fn close(&self) {
+        self.catalog.close().await;
+    }
+
+    /// Whether there is a setup token, which no account was created with yet.
+    pub fn has_setup_token(&self) -> bool {
+        self.setup.is_pending()
+    }
+
     /// The router of the API. The extension [`ClientAddress`] of a request has the address of its client.
     pub fn router(&self) -> Router {
         let mut router = Router::new();

@@ -227,6 +227,12 @@ impl From<Error> for ApiProblem {
                 let detail = finding!("catalog_unavailable", "catalog unavailable");
                 (StatusCode::SERVICE_UNAVAILABLE, detail)
             }
+            // Of a file that only a node that starts reads.
+            Error::OtherFormat { .. } => {
+                tracing::error!("catalog: {error}");
+                let detail = finding!("catalog_unavailable", "catalog unavailable");
+                (StatusCode::SERVICE_UNAVAILABLE, detail)
+            }
             Error::Unknown(problem) => {
                 tracing::error!("catalog: {problem}");
                 let detail = finding!(

@@ -43,6 +43,11 @@ impl Setup {
         token.as_ref().is_some_and(|(hash, until)| at < *until && *hash == Secret::hash_of(shown))
     }
 
+    /// Whether there is one that was not used, expired or not.
+    pub(super) fn is_pending(&self) -> bool {
+        self.token.lock().expect("nothing panics while it is held").is_some()
+    }
+
     /// It was used.
     pub(super) fn end(&self) {
         *self.token.lock().expect("nothing panics while it is held") = None;

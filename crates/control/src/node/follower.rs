@@ -34,7 +34,7 @@ impl Follower {
     /// Takes over what the file has; nothing, if there is none.
     ///
     /// # Errors
-    /// [`Error::Damaged`]: there is a file, and it is not what was written, or of another catalog than
+    /// [`Error::OtherFormat`]: another version wrote the file. [`Error::Damaged`]: there is a file, and it is not what was written, or of another catalog than
     /// the one that answered. What is held stays.
     pub fn restore(&mut self) -> Result<CatalogDelta, Error> {
         let Some((held, news)) = CatalogSnapshot::read(&self.kept)? else {

@@ -47,6 +47,12 @@ pub struct CatalogDelta {
     pub tokens: Option<Arc<Tokens>>,
 }
 
+/// What every format of the file begins with.
+#[derive(Deserialize)]
+struct CacheFormat {
+    format: u32,
+}
+
 /// What the file holds.
 #[derive(Serialize, Deserialize)]
 struct CatalogCacheFile {
@@ -163,7 +169,7 @@ impl CatalogSnapshot {
     /// What the file at `path` has, and what to make of it; none, if there is no file.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if it is not what was written.
+    /// [`Error::Damaged`] if it is not what was written; [`Error::OtherFormat`].
     pub fn read(path: &Path) -> Result<Option<(Self, CatalogDelta)>, Error> {
         tidy(path);
         let damaged = |problem: &dyn std::fmt::Display| {
@@ -176,11 +182,14 @@ impl CatalogSnapshot {
             }
             _ => fs::read(path).map_err(|error| damaged(&error))?,
         };
+        // The format first: another one may have other fields.
+        let CacheFormat { format } =
+            serde_json::from_slice(&bytes).map_err(|error| damaged(&error))?;
+        if format != FORMAT {
+            return Err(Error::OtherFormat { path: path.to_owned(), format, expected: FORMAT });
+        }
         let kept: CatalogCacheFile =
             serde_json::from_slice(&bytes).map_err(|error| damaged(&error))?;
-        if kept.format != FORMAT {
-            return Err(damaged(&format_args!("format {}, expected {FORMAT}", kept.format)));
-        }
         let mut held = Self::default();
         let news = held.apply(kept.published);
         Ok(Some((held, news)))

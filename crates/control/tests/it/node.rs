@@ -149,6 +149,11 @@ async fn a_file_that_is_not_what_was_written_is_told_of_and_a_policy_nobody_can_
         let mut follower = Follower::new(url(&stage.dir), stage.kept());
         assert!(follower.restore().unwrap_err().to_string().contains("held.json"), "{text}");
     }
+    fs::write(stage.kept(), r#"{"format":2,"of":"tomorrow"}"#).unwrap();
+    let mut follower = Follower::new(url(&stage.dir), stage.kept());
+    let other = follower.restore().unwrap_err().to_string();
+    assert!(other.contains("held.json has format 2, expected 1: another version"), "{other}");
+    assert!(!other.contains("damaged"), "{other}");
     let later = json!({ "format": 1, "published": { "revision": 9, "tokens": [], "policies": [
         { "name": "p", "app": "shop", "state": "active", "version": 1, "document": "{\"name\":\"p\",\"of\":\"tomorrow\"}" },
     ] } });

@@ -82,7 +82,6 @@ impl fmt::Display for PlacedError {
 
 #[cfg(test)]
 mod tests {
-    use alloc::string::ToString;
 
     use super::*;
     use crate::Document;

@@ -19,6 +19,7 @@ use toml::{Table, Value};
 
 use super::origin::Origins;
 use super::{CatalogConfig, Config, OidcConfig, PolicyPublishing, StoreConfig, reach, schema};
+use crate::verbs::VerbName;
 
 /// How often a snapshot may be written: more only wears the disk out.
 const SNAPSHOT_EVERY_MIN: Duration = Duration::from_millis(100);
@@ -273,6 +274,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
             return wrong(path, problem);
         }
     }
+    check_callers(config)?;
     let name = check_store(store)?;
     if let Some(hops) = http.trusted_hops.filter(|hops| !(1..=HOPS_MAX).contains(hops)) {
         return wrong("http.trusted_hops", format!("`{hops}` is outside 1..={HOPS_MAX}"));
@@ -309,6 +311,27 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         }
     }
     reach::check(config, &name)
+}
+
+/// The settings of callers that listeners have in common.
+fn check_callers(config: &Config) -> Result<(), ConfigError> {
+    let Config { http, resp, rls, catalog, .. } = config;
+    for (path, file) in [("http.token_file", &http.token_file), ("rls.token_file", &rls.token_file)]
+    {
+        if file.is_some() && catalog.url.is_some() {
+            let problem = "cannot be combined with `catalog.url`, which has tokens of apps";
+            return wrong(path, problem.to_owned());
+        }
+    }
+    for (path, verbs) in
+        [("http.verbs", &http.verbs), ("resp.verbs", &resp.verbs), ("rls.verbs", &rls.verbs)]
+    {
+        if verbs.as_slice().is_empty() {
+            let names = VerbName::ALL.map(|verb| format!("`{}`", verb.name())).join(", ");
+            return wrong(path, format!("is empty: expected one or more of {names}"));
+        }
+    }
+    Ok(())
 }
 
 /// Which store it is.
@@ -357,7 +380,8 @@ fn check_store(store: &StoreConfig) -> Result<StoreName, ConfigError> {
 }
 
 fn check_catalog(catalog: &CatalogConfig) -> Result<(), ConfigError> {
-    let CatalogConfig { url, node, listen, seed, oidc, changes_per_minute, .. } = catalog;
+    let CatalogConfig { url, node, listen, seed, oidc, .. } = catalog;
+    let CatalogConfig { changes_per_minute, setup_token_file, .. } = catalog;
     if changes_per_minute.get() > CHANGES_PER_MINUTE_MAX {
         let problem = format!("`{changes_per_minute}` is outside 1..={CHANGES_PER_MINUTE_MAX}");
         return wrong("catalog.changes_per_minute", problem);
@@ -378,6 +402,9 @@ fn check_catalog(catalog: &CatalogConfig) -> Result<(), ConfigError> {
     }
     if url.is_none() && seed.is_some() {
         return wrong("catalog.seed", "requires `catalog.url`".to_owned());
+    }
+    if url.is_none() && setup_token_file.is_some() {
+        return wrong("catalog.setup_token_file", "requires `catalog.url`".to_owned());
     }
     if let Some(oidc) = oidc {
         check_oidc(oidc, url.is_some())?;

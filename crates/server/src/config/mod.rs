@@ -29,6 +29,7 @@ pub use value::{ConfigSecret, Listen, Span};
 pub(crate) use value::{Endpoint, HostName, Network, OneOrMany, without_password};
 
 use crate::log::{LogFormat, LogLevel};
+use crate::verbs::VerbName;
 
 /// Everything that can be set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -50,6 +51,8 @@ pub struct Config {
     pub(crate) rls: RlsConfig,
     /// Health, metrics and status for operators.
     pub(crate) admin: AdminConfig,
+    /// Metrics and health for collectors, on an address that shows nothing else.
+    pub(crate) metrics: MetricsConfig,
     /// Log on standard error.
     pub(crate) log: LogConfig,
     /// Traces of decisions, sent to a collector.
@@ -161,6 +164,10 @@ pub(crate) struct CatalogConfig {
     pub(crate) versions_max: NonZeroU32,
     /// How long traffic history is kept in the catalog.
     pub(crate) history: HistoryKept,
+    /// File for the setup token of a catalog without accounts, with mode 0600. The server removes it
+    /// when an account is created, and when the server stops. Unset: the token is printed on standard
+    /// error.
+    pub(crate) setup_token_file: Option<PathBuf>,
     /// Sign-in with OpenID Connect. Unset: sign-in with passwords only.
     pub(crate) oidc: Option<OidcConfig>,
 }
@@ -272,6 +279,12 @@ pub(crate) struct HttpConfig {
     pub(crate) tls: Option<TlsConfig>,
     /// Allow an address that other machines can reach without tokens or client certificates.
     pub(crate) insecure: bool,
+    /// File with tokens, one a line, for a server without a catalog: a request needs one of them.
+    /// 1 to 64 tokens of 16 to 256 bytes; read again within 30s of a change, or on SIGHUP. Unset: no
+    /// token is required.
+    pub(crate) token_file: Option<PathBuf>,
+    /// Verbs that are permitted; a request for another one gets 403.
+    pub(crate) verbs: OneOrMany<VerbName>,
 }
 
 /// Headers that tell a client what is left.
@@ -299,6 +312,8 @@ pub(crate) struct RespConfig {
     pub(crate) insecure: bool,
     /// App of commands without token and app name. Unset: they have no app.
     pub(crate) app: Option<String>,
+    /// Verbs that are permitted; a command for another one gets `NOPERM`.
+    pub(crate) verbs: OneOrMany<VerbName>,
 }
 
 /// Envoy's rate limit service.
@@ -327,6 +342,13 @@ pub(crate) struct RlsConfig {
     /// App of requests without token and app name: with a catalog, the app of the gateway. Unset:
     /// they have no app.
     pub(crate) app: Option<String>,
+    /// File with tokens, one a line, for a server without a catalog: a request needs one of them.
+    /// 1 to 64 tokens of 16 to 256 bytes; read again within 30s of a change, or on SIGHUP. Unset: no
+    /// token is required.
+    pub(crate) token_file: Option<PathBuf>,
+    /// Verbs that are permitted, of `check`, `peek` and `refund`; a request for another one gets
+    /// `PERMISSION_DENIED`.
+    pub(crate) verbs: OneOrMany<VerbName>,
 }
 
 /// Health, and what is in force: for operators.
@@ -343,6 +365,18 @@ pub(crate) struct AdminConfig {
     pub(crate) insecure: bool,
     /// Format of keys in `/v1/top` and `/v1/events`; logs, traces and metrics contain no keys.
     pub(crate) keys: KeyFormat,
+}
+
+/// Metrics and health, on an address that shows no keys.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct MetricsConfig {
+    /// Listen addresses for `/metrics`, `/livez` and `/readyz`, such as `0.0.0.0:8084`. No
+    /// authentication is required: metrics contain counts and names of policies, and no keys. Empty:
+    /// off.
+    pub(crate) listen: OneOrMany<Listen>,
+    /// TLS settings. Unset: no TLS.
+    pub(crate) tls: Option<TlsConfig>,
 }
 
 /// How keys are written where operators see them.
@@ -423,6 +457,7 @@ impl Default for CatalogConfig {
             changes_per_minute: NonZeroU32::new(30).expect("it is not zero"),
             versions_max: NonZeroU32::new(1_000).expect("it is not zero"),
             history: HistoryKept::default(),
+            setup_token_file: None,
             oidc: None,
         }
     }
@@ -495,6 +530,8 @@ impl Default for HttpConfig {
             trusted_hops: None,
             insecure: false,
             app: None,
+            token_file: None,
+            verbs: VerbName::ALL.into(),
         }
     }
 }
@@ -507,6 +544,7 @@ impl Default for RespConfig {
             password: None,
             insecure: false,
             app: None,
+            verbs: VerbName::ALL.into(),
         }
     }
 }
@@ -523,6 +561,8 @@ impl Default for RlsConfig {
             insecure: false,
             looks_pass: false,
             app: None,
+            token_file: None,
+            verbs: VerbName::ALL.into(),
         }
     }
 }

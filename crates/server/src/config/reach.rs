@@ -2,8 +2,8 @@
 //!
 //! | section | an address that others can reach needs one of |
 //! |---|---|
-//! | `http`, `rls` | tokens (`catalog.url`), `tls.client_ca`, `insecure` |
-//! | `resp` | the same, or `password` |
+//! | `http`, `rls` | tokens (`catalog.url` or `token_file`), `tls.client_ca`, `insecure` |
+//! | `resp` | tokens (`catalog.url`), `tls.client_ca`, `password`, `insecure` |
 //! | `admin` | `tls.client_ca`, `insecure` |
 //! | `catalog` | `tls`, `insecure`: the admin API asks who somebody is by itself |
 //!
@@ -22,8 +22,11 @@ pub(super) fn check(config: &Config, store: &StoreName) -> Result<(), ConfigErro
     let tokens = "tokens (`catalog.url`, `catalog.tokens_required`)";
     let certificates =
         |tls: &Option<TlsConfig>| tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
-    guarded("http", &http.listen, has_tokens || certificates(&http.tls) || http.insecure, tokens)?;
-    guarded("rls", &rls.listen, has_tokens || certificates(&rls.tls) || rls.insecure, tokens)?;
+    let of_http = has_tokens || http.token_file.is_some() || certificates(&http.tls);
+    let or_file = |section| format!("`{section}.token_file`, {tokens}");
+    guarded("http", &http.listen, of_http || http.insecure, &or_file("http"))?;
+    let of_rls = has_tokens || rls.token_file.is_some() || certificates(&rls.tls);
+    guarded("rls", &rls.listen, of_rls || rls.insecure, &or_file("rls"))?;
     let asks = has_tokens || resp.password.is_some() || certificates(&resp.tls);
     let tokens_or_password = &format!("`resp.password_file`, {tokens}");
     guarded("resp", &resp.listen, asks || resp.insecure, tokens_or_password)?;
@@ -124,6 +127,8 @@ mod tests {
                 assert_ne!(problem(&format!("{open}{tls} }}")), "", "TLS alone asks nobody");
                 assert_eq!(problem(&format!("{open}{tls}, client_ca = 'a' }}")), "");
                 assert_eq!(problem(&format!("{open}insecure = true")), "");
+                let with_file = problem(&format!("{open}token_file = 't'"));
+                assert_eq!(with_file.is_empty(), wire != "resp", "{wire}: {with_file}");
                 assert_eq!(problem(&format!("{open}{CATALOG}")), "");
                 let never = format!("{open}{CATALOG}tokens_required = 'never'");
                 assert!(problem(&never).starts_with(&begins), "{never}");

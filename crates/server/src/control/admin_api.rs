@@ -21,6 +21,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 use tower::ServiceExt;
 
+use super::setup_file::SetupFile;
 use crate::config::{CatalogConfig, Config, Network};
 use crate::protocol::Peer;
 
@@ -55,6 +56,8 @@ pub(crate) struct AdminApi {
     versions_max: NonZeroU32,
     /// Where the console is, if this server has an address for it.
     console: Option<String>,
+    /// The file for the setup token. None: standard error.
+    setup_file: Option<SetupFile>,
     /// The configuration of this server, without secrets.
     settings: serde_json::Value,
 }
@@ -90,6 +93,7 @@ impl AdminApi {
             changes_per_minute: config.changes_per_minute,
             versions_max: config.versions_max,
             console,
+            setup_file: config.setup_token_file.clone().map(SetupFile::new),
             settings: serde_json::Value::default(),
         })
     }
@@ -135,11 +139,26 @@ impl AdminApi {
         }
     }
 
-    /// Prints a new setup token, if there are no accounts. Returns whether there are none.
+    /// Writes a new setup token, if there are no accounts. Returns whether there are none.
     async fn announce_setup(&self, api: &Api) -> Result<bool, sluicegate_control::Error> {
-        let Some(secret) = api.renew_setup().await? else { return Ok(false) };
+        let Some(secret) = api.renew_setup().await? else {
+            self.remove_setup_file();
+            return Ok(false);
+        };
         let minutes = Setup::GOOD.as_secs() / 60;
         let secret = secret.expose();
+        if let Some(file) = &self.setup_file {
+            let path = file.path();
+            match file.write(secret) {
+                Ok(()) => tracing::info!(
+                    "the catalog has no accounts: create one with the setup token in {path}, within {minutes} minutes"
+                ),
+                Err(error) => {
+                    tracing::error!("catalog.setup_token_file: cannot write {path}: {error}");
+                }
+            }
+            return Ok(true);
+        }
         // Not by the log, which is kept.
         terminal::print_error_line(format_args!(
             "the catalog has no accounts: create one with this setup token, within {minutes} minutes\n  {secret}",
@@ -148,6 +167,20 @@ impl AdminApi {
             terminal::print_error_line(format_args!("or open {console}/setup#{secret}"));
         }
         Ok(true)
+    }
+
+    /// Ends the connections to the catalog, when nothing is answered any more.
+    pub(crate) async fn close(&self) {
+        if let Some(OpenApi { api, .. }) = self.open.get() {
+            api.close().await;
+        }
+    }
+
+    /// Removes the file with the setup token: the token was used, or the server stops.
+    pub(crate) fn remove_setup_file(&self) {
+        if let Some(file) = &self.setup_file {
+            file.remove();
+        }
     }
 
     /// How many versions of each policy are kept.
@@ -167,7 +200,7 @@ impl AdminApi {
 
     /// Answers `request`, which came from `peer`, maybe by a proxy.
     pub(crate) async fn answer(&self, peer: Peer, mut request: Request<Body>) -> Response {
-        let Some(OpenApi { router, .. }) = self.open.get() else {
+        let Some(OpenApi { api, router }) = self.open.get() else {
             return self.without_catalog(&request);
         };
         let source = self.source(peer, request.headers());
@@ -176,6 +209,9 @@ impl AdminApi {
             Ok(response) => response,
             Err(never) => match never {},
         };
+        if self.setup_file.as_ref().is_some_and(SetupFile::is_written) && !api.has_setup_token() {
+            self.remove_setup_file();
+        }
         if response.extensions().get::<CatalogChanged>().is_some() {
             self.wait_applied().await;
         }

@@ -17,6 +17,7 @@ mod live_traffic;
 mod node_reporter;
 mod publish;
 mod seed;
+mod setup_file;
 mod sync;
 mod traffic;
 mod whatif;

@@ -52,6 +52,9 @@ const OFFICE_AFTER: Duration = Duration::from_secs(5);
 /// How long the end of the process may wait for the catalog to forget the node: it is forgotten after a day anyway.
 const FORGET_WAIT_MAX: Duration = Duration::from_secs(1);
 
+/// How long the end of the process may wait for connections to the catalog to end: a WAL of SQLite is some MB.
+const CLOSE_WAIT_MAX: Duration = Duration::from_secs(2);
+
 /// What follows the catalog.
 #[derive(Debug)]
 pub(crate) struct CatalogSync {
@@ -199,14 +202,19 @@ impl CatalogSync {
 }
 
 impl NodeEnd {
-    /// Writes what was counted since the last rows, and that the node is gone.
-    pub(crate) async fn record(self, telemetry: &Telemetry) {
+    /// Writes what was counted since the last rows, and that the node is gone. Then ends all connections
+    /// to the catalog.
+    pub(crate) async fn record(self, telemetry: &Telemetry, admin_api: &AdminApi) {
         let Some(catalog) = &self.catalog else { return };
         traffic::write_last(telemetry, self.history, &self.node, catalog).await;
         let forgetting = timeout(FORGET_WAIT_MAX, catalog.forget_node(&self.node, self.started_at));
         if !matches!(forgetting.await, Ok(Ok(()))) {
             tracing::debug!("catalog: could not record that this node has ended");
         }
+        // The last connection to SQLite writes its log (WAL) back into the database.
+        timeout(CLOSE_WAIT_MAX, async { tokio::join!(catalog.close(), admin_api.close()) })
+            .await
+            .ok();
     }
 }
 

@@ -24,6 +24,7 @@ use crate::engine::ServerEngine;
 use crate::histogram::Spans;
 use crate::policies::PolicyManager;
 use crate::protocol::Wire;
+use crate::snapshot::Snapshots;
 use crate::store::{AnyStore, RedisBackend};
 pub(crate) use classic::classic;
 use process::ProcessStats;
@@ -34,6 +35,10 @@ pub(crate) struct Scrape {
     pub(crate) engine: Arc<ServerEngine>,
     pub(crate) live: Arc<PolicyManager>,
     pub(crate) authenticator: Arc<Authenticator>,
+    /// When the certificates of wires expire, in seconds since 1970.
+    pub(crate) expiries: Vec<(Wire, i64)>,
+    /// The file of a store in memory.
+    pub(crate) snapshots: Option<Snapshots>,
 }
 
 /// The names and values of a sample's labels.
@@ -148,6 +153,20 @@ impl Scrape {
         }
     }
 
+    fn files(&self, families: &mut Families<'_>) -> fmt::Result {
+        let expiries = self.expiries.iter().map(|(wire, at)| ([("wire", wire.name())], *at));
+        let help = "When the certificate of a listener expires, seconds since the Unix epoch";
+        let kind = ("sluicegate_certificate_expiry_timestamp_seconds", help, MetricType::Gauge);
+        families.each(kind, expiries, |one, at| one.encode_gauge(&at))?;
+        let Some(snapshots) = &self.snapshots else { return Ok(()) };
+        let help = "When the snapshot was written last, seconds since the Unix epoch";
+        let at = seconds(snapshots.written_at_us());
+        families.gauge("sluicegate_snapshot_last_success_timestamp_seconds", help, at)?;
+        let help = "Interval between snapshots";
+        let every = snapshots.every().as_secs_f64();
+        families.gauge("sluicegate_snapshot_interval_seconds", help, every)
+    }
+
     fn connections(&self, families: &mut Families<'_>) -> fmt::Result {
         let of_wire = |wire: &Wire| ([("wire", wire.name())], *wire);
         let telemetry = self.engine.telemetry();
@@ -178,6 +197,7 @@ impl Collector for Scrape {
         self.decisions(&mut families)?;
         self.policies(&mut families)?;
         self.store(&mut families)?;
+        self.files(&mut families)?;
         self.connections(&mut families)?;
         let version: Labels<'_> = &[("version", env!("CARGO_PKG_VERSION"))];
         families.info("sluicegate_build", "Build information", version)?;

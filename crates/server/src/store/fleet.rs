@@ -66,7 +66,7 @@ pub(crate) async fn run<O: Observer>(
     status.shared_by.store(configured.map_or(1, NonZeroU32::get), Relaxed);
     let (mut presence, mut lives) = (FleetPresence::new(fastrand::u64(..)), LiveNodes::default());
     loop {
-        if let Ok(Fleet { nodes, has_forgotten }) =
+        if let Ok(Fleet { nodes, left, has_forgotten }) =
             redis.record_presence(&mut presence, engine.now()).await
         {
             if has_forgotten {
@@ -74,7 +74,7 @@ pub(crate) async fn run<O: Observer>(
                 tracing::error!("store: data was lost; restoring known usage for a minute");
                 engine.remind_store();
             }
-            if let Some(live) = lives.see(nodes) {
+            if let Some(live) = lives.see(nodes, left) {
                 status.live.store(live.get(), Relaxed);
                 match configured {
                     None => {
@@ -90,23 +90,27 @@ pub(crate) async fn run<O: Observer>(
             }
         }
         tokio::select! {
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => break,
             // What comes back may have forgotten: that is found out before requests hear of it.
             () = redis.reconnected() => {}
             () = sleep(NOTE_EVERY) => {}
         }
     }
+    // Without an answer, others count this server for another 15 to 30 s.
+    redis.record_leave(&presence, engine.now()).await.ok();
 }
 
 impl LiveNodes {
-    /// How many nodes live, if that changes with an answer that names so many.
-    fn see(&mut self, nodes: u32) -> Option<NonZeroU32> {
+    /// How many nodes live, if that changes with an answer that names so many, and `left` that have
+    /// stopped: those are not waited for.
+    fn see(&mut self, nodes: u32, left: u32) -> Option<NonZeroU32> {
         if nodes == self.nodes {
             self.fewer = 0;
             return None;
         }
         self.fewer += 1;
-        if nodes < self.nodes && self.fewer < FEWER_AFTER {
+        let is_missing = nodes.saturating_add(left) < self.nodes;
+        if is_missing && self.fewer < FEWER_AFTER {
             return None;
         }
         *self = Self { nodes, fewer: 0 };
@@ -121,7 +125,7 @@ mod tests {
     #[test]
     fn a_node_more_counts_at_once_and_one_less_when_it_stays_away() {
         let mut lives = LiveNodes::default();
-        let seen = |lives: &mut LiveNodes, nodes| lives.see(nodes).map(NonZeroU32::get);
+        let seen = |lives: &mut LiveNodes, nodes| lives.see(nodes, 0).map(NonZeroU32::get);
         assert_eq!(seen(&mut lives, 3), Some(3));
         assert_eq!(seen(&mut lives, 3), None);
         assert_eq!(seen(&mut lives, 4), Some(4));
@@ -133,5 +137,15 @@ mod tests {
             assert_eq!(seen(&mut lives, 3), None);
         }
         assert_eq!(seen(&mut lives, 3), Some(3));
+    }
+
+    #[test]
+    fn a_node_that_has_left_is_not_waited_for_and_a_silent_one_is() {
+        let mut lives = LiveNodes::default();
+        let seen = |lives: &mut LiveNodes, nodes, left| lives.see(nodes, left).map(NonZeroU32::get);
+        assert_eq!(seen(&mut lives, 3, 0), Some(3));
+        assert_eq!(seen(&mut lives, 1, 1), None, "one has left, and one is silent");
+        assert_eq!(seen(&mut lives, 2, 1), Some(2));
+        assert_eq!(seen(&mut lives, 2, 1), None);
     }
 }

@@ -6,6 +6,7 @@
 pub(crate) mod accept;
 mod admin;
 pub(crate) mod headers;
+mod health;
 pub mod http;
 pub mod resp;
 pub mod rls;
@@ -25,6 +26,8 @@ use crate::control::AdminApi;
 use crate::engine::ServerEngine;
 use crate::policies::PolicyManager;
 use crate::protocol::Wire;
+use crate::service_manager::ServiceManager;
+use crate::snapshot::Snapshots;
 use crate::workers::Workers;
 use accept::Listener;
 use headers::BudgetHeaders;
@@ -68,6 +71,12 @@ pub(crate) struct ServerContext {
     /// Which policies are published in Redis.
     pub(crate) publish: PolicyPublishing,
     pub(crate) workers: Arc<Workers>,
+    /// The certificates of listeners.
+    pub(crate) certificates: Arc<[Arc<WireTls>]>,
+    /// The file of a store in memory.
+    pub(crate) snapshots: Option<Snapshots>,
+    /// The service manager that started the process.
+    pub(crate) manager: Arc<ServiceManager>,
     /// The server is told to stop, and does not say any more that it is ready.
     pub(crate) leaving: CancellationToken,
     /// Nothing more is accepted; what is in flight ends.
@@ -109,7 +118,9 @@ pub(crate) fn check(config: &Config) -> Result<()> {
 const fn connections_max(wire: Wire) -> usize {
     match wire {
         Wire::Resp => resp::CONNECTIONS_MAX,
-        Wire::Http | Wire::Admin | Wire::Rls | Wire::Catalog => accept::CONNECTIONS_MAX,
+        Wire::Http | Wire::Admin | Wire::Rls | Wire::Catalog | Wire::Metrics => {
+            accept::CONNECTIONS_MAX
+        }
     }
 }
 
@@ -120,6 +131,7 @@ fn listen(wire: Wire, config: &Config) -> &[Listen] {
         Wire::Resp => config.resp.listen.as_slice(),
         Wire::Rls => config.rls.listen.as_slice(),
         Wire::Catalog => config.catalog.listen.as_slice(),
+        Wire::Metrics => config.metrics.listen.as_slice(),
     }
 }
 
@@ -130,6 +142,7 @@ const fn tls_files(wire: Wire, config: &Config) -> Option<&TlsConfig> {
         Wire::Resp => config.resp.tls.as_ref(),
         Wire::Rls => config.rls.tls.as_ref(),
         Wire::Catalog => config.catalog.tls.as_ref(),
+        Wire::Metrics => config.metrics.tls.as_ref(),
     }
 }
 
@@ -142,6 +155,7 @@ const fn scheme(wire: Wire, has_tls: bool) -> &'static str {
         (Wire::Resp, true) => "rediss",
         (Wire::Rls, true) => "grpcs",
         (Wire::Catalog, true) => "catalog+https",
+        (Wire::Metrics, true) => "metrics+https",
     }
 }
 
@@ -191,7 +205,9 @@ pub(crate) async fn serve(bound: Vec<Bound>, context: &ServerContext) -> usize {
                     let messages = |listener_auth| rls::routes(limits, listener_auth, leaving);
                     http::serve(listener, &context, messages).await
                 }
-                Wire::Admin | Wire::Catalog => admin::serve(wire, listener, &context).await,
+                Wire::Admin | Wire::Catalog | Wire::Metrics => {
+                    admin::serve(wire, listener, &context).await
+                }
                 Wire::Resp => resp::serve(listener, &context).await,
                 Wire::Rls => rls::serve(listener, &context).await,
             }

@@ -28,9 +28,13 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_util::sync::CancellationToken;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
 
 use crate::config::TlsConfig;
 use crate::protocol::Wire;
+use crate::service_manager::ServiceManager;
+use crate::token_file::TokenFile;
 
 /// How often the files are read again: those who renew certificates do so days before they end, and
 /// who is in a hurry sends SIGHUP.
@@ -45,10 +49,13 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 pub(crate) struct WireTls {
     wire: Wire,
     files: TlsConfig,
-    in_force: Mutex<Arc<ServerConfig>>,
+    in_force: Mutex<(Arc<ServerConfig>, Expiry)>,
     /// What the files looked like when they were last read, sound or not.
     seen: Mutex<FilesHash>,
 }
+
+/// When the first certificate of a chain expires, in seconds since 1970.
+type Expiry = i64;
 
 /// SHA-256 of all files.
 type FilesHash = [u8; 32];
@@ -60,14 +67,20 @@ impl WireTls {
     /// What is wrong, with its field and file.
     pub(crate) fn load(wire: Wire, files: &TlsConfig) -> Result<Self> {
         let (hash, config) = read(wire, files);
-        let in_force = Mutex::new(Arc::new(config?));
+        let (config, expiry) = config?;
+        let in_force = Mutex::new((Arc::new(config), expiry));
         Ok(Self { wire, files: files.clone(), in_force, seen: Mutex::new(hash) })
     }
 
     /// What a new connection greets with.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        TlsAcceptor::from(Arc::clone(&in_force))
+        TlsAcceptor::from(Arc::clone(&in_force.0))
+    }
+
+    /// The wire, and when the first certificate of its chain expires, in seconds since 1970.
+    pub(crate) fn expiry(&self) -> (Wire, Expiry) {
+        (self.wire, self.in_force.lock().unwrap_or_else(PoisonError::into_inner).1)
     }
 
     /// Whether clients have to show a certificate.
@@ -86,15 +99,18 @@ impl WireTls {
             return Ok(false);
         }
         *seen = hash;
-        *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(config?);
+        let (config, expiry) = config?;
+        let mut in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        *in_force = (Arc::new(config), expiry);
         Ok(true)
     }
 }
 
-/// The TLS of all wires, to be renewed.
+/// The TLS of all wires and the tokens in files, to be renewed.
 #[derive(Debug)]
 pub(crate) struct Renewal {
     all: Vec<Arc<WireTls>>,
+    tokens: Vec<Arc<TokenFile>>,
     told: Signal,
 }
 
@@ -105,28 +121,48 @@ impl Renewal {
     /// # Errors
     /// Those of the system.
     pub(crate) fn new(all: Vec<Arc<WireTls>>) -> io::Result<Self> {
-        Ok(Self { all, told: signal(SignalKind::hangup())? })
+        Ok(Self { all, tokens: Vec::new(), told: signal(SignalKind::hangup())? })
+    }
+
+    /// The TLS of all wires.
+    pub(crate) fn certificates(&self) -> Arc<[Arc<WireTls>]> {
+        self.all.clone().into()
+    }
+
+    /// The same, which renews `tokens` as well.
+    pub(crate) fn and_tokens(self, tokens: Vec<Arc<TokenFile>>) -> Self {
+        Self { tokens, ..self }
     }
 
     /// Renews until `stop`.
-    pub(crate) async fn run(self, stop: &CancellationToken) {
-        let Self { all, mut told } = self;
-        if all.is_empty() {
+    pub(crate) async fn run(self, manager: &ServiceManager, stop: &CancellationToken) {
+        let Self { all, tokens, mut told } = self;
+        if all.is_empty() && tokens.is_empty() {
             return;
         }
-        let all: Arc<[_]> = all.into();
+        let all = Arc::new((all, tokens));
         let mut ticks = interval_at(Instant::now() + EVERY, EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            tokio::select! {
+            let is_told = tokio::select! {
                 () = stop.cancelled() => return,
-                _ = told.recv() => {}
-                _ = ticks.tick() => {}
+                _ = told.recv() => true,
+                _ = ticks.tick() => false,
+            };
+            if is_told {
+                manager.reloading();
             }
             let all = Arc::clone(&all);
-            let renewed = spawn_blocking(move || all.iter().for_each(|tls| log_certificate(tls)));
+            let renewed = spawn_blocking(move || {
+                let (tls, tokens) = &*all;
+                tls.iter().for_each(|tls| log_certificate(tls));
+                tokens.iter().for_each(|tokens| tokens.renew());
+            });
             if let Err(error) = renewed.await {
-                tracing::warn!("tls: {error}");
+                tracing::warn!("reload of certificates and tokens: {error}");
+            }
+            if is_told {
+                manager.ready();
             }
         }
     }
@@ -145,7 +181,7 @@ fn log_certificate(tls: &WireTls) {
 
 /// The hash of `files`, and what they make for `wire` or what is wrong with them. Files that cannot be
 /// read look like none.
-fn read(wire: Wire, files: &TlsConfig) -> (FilesHash, Result<ServerConfig>) {
+fn read(wire: Wire, files: &TlsConfig) -> (FilesHash, Result<(ServerConfig, Expiry)>) {
     match Contents::read(wire, files) {
         Ok(contents) => (contents.hash(), contents.config(wire, files)),
         Err(error) => (FilesHash::default(), Err(error)),
@@ -187,12 +223,13 @@ impl Contents {
 
     /// # Errors
     /// What is wrong with which of `files`. Nothing of a key is ever repeated.
-    fn config(&self, wire: Wire, files: &TlsConfig) -> Result<ServerConfig> {
+    fn config(&self, wire: Wire, files: &TlsConfig) -> Result<(ServerConfig, Expiry)> {
         let TlsConfig { cert: cert_path, key: key_path, client_ca: ca_path } = files;
         let wrong = |field: &str, path: &Path, problem: &str| {
             anyhow!("{wire}.tls.{field}: {}: {problem}", path.display())
         };
         let chain = certificates(&self.cert).map_err(|error| wrong("cert", cert_path, &error))?;
+        let expiry = expiry(&chain).map_err(|error| wrong("cert", cert_path, &error))?;
         let key = PrivateKeyDer::from_pem_slice(&self.key)
             .map_err(|_| wrong("key", key_path, "expected a private key in PEM"))?;
         let provider = Arc::new(aws_lc_rs::default_provider());
@@ -220,7 +257,7 @@ impl Contents {
             Err(error) => return Err(wrong("cert", cert_path, &error.to_string())),
         };
         config.alpn_protocols = vec![protocol(wire).to_vec()];
-        Ok(config)
+        Ok((config, expiry))
     }
 }
 
@@ -228,7 +265,7 @@ impl Contents {
 /// led to the port of Redis clients, does not get beyond its greeting; one that does not say, does.
 const fn protocol(wire: Wire) -> &'static [u8] {
     match wire {
-        Wire::Http | Wire::Admin | Wire::Catalog => b"http/1.1",
+        Wire::Http | Wire::Admin | Wire::Catalog | Wire::Metrics => b"http/1.1",
         Wire::Resp => b"redis",
         Wire::Rls => b"h2",
     }
@@ -240,6 +277,17 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
         Ok(all) if !all.is_empty() => Ok(all),
         _ => Err("expected certificates in PEM".to_owned()),
     }
+}
+
+/// When the first certificate of `chain` expires.
+fn expiry(chain: &[CertificateDer<'static>]) -> Result<Expiry, String> {
+    let expiry = |one: &CertificateDer<'_>| {
+        let (_, certificate) = X509Certificate::from_der(one)
+            .map_err(|error| format!("invalid certificate: {error}"))?;
+        Ok(certificate.validity().not_after.timestamp())
+    };
+    let all: Result<Vec<_>, String> = chain.iter().map(expiry).collect();
+    Ok(all?.into_iter().min().unwrap_or_default())
 }
 
 fn contents(path: &Path) -> io::Result<Vec<u8>> {
@@ -262,11 +310,12 @@ mod tests {
         let next = TlsFiles::write(next.path()).unwrap();
         let files = TlsConfig { cert, key, client_ca: None };
         let tls = Arc::new(WireTls::load(Wire::Http, &files).unwrap());
-        let in_force = || Arc::clone(&tls.in_force.lock().unwrap());
+        let in_force = || Arc::clone(&tls.in_force.lock().unwrap().0);
         let (first, stop) = (in_force(), CancellationToken::new());
         let renewal = Renewal::new(vec![Arc::clone(&tls)]).unwrap();
         let stopping = stop.clone();
-        let keeping = tokio::spawn(async move { renewal.run(&stopping).await });
+        let keeping =
+            tokio::spawn(async move { renewal.run(&ServiceManager::default(), &stopping).await });
 
         tokio::time::sleep(EVERY * 2).await;
         assert!(Arc::ptr_eq(&first, &in_force()), "nothing has changed");

@@ -19,6 +19,10 @@ const SCRIPT: LuaScript = LuaScript {
     sha1: include_str!(concat!(env!("OUT_DIR"), "/fleet.sha1")),
 };
 
+/// The number of a node's last note, when it stops: `LEFT` of the script. Four notes a second do not
+/// come so far in thirty years.
+const LEFT: u32 = u32::MAX;
+
 /// A node's notes.
 #[derive(Debug)]
 pub struct FleetPresence {
@@ -32,6 +36,8 @@ pub struct FleetPresence {
 pub struct Fleet {
     /// How many nodes live, this one included: at least 1, at most 1025.
     pub nodes: u32,
+    /// How many nodes have [left](super::RedisStore::record_leave) within the last 15 s.
+    pub left: u32,
     /// Whether Redis has forgotten something since the note before.
     pub has_forgotten: bool,
 }
@@ -53,22 +59,49 @@ impl FleetPresence {
         deadline: Instant,
     ) -> Result<Fleet, RedisError> {
         self.sent = self.sent.wrapping_add(1);
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(SCRIPT.sha1).arg(1).arg(FLEET_KEY).arg(&self.node[..]).arg(self.sent);
-        command.arg(now_ms.map_or_else(String::new, |now| now.to_string()));
-        let what = RequestKind::Other(SCRIPT, command);
-        let reply = client.command(FLEET_KEY.as_bytes(), what, deadline).await?;
-        let (before, nodes) = match reply {
-            Value::Array(numbers) => match numbers[..] {
-                [Value::Int(before), Value::Int(nodes)] => (before, nodes),
-                _ => return Err(RedisError::Malformed),
-            },
-            Value::ServerError(error) => return Err(RedisError::Refused((&error).into())),
-            _ => return Err(RedisError::Malformed),
-        };
+        let (before, nodes, left) = self.note(client, self.sent, now_ms, deadline).await?;
         let has_forgotten = self.answered > 0 && before < i64::from(self.answered);
         self.answered = self.sent;
         let nodes = u32::try_from(nodes.max(1)).map_err(|_| RedisError::Malformed)?;
-        Ok(Fleet { nodes, has_forgotten })
+        let left = u32::try_from(left).map_err(|_| RedisError::Malformed)?;
+        Ok(Fleet { nodes, left, has_forgotten })
+    }
+
+    /// Notes that this node stops.
+    ///
+    /// # Errors
+    /// [`RedisError`] if there is no answer by `deadline`.
+    pub(super) async fn record_leave(
+        &self,
+        client: &RedisClient,
+        now_ms: Option<u64>,
+        deadline: Instant,
+    ) -> Result<(), RedisError> {
+        self.note(client, LEFT, now_ms, deadline).await.map(drop)
+    }
+
+    /// Sends a note: the number of the one before, how many nodes live, and how many have left.
+    async fn note(
+        &self,
+        client: &RedisClient,
+        number: u32,
+        now_ms: Option<u64>,
+        deadline: Instant,
+    ) -> Result<(i64, i64, i64), RedisError> {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(SCRIPT.sha1).arg(1).arg(FLEET_KEY).arg(&self.node[..]).arg(number);
+        command.arg(now_ms.map_or_else(String::new, |now| now.to_string()));
+        let what = RequestKind::Other(SCRIPT, command);
+        let reply = client.command(FLEET_KEY.as_bytes(), what, deadline).await?;
+        match reply {
+            Value::Array(numbers) => match numbers[..] {
+                [Value::Int(before), Value::Int(nodes), Value::Int(left)] => {
+                    Ok((before, nodes, left))
+                }
+                _ => Err(RedisError::Malformed),
+            },
+            Value::ServerError(error) => Err(RedisError::Refused((&error).into())),
+            _ => Err(RedisError::Malformed),
+        }
     }
 }

@@ -150,6 +150,20 @@ impl RedisStore {
         presence.record_presence(&self.client, now_ms, self.client.deadline()).await
     }
 
+    /// Notes that a node stops: others no longer count it.
+    ///
+    /// # Errors
+    /// [`RedisError`] if Redis does not answer within the deadline of a decision. The node counts for
+    /// another 15 s then.
+    pub async fn record_leave(
+        &self,
+        presence: &FleetPresence,
+        now: Micros,
+    ) -> Result<(), RedisError> {
+        let now_ms = (self.clock() != ScriptClock::Server).then_some(now.get() / 1_000);
+        presence.record_leave(&self.client, now_ms, self.client.deadline()).await
+    }
+
     /// Returns when a connection that was lost has been replaced. Of several waiters one returns each time.
     pub async fn reconnected(&self) {
         self.client.reconnected().await;

@@ -21,9 +21,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
   "http.listen" "0.0.0.0:8080"
   "rls.listen" (ternary "0.0.0.0:8081" "off" .Values.ports.grpc)
   "resp.listen" (ternary "0.0.0.0:6380" "off" .Values.ports.resp)
-  "admin.listen" (ternary "0.0.0.0:8082" "127.0.0.1:8082" .Values.metrics.enabled)
+  "admin.listen" "127.0.0.1:8082"
   "log.format" "json" }}
-{{- if .Values.metrics.enabled }}{{ $_ := set $settings "admin.insecure" true }}{{ end }}
+{{- if .Values.metrics.enabled }}{{ $_ := set $settings "metrics.listen" "0.0.0.0:8084" }}{{ end }}
 {{- if .Values.catalog.secretName }}
 {{- $_ := set $settings "catalog.url_file" (printf "/run/secrets/sluicegate/catalog/%s" .Values.catalog.secretKey) }}
 {{- $_ := set $settings "catalog.kept" "/var/lib/sluicegate/catalog.json" }}

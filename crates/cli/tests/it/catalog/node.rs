@@ -236,3 +236,41 @@ fn why_not(url: &str) -> String {
     assert!(!output.status.success());
     String::from_utf8(output.stderr).unwrap()
 }
+
+#[test]
+fn a_setup_token_in_a_file_is_not_printed_and_goes_when_it_was_used_or_the_server_stops() {
+    let folder = tempfile::tempdir().expect("there is room for files");
+    let file = folder.path().join("setup-token");
+    let config = format!("setup_token_file = {file:?}\n");
+    for is_used in [true, false] {
+        let mut node = Node::start(SQLITE, &config);
+        until(|| file.exists());
+        let mode = std::os::unix::fs::MetadataExt::mode(&file.metadata().expect("it is there"));
+        assert_eq!(mode & 0o777, 0o600);
+        let token = std::fs::read_to_string(&file).expect("it is text");
+        let token = token.trim_end();
+        assert!(token.starts_with("sgsetup_"), "{token}");
+        assert!(!node.told().contains("sgsetup_"), "{}", node.told());
+        assert!(node.told().contains(&format!("the setup token in {}", file.display())));
+        if is_used {
+            let new = json!({ "token": token, "account": "ada", "password": "correct horse battery staple" });
+            let (status, made) = node.admin(&Who::default(), "POST", "/setup", &new);
+            assert_eq!(status, 201, "{made}");
+            assert!(!file.exists(), "it was used");
+        }
+        node.end();
+        assert!(!file.exists(), "the server has stopped");
+    }
+}
+
+#[test]
+fn a_node_that_stops_leaves_one_file_of_its_sqlite_catalog() {
+    let folder = tempfile::tempdir().expect("there is room for files");
+    let catalog = folder.path().join("catalog.db");
+    let mut node = Node::start(&format!("sqlite:{}", catalog.display()), "");
+    node.set_up();
+    node.end();
+    let names = std::fs::read_dir(folder.path()).expect("it is a folder");
+    let names = names.map(|entry| entry.expect("it can be read").file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["catalog.db"], "the WAL was written back");
+}

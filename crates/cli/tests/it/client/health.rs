@@ -1,5 +1,8 @@
 //! `health`.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+
 use super::{Ran, Server, ran, run};
 use crate::program::PATIENCE;
 
@@ -18,12 +21,26 @@ async fn a_server_is_healthy_until_it_is_told_to_stop() {
 }
 
 #[test]
-fn what_is_not_there_or_no_admin_address_is_not_healthy() {
+fn the_http_address_answers_as_well_as_the_admin_address() {
     let server = Server::start();
-    let wrong = run(&format!("health --to {}", server.http));
+    assert_eq!(run(&format!("health --to {}", server.http)), ran(0, "ok"));
+}
+
+#[test]
+fn what_is_not_there_or_has_no_readiness_is_not_healthy() {
+    let other = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let address = other.local_addr().expect("it is bound");
+    let answering = std::thread::spawn(move || {
+        let (mut client, _) = other.accept().expect("the client connects");
+        let head = BufReader::new(&client).lines().map_while(Result::ok);
+        assert!(head.take_while(|line| !line.is_empty()).count() > 0, "it asks");
+        let answer = "HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+        client.write_all(answer.as_bytes()).expect("it reads");
+    });
+    let wrong = run(&format!("health --to http://{address}"));
+    answering.join().expect("it does not panic");
     let expected = format!(
-        "error: {} has no /readyz: `--to` is the admin address, such as http://127.0.0.1:8082\n",
-        server.http.trim_start_matches("http://")
+        "error: {address} has no /readyz: `--to` is the admin, HTTP or metrics address, such as http://127.0.0.1:8082\n"
     );
     assert_eq!((wrong.status, &*wrong.err), (Some(1), &*expected));
     let nobody = run("health --to unix:/nonexistent");

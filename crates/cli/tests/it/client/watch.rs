@@ -131,10 +131,6 @@ fn a_message_names_the_mistake_once_and_the_way_out() {
             format!("check login a --to {admin}"),
             "has no /v1/check: `--to` is the HTTP address, such as http://127.0.0.1:8080",
         ),
-        (
-            format!("health --to {http}"),
-            "has no /readyz: `--to` is the admin address, such as http://127.0.0.1:8082",
-        ),
         (format!("check login a --to {tls}"), "does not speak TLS; use http://"),
         (
             "serve --policies nope.yaml --listen 127.0.0.1:0".to_owned(),

@@ -66,6 +66,8 @@ async fn who_asks_for_its_health_hears_first_that_it_will_stop() {
         assert_eq!(health.status(), ServingStatus::NotServing, "{service}");
     }
     assert_eq!(super::json::send(&server, "GET /healthcheck", "").0, 503);
+    let stopping = (503, "shutting down\n".to_owned());
+    assert_eq!(super::json::send(&server, "GET /readyz", ""), stopping);
     // It still answers, and who comes now as well.
     let asked = super::request("elsewhere", &[("a", "b")]);
     super::ask(&mut server.client().await, asked).await;

@@ -61,6 +61,7 @@ fn who_is_refused_most_is_shown_to_operators() {
     std::fs::write(clear.path(), "[admin]\nkeys = 'clear'").unwrap();
     let options = ["--config", clear.path().to_str().unwrap()];
     let server = Server::start_with(&options, Stdio::inherit());
+    let mut events = watch(&server, "");
     for (key, times) in [("ann\u{1b}", 6), ("bob", 4), ("cid", 2)] {
         for _ in 0..times {
             server.check("login", key, "");
@@ -69,6 +70,7 @@ fn who_is_refused_most_is_shown_to_operators() {
     let (_, body) = server.see("/v1/top?policy=login&n=5", "");
     let seen: Value = serde_json::from_str(&body).expect("it is JSON");
     assert_eq!(seen["top"][0]["key"], "ann\u{1b}");
+    assert_eq!(event(&mut events)["key"], "ann\u{1b}", "one setting rules both");
     assert_eq!(seen["top"][0]["refused_at_least"], 4);
     assert_eq!((&seen["top"][1]["key"], &seen["top"][2]), (&"bob".into(), &Value::Null));
     for (path, status, problem) in [

@@ -5,9 +5,13 @@ use std::io::Write;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
-use sluicegate_testkit::{need, until};
+use sluicegate_testkit::{TlsFiles, need, until};
 
-use super::{PATIENCE, Server, tool};
+use super::{PATIENCE, Server, raw, tool};
+use crate::program::{Process, serve};
+
+/// Longest time until a server that has stopped is no longer counted: less than a silent one counts.
+const LEAVE_WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(10);
 
 const OPEN_METRICS: &str = "accept: application/openmetrics-text; version=1.0.0\r\n";
 
@@ -203,13 +207,74 @@ async fn prometheus_reads_the_newer_format_and_every_query_of_the_dashboard() {
         assert_eq!(said["status"], "success", "{query}: {said}");
     }
     let queries = queries();
-    // Those of a store on another machine are not here: the next test looks at them. Nor are those
-    // of a catalog: the tests of catalogs do.
-    let is_here = |name: &&str| !of_redis(name) && !name.starts_with("sluicegate_catalog_");
+    // Those of a catalog, of files and of a store on another machine are not here: other tests look at them.
+    let elsewhere = ["sluicegate_catalog_", "sluicegate_certificate_", "sluicegate_snapshot_"];
+    let is_here =
+        |name: &&str| !of_redis(name) && !elsewhere.iter().any(|prefix| name.starts_with(prefix));
     let here = names(&queries).into_iter().filter(is_here);
     for name in here {
         let said = prometheus.query(&format!("count({name})")).expect("it answers");
         assert_ne!(said["data"]["result"], serde_json::json!([]), "there is no `{name}`");
+    }
+}
+
+/// Whether `text` has a sample of the metric `name`.
+fn has_sample(text: &str, name: &str) -> bool {
+    text.lines().any(|line| {
+        line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ') || rest.starts_with('{'))
+    })
+}
+
+#[tokio::test]
+async fn every_metric_of_the_dashboard_and_the_alerts_is_served() {
+    let folder = tempfile::tempdir().expect("there is room for files");
+    let TlsFiles { server_cert: cert, server_key: key, .. } =
+        TlsFiles::write(folder.path()).expect("they can be written");
+    let at = |name: &str| folder.path().join(name);
+    let (catalog, kept, snapshot) = (at("catalog.db"), at("kept.json"), at("counters.snap"));
+    let config = format!(
+        "[catalog]\nurl = 'sqlite:{}'\nkept = {kept:?}\n[store]\nsnapshot = {snapshot:?}\n\
+         [http.tls]\ncert = {cert:?}\nkey = {key:?}\n",
+        catalog.display()
+    );
+    let server = Process::start(serve(&folder, &config).stderr(Stdio::null()), 4);
+    let get = "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let text = raw(server.address("admin"), get);
+    let queries = queries();
+    // A histogram has no sample without a decision, and the next test looks at stores on Redis.
+    let wanted: Vec<_> = names(&queries).into_iter().filter(|name| !of_redis(name)).collect();
+    assert!(wanted.len() > 20, "{wanted:?}");
+    for name in wanted {
+        assert!(
+            has_sample(&text, name) || name.starts_with("sluicegate_decisions_"),
+            "there is no `{name}`"
+        );
+    }
+}
+
+#[test]
+fn every_alert_links_to_its_section_of_the_runbook_and_every_section_is_of_an_alert() {
+    let read = |path: &str| {
+        std::fs::read_to_string(format!("{DEPLOY}/{path}")).expect("it is in the repository")
+    };
+    let (alerts, tests) = (read("prometheus/alerts.yml"), read("prometheus/alerts_test.yml"));
+    let after = |text: &str, prefix: &str| -> Vec<String> {
+        let lines = text.lines().filter_map(|line| line.trim_start().strip_prefix(prefix));
+        lines.map(str::to_owned).collect()
+    };
+    let names = after(&alerts, "- alert: ");
+    let urls = names.iter().map(|name| format!("docs/runbook.md#{}", name.to_lowercase()));
+    assert_eq!(after(&alerts, "runbook_url: "), urls.collect::<Vec<_>>());
+    let mut sections = after(&read("../docs/runbook.md"), "## Sluicegate");
+    let mut expected: Vec<_> =
+        names.iter().map(|name| name.trim_start_matches("Sluicegate").to_owned()).collect();
+    sections.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(sections, expected);
+    let page = read("../docs/operations.md");
+    for name in &names {
+        assert!(page.contains(&format!("| `{name}` |")), "{name} is not in docs/operations.md");
+        assert!(tests.contains(&format!("alertname: {name}\n")), "{name} has no test");
     }
 }
 
@@ -265,6 +330,28 @@ async fn a_store_on_redis_is_counted_also_when_it_is_gone() {
     for name in names(&queries).into_iter().filter(|name| of_redis(name)) {
         assert!(here.contains(&name), "there is no `{name}`");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_stops_is_no_longer_counted_by_the_others() {
+    let redis =
+        need!(sluicegate_testkit::RedisServer::start(sluicegate_testkit::Options::default()).await);
+    let url = format!("redis://{}", redis.address());
+    let [stays, mut stops] = [0, 1].map(|_| Server::start_with(&["--store", &url], Stdio::null()));
+    let counts = async |live: f64| {
+        let counted = async || {
+            let (_, text) = stays.see("/metrics", "");
+            let now = samples(&text);
+            (now["sluicegate_store_nodes"] == live && now["sluicegate_store_nodes_live"] == live)
+                .then_some(())
+        };
+        // A server that is silent counts for at least 15 s.
+        until("the servers are counted", LEAVE_WAIT_MAX, counted).await.expect("they are");
+    };
+    counts(2.0).await;
+    stops.process.signal("TERM");
+    assert!(stops.process.wait().expect("it ends").success());
+    counts(1.0).await;
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What operators see of a server: the real program, with every wire, and the tools that operators use.
 
 mod events;
+mod listener;
 mod logs;
 mod metrics;
 mod traces;
@@ -28,6 +29,16 @@ policies:
   - { name: login, rules: [ { name: tries, fixed_window: { limit: 2, window: 1h, align: first } } ] }
   - { name: shade, rules: [ { fixed_window: { limit: 1, window: 1h, align: first } } ], overflow: shadow }
 ";
+
+/// What `address` answers to `request`, sent as it is, until the end.
+fn raw(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
+    stream.write_all(request.as_bytes()).expect("the server reads");
+    let mut said = String::new();
+    stream.read_to_string(&mut said).expect("the server says text");
+    said
+}
 
 /// A server with [`POLICIES`] and every wire.
 struct Server {
@@ -67,12 +78,7 @@ impl Server {
 
     /// What is answered to `request`, sent as it is, until the end.
     fn raw(&self, wire: &str, request: &str) -> String {
-        let mut stream = TcpStream::connect(self.address(wire)).expect("the server listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
-        stream.write_all(request.as_bytes()).expect("the server reads");
-        let mut said = String::new();
-        stream.read_to_string(&mut said).expect("the server says text");
-        said
+        raw(self.address(wire), request)
     }
 
     /// What operators see at `path`: head and body.

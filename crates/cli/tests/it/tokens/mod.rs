@@ -1,6 +1,8 @@
 //! Who may ask a server with a catalog: the real program, on every wire, with tokens of every kind.
 #![expect(clippy::unwrap_used, reason = "what a test builds is known to be right")]
 
+mod file;
+mod verbs;
 mod wires;
 
 use std::io::{Read, Write};

@@ -239,3 +239,20 @@ async fn what_gives_back_wants_its_scope_and_what_is_no_question_wants_nothing()
     assert_eq!(status, 403);
     assert!(said.contains("checks[1]: app: the token belongs to another app"), "{said}");
 }
+
+/// The status of a check of the policy `login` by Envoy's protocol; `None`: it is decided.
+pub(super) async fn ask_login(server: &Server, secret: Option<&str>) -> Option<tonic::Code> {
+    let url = format!("http://{}", server.address("rls"));
+    let mut client = RateLimitServiceClient::connect(url).await.expect("it listens");
+    let entries = [("policy", "login"), ("key", "k")];
+    let entries = entries.map(|(key, value)| Entry { key: key.into(), value: value.into() });
+    let descriptor =
+        RateLimitDescriptor { entries: entries.into(), ..RateLimitDescriptor::default() };
+    let (domain, descriptors) = ("sluicegate".to_owned(), vec![descriptor]);
+    let mut request = tonic::Request::new(RateLimitRequest { domain, descriptors, hits_addend: 0 });
+    if let Some(secret) = secret {
+        let shown = format!("Bearer {secret}").parse().expect("it is ASCII");
+        request.metadata_mut().insert("authorization", shown);
+    }
+    client.should_rate_limit(request).await.err().map(|status| status.code())
+}

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use sluicegate_console::Asset;
 
-use super::plain;
+use super::not_found;
 
 /// Nothing but the console's own files, and nothing that is built of text: a name with a script in it stays a
 /// name. Trusted Types let only the policy of the console's framework make elements of text.
@@ -50,7 +50,7 @@ async fn answer(
     headers: HeaderMap,
 ) -> Response {
     let Some(asset) = asset(uri.path(), &headers) else {
-        return plain(StatusCode::NOT_FOUND, "path not found");
+        return not_found();
     };
     let is_known = headers
         .get(header::IF_NONE_MATCH)

@@ -11,7 +11,7 @@
 //! | `/v1/admin/…` | the admin API, unless it has an address of its own |
 //! | `/`, `/assets/…`, pages | the console, where the admin API is |
 //!
-//! `docs/operations.md` is about the last three.
+//! `metrics.listen` has `/livez`, `/readyz` and `/metrics` of these, and nothing else.
 
 mod console;
 mod seen;
@@ -27,7 +27,7 @@ use serde::Serialize;
 
 use super::accept::{self, CONNECTIONS_MAX, Listener};
 use super::http::Hosts;
-use super::{ServerContext, http};
+use super::{ServerContext, health, http};
 use crate::policies::PolicyStatus;
 use crate::protocol::Wire;
 
@@ -46,10 +46,14 @@ pub(super) async fn serve(wire: Wire, listener: Listener, context: &ServerContex
     let ServerContext { workers, stop, .. } = context;
     let has_tls = listener.tls().is_some();
     let router = match wire {
+        Wire::Metrics => metrics(context).fallback(async || not_found()),
         Wire::Catalog => admin_api(has_tls),
-        _ if context.has_own_admin_api => observed(),
-        _ => observed().merge(admin_api(has_tls)),
+        _ if context.has_own_admin_api => observed(context).fallback(async || not_found()),
+        _ => observed(context).merge(admin_api(has_tls)),
     };
+    let router = router.method_not_allowed_fallback(async || {
+        http::refuse(StatusCode::METHOD_NOT_ALLOWED, "method not allowed")
+    });
     let (router, stopping) = (router.with_state(context.clone()), stop.clone());
     let hosts = Hosts::new(listener.address().ok().as_ref(), Arc::clone(&context.allowed_hosts));
     let connections = Arc::clone(context.engine.telemetry().connections(wire));
@@ -60,16 +64,18 @@ pub(super) async fn serve(wire: Wire, listener: Listener, context: &ServerContex
     .await
 }
 
+/// Counts and health: nothing that shows a key.
+fn metrics(context: &ServerContext) -> Router<ServerContext> {
+    health::routes(context.leaving.clone()).route("/metrics", get(seen::metrics))
+}
+
 /// What is seen of this server.
-fn observed() -> Router<ServerContext> {
-    Router::new()
-        .route("/livez", get(async || "ok\n"))
+fn observed(context: &ServerContext) -> Router<ServerContext> {
+    metrics(context)
         .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(ready))
         .route("/v1/policies", get(policies))
         .route("/v1/top", get(seen::top))
         .route("/v1/events", get(seen::events))
-        .route("/metrics", get(seen::metrics))
 }
 
 /// The admin API, and the console that asks it.
@@ -80,17 +86,15 @@ fn admin_api(has_tls: bool) -> Router<ServerContext> {
     Router::new().route("/v1/admin/{*rest}", any(answer)).merge(console::router(has_tls))
 }
 
-async fn ready(State(context): State<ServerContext>) -> (StatusCode, &'static str) {
-    if context.leaving.is_cancelled() {
-        return (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n");
-    }
-    (StatusCode::OK, "ok\n")
-}
-
 async fn policies(State(context): State<ServerContext>) -> Response {
     let policies = context.engine.core().policies();
     let policies = policies.policies().iter().map(|policy| policy.name().to_owned()).collect();
     json(&Policies { status: context.live.status(), policies })
+}
+
+/// The answer to a path that this address does not have.
+fn not_found() -> Response {
+    http::refuse(StatusCode::NOT_FOUND, "path not found")
 }
 
 /// A refusal that says why.

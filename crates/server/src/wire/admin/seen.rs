@@ -83,8 +83,9 @@ pub(super) async fn events(
 }
 
 pub(super) async fn metrics(State(context): State<ServerContext>, headers: HeaderMap) -> Response {
-    let ServerContext { engine, live, authenticator, .. } = context;
-    let text = Scrape { engine, live, authenticator }.text();
+    let ServerContext { engine, live, authenticator, certificates, snapshots, .. } = context;
+    let expiries = certificates.iter().map(|tls| tls.expiry()).collect();
+    let text = Scrape { engine, live, authenticator, expiries, snapshots }.text();
     let accepts = headers.get(header::ACCEPT).and_then(|accepts| accepts.to_str().ok());
     if accepts.is_some_and(|accepts| accepts.contains(OPEN_METRICS)) {
         let kind = format!("{OPEN_METRICS}; version=1.0.0; charset=utf-8");

@@ -1,4 +1,5 @@
-//! HTTP/JSON: `POST /v1/check` and its kin, `GET /v1/openapi.json` and `GET /livez`; for gateways
+//! HTTP/JSON: `POST /v1/check` and its kin, `GET /v1/openapi.json`, `GET /livez` and
+//! `GET /readyz`; for gateways
 //! `/v1/auth`, in `auth`.
 //!
 //! `docs/wires/http.md` is for those who ask.
@@ -14,4 +15,4 @@ pub(crate) use auth::TrustedPeers;
 pub use auth::path_of;
 pub use codec::requests_in;
 pub(crate) use host::Hosts;
-pub(crate) use serve::{connection, serve};
+pub(crate) use serve::{connection, refuse, serve};

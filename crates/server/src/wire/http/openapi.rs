@@ -69,6 +69,7 @@ fn describe() -> OpenApi {
         .path(PATH, PathItem::new(HttpMethod::Get, others::document()))
         .path("/healthcheck", PathItem::new(HttpMethod::Get, others::healthcheck()))
         .path("/livez", PathItem::new(HttpMethod::Get, others::live()))
+        .path("/readyz", PathItem::new(HttpMethod::Get, others::ready()))
         .build();
     OpenApiBuilder::new().info(info).components(Some(components)).paths(paths).build()
 }

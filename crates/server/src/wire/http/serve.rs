@@ -48,6 +48,7 @@ use crate::protocol::{Peer, Wire};
 use crate::wire::ServerContext;
 use crate::wire::accept::{self, CONNECTIONS_MAX, ConnectionSlot, Listener, TrackedBody};
 use crate::wire::headers::BudgetHeaders;
+use crate::wire::health;
 use crate::wire::http::TrustedPeers;
 use body::read;
 
@@ -100,7 +101,8 @@ pub(crate) async fn serve(
     let hosts = Hosts::new(address.as_ref(), Arc::clone(&context.allowed_hosts));
     let handler = HttpHandler { engine: Arc::clone(engine), headers: *http_headers, listener_auth };
     let more = more(handler.listener_auth.clone());
-    let router = router(&handler, Arc::clone(trusted_peers), more);
+    let health = health::routes(context.leaving.clone());
+    let router = router(&handler, health, Arc::clone(trusted_peers), more);
     let service = Arc::new(HttpService { handler, router, hosts });
     let connections = Arc::clone(engine.telemetry().connections(Wire::Http));
     let stopping = stop.clone();
@@ -179,14 +181,19 @@ async fn answer(
 }
 
 /// All that this wire answers, and `more`.
-fn router(handler: &HttpHandler, trusted: Arc<TrustedPeers>, more: Router) -> Router {
-    decision_routes(handler.clone())
+fn router(
+    handler: &HttpHandler,
+    health: Router<HttpHandler>,
+    trusted: Arc<TrustedPeers>,
+    more: Router,
+) -> Router {
+    decision_routes(health, handler.clone())
         .merge(auth::routes(&handler.engine, &handler.listener_auth, trusted, handler.headers))
         .merge(more)
 }
 
-fn decision_routes(handler: HttpHandler) -> Router {
-    let mut router = Router::new();
+fn decision_routes(health: Router<HttpHandler>, handler: HttpHandler) -> Router {
+    let mut router = health;
     for operation in Operation::ALL {
         let asked =
             post(move |State(handler): State<HttpHandler>, request: Request<AnyBody>| async move {
@@ -202,14 +209,12 @@ fn decision_routes(handler: HttpHandler) -> Router {
     }
     router
         .route(openapi::PATH, get(async || ([(header::CONTENT_TYPE, JSON)], openapi::text())))
-        .route("/livez", get(async || "ok\n"))
         .fallback(async || {
-            let detail = "path not found; the paths are in /v1/openapi.json";
-            problem(&Problem::new(StatusCode::NOT_FOUND, detail)).map(AnyBody::new)
+            refuse(StatusCode::NOT_FOUND, "path not found; the paths are in /v1/openapi.json")
         })
         .method_not_allowed_fallback(async || {
             let detail = "method not allowed; the `allow` header names those that are";
-            problem(&Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)).map(AnyBody::new)
+            refuse(StatusCode::METHOD_NOT_ALLOWED, detail)
         })
         .with_state(handler)
 }
@@ -275,7 +280,11 @@ impl HttpHandler {
     /// Who asks for `operation`, and may. This is known before anything is read of a body.
     fn caller(&self, operation: Operation, headers: &HeaderMap) -> Result<Caller, Problem> {
         let caller = self.listener_auth.authenticate(bearer(headers), || self.engine.core().now());
-        let may = caller.and_then(|caller| caller.may(operation.scope()).map(|()| caller));
+        let may = caller.and_then(|caller| {
+            caller.permits(operation.verb())?;
+            caller.may(operation.scope())?;
+            Ok(caller)
+        });
         may.map_err(|refused| self.refuse(refused))
     }
 
@@ -336,6 +345,11 @@ fn random() -> u64 {
 
 fn answered(answer: Result<FullResponse, Problem>) -> FullResponse {
     answer.unwrap_or_else(|failed| problem(&failed))
+}
+
+/// A problem of this status, for another listener of HTTP.
+pub(crate) fn refuse(status: StatusCode, detail: &str) -> Response<AnyBody> {
+    problem(&Problem::new(status, detail)).map(AnyBody::new)
 }
 
 pub(super) fn problem(problem: &Problem) -> FullResponse {

@@ -10,7 +10,7 @@ const NOW: Micros = Micros::from_secs(1_800_000_000);
 
 async fn note(store: &RedisStore, presence: &mut FleetPresence, seconds: u64) -> (u32, bool) {
     let now = NOW.plus(Micros::from_secs(seconds));
-    let Fleet { nodes, has_forgotten } =
+    let Fleet { nodes, has_forgotten, .. } =
         store.record_presence(presence, now).await.expect("the server of the test is there");
     (nodes, has_forgotten)
 }
@@ -39,5 +39,20 @@ async fn a_redis_that_has_forgotten_is_noticed_by_every_node_once() {
     for presence in [&mut one, &mut other] {
         assert!(note(&store, presence, 1).await.1);
         assert!(!note(&store, presence, 2).await.1);
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_stops_is_not_counted_and_is_named_for_as_long_as_a_silent_one_counts() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let store = connect(&redis.url()).await;
+    let (mut one, mut other) = (FleetPresence::new(1), FleetPresence::new(2));
+    note(&store, &mut one, 0).await;
+    note(&store, &mut other, 0).await;
+    store.record_leave(&other, NOW).await.expect("the server of the test is there");
+    for (seconds, left) in [(1, 1), (14, 1), (16, 0)] {
+        let now = NOW.plus(Micros::from_secs(seconds));
+        let fleet = store.record_presence(&mut one, now).await.expect("it is there");
+        assert_eq!(fleet, Fleet { nodes: 1, left, has_forgotten: false }, "after {seconds} s");
     }
 }

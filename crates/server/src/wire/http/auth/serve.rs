@@ -22,6 +22,7 @@ use crate::engine::{EngineObserver, ServerEngine};
 use crate::protocol::Peer;
 use crate::protocol::Wire;
 use crate::store::AnyStore;
+use crate::verbs::VerbName;
 use crate::wire::headers::BudgetHeaders;
 use crate::wire::http::codec::Problem;
 use crate::wire::http::serve::problem;
@@ -106,7 +107,11 @@ impl AuthHandler {
         let turn = self.engine.turn(Wire::Http);
         let caller =
             self.listener_auth.authenticate(headers::only(&head.headers, &TOKEN), || turn.now());
-        let caller = caller.and_then(|caller| caller.may(Scope::Check).map(|()| caller));
+        let caller = caller.and_then(|caller| {
+            caller.permits(VerbName::Check)?;
+            caller.may(Scope::Check)?;
+            Ok(caller)
+        });
         let refuse = |refused| AuthError::Refused(self.listener_auth.count_refused(refused));
         let caller = caller.map_err(refuse)?;
         let app = caller.app(app).map_err(refuse)?;

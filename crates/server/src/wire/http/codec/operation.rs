@@ -3,6 +3,8 @@
 use sluicegate_control::Scope;
 use sluicegate_text::fields::{Field, Form};
 
+use crate::verbs::VerbName;
+
 /// What is done; the last part of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
@@ -74,6 +76,21 @@ impl Operation {
             | Self::Renew
             | Self::Release
             | Self::Explain => Scope::Check,
+        }
+    }
+
+    /// The verb that the listener must permit.
+    pub(crate) const fn verb(self) -> VerbName {
+        match self {
+            Self::Check | Self::Batch => VerbName::Check,
+            Self::AtMost => VerbName::AtMost,
+            Self::Peek | Self::Explain => VerbName::Peek,
+            Self::Refund => VerbName::Refund,
+            Self::Reset => VerbName::Reset,
+            Self::Acquire => VerbName::Acquire,
+            Self::Renew => VerbName::Renew,
+            Self::Release => VerbName::Release,
+            Self::Settle => VerbName::Settle,
         }
     }
 

@@ -200,6 +200,10 @@ impl From<CallerError> for Problem {
                 "Insufficient scope",
                 r#"Bearer error="insufficient_scope""#,
             ),
+            CallerError::Verb(_) => {
+                return Self::new(StatusCode::FORBIDDEN, refused.to_string())
+                    .of_kind("urn:sluicegate:problem:verb", "Verb not permitted");
+            }
             CallerError::App => {
                 return Self::new(StatusCode::FORBIDDEN, format!("app: {refused}"))
                     .of_kind("urn:sluicegate:problem:other-app", "Token of another app");

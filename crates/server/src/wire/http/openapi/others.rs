@@ -115,6 +115,17 @@ pub(super) fn live() -> Described {
         .build()
 }
 
+pub(super) fn ready() -> Described {
+    let text = || RefOr::T(ObjectBuilder::new().schema_type(Type::String).into());
+    OperationBuilder::new()
+        .operation_id(Some("ready"))
+        .summary(Some("Readiness: `ok` until the server shuts down."))
+        .response("200", answered("Ready.", "text/plain", text()))
+        .response("400", problem("`Host` is missing or given twice."))
+        .response("503", answered("Shutting down.", "text/plain", text()))
+        .build()
+}
+
 pub(super) fn healthcheck() -> Described {
     let text = || RefOr::T(ObjectBuilder::new().schema_type(Type::String).into());
     OperationBuilder::new()

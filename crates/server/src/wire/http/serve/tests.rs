@@ -31,8 +31,11 @@ fn connect() -> (DuplexStream, CancellationToken, JoinHandle<()>) {
     let stop = CancellationToken::new();
     let handler = handler();
     let hosts = Hosts::new(Some(&Listen::Unix("/s".into())), Arc::new([]));
-    let service =
-        Arc::new(HttpService { router: decision_routes(handler.clone()), handler, hosts });
+    let service = Arc::new(HttpService {
+        router: decision_routes(health::routes(CancellationToken::new()), handler.clone()),
+        handler,
+        hosts,
+    });
     let serving =
         tokio::spawn(decisions(service, server, Peer::Local, Arc::default(), stop.clone()));
     (client, stop, serving)
@@ -94,7 +97,7 @@ async fn what_comes_in_one_request_is_decided_by_one_reading_of_the_clock() {
     let networks = crate::config::Config::default().http.trusted_peers;
     let trusted = Arc::new(TrustedPeers::new(networks.as_slice()));
     let messages = rls::routes(limits, handler.listener_auth.clone(), CancellationToken::new());
-    let router = router(&handler, trusted, messages);
+    let router = router(&handler, health::routes(CancellationToken::new()), trusted, messages);
     let atomic = r#"{"atomic":true,"checks":[{"policy":"a"},{"policy":"b"},{"policy":"c"}]}"#;
     let each = r#"{"checks":[{"policy":"a"},{"policy":"b"},{"policy":"c"}]}"#;
     let descriptor = |policy| format!(r#"{{"entries":[{{"key":"policy","value":"{policy}"}}]}}"#);
@@ -127,7 +130,12 @@ async fn what_is_answered_is_described_and_nothing_else_is() {
     let (tree, headers) = (DescriptorTree::default(), BudgetHeaders::default());
     let limits = Arc::new(RateLimits::new(Arc::clone(&handler.engine), tree, headers));
     let messages = rls::routes(limits, handler.listener_auth.clone(), CancellationToken::new());
-    let router = router(&handler, Arc::new(TrustedPeers::new(&[])), messages);
+    let router = router(
+        &handler,
+        health::routes(CancellationToken::new()),
+        Arc::new(TrustedPeers::new(&[])),
+        messages,
+    );
     let description: serde_json::Value = serde_json::from_str(openapi::text()).unwrap();
     let described = description["paths"].as_object().unwrap();
     assert_eq!(paths(&router), described.keys().cloned().collect::<BTreeSet<_>>());

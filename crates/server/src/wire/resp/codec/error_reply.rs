@@ -48,9 +48,10 @@ impl From<CallerError> for ErrorReply {
             CallerError::Unknown | CallerError::Expired => {
                 Self(format!("NOAUTH Authentication required: {refused}").into())
             }
-            CallerError::Scope(_) | CallerError::App | CallerError::NoApp => {
-                Self(format!("NOPERM {refused}").into())
-            }
+            CallerError::Scope(_)
+            | CallerError::App
+            | CallerError::NoApp
+            | CallerError::Verb(_) => Self(format!("NOPERM {refused}").into()),
         }
     }
 }

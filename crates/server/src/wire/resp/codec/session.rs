@@ -173,7 +173,7 @@ impl Session {
         }
         listener_auth.count_refused(refused);
         self.wrong_passwords += 1;
-        if listener_auth.has_tokens() && matches!(self.caller, Some(Caller::Believed(_))) {
+        if listener_auth.has_tokens() && self.caller.as_ref().is_some_and(Caller::is_believed) {
             self.caller = None;
         }
         Err(refusal)

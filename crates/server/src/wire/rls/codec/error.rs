@@ -41,9 +41,12 @@ impl RlsError {
             Self::Caller(CallerError::Missing | CallerError::Unknown | CallerError::Expired) => {
                 Code::Unauthenticated
             }
-            Self::Caller(CallerError::Scope(_) | CallerError::App | CallerError::NoApp) => {
-                Code::PermissionDenied
-            }
+            Self::Caller(
+                CallerError::Scope(_)
+                | CallerError::App
+                | CallerError::NoApp
+                | CallerError::Verb(_),
+            ) => Code::PermissionDenied,
             Self::Undecided(DecideError::UnknownPolicy(_)) => Code::NotFound,
             Self::Undecided(DecideError::Unconfigured { .. }) => Code::PermissionDenied,
             Self::Undecided(DecideError::Store(_)) => Code::Unavailable,

@@ -14,6 +14,7 @@ use sluicegate_text::terminal::one_line;
 use super::error::RlsError;
 use super::limit::{self, UNITS, WindowLimit};
 use crate::authenticator::{Caller, CallerError, scope_of};
+use crate::verbs::VerbName;
 use crate::wire::rls::proto::{Entry, RateLimitDescriptor, RateLimitRequest, Unit};
 
 /// Most descriptors of one request, as for a batch. Gateways send one for each of their rules.
@@ -91,6 +92,7 @@ impl<'a> BudgetRequest<'a> {
 
     /// Has it be the question of `caller`, if they may ask it.
     pub(in crate::wire::rls) fn asked_by(&mut self, caller: &'a Caller) -> Result<(), CallerError> {
+        caller.permits(VerbName::from(&self.verb))?;
         caller.may(scope_of(&self.verb))?;
         self.app = caller.app(self.app)?;
         Ok(())

@@ -53,7 +53,7 @@ impl Subject {
     }
 
     async fn ask(&self, message: &RateLimitRequest) -> RateLimitResponse {
-        self.service.decide(&Caller::Believed(None), message).await.expect("it makes sense")
+        self.service.decide(&Caller::anybody(), message).await.expect("it makes sense")
     }
 
     /// The code and what remains of the only descriptor.
@@ -112,7 +112,7 @@ async fn a_limit_passes_as_many_as_it_says_and_anew_in_the_next_window() {
 fn a_message_that_is_decided_at_once_does_not_carry_the_space_for_waiting() {
     let subject = Subject::serving(HOURLY);
     let ask = message("shop", vec![descriptor(&[("user", "ann")])]);
-    let caller = Caller::Believed(None);
+    let caller = Caller::anybody();
     let deciding = subject.service.decide(&caller, &ask);
     assert!(size_of_val(&deciding) <= 1_024, "{} bytes", size_of_val(&deciding));
 }
@@ -277,7 +277,7 @@ async fn what_cannot_be_decided_has_a_status_of_its_own() {
         let asked = message("sluicegate", vec![descriptor(entries)]);
         let refusal = subject
             .service
-            .decide(&Caller::Believed(None), &asked)
+            .decide(&Caller::anybody(), &asked)
             .await
             .expect_err("it is not decided");
         (refusal.code(), refusal.message())

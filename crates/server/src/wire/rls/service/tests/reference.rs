@@ -294,7 +294,7 @@ async fn to_look_at_an_empty_budget_is_ok_only_where_that_is_said() {
 async fn a_request_needs_a_domain_and_a_descriptor() {
     let subject = Subject::serving(SHOP);
     for asked in [message("", vec![descriptor(&[("user", "ann")])]), message("shop", vec![])] {
-        let refusal = subject.service.decide(&Caller::Believed(None), &asked).await;
+        let refusal = subject.service.decide(&Caller::anybody(), &asked).await;
         assert_eq!(refusal.expect_err("it makes no sense").code(), Grpc::InvalidArgument);
     }
 }

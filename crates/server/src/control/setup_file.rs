@@ -1,0 +1,55 @@
+//! The setup token in a file, for services whose standard error is kept in a log.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sluicegate_net::file;
+
+/// The file, which is there while its token is valid and this process runs.
+#[derive(Debug)]
+pub(super) struct SetupFile {
+    path: PathBuf,
+    is_written: AtomicBool,
+}
+
+impl SetupFile {
+    pub(super) const fn new(path: PathBuf) -> Self {
+        Self { path, is_written: AtomicBool::new(false) }
+    }
+
+    /// Writes `token` and a line break, for the owner of the process only (mode 0600).
+    ///
+    /// # Errors
+    /// Those of the system; there is no new file then.
+    pub(super) fn write(&self, token: &str) -> io::Result<()> {
+        let beside: OsString = [self.path.as_os_str(), ".new".as_ref()].into_iter().collect();
+        file::replace(&self.path, beside.as_ref(), |file| writeln!(file, "{token}"))?;
+        self.is_written.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Removes the file, if this process wrote it.
+    pub(super) fn remove(&self) {
+        if !self.is_written.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                let path = self.path.display();
+                tracing::warn!("catalog.setup_token_file: cannot remove {path}: {error}");
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn is_written(&self) -> bool {
+        self.is_written.load(Ordering::Acquire)
+    }
+
+    pub(super) fn path(&self) -> std::path::Display<'_> {
+        self.path.display()
+    }
+}
