@@ -6,11 +6,13 @@
 //!              ├─▶ replay    the same engine in virtual time, over a file (a crate of its own)
 //!              ├─▶ whatif    two sets of policies on the traffic of a log
 //!              ├─▶ policies  checks and imports that need no server
+//!              ├─▶ admin     login, apps, members, tokens and accounts of a catalog
 //!              └─▶ catalog   policies of a running server as files; the audit; the tables of others
 //! ```
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic on a closed stream")]
 
+mod admin;
 mod catalog;
 mod cli;
 mod client;

@@ -169,7 +169,7 @@ impl DecisionReply {
 }
 
 /// Whether it comes from another kind of address: those that decide answer every path with a problem.
-pub(super) fn is_elsewhere(answer: &HttpAnswer) -> bool {
+pub(crate) fn is_elsewhere(answer: &HttpAnswer) -> bool {
     let is_missing =
         matches!(answer.status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED);
     is_missing && serde_json::from_slice::<ProblemDetail>(&answer.body).is_err()
@@ -187,7 +187,7 @@ pub(crate) fn problem(status: StatusCode, body: &[u8]) -> String {
 }
 
 /// On one line, and not longer than a few.
-pub(super) fn shortened(text: &str) -> String {
+pub(crate) fn shortened(text: &str) -> String {
     terminal::escaped(&text.trim().chars().take(PROBLEM_CHARS_MAX).collect::<String>())
 }
 
