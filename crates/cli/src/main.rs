@@ -16,6 +16,7 @@ mod admin;
 mod catalog;
 mod cli;
 mod client;
+mod exit;
 mod init;
 mod policies;
 mod serve;

@@ -5,9 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use sluicegate_server::config::{self, Config, Flags};
-use sluicegate_server::serve;
+use sluicegate_server::log;
+use sluicegate_server::serve::{self, ReadyServer};
 use sluicegate_text::terminal;
 
+use crate::exit;
 use crate::init::CONFIG_FILE;
 
 /// What can be said to `sluicegate serve`. The rest, and the defaults, are the configuration's.
@@ -139,8 +141,21 @@ impl FlagOverrides {
 
 /// Serves until the process is stopped.
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
-    serve::run(&args.config()?)?;
+    let config = match args.config() {
+        Ok(config) => config,
+        Err(error) => return Ok(misconfigured(&error)),
+    };
+    match ReadyServer::new(&config) {
+        Ok(server) => server.run()?,
+        Err(error) => return Ok(misconfigured(&error)),
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reports an error that a restart cannot solve.
+fn misconfigured(error: &anyhow::Error) -> ExitCode {
+    log::end(error);
+    ExitCode::from(exit::CONFIG)
 }
 
 /// Ways to look at the configuration.
@@ -159,8 +174,10 @@ pub(crate) enum ConfigCommand {
 pub(crate) fn show(command: &ConfigCommand) -> Result<ExitCode> {
     let text = match command {
         ConfigCommand::Check(args) => {
-            serve::check(&args.config()?)?;
-            "no errors\n".to_owned()
+            match args.config().and_then(|config| serve::check(&config)) {
+                Ok(()) => "no errors\n".to_owned(),
+                Err(error) => return Ok(misconfigured(&error)),
+            }
         }
         ConfigCommand::Print(args) => toml::to_string(&args.config()?)?,
         ConfigCommand::Schema => serde_json::to_string_pretty(&config::schema())? + "\n",

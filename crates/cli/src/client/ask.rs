@@ -1,10 +1,6 @@
 //! `sluicegate check`, `peek`, `refund`, `reset`: one question to a running server.
 //!
-//! | exit status | |
-//! |--:|---|
-//! | 0 | it passes (`refund` and `reset`: it is done) |
-//! | 1 | it is refused |
-//! | 2 | nobody knows: no server, no such policy, a wrong command line |
+//! The exit status (`exit.rs`) tells a refusal from an error.
 
 use std::process::ExitCode;
 
@@ -20,9 +16,7 @@ use super::target::Target;
 use super::tls::TlsRoots;
 use super::token::TokenArgs;
 use super::{http, print_line};
-
-/// Nothing was decided.
-const UNDECIDED: u8 = 2;
+use crate::exit;
 
 /// Longest time that `--max-wait` may name: as far as the server can count, in ms.
 const MAX_WAIT_MS_MAX: u64 = SPAN_MAX_US / 1_000;
@@ -137,7 +131,7 @@ pub(super) async fn run(command: AskCommand) -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             terminal::print_error_line(format_args!("error: {error:#}"));
-            ExitCode::from(UNDECIDED)
+            ExitCode::from(exit::UNKNOWN)
         }
     }
 }
