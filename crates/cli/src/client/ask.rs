@@ -12,10 +12,10 @@ use sluicegate_server::config::Span;
 use sluicegate_text::terminal::{self, OutputFormat};
 
 use super::reply::{self, ClientVerb, DecisionReply, ExplainReply};
-use super::target::Target;
+use super::target::{Target, URL};
 use super::tls::TlsRoots;
 use super::token::TokenArgs;
-use super::{http, print_line};
+use super::{http, print_coloured, print_line};
 use crate::exit;
 
 /// Longest time that `--max-wait` may name: as far as the server can count, in ms.
@@ -79,7 +79,7 @@ pub(crate) struct BudgetArgs {
         long,
         value_name = "URL",
         default_value = "http://127.0.0.1:8080",
-        env = "SLUICEGATE_URL"
+        env = URL
     )]
     to: Target,
     #[command(flatten)]
@@ -183,7 +183,10 @@ async fn ask(command: AskCommand) -> Result<bool> {
         }
     };
     match output {
-        OutputFormat::Text => print_line(&lines)?,
+        OutputFormat::Text if matches!(verb, ClientVerb::Refund | ClientVerb::Reset) => {
+            print_line(&lines)?;
+        }
+        OutputFormat::Text => print_coloured(&reply::coloured(&lines, allowed))?,
         OutputFormat::Json => print_line(str::from_utf8(&answer.body).with_context(unclear)?)?,
     }
     Ok(allowed || matches!(verb, ClientVerb::Refund | ClientVerb::Reset))

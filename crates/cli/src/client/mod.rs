@@ -53,6 +53,13 @@ pub(crate) fn run(command: ClientCommand) -> Result<ExitCode> {
     }
 }
 
+/// Prints one line with colours, which reach only a terminal, and not if `NO_COLOR` is set.
+pub(crate) fn print_coloured(line: &str) -> Result<()> {
+    let mut out = anstream::stdout().lock();
+    let printed = writeln!(out, "{line}").and_then(|()| out.flush());
+    terminal::unless_closed(printed).context("standard output")
+}
+
 /// Prints one line.
 pub(crate) fn print_line(line: &str) -> Result<()> {
     let mut bytes = Vec::with_capacity(line.len() + 1);

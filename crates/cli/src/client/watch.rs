@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufR
 use tokio_util::either::Either;
 
 use super::http::HttpAnswer;
-use super::target::{Target, connect};
+use super::target::{ADMIN_URL, Target, connect};
 use super::tls::TlsRoots;
 use super::{http, print_line, reply};
 
@@ -31,7 +31,7 @@ pub(crate) struct AdminArgs {
         long,
         value_name = "URL",
         default_value = "http://127.0.0.1:8082",
-        env = "SLUICEGATE_ADMIN_URL"
+        env = ADMIN_URL
     )]
     pub(crate) to: Target,
     #[command(flatten)]

@@ -17,5 +17,6 @@ mod rls;
 mod server;
 mod streams;
 mod telemetry;
+mod terminal;
 mod tls;
 mod tokens;

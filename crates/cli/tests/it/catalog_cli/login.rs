@@ -1,17 +1,16 @@
 //! `login`, `logout`, `whoami`, `apps`, `members`, `tokens`, `accounts`: the real program as client and server.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 
 use crate::catalog::stage::Node;
 use crate::catalog_cli::stage::{Ran, finish};
 use crate::program::{EXAMPLES, program};
+use crate::terminal::on_terminal;
 
 const PASSWORD: &str = "correct horse battery staple";
 
@@ -231,39 +230,6 @@ fn a_refused_field_is_reported_by_its_name() {
     assert!(refused.err.starts_with("error: password: "), "{refused:?}");
     let unknown = stage.run("login --setup sgsetup_0 --name ann --password-file password");
     assert!(unknown.err.starts_with("error: token: invalid, used or expired"), "{unknown:?}");
-}
-
-/// The program on a terminal of its own, on which `typed` is typed at each prompt: what the terminal shows, and
-/// standard error.
-fn on_terminal(mut command: Command, typed: &[&str]) -> (String, String) {
-    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&terminal).unwrap();
-    unlockpt(&terminal).unwrap();
-    let name = ptsname(&terminal, Vec::new()).unwrap();
-    let slave = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-    let output = slave.try_clone().unwrap();
-    command.stdin(slave).stdout(output).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    drop(command);
-    let mut errors = BufReader::new(child.stderr.take().unwrap());
-    let (mut terminal, mut said) = (File::from(terminal), Vec::new());
-    for line in typed {
-        // A prompt ends in a space behind a colon or a bracket.
-        while !said.ends_with(b": ") && !said.ends_with(b"] ") {
-            let mut byte = [0];
-            errors.read_exact(&mut byte).unwrap();
-            said.extend(byte);
-        }
-        said.extend(b"|");
-        writeln!(terminal, "{line}").unwrap();
-    }
-    errors.read_to_end(&mut said).unwrap();
-    child.wait().unwrap();
-    let mut shown = String::new();
-    // Lines until the terminal has nothing more, which is an error here.
-    let mut lines = BufReader::new(terminal);
-    while let Ok(1..) = lines.read_line(&mut shown) {}
-    (shown, String::from_utf8(said).unwrap())
 }
 
 #[test]
