@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use sluicegate_import::ImportSource;
 use sluicegate_replay as replay;
 use sluicegate_server::descriptors::Configuration;
@@ -20,7 +20,7 @@ const LONG_VERSION: &str = if sluicegate_console::IS_BUILT {
 
 /// Rate limiter: run a server, query it, and test policies against logs.
 #[derive(Debug, Parser)]
-#[command(name = "sluicegate", version, long_version = LONG_VERSION, about)]
+#[command(name = "sluicegate", version, long_version = LONG_VERSION)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: CliCommand,
@@ -127,7 +127,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
             policies::print_import(&Configuration { path, merge_domains }, descriptors)
         }
         CliCommand::RedisAcl { url } => policies::print_acl(&url),
-        CliCommand::Completions(args) => shell::completions(&args, Cli::command()),
-        CliCommand::Man(args) => shell::man(&args, Cli::command()),
+        CliCommand::Completions(args) => shell::completions(&args),
+        CliCommand::Man(args) => shell::man(&args),
     }
 }

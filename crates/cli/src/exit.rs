@@ -28,3 +28,16 @@ pub(crate) const STATUSES: [(u8, &str); 4] = [
          without a change fails again.",
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_of_the_command_line_has_the_same_table() {
+        let page = include_str!("../../../docs/cli.md");
+        for (code, text) in STATUSES {
+            assert!(page.contains(&format!("\n| {code} | {text} |\n")), "{code}: {text}");
+        }
+    }
+}

@@ -17,6 +17,7 @@ mod catalog;
 mod cli;
 mod client;
 mod exit;
+mod help;
 mod init;
 mod policies;
 mod serve;
@@ -25,14 +26,18 @@ mod whatif;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use sluicegate_server::log;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match cli::run(cli::Cli::parse()) {
+    if shell::complete() {
+        return ExitCode::SUCCESS;
+    }
+    let parsed = cli::Cli::from_arg_matches(&help::command().get_matches());
+    match cli::run(parsed.unwrap_or_else(|error| error.exit())) {
         Ok(code) => code,
         Err(error) => {
             log::end(&error);

@@ -10,6 +10,7 @@ mod ask;
 mod bench;
 mod health;
 pub(crate) mod http;
+pub(crate) mod names;
 pub(crate) mod reply;
 pub(crate) mod target;
 pub(crate) mod tls;

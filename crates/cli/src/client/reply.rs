@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(line(ClientVerb::Check, pass.clone()), format!("allowed: {left}"));
         assert_eq!(line(ClientVerb::Peek, pass.clone()), format!("would be allowed: {left}"));
         assert_eq!(line(ClientVerb::Refund, pass.clone()), format!("gave back 1: {left}"));
-        assert_eq!(line(ClientVerb::Reset, pass), format!("forgotten: {left}"));
+        assert_eq!(line(ClientVerb::Reset, pass), format!("reset: {left}"));
         let none = "0 of 5 left in \"tries\"";
         assert_eq!(line(ClientVerb::Check, json!({})), format!("refused: {none}; retry in 10 min"));
         assert_eq!(
