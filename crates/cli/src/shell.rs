@@ -35,6 +35,13 @@ const COMPLETE: &str = "SLUICEGATE_COMPLETE";
 /// The program as scripts call it.
 const NAME: &str = "sluicegate";
 
+/// A file of `fpath` is run at the first completion, and has to answer that as well.
+const ZSH_FIRST: &str = r#"
+if [[ "$funcstack[1]" == "_sluicegate" ]]; then
+    _clap_dynamic_completer_sluicegate "$@"
+fi
+"#;
+
 /// Prints the script by which a shell completes commands, flags and names of policies.
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<ExitCode> {
     let shells = Shells::builtins();
@@ -42,6 +49,9 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<ExitCode> {
     let shell = shells.completer(&shell).with_context(|| format!("no completions for {shell}"))?;
     let mut script = Vec::new();
     shell.write_registration(COMPLETE, NAME, NAME, NAME, &mut script)?;
+    if args.shell == Shell::Zsh {
+        script.extend(ZSH_FIRST.as_bytes());
+    }
     terminal::print(&script).context("standard output")?;
     Ok(ExitCode::SUCCESS)
 }

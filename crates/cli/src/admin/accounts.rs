@@ -6,8 +6,10 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::client::{AdminClient, LoginServer};
+use super::confirm::ConfirmArgs;
 use super::password::PasswordArgs;
 use super::table::{self, instant, text};
+use crate::client::http::encoded;
 use crate::client::print_line;
 
 /// What can be done with accounts.
@@ -17,6 +19,8 @@ pub(crate) enum AccountsCommand {
     List(ListAccountsArgs),
     /// Create an account, with a password or for single sign-on.
     Create(CreateAccountArgs),
+    /// Delete an account, and end its sessions.
+    Delete(DeleteAccountArgs),
 }
 
 /// Arguments of `sluicegate accounts list`.
@@ -48,11 +52,24 @@ pub(crate) struct CreateAccountArgs {
     server: LoginServer,
 }
 
+/// Arguments of `sluicegate accounts delete`.
+#[derive(Debug, Args)]
+pub(crate) struct DeleteAccountArgs {
+    /// Name of the account.
+    #[arg(value_name = "ACCOUNT")]
+    name: String,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
+    #[command(flatten)]
+    server: LoginServer,
+}
+
 /// Runs the command.
 pub(super) async fn run(command: &AccountsCommand) -> Result<()> {
     match command {
         AccountsCommand::List(args) => list(args).await,
         AccountsCommand::Create(args) => create(args).await,
+        AccountsCommand::Delete(args) => delete(args).await,
     }
 }
 
@@ -90,4 +107,12 @@ async fn create(args: &CreateAccountArgs) -> Result<()> {
     }
     client.json(Method::POST, "/accounts", Some(new)).await?;
     print_line(&format!("created the account {name}"))
+}
+
+async fn delete(args: &DeleteAccountArgs) -> Result<()> {
+    let DeleteAccountArgs { name, confirm, server } = args;
+    let client = AdminClient::signed_in(server)?;
+    confirm.ask(&format!("delete the account {name} of {}", client.at()))?;
+    client.delete_versioned(&format!("/accounts/{}", encoded(name))).await?;
+    print_line(&format!("deleted the account {name}"))
 }

@@ -42,7 +42,7 @@ pub(crate) enum AdminCommand {
     /// List, create and revoke the tokens of an app.
     #[command(subcommand)]
     Tokens(tokens::TokensCommand),
-    /// List and create accounts.
+    /// List, create and delete accounts.
     #[command(subcommand)]
     Accounts(accounts::AccountsCommand),
 }

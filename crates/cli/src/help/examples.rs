@@ -148,6 +148,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "accounts delete",
+        &["sluicegate accounts delete bea", "sluicegate accounts delete bea --yes"],
+    ),
+    (
         "audit verify",
         &[
             "sluicegate audit verify --catalog sqlite:sluicegate.db",

@@ -217,6 +217,9 @@ fn accounts_become_members_and_the_last_owner_leaves_only_by_force() {
     assert!(last.status == Some(1) && last.err.contains("last owner"), "{last:?}");
     stage.run("members remove bea@example.org --app shop --yes --force").ok();
     assert_eq!(stage.run("members list --app shop --json").json(), json!([]));
+    let deleted = stage.run("accounts delete bea@example.org --yes").ok();
+    assert_eq!(deleted, "deleted the account bea@example.org\n");
+    assert_eq!(stage.run("accounts list --json").json().as_array().map(Vec::len), Some(1));
 }
 
 #[test]
