@@ -18,8 +18,8 @@ use crate::client::watch::AdminArgs;
 /// Items of a list that are asked for at a time, as many as the server returns.
 const PAGE: usize = 1_000;
 
-/// Most items of a list: as many policies as a catalog has.
-const ITEMS_MAX: usize = 10_000;
+/// Most items of a list: as many accounts as a catalog has.
+const ITEMS_MAX: usize = 100_000;
 
 /// Largest answer: a page of items of a few KiB each.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -185,6 +185,13 @@ impl<'a> AdminClient<'a> {
         let answer = http::send_for((to, trust), request, *patience, ANSWER_BYTES_MAX).await?;
         if reply::is_elsewhere(&answer) {
             bail!("{to} has no admin API: `--to` is the admin address of a server with a catalog");
+        }
+        if is_sign_in && answer.status == StatusCode::NOT_FOUND {
+            bail!(
+                "{}; `--to` is the admin address of a server with a catalog, such as \
+                 http://127.0.0.1:8082",
+                refusal(&answer)
+            );
         }
         if !answer.status.is_success() {
             // A wrong password at sign-in is not an expired login.

@@ -6,13 +6,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use sluicegate_control::catalog::NewAccount;
+use sluicegate_control::identity::Passwords;
 
 use crate::catalog::stage::Node;
-use crate::catalog_cli::stage::{Ran, finish};
+use crate::catalog_cli::stage::{self as catalog_cli, Ran, by, finish};
 use crate::program::{EXAMPLES, program};
+use crate::server::Server;
 use crate::terminal::on_terminal;
 
 const PASSWORD: &str = "correct horse battery staple";
+
+/// A client of a server that is not a node.
+fn login_to(url: &str, password: &Path) -> Ran {
+    let mut login = program();
+    login.args(["login", "--name", "ann", "--to", url, "--password-file"]).arg(password);
+    finish(&mut login)
+}
 
 /// A node, and a home directory for its clients.
 struct Stage {
@@ -258,4 +268,39 @@ fn a_question_on_the_terminal_is_answered_no_unless_it_is_yes() {
     assert!(said.ends_with("error: nothing was changed\n"), "{said}");
     let (shown, _) = on_terminal(stage.command("apps delete shop"), &["yes"]);
     assert!(shown.contains("deleted the app shop"), "{shown}");
+}
+
+#[test]
+fn an_address_without_an_admin_api_is_reported_with_the_one_that_has_it() {
+    let stage = Stage::start();
+    let password = stage.node.folder.path().join("password");
+    let http = format!("http://{}", stage.node.address("http"));
+    let wrong = login_to(&http, &password);
+    assert!(
+        wrong.err.contains("`--to` is the admin address of a server with a catalog"),
+        "{wrong:?}"
+    );
+    let files = Server::start("");
+    let admin = format!("http://{}", files.address("admin"));
+    let none = login_to(&admin, &password);
+    assert!(none.err.starts_with("error: no catalog is configured"), "{none:?}");
+}
+
+#[test]
+fn a_list_has_all_items_of_all_pages() {
+    let stage = catalog_cli::Stage::start();
+    let hash = stage.wait(Passwords::default().hash(PASSWORD)).unwrap();
+    let ann = NewAccount { name: "ann", password_hash: Some(&hash), subject: None, is_admin: true };
+    stage.wait(stage.catalog.create_account(&by(), ann)).unwrap();
+    for n in 0..1_000 {
+        stage.wait(stage.catalog.create_app(&by(), &format!("a{n}"), "", &[])).unwrap();
+    }
+    stage.file("password", PASSWORD);
+    let run = |command: &str| {
+        let config = stage.folder.path().join("config");
+        finish(stage.command(command).env("XDG_CONFIG_HOME", config))
+    };
+    run("login --name ann --password-file password").ok();
+    // Two are there from the beginning.
+    assert_eq!(run("apps list --json").json().as_array().map(Vec::len), Some(1_002));
 }
