@@ -166,7 +166,7 @@ impl<'a> AdminClient<'a> {
         body: Option<Value>,
         version: Option<i64>,
     ) -> Result<HttpAnswer> {
-        let is_sign_in = method == Method::POST && path == "/session";
+        let is_sign_in = method == Method::POST && matches!(path, "/setup" | "/session");
         let body = body.map_or_else(Vec::new, |body| body.to_string().into_bytes());
         let mut request = Request::builder()
             .method(method)

@@ -15,6 +15,10 @@ fn every_shell_gets_a_script_that_asks_the_program() {
         let script = run(&format!("completions {shell}"));
         assert_eq!((script.status, &*script.err), (Some(0), ""), "{shell}");
         assert!(script.out.contains("SLUICEGATE_COMPLETE"), "{shell}: {}", script.out);
+        if shell == "zsh" {
+            let is_of_fpath = script.out.starts_with("#compdef sluicegate\n");
+            assert!(is_of_fpath && script.out.contains("$funcstack[1]"), "{}", script.out);
+        }
     }
     let unknown = run("completions tcsh");
     assert_eq!(unknown.status, Some(2));
