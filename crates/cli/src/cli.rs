@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use sluicegate_import::ImportSource;
 use sluicegate_replay as replay;
 use sluicegate_server::descriptors::Configuration;
 
-use crate::{catalog, client, init, policies, serve, shell, whatif};
+use crate::{admin, catalog, client, init, policies, serve, shell, whatif};
 
 /// What `--version` prints: `-V` prints the first line of it.
 const LONG_VERSION: &str = if sluicegate_console::IS_BUILT {
@@ -20,7 +20,7 @@ const LONG_VERSION: &str = if sluicegate_console::IS_BUILT {
 
 /// Rate limiter: run a server, query it, and test policies against logs.
 #[derive(Debug, Parser)]
-#[command(name = "sluicegate", version, long_version = LONG_VERSION, about)]
+#[command(name = "sluicegate", version, long_version = LONG_VERSION)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: CliCommand,
@@ -42,6 +42,8 @@ enum CliCommand {
     /// Check, compare and apply policy documents.
     #[command(subcommand)]
     Policies(PoliciesCommand),
+    #[command(flatten)]
+    Admin(Box<admin::AdminCommand>),
     /// Verify or export the audit of a catalog, directly from its database.
     #[command(subcommand)]
     Audit(catalog::AuditCommand),
@@ -110,6 +112,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         CliCommand::Policies(PoliciesCommand::Schema) => policies::print_schema(),
         CliCommand::Policies(PoliciesCommand::Kept(command)) => catalog::run(&command),
         CliCommand::Policies(PoliciesCommand::Whatif(args)) => whatif::run(&args),
+        CliCommand::Admin(command) => admin::run(&command),
         CliCommand::Audit(command) => Ok(catalog::run_audit(&command)),
         CliCommand::Import(ImportCommand::RateLimiterInfo(args)) => {
             catalog::import_limiter_info(&args)
@@ -124,7 +127,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
             policies::print_import(&Configuration { path, merge_domains }, descriptors)
         }
         CliCommand::RedisAcl { url } => policies::print_acl(&url),
-        CliCommand::Completions(args) => shell::completions(&args, Cli::command()),
-        CliCommand::Man(args) => shell::man(&args, Cli::command()),
+        CliCommand::Completions(args) => shell::completions(&args),
+        CliCommand::Man(args) => shell::man(&args),
     }
 }

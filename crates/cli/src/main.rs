@@ -6,14 +6,18 @@
 //!              ├─▶ replay    the same engine in virtual time, over a file (a crate of its own)
 //!              ├─▶ whatif    two sets of policies on the traffic of a log
 //!              ├─▶ policies  checks and imports that need no server
+//!              ├─▶ admin     login, apps, members, tokens and accounts of a catalog
 //!              └─▶ catalog   policies of a running server as files; the audit; the tables of others
 //! ```
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic on a closed stream")]
 
+mod admin;
 mod catalog;
 mod cli;
 mod client;
+mod exit;
+mod help;
 mod init;
 mod policies;
 mod serve;
@@ -22,14 +26,18 @@ mod whatif;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use sluicegate_server::log;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match cli::run(cli::Cli::parse()) {
+    if shell::complete() {
+        return ExitCode::SUCCESS;
+    }
+    let parsed = cli::Cli::from_arg_matches(&help::command().get_matches());
+    match cli::run(parsed.unwrap_or_else(|error| error.exit())) {
         Ok(code) => code,
         Err(error) => {
             log::end(&error);

@@ -13,7 +13,14 @@ use sluicegate_text::terminal;
 /// not.
 pub(crate) fn check(path: PathBuf) -> Result<ExitCode> {
     let (shown, is_dir) = (path.display().to_string(), path.is_dir());
-    match DocumentSource::new(path).check()? {
+    let source = DocumentSource::new(path);
+    for folder in source.unread_folders()? {
+        terminal::print_error_line(format_args!(
+            "note: {}: not checked, because sub-directories are not read",
+            terminal::input(&folder)
+        ));
+    }
+    match source.check()? {
         Ok(0) if is_dir => {
             bail!("{shown}: no policies: expected *.yaml, *.yml or *.json files in the directory")
         }

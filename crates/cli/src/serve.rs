@@ -5,16 +5,18 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use sluicegate_server::config::{self, Config, Flags};
-use sluicegate_server::serve;
+use sluicegate_server::log;
+use sluicegate_server::serve::{self, ReadyServer};
 use sluicegate_text::terminal;
 
+use crate::exit;
 use crate::init::CONFIG_FILE;
 
 /// What can be said to `sluicegate serve`. The rest, and the defaults, are the configuration's.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeArgs {
     /// Configuration file (TOML); see `sluicegate config schema`.
-    #[arg(long, value_name = "FILE", env = "SLUICEGATE_CONFIG")]
+    #[arg(long, value_name = "FILE", env = CONFIG)]
     config: Option<PathBuf>,
     #[command(flatten)]
     over: FlagOverrides,
@@ -24,66 +26,76 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, clap::Args)]
 struct FlagOverrides {
     /// Policy file (YAML or JSON) or directory; reloaded when it changes.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = "Policies")]
     policies: Option<String>,
     /// Catalog database with policies and accounts: `sqlite:PATH`, `mysql://…` or `postgres://…`.
     /// Put a URL with a password in a file: `SLUICEGATE__CATALOG__URL_FILE`.
-    #[arg(long, value_name = "URL", conflicts_with = "policies")]
+    #[arg(long, value_name = "URL", conflicts_with = "policies", help_heading = "Catalog")]
     catalog: Option<String>,
     /// Policies for a new catalog (YAML or JSON file or directory): a catalog without apps and accounts
     /// gets them as the app `demo`, active.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = "Catalog")]
     seed: Option<String>,
     /// Address for HTTP [default: 127.0.0.1:8080]; port 0 chooses a free port, `off` disables it.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Listeners")]
     listen: Option<String>,
     /// Address for Redis clients (`SG.CHECK`, `CL.THROTTLE`) [default: 127.0.0.1:6380]; `off`
     /// disables it.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Listeners")]
     resp: Option<String>,
     /// File with the password for Redis clients (`AUTH`); trailing line breaks are ignored. Without
     /// it, no password is required.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Listeners")]
     resp_password_file: Option<String>,
     /// Address for gateways that use Envoy's rate limit service [default: 127.0.0.1:8081]; `off`
     /// disables it.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Listeners")]
     rls: Option<String>,
     /// Address for `/metrics`, `/livez` and `/readyz` alone, for Prometheus [default: off].
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Listeners")]
     metrics: Option<String>,
-    /// File that maps descriptors to policies (YAML or JSON), for such gateways; reloaded when it
-    /// changes.
-    #[arg(long, value_name = "FILE")]
+    /// Address for operators: health, metrics, the admin API and the console
+    /// [default: 127.0.0.1:8082]; `off` disables it.
+    #[arg(long, value_name = "ADDRESS", help_heading = "Listeners")]
+    admin: Option<String>,
+    /// File that maps descriptors to policies (YAML or JSON), for gateways that use
+    /// Envoy's rate limit service; reloaded when it changes.
+    #[arg(long, value_name = "FILE", help_heading = "Policies")]
     descriptors: Option<String>,
     /// Configuration of envoyproxy/ratelimit to serve unchanged: YAML file or directory; reloaded
     /// when it changes. Policies of --policies are served too, and replace limits of the same name.
-    #[arg(long, value_name = "DIR", conflicts_with = "descriptors")]
+    #[arg(long, value_name = "DIR", conflicts_with = "descriptors", help_heading = "Policies")]
     envoy_config: Option<String>,
     /// Merge the descriptors of files of --envoy-config that use the same domain.
-    #[arg(long, requires = "envoy_config")]
+    #[arg(long, requires = "envoy_config", help_heading = "Policies")]
     envoy_merge_domains: bool,
     /// Where counters are kept: `memory`, or a Redis or Valkey shared by servers, such as
     /// `redis://127.0.0.1:6379`, `redis+sentinel://host,host/name` or `redis+cluster://host,host`.
-    #[arg(long, value_name = "STORE")]
+    #[arg(long, value_name = "STORE", help_heading = "Store")]
     store: Option<String>,
     /// Clock used for decisions in Redis: `server` (default) or `client`.
-    #[arg(long, value_name = "WHOSE")]
+    #[arg(long, value_name = "WHOSE", help_heading = "Store")]
     time_source: Option<String>,
     /// Number of servers that share the store. While the store is unavailable, each server enforces
     /// 1/N of every limit.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Store")]
     nodes: Option<i64>,
     /// Maximum number of keys in the memory store [default: 1000000]; beyond it, the fullest
     /// budgets are evicted.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Store")]
     keys_max: Option<i64>,
     /// Snapshot file of the memory store: read at start, written periodically and at shutdown.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Snapshot")]
     snapshot: Option<String>,
     /// Interval between snapshots [default: 60s].
-    #[arg(long, value_name = "DURATION", requires = "snapshot")]
+    #[arg(long, value_name = "DURATION", requires = "snapshot", help_heading = "Snapshot")]
     snapshot_every: Option<String>,
+    /// Format of log lines: `text` (default) or `json`.
+    #[arg(long, value_name = "FORMAT", help_heading = "Log")]
+    log_format: Option<String>,
+    /// Level of log lines: `off`, `error`, `warn`, `info` (default) or `debug`.
+    #[arg(long, value_name = "LEVEL", help_heading = "Log")]
+    log_level: Option<String>,
 }
 
 impl ServeArgs {
@@ -92,18 +104,35 @@ impl ServeArgs {
     /// # Errors
     /// What is wrong with it.
     pub(crate) fn config(&self) -> Result<Config> {
-        let environment = std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        });
-        Ok(config::load(self.file(), environment, self.over.flags())?)
+        load(self.file(), self.over.flags())
     }
 
     /// The configuration file: the one that was named, or the one that `init` writes, if it is here.
     fn file(&self) -> Option<&Path> {
-        let here = Path::new(CONFIG_FILE);
-        self.config.as_deref().or_else(|| here.is_file().then_some(here))
+        file_or_here(self.config.as_deref())
     }
 }
+
+fn load(file: Option<&Path>, flags: Flags) -> Result<Config> {
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    Ok(config::load(file, environment, flags)?)
+}
+
+/// `file`, or the one that `init` writes, if it is here.
+fn file_or_here(file: Option<&Path>) -> Option<&Path> {
+    let here = Path::new(CONFIG_FILE);
+    file.or_else(|| here.is_file().then_some(here))
+}
+
+/// The policies that a server would serve that is started here without flags, if the configuration names any.
+pub(crate) fn policies_path() -> Option<PathBuf> {
+    let file = std::env::var_os(CONFIG).map(PathBuf::from);
+    load(file_or_here(file.as_deref()), Flags::default()).ok()?.policies_path().map(Path::to_owned)
+}
+
+/// The variable with the path of the configuration file.
+const CONFIG: &str = "SLUICEGATE_CONFIG";
 
 impl FlagOverrides {
     fn flags(&self) -> Flags {
@@ -121,6 +150,7 @@ impl FlagOverrides {
             ..
         } = self;
         let Self { resp, resp_password_file, nodes, keys_max, snapshot, snapshot_every, .. } = self;
+        let Self { admin, log_format, log_level, .. } = self;
         let envoy_merge_domains = self.envoy_merge_domains.then_some(true.into());
         let text = |text: &Option<String>| text.clone().map(Into::into);
         let flags: [(&'static [&'static str], Option<toml::Value>); _] = [
@@ -132,6 +162,7 @@ impl FlagOverrides {
             (&["resp", "password_file"], text(resp_password_file)),
             (&["rls", "listen"], text(rls)),
             (&["metrics", "listen"], text(metrics)),
+            (&["admin", "listen"], text(admin)),
             (&["rls", "descriptors"], text(descriptors)),
             (&["rls", "envoy_config"], text(envoy_config)),
             (&["rls", "envoy_merge_domains"], envoy_merge_domains),
@@ -141,6 +172,8 @@ impl FlagOverrides {
             (&["store", "keys_max"], keys_max.map(Into::into)),
             (&["store", "snapshot"], text(snapshot)),
             (&["store", "snapshot_every"], text(snapshot_every)),
+            (&["log", "format"], text(log_format)),
+            (&["log", "level"], text(log_level)),
         ];
         flags.into_iter().filter_map(|(path, value)| Some((path, value?))).collect()
     }
@@ -148,8 +181,21 @@ impl FlagOverrides {
 
 /// Serves until the process is stopped.
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
-    serve::run(&args.config()?)?;
+    let config = match args.config() {
+        Ok(config) => config,
+        Err(error) => return Ok(misconfigured(&error)),
+    };
+    match ReadyServer::new(&config) {
+        Ok(server) => server.run()?,
+        Err(error) => return Ok(misconfigured(&error)),
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reports an error that a restart cannot solve.
+fn misconfigured(error: &anyhow::Error) -> ExitCode {
+    log::end(error);
+    ExitCode::from(exit::CONFIG)
 }
 
 /// Ways to look at the configuration.
@@ -168,9 +214,13 @@ pub(crate) enum ConfigCommand {
 pub(crate) fn show(command: &ConfigCommand) -> Result<ExitCode> {
     let text = match command {
         ConfigCommand::Check(args) => {
-            let checked = serve::check(&args.config()?)?;
-            let file = args.file().map(|file| format!("{}: ", file.display())).unwrap_or_default();
-            format!("{file}no errors, {checked}\n")
+            match args.config().and_then(|config| serve::check(&config)) {
+                Ok(checked) => {
+                    let file = args.file().map(|file| format!("{}: ", file.display()));
+                    format!("{}no errors, {checked}\n", file.unwrap_or_default())
+                }
+                Err(error) => return Ok(misconfigured(&error)),
+            }
         }
         ConfigCommand::Print(args) => toml::to_string(&args.config()?)?,
         ConfigCommand::Schema => serde_json::to_string_pretty(&config::schema())? + "\n",

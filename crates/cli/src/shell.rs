@@ -1,13 +1,18 @@
 //! `sluicegate completions` and `sluicegate man`: what shells and `man` know of the command line.
+//!
+//! The script of a shell calls this program with [`COMPLETE`] set, which prints the candidates. Names of policies come
+//! from a server or from the policy file (`client/names.rs`).
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::{Args, Command};
-use clap_complete::{Shell, generate};
+use clap::Args;
+use clap_complete::Shell;
+use clap_complete::env::{CompleteEnv, Shells};
 use sluicegate_text::terminal;
+
+use crate::help;
 
 /// What can be said to `sluicegate completions`.
 #[derive(Debug, Args)]
@@ -24,20 +29,45 @@ pub(crate) struct ManArgs {
     directory: PathBuf,
 }
 
-/// Prints the script by which a shell completes what is typed of `command`.
-pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Result<ExitCode> {
+/// The variable by which the script of a shell asks for candidates; its value is the name of the shell.
+const COMPLETE: &str = "SLUICEGATE_COMPLETE";
+
+/// The program as scripts call it.
+const NAME: &str = "sluicegate";
+
+/// A file of `fpath` is run at the first completion, and has to answer that as well.
+const ZSH_FIRST: &str = r#"
+if [[ "$funcstack[1]" == "_sluicegate" ]]; then
+    _clap_dynamic_completer_sluicegate "$@"
+fi
+"#;
+
+/// Prints the script by which a shell completes commands, flags and names of policies.
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<ExitCode> {
+    let shells = Shells::builtins();
+    let shell = args.shell.to_string();
+    let shell = shells.completer(&shell).with_context(|| format!("no completions for {shell}"))?;
     let mut script = Vec::new();
-    let name = command.get_name().to_owned();
-    generate(args.shell, &mut command, name, &mut script);
+    shell.write_registration(COMPLETE, NAME, NAME, NAME, &mut script)?;
+    if args.shell == Shell::Zsh {
+        script.extend(ZSH_FIRST.as_bytes());
+    }
     terminal::print(&script).context("standard output")?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a page for `command` and one for each of those in it.
-pub(crate) fn man(args: &ManArgs, command: Command) -> Result<ExitCode> {
-    let directory: &Path = &args.directory;
-    let cannot = || format!("cannot write to {}", directory.display());
-    fs::create_dir_all(directory).with_context(cannot)?;
-    clap_mangen::generate_to(command, directory).with_context(cannot)?;
+/// Prints candidates if the script of a shell asks for them. Whether it does.
+pub(crate) fn complete() -> bool {
+    let here = std::env::current_dir().ok();
+    let completer = CompleteEnv::with_factory(help::command).var(COMPLETE);
+    // A shell shows nothing of an error.
+    completer.try_complete(std::env::args_os(), here.as_deref()).unwrap_or(true)
+}
+
+/// Writes a page for each command.
+pub(crate) fn man(args: &ManArgs) -> Result<ExitCode> {
+    let ManArgs { directory } = args;
+    let written = help::write_pages(help::command(), directory);
+    written.with_context(|| format!("cannot write to {}", directory.display()))?;
     Ok(ExitCode::SUCCESS)
 }

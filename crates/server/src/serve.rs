@@ -40,27 +40,46 @@ use crate::wire::{Bound, DRAIN_MAX, Renewal, ServerContext};
 use crate::workers::Workers;
 use crate::{log, wire};
 
-/// Serves until the process is told to stop (SIGINT or SIGTERM), then lets requests in flight end.
-/// Whoever tells it again does not want to wait for them.
-///
-/// # Errors
-/// Why it cannot start, or why requests in flight were cut off.
-pub fn run(config: &Config) -> Result<()> {
-    log::start(config.log.format, config.log.level);
-    let rules = match &config.catalog.url {
-        Some(_) => {
-            let source = descriptors::DescriptorSource::of(config);
-            let descriptors = load(source.as_ref())?;
-            descriptors.print_notes();
-            RuleSource::Catalog(source, descriptors)
-        }
-        None => RuleSource::Files(Box::new(rules(config)?)),
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(rules, config))
+/// A server whose configuration and files were read, and which can start.
+#[derive(Debug)]
+pub struct ReadyServer<'a> {
+    rules: RuleSource,
+    config: &'a Config,
+}
+
+impl<'a> ReadyServer<'a> {
+    /// Starts the log, and reads and checks the files that `config` names.
+    ///
+    /// # Errors
+    /// Those of [`check`]: a restart with the same configuration and files fails again.
+    pub fn new(config: &'a Config) -> Result<Self> {
+        log::start(config.log.format, config.log.level);
+        let rules = match &config.catalog.url {
+            Some(_) => {
+                let source = descriptors::DescriptorSource::of(config);
+                let descriptors = load(source.as_ref())?;
+                descriptors.print_notes();
+                RuleSource::Catalog(source, descriptors)
+            }
+            None => RuleSource::Files(Box::new(rules(config)?)),
+        };
+        check_files(config)?;
+        Ok(Self { rules, config })
+    }
+
+    /// Serves until the process gets SIGINT or SIGTERM, then lets requests in flight end. A second signal
+    /// ends it at once.
+    ///
+    /// # Errors
+    /// Why it cannot start, or why requests in flight were cut off.
+    pub fn run(self) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(serve(self.rules, self.config))
+    }
 }
 
 /// Where the rules are.
+#[derive(Debug)]
 enum RuleSource {
     /// In files, that were read.
     Files(Box<(PolicyManager, PolicySet, DescriptorTree)>),
@@ -83,6 +102,12 @@ pub fn check(config: &Config) -> Result<String> {
         }
         None => counted(&rules(config)?.1),
     };
+    check_files(config)?;
+    Ok(checked)
+}
+
+/// Checks the files of the store, the catalog and TLS.
+fn check_files(config: &Config) -> Result<()> {
     if let StoreName::Redis(redis) = StoreName::parse(config.store.url.expose())? {
         redis.check_files().context("store.url")?;
     }
@@ -91,8 +116,7 @@ pub fn check(config: &Config) -> Result<String> {
     }
     AdminApi::new(&config.catalog, None)?;
     TokenFiles::load(config)?;
-    wire::check(config)?;
-    Ok(checked)
+    wire::check(config)
 }
 
 /// How many policies there are, in words.

@@ -14,10 +14,10 @@ use sluicegate_control::catalog::{Diff, PolicyView, changes};
 use sluicegate_text::documents::Located;
 use sluicegate_text::terminal::{self, OutputFormat};
 
-use super::UNKNOWN;
 use super::policy_files::{PolicyFiles, path};
 use super::remote::{self, Remote, Server};
 use crate::client::print_line;
+use crate::exit;
 
 /// What can be said to `sluicegate policies diff`.
 #[derive(Debug, Args)]
@@ -60,7 +60,7 @@ pub(super) async fn run(args: &DiffArgs) -> Result<ExitCode> {
         Ok(written) => written,
         Err(errors) => {
             print_invalid(&errors, args.output)?;
-            return Ok(ExitCode::from(UNKNOWN));
+            return Ok(ExitCode::from(exit::UNKNOWN));
         }
     };
     let there = Remote::new(&args.server, &args.app)?.policies().await?;

@@ -28,8 +28,7 @@ pub(crate) use remote::{Remote, Server, app};
 use sluicegate_import::ImportSource;
 use sluicegate_text::terminal;
 
-/// Nobody knows: two things were to be compared, and one of them could not be seen.
-const UNKNOWN: u8 = 2;
+use crate::exit;
 
 /// What can be done with policies of a catalog.
 #[derive(Debug, Subcommand)]
@@ -75,6 +74,6 @@ pub(crate) fn wait_for<T>(what: impl Future<Output = Result<T>>) -> Result<T> {
 fn exit_code(ended: Result<ExitCode>) -> ExitCode {
     ended.unwrap_or_else(|error| {
         terminal::print_error_line(format_args!("error: {error:#}"));
-        ExitCode::from(UNKNOWN)
+        ExitCode::from(exit::UNKNOWN)
     })
 }

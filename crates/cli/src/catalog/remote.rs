@@ -5,7 +5,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use axum::http::{HeaderValue, Method, Request, StatusCode, header};
 use clap::Args;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sluicegate_control::api::PREFIX;
@@ -14,10 +13,11 @@ use sluicegate_kernel::ruleset::is_name;
 use sluicegate_policy::limits::POLICIES_MAX;
 use sluicegate_server::config::Span;
 
+use crate::admin::client::Credential;
 use crate::client::http::{self, HttpAnswer};
 use crate::client::reply;
 use crate::client::target::Target;
-use crate::client::token::{TOKEN, TokenArgs, warn_if_overheard};
+use crate::client::token::TokenArgs;
 use crate::client::watch::AdminArgs;
 
 /// Policies that are asked for at a time, of 64 KiB at most.
@@ -47,7 +47,7 @@ pub(crate) struct Server {
 pub(crate) struct Remote {
     server: Server,
     app: String,
-    bearer: HeaderValue,
+    credential: Credential,
 }
 
 /// How policies are to be applied.
@@ -95,12 +95,10 @@ impl Remote {
     /// The policies of `app` on `server`.
     ///
     /// # Errors
-    /// If there is no token, or it is none.
+    /// If there is neither a token nor a stored login.
     pub(crate) fn new(server: &Server, app: &str) -> Result<Self> {
-        let bearer = server.token.bearer()?;
-        let bearer = bearer.with_context(|| format!("no token: set --token-file or {TOKEN}"))?;
-        warn_if_overheard(&server.admin.to);
-        Ok(Self { server: server.clone(), app: app.to_owned(), bearer })
+        let credential = Credential::find(&server.token, &server.admin.to)?;
+        Ok(Self { server: server.clone(), app: app.to_owned(), credential })
     }
 
     /// All of them, by name.
@@ -182,19 +180,21 @@ impl Remote {
     fn request(&self, method: Method, query: &str, body: Option<Value>) -> Request<Vec<u8>> {
         let path = format!("{PREFIX}/apps/{}/policies{query}", self.app);
         let body = body.map_or_else(Vec::new, |body| body.to_string().into_bytes());
-        Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(path)
-            .header(header::AUTHORIZATION, self.bearer.clone())
             .header(header::CONTENT_TYPE, "application/json")
             .body(body)
-            .expect("names of apps are plain, and what is not is escaped")
+            .expect("names of apps are plain, and what is not is escaped");
+        self.credential.add(request.headers_mut());
+        request
     }
 
     async fn send(&self, request: Request<Vec<u8>>) -> Result<HttpAnswer> {
         let Span(patience) = self.server.timeout;
         let AdminArgs { to, trust } = &self.server.admin;
-        http::send_for((to, trust), request, patience, ANSWER_BYTES_MAX).await
+        let answer = http::send_for((to, trust), request, patience, ANSWER_BYTES_MAX).await?;
+        self.credential.accepted(to, answer)
     }
 
     fn answered(&self, answer: &HttpAnswer) -> Result<Result<AppliedAll, RemoteError>> {
@@ -215,12 +215,9 @@ impl Remote {
     }
 }
 
-/// All but what RFC 3986, section 2.3, calls unreserved.
-const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-
 impl ApplyOptions<'_> {
     fn query(&self) -> String {
-        let reason = utf8_percent_encode(self.reason, RESERVED);
+        let reason = http::encoded(self.reason);
         format!("?reason={reason}&force={}", self.force)
     }
 }

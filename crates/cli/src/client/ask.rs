@@ -1,10 +1,6 @@
 //! `sluicegate check`, `peek`, `refund`, `reset`: one question to a running server.
 //!
-//! | exit status | |
-//! |--:|---|
-//! | 0 | it passes (`refund` and `reset`: it is done) |
-//! | 1 | it is refused |
-//! | 2 | nobody knows: no server, no such policy, a wrong command line |
+//! The exit status (`exit.rs`) tells a refusal from an error.
 
 use std::process::ExitCode;
 
@@ -16,13 +12,11 @@ use sluicegate_server::config::Span;
 use sluicegate_text::terminal::{self, OutputFormat};
 
 use super::reply::{self, ClientVerb, DecisionReply, ExplainReply};
-use super::target::Target;
+use super::target::{Target, URL};
 use super::tls::TlsRoots;
 use super::token::TokenArgs;
-use super::{http, print_line, whole};
-
-/// Nothing was decided.
-const UNDECIDED: u8 = 2;
+use super::{http, print_coloured, print_line, whole};
+use crate::exit;
 
 /// Longest time that `--max-wait` may name: as far as the server can count, in ms.
 const MAX_WAIT_MS_MAX: u64 = SPAN_MAX_US / 1_000;
@@ -85,7 +79,7 @@ pub(crate) struct BudgetArgs {
         long,
         value_name = "URL",
         default_value = "http://127.0.0.1:8080",
-        env = "SLUICEGATE_URL"
+        env = URL
     )]
     to: Target,
     #[command(flatten)]
@@ -137,7 +131,7 @@ pub(super) async fn run(command: AskCommand) -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             terminal::print_error_line(format_args!("error: {error:#}"));
-            ExitCode::from(UNDECIDED)
+            ExitCode::from(exit::UNKNOWN)
         }
     }
 }
@@ -189,7 +183,10 @@ async fn ask(command: AskCommand) -> Result<bool> {
         }
     };
     match output {
-        OutputFormat::Text => print_line(&lines)?,
+        OutputFormat::Text if matches!(verb, ClientVerb::Refund | ClientVerb::Reset) => {
+            print_line(&lines)?;
+        }
+        OutputFormat::Text => print_coloured(&reply::coloured(&lines, allowed))?,
         OutputFormat::Json => print_line(str::from_utf8(&answer.body).with_context(unclear)?)?,
     }
     Ok(allowed || matches!(verb, ClientVerb::Refund | ClientVerb::Reset))

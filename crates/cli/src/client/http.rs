@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use axum::body::Bytes;
-use axum::http::{Request, StatusCode, header};
+use axum::http::{HeaderMap, Request, StatusCode, header};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sluicegate_net::http;
 use sluicegate_text::human;
 use tokio_util::either::Either;
@@ -23,6 +24,7 @@ pub(crate) type ServerAddress<'a> = (&'a Target, &'a TlsRoots);
 #[derive(Debug)]
 pub(crate) struct HttpAnswer {
     pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
@@ -87,5 +89,14 @@ async fn exchange(
             "{target} did not answer like an HTTP server: is it the address of another protocol?"
         )
     })?;
-    Ok(HttpAnswer { status: answer.status(), body: answer.into_body() })
+    let (head, body) = answer.into_parts();
+    Ok(HttpAnswer { status: head.status, headers: head.headers, body })
+}
+
+/// All but what RFC 3986, section 2.3, calls unreserved.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A value in a path, a query or the name of a file.
+pub(crate) fn encoded(value: &str) -> String {
+    utf8_percent_encode(value, RESERVED).to_string()
 }

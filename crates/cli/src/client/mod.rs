@@ -10,6 +10,7 @@ mod ask;
 mod bench;
 mod health;
 pub(crate) mod http;
+pub(crate) mod names;
 pub(crate) mod reply;
 pub(crate) mod target;
 pub(crate) mod tls;
@@ -63,6 +64,13 @@ pub(crate) fn whole(
         let (min, max) = (range.start(), range.end());
         number.ok_or_else(|| format!("expected a whole number from {min} to {max}"))
     }
+}
+
+/// Prints one line with colours, which reach only a terminal, and not if `NO_COLOR` is set.
+pub(crate) fn print_coloured(line: &str) -> Result<()> {
+    let mut out = anstream::stdout().lock();
+    let printed = writeln!(out, "{line}").and_then(|()| out.flush());
+    terminal::unless_closed(printed).context("standard output")
 }
 
 /// Prints one line.

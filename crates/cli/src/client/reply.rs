@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use anstyle::AnsiColor;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use sluicegate::Micros;
@@ -78,8 +79,8 @@ impl ExplainReply {
             add(&mut lines, format_args!("\n  {name} ({algorithm}): {remaining} of {limit} left"));
             match retry_after_us {
                 _ if *allowed => {}
-                Some(us) => add(&mut lines, format_args!(", retry in {}", later(*us))),
-                None => lines += ", this cost can never pass",
+                Some(us) => add(&mut lines, format_args!("; retry in {}", later(*us))),
+                None => lines += "; this cost can never pass",
             }
         }
         lines
@@ -112,14 +113,14 @@ impl ClientVerb {
 }
 
 impl DecisionReply {
-    /// `passes: 4 of 5 left (tries), all of it in 10 min`.
+    /// `allowed: 4 of 5 left in "tries", full again in 10 min`.
     pub(super) fn line(&self, verb: ClientVerb) -> String {
         let mut line = match verb {
             ClientVerb::Refund => format!("gave back {}", self.granted),
-            ClientVerb::Reset => "forgotten".to_owned(),
-            ClientVerb::Check if self.allowed => "passes".to_owned(),
+            ClientVerb::Reset => "reset".to_owned(),
+            ClientVerb::Check if self.allowed => "allowed".to_owned(),
             ClientVerb::Check => "refused".to_owned(),
-            ClientVerb::Peek | ClientVerb::Explain if self.allowed => "would pass".to_owned(),
+            ClientVerb::Peek | ClientVerb::Explain if self.allowed => "would be allowed".to_owned(),
             ClientVerb::Peek | ClientVerb::Explain => "would be refused".to_owned(),
         };
         if self.wait_us > 0 {
@@ -134,15 +135,15 @@ impl DecisionReply {
         let Self { limit, remaining, rule, .. } = self;
         add(
             &mut line,
-            format_args!(": {remaining} of {limit} left ({})", terminal::one_line(rule)),
+            format_args!(": {remaining} of {limit} left in \"{}\"", terminal::one_line(rule)),
         );
         match self.retry_after_us {
-            None => line += ", this cost can never pass",
+            None => line += "; this cost can never pass",
             Some(0) if self.reset_after_us == 0 => {}
             Some(0) => {
-                add(&mut line, format_args!(", full in {}", later(self.reset_after_us)));
+                add(&mut line, format_args!(", full again in {}", later(self.reset_after_us)));
             }
-            Some(us) => add(&mut line, format_args!(", retry in {}", later(us))),
+            Some(us) => add(&mut line, format_args!("; retry in {}", later(us))),
         }
         self.add_instead(&mut line);
         if let Some(mode) = &self.mode {
@@ -169,10 +170,17 @@ impl DecisionReply {
 }
 
 /// Whether it comes from another kind of address: those that decide answer every path with a problem.
-pub(super) fn is_elsewhere(answer: &HttpAnswer) -> bool {
+pub(crate) fn is_elsewhere(answer: &HttpAnswer) -> bool {
     let is_missing =
         matches!(answer.status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED);
     is_missing && serde_json::from_slice::<ProblemDetail>(&answer.body).is_err()
+}
+
+/// `line` of a decision, in which what became of the request is green or red.
+pub(super) fn coloured(line: &str, allowed: bool) -> String {
+    let style = if allowed { AnsiColor::Green } else { AnsiColor::Red }.on_default();
+    let (outcome, rest) = line.split_at(line.find(':').unwrap_or(line.len()));
+    format!("{style}{outcome}{style:#}{rest}")
 }
 
 /// What an answer that is no decision says.
@@ -187,7 +195,7 @@ pub(crate) fn problem(status: StatusCode, body: &[u8]) -> String {
 }
 
 /// On one line, and not longer than a few.
-pub(super) fn shortened(text: &str) -> String {
+pub(crate) fn shortened(text: &str) -> String {
     terminal::escaped(&text.trim().chars().take(PROBLEM_CHARS_MAX).collect::<String>())
 }
 
@@ -227,21 +235,21 @@ mod tests {
     #[test]
     fn a_line_says_what_became_of_it_and_when_to_come_again() {
         let pass = json!({"allowed": true, "granted": 1, "remaining": 4, "retry_after_us": 0});
-        let left = "4 of 5 left (tries), full in 10 min";
-        assert_eq!(line(ClientVerb::Check, pass.clone()), format!("passes: {left}"));
-        assert_eq!(line(ClientVerb::Peek, pass.clone()), format!("would pass: {left}"));
+        let left = "4 of 5 left in \"tries\", full again in 10 min";
+        assert_eq!(line(ClientVerb::Check, pass.clone()), format!("allowed: {left}"));
+        assert_eq!(line(ClientVerb::Peek, pass.clone()), format!("would be allowed: {left}"));
         assert_eq!(line(ClientVerb::Refund, pass.clone()), format!("gave back 1: {left}"));
-        assert_eq!(line(ClientVerb::Reset, pass), format!("forgotten: {left}"));
-        let none = "0 of 5 left (tries)";
-        assert_eq!(line(ClientVerb::Check, json!({})), format!("refused: {none}, retry in 10 min"));
+        assert_eq!(line(ClientVerb::Reset, pass), format!("reset: {left}"));
+        let none = "0 of 5 left in \"tries\"";
+        assert_eq!(line(ClientVerb::Check, json!({})), format!("refused: {none}; retry in 10 min"));
         assert_eq!(
             line(ClientVerb::Peek, json!({})),
-            format!("would be refused: {none}, retry in 10 min")
+            format!("would be refused: {none}; retry in 10 min")
         );
         let never = line(ClientVerb::Check, json!({"retry_after_us": null}));
-        assert_eq!(never, format!("refused: {none}, this cost can never pass"));
+        assert_eq!(never, format!("refused: {none}; this cost can never pass"));
         let booked = json!({"allowed": true, "wait_us": 1_500_001, "retry_after_us": 0, "reset_after_us": 0});
-        assert_eq!(line(ClientVerb::Check, booked), format!("passes after 1.501 s: {none}"));
+        assert_eq!(line(ClientVerb::Check, booked), format!("allowed after 1.501 s: {none}"));
     }
 
     #[test]
@@ -255,12 +263,12 @@ mod tests {
             ),
             (json!({"mode": "local"}), "; decided without the store (local)"),
         ] {
-            let expected = format!("refused: 0 of 5 left (tries), retry in 10 min{end}");
+            let expected = format!("refused: 0 of 5 left in \"tries\"; retry in 10 min{end}");
             assert_eq!(line(ClientVerb::Check, fields), expected);
         }
         let shadow = line(ClientVerb::Check, json!({"allowed": true, "overflow": "shadow"}));
         assert!(
-            shadow.starts_with("passes (shadow mode): 0 of 5 left (tries), retry in"),
+            shadow.starts_with("allowed (shadow mode): 0 of 5 left in \"tries\"; retry in"),
             "{shadow}"
         );
     }

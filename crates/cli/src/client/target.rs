@@ -22,6 +22,12 @@ const CONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Most addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 8;
 
+/// The variable with the HTTP address of a server.
+pub(crate) const URL: &str = "SLUICEGATE_URL";
+
+/// The variable with the admin address of a server.
+pub(crate) const ADMIN_URL: &str = "SLUICEGATE_ADMIN_URL";
+
 /// The schemes that a server says it listens by; what is spoken there is the command's affair.
 const SCHEMES: [&str; 4] = ["http", "resp", "rls", "admin"];
 

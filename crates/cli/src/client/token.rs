@@ -55,18 +55,18 @@ impl TokenArgs {
     /// Those of [`bearer`](Self::bearer).
     pub(crate) fn add(&self, request: &mut Request<Vec<u8>>, to: &Target) -> Result<()> {
         if let Some(bearer) = self.bearer()? {
-            warn_if_overheard(to);
+            warn_if_overheard(to, "token");
             request.headers_mut().insert(header::AUTHORIZATION, bearer);
         }
         Ok(())
     }
 }
 
-/// Says on standard error that a token can be read on its way.
-pub(crate) fn warn_if_overheard(to: &Target) {
+/// Warns on standard error if a secret (`what`) is sent over a network without encryption.
+pub(crate) fn warn_if_overheard(to: &Target, what: &str) {
     if to.is_overheard() {
         terminal::print_error_line(format_args!(
-            "note: the token is sent to {to} unencrypted; use https://"
+            "note: the {what} is sent to {to} unencrypted; use https://"
         ));
     }
 }

@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufR
 use tokio_util::either::Either;
 
 use super::http::HttpAnswer;
-use super::target::{Target, connect};
+use super::target::{ADMIN_URL, Target, connect};
 use super::tls::TlsRoots;
 use super::{http, print_line, reply};
 
@@ -31,7 +31,7 @@ pub(crate) struct AdminArgs {
         long,
         value_name = "URL",
         default_value = "http://127.0.0.1:8082",
-        env = "SLUICEGATE_ADMIN_URL"
+        env = ADMIN_URL
     )]
     pub(crate) to: Target,
     #[command(flatten)]
@@ -96,7 +96,7 @@ struct Policies {
 
 /// Prints the keys that were refused most.
 pub(super) async fn top(args: &TopArgs) -> Result<ExitCode> {
-    let path = format!("/v1/top?policy={}&n={}", encoded(&args.policy), args.number);
+    let path = format!("/v1/top?policy={}&n={}", http::encoded(&args.policy), args.number);
     let answer = get(&args.admin, &path).await?;
     if matches!(args.output, OutputFormat::Json) {
         print_line(str::from_utf8(&answer.body).context("the answer is not text")?)?;
@@ -122,7 +122,7 @@ pub(super) async fn events(args: &EventsArgs) -> Result<ExitCode> {
     let filter = [("policy", &args.policy), ("result", &args.result)];
     let filter = filter
         .iter()
-        .filter_map(|(name, value)| Some(format!("{name}={}", encoded(value.as_ref()?))));
+        .filter_map(|(name, value)| Some(format!("{name}={}", http::encoded(value.as_ref()?))));
     let path = format!("/v1/events?{}", filter.collect::<Vec<_>>().join("&"));
     let AdminArgs { to, trust } = &args.admin;
     let stream = connect(&to.addresses().await?).await?;
@@ -206,17 +206,4 @@ const METRICS_BYTES_MAX: usize = 32 << 20;
 
 fn read<T: DeserializeOwned>(answer: &HttpAnswer) -> Result<T> {
     serde_json::from_slice(&answer.body).context("the server did not answer as a Sluicegate does")
-}
-
-/// A value in a query.
-fn encoded(value: &str) -> String {
-    value
-        .bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' | b'~' => {
-                char::from(byte).to_string()
-            }
-            other => format!("%{other:02X}"),
-        })
-        .collect()
 }

@@ -237,3 +237,31 @@ fn the_page_of_the_configuration_has_every_key_as_it_is() {
     }
     assert!(page.ends_with(&tables), "expected at its end:\n{tables}");
 }
+
+#[test]
+fn a_wrong_configuration_ends_with_78_and_what_may_pass_by_itself_with_1() {
+    let folder = tempfile::tempdir().expect("there is room for files");
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).expect("it can be written");
+        path.display().to_string()
+    };
+    let status = |arguments: &[&str]| {
+        let ran = program().args(arguments).current_dir(folder.path()).output();
+        ran.expect("the program starts").status.code()
+    };
+    let typo = file("typo.toml", "[http]\nlisen = '127.0.0.1:0'\n");
+    let policies = file("policies.yaml", "policies: [{ name: A }]");
+    let no_certificate =
+        file("tls.toml", "[http]\ntls = { cert = 'none.pem', key = 'none.key' }\n");
+    for wrong in [["--config", &typo], ["--policies", &policies], ["--config", &no_certificate]] {
+        for command in [&["serve"][..], &["config", "check"][..]] {
+            assert_eq!(status(&[command, &wrong].concat()), Some(78), "{command:?} {wrong:?}");
+        }
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = listener.local_addr().expect("it listens").to_string();
+    assert_eq!(status(&["serve", "--listen", &taken]), Some(1));
+    let unit = fs::read_to_string(root().join("deploy/systemd/sluicegate.service"));
+    assert!(unit.expect("it is there").contains("\nRestartPreventExitStatus=78\n"));
+}

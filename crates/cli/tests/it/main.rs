@@ -18,5 +18,6 @@ mod server;
 mod service_manager;
 mod streams;
 mod telemetry;
+mod terminal;
 mod tls;
 mod tokens;

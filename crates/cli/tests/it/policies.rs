@@ -77,3 +77,21 @@ fn a_document_that_is_too_long_or_no_text_is_told_as_such() {
         assert_eq!((said, is_sound), (expected, false));
     }
 }
+
+#[test]
+fn sub_directories_with_documents_are_reported_as_not_checked() {
+    let folder = tempfile::tempdir().expect("there is room for files");
+    for name in ["team", "empty", ".hidden"] {
+        fs::create_dir(folder.path().join(name)).expect("it is new");
+    }
+    for name in ["a.yaml", "team/b.yaml", ".hidden/c.yaml", "empty/notes.txt"] {
+        let policy = "policies: [{ name: a, rules: [{ token_bucket: { rate: 1/s } }] }]";
+        fs::write(folder.path().join(name), policy).expect("it can be written");
+    }
+    let mut command = program();
+    let checked = command.args(["policies", "check"]).arg(folder.path()).output();
+    let Output { stderr, .. } = checked.expect("the program starts");
+    let team = folder.path().join("team").display().to_string();
+    let expected = format!("note: {team}: not checked, because sub-directories are not read\n");
+    assert_eq!(String::from_utf8(stderr).expect("it says text"), expected);
+}

@@ -16,9 +16,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) const EXAMPLES: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/policies.yaml");
 
-/// `sluicegate`, to which arguments can be added.
+/// `sluicegate`, to which arguments can be added. It has no stored login.
 pub(crate) fn program() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_sluicegate"))
+    let mut program = Command::new(env!("CARGO_BIN_EXE_sluicegate"));
+    program.env("XDG_CONFIG_HOME", "/nonexistent");
+    program
 }
 
 /// `sluicegate serve` with this configuration, which is written to `folder`, the policies of the examples

@@ -16,7 +16,7 @@ mod store;
 mod value;
 
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -57,6 +57,13 @@ pub struct Config {
     pub(crate) log: LogConfig,
     /// Traces of decisions, sent to a collector.
     pub(crate) trace: TraceConfig,
+}
+
+impl Config {
+    /// The policy file or directory (`policies.path`), if one is set.
+    pub fn policies_path(&self) -> Option<&Path> {
+        self.policies.path.as_deref()
+    }
 }
 
 /// The process.

@@ -41,6 +41,7 @@ use tally::BenchTally;
 /// Measures, and prints what was measured. Exit status 1: something failed.
 pub(super) fn run(args: BenchArgs, runtime: &Runtime) -> Result<ExitCode> {
     let output = args.output();
+    let args = args.with_url_of_environment()?;
     let plan = runtime.block_on(BenchPlan::new(args))?;
     let report = measure(&plan)?;
     print_line(&report.said(output))?;

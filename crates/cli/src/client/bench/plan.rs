@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use sluicegate_kernel::limits::COST_MAX;
@@ -12,7 +12,7 @@ use sluicegate_server::config::{ConfigSecret, Listen, Span};
 use sluicegate_text::private;
 use sluicegate_text::terminal::OutputFormat;
 
-use crate::client::target::Target;
+use crate::client::target::{Target, URL};
 use crate::client::whole;
 
 /// Most connections: two of a server's caps, and more than a process may open files unless told.
@@ -49,7 +49,8 @@ pub(crate) struct BenchArgs {
     /// Protocol: JSON over HTTP, Redis protocol, or Envoy rate limit service.
     #[arg(value_enum, default_value_t)]
     wire: BenchProtocol,
-    /// Address of the server. Default: this machine, default port of the protocol.
+    /// Address of the server. Default: for http SLUICEGATE_URL, else this machine and the default port
+    /// of the protocol.
     #[arg(long, value_name = "ADDRESS")]
     to: Option<Target>,
     /// Allow an address of another machine.
@@ -151,6 +152,21 @@ pub(super) enum Until {
 impl BenchArgs {
     pub(super) const fn output(&self) -> OutputFormat {
         self.output
+    }
+
+    /// The same with the address in SLUICEGATE_URL, which is one for HTTP, unless `--to` is set.
+    ///
+    /// # Errors
+    /// If the variable is not an address.
+    pub(super) fn with_url_of_environment(self) -> Result<Self> {
+        let set = std::env::var(URL).ok().filter(|_| self.wire == BenchProtocol::Http);
+        match set {
+            Some(url) if self.to.is_none() => {
+                let to = url.parse().map_err(|problem| anyhow!("{URL}: `{url}`: {problem}"))?;
+                Ok(Self { to: Some(to), ..self })
+            }
+            _ => Ok(self),
+        }
     }
 }
 

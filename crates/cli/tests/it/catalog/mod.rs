@@ -8,6 +8,6 @@ mod node;
 #[cfg(feature = "oidc")]
 mod oidc;
 mod page;
-mod stage;
+pub(crate) mod stage;
 mod traffic;
 mod whatif;

@@ -170,6 +170,11 @@ impl Who {
         Self(format!("authorization: Bearer {secret}\r\n"))
     }
 
+    /// The holder of a session with this cookie.
+    pub(crate) fn with_cookie(cookie: &str) -> Self {
+        Self(format!("cookie: {cookie}\r\n"))
+    }
+
     /// The same, who changes what has this version.
     pub(crate) fn of_version(&self, version: i64) -> Self {
         Self(format!("{}if-match: \"{version}\"\r\n", self.0))

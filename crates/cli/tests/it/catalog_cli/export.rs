@@ -109,7 +109,7 @@ fn who_has_no_right_or_no_token_is_told() {
     let mut command = stage.command("policies export --app shop");
     let none = crate::catalog_cli::stage::finish(command.env_remove("SLUICEGATE_TOKEN"));
     assert_eq!(none.status, Some(1));
-    assert!(none.err.contains("no token: set --token-file"), "{none:?}");
+    assert!(none.err.contains("no token and no login for 127.0.0.1:"), "{none:?}");
     let forbidden = stage.run("policies export --app bank");
     assert_eq!(forbidden.err, "error: permission denied\n");
     // What a file says holds, not the variable.

@@ -8,5 +8,6 @@ mod difference;
 mod docs;
 mod export;
 mod import;
+mod login;
 mod stage;
 mod whatif;

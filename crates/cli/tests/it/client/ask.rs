@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Ran, Server, ran, run, sluicegate};
 use crate::program::PATIENCE;
+use crate::terminal::on_terminal;
 
 /// What is told of an error.
 fn wrong(told: &str) -> Ran {
@@ -17,28 +18,28 @@ fn wrong(told: &str) -> Ran {
 fn a_check_passes_with_status_0_and_is_refused_with_status_1() {
     let server = Server::start();
     for left in (0..5).rev() {
-        let passes = format!("passes: {left} of 5 left (tries), full in 10 min");
+        let passes = format!("allowed: {left} of 5 left in \"tries\", full again in 10 min");
         assert_eq!(server.ask("check login alice"), ran(0, &passes));
     }
-    let refused = ran(1, "refused: 0 of 5 left (tries), retry in 10 min");
+    let refused = ran(1, "refused: 0 of 5 left in \"tries\"; retry in 10 min");
     assert_eq!(server.ask("check login alice"), refused);
-    let never = ran(1, "refused: 5 of 5 left (tries), this cost can never pass");
+    let never = ran(1, "refused: 5 of 5 left in \"tries\"; this cost can never pass");
     assert_eq!(server.ask("check login bob --cost 6"), never);
 }
 
 #[test]
 fn what_was_taken_is_seen_given_back_and_forgotten() {
     let server = Server::start();
-    let left = |left| format!("{left} of 5 left (tries), full in 10 min");
+    let left = |left| format!("{left} of 5 left in \"tries\", full again in 10 min");
     assert_eq!(server.ask("check login --cost 5").status, Some(0));
-    let refused = ran(1, "would be refused: 0 of 5 left (tries), retry in 10 min");
+    let refused = ran(1, "would be refused: 0 of 5 left in \"tries\"; retry in 10 min");
     assert_eq!(server.ask("peek login"), refused);
     assert_eq!(server.ask("refund login --cost 2"), ran(0, &format!("gave back 2: {}", left(2))));
-    assert_eq!(server.ask("peek login"), ran(0, &format!("would pass: {}", left(2))));
-    assert_eq!(server.ask("reset login"), ran(0, "forgotten: 5 of 5 left (tries)"));
+    assert_eq!(server.ask("peek login"), ran(0, &format!("would be allowed: {}", left(2))));
+    assert_eq!(server.ask("reset login"), ran(0, "reset: 5 of 5 left in \"tries\""));
     // Another key has a budget of its own, also one that looks like an option.
     let asked = sluicegate(&format!("check login --to {} -- -k", server.http)).output();
-    assert_eq!(super::finish(asked), ran(0, &format!("passes: {}", left(4))));
+    assert_eq!(super::finish(asked), ran(0, &format!("allowed: {}", left(4))));
 }
 
 #[test]
@@ -58,7 +59,7 @@ fn what_a_policy_wants_done_instead_is_told() {
     let server = Server::start();
     for (policy, status, begin, end) in [
         ("cached", 1, "refused: 0 of 1 left", "; serve the fallback `stale`\n"),
-        ("watched", 0, "passes (shadow mode): 0 of 1 left", "\n"),
+        ("watched", 0, "allowed (shadow mode): 0 of 1 left", "\n"),
     ] {
         assert_eq!(server.ask(&format!("check {policy} k")).status, Some(0));
         let over = server.ask(&format!("check {policy} k"));
@@ -136,7 +137,7 @@ fn everything_that_was_typed_is_asked_for_and_a_booked_time_is_told() {
         {\"allowed\":true,\"granted\":2,\"wait_us\":120000,\"limit\":5,\"remaining\":0,\
         \"retry_after_us\":0,\"reset_after_us\":900000,\"rule\":\"tries\",\"new\":1}";
     let (ran, request) = check_against(booked, "--app shop --cost 2 --max-wait 250ms");
-    let passes = "passes after 120 ms: 0 of 5 left (tries), full in 900 ms";
+    let passes = "allowed after 120 ms: 0 of 5 left in \"tries\", full again in 900 ms";
     assert_eq!(ran, super::ran(0, passes));
     let (head, body) = request.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("POST /v1/check HTTP/1.1\r\n"), "{head}");
@@ -165,4 +166,29 @@ fn a_server_that_says_nothing_nonsense_or_too_much_is_an_error() {
         assert_eq!(ran.status, Some(2));
         assert!(ran.err.starts_with("error: SERVER did not answer "), "{}", ran.err);
     }
+}
+
+#[test]
+fn the_outcome_has_a_colour_on_a_terminal_and_nowhere_else() {
+    let server = Server::start();
+    let ask = |key: &str, more: &[(&str, &str)]| {
+        let mut command = sluicegate(&format!("check login {key} --to {}", server.http));
+        command.env_remove("NO_COLOR").env("TERM", "xterm").envs(more.iter().copied());
+        command
+    };
+    let piped = super::finish(ask("piped", &[]).output()).out;
+    assert!(piped.starts_with("allowed: 4 of 5"), "{piped}");
+    let (green, _) = on_terminal(ask("green", &[]), &[]);
+    assert!(green.starts_with("\u{1b}[32mallowed\u{1b}[0m: 4 of 5"), "{green:?}");
+    let (plain, _) = on_terminal(ask("plain", &[("NO_COLOR", "1")]), &[]);
+    assert!(plain.starts_with("allowed: 4 of 5"), "{plain:?}");
+    let (red, _) = on_terminal(
+        {
+            let mut command = ask("red", &[]);
+            command.args(["--cost", "6"]);
+            command
+        },
+        &[],
+    );
+    assert!(red.starts_with("\u{1b}[31mrefused\u{1b}[0m: 5 of 5"), "{red:?}");
 }

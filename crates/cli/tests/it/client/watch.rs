@@ -29,9 +29,12 @@ fn a_server_shows_its_state_its_most_refused_keys_and_why() {
 
     let why = server.ask("explain login alice");
     assert_eq!(why.status, Some(1), "{why:?}");
-    assert!(why.out.starts_with("would be refused: 0 of 5 left (tries), retry in "), "{why:?}");
     assert!(
-        why.out.contains("rules of the policy:\n  tries (sliding_log): 0 of 5 left, retry in "),
+        why.out.starts_with("would be refused: 0 of 5 left in \"tries\"; retry in "),
+        "{why:?}"
+    );
+    assert!(
+        why.out.contains("rules of the policy:\n  tries (sliding_log): 0 of 5 left; retry in "),
         "{why:?}"
     );
 }
@@ -148,4 +151,22 @@ fn a_message_names_the_mistake_once_and_the_way_out() {
         let reason = "No such file or directory";
         assert!(ran.err.matches(reason).count() <= 1, "{command}: {ran:?}");
     }
+}
+
+#[test]
+fn every_command_asks_the_server_of_the_variable() {
+    let (http, admin) = ("unix:/nonexistent/http", "unix:/nonexistent/admin");
+    let verbs = ["check login", "peek login", "explain login", "refund login", "reset login"];
+    let http_commands = verbs.into_iter().chain(["bench --policy login"]);
+    let admin_commands = ["health", "status", "top login", "events", "policies export --app shop"];
+    let commands = http_commands.map(|command| (command, http));
+    for (command, address) in commands.chain(admin_commands.map(|command| (command, admin))) {
+        let mut program = sluicegate(command);
+        program.env("SLUICEGATE_URL", http).env("SLUICEGATE_ADMIN_URL", admin);
+        let ran = super::finish(program.env("SLUICEGATE_TOKEN", "sgt_0").output());
+        assert!(ran.status != Some(0) && ran.err.contains(address), "{command}: {ran:?}");
+    }
+    let mut bench = sluicegate("bench --policy login");
+    let wrong = super::finish(bench.env("SLUICEGATE_URL", "nowhere").output());
+    assert!(wrong.err.starts_with("error: SLUICEGATE_URL: `nowhere`: no port: "), "{wrong:?}");
 }

@@ -146,7 +146,7 @@ fn our_own_client_believes_who_is_signed_by_the_authority_that_it_is_told() {
     let (ca, other) = (files.tls.ca.display(), others.tls.ca.display());
     let (out, status) =
         sluicegate(&format!("check login cli --to https://localhost:{http} --ca {ca}"));
-    assert_eq!((out.starts_with("passes: 4 of 5 left"), status), (true, Some(0)), "{out}");
+    assert_eq!((out.starts_with("allowed: 4 of 5 left"), status), (true, Some(0)), "{out}");
     let health = sluicegate(&format!("health --to admin+https://127.0.0.1:{admin} --ca {ca}"));
     assert_eq!(health, ("ok\n".to_owned(), Some(0)));
     for command in [

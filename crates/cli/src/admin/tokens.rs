@@ -1,0 +1,169 @@
+//! `sluicegate tokens`. The secret of a new token is the only thing on standard output, so that `> FILE`
+//! makes a file of it.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use axum::http::Method;
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use sluicegate_control::access::Scope;
+use sluicegate_net::file;
+use sluicegate_text::terminal;
+
+use super::client::{AdminClient, LoginServer};
+use super::confirm::ConfirmArgs;
+use super::kept::beside;
+use super::table::{self, instant, text};
+use crate::catalog::app;
+use crate::client::http::encoded;
+use crate::client::print_line;
+
+/// What can be done with tokens of an app.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokensCommand {
+    /// List the tokens of an app, without their secrets.
+    List(ListTokensArgs),
+    /// Create a token, and print its secret, which is shown only once.
+    Create(CreateTokenArgs),
+    /// Revoke a token; every node refuses it within a second.
+    Revoke(RevokeTokenArgs),
+}
+
+/// Arguments of `sluicegate tokens list`.
+#[derive(Debug, Args)]
+pub(crate) struct ListTokensArgs {
+    /// Name of the app.
+    #[arg(long, value_name = "APP", value_parser = app)]
+    app: String,
+    #[command(flatten)]
+    server: LoginServer,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `sluicegate tokens create`.
+#[derive(Debug, Args)]
+pub(crate) struct CreateTokenArgs {
+    /// Name of the app.
+    #[arg(long, value_name = "APP", value_parser = app)]
+    app: String,
+    /// Name of the token, such as that of the program that uses it.
+    #[arg(long, value_name = "NAME", value_parser = app)]
+    name: String,
+    /// What the token permits; can be repeated.
+    #[arg(long, value_name = "SCOPE", required = true)]
+    #[arg(value_parser = PossibleValuesParser::new(Scope::ALL.map(Scope::name)))]
+    scope: Vec<String>,
+    /// Days until the token expires, 1 to 731.
+    #[arg(long, value_name = "DAYS", default_value_t = 90)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=731))]
+    days: u16,
+    /// Write the secret to this file, which only you can read, instead of standard output.
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    server: LoginServer,
+    /// Print JSON, with the secret unless it goes to a file.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `sluicegate tokens revoke`.
+#[derive(Debug, Args)]
+pub(crate) struct RevokeTokenArgs {
+    /// Identifier of the token, as `sluicegate tokens list` prints it.
+    #[arg(value_name = "ID")]
+    id: String,
+    /// Name of the app.
+    #[arg(long, value_name = "APP", value_parser = app)]
+    app: String,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
+    #[command(flatten)]
+    server: LoginServer,
+}
+
+/// Runs the command.
+pub(super) async fn run(command: &TokensCommand) -> Result<()> {
+    match command {
+        TokensCommand::List(args) => list(args).await,
+        TokensCommand::Create(args) => create(args).await,
+        TokensCommand::Revoke(args) => revoke(args).await,
+    }
+}
+
+async fn list(args: &ListTokensArgs) -> Result<()> {
+    let client = AdminClient::signed_in(&args.server)?;
+    let tokens = client.list(&format!("/apps/{}/tokens", args.app)).await?;
+    let columns = ["ID", "NAME", "SCOPES", "EXPIRES", "LAST USED", "REVOKED"];
+    table::print(
+        args.json,
+        &tokens,
+        (columns, |token| {
+            let [expires, used, revoked] =
+                ["expires_at", "last_used_at", "revoked_at"].map(|name| instant(token, name));
+            [text(token, "id"), text(token, "name"), scopes(token), expires, used, revoked]
+        }),
+    )
+}
+
+async fn create(args: &CreateTokenArgs) -> Result<()> {
+    let CreateTokenArgs { app, name, scope, days, output, server, json } = args;
+    let client = AdminClient::signed_in(server)?;
+    let new = json!({ "name": name, "scopes": scope, "expires_in_days": days });
+    let path = format!("/apps/{app}/tokens");
+    let mut made = client.json(Method::POST, &path, Some(new)).await?;
+    let secret = text(&made, "secret");
+    if let Some(output) = output {
+        let write = |file: &mut std::fs::File| writeln!(file, "{secret}");
+        file::replace(output, &beside(output), write).with_context(|| {
+            let (output, id) = (output.display(), text(&made, "id"));
+            format!(
+                "the token was created, but cannot be written to {output}: run `sluicegate tokens \
+                 revoke {id} --app {app}`"
+            )
+        })?;
+    }
+    match (output, *json) {
+        (Some(_), true) => {
+            made.as_object_mut().and_then(|made| made.remove("secret"));
+            print_line(&made.to_string())
+        }
+        (None, true) => print_line(&made.to_string()),
+        (Some(output), false) => {
+            print_line(&format!("{}; its secret is in {}", described(&made), output.display()))
+        }
+        (None, false) => {
+            terminal::print_error_line(format_args!(
+                "{}; its secret is shown only once:",
+                described(&made)
+            ));
+            print_line(&secret)
+        }
+    }
+}
+
+async fn revoke(args: &RevokeTokenArgs) -> Result<()> {
+    let RevokeTokenArgs { id, app, confirm, server } = args;
+    let client = AdminClient::signed_in(server)?;
+    confirm.ask(&format!("revoke the token {id} of {app}"))?;
+    let path = format!("/apps/{app}/tokens/{}", encoded(id));
+    client.send(Method::DELETE, &path, None).await?;
+    print_line(&format!("revoked the token {id} of {app}"))
+}
+
+/// `created the token web of shop (check, refund), which expires 2026-01-31 12:00 UTC`.
+fn described(token: &Value) -> String {
+    let [name, app] = ["name", "app"].map(|field| text(token, field));
+    let (scopes, expires) = (scopes(token), instant(token, "expires_at"));
+    format!("created the token {name} of {app} ({scopes}), which expires {expires}")
+}
+
+fn scopes(token: &Value) -> String {
+    let scopes = token["scopes"].as_array().into_iter().flatten();
+    scopes.filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,43 @@
+//! Exit statuses: one table for the code, the manual pages and `docs/cli.md`.
+
+/// Nothing was decided or compared: no server, an unknown policy, an invalid command line.
+pub(crate) const UNKNOWN: u8 = 2;
+
+/// The configuration or a file that it names is wrong (`EX_CONFIG` of sysexits.h): a restart cannot help.
+pub(crate) const CONFIG: u8 = 78;
+
+/// Each status, and what it means.
+pub(crate) const STATUSES: [(u8, &str); 4] = [
+    (
+        0,
+        "Success. `check`, `peek`, `explain`: the request is allowed, also in shadow mode. `policies diff`: no changes. `audit verify`: intact.",
+    ),
+    (
+        1,
+        "The command failed. `check`, `peek`, `explain`: the request is refused. `health`, `status`: not ready. \
+         `policies diff`: changes. `audit verify`: broken.",
+    ),
+    (
+        UNKNOWN,
+        "Invalid command line. `check`, `peek`, `explain`, `refund`, `reset`, `policies diff`, `audit`: no answer, for \
+         example because there is no server or no such policy.",
+    ),
+    (
+        CONFIG,
+        "`serve`, `config check`: the configuration, the policies or another file that it names is wrong; a restart \
+         without a change fails again.",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_of_the_command_line_has_the_same_table() {
+        let page = include_str!("../../../docs/cli.md");
+        for (code, text) in STATUSES {
+            assert!(page.contains(&format!("\n| {code} | {text} |\n")), "{code}: {text}");
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! `login`, `logout`, `whoami`, `apps`, `members`, `tokens`, `accounts`: the real program as client and server.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use sluicegate_control::catalog::NewAccount;
+use sluicegate_control::identity::Passwords;
+
+use crate::catalog::stage::Node;
+use crate::catalog_cli::stage::{self as catalog_cli, Ran, by, finish};
+use crate::program::{EXAMPLES, program};
+use crate::server::Server;
+use crate::terminal::on_terminal;
+
+const PASSWORD: &str = "correct horse battery staple";
+
+/// A client of a server that is not a node.
+fn login_to(url: &str, password: &Path) -> Ran {
+    let mut login = program();
+    login.args(["login", "--name", "ann", "--to", url, "--password-file"]).arg(password);
+    finish(&mut login)
+}
+
+/// A node, and a home directory for its clients.
+struct Stage {
+    node: Node,
+}
+
+impl Stage {
+    fn start() -> Self {
+        let node = Node::start("sqlite:DIR/catalog.db", "");
+        fs::write(node.folder.path().join("password"), PASSWORD).unwrap();
+        fs::set_permissions(node.folder.path().join("password"), PermissionsExt::from_mode(0o600))
+            .unwrap();
+        Self { node }
+    }
+
+    /// The same with the account `ann`, signed in.
+    fn signed_in() -> Self {
+        let stage = Self::start();
+        let setup = stage.node.setup_token();
+        stage.run(&format!("login --setup {setup} --name ann --password-file password")).ok();
+        stage
+    }
+
+    fn command(&self, command: &str) -> Command {
+        let mut program = program();
+        program
+            .args(command.split_whitespace())
+            .current_dir(self.node.folder.path())
+            .stdin(Stdio::null())
+            .env("XDG_CONFIG_HOME", self.config())
+            .env("SLUICEGATE_ADMIN_URL", format!("http://{}", self.node.address("admin")))
+            .env("SLUICEGATE_URL", format!("http://{}", self.node.address("http")))
+            .env_remove("SLUICEGATE_TOKEN");
+        program
+    }
+
+    fn run(&self, command: &str) -> Ran {
+        finish(&mut self.command(command))
+    }
+
+    fn config(&self) -> PathBuf {
+        self.node.folder.path().join("config")
+    }
+
+    /// The file with the login.
+    fn login(&self) -> PathBuf {
+        let logins = self.config().join("sluicegate/logins");
+        let mut files = fs::read_dir(logins).unwrap().map(|entry| entry.unwrap().path());
+        let file = files.next().expect("a login");
+        assert!(files.next().is_none(), "nothing is left beside it");
+        file
+    }
+
+    /// Ends all sessions of `ann`, as another client of hers.
+    fn end_sessions(&self) {
+        let other = self.config().join("other");
+        let run = |command: &str| {
+            let mut program = self.command(command);
+            finish(program.env("XDG_CONFIG_HOME", &other)).ok()
+        };
+        run("login --name ann --password-file password");
+        let mut logins = fs::read_dir(other.join("sluicegate/logins")).unwrap();
+        let login = fs::read(logins.next().unwrap().unwrap().path()).unwrap();
+        let cookie: Value = serde_json::from_slice(&login).unwrap();
+        let who = crate::catalog::stage::Who::with_cookie(cookie["cookie"].as_str().unwrap());
+        assert_eq!(self.node.admin(&who, "DELETE", "/sessions", &Value::Null).0, 204);
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn five_commands_lead_from_the_setup_token_to_a_check_with_a_token() {
+    let stage = Stage::start();
+    let setup = stage.node.setup_token();
+    let first = format!("login --setup {setup} --name ann --password-file password");
+    let said = stage.run(&first).ok();
+    assert!(said.starts_with("signed in: ann (administrator) at 127.0.0.1:"), "{said}");
+    assert_eq!(stage.run("apps create shop").ok(), "created the app shop\n");
+    let applied = stage.run(&format!("policies apply -f {EXAMPLES} --app shop")).ok();
+    assert!(applied.contains("+ login\n"), "{applied}");
+    let made = stage.run("tokens create --app shop --scope check --name web --output web.token");
+    assert!(made.ok().ends_with("; its secret is in web.token\n"));
+    let checked = stage.run("check login alice --token-file web.token").ok();
+    assert!(checked.contains("4 of 5 left"), "{checked}");
+}
+
+#[test]
+fn the_login_is_for_its_owner_only_and_has_no_password() {
+    let stage = Stage::signed_in();
+    let login = stage.login();
+    assert_eq!(mode(&login), 0o600);
+    assert_eq!(mode(login.parent().unwrap()), 0o700);
+    let stored = fs::read_to_string(&login).unwrap();
+    assert!(!stored.contains(PASSWORD) && stored.contains("sgs_"), "{stored}");
+    fs::set_permissions(&login, PermissionsExt::from_mode(0o644)).unwrap();
+    let refused = stage.run("apps list");
+    assert!(refused.status == Some(1) && refused.err.contains("mode 0644"), "{refused:?}");
+}
+
+#[test]
+fn the_secret_of_a_token_is_alone_on_standard_output_or_in_a_file_of_its_owner() {
+    let stage = Stage::signed_in();
+    stage.run("apps create shop").ok();
+    let printed = stage.run("tokens create --app shop --scope check --scope refund --name web");
+    let secret = printed.out.strip_suffix('\n').unwrap();
+    assert!(secret.starts_with("sgt_") && !secret.contains(char::is_whitespace), "{printed:?}");
+    assert!(
+        printed.err.starts_with("created the token web of shop (check, refund), which expires ")
+    );
+    stage.run("tokens create --app shop --scope check --name web --output web.token").ok();
+    let file = stage.node.folder.path().join("web.token");
+    assert_eq!(mode(&file), 0o600);
+    assert!(fs::read_to_string(file).unwrap().starts_with("sgt_"));
+    let told = stage.run("tokens create --app shop --scope check --name two --json").json();
+    assert!(told["secret"].as_str().unwrap().starts_with("sgt_"), "{told}");
+    let unwritable = "tokens create --app shop --scope check --name two --output none/web.token";
+    let failed = stage.run(unwritable);
+    assert!(failed.err.contains("cannot be written to none/web.token: run"), "{failed:?}");
+
+    let listed = stage.run("tokens list --app shop --json").json();
+    assert_eq!(listed.as_array().unwrap().len(), 4);
+    assert!(!listed.to_string().contains("sgt_"), "{listed}");
+    let id = listed[0]["id"].as_str().unwrap();
+    let revoked = stage.run(&format!("tokens revoke {id} --app shop --yes")).ok();
+    assert_eq!(revoked, format!("revoked the token {id} of shop\n"));
+    let table = stage.run("tokens list --app shop").ok();
+    assert!(table.starts_with("ID  ") && table.lines().count() == 5, "{table}");
+}
+
+#[test]
+fn a_login_that_was_ended_is_reported_with_the_command_that_helps() {
+    let stage = Stage::signed_in();
+    stage.run("apps create shop").ok();
+    stage.end_sessions();
+    for command in ["apps list", "whoami", "policies export --app shop"] {
+        let refused = stage.run(command);
+        assert_eq!(refused.status, Some(1), "{refused:?}");
+        assert!(
+            refused.err.contains("has expired or was ended: run `sluicegate login --name ann`")
+        );
+    }
+    stage.run("login --password-file password").ok();
+    assert!(stage.run("whoami").ok().starts_with("ann (administrator) at 127.0.0.1:"));
+    let wrong = stage.node.folder.path().join("wrong");
+    fs::write(&wrong, "another horse battery").unwrap();
+    fs::set_permissions(&wrong, PermissionsExt::from_mode(0o600)).unwrap();
+    assert_eq!(stage.run("login --password-file wrong").err, "error: wrong account or password\n");
+    assert!(stage.run("whoami").status == Some(0), "the earlier login stays");
+}
+
+#[test]
+fn logout_ends_the_session_and_removes_the_login() {
+    let stage = Stage::signed_in();
+    let login = stage.login();
+    assert!(stage.run("logout").ok().starts_with("signed out of 127.0.0.1:"));
+    assert!(!login.exists());
+    let none = stage.run("apps list");
+    assert!(none.err.contains("no login for 127.0.0.1:"), "{none:?}");
+    let none = stage.run("policies export --app shop");
+    assert!(none.err.contains("no token and no login for 127.0.0.1:"), "{none:?}");
+}
+
+#[test]
+fn a_token_comes_before_the_login() {
+    let stage = Stage::signed_in();
+    stage.run("apps create shop").ok();
+    let mut export = stage.command("policies export --app shop");
+    let refused = finish(export.env("SLUICEGATE_TOKEN", "sgt_none"));
+    assert!(refused.status == Some(1) && !refused.err.contains("sluicegate login"), "{refused:?}");
+    assert_eq!(
+        stage.run("policies export --app shop --output json").json(),
+        json!({"policies": []})
+    );
+}
+
+#[test]
+fn deleting_asks_or_takes_yes() {
+    let stage = Stage::signed_in();
+    stage.run("apps create shop --description Shop").ok();
+    let asked = stage.run("apps delete shop");
+    assert!(asked.err.contains("without a terminal, add --yes"), "{asked:?}");
+    assert_eq!(stage.run("apps list --json").json()[0]["description"], "Shop");
+    assert_eq!(stage.run("apps delete shop --yes").ok(), "deleted the app shop\n");
+    assert_eq!(stage.run("apps list --json").json(), json!([]));
+}
+
+#[test]
+fn accounts_become_members_and_the_last_owner_leaves_only_by_force() {
+    let stage = Stage::signed_in();
+    stage.run("apps create shop").ok();
+    let new = "accounts create bea@example.org --password-file password";
+    assert_eq!(stage.run(new).ok(), "created the account bea@example.org\n");
+    let set = stage.run("members set bea@example.org --app shop --role owner").ok();
+    assert_eq!(set, "bea@example.org is now an owner of shop\n");
+    let members = stage.run("members list --app shop").ok();
+    assert!(members.contains("\nbea@example.org  owner  "), "{members}");
+    assert_eq!(stage.run("accounts list --json").json()[1]["name"], "bea@example.org");
+    let last = stage.run("members remove bea@example.org --app shop --yes");
+    assert!(last.status == Some(1) && last.err.contains("last owner"), "{last:?}");
+    stage.run("members remove bea@example.org --app shop --yes --force").ok();
+    assert_eq!(stage.run("members list --app shop --json").json(), json!([]));
+    let deleted = stage.run("accounts delete bea@example.org --yes").ok();
+    assert_eq!(deleted, "deleted the account bea@example.org\n");
+    assert_eq!(stage.run("accounts list --json").json().as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_refused_field_is_reported_by_its_name() {
+    let stage = Stage::start();
+    let setup = stage.node.setup_token();
+    let short = stage.node.folder.path().join("short");
+    fs::write(&short, "short").unwrap();
+    fs::set_permissions(&short, PermissionsExt::from_mode(0o600)).unwrap();
+    let refused = stage.run(&format!("login --setup {setup} --name ann --password-file short"));
+    assert!(refused.err.starts_with("error: password: "), "{refused:?}");
+    let unknown = stage.run("login --setup sgsetup_0 --name ann --password-file password");
+    assert!(unknown.err.starts_with("error: token: invalid, used or expired"), "{unknown:?}");
+}
+
+#[test]
+fn a_password_is_asked_for_on_the_terminal_without_echo() {
+    let stage = Stage::start();
+    let setup = stage.node.setup_token();
+    let command = stage.command(&format!("login --setup {setup} --name ann"));
+    let (shown, said) = on_terminal(command, &[PASSWORD, PASSWORD]);
+    assert!(shown.contains("signed in: ann") && !shown.contains("horse"), "{shown}{said}");
+    assert!(said.starts_with("password of ann at 127.0.0.1:") && said.contains("the same again: "));
+
+    let command = stage.command("accounts create bea");
+    let (shown, said) = on_terminal(command, &[PASSWORD, "something else"]);
+    assert!(said.ends_with("error: the passwords differ\n") && !shown.contains("else"), "{said}");
+}
+
+#[test]
+fn a_question_on_the_terminal_is_answered_no_unless_it_is_yes() {
+    let stage = Stage::signed_in();
+    stage.run("apps create shop").ok();
+    let (_, said) = on_terminal(stage.command("apps delete shop"), &["n"]);
+    assert!(said.starts_with("delete the app shop of 127.0.0.1:"), "{said}");
+    assert!(said.ends_with("error: nothing was changed\n"), "{said}");
+    let (shown, _) = on_terminal(stage.command("apps delete shop"), &["yes"]);
+    assert!(shown.contains("deleted the app shop"), "{shown}");
+}
+
+#[test]
+fn an_address_without_an_admin_api_is_reported_with_the_one_that_has_it() {
+    let stage = Stage::start();
+    let password = stage.node.folder.path().join("password");
+    let http = format!("http://{}", stage.node.address("http"));
+    let wrong = login_to(&http, &password);
+    assert!(
+        wrong.err.contains("`--to` is the admin address of a server with a catalog"),
+        "{wrong:?}"
+    );
+    let files = Server::start("");
+    let admin = format!("http://{}", files.address("admin"));
+    let none = login_to(&admin, &password);
+    assert!(none.err.starts_with("error: no catalog is configured"), "{none:?}");
+}
+
+#[test]
+fn a_list_has_all_items_of_all_pages() {
+    let stage = catalog_cli::Stage::start();
+    let hash = stage.wait(Passwords::default().hash(PASSWORD)).unwrap();
+    let ann = NewAccount { name: "ann", password_hash: Some(&hash), subject: None, is_admin: true };
+    stage.wait(stage.catalog.create_account(&by(), ann)).unwrap();
+    for n in 0..1_000 {
+        stage.wait(stage.catalog.create_app(&by(), &format!("a{n}"), "", &[])).unwrap();
+    }
+    stage.file("password", PASSWORD);
+    let run = |command: &str| {
+        let config = stage.folder.path().join("config");
+        finish(stage.command(command).env("XDG_CONFIG_HOME", config))
+    };
+    run("login --name ann --password-file password").ok();
+    // Two are there from the beginning.
+    assert_eq!(run("apps list --json").json().as_array().map(Vec::len), Some(1_002));
+}
