@@ -13,8 +13,8 @@ BEFORE = r"""
 ip link set lo up
 mkdir -p "$WALK/memory" && mount -t tmpfs tmpfs "$WALK/memory"
 for place in etc run usr/local var/lib; do
-  mkdir -p "$WALK/memory/$place" "$WALK/memory/work/$place"
-  mount -t overlay overlay -o "lowerdir=/$place,upperdir=$WALK/memory/$place,workdir=$WALK/memory/work/$place" "/$place"
+  mkdir -p "$WALK/memory/$place" "$WALK/memory/scratch/$place"
+  mount -t overlay overlay -o "lowerdir=/$place,upperdir=$WALK/memory/$place,workdir=$WALK/memory/scratch/$place" "/$place"
 done
 mkdir -p /etc/sluicegate /run/secrets /var/lib/sluicegate
 

@@ -149,19 +149,7 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
     let (bound, renewal) = wire::bind(config).await?;
     let renewal = renewal.and_tokens(tokens.all());
     let mut signals = Signals::new()?;
-    let (following, authenticator, (live, policies, tree)) = match rules {
-        RuleSource::Files(rules) => (None, Authenticator::believed(), *rules),
-        RuleSource::Catalog(source, descriptors) => {
-            let listens = bound.iter().map(Bound::address).collect::<io::Result<Vec<_>>>()?;
-            let (following, news) = CatalogSync::start(&config.catalog, &listens).await?;
-            let (live, tree) =
-                PolicyManager::of_catalog(following.kind(), source, descriptors, takes(config)?);
-            let authenticator = Authenticator::by_token(config.catalog.tokens_required);
-            let policies =
-                control::initial_policies(news, &live, &authenticator, following.revision());
-            (Some(following), authenticator, (live, policies, tree))
-        }
-    };
+    let (following, authenticator, (live, policies, tree)) = follow(rules, config, &bound).await?;
     let (engine, snapshots) = open(policies, &config.store).await?;
     let authenticator = Arc::new(configured(authenticator, config, tokens));
     warn(config, &bound, &authenticator)?;
@@ -262,6 +250,27 @@ fn configured(authenticator: Authenticator, config: &Config, tokens: TokenFiles)
         .permitting(Wire::Http, Verbs::of(http.verbs.as_slice()))
         .permitting(Wire::Resp, Verbs::of(resp.verbs.as_slice()))
         .permitting(Wire::Rls, Verbs::of(rls.verbs.as_slice()))
+}
+
+/// The rules in force at first, what follows the catalog if they are there, and who may ask.
+async fn follow(
+    rules: RuleSource,
+    config: &Config,
+    bound: &[Bound],
+) -> Result<(Option<CatalogSync>, Authenticator, (PolicyManager, PolicySet, DescriptorTree))> {
+    Ok(match rules {
+        RuleSource::Files(rules) => (None, Authenticator::believed(), *rules),
+        RuleSource::Catalog(source, descriptors) => {
+            let listens = bound.iter().map(Bound::address).collect::<io::Result<Vec<_>>>()?;
+            let (following, news) = CatalogSync::start(&config.catalog, &listens).await?;
+            let (live, tree) =
+                PolicyManager::of_catalog(following.kind(), source, descriptors, takes(config)?);
+            let authenticator = Authenticator::by_token(config.catalog.tokens_required);
+            let policies =
+                control::initial_policies(news, &live, &authenticator, following.revision());
+            (Some(following), authenticator, (live, policies, tree))
+        }
+    })
 }
 
 /// The engine on its store, and what keeps that store over a restart.

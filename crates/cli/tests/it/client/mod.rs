@@ -4,6 +4,7 @@ mod ask;
 mod bench;
 mod docs;
 mod health;
+mod mistakes;
 mod shell;
 mod watch;
 

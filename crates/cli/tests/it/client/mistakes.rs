@@ -1,0 +1,324 @@
+//! What people read who make a mistake: each message names the place, what was found and the way out.
+
+use std::fs;
+use std::process::Output;
+
+use super::*;
+
+/// A file, its text, and what is said about it.
+type FileMistake = (&'static str, &'static str, &'static str);
+
+/// Policy documents that are wrong.
+const DOCUMENTS: &[FileMistake] = &[
+    ("tab.yaml", "policies:\n\t- name: a\n", "tab.yaml:2:2: tabs disallowed & `- name: a`"),
+    (
+        "indent.yaml",
+        "policies:\n  - name: a\n    rules:\n      - token_bucket:\n   rate: 1/s\n",
+        "indent.yaml:5:4: & : `rate: 1/s`",
+    ),
+    (
+        "rule.yaml",
+        "policies: [{ name: a, rule: [] }]",
+        "rule.yaml:1:29: policies[0] (a).rule: unknown field, did you mean `rules`?",
+    ),
+    (
+        "joined.yaml",
+        "policies: [{ name: a, rules: [{ tokenbucket: { rate: 1/s } }] }]",
+        "policies[0] (a).rules[0]: unknown algorithm `tokenbucket`, did you mean `token_bucket`?",
+    ),
+    (
+        "slip.yaml",
+        "policies: [{ name: a, rules: [{ token_buckt: { rate: 1/s } }] }]",
+        "unknown algorithm `token_buckt`, did you mean `token_bucket`?",
+    ),
+    (
+        "other.yaml",
+        "policies: [{ name: a, rules: [{ gcra: { rate: 1/s } }] }]",
+        "unknown algorithm `gcra`, expected `token_bucket`, `smooth_bursty`",
+    ),
+    (
+        "value.yaml",
+        "policies: [{ name: a, rules: [{ algorithm: token_bucket, rate: 1/s }] }]",
+        "`algorithm` is not a field of a rule: write `token_bucket: { … }`",
+    ),
+    (
+        "words.yaml",
+        "policies: [{ name: a, rules: [{ token_bucket: { rate: 10 per second } }] }]",
+        "rate: invalid rate `10 per second`: expected permits per time, such as `10/s`",
+    ),
+    (
+        "bare.yaml",
+        "policies: [{ name: a, rules: [{ token_bucket: { rate: 10 } }] }]",
+        "invalid rate `10`: expected permits per time, such as `10/s`",
+    ),
+    (
+        "half.yaml",
+        "policies: [{ name: a, rules: [{ token_bucket: { rate: 0.5/s } }] }]",
+        "invalid rate `0.5/s`: expected permits per time, such as `1/2s`",
+    ),
+    (
+        "unit.yaml",
+        "policies: [{ name: a, rules: [{ fixed_window: { limit: 3, window: 60 } }] }]",
+        "window: invalid duration `60`: expected a unit (us, ms, s, m, h, d), such as `60ms` or `60s`",
+    ),
+    (
+        "negative.yaml",
+        "policies: [{ name: a, rules: [{ token_bucket: { rate: -10/s, burst: 0 } }] }]",
+        "invalid rate `-10/s`: expected 1 to 4294967296 permits & burst: `0` is not a whole number from 1 to 4294967296",
+    ),
+    (
+        "same.yaml",
+        "policies: [{ name: a, rules: [{ token_bucket: { rate: 1/s } }] }, { name: a, rules: [{ token_bucket: { rate: 1/s } }] }]",
+        "policies[1].name: `a` is already the name of policies[0]",
+    ),
+    (
+        "nameless.yaml",
+        "policies: [{ name: a, rules: [{ token_bucket: { rate: 1/s } }, { token_bucket: { rate: 9/m } }] }]",
+        "rules[0].name: is missing: with several rules, each needs a name",
+    ),
+    ("twice.yaml", "policies: [{ name: a, name: b, rules: [] }]", "name: is given twice"),
+    (
+        "capitals.yaml",
+        "policies: [{ name: Orders Create, rules: [] }]",
+        "invalid name `Orders Create`: expected 1 to 128 bytes of `[a-z0-9._-]`, such as `orders-create`",
+    ),
+    (
+        "map.yaml",
+        "policies: [{ name: a, rules: { token_bucket: {} } }]",
+        "rules: expected a list of rules, found a map",
+    ),
+    (
+        "none.yaml",
+        "policies: [{ name: a }]",
+        "policies[0] (a).rules: is missing, expected a list of rules",
+    ),
+    ("top.yaml", "policy: []", "policy: unknown field, expected `policies`"),
+    ("list.yaml", "[{ name: a }]", "expected a map with `policies`, found a list"),
+    ("empty.yaml", "", "empty.yaml: expected a map with `policies`, found nothing"),
+    (
+        "lacks.yaml",
+        "policies: [{ name: a, rules: [{ fixed_window: { limit: 3 } }] }]",
+        "fixed_window.window: is missing, expected a duration such as `250ms`",
+    ),
+    (
+        "overflow.yaml",
+        "policies: [{ name: a, overflow: drop, rules: [{ token_bucket: { rate: 1/s } }] }]",
+        "overflow: expected `reject`, `shadow`, or a map with",
+    ),
+    (
+        "several.yaml",
+        "policies:\n  - name: A\n    overflow: drop\n    rules: [{ token_bucket: { rate: 10, burst: 0 } }]\n  - name: b\n    rule: []\n",
+        "several.yaml:2:11: policies[0].name & several.yaml:3:15: policies[0] (A).overflow & several.yaml:4:37: policies[0] (A).rules[0].token_bucket.rate & burst: `0` & several.yaml:6:11: policies[1] (b).rule & policies[1] (b).rules: is missing",
+    ),
+    (
+        "zone.yaml",
+        "policies: [{ name: a, rules: [{ fixed_window: { limit: 3, calendar: month, time_zone: Asia/Bejing } }] }]",
+        "time_zone: unknown time zone `Asia/Bejing`: expected an IANA name such as `Europe/Berlin`",
+    ),
+    ("cut.json", "{\"policies\": [", "cut.json:1:14: unexpected end of the text in a list"),
+];
+
+/// What `command`, run in `folder`, prints on standard error. It fails, and nothing panics.
+fn told(folder: &Path, command: &str, variables: &[(&str, &str)]) -> String {
+    let mut program = program();
+    program.current_dir(folder).args(command.split_whitespace());
+    let Output { status, stderr, .. } =
+        program.envs(variables.iter().copied()).output().expect("the program is built");
+    let told = String::from_utf8(stderr).expect("it says text");
+    assert!(!status.success(), "{command}: {told}");
+    assert!(!told.contains("panicked"), "{command}: {told}");
+    told
+}
+
+fn check_files(command: &str, mistakes: &[FileMistake]) {
+    let folder = tempfile::tempdir().expect("there is room for files");
+    for (file, text, expected) in mistakes {
+        fs::write(folder.path().join(file), text).expect("it can be written");
+        let told = told(folder.path(), &format!("{command} {file}"), &[]);
+        for expected in expected.split(" & ") {
+            assert!(told.contains(expected), "{text}\n{told}\nlacks {expected}");
+        }
+    }
+}
+
+fn check_commands(mistakes: &[(&str, &str)]) {
+    let folder = tempfile::tempdir().expect("there is room for files");
+    fs::write(folder.path().join("p.yaml"), POLICIES).expect("it can be written");
+    fs::write(folder.path().join("torn"), "junk").expect("it can be written");
+    fs::write(folder.path().join("empty.log"), "garbage\n").expect("it can be written");
+    fs::create_dir(folder.path().join("emptydir")).expect("it can be made");
+    for (command, expected) in mistakes {
+        let told = told(folder.path(), command, &[]);
+        for expected in expected.split(" & ") {
+            assert!(told.contains(expected), "{command}\n{told}\nlacks {expected}");
+        }
+        assert!(told.matches("(os error").count() <= 1, "{command} gives its reason twice: {told}");
+    }
+}
+
+#[test]
+fn mistakes_in_a_policy_document() {
+    check_files("policies check", DOCUMENTS);
+    let folder = tempfile::tempdir().expect("there is room for files");
+    fs::write(folder.path().join("b.yaml"), [0x7f, b'E', 0xc3, 0x28]).expect("it can be written");
+    let binary = told(folder.path(), "policies check b.yaml", &[]);
+    assert!(binary.contains("cannot read b.yaml: not a text: byte 2 is not UTF-8"), "{binary}");
+}
+
+#[test]
+fn mistakes_in_a_configuration() {
+    check_files(
+        "config check --config",
+        &[
+            (
+                "lisen.toml",
+                "[http]\nlisen = 'x'",
+                "lisen.toml:2: http.lisen: unknown field, did you mean `listen`?",
+            ),
+            (
+                "syntax.toml",
+                "[http\nx",
+                "syntax.toml: line 1, column 6: unclosed table, expected `]`",
+            ),
+            (
+                "name.toml",
+                "[http]\nlisten = 'limits.example.org:80'",
+                "name.toml:2: http.listen: invalid address `limits.example.org:80`: names are not looked up, expected `127.0.0.1:8080`",
+            ),
+            (
+                "number.toml",
+                "[http]\nlisten = 8080",
+                "http.listen: invalid type: integer `8080`, expected a string such as \"127.0.0.1:8080\", or a list",
+            ),
+            (
+                "port.toml",
+                "[http]\nlisten = '127.0.0.1:99999'",
+                "invalid address `127.0.0.1:99999`: port 99999 is above 65535",
+            ),
+            (
+                "both.toml",
+                "[server]\ndrain_delay = 5\n[log]\nlevel = 'loud'\n",
+                "both.toml:2: server.drain_delay: invalid type: integer `5`, expected a string such as \"250ms\" & both.toml:4: log.level: unknown variant `loud`",
+            ),
+            (
+                "workers.toml",
+                "[server]\nworkers = 10000",
+                "workers.toml:2: server.workers: `10000` is outside 0..=256",
+            ),
+            (
+                "redis.toml",
+                "[redis]\nurl = 'x'",
+                "redis.toml:1: redis: unknown field, did you mean `store.url`?",
+            ),
+            (
+                "cert.toml",
+                "[http.tls]\ncert = 'nope.pem'\nkey = 'nope.key'",
+                "http.tls.cert: cannot read nope.pem: No such file",
+            ),
+        ],
+    );
+    let folder = tempfile::tempdir().expect("there is room for files");
+    let variable = told(folder.path(), "config check", &[("SLUICEGATE__HTTP__PORT", "1")]);
+    let expected =
+        "SLUICEGATE__HTTP__PORT: http.port: unknown field `port`, expected one of `listen`";
+    assert!(variable.contains(expected), "{variable}");
+    let reachable =
+        told(folder.path(), "config check", &[("SLUICEGATE__ADMIN__LISTEN", "0.0.0.0:0")]);
+    assert!(
+        reachable.contains("expected a loopback address, `admin.tls.client_ca`"),
+        "{reachable}"
+    );
+}
+
+#[test]
+fn mistakes_on_the_command_line() {
+    check_commands(&[
+        ("policies check nope.yaml", "cannot read nope.yaml: No such file or directory"),
+        (
+            "policies check emptydir",
+            "emptydir: no policies: expected *.yaml, *.yml or *.json files",
+        ),
+        ("serve --polices x", "a similar argument exists: '--policies'"),
+        ("config check --config nope.toml", "cannot read nope.toml: No such file or directory"),
+        ("config check --listen 50099", "invalid address `50099`: expected `127.0.0.1:8080`"),
+        ("config check --listen :50099", "invalid address `:50099`: expected `127.0.0.1:8080`"),
+        (
+            "config check --store http://x",
+            "store.url: expected `memory`, or the URL of a Redis & redis://127.0.0.1:6379",
+        ),
+        ("config check --store nope", "store.url: expected `memory`, or the URL of a Redis"),
+        (
+            "config check --store redis://127.0.0.1:1/abc",
+            "store.url: database: `abc` is outside 0..=65535",
+        ),
+        (
+            "config check --store redis://127.0.0.1:1/?deadline=5",
+            "store.url: unknown option `deadline`, expected `connections`, `deadline_ms`",
+        ),
+        (
+            "config check --snapshot x --store redis://127.0.0.1:1",
+            "store.snapshot: requires a memory store",
+        ),
+        ("config check --policies p.yaml --catalog sqlite:x", "cannot be used with"),
+        (
+            "config check --catalog foo:x",
+            "catalog.url: database: expected `sqlite:PATH`, `mysql://…` or `postgres://…`",
+        ),
+        (
+            "serve --policies p.yaml --snapshot /nonexistent/x --listen 127.0.0.1:0 --resp off --rls off --admin off",
+            "/nonexistent/x",
+        ),
+        (
+            "serve --policies p.yaml --snapshot torn --listen 127.0.0.1:0 --resp off --rls off --admin off",
+            "torn",
+        ),
+        (
+            "serve --policies p.yaml --listen 192.0.2.1:80 --resp off --rls off --admin off",
+            "http.listen: & 192.0.2.1:80",
+        ),
+        (
+            "check login a --to http://127.0.0.1:1",
+            "cannot connect to 127.0.0.1:1: Connection refused",
+        ),
+        ("check login a --to http://nope.invalid:1", "nope.invalid"),
+        ("check", "required arguments were not provided & <POLICY>"),
+        ("check a b --cost 0", "--cost <N>': expected a whole number from 1 to 2147483648"),
+        ("check a b --cost abc", "--cost <N>': expected a whole number from 1 to 2147483648"),
+        ("check a b --to htp:/x", "expected an address such as `http://127.0.0.1:8080`"),
+        ("replay --policies p.yaml --format combined torn", "--policy: is missing"),
+        ("replay --policies p.yaml --policy login nope.log", "nope.log: No such file"),
+        (
+            "replay --policies p.yaml --policy logins --format combined empty.log",
+            "unknown policy `logins`",
+        ),
+        ("replay --policies p.yaml --policy login --format combined empty.log", "empty.log:1: "),
+        ("policies apply --file p.yaml --app shop", "token"),
+        ("audit verify", "no catalog: set --catalog or SLUICEGATE_CATALOG_URL"),
+        ("audit verify --catalog sqlite:/nonexistent/x.db", "/nonexistent/x.db"),
+        ("bench rls --policy nope --to http://127.0.0.1:1", "127.0.0.1:1"),
+    ]);
+}
+
+#[test]
+fn mistakes_in_asking_a_server() {
+    let server = Server::start();
+    let (http, admin, resp) = (&server.http, &server.admin, &server.resp);
+    let tls = http.replace("http://", "https://");
+    let resp = resp.replace("resp://", "http://");
+    for (command, expected) in [
+        (format!("check logins a --to {http}"), "unknown policy `logins`; did you mean `login`?"),
+        (format!("check shp a --to {http}"), "unknown policy `shp`"),
+        (format!("check login a --to {admin}"), "has no /v1/check: `--to` is the HTTP address"),
+        (
+            format!("check login a --to {resp}"),
+            "did not answer like an HTTP server: is it the address of another protocol?",
+        ),
+        (format!("check login a --to {tls}"), "does not speak TLS; use http://"),
+        (format!("bench http --policy nope --requests 1 --to {http}"), "nope"),
+    ] {
+        let ran = run(&command);
+        assert!(ran.status != Some(0) && ran.err.contains(expected), "{command}: {ran:?}");
+    }
+    // A policy of another app is not named.
+    assert!(!run(&format!("check shp a --to {http}")).err.contains("did you mean"));
+}
