@@ -27,11 +27,11 @@ fn a_sound_document_is_told_with_its_name_and_the_number_of_its_policies() {
 fn every_error_names_the_file_and_the_path_in_it() {
     let (said, is_sound) = check("two.yaml", b"policies: [{ name: A }]");
     let expected = "\
-        two.yaml: policies[0].name: invalid name `A`: expected 1 to 128 bytes of `[a-z0-9._-]`\n\
-        two.yaml: policies[0].rules: is missing, expected a list of rules\n";
+        two.yaml:1:20: policies[0].name: invalid name `A`: expected 1 to 128 bytes of `[a-z0-9._-]`, such as `a`\n\
+        two.yaml:1:12: policies[0] (A).rules: is missing, expected a list of rules\n";
     assert_eq!((said.as_str(), is_sound), (expected, false));
     let (said, _) = check("cycle.yaml", b"a: &a [*a]");
-    assert_eq!(said, "cycle.yaml: an alias that contains itself at line 1 column 8\n");
+    assert_eq!(said, "cycle.yaml:1:8: an alias that contains itself: `a: &a [*a]`\n");
 }
 
 #[test]
@@ -58,11 +58,13 @@ fn a_directory_is_checked_as_serve_reads_it() {
     assert_eq!(check(), ("D: 2 policies, no errors\n".to_owned(), true));
     put("b.json", &of("a"));
     let (said, is_sound) = check();
-    assert!(said.starts_with("D/b.json: policies[0].name: ") && !is_sound, "{said}");
+    assert!(said.starts_with("D/b.json:1:20: policies[0].name: ") && !is_sound, "{said}");
     put("a.yaml", "policies: [{ name: a }]");
     put("b.json", "policies: [{ name: b }]");
-    let wrong = "policies[0].rules: is missing, expected a list of rules";
-    assert_eq!(check(), (format!("D/a.yaml: {wrong}\nD/b.json: {wrong}\n"), false));
+    let wrong = |file: &str, name: &str| {
+        format!("D/{file}:1:12: policies[0] ({name}).rules: is missing, expected a list of rules\n")
+    };
+    assert_eq!(check(), (wrong("a.yaml", "a") + &wrong("b.json", "b"), false));
 }
 
 #[test]
@@ -70,7 +72,7 @@ fn a_document_that_is_too_long_or_no_text_is_told_as_such() {
     let long = "\u{20ac}".repeat(4_000_000);
     for (document, problem) in [
         (long.as_bytes(), "more than 8388608 bytes"),
-        (b"policies: []\n# \xff", "byte 15 is not UTF-8"),
+        (b"policies: []\n# \xff", "not a text: byte 15 is not UTF-8"),
     ] {
         let (said, is_sound) = check("bytes.yaml", document);
         let expected = format!("error: cannot read bytes.yaml: {problem}\n");

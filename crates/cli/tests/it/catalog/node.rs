@@ -65,7 +65,10 @@ fn a_new_catalog_begins_with_the_policies_of_a_file_and_no_other_does() {
     let check = ["config", "check", "--catalog", &url, "--seed"];
     let refused = program().args(check).arg(&file).output().unwrap();
     let told = String::from_utf8(refused.stderr).unwrap();
-    assert!(!refused.status.success() && told.contains("seed.yaml: policies[0].rules"), "{told}");
+    assert!(
+        !refused.status.success() && told.contains("seed.yaml:1:35: policies[0] (orders).rules"),
+        "{told}"
+    );
 
     fs::write(&file, document(5)).unwrap();
     let check = |url: Option<&str>| {
@@ -219,7 +222,10 @@ fn came_from(node: &Node, expected: &str) {
 #[test]
 fn a_node_without_a_catalog_and_without_anything_kept_does_not_start() {
     let told = why_not("postgres://nobody@127.0.0.1:1/none");
-    assert!(told.contains("catalog.url: unavailable, and /none/kept has no copy"), "{told}");
+    assert!(
+        told.contains("catalog.url: cannot read the catalog, and /none/kept has no copy of it"),
+        "{told}"
+    );
 }
 
 #[test]

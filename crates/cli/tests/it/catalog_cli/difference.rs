@@ -65,14 +65,15 @@ fn trouble_is_another_exit_status_than_a_difference() {
     let ran = stage.run("policies diff -f bad --app shop");
     assert_eq!(ran.status, Some(2));
     for line in [
-        "bad/a.yaml: policies[0].name: invalid name `A`",
-        "bad/b.yaml: policies[0].rules[0].token_bucket.rate: ",
+        "bad/a.yaml:1:20: policies[0].name: invalid name `A`",
+        "bad/b.yaml:1:55: policies[0] (b).rules[0].token_bucket.rate: ",
     ] {
         assert!(ran.err.contains(line), "{ran:?}");
     }
     let told = stage.run("policies diff -f bad --app shop --output json").json();
     assert_eq!(told["errors"][0]["file"], "bad/a.yaml");
     assert_eq!(told["errors"][0]["path"], "policies[0].name");
+    assert_eq!((&told["errors"][0]["line"], &told["errors"][0]["column"]), (&1.into(), &20.into()));
     for command in [
         "policies diff -f nowhere --app shop",
         "policies diff -f new.yaml --app shop --to http://127.0.0.1:9",

@@ -79,7 +79,7 @@ fn what_was_not_decided_has_status_2_and_its_reason() {
     let ms = "is not a whole number of milliseconds 1..=9007199254740";
     assert_eq!(check("login --max-wait 1500us"), wrong(&format!("--max-wait: `1500us` {ms}")));
     for (typed, told) in [
-        ("login --cost 0", "'--cost <N>': 0 is not in 1..=2147483648"),
+        ("login --cost 0", "'--cost <N>': expected a whole number from 1 to 2147483648"),
         ("login --timeout never", "invalid duration `never`: expected 1us to 366d"),
         ("login --output xml", "possible values: text, json"),
     ] {

@@ -291,7 +291,6 @@ fn mistakes_on_the_command_line() {
             "replay --policies p.yaml --policy logins --format combined empty.log",
             "unknown policy `logins`",
         ),
-        ("replay --policies p.yaml --policy login --format combined empty.log", "empty.log:1: "),
         ("policies apply --file p.yaml --app shop", "token"),
         ("audit verify", "no catalog: set --catalog or SLUICEGATE_CATALOG_URL"),
         ("audit verify --catalog sqlite:/nonexistent/x.db", "/nonexistent/x.db"),
