@@ -33,6 +33,7 @@ DEFAULTS = {
     "required": "必填",
     "none": "无",
     "never": "永久",
+    "off": "关闭",
     "every method": "所有方法",
     "every path": "所有路径",
     "one budget shared by all requests": "所有请求共用一份额度",
