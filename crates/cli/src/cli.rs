@@ -31,6 +31,7 @@ enum CliCommand {
     /// Write a commented configuration and policies to begin with.
     Init(init::InitArgs),
     /// Run a server: HTTP, Redis protocol and gateways.
+    #[command(aliases = ["run", "start", "server"])]
     Serve(serve::ServeArgs),
     #[command(flatten)]
     Client(client::ClientCommand),

@@ -197,8 +197,12 @@ impl Database {
         let Some(url) = &self.catalog else {
             bail!("no catalog: set --catalog or SLUICEGATE_CATALOG_URL");
         };
-        let url: Url = url.parse().context("--catalog")?;
-        Catalog::open_read_only(&url).await.context("--catalog")
+        let parsed: Url = url.parse().context("--catalog")?;
+        Catalog::open_read_only(&parsed).await.with_context(|| match url.strip_prefix("sqlite:") {
+            Some(file) => format!("--catalog: cannot open {}", terminal::one_line(file)),
+            // There may be a password in it.
+            None => "--catalog".to_owned(),
+        })
     }
 }
 

@@ -275,13 +275,13 @@ mod tests {
     #[tokio::test]
     async fn numbers_outside_of_their_range_are_refused_with_it() {
         for (typed, problem) in [
-            ("--connections 0", "--connections <N>': 0 is not in 1..=8192"),
-            ("--pipeline 129", "--pipeline <N>': 129 is not in 1..=128"),
-            ("--requests 0", "--requests <N>': 0 is not in 1..=86400000000"),
-            ("--keys 100000001", "--keys <N>': 100000001 is not in 1..=100000000"),
-            ("--rate 0", "--rate <N>': 0 is not in 1..=1000000"),
-            ("--threads 65", "--threads <N>': 65 is not in 1..=64"),
-            ("--cost 0", "--cost <N>': 0 is not in 1..=2147483648"),
+            ("--connections 0", "--connections <N>': expected a whole number from 1 to 8192"),
+            ("--pipeline 129", "--pipeline <N>': expected a whole number from 1 to 128"),
+            ("--requests 0", "--requests <N>': expected a whole number from 1 to 86400000000"),
+            ("--keys 100000001", "--keys <N>': expected a whole number from 1 to 100000000"),
+            ("--rate 0", "--rate <N>': expected a whole number from 1 to 1000000"),
+            ("--threads 65", "--threads <N>': expected a whole number from 1 to 64"),
+            ("--cost 0", "--cost <N>': expected a whole number from 1 to 2147483648"),
             ("--duration 2d", "--duration: `2d` is outside 1us..=1d"),
             ("--duration 0s", "invalid duration `0s`: expected 1us to 366d"),
             ("--threads 2 --connections 1", "--threads: `2` is more than the 1 of --connections"),
