@@ -576,7 +576,7 @@ mod tests {
     fn what_is_wrong_is_named_with_its_path() {
         for (text, path) in [
             ("[htp]", "htp: unknown field, did you mean `http`?"),
-            ("[http]\nlsten = 1", "http.lsten: unknown field `lsten`"),
+            ("[http]\nlsten = 1", "http.lsten: unknown field, did you mean `listen`?"),
             ("[http]\nlisten = 'x'", "http.listen: invalid address `x`"),
             ("[http]\nlisten = ['127.0.0.1:1', 'x']", "http.listen[1]: invalid address `x`"),
             ("[store]\nnodes = 0", "store.nodes: invalid value: integer `0`"),

@@ -54,8 +54,9 @@ async fn a_user_without_the_rights_is_refused_when_it_connects() {
     let redis = need!(RedisServer::start(options).await);
     let client = start(&format!("redis://guest:guest@{}", redis.address()));
     let error = client.ready().await.expect_err("the script may not be loaded");
-    assert!(matches!(&error, ConnectError::Login { .. }), "{error:?}");
-    assert!(error.to_string().contains("NOPERM"), "{error}");
+    assert!(matches!(&error, ConnectError::NotPermitted { .. }), "{error:?}");
+    let shown = error.to_string();
+    assert!(shown.contains("NOPERM") && shown.contains("sluicegate redis-acl"), "{shown}");
 }
 
 #[tokio::test]
