@@ -11,10 +11,10 @@ import re
 
 # English page: its Chinese page.
 PAIRS = {"README.md": "README.zh-CN.md"} | {
-    f"docs/{name}.md": f"docs/zh/{name}.md" for name in ("cookbook", "deploy", "glossary", "policies", "runbook")
+    f"docs/{name}.md": f"docs/zh/{name}.md" for name in ("choosing", "cookbook", "deploy", "glossary", "policies", "runbook")
 }
 # Chinese pages without an English page. Their code blocks must stand in an English page, whose commands are tested.
-ALONE = ["docs/zh/README.md", "docs/zh/choosing.md", "docs/zh/quickstart.md"]
+ALONE = ["docs/zh/README.md", "docs/zh/quickstart.md"]
 # Pages that links lead to in the language of the page, and that are not compared.
 LINKED = {f"sdk/{name}/README.md": f"sdk/{name}/README.zh.md" for name in ("go", "java", "php")}
 # A word that Chinese texts must not have, and the word of the console and the glossary for the same thing.
