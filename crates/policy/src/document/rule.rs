@@ -43,6 +43,9 @@ pub(super) fn rules(node: &DocumentNode, at: &At<'_>, carry: Carry) -> Option<Ru
     Rules::new(set).ok()
 }
 
+/// Fields of policies that people look for in rules.
+const OF_POLICY: [&str; 4] = ["key", "match", "overflow", "apps"];
+
 /// One rule: a name and an algorithm. A rule that is `alone` may leave its name out.
 fn rule(node: &DocumentNode, at: &At<'_>, alone: bool) -> Option<NamedRule> {
     let DocumentNode::Map(entries) = node else {
@@ -61,7 +64,16 @@ fn rule(node: &DocumentNode, at: &At<'_>, alone: bool) -> Option<NamedRule> {
             other
         ));
     }
-    let fields = Fields::read(node, at, &["name", algorithm])?;
+    let misplaced = entries.iter().map(|(name, _)| name.as_str());
+    let misplaced: Vec<_> = misplaced.filter(|name| OF_POLICY.contains(name)).collect();
+    for name in &misplaced {
+        at.field(name).report::<()>(finding!(
+            "field_of_policy",
+            "`{name}` is a field of the policy: all its rules share it",
+            name
+        ));
+    }
+    let fields = Fields::read(node, at, &[&["name", algorithm], misplaced.as_slice()].concat())?;
     let rule = algorithm_rule(algorithm, table, parameters, &at.field(algorithm));
     let at = at.field("name");
     let given_name = match fields.get("name") {
@@ -78,7 +90,9 @@ fn rule(node: &DocumentNode, at: &At<'_>, alone: bool) -> Option<NamedRule> {
 fn no_algorithm(entries: &[(String, DocumentNode)], at: &At<'_>) -> Option<NamedRule> {
     let names = || algorithms().iter().map(|(name, ..)| *name);
     let known = listed(names(), "or");
-    let Some((other, value)) = entries.iter().find(|(name, _)| name != "name") else {
+    let others = || entries.iter().filter(|(name, _)| name != "name");
+    let misspelt = others().find(|(name, _)| nearest(name, names()).is_some());
+    let Some((other, value)) = misspelt.or_else(|| others().next()) else {
         return at.report(finding!(
             "missing_algorithm",
             "missing algorithm, expected {known}",

@@ -278,6 +278,14 @@ fn of_what_was_most_likely_meant() {
         "{ algorithm: token_bucket, rate: 1/s }",
         "~: `algorithm` is not a field of a rule: write `token_bucket: { … }` with the parameters in it",
     );
+    rule(
+        "{ key: [remote_ip], token_bucket: { rate: 1/s } }",
+        "~.key: `key` is a field of the policy: all its rules share it",
+    );
+    rule(
+        "{ key: [remote_ip], sliding_windw: { limit: 1 } }",
+        "~: unknown algorithm `sliding_windw`, did you mean `sliding_window`?",
+    );
     for bad in ["token_buckt", "tokenbucket", "Token-Bucket"] {
         rule(
             &format!("{{ {bad}: {{ rate: 1/s }} }}"),
