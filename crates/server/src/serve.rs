@@ -252,7 +252,7 @@ fn configured(authenticator: Authenticator, config: &Config, tokens: TokenFiles)
         .permitting(Wire::Rls, Verbs::of(rls.verbs.as_slice()))
 }
 
-/// The rules in force at first, what follows the catalog if they are there, and who may ask.
+/// Reads the first policies, and returns them with the authenticator; with a catalog, also what follows it.
 async fn follow(
     rules: RuleSource,
     config: &Config,
@@ -478,7 +478,7 @@ impl Signals {
         Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
     }
 
-    /// Waits until it is told to stop. Returns the name of the signal.
+    /// Waits for a signal to stop, and returns its name.
     async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",

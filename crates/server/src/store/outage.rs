@@ -12,12 +12,21 @@ use super::AnyStore;
 /// How often the breaker is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// A store that does not answer.
-#[derive(Clone, Copy, Debug)]
-struct Outage {
-    since: Instant,
-    /// Decisions without the store before it.
-    decided: u64,
+/// What is known of the store's outages.
+#[derive(Debug, Default)]
+struct Outages {
+    /// When the present one began.
+    since: Option<Instant>,
+    /// Decisions without the store that ended outages have reported. Those before the breaker opened belong to
+    /// the next one, so that the log and the metrics agree.
+    reported: u64,
+}
+
+/// What a look at the store finds.
+#[derive(Debug, PartialEq, Eq)]
+enum Change {
+    Begun,
+    Ended { lasted: Duration, decided: u64 },
 }
 
 /// The line that begins an outage.
@@ -43,23 +52,38 @@ pub(crate) async fn log<O: Observer>(
 ) {
     let Some(redis) = engine.store().on_redis() else { return };
     let store = redis.name();
-    let mut outage = None;
+    let mut outages = Outages::default();
     while timeout(LOOK_EVERY, stop.cancelled()).await.is_err() {
-        match (outage, engine.is_without_store()) {
-            (None, true) => {
-                outage = Some(Outage { since: Instant::now(), decided: decided() });
+        match outages.look(engine.is_without_store(), decided(), Instant::now()) {
+            Some(Change::Begun) => {
                 let error = redis.last_error();
                 let error = error.as_deref().unwrap_or("no answer");
                 let policies = engine.policies().policies().len();
                 tracing::warn!("{}", Begun { store, error, policies });
             }
-            (Some(begun), false) => {
-                let Outage { since, decided: before } = begun;
-                let decided = decided().saturating_sub(before);
-                tracing::info!("{}", Ended { store, lasted: since.elapsed(), decided });
-                outage = None;
+            Some(Change::Ended { lasted, decided }) => {
+                tracing::info!("{}", Ended { store, lasted, decided });
             }
-            _ => {}
+            None => {}
+        }
+    }
+}
+
+impl Outages {
+    /// What has changed at `now`, where `decided` decisions in all were made without the store.
+    fn look(&mut self, is_without_store: bool, decided: u64, now: Instant) -> Option<Change> {
+        match (self.since, is_without_store) {
+            (None, true) => {
+                self.since = Some(now);
+                Some(Change::Begun)
+            }
+            (Some(since), false) => {
+                let change =
+                    Change::Ended { lasted: now - since, decided: decided - self.reported };
+                *self = Self { since: None, reported: decided };
+                Some(change)
+            }
+            _ => None,
         }
     }
 }
@@ -86,6 +110,25 @@ impl fmt::Display for Ended<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "any instant will do")]
+    fn an_outage_counts_all_decisions_without_the_store_since_the_last_one() {
+        let (start, mut outages) = (Instant::now(), Outages::default());
+        let mut look = |without, decided, seconds| {
+            outages.look(without, decided, start + Duration::from_secs(seconds))
+        };
+        // Six failed before the breaker opened.
+        assert_eq!(look(false, 6, 1), None);
+        assert_eq!(look(true, 8, 2), Some(Change::Begun));
+        assert_eq!(look(true, 15, 3), None);
+        let ended = |seconds, decided| {
+            Some(Change::Ended { lasted: Duration::from_secs(seconds), decided })
+        };
+        assert_eq!(look(false, 20, 7), ended(5, 20));
+        assert_eq!(look(true, 21, 9), Some(Change::Begun));
+        assert_eq!(look(false, 23, 10), ended(1, 3));
+    }
 
     #[test]
     fn an_outage_names_the_store_the_cause_and_how_long_it_lasted() {
