@@ -8,6 +8,7 @@
 //! mistake is not a default in disguise. Secrets may be files: `password_file = "/run/secrets/p"`, or
 //! `SLUICEGATE__RESP__PASSWORD_FILE`. They are never printed.
 
+mod check;
 mod load;
 mod origin;
 mod reach;
