@@ -52,8 +52,8 @@ use session::ReplaySession;
 use sluicegate::store::KEYS_MAX_DEFAULT;
 use sluicegate::{Clock, Micros, MonotonicClock};
 use sluicegate_policy::text::{TextError, span};
-use sluicegate_policy::{Document, KeyAttribute, PolicySet};
-use sluicegate_text::files::read as read_document;
+use sluicegate_policy::{KeyAttribute, PolicySet};
+use sluicegate_text::documents;
 use sluicegate_text::human::{self, Era};
 use sluicegate_text::store::StoreName;
 use sluicegate_text::terminal;
@@ -179,12 +179,9 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
 
 /// The text of a document, and its policies.
 fn load(path: &Path) -> Result<(String, PolicySet)> {
-    let shown = path.display();
-    let document = read_document(path).with_context(|| format!("cannot read {shown}"))?;
-    let policies = Document::parse(&document);
-    let policies = policies.with_context(|| format!("{shown} is not a valid policy document"))?;
-    // Who may use a policy is not recorded; what it would have done is the question.
-    Ok((document, PolicySet::new(policies.for_every_app())))
+    let (text, document) = documents::load_with_text(path)?;
+    // A log does not record apps, so every policy is for every app.
+    Ok((text, PolicySet::new(document.for_every_app())))
 }
 
 /// How lines of a log become checks; `None` if the input holds events.

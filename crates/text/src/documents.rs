@@ -21,8 +21,14 @@ const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// The document at `path` (`-` is standard input).
 pub fn load(path: &Path) -> Result<Document> {
+    load_with_text(path).map(|(_, document)| document)
+}
+
+/// The same with its text.
+pub fn load_with_text(path: &Path) -> Result<(String, Document)> {
     let text = read(path).with_context(|| cannot_read(path))?;
-    parse(path, &text)
+    let document = parse(path, &text)?;
+    Ok((text, document))
 }
 
 fn parse(path: &Path, text: &str) -> Result<Document> {

@@ -36,7 +36,7 @@ fn summary(timeline: TimeBuckets) -> Summary {
     summary
 }
 
-/// The same of so many keys, the most refused of which are these.
+/// `summary` with this number of keys, and `top_refused` as the most refused.
 fn with_keys(mut summary: Summary, distinct_keys: u64, top_refused: Vec<RefusedKey>) -> Summary {
     (summary.distinct_keys, summary.top_refused) = (distinct_keys, top_refused);
     summary
