@@ -6,6 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use serde_json::json;
 
+use super::ListOfAppArgs;
 use super::client::{AdminClient, LoginServer};
 use super::confirm::ConfirmArgs;
 use super::table::{self, instant, text};
@@ -17,24 +18,11 @@ use crate::client::print_line;
 #[derive(Debug, Subcommand)]
 pub(crate) enum MembersCommand {
     /// List the members of an app.
-    List(ListMembersArgs),
+    List(ListOfAppArgs),
     /// Give an account a role in an app.
     Set(SetMemberArgs),
     /// Take the role of an account in an app away.
     Remove(RemoveMemberArgs),
-}
-
-/// Arguments of `sluicegate members list`.
-#[derive(Debug, Args)]
-pub(crate) struct ListMembersArgs {
-    /// Name of the app.
-    #[arg(long, value_name = "APP", value_parser = app)]
-    app: String,
-    #[command(flatten)]
-    server: LoginServer,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
 }
 
 /// Arguments of `sluicegate members set`.
@@ -91,7 +79,7 @@ pub(super) async fn run(command: &MembersCommand) -> Result<()> {
     }
 }
 
-async fn list(args: &ListMembersArgs) -> Result<()> {
+async fn list(args: &ListOfAppArgs) -> Result<()> {
     let client = AdminClient::signed_in(&args.server)?;
     let members = client.list(&format!("/apps/{}/members", args.app)).await?;
     table::print(

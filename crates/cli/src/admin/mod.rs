@@ -20,9 +20,23 @@ mod tokens;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
-use crate::catalog::wait_for;
+use crate::catalog::{app, wait_for};
+use client::LoginServer;
+
+/// Arguments of a list of what belongs to an app.
+#[derive(Debug, Args)]
+pub(crate) struct ListOfAppArgs {
+    /// Name of the app.
+    #[arg(long, value_name = "APP", value_parser = app)]
+    app: String,
+    #[command(flatten)]
+    server: LoginServer,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
 
 /// Commands about the catalog of a running server.
 #[derive(Debug, Subcommand)]

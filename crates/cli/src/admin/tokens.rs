@@ -13,6 +13,7 @@ use sluicegate_control::access::Scope;
 use sluicegate_net::file;
 use sluicegate_text::terminal;
 
+use super::ListOfAppArgs;
 use super::client::{AdminClient, LoginServer};
 use super::confirm::ConfirmArgs;
 use super::kept::beside;
@@ -25,24 +26,11 @@ use crate::client::print_line;
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokensCommand {
     /// List the tokens of an app, without their secrets.
-    List(ListTokensArgs),
+    List(ListOfAppArgs),
     /// Create a token, and print its secret, which is shown only once.
     Create(CreateTokenArgs),
     /// Revoke a token; every node refuses it within a second.
     Revoke(RevokeTokenArgs),
-}
-
-/// Arguments of `sluicegate tokens list`.
-#[derive(Debug, Args)]
-pub(crate) struct ListTokensArgs {
-    /// Name of the app.
-    #[arg(long, value_name = "APP", value_parser = app)]
-    app: String,
-    #[command(flatten)]
-    server: LoginServer,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
 }
 
 /// Arguments of `sluicegate tokens create`.
@@ -96,7 +84,7 @@ pub(super) async fn run(command: &TokensCommand) -> Result<()> {
     }
 }
 
-async fn list(args: &ListTokensArgs) -> Result<()> {
+async fn list(args: &ListOfAppArgs) -> Result<()> {
     let client = AdminClient::signed_in(&args.server)?;
     let tokens = client.list(&format!("/apps/{}/tokens", args.app)).await?;
     let columns = ["ID", "NAME", "SCOPES", "EXPIRES", "LAST USED", "REVOKED"];

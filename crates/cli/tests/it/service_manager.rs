@@ -16,7 +16,7 @@ fn listening(socket: UnixDatagram) -> impl Fn() -> String {
     }
 }
 
-/// Whether the server that is told to use `address` is heard when it is ready, reloads and stops.
+/// Whether a server with this `NOTIFY_SOCKET` reports there that it is ready, reloads and stops.
 fn is_heard(address: &str, socket: UnixDatagram) {
     let (next, folder) = (listening(socket), tempfile::tempdir().expect("there is room for files"));
     let tokens = tempfile::NamedTempFile::new().expect("there is room for files");

@@ -3,17 +3,17 @@
 #![cfg(feature = "tokio")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use sluicegate::{
     AcquireError, Cost, Delay, KeyedRateLimiter, LeakyBucket, ManualClock, Rule, RuleSet,
     SlidingLog, TokenBucket, WAITERS_MAX,
 };
+
+use crate::polling::{Calls, poll, poll_with};
 
 type Limiter = KeyedRateLimiter<str>;
 
@@ -30,24 +30,6 @@ fn bucket(rate: &str, burst: u64) -> TokenBucket {
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
-}
-
-/// A waker that counts.
-#[derive(Default)]
-struct Calls(AtomicUsize);
-
-impl Wake for Calls {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(Waker::noop()))
-}
-
-fn poll_with<F: Future>(future: Pin<&mut F>, calls: &Arc<Calls>) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(&Arc::clone(calls).into()))
 }
 
 fn passed(millis: u64) -> Poll<Result<Duration, AcquireError>> {
@@ -80,7 +62,7 @@ fn callers_of_a_key_pass_in_the_order_in_which_they_came() {
     clock.advance(ms(500));
     assert!(poll_with(second.as_mut(), &calls).is_pending(), "it is not its turn");
     assert_eq!(poll(first.as_mut()), passed(500));
-    assert_eq!(calls.0.load(Ordering::SeqCst), 1, "the one that passes calls the next");
+    assert_eq!(calls.count(), 1, "the one that passes calls the next");
     clock.advance(ms(100));
     assert_eq!(poll_with(second.as_mut(), &calls), passed(600));
 }
@@ -117,7 +99,7 @@ fn a_dropped_future_leaves_no_trace_and_calls_the_next() {
         assert_eq!(limiter.waiting(), 2);
     }
     assert_eq!(limiter.waiting(), 1);
-    assert_eq!(calls.0.load(Ordering::SeqCst), 1);
+    assert_eq!(calls.count(), 1);
     clock.advance(ms(100));
     assert_eq!(poll_with(second.as_mut(), &calls), passed(100), "nothing was booked for the first");
 }
@@ -133,7 +115,7 @@ fn a_refund_and_a_reset_call_the_first() {
         let mut waiting = pin!(limiter.acquire("k"));
         assert!(poll_with(waiting.as_mut(), &calls).is_pending());
         give_back(&limiter);
-        assert_eq!(calls.0.load(Ordering::SeqCst), 1);
+        assert_eq!(calls.count(), 1);
         assert_eq!(poll_with(waiting.as_mut(), &calls), passed(0));
     }
 }

@@ -1,29 +1,13 @@
 //! At most so many at once: who enters when, and what dropping a permit or a future does.
 
-use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 
 use sluicegate::{ConcurrencyLimiter, QueueFull, WAITERS_MAX};
 
-#[derive(Default)]
-struct Calls(AtomicUsize);
-
-impl Wake for Calls {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(Waker::noop()))
-}
-
-fn poll_with<F: Future>(future: Pin<&mut F>, calls: &Arc<Calls>) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(&Arc::clone(calls).into()))
-}
+use crate::polling::{Calls, poll, poll_with};
 
 #[test]
 fn permits_come_back_as_they_are_dropped() {
@@ -47,7 +31,7 @@ fn callers_enter_in_the_order_in_which_they_came() {
     assert!(poll_with(first.as_mut(), &calls).is_pending());
     assert!(poll(second.as_mut()).is_pending());
     drop(permit);
-    assert_eq!(calls.0.load(Ordering::SeqCst), 1);
+    assert_eq!(calls.count(), 1);
     assert!(limiter.try_acquire().is_none(), "the permit is for whoever waits");
     assert!(poll(second.as_mut()).is_pending(), "it is not its turn");
     let Poll::Ready(Ok(permit)) = poll_with(first.as_mut(), &calls) else { panic!("its turn") };
@@ -68,9 +52,9 @@ fn a_dropped_future_gives_its_place_back_and_calls_the_next() {
         assert!(poll_with(second.as_mut(), &calls).is_pending());
         // The first is called, and dropped before it looks.
         drop(permit);
-        assert_eq!(calls.0.load(Ordering::SeqCst), 0);
+        assert_eq!(calls.count(), 0);
     }
-    assert_eq!(calls.0.load(Ordering::SeqCst), 1);
+    assert_eq!(calls.count(), 1);
     assert!(poll(second.as_mut()).is_ready());
 }
 
@@ -85,7 +69,7 @@ fn two_permits_that_come_back_at_once_let_two_in() {
     drop(permits);
     let first = poll(first.as_mut());
     assert!(first.is_ready());
-    assert_eq!(calls.0.load(Ordering::SeqCst), 1, "whoever enters calls the next");
+    assert_eq!(calls.count(), 1, "whoever enters calls the next");
     assert!(poll(second.as_mut()).is_ready());
 }
 

@@ -3,11 +3,10 @@
 #![cfg(feature = "tokio")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use sluicegate::{
@@ -15,6 +14,8 @@ use sluicegate::{
     Rate, RateLimiter, Rule, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket,
     WAITERS_MAX, WindowKind,
 };
+
+use crate::polling::{Calls, poll, poll_with};
 
 type Limiter = RateLimiter<Arc<ManualClock>>;
 
@@ -31,24 +32,6 @@ fn per_second(permits: u64) -> TokenBucket {
 
 fn ms(ms: u64) -> Micros {
     Micros::from_millis(ms)
-}
-
-/// A waker that counts.
-#[derive(Default)]
-struct Calls(AtomicUsize);
-
-impl Wake for Calls {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(Waker::noop()))
-}
-
-fn poll_with<F: Future>(future: Pin<&mut F>, calls: &Arc<Calls>) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(&Arc::clone(calls).into()))
 }
 
 fn passed(millis: u64) -> Poll<Result<Duration, AcquireError>> {
@@ -81,10 +64,10 @@ fn a_waiter_passes_at_the_very_microsecond_and_is_woken_for_it() {
     let mut waiting = pin!(limiter.acquire());
     assert!(poll_with(waiting.as_mut(), &calls).is_pending());
     clock.advance(Micros::new(99_999));
-    assert_eq!(calls.0.load(Ordering::SeqCst), 0);
+    assert_eq!(calls.count(), 0);
     assert!(poll_with(waiting.as_mut(), &calls).is_pending());
     clock.advance(Micros::new(1));
-    assert!(calls.0.load(Ordering::SeqCst) > 0);
+    assert!(calls.count() > 0);
     assert_eq!(poll_with(waiting.as_mut(), &calls), passed(100));
 }
 
@@ -98,9 +81,9 @@ fn waiters_pass_in_the_order_in_which_they_came_whoever_is_polled_first() {
     assert!(poll_with(second.as_mut(), &calls).is_pending());
     clock.advance(ms(500));
     assert!(poll_with(second.as_mut(), &calls).is_pending(), "it is not its turn");
-    assert_eq!(calls.0.load(Ordering::SeqCst), 0);
+    assert_eq!(calls.count(), 0);
     assert_eq!(poll(first.as_mut()), passed(500));
-    assert_eq!(calls.0.load(Ordering::SeqCst), 1, "whoever passes calls the next");
+    assert_eq!(calls.count(), 1, "whoever passes calls the next");
     assert!(poll_with(second.as_mut(), &calls).is_pending(), "the bucket holds one permit");
     clock.advance(ms(100));
     assert_eq!(poll_with(second.as_mut(), &calls), passed(600));
@@ -140,7 +123,7 @@ fn a_dropped_future_leaves_no_trace_and_calls_the_next() {
         assert!(poll_with(second.as_mut(), &calls).is_pending());
         assert_eq!(limiter.waiting(), 2);
     }
-    assert_eq!((limiter.waiting(), calls.0.load(Ordering::SeqCst)), (1, 1));
+    assert_eq!((limiter.waiting(), calls.count()), (1, 1));
     assert!(poll_with(second.as_mut(), &calls).is_pending());
     // 100 ms after the first permit, as if the one that gave up had never come.
     clock.advance(ms(100));
@@ -158,10 +141,10 @@ fn a_woken_future_that_is_dropped_hands_its_call_on() {
         assert!(poll_with(first.as_mut(), &woken).is_pending());
         assert!(poll_with(second.as_mut(), &next).is_pending());
         clock.advance(ms(100));
-        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
-        assert_eq!(next.0.load(Ordering::SeqCst), 0);
+        assert_eq!(woken.count(), 1);
+        assert_eq!(next.count(), 0);
     }
-    assert_eq!(next.0.load(Ordering::SeqCst), 1);
+    assert_eq!(next.count(), 1);
     assert_eq!(poll_with(second.as_mut(), &next), passed(100));
 }
 
@@ -191,7 +174,7 @@ fn a_new_rate_holds_for_those_who_wait() {
     assert!(poll_with(waiting.as_mut(), &calls).is_pending());
     clock.advance(ms(100));
     limiter.set_rate(Rate::per_second(10).unwrap()).unwrap();
-    assert_eq!(calls.0.load(Ordering::SeqCst), 1, "it has to look again");
+    assert_eq!(calls.count(), 1, "it has to look again");
     assert!(poll_with(waiting.as_mut(), &calls).is_pending());
     // 0.9 permits were in use when the rate became 10/s: 90 ms more.
     clock.advance(Micros::new(89_999));
@@ -223,7 +206,7 @@ fn a_refund_calls_the_first_in_line() {
     let mut waiting = pin!(limiter.acquire());
     assert!(poll_with(waiting.as_mut(), &calls).is_pending());
     assert_eq!(limiter.refund(Cost::ONE).granted(), 1);
-    assert_eq!(calls.0.load(Ordering::SeqCst), 1);
+    assert_eq!(calls.count(), 1);
     assert_eq!(poll_with(waiting.as_mut(), &calls), passed(0));
 }
 
@@ -253,7 +236,7 @@ fn a_cost_that_a_new_rule_never_lets_pass_fails_and_calls_the_next() {
     limiter.set_rule(per_second(1)).unwrap();
     let above = AcquireError::CostAboveLimit { cost: 5, limit: 1 };
     assert_eq!(poll(first.as_mut()), Poll::Ready(Err(above)));
-    assert_eq!(calls.0.load(Ordering::SeqCst), 1);
+    assert_eq!(calls.count(), 1);
     assert!(poll_with(second.as_mut(), &calls).is_pending());
 }
 
@@ -288,7 +271,7 @@ fn who_stands_behind_others_is_woken_when_its_time_is_up() {
     assert!(poll(first.as_mut()).is_pending());
     assert!(poll_with(second.as_mut(), &calls).is_pending());
     clock.advance(ms(300));
-    assert_eq!(calls.0.load(Ordering::SeqCst), 1);
+    assert_eq!(calls.count(), 1);
     let late = AcquireError::TooSlow { retry_after: ms(700) };
     assert_eq!(poll_with(second.as_mut(), &calls), Poll::Ready(Err(late)));
     assert_eq!(limiter.waiting(), 1);
@@ -381,7 +364,7 @@ fn threads_and_tasks_stand_in_one_line() {
     until(|| limiter.waiting() == 3);
     clock.advance(ms(100));
     first.join().unwrap();
-    until(|| calls.0.load(Ordering::SeqCst) > 0);
+    until(|| calls.count() > 0);
     assert!(poll_with(task.as_mut(), &calls).is_pending());
     clock.advance(ms(100));
     assert_eq!(poll_with(task.as_mut(), &calls), passed(200));

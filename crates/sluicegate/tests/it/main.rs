@@ -15,6 +15,7 @@ mod limiter_lane;
 mod limiter_reserve;
 mod limiter_throttled;
 mod limiter_waiting;
+mod polling;
 mod tower;
 mod tower_headers;
 mod tower_keys;

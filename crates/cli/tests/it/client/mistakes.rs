@@ -5,7 +5,7 @@ use std::process::Output;
 
 use super::*;
 
-/// A file, its text, and what is said about it.
+/// A file, its text, and what the message about it contains, in parts between ` & `.
 type FileMistake = (&'static str, &'static str, &'static str);
 
 /// Policy documents that are wrong.

@@ -113,46 +113,6 @@ fn a_variable_with_one_underscore_for_two_stops_the_start() {
     }
 }
 
-/// Mistakes whose messages had to be decoded, and what they say.
-#[test]
-fn a_message_names_the_mistake_once_and_the_way_out() {
-    let server = Server::start();
-    let folder = tempfile::tempdir().expect("there is room for files");
-    let empty = path(folder.path()).to_owned();
-    let (http, admin) = (&server.http, &server.admin);
-    let tls = http.replace("http://", "https://");
-    for (command, expected) in [
-        (
-            format!("policies check {empty}"),
-            "no policies: expected *.yaml, *.yml or *.json files in the directory",
-        ),
-        (
-            "config check --config nope.toml".to_owned(),
-            "error: cannot read nope.toml: No such file or directory (os error 2)\n",
-        ),
-        (
-            format!("check login a --to {admin}"),
-            "has no /v1/check: `--to` is the HTTP address, such as http://127.0.0.1:8080",
-        ),
-        (format!("check login a --to {tls}"), "does not speak TLS; use http://"),
-        (
-            "serve --policies nope.yaml --listen 127.0.0.1:0".to_owned(),
-            "error: cannot read nope.yaml: No such file or directory (os error 2)\n",
-        ),
-        (
-            format!(
-                "serve --policies {empty}/x --snapshot /nonexistent/x.snap --listen 127.0.0.1:0"
-            ),
-            "error: cannot",
-        ),
-    ] {
-        let ran = run(&command);
-        assert!(ran.status != Some(0) && ran.err.contains(expected), "{command}: {ran:?}");
-        let reason = "No such file or directory";
-        assert!(ran.err.matches(reason).count() <= 1, "{command}: {ran:?}");
-    }
-}
-
 #[test]
 fn every_command_asks_the_server_of_the_variable() {
     let (http, admin) = ("unix:/nonexistent/http", "unix:/nonexistent/admin");
