@@ -22,7 +22,8 @@ pub(crate) struct LoginArgs {
     /// Name of the account. Default: that of the stored login.
     #[arg(long, value_name = "ACCOUNT")]
     name: Option<String>,
-    /// Create the first account of a new catalog, with the setup token that the server printed at start.
+    /// Create the first account of a new catalog, with the setup token that the server printed at start or wrote
+    /// to `catalog.setup_token_file`.
     #[arg(long, value_name = "TOKEN", requires = "name")]
     setup: Option<String>,
     #[command(flatten)]
