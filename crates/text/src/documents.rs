@@ -12,6 +12,7 @@ use sluicegate_policy::document::{PlacedError, placed};
 use sluicegate_policy::{Document, DocumentError, DocumentErrors, TextPlace};
 
 use crate::files::{Fingerprint, add, fingerprint, read};
+use crate::terminal::escaped;
 
 /// Most documents of one directory: a file for each of the teams of a large company.
 const FILES_MAX: usize = 1_000;
@@ -238,7 +239,7 @@ impl fmt::Display for Located {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, column, path, problem } = self;
         if !file.is_empty() {
-            f.write_str(file)?;
+            f.write_str(&escaped(file))?;
             for number in [line, column].into_iter().flatten() {
                 write!(f, ":{number}")?;
             }
@@ -266,5 +267,5 @@ fn lines(file: &Path, text: &str, errors: &DocumentErrors) -> Vec<String> {
 }
 
 fn cannot_read(path: &Path) -> String {
-    format!("cannot read {}", path.display())
+    format!("cannot read {}", escaped(&path.to_string_lossy()))
 }

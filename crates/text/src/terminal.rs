@@ -31,9 +31,14 @@ pub fn print(text: &[u8]) -> io::Result<()> {
     unless_closed(out.write_all(text).and_then(|()| out.flush()))
 }
 
-/// Writes a line to standard error. If that is not possible, there is nobody left to tell.
-pub fn print_error_line(line: impl Display) {
-    writeln!(io::stderr().lock(), "{line}").ok();
+/// Writes `text` to standard error, line by line, without control characters. An error of writing is ignored.
+pub fn print_error_line(text: impl Display) {
+    write_lines(&mut io::stderr().lock(), &text.to_string()).ok();
+}
+
+/// Writes the lines of `text`, each [`escaped`]: names of files and fields may be somebody else's.
+fn write_lines(out: &mut impl Write, text: &str) -> io::Result<()> {
+    text.lines().try_for_each(|line| writeln!(out, "{}", escaped(line)))
 }
 
 /// `written`, where a stream that its reader has closed is no error.
@@ -98,6 +103,13 @@ mod tests {
     #[test]
     fn control_characters_never_reach_the_terminal() {
         assert_eq!(one_line("a\u{1b}[31mb\n\u{202e}"), "a\\u{1b}[31mb\\n\\u{202e}");
+    }
+
+    #[test]
+    fn every_line_of_an_error_is_escaped_and_stays_a_line() {
+        let mut printed = Vec::new();
+        write_lines(&mut printed, "error: a\u{1b}[31m\nb\u{202e}c\n").expect("a vector takes all");
+        assert_eq!(String::from_utf8(printed).unwrap(), "error: a\\u{1b}[31m\nb\\u{202e}c\n");
     }
 
     #[test]

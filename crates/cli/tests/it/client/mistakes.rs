@@ -166,6 +166,24 @@ fn mistakes_in_a_policy_document() {
 }
 
 #[test]
+fn names_of_others_cannot_write_to_the_terminal() {
+    let folder = tempfile::tempdir().expect("there is room for files");
+    let name = "p\u{1b}[31m\u{202e}.yaml";
+    let document = "policies:\n  - name: \"a\u{202e}\"\n    \"\\e]0;x\": 1\n";
+    fs::write(folder.path().join(name), document).expect("it can be written");
+    fs::write(folder.path().join("c\u{1b}.toml"), "[\"\\u001b[31m\"]\nx = 1\n")
+        .expect("it can be written");
+    for command in
+        [format!("policies check {name}"), "config check --config c\u{1b}.toml".to_owned()]
+    {
+        let told = told(folder.path(), &command, &[]);
+        let hides = |char: char| (char.is_control() && char != '\n') || char == '\u{202e}';
+        assert!(!told.contains(hides), "{told:?}");
+        assert!(told.contains("\\u{1b}"), "{told:?}");
+    }
+}
+
+#[test]
 fn mistakes_in_a_configuration() {
     check_files(
         "config check --config",

@@ -137,7 +137,7 @@ fn the_first_twenty_problems_are_told_and_the_rest_counted() {
 #[test]
 fn what_cannot_begin_says_why() {
     for (policies, options, problem) in [
-        ("policies: [{ name: p }]", &[][..], "policies[0].rules: "),
+        ("policies: [{ name: p }]", &[][..], "policies[0] (p).rules: "),
         (POLICIES, &["--key", "remote_ip"], "--key: requires `--format combined`"),
         (POLICIES, &["--key", "colour"], "unknown attribute `colour`"),
         (POLICIES, &["--keys-max", "0"], "`0` is not a whole number 1..=100000000"),
