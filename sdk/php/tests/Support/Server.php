@@ -34,7 +34,8 @@ final class Server
             'SLUICEGATE__RLS__LISTEN' => '127.0.0.1:0',
             'SLUICEGATE__ADMIN__LISTEN' => '127.0.0.1:0',
         ];
-        $out = ['file', $this->log, 'w'];
+        // Both streams are appended: with an offset each, one would write over the other.
+        $out = ['file', $this->log, 'a'];
         $this->process = proc_open($command, [['file', '/dev/null', 'r'], $out, $out], $pipes, null, $env + getenv())
             ?: throw new \RuntimeException('sluicegate');
         Patience::until(
