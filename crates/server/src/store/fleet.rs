@@ -35,6 +35,8 @@ pub(crate) struct FleetStatus {
 struct LiveNodes {
     nodes: u32,
     fewer: u32,
+    /// How many of those that have stopped are not among `nodes` any more.
+    left: u32,
 }
 
 impl FleetStatus {
@@ -102,18 +104,20 @@ pub(crate) async fn run<O: Observer>(
 
 impl LiveNodes {
     /// How many nodes live, if that changes with an answer that names so many, and `left` that have
-    /// stopped: those are not waited for.
+    /// stopped lately: those are not waited for.
     fn see(&mut self, nodes: u32, left: u32) -> Option<NonZeroU32> {
         if nodes == self.nodes {
-            self.fewer = 0;
+            *self = Self { nodes, fewer: 0, left };
             return None;
         }
         self.fewer += 1;
-        let is_missing = nodes.saturating_add(left) < self.nodes;
+        // Those that stopped long ago are not named any more.
+        self.left = self.left.min(left);
+        let is_missing = nodes.saturating_add(left - self.left) < self.nodes;
         if is_missing && self.fewer < FEWER_AFTER {
             return None;
         }
-        *self = Self { nodes, fewer: 0 };
+        *self = Self { nodes, fewer: 0, left };
         NonZeroU32::new(nodes)
     }
 }
@@ -147,5 +151,20 @@ mod tests {
         assert_eq!(seen(&mut lives, 1, 1), None, "one has left, and one is silent");
         assert_eq!(seen(&mut lives, 2, 1), Some(2));
         assert_eq!(seen(&mut lives, 2, 1), None);
+    }
+
+    #[test]
+    fn a_node_that_has_left_does_not_hide_another_that_falls_silent() {
+        let mut lives = LiveNodes::default();
+        let seen = |lives: &mut LiveNodes, nodes, left| lives.see(nodes, left).map(NonZeroU32::get);
+        assert_eq!(seen(&mut lives, 5, 0), Some(5));
+        assert_eq!(seen(&mut lives, 4, 1), Some(4));
+        for _ in 0..FEWER_AFTER - 1 {
+            assert_eq!(seen(&mut lives, 3, 1), None, "one is silent, and nobody else has left");
+        }
+        assert_eq!(seen(&mut lives, 3, 0), Some(3));
+        assert_eq!(seen(&mut lives, 2, 1), Some(2), "the first note of leave is forgotten");
+        assert_eq!(seen(&mut lives, 3, 1), Some(3), "a node was started");
+        assert_eq!(seen(&mut lives, 2, 2), Some(2), "a rolling restart goes on");
     }
 }

@@ -16,7 +16,7 @@ for at = 1, #notes - 18, 19 do
   local node, number, seen = struct.unpack('<c8I4I7', notes, at)
   if node == ARGV[1] then
     before = number
-  elseif math.abs(now - seen) < KEPT_MS and #kept < NODES_MAX then
+  elseif math.abs(now - seen) < (number == LEFT and LIVES_MS or KEPT_MS) and #kept < NODES_MAX then
     if math.abs(now - seen) < LIVES_MS then
       if number == LEFT then left = left + 1 else lives = lives + 1 end
     end
