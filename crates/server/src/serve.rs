@@ -180,6 +180,7 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
         publish: config.store.publish,
         workers: Arc::new(Workers::start(workers)?),
         certificates: renewal.certificates(),
+        scrapes: Arc::default(),
         snapshots,
         manager: Arc::new(service_manager()?),
         leaving: CancellationToken::new(),
@@ -360,14 +361,15 @@ fn warn(config: &Config, bound: &[Bound], authenticator: &Arc<Authenticator>) ->
     for bound in bound {
         let (wire, address) = (bound.wire(), bound.address()?);
         let asks_who = match wire {
+            // Metrics have counts and names of policies, and are on an address only if that is set.
+            Wire::Metrics => continue,
             Wire::Http | Wire::Rls => authenticator.listener_auth(wire, Some(&address)).requires(),
             Wire::Resp => {
                 config.resp.password.is_some()
                     || authenticator.listener_auth(wire, Some(&address)).requires()
             }
             Wire::Admin => false,
-            // Metrics have counts and names of policies, and are on an address only if that is set.
-            Wire::Catalog | Wire::Metrics => true,
+            Wire::Catalog => true,
         };
         if let Some(warning) = warning(wire, &address, bound.tls(), asks_who) {
             tracing::warn!("{warning}");
@@ -423,7 +425,9 @@ fn greet(policies: &PolicySet, of_catalog: bool, bound: &[Bound]) -> io::Result<
     let Some(policy) = policies.policies().first() else {
         let hint = match of_catalog {
             true => "create them in the catalog",
-            false => "start with --policies FILE, or --catalog sqlite:FILE",
+            false => {
+                "start with --policies FILE (`sluicegate init` writes one), or --catalog sqlite:FILE"
+            }
         };
         tracing::warn!("no policies: every check is answered with 404 (code 0); {hint}");
         return Ok(());

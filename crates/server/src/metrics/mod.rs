@@ -4,6 +4,7 @@
 //! a client made up is in none.
 
 mod classic;
+mod pace;
 mod process;
 
 use std::fmt::{self, Write};
@@ -27,6 +28,7 @@ use crate::protocol::Wire;
 use crate::snapshot::Snapshots;
 use crate::store::{AnyStore, RedisBackend};
 pub(crate) use classic::classic;
+pub(crate) use pace::{Metrics, ScrapePace};
 use process::ProcessStats;
 
 /// What a scrape looks at.
@@ -51,8 +53,14 @@ struct EncodedLabels<'a>(Labels<'a>);
 struct Families<'a>(DescriptorEncoder<'a>);
 
 impl Scrape {
+    /// Everything, in both formats.
+    pub(crate) fn metrics(&self) -> Metrics {
+        let text = self.text();
+        Metrics { classic: classic(&text).into(), open: text.into() }
+    }
+
     /// Everything, as OpenMetrics.
-    pub(crate) fn text(&self) -> String {
+    fn text(&self) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self.clone()));
         let mut text = String::new();

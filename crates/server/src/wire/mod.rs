@@ -24,6 +24,7 @@ use crate::authenticator::Authenticator;
 use crate::config::{Config, HostName, Listen, PolicyPublishing, TlsConfig};
 use crate::control::AdminApi;
 use crate::engine::ServerEngine;
+use crate::metrics::ScrapePace;
 use crate::policies::PolicyManager;
 use crate::protocol::Wire;
 use crate::service_manager::ServiceManager;
@@ -73,6 +74,8 @@ pub(crate) struct ServerContext {
     pub(crate) workers: Arc<Workers>,
     /// The certificates of listeners.
     pub(crate) certificates: Arc<[Arc<WireTls>]>,
+    /// How often metrics are written.
+    pub(crate) scrapes: Arc<ScrapePace>,
     /// The file of a store in memory.
     pub(crate) snapshots: Option<Snapshots>,
     /// The service manager that started the process.
@@ -96,7 +99,10 @@ pub(crate) async fn bind(config: &Config) -> Result<(Vec<Bound>, Renewal)> {
         for listen in listens {
             let listener = Listener::bind(listen, tls.clone()).await;
             let listener = listener.with_context(|| {
-                let hint = "choose another address, or `off`";
+                let hint = match wire.option() {
+                    Some(option) => format!("choose another with `{option}`, or `{option} off`"),
+                    None => "choose another".to_owned(),
+                };
                 format!("{wire}.listen: cannot listen on {listen}, {hint}")
             })?;
             let listener = listener.with_connections_max(config.server.connections_max);

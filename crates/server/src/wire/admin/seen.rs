@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sluicegate_text::terminal::one_line;
 
 use super::{json, plain};
-use crate::metrics::{Scrape, classic};
+use crate::metrics::{Metrics, Scrape};
 use crate::telemetry::{EventFilter, POLICIES_COUNTED_MAX, SHOWN_MAX, TURN, Top};
 use crate::wire::ServerContext;
 
@@ -83,14 +83,16 @@ pub(super) async fn events(
 }
 
 pub(super) async fn metrics(State(context): State<ServerContext>, headers: HeaderMap) -> Response {
-    let ServerContext { engine, live, authenticator, certificates, snapshots, .. } = context;
+    let ServerContext { engine, live, authenticator, certificates, snapshots, scrapes, .. } =
+        context;
     let expiries = certificates.iter().map(|tls| tls.expiry()).collect();
-    let text = Scrape { engine, live, authenticator, expiries, snapshots }.text();
+    let scrape = Scrape { engine, live, authenticator, expiries, snapshots };
+    let Metrics { open, classic } = scrapes.metrics(|| scrape.metrics()).await;
     let accepts = headers.get(header::ACCEPT).and_then(|accepts| accepts.to_str().ok());
     if accepts.is_some_and(|accepts| accepts.contains(OPEN_METRICS)) {
         let kind = format!("{OPEN_METRICS}; version=1.0.0; charset=utf-8");
-        return ([(header::CONTENT_TYPE, kind)], text).into_response();
+        return ([(header::CONTENT_TYPE, kind)], open).into_response();
     }
     let kind = "text/plain; version=0.0.4; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], classic(&text)).into_response()
+    ([(header::CONTENT_TYPE, kind)], classic).into_response()
 }
