@@ -329,7 +329,20 @@ impl Caller {
     /// [`CallerError::Verb`], [`CallerError::Scope`] and [`CallerError::App`].
     #[inline]
     pub(crate) fn ask<'c>(&'c self, request: &mut Request<'c>) -> Result<(), CallerError> {
-        self.permits(VerbName::from(&request.verb))?;
+        self.ask_for(VerbName::from(&request.verb), request)
+    }
+
+    /// The same where the listener calls the verb of `request` by this name.
+    ///
+    /// # Errors
+    /// Those of [`ask`](Self::ask).
+    #[inline]
+    pub(crate) fn ask_for<'c>(
+        &'c self,
+        name: VerbName,
+        request: &mut Request<'c>,
+    ) -> Result<(), CallerError> {
+        self.permits(name)?;
         if let Identity::Believed(None) = self.identity {
             return Ok(());
         }

@@ -59,7 +59,47 @@ async fn a_listener_for_peeks_admits_no_checks_of_gateways_either() {
     let gateway = "x-original-uri: /\r\nx-original-method: GET\r\n";
     let (status, _, answer) = server.http("GET /v1/auth/login", gateway, "");
     assert_eq!(status, 500, "{answer}");
-    assert!(answer.contains("the verb `check` is not permitted"), "{answer}");
+    assert!(answer.contains(r#""detail":"the verb `check` is not permitted"#), "{answer}");
+}
+
+/// The status and the text of a message with one descriptor in a domain.
+fn descriptor(server: &Server, domain: &str, descriptor: &Value) -> (u16, String) {
+    let body = json!({ "domain": domain, "descriptors": [descriptor] }).to_string();
+    let (status, _, body) = server.http("POST /json", "", &body);
+    (status, body)
+}
+
+#[test]
+fn descriptors_of_gateways_take_what_there_is_where_checks_are_permitted() {
+    let server = start("['check', 'peek', 'refund']");
+    let entries = json!([{ "key": "user", "value": "ann" }]);
+    let limit = json!({ "requestsPerUnit": 10, "unit": "HOUR" });
+    let three = json!({ "entries": entries, "limit": limit, "hitsAddend": "3" });
+    // The policy is a domain, in which a limit that is brought along counts.
+    assert_eq!(descriptor(&server, "login", &three).0, 200);
+}
+
+#[test]
+fn a_descriptor_without_a_limit_needs_the_verb_too() {
+    let server = start("'peek'");
+    let entries = json!([{ "key": "user", "value": "ann" }]);
+    let (status, told) = descriptor(&server, "unknown", &json!({ "entries": entries }));
+    assert_eq!(
+        (status, told.trim_end()),
+        (403, "the verb `check` is not permitted on this address"),
+        "nothing of a token is wrong"
+    );
+    let back = json!({ "entries": entries, "isNegativeHits": true });
+    assert_eq!(descriptor(&server, "unknown", &back).0, 403);
+}
+
+#[test]
+fn cl_throttle_is_a_check_also_if_it_only_looks() {
+    let looks = "CL.THROTTLE k 1 1 1 0\r\nQUIT\r\n";
+    let answered = start("'check'").raw("resp", looks);
+    assert!(answered.starts_with("*5\r\n:0\r\n"), "{answered}");
+    let refused = start("'peek'").raw("resp", looks);
+    assert!(refused.starts_with("-NOPERM the verb `check` is not permitted"), "{refused}");
 }
 
 #[test]

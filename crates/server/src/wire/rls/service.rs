@@ -11,7 +11,7 @@ use tonic::{Request, Response, Status};
 
 use super::codec::{
     BudgetDecision, BudgetRequest, DescriptorRequest, ResponseBuilder, RlsError, WindowRuleCache,
-    decode,
+    decode, verb_at,
 };
 use super::proto::{RateLimitRequest, RateLimitResponse, RateLimitService};
 use crate::authenticator::{Caller, ListenerAuth};
@@ -118,12 +118,15 @@ impl RateLimits {
     ) -> Result<RateLimitResponse, RlsError> {
         let turn = self.in_force.engine().turn(Wire::Rls);
         let mut asks = decode(message, tree, turn.policies())?;
-        for ask in &mut asks {
+        for (place, ask) in asks.iter_mut().enumerate() {
             match ask {
                 DescriptorRequest::Budget(budget) => budget.asked_by(caller)?,
                 DescriptorRequest::NoLimit
                 | DescriptorRequest::Allowed
-                | DescriptorRequest::Zero(_) => caller.may(Scope::Check)?,
+                | DescriptorRequest::Zero(_) => {
+                    caller.permits(verb_at(message, place)?)?;
+                    caller.may(Scope::Check)?;
+                }
             }
         }
         let mut reply = ResponseBuilder::with_capacity(asks.len());

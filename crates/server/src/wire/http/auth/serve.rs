@@ -112,7 +112,10 @@ impl AuthHandler {
             caller.may(Scope::Check)?;
             Ok(caller)
         });
-        let refuse = |refused| AuthError::Refused(self.listener_auth.count_refused(refused));
+        let refuse = |refused| match self.listener_auth.count_refused(refused) {
+            verb @ CallerError::Verb(_) => AuthError::NotPermitted(verb),
+            other => AuthError::Refused(other),
+        };
         let caller = caller.map_err(refuse)?;
         let app = caller.app(app).map_err(refuse)?;
         if app.is_none() && self.listener_auth.has_tokens() {

@@ -8,6 +8,7 @@ use super::error_reply::ErrorReply;
 use super::reply::Replies;
 use super::throttle::{self, ThrottleLimit};
 use crate::authenticator::{Caller, CallerError};
+use crate::verbs::VerbName;
 
 /// A request for a decision: by a policy, or by what the caller says is the limit.
 #[derive(Debug)]
@@ -22,7 +23,11 @@ impl<'a> DecisionRequest<'a> {
     /// Has it be the question of `caller`, if they may ask it.
     #[inline]
     pub(crate) fn asked_by(&mut self, caller: &'a Caller) -> Result<(), CallerError> {
-        caller.ask(&mut self.request)
+        match self.limit {
+            // Also if it only looks.
+            Some(_) => caller.ask_for(VerbName::Check, &mut self.request),
+            None => caller.ask(&mut self.request),
+        }
     }
 
     /// Whether it matters if this is decided before or after its neighbours: what takes permits away

@@ -30,6 +30,7 @@ impl RlsError {
     pub(in crate::wire::rls) fn message(&self) -> String {
         match self {
             Self::Invalid(problem) => problem.clone(),
+            Self::Caller(refused @ CallerError::Verb(_)) => refused.to_string(),
             Self::Caller(refused) => format!("authorization: {refused}"),
             Self::Undecided(error) => terminal::decide_error(error),
         }

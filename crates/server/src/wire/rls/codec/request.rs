@@ -92,7 +92,7 @@ impl<'a> BudgetRequest<'a> {
 
     /// Has it be the question of `caller`, if they may ask it.
     pub(in crate::wire::rls) fn asked_by(&mut self, caller: &'a Caller) -> Result<(), CallerError> {
-        caller.permits(VerbName::from(&self.verb))?;
+        caller.permits(verb_name(&self.verb))?;
         caller.may(scope_of(&self.verb))?;
         self.app = caller.app(self.app)?;
         Ok(())
@@ -115,6 +115,32 @@ impl<'a> BudgetRequest<'a> {
     pub(in crate::wire::rls) const fn gives_back(&self) -> bool {
         matches!(self.verb, Verb::Refund { .. })
     }
+}
+
+/// What `verb` is called here, where taking what there is is how a descriptor checks.
+fn verb_name(verb: &Verb) -> VerbName {
+    match verb {
+        Verb::AtMost { .. } => VerbName::Check,
+        verb => VerbName::from(verb),
+    }
+}
+
+/// What the descriptor at `place` asks for, also if nothing limits it.
+///
+/// # Errors
+/// If the number of permits is out of range.
+pub(in crate::wire::rls) fn verb_at(
+    message: &RateLimitRequest,
+    place: usize,
+) -> Result<VerbName, RlsError> {
+    let RateLimitDescriptor { hits_addend, is_negative_hits, .. } = &message.descriptors[place];
+    let hits = hits_of(*hits_addend, message.hits_addend);
+    Ok(verb_name(&Hits::new(hits, *is_negative_hits)?.verb()))
+}
+
+/// How many permits a descriptor is about, which says so itself, or for which the message does.
+fn hits_of(of_descriptor: Option<u64>, of_message: u32) -> u64 {
+    of_descriptor.unwrap_or_else(|| u64::from(of_message.max(1)))
 }
 
 /// Reads a message: a question for each of its descriptors, in their order.
@@ -193,8 +219,7 @@ impl<'a> DomainMeaning<'a> {
             let problem = format!("entries: expected at most {ENTRIES_MAX}, found {found}");
             return Err(RlsError::Invalid(problem));
         }
-        let hits = hits_addend.unwrap_or_else(|| u64::from(request_hits.max(1)));
-        let hits = Hits::new(hits, *is_negative_hits)?;
+        let hits = Hits::new(hits_of(*hits_addend, request_hits), *is_negative_hits)?;
         // In a domain that is not known, not even what it brings along is a limit.
         if let (Some(brought), false) = (limit, matches!(self, Self::Nothing)) {
             return Ok((limit::ask(domain, entries, brought, hits.verb_to_the_end())?, None));

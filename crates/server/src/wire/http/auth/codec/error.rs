@@ -27,6 +27,9 @@ pub(in crate::wire::http::auth) enum AuthError {
     /// The gateway does not show the token that it should, or one that is not good.
     #[error("{TOKEN}: {0}")]
     Refused(CallerError),
+    /// The listener does not permit to check.
+    #[error("{0}")]
+    NotPermitted(CallerError),
     /// Nothing says which app's request it is. A gateway would take 401 or 403 for a verdict and tell its
     /// client that it is over the limit.
     #[error("app: {}", CallerError::NoApp)]
@@ -65,6 +68,7 @@ impl AuthError {
             Self::Undecided(DecideError::Store(_)) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Untrusted(_)
             | Self::Refused(_)
+            | Self::NotPermitted(_)
             | Self::NoApp
             | Self::Missing(..)
             | Self::Query(_) => StatusCode::INTERNAL_SERVER_ERROR,
