@@ -173,6 +173,10 @@ fn near_rate(text: &str) -> Option<String> {
         }
         Some(_) => return None,
     };
+    if !count.is_empty() && per.starts_with(|char: char| char.is_ascii_digit()) {
+        // A count before another is another number.
+        return None;
+    }
     let singular = per.strip_suffix('s').unwrap_or(per);
     let rate = |unit: &str| alloc::format!("{permits}/{count}{unit}").parse::<Rate>();
     rate(per).or_else(|_| rate(singular)).ok().map(|near| near.to_string())

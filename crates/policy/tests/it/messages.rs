@@ -270,6 +270,16 @@ fn of_what_was_most_likely_meant() {
             ),
         );
     }
+    // A rate that is not the one that was meant is worse than none.
+    for bad in ["1.5/2s", "2.0/10s", "0.5/200ms"] {
+        rule(
+            &format!("{{ token_bucket: {{ rate: {bad} }} }}"),
+            &format!(
+                "~.token_bucket.rate: invalid rate `{bad}`: expected 1 to 4294967296 permits (or B, kB, KiB, MB, \
+                 MiB, GB, GiB) per 1us to 366d, such as `100/s`, `5/200ms` or `64KiB/s`"
+            ),
+        );
+    }
     rule(
         "{ sliding_log: { limit: 1, window: 60 } }",
         "~.sliding_log.window: invalid duration `60`: expected a unit (us, ms, s, m, h, d), such as `60ms` or `60s`",

@@ -1,6 +1,6 @@
 //! How a configuration comes together.
 
-use std::fs;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -172,6 +172,14 @@ fn of_tree(mut tree: Table) -> Result<Config, ConfigError> {
             Err(error) => error,
         };
         let ConfigError::Value { path, .. } = &error else { return Err(error) };
+        // A section lacks what was taken out of it as wrong.
+        let is_of_section = |error: &ConfigError| matches!(error, ConfigError::Value { path: inner, .. } if inner.starts_with(&format!("{path}.")));
+        if wrong.iter().any(is_of_section) {
+            if remove(&mut tree, path) {
+                continue;
+            }
+            break;
+        }
         // Without what is wrong, the rest can be read.
         let is_rest = remove(&mut tree, path);
         wrong.push(error);
@@ -190,7 +198,8 @@ fn read_tree(tree: Table) -> Result<Config, ConfigError> {
     serde_path_to_error::deserialize(Value::Table(tree)).map_err(|error| {
         let path = error.path().to_string();
         let mut problem = error.into_inner().message().trim().to_owned();
-        if !path.contains('.') && problem.starts_with("invalid type") {
+        let is_section = !path.contains('.') || problem.contains("expected struct");
+        if is_section && problem.starts_with("invalid type") {
             // It may be a secret that misses its key: it is not repeated.
             problem = "expected a section".to_owned();
         }
@@ -250,12 +259,9 @@ fn tree_of(text: &str) -> Result<Table, String> {
 }
 
 fn read(path: &Path) -> Result<String, ConfigError> {
-    let text = fs::metadata(path).and_then(|metadata| {
-        if metadata.len() > FILE_BYTES_MAX {
-            let problem = format!("more than {FILE_BYTES_MAX} bytes");
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
-        }
-        fs::read_to_string(path)
+    let bytes = File::open(path).and_then(|file| private::read_at_most(file, FILE_BYTES_MAX));
+    let text = bytes.and_then(|bytes| {
+        String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     });
     text.map_err(|error| ConfigError::Read { path: path.to_owned(), error })
 }
@@ -319,6 +325,7 @@ fn read_secret(tree: &mut Table, path: &[&str]) -> Result<(), ConfigError> {
 mod tests {
     use std::num::NonZeroU32;
 
+    use std::fs;
     use std::iter;
     use std::os::unix::fs::PermissionsExt;
 
@@ -416,6 +423,11 @@ mod tests {
             let problem = problem(text);
             assert!(problem.starts_with(path), "{text}: {problem}");
         }
+        let only = problem("[http]\ntls = { cert = 5, key = 'k' }");
+        assert!(
+            only.starts_with("http.tls.cert: invalid type") && !only.contains("missing"),
+            "{only}"
+        );
         let problem = problem("[store]\nnodes = 1\nnodes = 2");
         assert!(problem.contains("sluicegate.toml: line 3, column 1: duplicate key"), "{problem}");
     }
@@ -465,6 +477,8 @@ mod tests {
             "[trace]\nendpoint = 'http://u:48151623@h x'",
             "resp = '48151623'",
             "store = 48151623",
+            "[catalog]\noidc = \"48151623\"",
+            "[http]\ntls = \"48151623\"",
             "trace = 'http://u:48151623@h'",
         ] {
             let problem = problem(text);
