@@ -9,8 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::AnyStore;
 
-/// How often the breaker is looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often the breaker is looked at: once it is open, it stays so for 200 ms on average, so that a store that
+/// comes and goes writes a few lines a second.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What is known of the store's outages.
 #[derive(Debug, Default)]
@@ -43,6 +44,13 @@ struct Ended<'a> {
     decided: u64,
 }
 
+/// The line of an outage that the server does not see the end of.
+struct Unfinished<'a> {
+    store: &'a str,
+    lasted: Duration,
+    decided: u64,
+}
+
 /// Logs the outages of `engine`'s store until `stop`. `decided` counts decisions without the store.
 #[expect(clippy::disallowed_methods, reason = "a span is measured, nothing is decided by it")]
 pub(crate) async fn log<O: Observer>(
@@ -54,7 +62,7 @@ pub(crate) async fn log<O: Observer>(
     let store = redis.name();
     let mut outages = Outages::default();
     while timeout(LOOK_EVERY, stop.cancelled()).await.is_err() {
-        match outages.look(engine.is_without_store(), decided(), Instant::now()) {
+        match outages.look(engine.is_without_store(), &decided, Instant::now()) {
             Some(Change::Begun) => {
                 let error = redis.last_error();
                 let error = error.as_deref().unwrap_or("no answer");
@@ -67,24 +75,36 @@ pub(crate) async fn log<O: Observer>(
             None => {}
         }
     }
+    if let Some((lasted, decided)) = outages.present(&decided, Instant::now()) {
+        tracing::info!("{}", Unfinished { store, lasted, decided });
+    }
 }
 
 impl Outages {
     /// What has changed at `now`, where `decided` decisions in all were made without the store.
-    fn look(&mut self, is_without_store: bool, decided: u64, now: Instant) -> Option<Change> {
+    fn look(
+        &mut self,
+        is_without_store: bool,
+        decided: impl Fn() -> u64,
+        now: Instant,
+    ) -> Option<Change> {
         match (self.since, is_without_store) {
             (None, true) => {
                 self.since = Some(now);
                 Some(Change::Begun)
             }
-            (Some(since), false) => {
-                let change =
-                    Change::Ended { lasted: now - since, decided: decided - self.reported };
-                *self = Self { since: None, reported: decided };
-                Some(change)
+            (Some(_), false) => {
+                let (lasted, in_outage) = self.present(&decided, now)?;
+                *self = Self { since: None, reported: self.reported + in_outage };
+                Some(Change::Ended { lasted, decided: in_outage })
             }
             _ => None,
         }
+    }
+
+    /// How long the present outage has lasted at `now`, and how many decisions belong to it.
+    fn present(&self, decided: impl Fn() -> u64, now: Instant) -> Option<(Duration, u64)> {
+        self.since.map(|since| (now - since, decided() - self.reported))
     }
 }
 
@@ -107,6 +127,17 @@ impl fmt::Display for Ended<'_> {
     }
 }
 
+impl fmt::Display for Unfinished<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { store, lasted, decided } = self;
+        let seconds = lasted.as_secs();
+        write!(
+            f,
+            "store {store}: still unavailable after {seconds} s; {decided} decisions without it"
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,7 +147,7 @@ mod tests {
     fn an_outage_counts_all_decisions_without_the_store_since_the_last_one() {
         let (start, mut outages) = (Instant::now(), Outages::default());
         let mut look = |without, decided, seconds| {
-            outages.look(without, decided, start + Duration::from_secs(seconds))
+            outages.look(without, || decided, start + Duration::from_secs(seconds))
         };
         // Six failed before the breaker opened.
         assert_eq!(look(false, 6, 1), None);
@@ -128,6 +159,9 @@ mod tests {
         assert_eq!(look(false, 20, 7), ended(5, 20));
         assert_eq!(look(true, 21, 9), Some(Change::Begun));
         assert_eq!(look(false, 23, 10), ended(1, 3));
+        assert_eq!(look(true, 25, 11), Some(Change::Begun));
+        let end = start + Duration::from_secs(13);
+        assert_eq!(outages.present(|| 30, end), Some((Duration::from_secs(2), 7)));
     }
 
     #[test]
@@ -144,6 +178,10 @@ mod tests {
         assert_eq!(
             Ended { store, lasted: Duration::from_millis(12_700), decided: 48 }.to_string(),
             "store redis://10.0.0.5:6379: available again after 12 s; 48 decisions without it"
+        );
+        assert_eq!(
+            Unfinished { store, lasted: Duration::from_secs(3), decided: 5 }.to_string(),
+            "store redis://10.0.0.5:6379: still unavailable after 3 s; 5 decisions without it"
         );
     }
 }
