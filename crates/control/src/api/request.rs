@@ -231,7 +231,11 @@ impl ApiRequest {
                     finding!("idempotency_key_text", "idempotency-key: expected plain text");
                 ApiProblem::new(StatusCode::BAD_REQUEST, problem)
             })?;
+            // The catalog keeps a hash of the key, not the key: so the hash of a body that holds a password cannot be
+            // compared with guesses.
             let mut hash = Sha256::new();
+            hash.update(key);
+            hash.update([0]);
             hash.update(&self.question);
             hash.update([0]);
             hash.update(&self.body);

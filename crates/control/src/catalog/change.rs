@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
+use sha2::{Digest, Sha256};
 
 use super::{Catalog, ChangeContext, Repeatable, is_direction, name, text};
 use crate::access::Action;
@@ -232,9 +233,15 @@ impl Change<'_> {
             let sql =
                 "INSERT INTO answers (actor, name, question, answer, at) VALUES (?, ?, ?, ?, ?)";
             let Repeatable { name, question } = request;
+            let name = hash_of(name);
             let actor = self.by.actor.key();
-            let values =
-                [(&actor).into(), name.into(), question.into(), (&kept).into(), self.by.at.into()];
+            let values = [
+                (&actor).into(),
+                (&name).into(),
+                question.into(),
+                (&kept).into(),
+                self.by.at.into(),
+            ];
             self.rows.run(sql, &values).await?;
         }
         let old = [(self.by.at - ANSWER_MS).into()];
@@ -304,6 +311,11 @@ fn cut(text: &str, chars_max: usize) -> String {
     text.chars().filter(|c| !c.is_control() && !is_direction(*c)).take(chars_max).collect()
 }
 
+/// What is kept of the name of a request, in hex.
+fn hash_of(name: &str) -> String {
+    format!("{:x}", Sha256::digest(name))
+}
+
 /// What was answered when `actor` asked this before.
 async fn answered(
     rows: &mut Transaction,
@@ -320,7 +332,8 @@ async fn answered(
         return Err(Error::invalid("/idempotency-key", problem));
     }
     let sql = "SELECT question, answer FROM answers WHERE actor = ? AND name = ?";
-    let Some(row) = rows.row(sql, &[actor.into(), name.into()]).await? else {
+    let name = hash_of(name);
+    let Some(row) = rows.row(sql, &[actor.into(), (&name).into()]).await? else {
         let sql = "SELECT COUNT(*) FROM answers WHERE actor = ?";
         let kept = rows.row(sql, &[actor.into()]).await?.map_or(Ok(0), |row| row.get::<i64>(0))?;
         return if kept < ANSWERS_MAX {

@@ -30,7 +30,7 @@ pub(crate) struct Served {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) setup_token: String,
     pub(crate) budgets: Arc<Noted>,
-    dir: Arc<TempDir>,
+    pub(crate) dir: Arc<TempDir>,
 }
 
 /// Who asks.

@@ -1,6 +1,7 @@
 //! Live budgets.
 
 use serde_json::json;
+use sha2::Digest as _;
 
 use crate::api::client::{Served, document};
 
@@ -163,4 +164,20 @@ async fn a_boost_is_a_version_of_the_policy_with_an_override_that_ends() {
     }
     let latest = served.ask(&ada, "GET /apps/shop/policies/orders", None).await;
     assert_eq!(latest.body["version"], 2, "nothing wrong was saved");
+}
+
+#[tokio::test]
+async fn the_answers_that_are_kept_have_nothing_by_which_a_password_could_be_guessed() {
+    let (served, ada) = Served::with_admin().await;
+    let key = "5f3a1c02-8d1e-4a7b-9a55-7c1d0f6b2e90";
+    let body = json!({ "name": "bea", "password": "correct horse battery" });
+    let made = served.ask(&ada.with("idempotency-key", key), "POST /accounts", Some(body)).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let dump = std::fs::read(served.dir.path().join("catalog.db")).unwrap();
+    let wal = std::fs::read(served.dir.path().join("catalog.db-wal")).unwrap_or_default();
+    let kept = [dump, wal].concat();
+    let has = |text: &[u8]| kept.windows(text.len()).any(|part| part == text);
+    let hash = format!("{:x}", sha2::Sha256::digest(key));
+    assert!(has(hash.as_bytes()), "what the client sent again is known by its hash");
+    assert!(!has(key.as_bytes()), "without the key, the hash of the request is of no use");
 }
