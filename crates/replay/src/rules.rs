@@ -13,7 +13,8 @@ const DAY_US: u64 = 24 * 3_600 * 1_000_000;
 pub(crate) struct RuleTexts {
     /// Its rules: `leaky_bucket 6/min, burst 4`.
     pub(crate) rules: String,
-    /// What they let pass of one key in the long run; `None` without a rule that limits a rate.
+    /// What they let pass of each key in the long run; `None` without a rule that limits a rate, and if some keys
+    /// have rules of their own.
     pub(crate) rate: Option<LongRunRate>,
 }
 
@@ -35,6 +36,8 @@ impl RuleTexts {
         let rules: Vec<_> = rules.filter_map(|rule| in_words(rule.as_object()?)).collect();
         let rates = rules.iter().filter_map(|(_, rate)| rate.clone());
         let rate = rates.min_by(|one, other| one.per_second.total_cmp(&other.per_second));
+        let has_overrides = policy["overrides"].as_array().is_some_and(|all| !all.is_empty());
+        let rate = rate.filter(|_| !has_overrides);
         let rules: Vec<_> = rules.into_iter().map(|(text, _)| text).collect();
         Some(Self { rules: rules.join(" and "), rate })
     }
@@ -144,6 +147,16 @@ mod tests {
         );
         assert_eq!(text, "token_bucket 2/s and sliding_log 10 per 10s");
         assert_eq!(rate, Some(1.0));
+    }
+
+    #[test]
+    fn keys_with_rules_of_their_own_have_no_rate_in_common() {
+        let rules = "[{ token_bucket: { rate: 9/s } }]";
+        let document = format!(
+            "policies: [{{ name: p, rules: {rules}, overrides: [{{ key: vip, rules: {rules} }}] }}]"
+        );
+        let texts = RuleTexts::of(&document, "p").expect("it is there");
+        assert_eq!((texts.rules.as_str(), texts.rate), ("token_bucket 9/s", None));
     }
 
     #[test]

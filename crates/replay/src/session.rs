@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
-use sluicegate::{Answer, DecideError, Micros, PermitId, Request, Verb};
+use sluicegate::{Answer, Cost, DecideError, Micros, PermitId, Request, Verb};
 use sluicegate_kernel::limits::SPAN_MAX_US;
 use sluicegate_policy::{Policy, PolicySet};
 use sluicegate_text::fields::Field;
@@ -99,7 +99,7 @@ impl ReplaySession {
         }
         self.reached = *at;
         if matches!(op, OpName::Check | OpName::Reserve | OpName::AtMost | OpName::Acquire) {
-            self.tally.arrived(*at);
+            self.tally.arrived(*at, cost_of(verb));
             self.tally.decided(policy, *key, &answer.decision, (*at, Micros::ZERO));
         } else {
             self.tally.other(*at);
@@ -211,7 +211,7 @@ impl ReplaySession {
 
     /// Whether `request` would be decided at all. Changes nothing.
     fn probe(&self, request: &Request<'_>, at: Micros) -> Result<(), DecideError> {
-        let peek = Request { verb: Verb::Peek { cost: sluicegate::Cost::ONE }, ..request.clone() };
+        let peek = Request { verb: Verb::Peek { cost: Cost::ONE }, ..request.clone() };
         let answer = self.decider.decide_at(&peek, at)?;
         Ok(answer.rules().supports(&request.verb)?)
     }
@@ -224,7 +224,7 @@ impl ReplaySession {
             return Err(EventError::PendingFull(PENDING_MAX));
         }
         self.reached = at;
-        self.tally.arrived(at);
+        self.tally.arrived(at, cost);
         let (policy, key) = (policy.into(), key.map(Into::into));
         let deadline = at.plus(max_wait);
         let reservation = PendingReservation { line, at, deadline, policy, key, cost };
@@ -302,4 +302,16 @@ fn due_again(answer: &Answer, verb: &Verb, now: Micros) -> Option<Micros> {
     let books = rules.any(|named| *named.name == *answer.rule() && named.rule.books());
     let due = now.plus(retry.max(Micros::new(1)));
     (!books && due.get() <= SPAN_MAX_US).then_some(due)
+}
+/// How many permits `verb` is for.
+const fn cost_of(verb: &Verb) -> Cost {
+    match verb {
+        Verb::Check { cost }
+        | Verb::Reserve { cost, .. }
+        | Verb::AtMost { cost }
+        | Verb::Acquire { cost, .. }
+        | Verb::Peek { cost }
+        | Verb::Refund { cost } => *cost,
+        Verb::Reset | Verb::Release { .. } | Verb::Renew { .. } => Cost::ONE,
+    }
 }

@@ -64,8 +64,12 @@ impl Picture<'_> {
         format!("Requests from {} to {}: {}.{top}", at(first), at(last), counts.join(", "))
     }
 
-    /// What the rules let pass in the long run, of a key and of all keys.
+    /// What the rules let pass in the long run, of a key and of all keys; nothing if requests were for more than one
+    /// permit, because the picture counts requests.
     pub(super) fn limits(&self) -> Vec<Limit> {
+        if self.summary.has_costs {
+            return Vec::new();
+        }
         let Some(rate) = self.rules.and_then(|rules| rules.rate.as_ref()) else {
             return Vec::new();
         };

@@ -104,6 +104,16 @@ fn the_colours_follow_the_mode_of_the_reader_without_a_script() {
 }
 
 #[test]
+fn a_picture_of_requests_has_no_line_of_permits() {
+    let mut weighed = summary(buckets(SECOND, 0, &[(1, 0, 0)]));
+    let has_line =
+        |summary: &Summary| draw(summary, Era::Zero, Some(("1/s", 1.0))).contains("limit 1/s");
+    assert!(has_line(&weighed));
+    weighed.has_costs = true;
+    assert!(!has_line(&weighed));
+}
+
+#[test]
 fn requests_of_several_policies_are_titled_by_the_input() {
     let mut several = summary(buckets(SECOND, 0, &[(1, 0, 0)]));
     several.policy = None;

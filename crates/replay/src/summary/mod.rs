@@ -7,7 +7,7 @@ pub(crate) mod timeline;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use sluicegate::{Decision, Micros};
+use sluicegate::{Cost, Decision, Micros};
 
 use busiest::{Busiest, Second};
 use keys::Keys;
@@ -22,6 +22,8 @@ const LISTED_MAX: usize = 10;
 pub(crate) struct ReplayTally {
     /// Checks, reservations, partial grants and acquisitions that were decided.
     requests: u64,
+    /// Whether one of them was for more than one permit.
+    has_costs: bool,
     allowed: u64,
     waited: u64,
     refused: u64,
@@ -57,6 +59,9 @@ pub(crate) struct Summary {
     /// The policy of all requests, if it was one.
     #[serde(skip)]
     pub(crate) policy: Option<String>,
+    /// Whether some requests were for more than one permit.
+    #[serde(skip)]
+    pub(crate) has_costs: bool,
     /// Checks, reservations, partial grants and acquisitions that were decided.
     pub(crate) requests: u64,
     allowed: u64,
@@ -126,6 +131,7 @@ impl ReplayTally {
     pub(crate) fn new() -> Self {
         Self {
             requests: 0,
+            has_costs: false,
             allowed: 0,
             waited: 0,
             refused: 0,
@@ -143,9 +149,10 @@ impl ReplayTally {
         }
     }
 
-    /// A request comes.
-    pub(crate) fn arrived(&mut self, at: Micros) {
+    /// A request for `cost` permits comes.
+    pub(crate) fn arrived(&mut self, at: Micros, cost: Cost) {
         self.passes_by(at);
+        self.has_costs |= cost != Cost::ONE;
         self.requests += 1;
         self.before.add(at, at);
     }
@@ -216,6 +223,7 @@ impl ReplayTally {
         };
         Summary {
             policy,
+            has_costs: self.has_costs,
             requests: self.requests,
             allowed: self.allowed,
             would_wait: self.waited,
