@@ -137,12 +137,9 @@ impl<'a> AdminClient<'a> {
         Ok(Self { server, credential: Some(stored) })
     }
 
-    /// The same with the stored login, or without one.
-    ///
-    /// # Errors
-    /// If the stored login cannot be read.
-    pub(super) fn signing_in(server: &'a LoginServer) -> Result<Self> {
-        Ok(Self { server, credential: Credential::stored(&server.admin.to)? })
+    /// The same with the stored login, or without one. One that cannot be read is replaced by the new one.
+    pub(super) fn signing_in(server: &'a LoginServer) -> Self {
+        Self { server, credential: Credential::stored(&server.admin.to).unwrap_or_default() }
     }
 
     /// What the server answers to a request for `path`, which is below the prefix of the API.
@@ -166,6 +163,7 @@ impl<'a> AdminClient<'a> {
         body: Option<Value>,
         version: Option<i64>,
     ) -> Result<HttpAnswer> {
+        let is_sign_out = method == Method::DELETE && path == "/session";
         let is_sign_in = method == Method::POST && matches!(path, "/setup" | "/session");
         let body = body.map_or_else(Vec::new, |body| body.to_string().into_bytes());
         let mut request = Request::builder()
@@ -193,7 +191,9 @@ impl<'a> AdminClient<'a> {
                 refusal(&answer)
             );
         }
-        if !answer.status.is_success() {
+        // A session that has ended already is what signing out is for.
+        let is_done = is_sign_out && answer.status == StatusCode::UNAUTHORIZED;
+        if !answer.status.is_success() && !is_done {
             // A wrong password at sign-in is not an expired login.
             let answer = match &self.credential {
                 Some(credential) if !is_sign_in => credential.accepted(to, answer)?,
@@ -227,10 +227,14 @@ impl<'a> AdminClient<'a> {
             let page = format!("{path}?limit={PAGE}{after}");
             let ItemPage { items, next } =
                 self.read(&self.send(Method::GET, &page, None).await?)?;
+            let is_empty = items.is_empty();
             all.extend(items);
             match next {
                 Some(_) if all.len() >= ITEMS_MAX => {
                     bail!("{}: more than {ITEMS_MAX} items", self.at())
+                }
+                Some(_) if is_empty => {
+                    bail!("{} did not answer like an admin address", self.at())
                 }
                 Some(next) => after = format!("&after={}", http::encoded(&next)),
                 None => return Ok(all),

@@ -40,7 +40,7 @@ impl StoredLogin {
         };
         let login = serde_json::from_str(&text);
         login.map(Some).with_context(|| {
-            format!("{shown} is not a login: remove it, and run `sluicegate login`")
+            format!("{shown} is not a login: run `sluicegate login --name ACCOUNT`")
         })
     }
 
@@ -62,17 +62,16 @@ impl StoredLogin {
         Ok(path)
     }
 
-    /// Removes the login at `at`, if there is one.
+    /// Removes the login at `at`. Returns whether there was one.
     ///
     /// # Errors
     /// Those of the system.
-    pub(super) fn remove(at: &Target) -> Result<()> {
-        let Some(path) = path_of(at) else { return Ok(()) };
+    pub(super) fn remove(at: &Target) -> Result<bool> {
+        let Some(path) = path_of(at) else { return Ok(false) };
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("cannot remove {}", path.display()))
-            }
-            _ => Ok(()),
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error).with_context(|| format!("cannot remove {}", path.display())),
         }
     }
 }

@@ -1,11 +1,13 @@
 //! `sluicegate login`, `logout`, `whoami`.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::{Context, Result};
 use axum::http::{Method, header};
 use clap::Args;
 use serde::Deserialize;
 use serde_json::json;
-use sluicegate_text::terminal;
+use sluicegate_text::{private, terminal};
 
 use super::client::{AdminClient, LoginServer};
 use super::kept::StoredLogin;
@@ -15,6 +17,9 @@ use crate::client::http::HttpAnswer;
 use crate::client::print_line;
 use crate::client::target::Target;
 use crate::client::token::warn_if_overheard;
+
+/// Largest file of a setup token, which has some 60 bytes.
+const SETUP_BYTES_MAX: u64 = 1 << 10;
 
 /// Arguments of `sluicegate login`.
 #[derive(Debug, Args)]
@@ -26,6 +31,10 @@ pub(crate) struct LoginArgs {
     /// to `catalog.setup_token_file`.
     #[arg(long, value_name = "TOKEN", requires = "name")]
     setup: Option<String>,
+    /// The same with the token in a file, such as `catalog.setup_token_file`: arguments of a process can be seen
+    /// by other users.
+    #[arg(long, value_name = "FILE", requires = "name", conflicts_with = "setup")]
+    setup_file: Option<PathBuf>,
     #[command(flatten)]
     password: PasswordArgs,
     #[command(flatten)]
@@ -61,7 +70,7 @@ struct Me {
 
 /// Signs in, and stores the session.
 pub(super) async fn login(args: &LoginArgs) -> Result<()> {
-    let LoginArgs { name, setup, password, server } = args;
+    let LoginArgs { name, setup, setup_file, password, server } = args;
     let at = &server.admin.to;
     let name = match name {
         Some(name) => name.clone(),
@@ -70,9 +79,11 @@ pub(super) async fn login(args: &LoginArgs) -> Result<()> {
             stored.with_context(|| format!("no login for {at} yet: set --name"))?
         }
     };
+    let of_file = setup_file.as_deref().map(setup_token).transpose()?;
+    let setup = setup.as_ref().or(of_file.as_ref());
     let password = password.read(&format!("password of {name} at {at}: "), setup.is_some())?;
     warn_if_overheard(at, "password");
-    let client = AdminClient::signing_in(server)?;
+    let client = AdminClient::signing_in(server);
     if let Some(token) = setup {
         let first = json!({ "token": token, "account": name, "password": password });
         client.send(Method::POST, "/setup", Some(first)).await?;
@@ -86,13 +97,25 @@ pub(super) async fn login(args: &LoginArgs) -> Result<()> {
     print_line(&format!("the login is stored in {}", terminal::input(&path)))
 }
 
-/// Ends the session, and removes it here in any case.
+/// The setup token in the file at `path`.
+fn setup_token(path: &Path) -> Result<String> {
+    let text = private::read_text(path, SETUP_BYTES_MAX)
+        .with_context(|| format!("--setup-file: cannot read {}", path.display()))?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+/// Ends the session, and removes it here in any case, also if it cannot be read.
 pub(super) async fn logout(args: &LogoutArgs) -> Result<()> {
     let at = &args.server.admin.to;
-    let client = AdminClient::signed_in(&args.server)?;
-    let ended = client.send(Method::DELETE, "/session", None).await;
-    StoredLogin::remove(at)?;
-    ended.context("the login was removed here, but the server did not confirm the sign-out")?;
+    let ended = match AdminClient::signed_in(&args.server) {
+        Ok(client) => client.send(Method::DELETE, "/session", None).await.map(drop),
+        Err(error) => Err(error),
+    };
+    if StoredLogin::remove(at)? {
+        ended.context("the login was removed here, but the server did not confirm the sign-out")?;
+    } else {
+        ended?;
+    }
     print_line(&format!("signed out of {at}"))
 }
 

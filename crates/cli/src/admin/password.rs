@@ -1,12 +1,14 @@
 //! Passwords: from a file, from standard input, or typed without echo.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, StdinLock, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
-use sluicegate_text::private;
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+};
+use sluicegate_text::{private, terminal};
 
 /// Longest password that is read, in bytes: longer than the server takes.
 const PASSWORD_BYTES_MAX: u64 = 4 << 10;
@@ -51,11 +53,23 @@ impl PasswordArgs {
 fn ask(prompt: &str) -> Result<String> {
     let _quiet = Quiet::new().context("cannot turn off the echo of the terminal")?;
     let mut out = io::stderr().lock();
+    let prompt = terminal::escaped(prompt);
     write!(out, "{prompt}").and_then(|()| out.flush()).context("standard error")?;
-    let typed = line(io::stdin().lock());
+    let typed = typed_line(io::stdin().lock());
     // The end of the line was not shown either.
     writeln!(out).ok();
     typed
+}
+
+/// A line of the terminal, which ends with it, with Control-D, or with Control-C.
+fn typed_line(mut stdin: StdinLock<'_>) -> Result<String> {
+    // A terminal hands over at most one line at a time.
+    let typed = stdin.fill_buf().context("standard input")?.to_vec();
+    stdin.consume(typed.len());
+    if typed.contains(&INTERRUPT) {
+        bail!("cancelled");
+    }
+    String::from_utf8(typed).context("standard input: not a text")
 }
 
 fn line(from: impl BufRead) -> Result<String> {
@@ -64,7 +78,11 @@ fn line(from: impl BufRead) -> Result<String> {
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// The terminal without echo, until this ends.
+/// What a terminal sends for Control-C.
+const INTERRUPT: u8 = 3;
+
+/// The terminal without echo, until this ends. Control-C ends the line, not the process, which would leave the
+/// terminal as it is.
 struct Quiet {
     before: Termios,
 }
@@ -73,7 +91,8 @@ impl Quiet {
     fn new() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut quiet = before.clone();
-        quiet.local_modes.remove(LocalModes::ECHO);
+        quiet.local_modes.remove(LocalModes::ECHO | LocalModes::ISIG);
+        quiet.special_codes[SpecialCodeIndex::VEOL] = INTERRUPT;
         tcsetattr(io::stdin(), OptionalActions::Flush, &quiet)?;
         Ok(Self { before })
     }

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use axum::http::Method;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
@@ -106,31 +106,37 @@ async fn create(args: &CreateTokenArgs) -> Result<()> {
     let path = format!("/apps/{app}/tokens");
     let mut made = client.json(Method::POST, &path, Some(new)).await?;
     let secret = text(&made, "secret");
+    if secret.is_empty() || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
+        bail!("{} did not answer like an admin address", client.at());
+    }
+    let id = text(&made, "id");
+    let lost = |place: &str| {
+        format!(
+            "the token was created, but cannot be written to {place}: run `sluicegate tokens revoke \
+             {id} --app {app}`"
+        )
+    };
     if let Some(output) = output {
         let write = |file: &mut std::fs::File| writeln!(file, "{secret}");
-        file::replace(output, &beside(output), write).with_context(|| {
-            let (output, id) = (output.display(), text(&made, "id"));
-            format!(
-                "the token was created, but cannot be written to {output}: run `sluicegate tokens \
-                 revoke {id} --app {app}`"
-            )
-        })?;
+        file::replace(output, &beside(output), write)
+            .with_context(|| lost(&output.display().to_string()))?;
     }
     match (output, *json) {
         (Some(_), true) => {
             made.as_object_mut().and_then(|made| made.remove("secret"));
             print_line(&made.to_string())
         }
-        (None, true) => print_line(&made.to_string()),
+        (None, true) => print_line(&made.to_string()).with_context(|| lost("standard output")),
         (Some(output), false) => {
-            print_line(&format!("{}; its secret is in {}", described(&made), output.display()))
+            let made = terminal::escaped(&described(&made));
+            print_line(&format!("{made}; its secret is in {}", terminal::input(output)))
         }
         (None, false) => {
             terminal::print_error_line(format_args!(
                 "{}; its secret is shown only once:",
                 described(&made)
             ));
-            print_line(&secret)
+            print_line(&secret).with_context(|| lost("standard output"))
         }
     }
 }

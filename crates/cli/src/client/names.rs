@@ -40,8 +40,14 @@ pub(crate) fn candidates(typed: &OsStr) -> Vec<CompletionCandidate> {
     thread::spawn(move || send.send(of_server().or_else(of_file)));
     let names = received.recv_timeout(NAMES_WAIT_MAX).ok().flatten().unwrap_or_default();
     let typed = typed.to_string_lossy();
-    let fitting = names.into_iter().filter(|name| name.starts_with(&*typed));
+    let fitting = names.into_iter().filter(|name| name.starts_with(&*typed) && is_name(name));
     fitting.take(NAMES_MAX).map(CompletionCandidate::new).collect()
+}
+
+/// Whether `name` has only characters of names of policies. A shell runs what else is completed, and the server
+/// that answers may be anybody's.
+fn is_name(name: &str) -> bool {
+    name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-'))
 }
 
 fn of_server() -> Option<Vec<String>> {

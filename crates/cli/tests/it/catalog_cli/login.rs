@@ -105,7 +105,7 @@ fn five_commands_lead_from_the_setup_token_to_a_check_with_a_token() {
     assert!(said.starts_with("signed in: ann (administrator) at 127.0.0.1:"), "{said}");
     assert_eq!(stage.run("apps create shop").ok(), "created the app shop\n");
     let applied = stage.run(&format!("policies apply -f {EXAMPLES} --app shop")).ok();
-    assert!(applied.contains("+ login\n"), "{applied}");
+    assert!(applied.contains("+ login (active)\n"), "{applied}");
     let made = stage.run("tokens create --app shop --scope check --name web --output web.token");
     assert!(made.ok().ends_with("; its secret is in web.token\n"));
     let checked = stage.run("check login alice --token-file web.token").ok();
@@ -186,6 +186,68 @@ fn logout_ends_the_session_and_removes_the_login() {
     assert!(none.err.contains("no login for 127.0.0.1:"), "{none:?}");
     let none = stage.run("policies export --app shop");
     assert!(none.err.contains("no token and no login for 127.0.0.1:"), "{none:?}");
+}
+
+#[test]
+fn logout_removes_a_login_that_cannot_be_used_and_one_whose_session_has_ended() {
+    let stage = Stage::signed_in();
+    let login = stage.login();
+    for damage in ["other users can read it", "it is damaged"] {
+        match damage {
+            "it is damaged" => fs::write(&login, "x").unwrap(),
+            _ => fs::set_permissions(&login, PermissionsExt::from_mode(0o644)).unwrap(),
+        }
+        let told = stage.run("logout");
+        assert!(told.status == Some(1) && told.err.contains("was removed here"), "{told:?}");
+        assert!(!login.exists(), "{damage}");
+        stage.run("login --name ann --password-file password").ok();
+    }
+    fs::write(&login, "x").unwrap();
+    stage.run("login --name ann --password-file password").ok();
+    assert_eq!(mode(&login), 0o600, "a new login replaces one that is damaged");
+    stage.end_sessions();
+    assert!(stage.run("logout").ok().starts_with("signed out of 127.0.0.1:"));
+    assert!(!login.exists());
+}
+
+#[test]
+fn the_setup_token_may_be_in_a_file() {
+    let stage = Stage::start();
+    let setup = stage.node.folder.path().join("setup");
+    fs::write(&setup, stage.node.setup_token() + "\n").unwrap();
+    fs::set_permissions(&setup, PermissionsExt::from_mode(0o600)).unwrap();
+    stage.run("login --setup-file setup --name ann --password-file password").ok();
+    assert!(stage.run("whoami").ok().starts_with("ann (administrator) at "));
+}
+
+#[test]
+fn a_token_whose_secret_cannot_be_printed_is_named_to_be_revoked() {
+    let stage = Stage::signed_in();
+    stage.run("apps create shop").ok();
+    let mut create = stage.command("tokens create --app shop --scope check --name web");
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let lost = create.stdout(full).output().unwrap();
+    let (told, list) = (String::from_utf8(lost.stderr).unwrap(), "tokens list --app shop --json");
+    let id = stage.run(list).json()[0]["id"].as_str().unwrap().to_owned();
+    let expected = format!("run `sluicegate tokens revoke {id} --app shop`");
+    assert!(!lost.status.success() && told.contains(&expected), "{told}");
+}
+
+#[test]
+fn control_c_at_a_password_leaves_the_terminal_as_it_was() {
+    let stage = Stage::start();
+    let (_, said) = on_terminal(stage.command("login --name ann"), &["secret\u{3}"]);
+    assert!(said.ends_with("error: cancelled\n"), "{said}");
+}
+
+#[test]
+fn the_name_of_an_account_cannot_write_to_the_terminal() {
+    let stage = Stage::signed_in();
+    let login = stage.login();
+    let stored = fs::read_to_string(&login).unwrap().replace("\"ann\"", r#""a\u001b[31m""#);
+    fs::write(&login, stored).unwrap();
+    let (_, said) = on_terminal(stage.command("login"), &[PASSWORD]);
+    assert!(said.starts_with("password of a\\u{1b}[31m at 127.0.0.1:"), "{said}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `completions` and `man`.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -85,6 +85,24 @@ fn bash_completes_policies_of_the_file_where_no_server_answers() {
     let hangs = [config[0], ("SLUICEGATE_ADMIN_URL", silent.as_str())];
     assert_eq!(completed("sluicegate top lo", &hangs), "login");
     assert!(MonotonicClock.now().get() - begin.get() < 5_000_000, "a shell waits 300 ms");
+}
+
+#[test]
+fn bash_completes_no_name_that_it_would_run() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("it listens"));
+    // Any user of the machine may listen where the server is not.
+    let answering = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("the program asks");
+        let mut asked = [0; 1_024];
+        let _ = stream.read(&mut asked).expect("it asks");
+        let body = r#"{"policies":["go$(touch pwned)","good"]}"#;
+        let length = body.len();
+        write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}")
+            .expect("it reads");
+    });
+    assert_eq!(completed("sluicegate top go", &[("SLUICEGATE_ADMIN_URL", &url)]), "good");
+    answering.join().expect("it was asked once");
 }
 
 #[test]
