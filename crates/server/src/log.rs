@@ -56,12 +56,12 @@ pub(crate) enum LogLevel {
 /// A library that warns of what clients send, once for each: an attacker could fill the log.
 const ABOUT_CLIENTS: &str = "h2";
 
-/// Set once this process logs JSON.
+/// Set once this process logs errors as JSON.
 static IS_JSON: OnceLock<()> = OnceLock::new();
 
 /// Begins the log of this process.
 pub(crate) fn start(format: LogFormat, level: LogLevel) {
-    if format == LogFormat::Json {
+    if format == LogFormat::Json && level != LogLevel::Off {
         IS_JSON.set(()).ok();
     }
     let time = if is_journal(io::stderr()) { Time::Omit } else { Time::Write };
@@ -69,7 +69,7 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
     tracing_subscriber::registry().with(lines(format, level, time, io::stderr)).try_init().ok();
 }
 
-/// Logs why the process ends, in the format of its log.
+/// Logs why the process ends, in the format of its log. Without a log it is printed.
 pub fn end(error: &anyhow::Error) {
     if IS_JSON.get().is_some() {
         tracing::error!("{error:#}");

@@ -36,6 +36,18 @@ impl Wire {
             Self::Metrics => "metrics",
         }
     }
+
+    /// The option of `serve` that sets where it listens, where there is one.
+    pub(crate) const fn option(self) -> Option<&'static str> {
+        match self {
+            Self::Http => Some("--listen"),
+            Self::Admin => Some("--admin"),
+            Self::Resp => Some("--resp"),
+            Self::Rls => Some("--rls"),
+            Self::Metrics => Some("--metrics"),
+            Self::Catalog => None,
+        }
+    }
 }
 
 impl fmt::Display for Wire {

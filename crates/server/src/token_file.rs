@@ -70,7 +70,8 @@ impl TokenFile {
                 let (count, wire) = (hashes.len(), self.wire);
                 self.hashes.store(hashes.into());
                 *problem = None;
-                tracing::info!("{wire}.token_file: {count} tokens loaded");
+                let s = if count == 1 { "" } else { "s" };
+                tracing::info!("{wire}.token_file: {count} token{s} loaded");
             }
             Err(error) => {
                 let error = format!("{error:#}");

@@ -197,7 +197,7 @@ impl DocumentSource {
     /// The sub-directories that have documents, which are not read; hidden ones are not listed.
     ///
     /// # Errors
-    /// If a directory cannot be read, or has more than a thousand documents.
+    /// If the directory itself cannot be read.
     pub fn unread_folders(&self) -> Result<Vec<PathBuf>> {
         if self.path.as_os_str() == "-" || !self.path.is_dir() {
             return Ok(Vec::new());
@@ -206,7 +206,9 @@ impl DocumentSource {
         for entry in fs::read_dir(&self.path).with_context(|| cannot_read(&self.path))? {
             let path = entry.map(|entry| entry.path()).with_context(|| cannot_read(&self.path))?;
             let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes()[0] == b'.');
-            if path.is_dir() && !is_hidden && !Self::new(path.clone()).files()?.is_empty() {
+            // What cannot be read holds nothing that was meant for this.
+            let files = Self::new(path.clone()).files();
+            if path.is_dir() && !is_hidden && files.is_ok_and(|files| !files.is_empty()) {
                 folders.push(path);
             }
         }

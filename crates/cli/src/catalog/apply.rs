@@ -88,8 +88,8 @@ fn print_applied(args: &ApplyArgs, applied: AppliedAll, is_done: bool) -> Result
         return print_line(&told.to_string());
     }
     let steps = policies.iter().map(|applied| {
-        let Applied { policy, action, changes, state: _, version: _ } = applied;
-        PlannedChange { policy, action, changes: changes.into() }
+        let Applied { policy, action, changes, state, version: _ } = applied;
+        PlannedChange { policy, action, changes: changes.into(), state: Some(*state) }
     });
     let steps: Vec<_> = steps.collect();
     let counts @ ChangeCounts { create, update, delete, keep } = ChangeCounts::of(&steps);

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
-use sluicegate_control::catalog::{Diff, PolicyView, changes};
+use sluicegate_control::catalog::{Diff, PolicyState, PolicyView, changes};
 use sluicegate_text::documents::Located;
 use sluicegate_text::terminal::{self, OutputFormat};
 
@@ -43,6 +43,9 @@ pub(super) struct PlannedChange<'a> {
     pub(super) action: &'a str,
     /// What is otherwise in its document.
     pub(super) changes: Cow<'a, [Diff]>,
+    /// Its state afterwards, where the server named it.
+    #[serde(skip)]
+    pub(super) state: Option<PolicyState>,
 }
 
 /// How many policies are made, changed, deleted, and left.
@@ -105,7 +108,7 @@ fn compare<'a>(there: &'a [PolicyView], written: &'a PolicyFiles) -> Vec<Planned
             _ if changes.is_empty() => "keep",
             _ => "update",
         };
-        PlannedChange { policy, action, changes: changes.into() }
+        PlannedChange { policy, action, changes: changes.into(), state: None }
     });
     steps.collect()
 }
@@ -137,9 +140,13 @@ pub(super) fn lines(steps: &[PlannedChange<'_>]) -> String {
         text.push_str(&line);
         text.push('\n');
     };
-    for PlannedChange { policy, action, changes } in steps {
+    for PlannedChange { policy, action, changes, state } in steps {
         match *action {
-            "create" => line(format!("+ {policy}")),
+            "create" => match state {
+                Some(PolicyState::Shadow) => line(format!("+ {policy} (shadow)")),
+                Some(PolicyState::Active) => line(format!("+ {policy} (active)")),
+                _ => line(format!("+ {policy}")),
+            },
             "delete" => line(format!("- {policy}")),
             "update" => {
                 line(format!("~ {policy}"));

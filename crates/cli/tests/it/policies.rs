@@ -90,10 +90,17 @@ fn sub_directories_with_documents_are_reported_as_not_checked() {
         let policy = "policies: [{ name: a, rules: [{ token_bucket: { rate: 1/s } }] }]";
         fs::write(folder.path().join(name), policy).expect("it can be written");
     }
+    // More than are read of one directory.
+    fs::create_dir(folder.path().join("many")).expect("it is new");
+    for number in 0..=1_000 {
+        let file = format!("many/{number}.yaml");
+        fs::write(folder.path().join(file), "").expect("it can be written");
+    }
     let mut command = program();
     let checked = command.args(["policies", "check"]).arg(folder.path()).output();
-    let Output { stderr, .. } = checked.expect("the program starts");
+    let Output { status, stderr, .. } = checked.expect("the program starts");
     let team = folder.path().join("team").display().to_string();
     let expected = format!("note: {team}: not checked, because sub-directories are not read\n");
     assert_eq!(String::from_utf8(stderr).expect("it says text"), expected);
+    assert!(status.success(), "what is not read cannot be wrong");
 }

@@ -229,7 +229,7 @@ impl Contents {
             anyhow!("{wire}.tls.{field}: {}: {problem}", path.display())
         };
         let chain = certificates(&self.cert).map_err(|error| wrong("cert", cert_path, &error))?;
-        let expiry = expiry(&chain).map_err(|error| wrong("cert", cert_path, &error))?;
+        let expiry = expiry(&chain);
         let key = PrivateKeyDer::from_pem_slice(&self.key)
             .map_err(|_| wrong("key", key_path, "expected a private key in PEM"))?;
         let provider = Arc::new(aws_lc_rs::default_provider());
@@ -279,15 +279,14 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     }
 }
 
-/// When the first certificate of `chain` expires.
-fn expiry(chain: &[CertificateDer<'static>]) -> Result<Expiry, String> {
+/// When the first certificate of `chain` expires. Whether they are valid, TLS itself decides: one whose dates
+/// cannot be read does not count here.
+fn expiry(chain: &[CertificateDer<'static>]) -> Expiry {
     let expiry = |one: &CertificateDer<'_>| {
-        let (_, certificate) = X509Certificate::from_der(one)
-            .map_err(|error| format!("invalid certificate: {error}"))?;
-        Ok(certificate.validity().not_after.timestamp())
+        let (_, certificate) = X509Certificate::from_der(one).ok()?;
+        Some(certificate.validity().not_after.timestamp())
     };
-    let all: Result<Vec<_>, String> = chain.iter().map(expiry).collect();
-    Ok(all?.into_iter().min().unwrap_or_default())
+    chain.iter().filter_map(expiry).min().unwrap_or_default()
 }
 
 fn contents(path: &Path) -> io::Result<Vec<u8>> {

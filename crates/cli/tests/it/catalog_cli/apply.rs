@@ -22,8 +22,7 @@ fn files_become_the_policies_of_the_app_all_in_one_change() {
     stage.file("two.yaml", TWO);
     let revision = stage.wait(stage.catalog.revision()).unwrap();
     let shown = stage.run("policies apply -f two.yaml --app shop --dry-run").ok();
-    let lines =
-        "- old\n~ orders\n    rules[0].token_bucket.rate: \"1/s\" becomes \"2/s\"\n+ search\n";
+    let lines = "- old\n~ orders\n    rules[0].token_bucket.rate: \"1/s\" becomes \"2/s\"\n+ search (active)\n";
     let counted = "1 created, 1 changed, 1 deleted, 0 unchanged\n";
     assert_eq!(shown, format!("{lines}shop: dry run, nothing applied: {counted}"));
     assert_eq!(stage.wait(stage.catalog.revision()).unwrap(), revision);

@@ -1,7 +1,8 @@
 //! What people read who make a mistake: each message names the place, what was found and the way out.
 
 use std::fs;
-use std::process::Output;
+use std::io::Read;
+use std::process::{Output, Stdio};
 
 use super::*;
 
@@ -336,6 +337,48 @@ fn mistakes_in_asking_a_server() {
         let ran = run(&command);
         assert!(ran.status != Some(0) && ran.err.contains(expected), "{command}: {ran:?}");
     }
+    let taken = http.strip_prefix("http://").expect("it is HTTP");
+    let ran = run(&format!("serve --listen {taken} --resp off --rls off --admin off"));
+    let expected = format!(
+        "http.listen: cannot listen on {taken}, choose another with `--listen`, or `--listen off`"
+    );
+    assert!(ran.status != Some(0) && ran.err.contains(&expected), "{ran:?}");
     // A policy of another app is not named.
     assert!(!run(&format!("check shp a --to {http}")).err.contains("did you mean"));
+}
+
+#[test]
+fn mistakes_in_a_request() {
+    let server = Server::start();
+    let (check, nowhere) = (format!("{}/v1/check", server.http), format!("{}/check", server.http));
+    let json = "content-type: application/json";
+    let body = |text| vec!["-H", json, "-d", text];
+    let allowed = "method not allowed; the `allow` header names those that are";
+    for (url, options, expected) in [
+        (&check, vec![], allowed),
+        (&nowhere, body("{}"), "path not found; the paths are in /v1/openapi.json"),
+        (&check, vec!["-d", "{}"], "content-type: expected `application/json`"),
+        (&check, body("{"), "not JSON: EOF while parsing an object at column 1"),
+        (&check, body(r#"{"polcy":"a"}"#), "unknown field `polcy`, expected one of `policy`"),
+        (&check, body(r#"{"policy":"logn"}"#), "unknown policy `logn`; did you mean `login`?"),
+    ] {
+        let mut curl = Command::new("curl");
+        let answer = curl.arg("-sS").args(&options).arg(url).output().expect("curl is installed");
+        let answer = String::from_utf8(answer.stdout).expect("it is text");
+        assert!(answer.contains(expected), "{url} {options:?}: {answer}\nlacks {expected}");
+    }
+}
+
+#[test]
+fn a_server_without_policies_warns_and_names_the_ways_to_get_some() {
+    let quiet = "serve --listen 127.0.0.1:0 --resp off --rls off --admin off";
+    let mut program = program();
+    program.args(quiet.split(' ')).stderr(Stdio::piped());
+    let mut server = Process::start(&mut program, 1);
+    server.signal("TERM");
+    let mut log = String::new();
+    server.stderr.take().expect("it is piped").read_to_string(&mut log).expect("it is text");
+    let expected = "WARN no policies: every check is answered with 404 (code 0); start with \
+                    --policies FILE (`sluicegate init` writes one), or --catalog sqlite:FILE";
+    assert!(log.contains(expected), "{log}");
 }

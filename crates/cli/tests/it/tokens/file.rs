@@ -84,7 +84,12 @@ async fn a_request_needs_a_token_of_the_file() {
 #[tokio::test]
 async fn a_changed_file_is_in_effect_after_a_hangup_and_an_invalid_one_is_not() {
     let folder = tempfile::tempdir().unwrap();
-    let (server, file) = start(&folder, OLD);
+    let file = folder.path().join("tokens");
+    secret(&file, OLD);
+    let log = folder.path().join("log");
+    let mut serving = serve(&folder, &format!("[http]\ntoken_file = {file:?}\n"));
+    serving.stderr(fs::File::create(&log).unwrap());
+    let server = Server { process: Process::start(&mut serving, 4) };
     secret(&file, NEW);
     server.process.signal("HUP");
     let replaced = async || (check(&server, "/v1/check", &bearer(NEW)).0 == 200).then_some(());
@@ -92,6 +97,9 @@ async fn a_changed_file_is_in_effect_after_a_hangup_and_an_invalid_one_is_not() 
     assert_eq!(check(&server, "/v1/check", &bearer(OLD)).0, 401);
     secret(&file, "short");
     server.process.signal("HUP");
+    let kept = "token file: reload failed, keeping the current tokens";
+    let rejected = async || fs::read_to_string(&log).unwrap().contains(kept).then_some(());
+    until("the file is rejected", PATIENCE, rejected).await.unwrap();
     assert_eq!(check(&server, "/v1/check", &bearer(NEW)).0, 200);
 }
 

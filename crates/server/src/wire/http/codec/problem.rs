@@ -213,7 +213,13 @@ impl From<CallerError> for Problem {
                     .of_kind("urn:sluicegate:problem:no-app", "Missing app");
             }
         };
-        let problem = Self::new(status, format!("authorization: {refused}")).of_kind(kind, title);
+        let detail = match refused {
+            CallerError::Missing => {
+                format!("authorization: {refused}, expected `Authorization: Bearer TOKEN`")
+            }
+            _ => format!("authorization: {refused}"),
+        };
+        let problem = Self::new(status, detail).of_kind(kind, title);
         Self { challenge: Some(challenge), ..problem }
     }
 }
