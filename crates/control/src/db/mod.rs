@@ -12,7 +12,7 @@ use std::time::Duration;
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::sqlite::SqlitePoolOptions;
-use sqlx::{MySql, Pool, Postgres, Sqlite};
+use sqlx::{ConnectOptions, MySql, Pool, Postgres, Sqlite};
 use tokio::time::timeout;
 
 use crate::error::Error;
@@ -85,19 +85,19 @@ impl Db {
                 let pool = SqlitePoolOptions::new()
                     .max_connections(CONNECTIONS_MAX)
                     .acquire_timeout(CONNECT_WAIT_MAX);
-                Self::Sqlite(pool.connect_with(options.clone()).await?)
+                Self::Sqlite(connected(pool.connect_with(options.clone()).await, options).await?)
             }
             Url::MySql(options) => {
                 let pool = MySqlPoolOptions::new()
                     .max_connections(CONNECTIONS_MAX)
                     .acquire_timeout(CONNECT_WAIT_MAX);
-                Self::MySql(pool.connect_with(options.clone()).await?)
+                Self::MySql(connected(pool.connect_with(options.clone()).await, options).await?)
             }
             Url::Postgres(options) => {
                 let pool = PgPoolOptions::new()
                     .max_connections(CONNECTIONS_MAX)
                     .acquire_timeout(CONNECT_WAIT_MAX);
-                Self::Postgres(pool.connect_with(options.clone()).await?)
+                Self::Postgres(connected(pool.connect_with(options.clone()).await, options).await?)
             }
         })
     }
@@ -145,6 +145,20 @@ impl Db {
     /// Ends all connections.
     pub(crate) async fn close(&self) {
         each!(Self, self, pool => pool.close().await);
+    }
+}
+
+/// The pool, or why there is none: a pool tries again until its time is over, and does not name the reason.
+async fn connected<P, O: ConnectOptions<Connection: Sized>>(
+    pool: Result<P, sqlx::Error>,
+    options: &O,
+) -> Result<P, Error> {
+    match pool {
+        Err(sqlx::Error::PoolTimedOut) => {
+            drop(timeout(CONNECT_WAIT_MAX, options.connect()).await??);
+            Err(sqlx::Error::PoolTimedOut.into())
+        }
+        pool => Ok(pool?),
     }
 }
 

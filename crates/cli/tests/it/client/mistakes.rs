@@ -4,6 +4,8 @@ use std::fs;
 use std::io::Read;
 use std::process::{Output, Stdio};
 
+use sluicegate_testkit::{SqlKind, SqlServer, need};
+
 use super::*;
 
 /// A file, its text, and what the message about it contains, in parts between ` & `.
@@ -381,4 +383,21 @@ fn a_server_without_policies_warns_and_names_the_ways_to_get_some() {
     let expected = "WARN no policies: every check is answered with 404 (code 0); start with \
                     --policies FILE (`sluicegate init` writes one), or --catalog sqlite:FILE";
     assert!(log.contains(expected), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mistakes_in_the_url_of_a_database() {
+    let url = need!(SqlServer::shared(SqlKind::MariaDb).await).database().expect("it is made");
+    let (scheme, rest) = url.split_once("://").expect("it is a URL");
+    let (_, at) = rest.rsplit_once('@').expect("it names a user");
+    let (_, name) = at.split_once('/').expect("it names a database");
+    for (url, expected) in [
+        (format!("{scheme}://nobody:wrong@{at}"), "Access denied for user 'nobody'@"),
+        (format!("{scheme}://u:p@127.0.0.1:1/{name}"), "Connection refused"),
+    ] {
+        let quiet = "serve --listen 127.0.0.1:0 --resp off --rls off --admin off --catalog";
+        let told = told(Path::new("."), &format!("{quiet} {url}"), &[]);
+        assert!(told.contains("catalog.url: ") && told.contains(expected), "{told}");
+        assert!(!told.contains("wrong") && !told.contains("u:p"), "{told}");
+    }
 }
