@@ -106,6 +106,9 @@ pub(super) async fn top(args: &TopArgs) -> Result<ExitCode> {
     if top.is_empty() {
         print_line(&format!("{}: no key was refused in the last {seconds} s", args.policy))?;
     }
+    if top.iter().any(|top| top.key.as_deref().is_some_and(is_hash)) {
+        terminal::print_error_line("keys are hashed; `admin.keys = \"clear\"` shows them");
+    }
     for TopKey { key, refused_at_least, refused_at_most } in top {
         let count = match refused_at_least == refused_at_most {
             true => refused_at_most.to_string(),
@@ -115,6 +118,12 @@ pub(super) async fn top(args: &TopArgs) -> Result<ExitCode> {
         print_line(&format!("{count:>12}  {key}"))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether `key` is the hash of a key: `#` and 16 hexadecimal digits.
+fn is_hash(key: &str) -> bool {
+    let digits = key.strip_prefix('#').unwrap_or_default();
+    digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Prints decisions as they are made, one JSON object a line, until it is interrupted.

@@ -24,6 +24,7 @@ fn a_server_shows_its_state_its_most_refused_keys_and_why() {
     }
     let top = admin(&server, "top login -n 3");
     assert!(top.out.trim_start().starts_with("2  #"), "keys are hashed: {top:?}");
+    assert_eq!(top.err, "keys are hashed; `admin.keys = \"clear\"` shows them\n");
     let unknown = admin(&server, "top nope");
     assert!(unknown.status == Some(1) && unknown.err.contains("nope"), "{unknown:?}");
 
