@@ -7,8 +7,9 @@ use crate::num::{Cost, Micros};
 /// One request as a single rule sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// The permits it takes.
-    pub cost: Cost,
+    /// The permits it takes. Beside leases a rule is asked for the permits that are held as well, so
+    /// this can be more than a [`Cost`].
+    pub cost: u64,
     /// `None`: pass now or be refused (`check`). `Some(span)`: may be held back that long
     /// (`reserve`).
     pub max_wait: Option<Micros>,
@@ -19,12 +20,17 @@ pub struct Ask {
 impl Ask {
     /// A plain check of `cost`.
     pub const fn check(cost: Cost) -> Self {
-        Self { cost, max_wait: None, permit: None }
+        Self { cost: cost.get(), max_wait: None, permit: None }
     }
 
     /// A reservation of `cost` that may wait up to `max_wait`.
     pub const fn reserve(cost: Cost, max_wait: Micros) -> Self {
-        Self { cost, max_wait: Some(max_wait), permit: None }
+        Self { cost: cost.get(), max_wait: Some(max_wait), permit: None }
+    }
+
+    /// The same ask for `cost` permits.
+    pub(crate) const fn for_permits(self, cost: u64) -> Self {
+        Self { cost, ..self }
     }
 
     /// How long a rule that books the future may hold this request back.
@@ -81,6 +87,13 @@ impl<'a> Moment<'a> {
     /// The calendar window of the rule that is being decided.
     pub(crate) fn window(&self) -> Option<Window> {
         self.windows.get(self.rule).copied().flatten()
+    }
+
+    /// The same moment at the earlier `instant`, but not before the calendar window around now, nor
+    /// after now.
+    pub(crate) fn back_to(&self, instant: Micros) -> Self {
+        let begin = self.window().map_or(Micros::ZERO, |window| window.start);
+        Self { now: instant.max(begin).min(self.now), ..*self }
     }
 
     /// The same instant as rule `rule` sees it.

@@ -102,6 +102,11 @@ impl Flow {
         Micros::new(span.min(SPAN_MAX_US))
     }
 
+    /// The time in which `units` flow out, rounded up, capped.
+    pub(crate) fn time_to_fill(&self, units: u64) -> Micros {
+        Micros::new(units.div_ceil(self.per_tick).saturating_mul(self.tick_us).min(SPAN_MAX_US))
+    }
+
     /// `used` units of `old` in units of `self`, rounded up (against the caller).
     pub(crate) fn convert(&self, used: u64, old: &Self) -> u64 {
         let units = u128::from(used) * u128::from(self.per_permit);

@@ -10,6 +10,7 @@
 //! 2. [`decision`]: what is asked ([`Ask`], [`Moment`]) and what is answered ([`Decision`]).
 //! 3. [`algorithm`]: one file an algorithm. Each opens with its essay.
 //! 4. [`ruleset`]: up to [`limits::RULES_MAX`] rules decided together, all or nothing.
+//! 5. [`lease`]: permits that a holder is given in advance, and how they are counted.
 //!
 //! ```
 //! use sluicegate_kernel::{Cost, Micros, Moment, Rate, RuleSet, States, TokenBucket, Verb};
@@ -32,6 +33,7 @@ extern crate alloc;
 pub mod algorithm;
 pub mod decision;
 mod flow;
+pub mod lease;
 pub mod limits;
 pub mod num;
 pub mod param;
@@ -46,6 +48,7 @@ pub use algorithm::{
     SlidingWindow, SmoothBursty, SmoothWarmup, State, TokenBucket,
 };
 pub use decision::{Ask, Decision, Left, Moment, Outcome, PermitId, Retry, Status, Window};
+pub use lease::{Leased, NotLeasable, Span, Word};
 pub use num::{Cost, Micros, Rate};
 pub use param::{Params, RangeError, Value};
 pub use ruleset::{Carry, NamedRule, RuleSet, RuleSetError, Unsupported, Verdict};

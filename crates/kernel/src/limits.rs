@@ -38,6 +38,29 @@ pub const LOG_ENTRIES_MAX: u64 = 10_000;
 /// Most permits that one `concurrency` rule hands out: each is a record with its own end.
 pub const HOLDERS_MAX: u64 = 10_000;
 
+/// Most holders that lease permits of one key, 27 bytes each in the store. More of them go on
+/// without leases; a message about a key with so many costs Redis 25 µs.
+pub const LEASE_HOLDERS_MAX: usize = 64;
+
+/// Longest term of a lease: how long a key may lack the permits of a holder that has died.
+pub const LEASE_TERM_MAX_US: u64 = 2_000_000;
+
+/// Longest time that a holder listens to an answer: a round trip that takes longer is not worth a lease.
+pub const LEASE_PATIENCE_MAX_US: u64 = 250_000;
+
+/// Longest time from a message to the deadline of what it was granted.
+pub const LEASE_DEADLINE_MAX_US: u64 =
+    LEASE_TERM_MAX_US + LEASE_TERM_MAX_US / 16 + LEASE_PATIENCE_MAX_US;
+
+/// Oldest hint that is believed: a store that has lost its last writes is back within a minute.
+pub const LEASE_HINT_MAX_US: u64 = 60_000_000;
+
+/// Most marks of one message: four say well enough when a lease of two seconds was spent.
+pub const LEASE_MARKS_MAX: usize = 4;
+
+/// Most permits that a hint says a rule has in use: five bytes.
+pub const LEASE_USED_MAX: u64 = (1 << 40) - 1;
+
 /// Largest `cold_factor` of `smooth_warmup`.
 pub const COLD_FACTOR_MAX: f64 = 1_000.0;
 

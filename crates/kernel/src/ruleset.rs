@@ -362,7 +362,7 @@ impl RuleSet {
         }
     }
 
-    fn rewind(&self, states: &mut States, at: &Moment<'_>) {
+    pub(crate) fn rewind(&self, states: &mut States, at: &Moment<'_>) {
         for (place, (named, state)) in self.rules.iter().zip(states.as_mut_slice()).enumerate() {
             if let Some(state) = state {
                 named.rule.rewind(state, &at.for_rule(place));
@@ -373,6 +373,18 @@ impl RuleSet {
     /// Charges all rules if all allow.
     fn take(&self, states: &mut States, ask: &Ask, at: &Moment<'_>) -> Verdict {
         let joined = self.ask_all(states, ask, at);
+        self.charge_if_allowed(states, joined, ask, at);
+        self.verdict(states, joined, at)
+    }
+
+    #[inline]
+    pub(crate) fn charge_if_allowed(
+        &self,
+        states: &mut States,
+        joined: Joined,
+        ask: &Ask,
+        at: &Moment<'_>,
+    ) {
         if let Joined::Allow { .. } = joined {
             // Nothing is charged until every rule has agreed: a refused request must not spend one
             // budget on its way to being refused by another.
@@ -385,7 +397,6 @@ impl RuleSet {
             // refused for ever.
             self.first_seen(states, at);
         }
-        self.verdict(states, joined, at)
     }
 
     fn peek(&self, states: &States, ask: &Ask, at: &Moment<'_>) -> Verdict {
@@ -405,7 +416,12 @@ impl RuleSet {
         self.take(states, &Ask { permit: Some(permit), ..Ask::check(cost) }, at)
     }
 
-    fn holding(&self, states: &States, permit: PermitId, at: &Moment<'_>) -> Option<usize> {
+    pub(crate) fn holding(
+        &self,
+        states: &States,
+        permit: PermitId,
+        at: &Moment<'_>,
+    ) -> Option<usize> {
         let mut both = self.rules.iter().zip(states.as_slice());
         both.position(|(named, state)| {
             state.as_ref().is_some_and(|state| named.rule.holds(state, permit, at))
@@ -424,8 +440,13 @@ impl RuleSet {
         self.take(states, &Ask::check(granted), at)
     }
 
-    /// Gives back to every rule; the least that one of them took back is what counts.
     fn refund(&self, states: &mut States, permits: u64, at: &Moment<'_>) -> Verdict {
+        let joined = self.give_back(states, permits, at);
+        self.verdict(states, joined, at)
+    }
+
+    /// Gives back to every rule; the least that one of them took back is what counts.
+    pub(crate) fn give_back(&self, states: &mut States, permits: u64, at: &Moment<'_>) -> Joined {
         let mut granted: Option<u64> = None;
         for (place, (named, state)) in self.rules.iter().zip(states.as_mut_slice()).enumerate() {
             if named.rule.holds_permits() {
@@ -437,7 +458,7 @@ impl RuleSet {
             };
             granted = Some(granted.map_or(back, |least| least.min(back)));
         }
-        self.verdict(states, allow(granted.unwrap_or(0)), at)
+        allow(granted.unwrap_or(0))
     }
 
     fn on_permit(
@@ -463,44 +484,47 @@ impl RuleSet {
     }
 
     fn ask_all(&self, states: &States, ask: &Ask, at: &Moment<'_>) -> Joined {
-        let mut joined = allow(ask.cost.get());
+        let mut joined = allow(ask.cost);
         for (place, (named, state)) in self.rules.iter().zip(states.as_slice()).enumerate() {
             let outcome = named.rule.check(state.as_ref(), ask, &at.for_rule(place));
-            joined = match (joined, outcome) {
-                (Joined::Allow { granted, wait, .. }, Outcome::Allow { wait: longer, .. })
-                    if longer > wait =>
-                {
-                    Joined::Allow { granted, wait: longer, slowest: Some(place) }
-                }
-                (Joined::Allow { .. }, Outcome::Deny { retry }) => Joined::Deny { place, retry },
-                (Joined::Deny { retry, .. }, Outcome::Deny { retry: longer }) if longer > retry => {
-                    Joined::Deny { place, retry: longer }
-                }
-                (unchanged, _) => unchanged,
-            };
+            joined = joined.and(place, outcome);
         }
         joined
     }
 
     /// Reports `joined` with the budget of the rule that decided.
     fn verdict(&self, states: &States, joined: Joined, at: &Moment<'_>) -> Verdict {
+        self.verdict_by(joined, |place, outcome| self.report(states, place, outcome, at))
+    }
+
+    /// Reports `joined` as `report` does for the rule that decided.
+    #[inline]
+    pub(crate) fn verdict_by(
+        &self,
+        joined: Joined,
+        report: impl Fn(usize, Outcome) -> Verdict,
+    ) -> Verdict {
         match joined {
-            Joined::Deny { place, retry } => {
-                self.report(states, place, Outcome::Deny { retry }, at)
-            }
+            Joined::Deny { place, retry } => report(place, Outcome::Deny { retry }),
             Joined::Allow { granted, wait, slowest } => {
                 let outcome = Outcome::Allow { granted, wait };
                 if let Some(place) = slowest {
-                    return self.report(states, place, outcome, at);
+                    return report(place, outcome);
                 }
-                let all = (0..self.rules.len()).map(|rule| self.report(states, rule, outcome, at));
+                let all = (0..self.rules.len()).map(|rule| report(rule, outcome));
                 all.min_by_key(|verdict| verdict.decision.remaining)
                     .expect("a set has at least one rule")
             }
         }
     }
 
-    fn report(&self, states: &States, rule: usize, outcome: Outcome, at: &Moment<'_>) -> Verdict {
+    pub(crate) fn report(
+        &self,
+        states: &States,
+        rule: usize,
+        outcome: Outcome,
+        at: &Moment<'_>,
+    ) -> Verdict {
         let named = &self.rules[rule].rule;
         let state = states.as_slice().get(rule).and_then(Option::as_ref);
         Verdict { decision: named.report(state, outcome, &at.for_rule(rule)), rule }
@@ -509,12 +533,31 @@ impl RuleSet {
 
 /// The outcomes of all rules, joined.
 #[derive(Clone, Copy)]
-enum Joined {
+pub(crate) enum Joined {
     Allow { granted: u64, wait: Micros, slowest: Option<usize> },
     Deny { place: usize, retry: Retry },
 }
 
-const fn allow(granted: u64) -> Joined {
+impl Joined {
+    /// The same with the `outcome` of the rule at `place`.
+    #[inline]
+    pub(crate) fn and(self, place: usize, outcome: Outcome) -> Self {
+        match (self, outcome) {
+            (Self::Allow { granted, wait, .. }, Outcome::Allow { wait: longer, .. })
+                if longer > wait =>
+            {
+                Self::Allow { granted, wait: longer, slowest: Some(place) }
+            }
+            (Self::Allow { .. }, Outcome::Deny { retry }) => Self::Deny { place, retry },
+            (Self::Deny { retry, .. }, Outcome::Deny { retry: longer }) if longer > retry => {
+                Self::Deny { place, retry: longer }
+            }
+            (unchanged, _) => unchanged,
+        }
+    }
+}
+
+pub(crate) const fn allow(granted: u64) -> Joined {
     Joined::Allow { granted, wait: Micros::ZERO, slowest: None }
 }
 

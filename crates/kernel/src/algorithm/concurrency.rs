@@ -30,6 +30,7 @@ use alloc::vec::Vec;
 
 use super::Algorithm;
 use crate::decision::{Ask, Moment, Outcome, PermitId, Retry, Status};
+use crate::lease::Leasing;
 use crate::limits::{HOLDERS_MAX, PERIOD_MAX_US};
 use crate::num::{Micros, put, take, take_instant};
 use crate::param::{Kind, Param, Params, RangeError, within};
@@ -159,7 +160,7 @@ impl Algorithm for Concurrency {
     }
 
     fn check(&self, state: Option<&ConcurrencyState>, ask: &Ask, at: &Moment<'_>) -> Outcome {
-        let cost = ask.cost.get();
+        let cost = ask.cost;
         if cost > self.limit {
             return Outcome::Deny { retry: Retry::Never };
         }
@@ -176,7 +177,7 @@ impl Algorithm for Concurrency {
         let state = state.get_or_insert_default();
         state.forget_lapsed(at.now());
         let permit = ask.permit.expect("only `acquire` charges a concurrency rule");
-        let cost = u32::try_from(ask.cost.get()).expect("a granted cost is at most the limit");
+        let cost = u32::try_from(ask.cost).expect("a granted cost is at most the limit");
         state.holders.push(Holder { permit, cost, lapses: at.now().plus(self.ttl) });
     }
 
@@ -213,6 +214,10 @@ impl Algorithm for Concurrency {
     fn window(&self) -> Option<Micros> {
         // It gives back when its callers do.
         None
+    }
+
+    fn leasing(&self) -> Leasing {
+        Leasing::Never("whose permits cannot be leased")
     }
 
     fn used(&self, state: &ConcurrencyState, at: &Moment<'_>) -> u64 {

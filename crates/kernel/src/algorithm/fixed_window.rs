@@ -32,6 +32,7 @@ use alloc::vec::Vec;
 
 use super::{Algorithm, Scale, pack_words, unpack_words};
 use crate::decision::{Ask, Left, Moment, Outcome, Retry, Status, Window, fnv_1a};
+use crate::lease::Leasing;
 use crate::limits::{PERIOD_MAX_US, PERMITS_MAX, UNITS_MAX};
 use crate::num::{Micros, put, take, take_instant};
 use crate::param::{Kind, Param, Params, RangeError, within};
@@ -217,7 +218,7 @@ impl Algorithm for FixedWindow {
     }
 
     fn check(&self, state: Option<&FixedWindowState>, ask: &Ask, at: &Moment<'_>) -> Outcome {
-        let cost = ask.cost.get();
+        let cost = ask.cost;
         if cost > self.limit {
             return Outcome::Deny { retry: Retry::Never };
         }
@@ -229,7 +230,7 @@ impl Algorithm for FixedWindow {
     }
 
     fn charge(&self, state: &mut Option<FixedWindowState>, ask: &Ask, at: &Moment<'_>) {
-        let count = self.count(state.as_ref(), at) + ask.cost.get();
+        let count = self.count(state.as_ref(), at) + ask.cost;
         *state = Some(FixedWindowState { count, end: self.window(state.as_ref(), at).end });
     }
 
@@ -280,6 +281,37 @@ impl Algorithm for FixedWindow {
     fn window(&self) -> Option<Micros> {
         // A month is not as long as the next, nor is a day where clocks change.
         self.calendar().is_none().then(|| super::refilled_in(self)).flatten()
+    }
+
+    fn leasing(&self) -> Leasing {
+        match &self.kind {
+            WindowKind::Epoch(span) | WindowKind::First(span) => {
+                Leasing::steps_of(*span, Micros::SECOND)
+            }
+            // The shortest of its kind is some hours or days shorter; that matters to nobody's lease.
+            WindowKind::Calendar(unit, _) => Leasing::Steps(Micros::from_secs(match unit {
+                CalendarUnit::Day => 86_400,
+                CalendarUnit::Week => 7 * 86_400,
+                CalendarUnit::Month => 28 * 86_400,
+                CalendarUnit::Year => 365 * 86_400,
+            })),
+        }
+    }
+
+    /// The beginning of the window. A calendar's comes with the moment.
+    fn seen(&self, state: &FixedWindowState) -> Micros {
+        match &self.kind {
+            WindowKind::Epoch(span) | WindowKind::First(span) => {
+                Micros::new(state.end.get().saturating_sub(span.get()))
+            }
+            WindowKind::Calendar(..) => Micros::ZERO,
+        }
+    }
+
+    fn forget(&self, state: &mut FixedWindowState, at: &Moment<'_>) {
+        if state.end <= at.now() {
+            *state = FixedWindowState { count: 0, end: self.window(None, at).end };
+        }
     }
 
     fn used(&self, state: &FixedWindowState, at: &Moment<'_>) -> u64 {

@@ -34,6 +34,7 @@ use alloc::vec::Vec;
 use super::{Algorithm, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::flow::{Flow, Level};
+use crate::lease::Leasing;
 use crate::limits::{PERMITS_MAX, UNITS_MAX};
 use crate::num::{Micros, Rate};
 use crate::param::{Kind, Param, Params, RangeError, within};
@@ -131,7 +132,7 @@ impl Algorithm for LeakyBucket {
     }
 
     fn check(&self, state: Option<&LeakyBucketState>, ask: &Ask, at: &Moment<'_>) -> Outcome {
-        let cost = ask.cost.get();
+        let cost = ask.cost;
         if cost > self.limit() {
             return Outcome::Deny { retry: Retry::Never };
         }
@@ -151,7 +152,7 @@ impl Algorithm for LeakyBucket {
 
     fn charge(&self, state: &mut Option<LeakyBucketState>, ask: &Ask, at: &Moment<'_>) {
         let level = self.level(state.as_ref(), at.now());
-        let units = ask.cost.get() * self.flow.per_permit;
+        let units = ask.cost * self.flow.per_permit;
         *state = Some(LeakyBucketState(self.flow.fill(level, units, at.now())));
     }
 
@@ -185,6 +186,21 @@ impl Algorithm for LeakyBucket {
 
     fn window(&self) -> Option<Micros> {
         super::refilled_in(self)
+    }
+
+    fn leasing(&self) -> Leasing {
+        match self.delay {
+            Delay::None => Leasing::Flows(self.flow.time_to_fill(self.depth())),
+            Delay::Above(_) => Leasing::Never("whose `delay` is not `none`"),
+        }
+    }
+
+    fn seen(&self, state: &LeakyBucketState) -> Micros {
+        state.0.at
+    }
+
+    fn forget(&self, state: &mut LeakyBucketState, at: &Moment<'_>) {
+        state.0 = self.flow.drain(state.0, at.now());
     }
 
     fn used(&self, state: &LeakyBucketState, at: &Moment<'_>) -> u64 {

@@ -30,6 +30,7 @@ pub use smooth_warmup::SmoothWarmup;
 pub use token_bucket::{TokenBucket, Units};
 
 use crate::decision::{Ask, Decision, Left, Moment, Outcome, PermitId, Status};
+use crate::lease::Leasing;
 use crate::limits::UNITS_MAX;
 use crate::num::{Micros, Rate};
 use crate::param::{Param, Params, RangeError};
@@ -66,7 +67,8 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
     /// Whether `ask` passes. Changes nothing.
     fn check(&self, state: Option<&Self::State>, ask: &Ask, at: &Moment<'_>) -> Outcome;
 
-    /// Takes what `ask` costs. Call it only after [`check`](Self::check) allowed the same ask.
+    /// Takes what `ask` costs. Call it only after [`check`](Self::check) allowed the same ask, or for
+    /// permits that were leased: then at no instant that is earlier than [`seen`](Self::seen).
     fn charge(&self, state: &mut Option<Self::State>, ask: &Ask, at: &Moment<'_>);
 
     /// What to remember of a key that was refused the first time it was seen: a budget that starts
@@ -111,6 +113,18 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
     fn full_is_fresh(&self) -> bool {
         true
     }
+
+    /// Whether permits of this rule can be leased, and how they come back.
+    fn leasing(&self) -> Leasing;
+
+    /// The earliest instant at which leased permits can still be charged: what came after it is in
+    /// `state` already.
+    fn seen(&self, _: &Self::State) -> Micros {
+        Micros::ZERO
+    }
+
+    /// Forgets what does not count any more, so that it does not count again if the clock goes back.
+    fn forget(&self, _: &mut Self::State, _: &Moment<'_>) {}
 
     /// Permits in use now, rounded up: what another algorithm takes over.
     fn used(&self, state: &Self::State, at: &Moment<'_>) -> u64;

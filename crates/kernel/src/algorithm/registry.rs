@@ -7,6 +7,7 @@ use super::{
     SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket, check_packed,
 };
 use crate::decision::{Ask, Decision, Left, Moment, Outcome, PermitId, Status};
+use crate::lease::Leasing;
 use crate::num::{Micros, Rate};
 use crate::param::{Param, Params, RangeError};
 
@@ -137,6 +138,27 @@ macro_rules! algorithms {
             /// See [`Algorithm::full_is_fresh`].
             pub fn full_is_fresh(&self) -> bool {
                 match self { $(Self::$Name(rule) => rule.full_is_fresh(),)+ }
+            }
+
+            /// See [`Algorithm::leasing`].
+            pub fn leasing(&self) -> Leasing {
+                match self { $(Self::$Name(rule) => rule.leasing(),)+ }
+            }
+
+            /// See [`Algorithm::seen`].
+            pub fn seen(&self, state: &State) -> Micros {
+                match (self, state) {
+                    $((Self::$Name(rule), State::$Name(own)) => rule.seen(own),)+
+                    _ => Micros::ZERO,
+                }
+            }
+
+            /// See [`Algorithm::forget`].
+            pub fn forget(&self, state: &mut State, at: &Moment<'_>) {
+                match (self, state) {
+                    $((Self::$Name(rule), State::$Name(own)) => rule.forget(own, at),)+
+                    _ => {}
+                }
             }
 
             /// See [`Algorithm::used`].

@@ -26,6 +26,7 @@ use alloc::vec::Vec;
 
 use super::{Algorithm, Scale, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
+use crate::lease::{Leasing, SLIDING_LEASED_MIN};
 use crate::limits::{PERIOD_MAX_US, PERMITS_MAX, STORED_INSTANT_MAX_US, UNITS_MAX};
 use crate::num::{Micros, put, take};
 use crate::param::{Kind, Param, Params, RangeError, within};
@@ -155,7 +156,7 @@ impl Algorithm for SlidingCounter {
     }
 
     fn check(&self, state: Option<&SlidingCounterState>, ask: &Ask, at: &Moment<'_>) -> Outcome {
-        let cost = ask.cost.get();
+        let cost = ask.cost;
         if cost > self.limit {
             return Outcome::Deny { retry: Retry::Never };
         }
@@ -176,7 +177,7 @@ impl Algorithm for SlidingCounter {
         *state = Some(SlidingCounterState {
             window: view.window,
             previous: counter(view.previous),
-            current: counter(view.current + ask.cost.get()),
+            current: counter(view.current + ask.cost),
         });
     }
 
@@ -228,6 +229,27 @@ impl Algorithm for SlidingCounter {
     fn window(&self) -> Option<Micros> {
         // It forgets with the end of the next window, wherever in this one the permits were taken.
         super::refilled_in(self).map(|two| Micros::new(two.get() / 2))
+    }
+
+    fn leasing(&self) -> Leasing {
+        match Leasing::steps_of(Micros::new(self.window_us), SLIDING_LEASED_MIN) {
+            Leasing::Steps(span) => Leasing::Flows(span),
+            never => never,
+        }
+    }
+
+    /// The beginning of the running window.
+    fn seen(&self, state: &SlidingCounterState) -> Micros {
+        Micros::new(state.window * self.window_us)
+    }
+
+    fn forget(&self, state: &mut SlidingCounterState, at: &Moment<'_>) {
+        let view = self.view(Some(state), at.now());
+        *state = SlidingCounterState {
+            window: view.window,
+            previous: counter(view.previous),
+            current: counter(view.current),
+        };
     }
 
     fn used(&self, state: &SlidingCounterState, at: &Moment<'_>) -> u64 {

@@ -28,6 +28,7 @@ use alloc::vec::Vec;
 
 use super::{Algorithm, Scale};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
+use crate::lease::{Leasing, SLIDING_LEASED_MIN};
 use crate::limits::{LOG_ENTRIES_MAX, PERIOD_MAX_US};
 use crate::num::{Micros, put, take, take_instant};
 use crate::param::{Kind, Param, Params, RangeError, within};
@@ -115,7 +116,7 @@ impl Algorithm for SlidingLog {
     }
 
     fn check(&self, state: Option<&SlidingLogState>, ask: &Ask, at: &Moment<'_>) -> Outcome {
-        let cost = ask.cost.get();
+        let cost = ask.cost;
         if cost > self.limit {
             return Outcome::Deny { retry: Retry::Never };
         }
@@ -137,9 +138,13 @@ impl Algorithm for SlidingLog {
     fn charge(&self, state: &mut Option<SlidingLogState>, ask: &Ask, at: &Moment<'_>) {
         let state = state.get_or_insert_default();
         self.forget_gone(state, at.now());
-        let cost = u32::try_from(ask.cost.get()).expect("a granted cost is at most the limit");
-        state.entries.push_back(Entry { at: at.now(), cost });
-        state.sum += u64::from(cost);
+        // What was leased under a higher limit counts as far as a log can hold it.
+        let cost = ask.cost.min(LOG_ENTRIES_MAX.saturating_sub(state.sum));
+        let cost = u32::try_from(cost).expect("at most `LOG_ENTRIES_MAX`");
+        if cost > 0 {
+            state.entries.push_back(Entry { at: at.now(), cost });
+            state.sum += u64::from(cost);
+        }
     }
 
     fn available(&self, state: Option<&SlidingLogState>, at: &Moment<'_>) -> u64 {
@@ -185,6 +190,19 @@ impl Algorithm for SlidingLog {
 
     fn window(&self) -> Option<Micros> {
         super::refilled_in(self)
+    }
+
+    fn leasing(&self) -> Leasing {
+        Leasing::steps_of(self.window, SLIDING_LEASED_MIN)
+    }
+
+    /// The newest entry: they are in the order of their instants.
+    fn seen(&self, state: &SlidingLogState) -> Micros {
+        state.entries.back().map_or(Micros::ZERO, |newest| newest.at)
+    }
+
+    fn forget(&self, state: &mut SlidingLogState, at: &Moment<'_>) {
+        self.forget_gone(state, at.now());
     }
 
     fn used(&self, state: &SlidingLogState, at: &Moment<'_>) -> u64 {

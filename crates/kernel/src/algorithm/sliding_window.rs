@@ -29,6 +29,7 @@ use alloc::vec::Vec;
 
 use super::{Algorithm, Scale};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
+use crate::lease::{Leasing, SLIDING_LEASED_MIN};
 use crate::limits::{BUCKETS_MAX, PERIOD_MAX_US, PERMITS_MAX, STORED_INSTANT_MAX_US, UNITS_MAX};
 use crate::num::{Micros, put, take};
 use crate::param::{Kind, Param, Params, RangeError, within};
@@ -161,7 +162,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn check(&self, state: Option<&SlidingWindowState>, ask: &Ask, at: &Moment<'_>) -> Outcome {
-        let cost = ask.cost.get();
+        let cost = ask.cost;
         if cost > self.limit {
             return Outcome::Deny { retry: Retry::Never };
         }
@@ -184,7 +185,7 @@ impl Algorithm for SlidingWindow {
         let state = state.get_or_insert_with(|| self.empty(at.now()));
         self.advance(state, at.now());
         let slot = self.slot(state.newest);
-        state.counts[slot] += ask.cost.get();
+        state.counts[slot] += ask.cost;
     }
 
     fn available(&self, state: Option<&SlidingWindowState>, at: &Moment<'_>) -> u64 {
@@ -237,6 +238,19 @@ impl Algorithm for SlidingWindow {
     fn window(&self) -> Option<Micros> {
         // It gives back later than its length says.
         None
+    }
+
+    fn leasing(&self) -> Leasing {
+        Leasing::steps_of(Micros::new(self.window_us), SLIDING_LEASED_MIN)
+    }
+
+    /// The beginning of the newest counter.
+    fn seen(&self, state: &SlidingWindowState) -> Micros {
+        Micros::new(state.newest * self.bucket_us)
+    }
+
+    fn forget(&self, state: &mut SlidingWindowState, at: &Moment<'_>) {
+        self.advance(state, at.now());
     }
 
     fn used(&self, state: &SlidingWindowState, at: &Moment<'_>) -> u64 {

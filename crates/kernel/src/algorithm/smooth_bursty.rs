@@ -44,6 +44,7 @@ use alloc::vec::Vec;
 
 use super::{Algorithm, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
+use crate::lease::Leasing;
 use crate::limits::{DEPTH_MAX, PERIOD_MAX_US, SPAN_MAX_US, STORED_F64_MAX, UNITS_MAX};
 use crate::num::{Micros, Rate, ceil_f64, floor_f64, put, round_f64, take_f64, take_instant};
 use crate::param::{Kind, Param, Params, RangeError, within};
@@ -141,11 +142,11 @@ impl Algorithm for SmoothBursty {
             let retry = Retry::After(Micros::new(wait.get() - ask.patience().get()));
             return Outcome::Deny { retry };
         }
-        Outcome::Allow { granted: ask.cost.get(), wait }
+        Outcome::Allow { granted: ask.cost, wait }
     }
 
     fn charge(&self, state: &mut Option<SmoothBurstyState>, ask: &Ask, at: &Moment<'_>) {
-        let balance = self.balance(state.as_ref(), at.now()) - ask.cost.get() as f64;
+        let balance = self.balance(state.as_ref(), at.now()) - ask.cost as f64;
         *state = Some(SmoothBurstyState { balance, at: at.now() });
     }
 
@@ -183,6 +184,10 @@ impl Algorithm for SmoothBursty {
 
     fn window(&self) -> Option<Micros> {
         super::refilled_in(self)
+    }
+
+    fn leasing(&self) -> Leasing {
+        Leasing::Never("which books the future")
     }
 
     fn used(&self, state: &SmoothBurstyState, at: &Moment<'_>) -> u64 {

@@ -43,6 +43,7 @@ use alloc::vec::Vec;
 
 use super::Algorithm;
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
+use crate::lease::Leasing;
 use crate::limits::{COLD_FACTOR_MAX, DEPTH_MAX, PERIOD_MAX_US, STORED_F64_MAX, UNITS_MAX};
 use crate::num::{Micros, Rate, ceil_f64, floor_f64, put, take_f64, take_instant};
 use crate::param::{Kind, Param, Params, RangeError, within};
@@ -166,12 +167,12 @@ impl Algorithm for SmoothWarmup {
             let retry = Retry::After(Micros::new(wait.get() - ask.patience().get()));
             return Outcome::Deny { retry };
         }
-        Outcome::Allow { granted: ask.cost.get(), wait }
+        Outcome::Allow { granted: ask.cost, wait }
     }
 
     fn charge(&self, state: &mut Option<SmoothWarmupState>, ask: &Ask, at: &Moment<'_>) {
         let mut next = self.at(state.as_ref(), at.now());
-        let cost = ask.cost.get() as f64;
+        let cost = ask.cost as f64;
         next.debt_us += self.time_to_hand_out(next.stored, cost);
         next.stored -= cost.min(next.stored);
         *state = Some(next);
@@ -211,6 +212,10 @@ impl Algorithm for SmoothWarmup {
     fn window(&self) -> Option<Micros> {
         // How fast it gives back depends on what is stored.
         None
+    }
+
+    fn leasing(&self) -> Leasing {
+        Leasing::Never("which books the future")
     }
 
     fn used(&self, state: &SmoothWarmupState, at: &Moment<'_>) -> u64 {

@@ -37,6 +37,7 @@ use alloc::vec::Vec;
 use super::{Algorithm, pack_words, unpack_words};
 use crate::decision::{Ask, Left, Moment, Outcome, Retry, Status};
 use crate::flow::{Flow, Level};
+use crate::lease::Leasing;
 use crate::limits::{PERMITS_MAX, UNITS_MAX};
 use crate::num::{Micros, Rate};
 use crate::param::{Kind, Param, Params, RangeError, within};
@@ -183,7 +184,7 @@ impl Algorithm for TokenBucket {
     }
 
     fn check(&self, state: Option<&TokenBucketState>, ask: &Ask, at: &Moment<'_>) -> Outcome {
-        let cost = ask.cost.get();
+        let cost = ask.cost;
         if cost > self.burst {
             return Outcome::Deny { retry: Retry::Never };
         }
@@ -207,7 +208,7 @@ impl Algorithm for TokenBucket {
 
     fn charge(&self, state: &mut Option<TokenBucketState>, ask: &Ask, at: &Moment<'_>) {
         let level = self.level(state.as_ref(), at.now());
-        let units = ask.cost.get() * self.flow.per_permit;
+        let units = ask.cost * self.flow.per_permit;
         *state = Some(TokenBucketState(self.flow.fill(level, units, at.now())));
     }
 
@@ -254,6 +255,19 @@ impl Algorithm for TokenBucket {
 
     fn window(&self) -> Option<Micros> {
         super::refilled_in(self)
+    }
+
+    fn leasing(&self) -> Leasing {
+        let span = self.flow.time_to_fill(self.depth());
+        if self.flow.stepped { Leasing::Steps(span) } else { Leasing::Flows(span) }
+    }
+
+    fn seen(&self, state: &TokenBucketState) -> Micros {
+        state.0.at
+    }
+
+    fn forget(&self, state: &mut TokenBucketState, at: &Moment<'_>) {
+        state.0 = self.flow.drain(state.0, at.now());
     }
 
     fn used(&self, state: &TokenBucketState, at: &Moment<'_>) -> u64 {

@@ -1,6 +1,7 @@
 //! The tests of this crate from outside, in one program that is linked once.
 
 mod exact;
+mod lease;
 mod left;
 mod refund;
 mod regressions;

@@ -1,0 +1,89 @@
+//! Which rules can be leased.
+
+use alloc::boxed::Box;
+use core::fmt;
+
+use crate::num::Micros;
+use crate::ruleset::RuleSet;
+
+/// Whether permits of a rule can be leased, and how they come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leasing {
+    /// Yes. They come back continuously, the whole limit in this span.
+    Flows(Micros),
+    /// Yes. They come back in steps, the whole limit in this span.
+    Steps(Micros),
+    /// No; a clause about the rule that gives the reason.
+    Never(&'static str),
+}
+
+impl Leasing {
+    /// Of a rule whose window has this length. In windows shorter than `shortest` too much of the limit
+    /// would always lie with holders that do not use it.
+    pub(crate) fn steps_of(window: Micros, shortest: Micros) -> Self {
+        match window {
+            long if long >= shortest => Self::Steps(long),
+            _ if shortest == Micros::SECOND => Self::Never("whose window is shorter than 1 s"),
+            _ => Self::Never("whose window is shorter than 10 s"),
+        }
+    }
+
+    /// Whether permits of the rule can be leased.
+    pub const fn is_possible(&self) -> bool {
+        !matches!(self, Self::Never(_))
+    }
+}
+
+/// How the permits of a set of rules come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The least span in which the whole limit of one of the rules comes back.
+    pub least: Micros,
+    /// Whether those of one of the rules come back in steps.
+    pub in_steps: bool,
+}
+
+/// A rule of a set cannot be leased, so none of them can.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotLeasable {
+    /// The rule's place in [`RuleSet::rules`].
+    pub rule: usize,
+    name: Box<str>,
+    algorithm: &'static str,
+    reason: &'static str,
+}
+
+impl RuleSet {
+    /// How leased permits of these rules come back.
+    ///
+    /// # Errors
+    /// [`NotLeasable`] for the first rule whose permits cannot be leased.
+    pub fn leasable(&self) -> Result<Span, NotLeasable> {
+        let mut span = Span { least: Micros::MAX, in_steps: false };
+        for (place, named) in self.rules().iter().enumerate() {
+            let (least, in_steps) = match named.rule.leasing() {
+                Leasing::Flows(least) => (least, false),
+                Leasing::Steps(least) => (least, true),
+                Leasing::Never(reason) => {
+                    let (name, algorithm) = (named.name.clone(), named.rule.algorithm());
+                    return Err(NotLeasable { rule: place, name, algorithm, reason });
+                }
+            };
+            span = Span { least: span.least.min(least), in_steps: span.in_steps || in_steps };
+        }
+        Ok(span)
+    }
+}
+
+impl fmt::Display for NotLeasable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rule: _, name, algorithm, reason } = self;
+        write!(f, "rule `{name}` is a `{algorithm}`, {reason}")
+    }
+}
+
+impl core::error::Error for NotLeasable {}
+
+/// Shortest window of a sliding rule that can be leased: what a holder has not used counts against the
+/// whole next window, and in 10 s it gets the time to spend it.
+pub(crate) const SLIDING_LEASED_MIN: Micros = Micros::from_secs(10);
