@@ -161,6 +161,9 @@ impl<'a> History<'a> {
     }
 
     fn wait(&mut self) {
+        if self.random.chance(20) {
+            return self.wait_for_an_end();
+        }
         let term = u64::from(self.random.pick(&TERMS_US));
         let span = self.world.span_us;
         let some = [self.random.below(term), self.random.below(2 * term), self.random.below(span)];
@@ -168,6 +171,19 @@ impl<'a> History<'a> {
         let late = [term + term / 16, term + 60_000, span / 10];
         let spans = exact.into_iter().chain(late).chain(some).collect::<Vec<_>>();
         self.now_us += self.random.pick(&spans);
+    }
+
+    /// The hard instants are those around the end of a lease, by the clock of the store or of its holder.
+    fn wait_for_an_end(&mut self) {
+        let records = &self.store.leases.records;
+        let deadlines = records.iter().map(|record| record.deadline.get() + self.back_us);
+        let nodes = self.nodes.iter().zip(&self.speeds);
+        let ends = nodes.map(|(node, speed)| START_US + node.end_us * 1_000_000 / speed);
+        let last_us = ends.map(|end_us| end_us.saturating_sub(1));
+        let instants: Vec<_> = deadlines.chain(last_us).filter(|at| *at > self.now_us).collect();
+        if !instants.is_empty() {
+            self.now_us = self.random.pick(&instants);
+        }
     }
 
     /// A node sends a message, which may arrive and be answered at once.
@@ -191,6 +207,9 @@ impl<'a> History<'a> {
             return;
         }
         let answer = UnderWay { what: self.answer(&message), ..sent_word(sent) };
+        if self.random.chance(10) {
+            self.ask_centrally();
+        }
         if network && self.random.chance(10) {
             self.messages.push(sent);
         }
@@ -258,6 +277,9 @@ impl<'a> History<'a> {
             let steady_us = self.steady_us(node);
             if self.nodes[node].take(cost, steady_us) {
                 self.admit(cost.into());
+                if self.random.chance(30) {
+                    self.nodes[node].mark(steady_us);
+                }
             }
         }
     }
@@ -307,11 +329,12 @@ impl<'a> History<'a> {
     }
 
     fn answer(&mut self, message: &Message) -> Word {
+        let went_back = self.back_us > 0;
         self.with_store(|world, store, at| {
             let word = world.rules.lease(store, message, at);
             // A late message may meet a clock that went back, and take up a lease that has lapsed.
             let took_up = matches!(word, Word::Stands(Stands { found: Found::Lost, .. }));
-            (word, !took_up)
+            (word, !(went_back && took_up))
         })
     }
 

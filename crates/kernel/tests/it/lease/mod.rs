@@ -14,5 +14,8 @@
 mod adversary;
 mod holder;
 mod judge;
+mod key;
 mod random;
+mod refutations;
+mod rules;
 mod worlds;
