@@ -59,6 +59,9 @@ impl Step<'_> {
         let record = self.record(kept, claim.deadline);
         if claim.deadline > now {
             self.leased.leases.put(record);
+        } else if known.is_some() {
+            // What an old message was granted, which its holder never heard of.
+            self.leased.leases.remove(message.holder);
         }
         rules.settle(self.leased, spent, at);
         rules.forget_past(&mut self.leased.states, at);

@@ -15,6 +15,7 @@ mod adversary;
 mod holder;
 mod judge;
 mod key;
+mod naive;
 mod random;
 mod refutations;
 mod rules;
