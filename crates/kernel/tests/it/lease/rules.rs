@@ -81,11 +81,12 @@ fn r3_what_no_mark_dates_is_charged_now() {
 
 #[test]
 fn r3_nothing_is_charged_before_what_the_state_has_seen() {
-    let mut key = Key::bucket();
-    let stands = key.lease(1, 40, 0);
-    assert!(key.check(20, 450_000).allowed());
-    key.stands(&Message { marks: mark(40, 450_000), ..next(1, &stands, 0) }, 500_000);
-    assert_eq!(key.in_use(500_000), 60, "60 at 0.45 s, of which 0.5 flowed out");
+    let mut key = Key::new(FixedWindow::new(100, WindowKind::epoch(Micros::SECOND)).unwrap());
+    let stands = key.lease(1, 40, 600_000);
+    assert!(key.check(20, 1_000_000).allowed());
+    // The mark is from the window before, which the state has left.
+    key.stands(&Message { marks: mark(40, 400_000), ..next(1, &stands, 0) }, 1_050_000);
+    assert_eq!(key.in_use(1_050_000), 60);
 }
 
 #[test]
