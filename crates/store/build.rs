@@ -11,6 +11,7 @@ use sluicegate_kernel::algorithm::twins;
 fn main() {
     println!("cargo::rerun-if-changed=src/redis/prelude.lua");
     println!("cargo::rerun-if-changed=src/redis/steps.lua");
+    println!("cargo::rerun-if-changed=src/redis/lease.lua");
     println!("cargo::rerun-if-changed=src/redis/general.lua");
     println!("cargo::rerun-if-changed=src/redis/epilogue.lua");
     println!("cargo::rerun-if-changed=src/redis/publish.lua");
@@ -38,6 +39,7 @@ fn joined() -> String {
     }
     script.push_str("end\n");
     script.push_str(include_str!("src/redis/steps.lua"));
+    script.push_str(include_str!("src/redis/lease.lua"));
     let (before, after) = include_str!("src/redis/epilogue.lua")
         .split_once("-- part: general.lua\n")
         .expect("the epilogue names the part that is made where it is wanted");

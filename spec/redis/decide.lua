@@ -88,6 +88,8 @@ end
 return nil
 elseif act == 'limit' then
 return rule[5]
+elseif act == 'leases' then
+return rule[7] == 1 and 2 or 1
 elseif act == 'unpack' then
 if more then return flow('unpack', state, now) end
 if #state < now + 13 then return nil end
@@ -145,6 +147,8 @@ back = back / rule[3]
 return back + -back % 1
 elseif act == 'latest' then
 return state.at
+elseif act == 'forget' then
+state.used, state.at = used, at
 elseif act == 'used' then
 used = used / rule[3]
 return used + -used % 1
@@ -427,6 +431,8 @@ end
 return nil
 elseif act == 'limit' then
 return rule[5]
+elseif act == 'leases' then
+return rule[6] == 0 and 1
 elseif act == 'unpack' then
 if more then return flow('unpack', state, now) end
 if #state < now + 13 then return nil end
@@ -479,6 +485,8 @@ back = back / rule[3]
 return back + -back % 1
 elseif act == 'latest' then
 return state.at
+elseif act == 'forget' then
+state.used, state.at = used, at
 elseif act == 'used' then
 used = used / rule[3]
 return used + -used % 1
@@ -516,6 +524,8 @@ window = rule:sub(state + 8, state + 39),
 }
 elseif act == 'limit' then
 return rule.limit
+elseif act == 'leases' then
+return (rule.kind == 2 or rule.span_us >= 1000000) and 2
 elseif act == 'unpack' then
 if #state < now + 13 then return nil end
 local count, till = struct.unpack('<I7I7', state, now)
@@ -551,6 +561,8 @@ if state.till <= rule.till then return 0 end
 local latest = rule.till
 rule.till = state.till
 return latest
+elseif act == 'forget' then
+if state.till <= now then state.count, state.till = 0, window_end(rule, nil, now) end
 elseif act == 'used' then
 return count_at(state, now)
 elseif act == 'with_used' then
@@ -621,6 +633,8 @@ limit = limit, window_us = window_us, bucket_us = bucket_us, len = buckets + 1,
 }
 elseif act == 'limit' then
 return rule.limit
+elseif act == 'leases' then
+return rule.window_us >= 10000000 and 2
 elseif act == 'unpack' then
 if #state < now + 7 then return nil end
 local newest, width = struct.unpack('<I7B', state, now)
@@ -691,6 +705,8 @@ state.newest, state.counts = earlier.newest, earlier.counts
 return true
 elseif act == 'latest' then
 return state.newest * rule.bucket_us
+elseif act == 'forget' then
+advance(rule, state, now)
 elseif act == 'used' then
 return sum_at(rule, state, now)
 elseif act == 'with_used' then
@@ -768,6 +784,8 @@ local weighed_max = (units - units % steps) / steps
 return { limit = limit, window_us = window_us, step_us = step_us, steps = steps, weighed_max = weighed_max }
 elseif act == 'limit' then
 return rule.limit
+elseif act == 'leases' then
+return rule.window_us >= 10000000 and 1
 elseif act == 'unpack' then
 if #state < now + 14 then return nil end
 local window, previous, current = struct.unpack('<I7I4I4', state, now)
@@ -824,6 +842,8 @@ elseif act == 'rewind' then
 if window >= state.window then return false end
 state.window, state.previous, state.current = window, counter(previous), counter(current)
 return true
+elseif act == 'forget' then
+state.window, state.previous, state.current = window, counter(previous), counter(current)
 elseif act == 'used' then
 local used = estimate(rule, elapsed_us, previous, current) / rule.steps
 return used + -used % 1
@@ -873,6 +893,8 @@ end
 return { limit = limit, window_us = window_us }
 elseif act == 'limit' then
 return rule.limit
+elseif act == 'leases' then
+return rule.window_us >= 10000000 and 2
 elseif act == 'unpack' then
 if #state < now + 7 then return nil end
 local pos, entries = now + 8, 0
@@ -899,8 +921,11 @@ return nil, retry
 elseif act == 'charge' then
 state = state or { sum = 0, entries = '' }
 forget_gone(rule, state, now)
+if cost > 10000 - state.sum then cost = 10000 - state.sum end
+if cost > 0 then
 state.entries = state.entries .. struct.pack('<I7I4', now, cost)
 state.sum = state.sum + cost
+end
 return state
 elseif act == 'available' then
 local left = rule.limit - sum_at(rule, state, now)
@@ -940,6 +965,8 @@ state.entries = entries:sub(1, pos + 10) .. table.concat(moved)
 return true
 elseif act == 'latest' then
 return #state.entries > 0 and (struct.unpack('<I7', state.entries, #state.entries - 10)) or 0
+elseif act == 'forget' then
+forget_gone(rule, state, now)
 elseif act == 'used' then
 return sum_at(rule, state, now)
 elseif act == 'with_used' then
@@ -1193,13 +1220,13 @@ end
 return granted or 0, touched
 end
 elseif what == 'debit' then
-return function(rules, twins, flags, states, now, debts, raise)
+return function(rules, twins, flags, states, now, debts, raise, held)
 local touched = false
 for place = 1, #rules do
 local rule, twin, state, charged = rules[place], twins[place], states[place], 0
 if raise and state then debts[place] = debts[place] - twin('used', rule, state, now) end
 if flags[place] % 4 < 2 then
-charged = twin('available', rule, state, now)
+charged = twin('available', rule, state, now) - (held and held[place] or 0)
 if debts[place] < charged then charged = debts[place] end
 end
 if charged >= 1 then
@@ -1247,6 +1274,400 @@ if reply:byte(1) > 1 then return reply end
 if decided[2] then packed, full_after, full_is_fresh, clock, ahead = unpack(decided, 2, 6) end
 return reply .. charged, packed, full_after, full_is_fresh, clock, ahead, charged_now
 end
+elseif what == 'leases' then
+local function permits_of(record)
+return record.kept + record.granted
+end
+local function find(of, holder)
+local from = 1
+while true do
+local pos = of.records:find(holder, from, true)
+if not pos then return nil end
+if pos % 27 == 1 then
+local number, kept, granted, deadline = struct.unpack('<I4I4I4I7', of.records, pos + 8)
+return { holder = holder, number = number, kept = kept, granted = granted, deadline = deadline }, pos
+end
+from = pos + 1
+end
+end
+local function live(of, holder, now)
+local record = find(of, holder)
+return record and record.deadline > now and record or nil
+end
+local function remove(of, holder)
+local record, pos = find(of, holder)
+if record then
+of.records = of.records:sub(1, pos - 1) .. of.records:sub(pos + 27)
+of.held = of.held - permits_of(record)
+end
+end
+local function put(of, record)
+local before, pos = find(of, record.holder)
+pos = pos or #of.records + 1
+of.records = of.records:sub(1, pos - 1) .. struct.pack('<c8I4I4I4I7', record.holder, record.number, record.kept,
+record.granted, record.deadline) .. of.records:sub(pos + 27)
+of.held = of.held - (before and permits_of(before) or 0) + permits_of(record)
+if of.first == 0 or record.deadline < of.first then of.first = record.deadline end
+end
+local function count(of, now)
+if of.first > now then return #of.records / 27 end
+local alive = 0
+for pos = 1, #of.records, 27 do
+if struct.unpack('<I7', of.records, pos + 20) > now then alive = alive + 1 end
+end
+return alive
+end
+local function holders(of, except)
+local found = 0
+for pos = 1, #of.records, 27 do
+local holder, _, kept, granted = struct.unpack('<c8I4I4I4', of.records, pos)
+if kept + granted > 0 and holder ~= ('\0'):rep(8) and holder ~= except then found = found + 1 end
+end
+return found
+end
+local function back_to(rule, instant, now)
+if rule.from and instant < rule.from then instant = rule.from end
+return instant < now and instant or now
+end
+local function charge_by(rules, twins, states, permits, by, now)
+for place = 1, #rules do
+local rule, twin, state = rules[place], twins[place], states[place]
+if twin('leases', rule) then
+local seen = state and not rule.from and twin('latest', rule, state, now) or 0
+local at = back_to(rule, by > seen and by or seen, now)
+local used = state and twin('used', rule, state, at) or 0
+local room = 2 * twin('limit', rule) - used
+local some = permits < room and permits or room
+if some > 0 then states[place] = (twin('charge', rule, state, at, some)) end
+end
+end
+end
+local function settle(of, rules, twins, states, now, spent)
+if #of.records > 0 and of.first <= now then
+local kept = {}
+of.first = 0
+for pos = 1, #of.records, 27 do
+local h, g, deadline = struct.unpack('<I4I4I7', of.records, pos + 12)
+if deadline <= now then
+spent[#spent + 1] = { deadline, h + g }
+of.held = of.held - h - g
+else
+kept[#kept + 1] = of.records:sub(pos, pos + 26)
+if of.first == 0 or deadline < of.first then of.first = deadline end
+end
+end
+of.records = table.concat(kept)
+end
+for place = 2, #spent do
+local one, before = spent[place], place - 1
+while before > 0 and spent[before][1] > one[1] do
+spent[before + 1], before = spent[before], before - 1
+end
+spent[before + 1] = one
+end
+for place = 1, #spent do
+charge_by(rules, twins, states, spent[place][2], spent[place][1], now)
+end
+end
+local function rewind(of, now)
+if of.version <= now then return false end
+local latest, records = now + 2375000, {}
+for pos = 1, #of.records, 27 do
+local deadline = struct.unpack('<I7', of.records, pos + 20)
+if deadline > latest then deadline = latest end
+records[#records + 1] = of.records:sub(pos, pos + 19) .. struct.pack('<I7', deadline)
+end
+of.records = table.concat(records)
+if of.first > latest then of.first = latest end
+return true
+end
+local function least_limit(rules, twins)
+local least
+for place = 1, #rules do
+local limit = twins[place]('limit', rules[place])
+if not least or limit < least then least = limit end
+end
+return least
+end
+local function free(of, rules, twins, states, now)
+local least = 4294967295
+for place = 1, #rules do
+local left = twins[place]('leases', rules[place])
+and twins[place]('available', rules[place], states[place], now) or 0
+if left - of.held < least then least = left - of.held end
+end
+local room = 4294967295 - of.held
+if room < least then least = room end
+return least > 0 and least or 0
+end
+local function under(of, rules, twins, now)
+local held, first = { nil }, nil
+for place = 1, #rules do held[place] = twins[place]('leases', rules[place]) and of.held or 0 end
+for pos = 1, of.held > 0 and #of.records or 0, 27 do
+local kept, granted, deadline = struct.unpack('<I4I4I7', of.records, pos + 12)
+if kept + granted > 0 and (not first or deadline < first) then first = deadline end
+end
+return held, first and (first > now and first - now or 1) or 0
+end
+local function claim_of(of, m, known, stood_max, hint, now)
+if known and m.heard <= known.number then
+return known.kept + (m.heard == known.number and known.granted or 0), known.deadline, 0, 0
+end
+local alive = m.stood > 0 and now < m.ends and not m.ended
+local stood = m.stood < stood_max and m.stood or stood_max
+if alive and (known or count(of, now) < 64) then
+local deadline = m.ends < now + 2375000 and m.ends or now + 2375000
+if known and known.deadline > deadline then deadline = known.deadline end
+return stood, deadline, 0, 3
+end
+if alive or hint and of.version < hint.version then return 0, 0, stood, 3 end
+return 0, 0, 0, 1
+end
+local function take(rules, twins, flags, states, now, debts)
+for place = 1, #rules do
+local rule, twin, some = rules[place], twins[place], debts[place]
+if some >= 1 and flags[place] % 4 < 2 then
+local left = twin('available', rule, states[place], now)
+if left < some then some = left end
+if some > 2147483648 then some = 2147483648 end
+if some >= 1 then states[place] = (twin('charge', rule, states[place], now, some)) end
+end
+end
+end
+local function repair(of, rules, twins, flags, states, hint, now)
+local come_to, missing = {}, nil
+for place = 1, #rules do
+local rule, twin, used = rules[place], twins[place], hint.used[place]
+come_to[place] = 0
+if twin('leases', rule) and hint.version >= (rule.from or 0) then
+local limit = twin('limit', rule)
+if used > limit then used = limit end
+local state = twin('with_used', rule, nil, back_to(rule, hint.version, now), used)
+come_to[place] = state and twin('used', rule, state, now) or 0
+end
+end
+for place = 1, #rules do
+local state = states[place]
+come_to[place] = come_to[place] - (state and twins[place]('used', rules[place], state, now) or 0)
+end
+take(rules, twins, flags, states, now, come_to)
+local limit = least_limit(rules, twins)
+missing = (hint.held < limit and hint.held or limit) - of.held
+local deadline = (hint.version < now and hint.version or now) + 2375000
+if missing > 0 and deadline > now then
+local ghost = live(of, ('\0'):rep(8), now)
+if not ghost and #of.records >= 27 * 64 then
+for place = 1, #rules do come_to[place] = missing end
+take(rules, twins, flags, states, now, come_to)
+else
+if ghost and ghost.deadline > deadline then deadline = ghost.deadline end
+put(of, {
+holder = ('\0'):rep(8), number = 0, kept = (ghost and permits_of(ghost) or 0) + missing, granted = 0,
+deadline = deadline,
+})
+end
+end
+if hint.version > of.version then of.version = hint.version end
+end
+local function restore(of, rules, twins, flags, states, m, known, base, deadline, hint, now)
+settle(of, rules, twins, states, now, {})
+remove(of, m.holder)
+if deadline > now then
+put(of, { holder = m.holder, number = m.number, kept = base, granted = 0, deadline = deadline })
+end
+local back, ghost = base - (known and permits_of(known) or 0), live(of, ('\0'):rep(8), now)
+if ghost then
+if back > ghost.kept then back = ghost.kept end
+if back > 0 then
+ghost.kept = ghost.kept - back
+put(of, ghost)
+end
+end
+if hint then repair(of, rules, twins, flags, states, hint, now) end
+end
+local function wanted(of, rules, twins, m, kept, needed, left)
+local sharers, in_steps = holders(of, m.holder) + 1, false
+for place = 1, #rules do
+if twins[place]('leases', rules[place]) == 2 then in_steps = true end
+end
+local half = least_limit(rules, twins)
+half = (half - half % 2) / 2
+local part = in_steps and sharers or 2
+local own, most = kept + needed, m.want
+for _, bound in ipairs({
+(left - left % part) / part, m.share - own, half - of.held - needed,
+(half - half % sharers) / sharers - own,
+}) do
+if bound < most then most = bound end
+end
+return most > 0 and most or 0
+end
+local function stands(of, rules, twins, flags, states, m, record, found, now)
+local held, settles_in = under(of, rules, twins, now)
+local refused_by, slowest, retry, pause, deciding, remaining, reset_after = nil, nil, nil, 0, nil, nil, nil
+local least = m.least < 1 and 1 or m.least > 2147483648 and 2147483648 or m.least
+for place = 1, #rules do
+local rule, twin, wait, after = rules[place], twins[place], nil, nil
+local limit = twin('limit', rule)
+if least <= limit and limit < least + held[place] then
+after = settles_in
+else
+wait, after = twin('check', rule, states[place], now, least + held[place])
+end
+if wait then
+if wait > pause then pause, slowest = wait, place end
+elseif not refused_by or retry ~= -1 and (after == -1 or after > retry) then
+refused_by, retry = place, after
+end
+end
+for place = 1, #rules do
+local left, after = twins[place]('status', rules[place], states[place], now)
+left = left > held[place] and left - held[place] or 0
+local decider = refused_by or slowest
+if place == decider or not decider and (not remaining or left < remaining) then
+deciding, remaining, reset_after = place, left, after
+end
+end
+local lasts = record.deadline > now and record.deadline - now or 0
+local used = {}
+for place = 1, #rules do
+local rule, twin = rules[place], twins[place]
+local state, some = states[place] or twin('first_seen', rule, nil, now), 0
+if state then
+some = twin('used', rule, state, now)
+elseif flags[place] % 2 ~= 1 then
+some = twin('limit', rule)
+end
+used[place] = struct.pack('<I5', some < 1099511627775 and some or 1099511627775)
+end
+return struct.pack('<BI4I4I4I7I7I7BBBBI7I7I7I7I4', 5, record.number, record.kept, record.granted, lasts,
+record.deadline, free(of, rules, twins, states, now), holders(of), found, refused_by and 0 or 1, deciding - 1, refused_by and retry or pause,
+remaining, reset_after, of.version, of.held) .. table.concat(used)
+end
+return function(act, of, rules, twins, flags, states, now, m)
+if act == 'read' then
+local value, pos = of, rules
+local mark = value:byte(pos)
+if #value < pos + 19 or mark ~= 76 and mark ~= 108 then return nil end
+local version, held, first, number = struct.unpack('<I7I4I7B', value, pos + 1)
+if #value ~= pos + 19 + 27 * number then return nil end
+return {
+version = version, held = held, first = first, records = value:sub(pos + 20),
+alone = mark == 108,
+}
+elseif act == 'settle' then
+local due = #of.records > 0 and of.first <= now
+local went_back = rewind(of, now)
+settle(of, rules, twins, states, now, {})
+return due or went_back
+elseif act == 'under' then
+return under(of, rules, twins, now)
+elseif act == 'pack' then
+local mark = of.alone and 108 or 76
+local section = struct.pack('<BI7I4I7B', mark, of.version, of.held, of.first, #of.records / 27)
+local last, after = now, of.version + 60000000 + 1 - now
+if #of.records > 0 then last = now + 2375000 end
+charge_by(rules, twins, states, of.held, last, last)
+for place = 1, #rules do
+local _, full_after = twins[place]('status', rules[place], states[place], last)
+if last - now + full_after > after then after = last - now + full_after end
+end
+return section .. of.records, after
+end
+if m.holder == ('\0'):rep(8) then
+rewind(of, now)
+settle(of, rules, twins, states, now, {})
+local nothing = { holder = ('\0'):rep(8), number = m.number, kept = 0, granted = 0, deadline = now }
+return stands(of, rules, twins, flags, states, m, nothing, 1, now), false
+end
+local known = live(of, m.holder, now)
+if known and m.number < known.number then return '\6', false end
+rewind(of, now)
+for place = 1, #rules do
+if not states[place] then states[place] = twins[place]('first_seen', rules[place], nil, now) end
+end
+known = live(of, m.holder, now)
+if known and m.number == known.number then
+settle(of, rules, twins, states, now, {})
+return stands(of, rules, twins, flags, states, m, known, 0, now), true
+end
+local hint = m.hint
+if hint and now > hint.version + 60000000 then hint = nil end
+local stood_max = 4294967295 - (of.held - (known and permits_of(known) or 0))
+local limit = least_limit(rules, twins)
+if limit < stood_max then stood_max = limit end
+if stood_max < 0 then stood_max = 0 end
+local base, deadline, unclaimed, found = claim_of(of, m, known, stood_max, hint, now)
+if found == 3 then
+restore(of, rules, twins, flags, states, m, known, base, deadline, hint, now)
+end
+local unspent, kept = m.unspent, m.keep < m.unspent and m.keep or m.unspent
+if unspent > base then
+unspent, kept = 0, 0
+if found ~= 3 then found = 2 end
+end
+local rest, spent = base - unspent, {}
+for place = 1, #m.marks, 2 do
+local permits, age = m.marks[place], m.marks[place + 1] * 15
+if permits > rest then permits = rest end
+rest = rest - permits
+age = (age - age % 16) / 16
+spent[#spent + 1] = { age < now and now - age or 0, permits }
+end
+spent[#spent + 1] = { now, rest + unclaimed }
+local record = { holder = m.holder, number = m.number, kept = kept, granted = 0, deadline = deadline }
+if deadline > now then
+put(of, record)
+elseif known then
+remove(of, m.holder)
+end
+settle(of, rules, twins, states, now, spent)
+for place = 1, #rules do
+if states[place] then twins[place]('forget', rules[place], states[place], now) end
+end
+local left = free(of, rules, twins, states, now)
+local needed = left >= m.need and m.need or left >= m.least and left or 0
+local is_full = not live(of, m.holder, now) and count(of, now) >= 64
+of.version = of.version + 1 > now and of.version + 1 or now
+if is_full then
+charge_by(rules, twins, states, needed, now, now)
+record.granted, record.deadline = needed, now
+return stands(of, rules, twins, flags, states, m, record, 4, now), true
+end
+record.granted = needed + wanted(of, rules, twins, m, kept, needed, left - needed)
+local ends = now + m.term + (m.term - m.term % 16) / 16 + m.patience
+if ends > record.deadline then record.deadline = ends end
+put(of, record)
+return stands(of, rules, twins, flags, states, m, record, found, now), true
+end
+elseif what == 'message' then
+return function(ask, rules)
+if #ask < 64 then return nil end
+local m, pos, ended, marks = { marks = {} }, nil, nil, nil
+m.holder, m.number, m.heard, m.stood, m.unspent, m.keep, m.need, m.least, m.want, m.share, m.term, m.patience,
+m.ends, ended, marks, pos = struct.unpack('<c8I4I4I4I4I4I4I4I4I4I4I4I7BB', ask, 3)
+if ended > 1 or marks > 4 or #ask < pos + 8 * marks then return nil end
+m.ended = ended == 1
+if m.term > 2000000 then m.term = 2000000 end
+if m.patience > 250000 then m.patience = 250000 end
+for place = 1, 2 * marks, 2 do
+m.marks[place], m.marks[place + 1], pos = struct.unpack('<I4I4', ask, pos)
+end
+local hints = ask:byte(pos)
+pos = pos + 1
+if hints == 1 then
+if #ask < pos + 10 + 5 * rules then return nil end
+local version, held = struct.unpack('<I7I4', ask, pos)
+if version > 9007199254740991 then version = 9007199254740991 end
+m.hint, pos = { version = version, held = held, used = {} }, pos + 11
+for place = 1, rules do
+m.hint.used[place], pos = struct.unpack('<I5', ask, pos)
+end
+elseif hints ~= 0 then
+return nil
+end
+return m, pos
+end
 end
 end
 local keys, args, try = KEYS, ARGV, redis.pcall
@@ -1277,23 +1698,20 @@ end
 end
 local failed, begin = value and value.err, head
 if rule and value and not failed then begin = value:sub(1, #head) end
+local ordinary = rule and not failed and (begin == head or begin:sub(1, same) == head:sub(1, same))
+if ordinary and value and not goes_on then
+local pos
+state, pos = twin('unpack', rule, value, #head + 1, nil, true)
+ordinary = pos == #value + 1
+end
 if failed then
 reply = value
-elseif rule and (begin == head or begin:sub(1, same) == head:sub(1, same)) then
+elseif ordinary then
 if not now_us then
 local time = redis.call('TIME')
 now_us = time[1] * 1000000 + time[2]
 end
-local malformed = false
-if value and not goes_on then
-local pos
-state, pos = twin('unpack', rule, value, #head + 1, nil, true)
-malformed = pos ~= #value + 1
-touched = not malformed and twin('rewind', rule, state, now_us)
-end
-if malformed then
-reply = '\4state'
-else
+if value and not goes_on then touched = twin('rewind', rule, state, now_us) end
 local wait, retry = twin('check', rule, state, now_us, cost)
 local remaining
 if wait then
@@ -1311,7 +1729,6 @@ full_is_fresh, ahead = starts_full, 0
 end
 reply = struct.pack('<BBI4I7I7I7', wait and 1 or 0, 0, wait and cost or 0, wait or retry,
 remaining, full_after)
-end
 else
 if not decide_any then
 local function parse(text)
@@ -1333,11 +1750,18 @@ end
 if #text ~= pos - 1 + length or #text < pos or same > length then return nil end
 return rules, twins, flags, carry, text:sub(pos), same > 0 and same or length
 end
+local leases
 local function recall(rules, twins, value, pos)
-local states = { nil }
+local states, begin = { nil }, pos
 if #rules == 1 then
-states[1], pos = twins[1]('unpack', rules[1], value, pos, nil, true)
-return pos == #value + 1 and states or nil
+states[1], pos = twins[1]('unpack', rules[1], value, begin, nil, true)
+if not pos then states[1], pos = twins[1]('unpack', rules[1], value, begin) end
+if pos == #value + 1 then return states end
+if not pos then return nil end
+leases = leases or make('leases')
+local out = leases('read', value, pos)
+if out and out.alone then states[1] = nil end
+return out and states, out
 end
 local present = value:byte(pos) or 256
 pos = pos + 1
@@ -1348,17 +1772,24 @@ if not pos then return nil end
 end
 present = (present - present % 2) / 2
 end
-return present == 0 and pos == #value + 1 and states or nil
+if present ~= 0 then return nil end
+if pos == #value + 1 then return states end
+leases = leases or make('leases')
+local out = leases('read', value, pos)
+return out and states, out
 end
 local function read_ask(ask, rules, flags)
 if #ask < 6 then return nil end
 local verb, clock, cost = struct.unpack('<BBI4', ask)
-if verb < 1 or verb > 9 and verb ~= 11 and verb ~= 13 or clock > 2 or cost < 1
-or cost > 2147483648 then
+if verb < 1 or verb > 11 and verb ~= 13 or clock > 2
+or verb ~= 10 and (cost < 1 or cost > 2147483648) or verb == 10 and clock == 2 then
 return nil
 end
-local pos, max_wait, permit, now, debts = 7, nil, nil, now_us, nil
-if verb > 9 then
+local pos, max_wait, permit, now, debts, message = 7, nil, nil, now_us, nil, nil
+if verb == 10 then
+message, pos = make('message')(ask, #rules)
+if not message then return nil end
+elseif verb > 9 then
 if #ask < pos + 4 * #rules - 1 then return nil end
 debts = { struct.unpack('<' .. ('I4'):rep(#rules), ask, pos) }
 pos = pos + 4 * #rules
@@ -1388,32 +1819,32 @@ local from, till
 from, till, pos = struct.unpack('<I7I7', ask, pos)
 if from >= till or till > 9007199254740992 then return nil end
 if now < from then
-till = from
+from, till = now, from
 elseif now >= till then
-till = now + (till - from) - (now - till) % (till - from)
+from, till = till, now + (till - from) - (now - till) % (till - from)
 end
-rules[place].till = till
+rules[place].from, rules[place].till = from, till
 end
 end
 local how = ask:byte(pos)
 if how and (how > 2 or how < 1 or how == 2 and #ask > pos) then return nil end
-return verb, clock, cost, now, how, pos, holds_permits, max_wait, permit, debts
+return verb, clock, cost, now, how, pos, holds_permits, max_wait, permit, debts, message
 end
 function decide_any(value, text, ask)
 local rules, twins, flags, carry, head, same = parse(text)
 if not rules then return '\4rules' end
-local verb, clock, cost, now, how, pos, holds_permits, max_wait, permit, debts =
+local verb, clock, cost, now, how, pos, holds_permits, max_wait, permit, debts, message =
 read_ask(ask, rules, flags)
 if not verb then return '\4ask' end
-if verb >= 7 and verb < 11 and not holds_permits
+if verb >= 7 and verb <= 9 and not holds_permits
 or verb < 4 and holds_permits then
 return '\2'
 end
-local states, touched = nil, false
+local states, out, touched = nil, nil, false
 local begin = value and value:sub(1, #head)
 if value and (begin == head or begin:sub(1, same) == head:sub(1, same)) then
 head = begin
-states = recall(rules, twins, value, #head + 1)
+states, out = recall(rules, twins, value, #head + 1)
 if not states then return '\4state' end
 elseif value and how == 1 then
 local old_text = ask:sub(pos + 1)
@@ -1422,7 +1853,8 @@ if not old_rules then return '\4ask' end
 if value:sub(1, old_same) ~= old_head:sub(1, old_same) then
 return '\3' .. value:sub(1, 1024)
 end
-local before = recall(old_rules, old_twins, value, #old_head + 1)
+local before
+before, out = recall(old_rules, old_twins, value, #old_head + 1)
 if not before then return '\4state' end
 states, touched = make('take_over')(text, rules, twins, flags, carry, old_text, old_rules, old_twins,
 before, now), true
@@ -1445,6 +1877,20 @@ for place = 1, #rules do
 local state = states[place]
 if state and twins[place]('rewind', rules[place], state, now) then touched = true end
 end
+local held, settles_in, word
+if message then
+out, leases = out or { version = 0, held = 0, first = 0, records = '' }, leases or make('leases')
+word, touched = leases('answer', out, rules, twins, flags, states, now, message)
+if not touched then return word end
+elseif out then
+if leases('settle', out, rules, twins, flags, states, now) then touched = true end
+if #out.records == 0 and out.version + 60000000 + 1 <= now then
+out, touched = nil, true
+elseif out.held > 0 then
+held, settles_in = leases('under', out, rules, twins, flags, states, now)
+if max_wait then max_wait = 0 end
+end
+end
 local refused_by, retry, granted = nil, 0, cost
 local asks = verb <= 4 or verb == 7
 if verb == 7 then
@@ -1458,6 +1904,7 @@ end
 elseif verb == 3 then
 for place = 1, #rules do
 local left = twins[place]('available', rules[place], states[place], now)
+if held then left = left - held[place] end
 if left < granted then granted = left end
 end
 if granted < 1 then granted = 1 end
@@ -1467,18 +1914,25 @@ granted, given_back = make('refund')(rules, twins, flags, states, now, cost)
 touched = touched or given_back
 elseif verb == 6 then
 states, touched, granted = {}, true, 0
+if out then out.version = out.version + 1 > now and out.version + 1 or now end
 elseif verb == 8 or verb == 9 then
 local act = verb == 8 and 'release' or 'renew'
 granted, refused_by = make('on_permit')(act, rules, twins, flags, states, now, permit)
 if granted then touched = true else retry = -1 end
 elseif debts then
-local charged = make('debit')(rules, twins, flags, states, now, debts, verb == 13)
+local charged = make('debit')(rules, twins, flags, states, now, debts, verb == 13, held)
 touched = touched or charged
 end
 local wait, slowest = 0, nil
 if asks then
 for place = 1, #rules do
-local pause, after = twins[place]('check', rules[place], states[place], now, granted, max_wait)
+local rule, twin, pause, after = rules[place], twins[place], nil, nil
+local wanted = granted + (held and held[place] or 0)
+if held and granted <= twin('limit', rule) and twin('limit', rule) < wanted then
+after = settles_in
+else
+pause, after = twin('check', rule, states[place], now, wanted, max_wait)
+end
 if not pause then
 if not refused_by or (retry ~= -1 and (after == -1 or after > retry)) then
 refused_by, retry = place, after
@@ -1503,6 +1957,9 @@ state = twin('first_seen', rule, nil, now)
 states[place], touched = state, touched or state
 end
 if not left then left, after = twin('status', rule, state, now) end
+if held and (asks or verb == 5 or verb == 6) then
+left = left > held[place] and left - held[place] or 0
+end
 left_of[place] = left
 if place == decider or not decider and (not remaining or left < remaining) then
 deciding, remaining, reset_after = place, left, after
@@ -1514,18 +1971,28 @@ local packed
 if touched and verb ~= 4 then
 local present, bit = 0, 1
 packed = #rules == 1 and head or ''
+if out and #rules == 1 then
+out.alone = not states[1]
+states[1] = states[1] or twins[1]('with_used', rules[1], nil, now, 0) or { sum = 0, permits = '', ends = '' }
+end
 for place = 1, #rules do
 local state = states[place]
 if state then
-packed = twins[place]('pack', rules[place], state, packed, nil, #rules == 1)
+packed = twins[place]('pack', rules[place], state, packed, nil, #rules == 1 and not out)
 present = present + bit
 end
 bit = bit * 2
 end
 if #rules > 1 then packed = head .. string.char(present) .. packed end
 if present == 0 then full_is_fresh, full_after = true, 0 end
+if out then
+local section, ends_after = leases('pack', out, rules, twins, flags, states, now)
+packed = packed .. section
+if ends_after > full_after then full_after = ends_after end
+end
 end
 local ahead = now - asked_at
+if word then return word, packed, full_after, full_is_fresh, clock, ahead end
 if debts then
 return '\5' .. table.concat(debts, '', 1, #rules), packed, full_after, full_is_fresh, clock, ahead
 end

@@ -19,8 +19,9 @@ pub use memory::{
     KEYS_MAX, KEYS_MAX_DEFAULT, KeyHash, MemoryStore, Restored, Saved, SnapshotError,
 };
 pub use sluicegate_kernel::Verdict;
+use sluicegate_kernel::lease::Message;
 use sluicegate_kernel::limits::RULES_MAX;
-use sluicegate_kernel::{Micros, Moment, RangeError, RuleSet, States, Unsupported, Verb};
+use sluicegate_kernel::{Micros, Moment, RangeError, RuleSet, States, Unsupported, Verb, Word};
 
 /// One request as a store sees it.
 #[derive(Clone, Copy, Debug)]
@@ -257,6 +258,28 @@ pub trait Store: Send + Sync {
     ) -> impl Future<Output = Result<(StoreAnswer, Permits), StoreError>> + Send {
         let _ = (debt, request, at);
         let reason = "this store does not support debts".to_owned();
+        std::future::ready(Err(StoreError::Unavailable { reason, executed: Executed::No }))
+    }
+
+    /// Whether holders can lease permits of this store: whether it keeps them from many processes, by one clock.
+    fn leases(&self) -> bool {
+        false
+    }
+
+    /// The word to `message`, which a holder sends about the key of `request`; its verb is not looked at. An error
+    /// says whether the message may have been executed. It is never repeated: a holder sends its next one.
+    ///
+    /// # Errors
+    /// [`StoreError`] if there is no word; of a store that does not [lease](Self::leases):
+    /// [`StoreError::Unavailable`].
+    fn lease(
+        &self,
+        request: &StoreRequest<'_>,
+        message: &Message,
+        at: &Moment<'_>,
+    ) -> impl Future<Output = Result<Word, StoreError>> + Send {
+        let _ = (request, message, at);
+        let reason = "this store does not support leases".to_owned();
         std::future::ready(Err(StoreError::Unavailable { reason, executed: Executed::No }))
     }
 

@@ -28,6 +28,8 @@ return function(act, rule, state, now, cost, more)
     }
   elseif act == 'limit' then
     return rule.limit
+  elseif act == 'leases' then
+    return (rule.kind == 2 or rule.span_us >= 1000000) and LEASED_IN_STEPS
   elseif act == 'unpack' then
     if #state < now + 13 then return nil end
     local count, till = struct.unpack('<I7I7', state, now)
@@ -65,6 +67,8 @@ return function(act, rule, state, now, cost, more)
     local latest = rule.till
     rule.till = state.till
     return latest
+  elseif act == 'forget' then
+    if state.till <= now then state.count, state.till = 0, window_end(rule, nil, now) end
   elseif act == 'used' then
     return count_at(state, now)
   elseif act == 'with_used' then

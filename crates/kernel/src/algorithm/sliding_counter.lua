@@ -59,6 +59,8 @@ return function(act, rule, state, now, cost, more)
     return { limit = limit, window_us = window_us, step_us = step_us, steps = steps, weighed_max = weighed_max }
   elseif act == 'limit' then
     return rule.limit
+  elseif act == 'leases' then
+    return rule.window_us >= 10000000 and LEASED_FLOWS
   elseif act == 'unpack' then
     if #state < now + 14 then return nil end
     local window, previous, current = struct.unpack('<I7I4I4', state, now)
@@ -122,6 +124,8 @@ return function(act, rule, state, now, cost, more)
     if window >= state.window then return false end
     state.window, state.previous, state.current = window, counter(previous), counter(current)
     return true
+  elseif act == 'forget' then
+    state.window, state.previous, state.current = window, counter(previous), counter(current)
   elseif act == 'used' then
     local used = estimate(rule, elapsed_us, previous, current) / rule.steps
     return used + -used % 1

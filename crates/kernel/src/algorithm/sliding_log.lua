@@ -52,6 +52,8 @@ return function(act, rule, state, now, cost, more)
     return { limit = limit, window_us = window_us }
   elseif act == 'limit' then
     return rule.limit
+  elseif act == 'leases' then
+    return rule.window_us >= 10000000 and LEASED_IN_STEPS
   elseif act == 'unpack' then
     if #state < now + 7 then return nil end
     local pos, entries = now + 8, 0
@@ -78,8 +80,12 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'charge' then
     state = state or { sum = 0, entries = '' }
     forget_gone(rule, state, now)
-    state.entries = state.entries .. struct.pack('<I7I4', now, cost)
-    state.sum = state.sum + cost
+    -- What was leased under a higher limit counts as far as a log can hold it.
+    if cost > 10000 - state.sum then cost = 10000 - state.sum end
+    if cost > 0 then
+      state.entries = state.entries .. struct.pack('<I7I4', now, cost)
+      state.sum = state.sum + cost
+    end
     return state
   elseif act == 'available' then
     local left = rule.limit - sum_at(rule, state, now)
@@ -121,6 +127,8 @@ return function(act, rule, state, now, cost, more)
     return true
   elseif act == 'latest' then
     return #state.entries > 0 and (struct.unpack('<I7', state.entries, #state.entries - 10)) or 0
+  elseif act == 'forget' then
+    forget_gone(rule, state, now)
   elseif act == 'used' then
     return sum_at(rule, state, now)
   elseif act == 'with_used' then

@@ -67,6 +67,8 @@ return function(act, rule, state, now, cost, more)
     }
   elseif act == 'limit' then
     return rule.limit
+  elseif act == 'leases' then
+    return rule.window_us >= 10000000 and LEASED_IN_STEPS
   elseif act == 'unpack' then
     if #state < now + 7 then return nil end
     local newest, width = struct.unpack('<I7B', state, now)
@@ -140,6 +142,8 @@ return function(act, rule, state, now, cost, more)
     return true
   elseif act == 'latest' then
     return state.newest * rule.bucket_us
+  elseif act == 'forget' then
+    advance(rule, state, now)
   elseif act == 'used' then
     return sum_at(rule, state, now)
   elseif act == 'with_used' then

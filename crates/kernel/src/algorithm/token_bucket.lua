@@ -21,6 +21,8 @@ return function(act, rule, state, now, cost, more)
     return nil
   elseif act == 'limit' then
     return rule[LIMIT]
+  elseif act == 'leases' then
+    return rule[STEPPED] == 1 and LEASED_IN_STEPS or LEASED_FLOWS
   elseif act == 'unpack' then
     if more then return flow('unpack', state, now) end
     if #state < now + 13 then return nil end
@@ -83,6 +85,8 @@ return function(act, rule, state, now, cost, more)
     return back + -back % 1
   elseif act == 'latest' then
     return state.at
+  elseif act == 'forget' then
+    state.used, state.at = used, at
   elseif act == 'used' then
     used = used / rule[PER_PERMIT]
     return used + -used % 1

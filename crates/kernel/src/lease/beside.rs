@@ -82,6 +82,31 @@ impl RuleSet {
         Ok(self.verdict_beside(leased, beside, joined, at))
     }
 
+    /// [`debit`](Self::debit) for a key of which permits may be out on leases: what is out is not there.
+    pub fn debit_beside(&self, leased: &mut Leased, permits: &mut [u64], at: &Moment<'_>) {
+        self.prepare(leased, at);
+        self.settle(leased, Vec::new(), at);
+        let beside = Beside::of(&leased.leases, at.now());
+        let rules = self.rules().iter().zip(leased.states.as_slice()).zip(permits.iter_mut());
+        for (place, ((named, state), permits)) in rules.enumerate() {
+            let there = named.rule.available(state.as_ref(), &at.for_rule(place));
+            *permits = (*permits).min(there.saturating_sub(beside.under(&named.rule)));
+        }
+        self.debit(&mut leased.states, permits, at);
+    }
+
+    /// [`raise`](Self::raise) for a key of which permits may be out on leases.
+    pub fn raise_beside(&self, leased: &mut Leased, permits: &mut [u64], at: &Moment<'_>) {
+        self.prepare(leased, at);
+        self.settle(leased, Vec::new(), at);
+        let used = self.rules().iter().zip(leased.states.as_slice()).enumerate();
+        for ((place, (named, state)), permits) in used.zip(permits.iter_mut()) {
+            let used = |state| named.rule.used(state, &at.for_rule(place));
+            *permits = permits.saturating_sub(state.as_ref().map_or(0, used));
+        }
+        self.debit_beside(leased, permits, at);
+    }
+
     /// When a key says no more than one that was never seen: all is full even if what is out is spent,
     /// and no hint is believed that knows its leases. `None` if its states never say so little.
     pub fn leased_forgettable_at(&self, leased: &Leased, at: &Moment<'_>) -> Option<Micros> {
@@ -142,7 +167,9 @@ impl RuleSet {
 
 impl Beside {
     fn of(leases: &Leases, now: Micros) -> Self {
-        let settles_in = leases.first_deadline().map_or(Micros::ZERO, |first| first.since(now));
+        // A refusal always has a wait.
+        let wait = |first: Micros| first.since(now).max(Micros::new(1));
+        let settles_in = leases.first_deadline().map_or(Micros::ZERO, wait);
         Self { held: leases.held(), settles_in }
     }
 

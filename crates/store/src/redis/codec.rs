@@ -173,21 +173,33 @@ impl ScriptRequest<'_> {
 
     fn encode_rest(&self, bytes: &mut Vec<u8>, windows: impl Iterator<Item = Window>) {
         let Self { verb: _, at, clock, before } = self;
-        if *clock != ScriptClock::Server {
-            put(bytes, at.now().get().min(INSTANT_MAX_US), 7);
+        put_rest(bytes, *clock, at, windows, *before);
+    }
+}
+
+/// Appends what every request ends with: the time unless it is the server's, the windows of calendars, and the
+/// rules that wrote the state.
+pub(super) fn put_rest(
+    bytes: &mut Vec<u8>,
+    clock: ScriptClock,
+    at: &Moment<'_>,
+    windows: impl Iterator<Item = Window>,
+    before: PreviousRules<'_>,
+) {
+    if clock != ScriptClock::Server {
+        put(bytes, at.now().get().min(INSTANT_MAX_US), 7);
+    }
+    for Window { start, end } in windows {
+        put(bytes, start.get().min(SPAN_MAX_US), 7);
+        put(bytes, end.get().min(UNITS_MAX), 7);
+    }
+    match before {
+        PreviousRules::Unsaid => {}
+        PreviousRules::Rules(blob) => {
+            bytes.push(1);
+            bytes.extend_from_slice(blob.as_bytes());
         }
-        for Window { start, end } in windows {
-            put(bytes, start.get().min(SPAN_MAX_US), 7);
-            put(bytes, end.get().min(UNITS_MAX), 7);
-        }
-        match before {
-            PreviousRules::Unsaid => {}
-            PreviousRules::Rules(blob) => {
-                bytes.push(1);
-                bytes.extend_from_slice(blob.as_bytes());
-            }
-            PreviousRules::Lost => bytes.push(2),
-        }
+        PreviousRules::Lost => bytes.push(2),
     }
 }
 
@@ -346,4 +358,4 @@ pub(super) fn number(bytes: &[u8]) -> u64 {
 }
 
 /// The largest number of 7 bytes stands for a retry that never comes.
-const NEVER: u64 = (1 << 56) - 1;
+pub(super) const NEVER: u64 = (1 << 56) - 1;

@@ -1,5 +1,5 @@
 -- The script's own code: decides each key of the call, and stores what is to be remembered of it. The
--- build joins the script of prelude.lua, the twins and steps.lua (the body of `make`), and this file, with
+-- build joins the script of prelude.lua, the twins, steps.lua and lease.lua (the body of `make`), and this file, with
 -- general.lua in the place that names it. Comments are left out then.
 --
 -- A twin is one function for all that an algorithm does, as every function that is made costs every call:
@@ -36,6 +36,9 @@
 -- |              |                                          | a calendar's rule goes on to that window     |
 -- | `refund`     | `state`, `cost`                          | permits that were given back; changes        |
 -- |              |                                          | `state`                                      |
+-- | `leases`     | (no `now`)                               | LEASED_FLOWS, LEASED_IN_STEPS, or nothing if |
+-- |              |                                          | permits of the rule cannot be leased         |
+-- | `forget`     | `state`                                  | (what does not count any more is forgotten)  |
 -- | `holds`      | `state`, `more`: a permit's id           | whether the permit is held                   |
 -- | `release`,   | `state`, `more`: a permit's id           | the permit's cost, and the new state; nil if |
 -- | `renew`      |                                          | the permit is not held                       |
@@ -48,7 +51,8 @@
 -- |              | the old limit to permits under the new   |                                              |
 --
 -- `charge`, `release`, `renew` and `convert` may change the state that they are given and return it.
--- Optional acts return nothing where a twin does not have them: `first_seen`, `rescale`, and those of permits.
+-- Optional acts return nothing where a twin does not have them: `first_seen`, `rescale`, `leases`, `forget`, and those of
+-- permits.
 end
 
 local keys, args, try = KEYS, ARGV, redis.pcall
@@ -98,46 +102,43 @@ for place = 1, #args / 2 do
   local failed, begin = value and value.err, head
   if rule and value and not failed then begin = value:sub(1, #head) end
 
+  -- In the ordinary case no state of other rules is stored, and nothing behind the state.
+  local ordinary = rule and not failed and (begin == head or begin:sub(1, same) == head:sub(1, same))
+  if ordinary and value and not goes_on then
+    local pos
+    state, pos = twin('unpack', rule, value, #head + 1, nil, true)
+    ordinary = pos == #value + 1
+  end
+
   if failed then
     -- An error of the server is the reply of the key that it is about, and of no other.
     reply = value
-  elseif rule and (begin == head or begin:sub(1, same) == head:sub(1, same)) then
-    -- The ordinary case, and no state of other rules. The steps are those of `decide_any`.
+  elseif ordinary then
+    -- The steps are those of `decide_any`.
     if not now_us then
       local time = redis.call('TIME')
       now_us = time[1] * 1000000 + time[2]
     end
 
-    local malformed = false
-    if value and not goes_on then
-      local pos
-      state, pos = twin('unpack', rule, value, #head + 1, nil, true)
-      malformed = pos ~= #value + 1
-      touched = not malformed and twin('rewind', rule, state, now_us)
+    if value and not goes_on then touched = twin('rewind', rule, state, now_us) end
+    local wait, retry = twin('check', rule, state, now_us, cost)
+    local remaining
+    if wait then
+      state, remaining, full_after = twin('charge', rule, state, now_us, cost)
+      touched = true
+    elseif not state then
+      -- A budget that starts below full fills from the first request on.
+      state = twin('first_seen', rule, nil, now_us)
+      touched = state
     end
-
-    if malformed then
-      reply = '\4state'
-    else
-      local wait, retry = twin('check', rule, state, now_us, cost)
-      local remaining
-      if wait then
-        state, remaining, full_after = twin('charge', rule, state, now_us, cost)
-        touched = true
-      elseif not state then
-        -- A budget that starts below full fills from the first request on.
-        state = twin('first_seen', rule, nil, now_us)
-        touched = state
-      end
-      if not remaining then remaining, full_after = twin('status', rule, state, now_us) end
-      goes_on = keys[place + 1] == key and args[2 * place + 1] == text and args[2 * place + 2] == ask
-      if touched and not goes_on then
-        packed = twin('pack', rule, state, begin, nil, true)
-        full_is_fresh, ahead = starts_full, 0
-      end
-      reply = struct.pack('<BBI4I7I7I7', wait and 1 or 0, 0, wait and cost or 0, wait or retry,
-        remaining, full_after)
+    if not remaining then remaining, full_after = twin('status', rule, state, now_us) end
+    goes_on = keys[place + 1] == key and args[2 * place + 1] == text and args[2 * place + 2] == ask
+    if touched and not goes_on then
+      packed = twin('pack', rule, state, begin, nil, true)
+      full_is_fresh, ahead = starts_full, 0
     end
+    reply = struct.pack('<BBI4I7I7I7', wait and 1 or 0, 0, wait and cost or 0, wait or retry,
+      remaining, full_after)
   else
     if not decide_any then
       -- part: general.lua

@@ -28,13 +28,23 @@ local function parse(text)
   return rules, twins, flags, carry, text:sub(pos), same > 0 and same or length
 end
 
--- Reads the states that `value` has from `pos` on, one for each rule that remembers anything. Returns nil if
--- they are malformed.
+-- The function of lease.lua, once a key with leases or a message needed it.
+local leases
+
+-- Reads the states that `value` has from `pos` on, one for each rule that remembers anything, and what is out on
+-- leases, if anything is. Returns nil if they are malformed.
 local function recall(rules, twins, value, pos)
-  local states = { nil }
+  local states, begin = { nil }, pos
   if #rules == 1 then
-    states[1], pos = twins[1]('unpack', rules[1], value, pos, nil, true)
-    return pos == #value + 1 and states or nil
+    states[1], pos = twins[1]('unpack', rules[1], value, begin, nil, true)
+    -- Before leases, the only state of a key has the form that it has among others.
+    if not pos then states[1], pos = twins[1]('unpack', rules[1], value, begin) end
+    if pos == #value + 1 then return states end
+    if not pos then return nil end
+    leases = leases or make('leases')
+    local out = leases('read', value, pos)
+    if out and out.alone then states[1] = nil end
+    return out and states, out
   end
   -- A byte says which rules remember anything. Without it, 256 is more than any byte leaves in the end.
   local present = value:byte(pos) or 256
@@ -46,23 +56,31 @@ local function recall(rules, twins, value, pos)
     end
     present = (present - present % 2) / 2
   end
-  return present == 0 and pos == #value + 1 and states or nil
+  if present ~= 0 then return nil end
+  if pos == #value + 1 then return states end
+  leases = leases or make('leases')
+  local out = leases('read', value, pos)
+  return out and states, out
 end
 
 -- Reads a request for these rules. Returns the verb, whose time it is, the cost, the time, which rules wrote
 -- the state and where that is said, whether a rule hands out permits, and what some verbs bring along: the
--- longest wait, a permit's id, debts; nil if `ask` is malformed. A calendar's rule gets the end of its window.
+-- longest wait, a permit's id, debts, a holder's message; nil if `ask` is malformed. A calendar's rule gets the
+-- window.
 local function read_ask(ask, rules, flags)
   if #ask < 6 then return nil end
   local verb, clock, cost = struct.unpack('<BBI4', ask)
-  if verb < CHECK or verb > RENEW and verb ~= DEBIT and verb ~= RAISE or clock > CLIENT or cost < 1
-    or cost > COST_MAX then
+  if verb < CHECK or verb > DEBIT and verb ~= RAISE or clock > CLIENT
+    or verb ~= LEASE and (cost < 1 or cost > COST_MAX) or verb == LEASE and clock == CLIENT then
     return nil
   end
 
   -- What some verbs bring along: debits one amount a rule, `reserve` a wait, and the verbs of permits an id.
-  local pos, max_wait, permit, now, debts = 7, nil, nil, now_us, nil
-  if verb > RENEW then
+  local pos, max_wait, permit, now, debts, message = 7, nil, nil, now_us, nil, nil
+  if verb == LEASE then
+    message, pos = make('message')(ask, #rules)
+    if not message then return nil end
+  elseif verb > RENEW then
     if #ask < pos + 4 * #rules - 1 then return nil end
     debts = { struct.unpack('<' .. ('I4'):rep(#rules), ask, pos) }
     pos = pos + 4 * #rules
@@ -97,18 +115,18 @@ local function read_ask(ask, rules, flags)
       if from >= till or till > UNITS_MAX then return nil end
       -- The server's clock may be in the window before or after the caller's.
       if now < from then
-        till = from
+        from, till = now, from
       elseif now >= till then
-        till = now + (till - from) - (now - till) % (till - from)
+        from, till = till, now + (till - from) - (now - till) % (till - from)
       end
-      rules[place].till = till
+      rules[place].from, rules[place].till = from, till
     end
   end
 
   -- Which rules wrote the state, once the script has asked for them.
   local how = ask:byte(pos)
   if how and (how > LOST or how < RULES or how == LOST and #ask > pos) then return nil end
-  return verb, clock, cost, now, how, pos, holds_permits, max_wait, permit, debts
+  return verb, clock, cost, now, how, pos, holds_permits, max_wait, permit, debts, message
 end
 
 -- Decides the request `ask` by the rules of `text` on a key at which `value` is stored (false: nothing).
@@ -119,25 +137,25 @@ function decide_any(value, text, ask)
   -- Read the rules and the request, and check all of both before anything is decided.
   local rules, twins, flags, carry, head, same = parse(text)
   if not rules then return '\4rules' end
-  local verb, clock, cost, now, how, pos, holds_permits, max_wait, permit, debts =
+  local verb, clock, cost, now, how, pos, holds_permits, max_wait, permit, debts, message =
     read_ask(ask, rules, flags)
   if not verb then return '\4ask' end
 
   -- Do the rules know the verb (`supports`)? The verbs of permits need a rule that hands them out, and where
   -- there is one, no other verb takes anything.
-  if verb >= ACQUIRE and verb < DEBIT and not holds_permits
+  if verb >= ACQUIRE and verb <= RENEW and not holds_permits
     or verb < PEEK and holds_permits then
     return '\2'
   end
 
   -- What does each rule remember? If other rules wrote the state, the caller has to bring them along, or to
   -- say that they are lost; until then the reply is how the state begins.
-  local states, touched = nil, false
+  local states, out, touched = nil, nil, false
   local begin = value and value:sub(1, #head)
   if value and (begin == head or begin:sub(1, same) == head:sub(1, same)) then
     -- These rules wrote it. The rest of the head, which version of them that was, stays.
     head = begin
-    states = recall(rules, twins, value, #head + 1)
+    states, out = recall(rules, twins, value, #head + 1)
     if not states then return '\4state' end
   elseif value and how == RULES then
     local old_text = ask:sub(pos + 1)
@@ -146,7 +164,8 @@ function decide_any(value, text, ask)
     if value:sub(1, old_same) ~= old_head:sub(1, old_same) then
       return '\3' .. value:sub(1, HEAD_MAX)
     end
-    local before = recall(old_rules, old_twins, value, #old_head + 1)
+    local before
+    before, out = recall(old_rules, old_twins, value, #old_head + 1)
     if not before then return '\4state' end
     states, touched = make('take_over')(text, rules, twins, flags, carry, old_text, old_rules, old_twins,
       before, now), true
@@ -173,6 +192,23 @@ function decide_any(value, text, ask)
     if state and twins[place]('rewind', rules[place], state, now) then touched = true end
   end
 
+  -- What is out on leases counts as taken under each rule, until it is charged or comes back. While anything is
+  -- out, nothing is booked.
+  local held, settles_in, word
+  if message then
+    out, leases = out or { version = 0, held = 0, first = 0, records = '' }, leases or make('leases')
+    word, touched = leases('answer', out, rules, twins, flags, states, now, message)
+    if not touched then return word end
+  elseif out then
+    if leases('settle', out, rules, twins, flags, states, now) then touched = true end
+    if #out.records == 0 and out.version + LEASE_HINT_MAX + 1 <= now then
+      out, touched = nil, true
+    elseif out.held > 0 then
+      held, settles_in = leases('under', out, rules, twins, flags, states, now)
+      if max_wait then max_wait = 0 end
+    end
+  end
+
   -- What does the verb want? Some ask every rule below for permits, first `granted` as many as they want;
   -- the others are done here. `refused_by` is the place of the rule that refuses, and `retry` for how long.
   local refused_by, retry, granted = nil, 0, cost
@@ -189,6 +225,7 @@ function decide_any(value, text, ask)
   elseif verb == AT_MOST then
     for place = 1, #rules do
       local left = twins[place]('available', rules[place], states[place], now)
+      if held then left = left - held[place] end
       if left < granted then granted = left end
     end
     -- With nothing to grant, one permit says when there will be.
@@ -199,12 +236,13 @@ function decide_any(value, text, ask)
     touched = touched or given_back
   elseif verb == RESET then
     states, touched, granted = {}, true, 0
+    if out then out.version = out.version + 1 > now and out.version + 1 or now end
   elseif verb == RELEASE or verb == RENEW then
     local act = verb == RELEASE and 'release' or 'renew'
     granted, refused_by = make('on_permit')(act, rules, twins, flags, states, now, permit)
     if granted then touched = true else retry = NEVER end
   elseif debts then
-    local charged = make('debit')(rules, twins, flags, states, now, debts, verb == RAISE)
+    local charged = make('debit')(rules, twins, flags, states, now, debts, verb == RAISE, held)
     touched = touched or charged
   end
 
@@ -213,7 +251,14 @@ function decide_any(value, text, ask)
   local wait, slowest = 0, nil
   if asks then
     for place = 1, #rules do
-      local pause, after = twins[place]('check', rules[place], states[place], now, granted, max_wait)
+      local rule, twin, pause, after = rules[place], twins[place], nil, nil
+      local wanted = granted + (held and held[place] or 0)
+      if held and granted <= twin('limit', rule) and twin('limit', rule) < wanted then
+        -- It passes when enough of what is out has come back.
+        after = settles_in
+      else
+        pause, after = twin('check', rule, states[place], now, wanted, max_wait)
+      end
       if not pause then
         if not refused_by or (retry ~= NEVER and (after == NEVER or after > retry)) then
           refused_by, retry = place, after
@@ -243,6 +288,9 @@ function decide_any(value, text, ask)
       states[place], touched = state, touched or state
     end
     if not left then left, after = twin('status', rule, state, now) end
+    if held and (asks or verb == REFUND or verb == RESET) then
+      left = left > held[place] and left - held[place] or 0
+    end
     left_of[place] = left
     if place == decider or not decider and (not remaining or left < remaining) then
       deciding, remaining, reset_after = place, left, after
@@ -257,20 +305,31 @@ function decide_any(value, text, ask)
   if touched and verb ~= PEEK then
     local present, bit = 0, 1
     packed = #rules == 1 and head or ''
+    if out and #rules == 1 then
+      -- A section comes behind a state, if only an empty one in its place.
+      out.alone = not states[1]
+      states[1] = states[1] or twins[1]('with_used', rules[1], nil, now, 0) or { sum = 0, permits = '', ends = '' }
+    end
     for place = 1, #rules do
       local state = states[place]
       if state then
-        packed = twins[place]('pack', rules[place], state, packed, nil, #rules == 1)
+        packed = twins[place]('pack', rules[place], state, packed, nil, #rules == 1 and not out)
         present = present + bit
       end
       bit = bit * 2
     end
     if #rules > 1 then packed = head .. string.char(present) .. packed end
     if present == 0 then full_is_fresh, full_after = true, 0 end
+    if out then
+      local section, ends_after = leases('pack', out, rules, twins, flags, states, now)
+      packed = packed .. section
+      if ends_after > full_after then full_after = ends_after end
+    end
   end
 
   -- Reply: to a debit what was charged of each rule, to others the decision.
   local ahead = now - asked_at
+  if word then return word, packed, full_after, full_is_fresh, clock, ahead end
   if debts then
     return '\5' .. table.concat(debts, '', 1, #rules), packed, full_after, full_is_fresh, clock, ahead
   end

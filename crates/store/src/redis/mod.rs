@@ -40,6 +40,8 @@ mod fleet;
 mod group;
 mod handle;
 mod late;
+pub mod lease;
+mod leasing;
 mod load;
 mod publish;
 mod published;

@@ -27,6 +27,7 @@ local RESET = 6
 local ACQUIRE = 7
 local RELEASE = 8
 local RENEW = 9
+local LEASE = 10
 local DEBIT = 11
 local RAISE = 13
 -- A debit, and a request after it.
@@ -51,6 +52,29 @@ local CALENDAR = 4
 -- The rules that wrote a state: those that follow, or nobody knows.
 local RULES = 1
 local LOST = 2
+
+-- Leases, as in crates/kernel/src/limits.rs: how far a deadline and a hint reach, in µs, and how much there is.
+local LEASE_TERM_MAX = 2000000
+local LEASE_PATIENCE_MAX = 250000
+local LEASE_DEADLINE_MAX = 2375000
+local LEASE_HINT_MAX = 60000000
+local LEASE_HOLDERS_MAX = 64
+local LEASE_MARKS_MAX = 4
+local LEASE_PERMITS_MAX = 4294967295
+local LEASE_USED_MAX = 1099511627775
+-- What the section of a value begins with that says what is out: an L, or an l if no state is before it, but an
+-- empty one in its place.
+local LEASE_SECTION = 76
+local LEASE_SECTION_ALONE = 108
+-- How leased permits of a rule come back.
+local LEASED_FLOWS = 1
+local LEASED_IN_STEPS = 2
+-- What was known of a holder.
+local LEASE_KNOWN = 0
+local LEASE_NEW = 1
+local LEASE_VOID = 2
+local LEASE_LOST = 3
+local LEASE_FULL = 4
 
 -- Bytes of a foreign state that its reader is shown: what says which rules wrote it is in them.
 local HEAD_MAX = 1024
@@ -83,5 +107,5 @@ local function mul_div(a, b, c)
 end
 
 -- Makes a function that not every call needs: the twin of the algorithm whose code is `what`, or the step of
--- that name in steps.lua; nil if there is neither. Its body is joined of those files.
+-- that name in steps.lua or lease.lua; nil if there is neither. Its body is joined of those files.
 local function make(what)

@@ -1,4 +1,4 @@
-//! The one script: `prelude.lua`, the twin of every algorithm, `steps.lua`, `epilogue.lua` with `general.lua`.
+//! The one script: `prelude.lua`, the twin of every algorithm, `steps.lua`, `lease.lua`, `epilogue.lua` with `general.lua`.
 //!
 //! `EVALSHA <sha1> n key.. rules ask ..` decides one request for each of `n` keys; what `rules`,
 //! `ask` and the replies are, [`codec`](super::codec) knows. It reads and writes its keys only,

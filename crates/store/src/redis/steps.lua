@@ -97,14 +97,15 @@ elseif what == 'refund' then
 elseif what == 'debit' then
   -- Charges every rule its own amount of `debts`, as far as that is available; with `raise`, what brings the
   -- permits in use up to that amount. Rules that hand out permits are left alone. Replaces each debt by the
-  -- four bytes of what was charged. Returns whether a state was changed.
-  return function(rules, twins, flags, states, now, debts, raise)
+  -- four bytes of what was charged. What is `held` beside a rule is not available. Returns whether a state was
+  -- changed.
+  return function(rules, twins, flags, states, now, debts, raise, held)
     local touched = false
     for place = 1, #rules do
       local rule, twin, state, charged = rules[place], twins[place], states[place], 0
       if raise and state then debts[place] = debts[place] - twin('used', rule, state, now) end
       if flags[place] % CALENDAR < PERMITS then
-        charged = twin('available', rule, state, now)
+        charged = twin('available', rule, state, now) - (held and held[place] or 0)
         if debts[place] < charged then charged = debts[place] end
       end
       if charged >= 1 then
@@ -161,4 +162,3 @@ elseif what == 'after_debt' then
     if decided[2] then packed, full_after, full_is_fresh, clock, ahead = unpack(decided, 2, 6) end
     return reply .. charged, packed, full_after, full_is_fresh, clock, ahead, charged_now
   end
-end

@@ -22,7 +22,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use sluicegate_kernel::{Micros, Moment, RuleSet, Verdict, Window};
+use sluicegate_kernel::lease::Message;
+use sluicegate_kernel::{Micros, Moment, RuleSet, Verdict, Window, Word};
 use tokio::time::Instant;
 
 use super::blob::BlobRule;
@@ -52,12 +53,12 @@ const RULES_MAX: usize = 65_536;
 /// Calls of one decision at most, if there is time for them before the deadline: the first, and those
 /// in which others come in between with rules of their own. Where two versions of a policy meet, two
 /// are enough; a key with more than a handful of rule sets at a time is no one's in particular.
-const CALLS_MAX: usize = 8;
+pub(super) const CALLS_MAX: usize = 8;
 
 /// State in Redis or Valkey, shared by every process that uses the same.
 #[derive(Debug)]
 pub struct RedisStore {
-    client: RedisClient,
+    pub(super) client: RedisClient,
     /// A [`ScriptClock`].
     clock: AtomicU8,
     namespace: String,
@@ -115,7 +116,7 @@ impl RedisStore {
     }
 
     /// Whose clock decisions go by.
-    fn clock(&self) -> ScriptClock {
+    pub(super) fn clock(&self) -> ScriptClock {
         match self.clock.load(Ordering::Relaxed) {
             0 => ScriptClock::Server,
             1 => ScriptClock::Given,
@@ -336,7 +337,7 @@ impl RedisStore {
         Ok(ScriptArgs { key, args: [own.to_bytes(), ask.into()] })
     }
 
-    fn in_own_namespace<'p>(&self, policy: &'p str) -> Cow<'p, str> {
+    pub(super) fn in_own_namespace<'p>(&self, policy: &'p str) -> Cow<'p, str> {
         match &*self.namespace {
             "" => policy.into(),
             namespace => format!("{namespace}{policy}").into(),
@@ -344,7 +345,7 @@ impl RedisStore {
     }
 
     /// The blob of the rules of `request`. Those of a policy are in Redis when this returns.
-    async fn blob(
+    pub(super) async fn blob(
         &self,
         request: &StoreRequest<'_>,
         deadline: Instant,
@@ -380,7 +381,7 @@ impl RedisStore {
     }
 
     /// The rules that wrote a state which begins like this.
-    async fn writer_rules(
+    pub(super) async fn writer_rules(
         &self,
         request: &StoreRequest<'_>,
         state: &[u8],
@@ -455,14 +456,14 @@ impl KnownSet {
 }
 
 /// The rules that wrote a state; see [`PreviousRules`].
-enum WriterRules {
+pub(super) enum WriterRules {
     Unsaid,
     Rules(RulesBlob),
     Lost,
 }
 
 impl WriterRules {
-    const fn as_previous(&self) -> PreviousRules<'_> {
+    pub(super) const fn as_previous(&self) -> PreviousRules<'_> {
         match self {
             Self::Unsaid => PreviousRules::Unsaid,
             Self::Rules(blob) => PreviousRules::Rules(blob),
@@ -472,7 +473,7 @@ impl WriterRules {
 }
 
 /// The windows of the calendars of `later`, of which those of `own` are known at `at`.
-fn windows_of(
+pub(super) fn windows_of(
     later: &RulesBlob,
     own: &RulesBlob,
     at: &Moment<'_>,
@@ -563,6 +564,19 @@ impl Store for RedisStore {
         self.verdict(Some(debt), request, at).await
     }
 
+    fn leases(&self) -> bool {
+        self.clock() != ScriptClock::Client
+    }
+
+    async fn lease(
+        &self,
+        request: &StoreRequest<'_>,
+        message: &Message,
+        at: &Moment<'_>,
+    ) -> Result<Word, StoreError> {
+        self.word(request, message, at).await
+    }
+
     /// Where so much waits that a request would be refused. Under a flood most requests end here, before
     /// anything is made ready for them.
     fn decide_at_once(
@@ -601,7 +615,7 @@ impl From<CallEffect> for Executed {
 
 /// What `error` means after so many calls that were answered. Whoever had answers, and no more time for
 /// another, lost it to others.
-fn failed(error: RedisError, answered: usize) -> StoreError {
+pub(super) fn failed(error: RedisError, answered: usize) -> StoreError {
     match (error, answered) {
         (RedisError::Timeout { outcome }, 1..) => {
             StoreError::Contended { executed: outcome.into() }
@@ -610,6 +624,6 @@ fn failed(error: RedisError, answered: usize) -> StoreError {
     }
 }
 
-fn unreadable(reason: &str) -> StoreError {
+pub(super) fn unreadable(reason: &str) -> StoreError {
     StoreError::Unreadable { reason: reason.to_owned() }
 }

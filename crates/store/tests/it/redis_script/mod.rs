@@ -4,6 +4,7 @@
 mod behaviour;
 mod differential;
 mod exact;
+mod leases;
 mod lua;
 mod protocol;
 mod published;

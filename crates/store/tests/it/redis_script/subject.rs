@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 
 use sluicegate_conformance::Subject;
-use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb, Verdict};
+use sluicegate_kernel::lease::Message;
+use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb, Verdict, Word};
 use sluicegate_store::RuleOrigin;
 use sluicegate_store::redis::codec::{
     Generation, PreviousRules, RulesBlob, ScriptClock, ScriptReply, ScriptRequest, Stamp,
 };
+use sluicegate_store::redis::lease::{LeaseReply, LeaseRequest};
 
 /// Something that runs the script.
 pub(crate) trait Executor {
@@ -54,6 +56,28 @@ impl<E: Executor> Scripted<E> {
         question.before = before.as_ref().map_or(PreviousRules::Lost, PreviousRules::Rules);
         let encoded = question.encode(&rules);
         self.eval(&rules, &blob, encoded, verb)
+    }
+
+    /// The store's word to a message, as a client asks it.
+    pub(crate) fn lease(&mut self, message: &Message, at: &Moment<'_>) -> Word {
+        let (rules, clock) = (self.rules.clone().unwrap(), self.clock);
+        let blob = RulesBlob::new(&rules, self.origin);
+        let mut before = PreviousRules::Unsaid;
+        let history = self.history.clone();
+        loop {
+            let asked = LeaseRequest { message, at, clock, before }.encode(&rules);
+            let args = [blob.as_bytes().to_vec(), asked];
+            let replies = self.executor.eval(std::slice::from_ref(&self.key), &args).unwrap();
+            match LeaseReply::decode(&replies[0], &rules, message).unwrap() {
+                LeaseReply::Said(word) => return word,
+                LeaseReply::Unknown(state) => {
+                    let stamp = Stamp::read(&state);
+                    let old = stamp.and_then(|stamp| history.get(&stamp.generation()));
+                    before = old.map_or(PreviousRules::Lost, PreviousRules::Rules);
+                }
+                LeaseReply::Malformed(what) => panic!("malformed {what}"),
+            }
+        }
     }
 
     fn once(

@@ -7,6 +7,7 @@ mod dear;
 mod debts;
 mod fleet;
 mod late;
+mod leases;
 mod poisoned;
 mod sharing;
 mod together;

@@ -1,0 +1,88 @@
+//! Leases of the store on Redis: a message takes the way of a decision.
+
+use bytes::Bytes;
+use sluicegate_kernel::lease::Message;
+use sluicegate_kernel::{Moment, Word};
+
+use super::blob::{BlobRule, RulesBlob};
+use super::codec::{ScriptClock, state_key, windows_at};
+use super::lease::{LeaseReply, LeaseRequest};
+use super::store::{CALLS_MAX, RedisStore, WriterRules, failed, unreadable, windows_of};
+use super::{ScriptArgs, codec::ForeignReply};
+use crate::{Executed, StoreError, StoreRequest};
+
+impl RedisStore {
+    /// The store's word to `message` about the key of `request`.
+    ///
+    /// If a later version of the policy decides already, the message is answered under its rules and gives
+    /// everything back: a holder leases under the rules that it decides by.
+    pub(super) async fn word(
+        &self,
+        request: &StoreRequest<'_>,
+        message: &Message,
+        at: &Moment<'_>,
+    ) -> Result<Word, StoreError> {
+        let clock = self.clock();
+        if clock == ScriptClock::Client {
+            let reason = "leases need the clock of Redis".to_owned();
+            return Err(StoreError::Unavailable { reason, executed: Executed::No });
+        }
+        let StoreRequest { policy, key, rules, .. } = *request;
+        let deadline = self.client.deadline();
+        let own = self.blob(request, deadline).await?;
+        let key = Bytes::from(state_key(&self.in_own_namespace(policy), key));
+        let back = Message { keep: 0, need: 0, want: 0, hint: None, ..*message };
+        // Rules of a later version than the holder's, and those that wrote the state.
+        let (mut later, mut before): (Option<RulesBlob>, _) = (None, WriterRules::Unsaid);
+        for calls in 0..CALLS_MAX {
+            let (message, windows, count) = match &later {
+                None => (message, windows_at(rules, at), rules.rules().len()),
+                Some(later) => (&back, windows_of(later, &own, at)?, later.each().len()),
+            };
+            let asked = LeaseRequest { message, at, clock, before: before.as_previous() };
+            let ask = asked.encode_with(count, windows.into_iter());
+            let deciding = later.as_ref().unwrap_or(&own);
+            let ask = ScriptArgs { key: key.clone(), args: [deciding.to_bytes(), ask.into()] };
+            let reply = self.client.eval(ask, deadline).await;
+            let reply = reply.map_err(|error| failed(error, calls))?;
+            let reply = match &later {
+                None => LeaseReply::decode(&reply, rules, message),
+                Some(later) => decode_later(&reply, later, &own, message),
+            };
+            match reply {
+                Ok(LeaseReply::Said(word)) => return Ok(word),
+                Ok(LeaseReply::Unknown(state)) => {
+                    let wrote = Box::pin(self.writer_rules(request, &state, deadline)).await;
+                    match wrote.map_err(|error| failed(error, calls + 1))? {
+                        WriterRules::Rules(wrote) if wrote.stamp() > deciding.stamp() => {
+                            (later, before) = (Some(wrote), WriterRules::Unsaid);
+                        }
+                        older => before = older,
+                    }
+                }
+                Ok(LeaseReply::Malformed(what)) => {
+                    return Err(unreadable(&format!("the script cannot read the stored {what}")));
+                }
+                Err(foreign) => return Err(unreadable(&foreign.to_string())),
+            }
+        }
+        Err(StoreError::Contended { executed: Executed::No })
+    }
+}
+
+/// The word under `later` rules for a holder under `own` ones: of the own rule of the same name, else of the first.
+fn decode_later(
+    reply: &[u8],
+    later: &RulesBlob,
+    own: &RulesBlob,
+    message: &Message,
+) -> Result<LeaseReply, ForeignReply> {
+    let (later, own) = (later.each(), own.each());
+    let reply = LeaseReply::decode_with(reply, later.iter().map(BlobRule::limit), message)?;
+    let LeaseReply::Said(Word::Stands(mut stands)) = reply else { return Ok(reply) };
+    let named = &later[stands.verdict.rule];
+    stands.verdict.rule = own.iter().position(|own| own.is_named_as(named)).unwrap_or(0);
+    // Usage of other rules is not that of the holder's.
+    stands.hint.used = Default::default();
+    Ok(LeaseReply::Said(Word::Stands(stands)))
+}

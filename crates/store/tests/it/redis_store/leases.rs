@@ -1,0 +1,214 @@
+//! Leases in Redis: holders, requests and debts on one key, as the kernel has them.
+
+use fastrand::Rng;
+use sluicegate_kernel::lease::{Found, Holder, Message, Number, Stands};
+use sluicegate_kernel::{Cost, Leased, Micros, Moment, Verb, Word};
+use sluicegate_policy::{Document, PolicySet};
+use sluicegate_store::redis::RedisStore;
+use sluicegate_store::redis::codec::ScriptClock;
+use sluicegate_store::{Charge, Debt, Permits, Quota, RuleOrigin, Store, StoreError, StoreRequest};
+use sluicegate_testkit::{Cluster, ClusterOptions, Options, RedisServer, need};
+
+use crate::redis_store::{ask_as, bucket, connect, passed, version};
+
+const NOW: Micros = Micros::from_secs(1_800_000_000);
+
+const POLICIES: &str = "
+policies:
+  - { name: bucket, rules: [ { token_bucket: { rate: 10/s, burst: 200 } } ] }
+  - { name: initial, rules: [ { token_bucket: { rate: 10/s, burst: 200, initial: 3 } } ] }
+  - { name: interval, rules: [ { token_bucket: { rate: 10/s, burst: 200, refill: interval } } ] }
+  - { name: meter, rules: [ { leaky_bucket: { rate: 10/s, burst: 200, delay: none } } ] }
+  - { name: window, rules: [ { fixed_window: { limit: 200, window: 2s } } ] }
+  - { name: day, rules: [ { fixed_window: { limit: 200, calendar: day, time_zone: Asia/Shanghai } } ] }
+  - { name: buckets, rules: [ { sliding_window: { limit: 200, window: 12s, buckets: 4 } } ] }
+  - { name: counter, rules: [ { sliding_counter: { limit: 200, window: 12s } } ] }
+  - { name: log, rules: [ { sliding_log: { limit: 200, window: 12s } } ] }
+  - name: several
+    rules:
+      - { name: fast, token_bucket: { rate: 10/s, burst: 200 } }
+      - { name: day, fixed_window: { limit: 2000, calendar: day } }
+";
+
+/// The first message of a holder that needs so many permits.
+fn first(holder: u64, need: u32) -> Message {
+    Message {
+        holder: Holder(holder),
+        number: Number(1),
+        heard: Number(0),
+        stood: 0,
+        unspent: 0,
+        keep: 0,
+        need,
+        least: need,
+        want: 0,
+        share: 0,
+        term_us: 1_000_000,
+        patience_us: 50_000,
+        ends: Micros::ZERO,
+        ended: false,
+        marks: Default::default(),
+        hint: None,
+    }
+}
+
+/// The next message of the holder of `message`, who has so many permits left and needs some.
+fn next(message: &Message, stands: &Stands, unspent: u32, need: u32) -> Message {
+    Message {
+        number: Number(message.number.0 + 1),
+        heard: stands.number,
+        stood: stands.kept + stands.granted,
+        unspent,
+        keep: unspent,
+        need,
+        least: need,
+        want: need,
+        share: 50,
+        ends: stands.ends,
+        hint: Some(stands.hint),
+        ..*message
+    }
+}
+
+async fn lease(
+    store: &RedisStore,
+    request: &StoreRequest<'_>,
+    message: &Message,
+    at: Micros,
+) -> Stands {
+    match store.lease(request, message, &Moment::new(at)).await {
+        Ok(Word::Stands(stands)) => stands,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn redis_has_holders_requests_and_debts_on_one_key_as_the_kernel_does() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let store = connect(&redis.url()).await;
+    let policies = PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid"));
+    let seed = fastrand::u64(..);
+    let mut rng = Rng::with_seed(seed);
+    for policy in policies.policies() {
+        let (rules, name) = (policy.rules(), policy.name());
+        let (mut now, mut leased) = (NOW, Leased::default());
+        let mut holders: Vec<_> =
+            (1..=3).map(|holder| (first(holder, 5), None::<Stands>)).collect();
+        for step in 0..200 {
+            now = now.plus(Micros::from_millis(rng.u64(0..300)));
+            let windows = rules.windows(now);
+            let at = Moment::with_windows(now, windows.as_slice());
+            let verb = Verb::Check { cost: Cost::new(rng.u64(1..=9)).expect("a cost") };
+            let (origin, quota) = (RuleOrigin::default(), Quota::default());
+            let (key, set) = (b"k".as_slice(), rules.set());
+            let request =
+                StoreRequest { policy: name, key, rules: set, verb: &verb, origin, quota };
+            let what = format!("seed {seed}, {name}, step {step}");
+            match rng.u32(0..4) {
+                0 => {
+                    let mut permits = Permits::default();
+                    permits[0] = rng.u64(0..8);
+                    let charge = if rng.bool() { Charge::Added } else { Charge::AtLeast };
+                    let debt = Debt { id: rng.u128(..), permits, charge };
+                    match charge {
+                        Charge::Added => set.debit_beside(&mut leased, &mut permits, &at),
+                        Charge::AtLeast => set.raise_beside(&mut leased, &mut permits, &at),
+                    }
+                    let expected = set.decide_beside(&mut leased, &verb, &at).expect("it knows it");
+                    let answered = store.charge_and_decide(&debt, &request, &at).await;
+                    let (answer, charged) = answered.unwrap_or_else(|e| panic!("{what}: {e}"));
+                    let several = set.rules().len();
+                    assert_eq!(charged[..several], permits[..several], "{what}");
+                    assert_eq!(answer.verdict, expected, "{what}");
+                }
+                1 => {
+                    let expected = set.decide_beside(&mut leased, &verb, &at).expect("it knows it");
+                    let answer = store.decide(&request, &at).await;
+                    assert_eq!(answer.expect("an answer").verdict, expected, "{what}");
+                }
+                _ => {
+                    let (message, heard) = &mut holders[rng.usize(0..3)];
+                    if let Some(stands) = heard {
+                        let all = stands.kept + stands.granted;
+                        *message = next(message, stands, rng.u32(0..=all), rng.u32(0..20));
+                    }
+                    let expected = set.lease(&mut leased, message, &at);
+                    let word = store.lease(&request, message, &at).await;
+                    assert_eq!(word.expect("a word"), expected, "{what}: {message:?}");
+                    let Word::Stands(stands) = expected else { panic!("{what}: overtaken") };
+                    *heard = Some(stands);
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn programs_that_lease_nothing_share_a_leased_key_to_the_last_permit() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let (server, program) = (connect(&redis.url()).await, connect(&redis.url()).await);
+    let rules = bucket(1, 100);
+    let verb = Verb::Reset;
+    let (origin, quota) = (RuleOrigin::default(), Quota::default());
+    let request =
+        StoreRequest { policy: "p", key: b"k", rules: &rules, verb: &verb, origin, quota };
+    let message = first(1, 30);
+    let stands = lease(&server, &request, &message, NOW).await;
+    assert_eq!((stands.granted, stands.free, stands.found), (30, 70, Found::New));
+    assert_eq!(passed(&program, b"k", &rules, 80, NOW).await, 70);
+    let all_back = Message { keep: 0, ..next(&message, &stands, 20, 0) };
+    let stands = lease(&server, &request, &all_back, NOW).await;
+    assert_eq!((stands.kept, stands.free), (0, 20), "10 were spent, 20 come back");
+    assert_eq!(passed(&program, b"k", &rules, 80, NOW).await, 20);
+}
+
+#[tokio::test]
+async fn a_holder_under_rules_that_were_replaced_gives_everything_back() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let store = connect(&redis.url()).await;
+    let (old, new) = (bucket(1, 100), bucket(1, 60));
+    let verb = Verb::Check { cost: Cost::ONE };
+    let quota = Quota::default();
+    let of =
+        |rules, origin| StoreRequest { policy: "p", key: b"k", rules, verb: &verb, origin, quota };
+    let message = first(1, 30);
+    let stands = lease(&store, &of(&old, version(1)), &message, NOW).await;
+    let later = ask_as(version(2), &store, b"k", (&new, &verb), NOW).await.expect("an answer");
+    assert_eq!(later.decision.remaining, 29, "what is out counts under the new rules too");
+    let message = next(&message, &stands, 10, 20);
+    let stands = lease(&store, &of(&old, version(1)), &message, NOW).await;
+    assert_eq!((stands.kept, stands.granted), (0, 0));
+    let later = ask_as(version(2), &store, b"k", (&new, &verb), NOW).await.expect("an answer");
+    assert_eq!(later.decision.remaining, 38, "20 of 30 were spent, and two checks");
+}
+
+#[tokio::test]
+async fn keys_of_a_cluster_are_leased() {
+    let cluster = need!(Cluster::start(ClusterOptions::default()).await);
+    let hosts: Vec<_> = cluster.addresses().iter().map(ToString::to_string).collect();
+    let store = connect(&format!("redis+cluster://{}", hosts.join(","))).await;
+    let rules = bucket(1, 100);
+    let (verb, origin, quota) = (Verb::Reset, RuleOrigin::default(), Quota::default());
+    for key in 0..16_u8 {
+        let key = &[key];
+        let request = StoreRequest { policy: "p", key, rules: &rules, verb: &verb, origin, quota };
+        assert_eq!(lease(&store, &request, &first(1, 30), NOW).await.granted, 30);
+        assert_eq!(passed(&store, key, &rules, 71, NOW).await, 70);
+    }
+}
+
+#[tokio::test]
+async fn callers_whose_clocks_differ_do_not_lease() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let store = connect(&redis.url()).await.with_clock(ScriptClock::Client);
+    assert!(!store.leases());
+    let rules = bucket(1, 100);
+    let (verb, origin, quota) = (Verb::Reset, RuleOrigin::default(), Quota::default());
+    let request =
+        StoreRequest { policy: "p", key: b"k", rules: &rules, verb: &verb, origin, quota };
+    let refused = store.lease(&request, &first(1, 30), &Moment::new(NOW)).await;
+    assert!(
+        matches!(&refused, Err(StoreError::Unavailable { reason, .. }) if reason.contains("clock of Redis")),
+        "{refused:?}"
+    );
+}
