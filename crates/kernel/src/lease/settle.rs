@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::message::{Hint, Holder, Number};
 use super::{Leased, Leases, Record};
 use crate::decision::{Ask, Moment};
-use crate::limits::{LEASE_DEADLINE_MAX_US, LEASE_HOLDERS_MAX, RULES_MAX};
+use crate::limits::{LEASE_DEADLINE_MAX_US, LEASE_HOLDERS_MAX};
 use crate::num::{Cost, Micros};
 use crate::ruleset::RuleSet;
 use crate::states::States;
@@ -70,16 +70,21 @@ impl RuleSet {
     pub(crate) fn repair(&self, leased: &mut Leased, hint: &Hint, at: &Moment<'_>) {
         let Hint { version, held, used } = *hint;
         let version = version.capped();
-        let mut come_to = [0; RULES_MAX];
-        for (place, named) in self.rules().iter().enumerate() {
+        let states = leased.states.as_mut_slice();
+        for (place, (named, state)) in self.rules().iter().zip(states).enumerate() {
             let (at, rule) = (at.for_rule(place), &named.rule);
             let begin = at.window().map_or(Micros::ZERO, |window| window.start);
-            if rule.leasing().is_possible() && version >= begin {
-                let then = rule.with_used(used[place].min(rule.limit()), &at.back_to(version));
-                come_to[place] = then.map_or(0, |state| rule.used(&state, &at));
+            if !rule.leasing().is_possible() || version < begin {
+                continue;
+            }
+            let then = rule.with_used(used[place].min(rule.limit()), &at.back_to(version));
+            let come_to = then.map_or(0, |then| rule.used(&then, &at));
+            let known = state.as_ref().map_or(0, |state| rule.used(state, &at));
+            let lost = come_to.saturating_sub(known).min(rule.available(state.as_ref(), &at));
+            if lost > 0 {
+                rule.charge(state, &Ask::check(Cost::ONE).for_permits(lost), &at);
             }
         }
-        self.raise(&mut leased.states, &mut come_to, at);
         self.raise_held(leased, held.into(), version, at);
         leased.leases.version = leased.leases.version.max(version);
     }
@@ -95,8 +100,7 @@ impl RuleSet {
         let ghost = leased.leases.live(Holder::NONE, now);
         if ghost.is_none() && leased.leases.records.len() >= LEASE_HOLDERS_MAX {
             // No record can stand for them, so they count as spent.
-            self.debit(&mut leased.states, &mut [missing; RULES_MAX], at);
-            return;
+            return self.settle(leased, Vec::from([Spent { by: now, permits: missing }]), at);
         }
         let kept = ghost.map_or(0, |ghost| ghost.permits()) + missing;
         leased.leases.put(Record {

@@ -27,7 +27,7 @@ mod long_run;
 mod oracle;
 mod packed;
 mod permits;
-mod rules;
+pub(crate) mod rules;
 mod sets;
 mod smooth;
 mod stored;

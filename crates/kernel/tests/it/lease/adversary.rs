@@ -88,15 +88,15 @@ struct UnderWay<T> {
     what: T,
 }
 
-struct History<'a> {
+pub(crate) struct History<'a> {
     world: &'a World,
     faults: Faults,
-    random: Random,
+    pub(crate) random: Random,
     /// True time; how far the store's clock was put back.
     now_us: u64,
     back_us: u64,
-    store: Leased,
-    nodes: Vec<HolderLease>,
+    pub(crate) store: Leased,
+    pub(crate) nodes: Vec<HolderLease>,
     /// How fast each node's clock runs, in millionths.
     speeds: Vec<u64>,
     holders: u64,
@@ -104,8 +104,10 @@ struct History<'a> {
     answers: Vec<UnderWay<Word>>,
     /// Central requests that wait for their turn.
     booked: Vec<(u64, u64)>,
-    judges: Vec<Judge>,
+    pub(crate) judges: Vec<Judge>,
     broken: Option<String>,
+    /// Whether holders repeat what the store told them of the key.
+    pub(crate) hints: bool,
 }
 
 const START_US: u64 = 1_000_000_000_000;
@@ -114,7 +116,7 @@ const START_US: u64 = 1_000_000_000_000;
 const TERMS_US: [u32; 5] = [50_000, 100_000, 250_000, 1_000_000, 2_000_000];
 
 impl<'a> History<'a> {
-    fn new(world: &'a World, faults: Faults, number: u64) -> Self {
+    pub(crate) fn new(world: &'a World, faults: Faults, number: u64) -> Self {
         let mut random = Random::new(number);
         let nodes = 1 + random.below(4);
         let speed = |random: &mut Random| {
@@ -137,10 +139,11 @@ impl<'a> History<'a> {
             booked: Vec::new(),
             judges: world.bounds.iter().map(|bound| Judge::new(*bound)).collect(),
             broken: None,
+            hints: true,
         }
     }
 
-    fn step(&mut self) {
+    pub(crate) fn step(&mut self) {
         match self.random.below(100) {
             0..20 => self.wait(),
             20..40 => self.send(),
@@ -194,7 +197,7 @@ impl<'a> History<'a> {
         }
         let wish = self.wish(self.nodes[node].left);
         let steady_us = self.steady_us(node);
-        let message = self.nodes[node].ask(&wish, steady_us);
+        let message = self.asked(node, &wish);
         let sent = UnderWay { node, holder: self.nodes[node].holder, what: message };
         let network = self.faults.network;
         if !self.random.chance(60) {
@@ -221,6 +224,21 @@ impl<'a> History<'a> {
         if network && self.random.chance(10) {
             self.answers.push(answer);
         }
+    }
+
+    /// A node sends a message, which is answered at once.
+    pub(crate) fn ask_and_hear(&mut self, node: usize) {
+        let wish = self.wish(self.nodes[node].left);
+        let message = self.asked(node, &wish);
+        let word = self.answer(&message);
+        let steady_us = self.steady_us(node);
+        self.nodes[node].hear(&word, steady_us);
+    }
+
+    fn asked(&mut self, node: usize, wish: &Wish) -> Message {
+        let steady_us = self.steady_us(node);
+        let message = self.nodes[node].ask(wish, steady_us);
+        Message { hint: message.hint.filter(|_| self.hints), ..message }
     }
 
     fn wish(&mut self, left: u32) -> Wish {
