@@ -285,10 +285,8 @@ impl Algorithm for FixedWindow {
 
     fn leasing(&self) -> Leasing {
         match &self.kind {
-            WindowKind::Epoch(span) | WindowKind::First(span) => {
-                Leasing::steps_of(*span, Micros::SECOND)
-            }
-            // The shortest of its kind is some hours or days shorter; that matters to nobody's lease.
+            WindowKind::Epoch(span) | WindowKind::First(span) => Leasing::window(*span),
+            // Some are an hour or some days shorter or longer; leases of two seconds need no more.
             WindowKind::Calendar(unit, _) => Leasing::Steps(Micros::from_secs(match unit {
                 CalendarUnit::Day => 86_400,
                 CalendarUnit::Week => 7 * 86_400,

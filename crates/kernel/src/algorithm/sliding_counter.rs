@@ -26,7 +26,7 @@ use alloc::vec::Vec;
 
 use super::{Algorithm, Scale, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
-use crate::lease::{Leasing, SLIDING_LEASED_MIN};
+use crate::lease::Leasing;
 use crate::limits::{PERIOD_MAX_US, PERMITS_MAX, STORED_INSTANT_MAX_US, UNITS_MAX};
 use crate::num::{Micros, put, take};
 use crate::param::{Kind, Param, Params, RangeError, within};
@@ -232,7 +232,7 @@ impl Algorithm for SlidingCounter {
     }
 
     fn leasing(&self) -> Leasing {
-        match Leasing::steps_of(Micros::new(self.window_us), SLIDING_LEASED_MIN) {
+        match Leasing::sliding_window(Micros::new(self.window_us)) {
             Leasing::Steps(span) => Leasing::Flows(span),
             never => never,
         }

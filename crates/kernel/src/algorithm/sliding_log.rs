@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 
 use super::{Algorithm, Scale};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
-use crate::lease::{Leasing, SLIDING_LEASED_MIN};
+use crate::lease::Leasing;
 use crate::limits::{LOG_ENTRIES_MAX, PERIOD_MAX_US};
 use crate::num::{Micros, put, take, take_instant};
 use crate::param::{Kind, Param, Params, RangeError, within};
@@ -193,7 +193,7 @@ impl Algorithm for SlidingLog {
     }
 
     fn leasing(&self) -> Leasing {
-        Leasing::steps_of(self.window, SLIDING_LEASED_MIN)
+        Leasing::sliding_window(self.window)
     }
 
     /// The newest entry: they are in the order of their instants.

@@ -29,7 +29,7 @@ use alloc::vec::Vec;
 
 use super::{Algorithm, Scale};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
-use crate::lease::{Leasing, SLIDING_LEASED_MIN};
+use crate::lease::Leasing;
 use crate::limits::{BUCKETS_MAX, PERIOD_MAX_US, PERMITS_MAX, STORED_INSTANT_MAX_US, UNITS_MAX};
 use crate::num::{Micros, put, take};
 use crate::param::{Kind, Param, Params, RangeError, within};
@@ -241,7 +241,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn leasing(&self) -> Leasing {
-        Leasing::steps_of(Micros::new(self.window_us), SLIDING_LEASED_MIN)
+        Leasing::sliding_window(Micros::new(self.window_us))
     }
 
     /// The beginning of the newest counter.

@@ -41,7 +41,7 @@ impl Claim {
         if let Some(record) = known.filter(|record| message.heard <= record.number) {
             // What was granted and never heard of goes back unused.
             let heard = message.heard == record.number;
-            let base = record.kept + if heard { record.granted } else { 0 };
+            let base = record.kept.saturating_add(if heard { record.granted } else { 0 });
             return Self { base, deadline: record.deadline, unclaimed: 0, found: Found::Known };
         }
         let alive = message.stood > 0 && now < message.ends && !message.ended;
@@ -74,7 +74,7 @@ impl Claim {
             rest -= permits;
             // The holder's clock may be fast: of what it says only 15/16 are believed.
             let age = Micros::new(u64::from(mark.age_us) * 15 / 16);
-            spent.push(Spent { by: Micros::new(now.since(age).get()), permits: permits.into() });
+            spent.push(Spent { by: now.since(age), permits: permits.into() });
         }
         spent.push(Spent { by: now, permits: u64::from(rest) + u64::from(unclaimed) });
         Report { kept, spent, found }

@@ -18,12 +18,20 @@ pub enum Leasing {
 }
 
 impl Leasing {
-    /// Of a rule whose window has this length. In windows shorter than `shortest` too much of the limit
-    /// would always lie with holders that do not use it.
-    pub(crate) fn steps_of(window: Micros, shortest: Micros) -> Self {
-        match window {
-            long if long >= shortest => Self::Steps(long),
-            _ if shortest == Micros::SECOND => Self::Never("whose window is shorter than 1 s"),
+    /// Of a rule of windows of this length. In shorter ones than a second, too much of each limit would
+    /// lie with holders that do not use it in time.
+    pub(crate) fn window(length: Micros) -> Self {
+        match length {
+            long if long >= Micros::SECOND => Self::Steps(long),
+            _ => Self::Never("whose window is shorter than 1 s"),
+        }
+    }
+
+    /// Of a rule of a sliding window of this length. What a holder has not used counts against the whole
+    /// next window, and in ten seconds it has the time to use it.
+    pub(crate) fn sliding_window(length: Micros) -> Self {
+        match length {
+            long if long >= Micros::from_secs(10) => Self::Steps(long),
             _ => Self::Never("whose window is shorter than 10 s"),
         }
     }
@@ -83,7 +91,3 @@ impl fmt::Display for NotLeasable {
 }
 
 impl core::error::Error for NotLeasable {}
-
-/// Shortest window of a sliding rule that can be leased: what a holder has not used counts against the
-/// whole next window, and in 10 s it gets the time to spend it.
-pub(crate) const SLIDING_LEASED_MIN: Micros = Micros::from_secs(10);

@@ -56,8 +56,6 @@ pub use leasable::{Leasing, NotLeasable, Span};
 pub use message::{Hint, Holder, Mark, Marks, Message, Number};
 pub use word::{Found, Stands, Word};
 
-pub(crate) use leasable::SLIDING_LEASED_MIN;
-
 use crate::limits::{LEASE_DEADLINE_MAX_US, LEASE_HINT_MAX_US};
 use crate::num::Micros;
 use crate::states::States;

@@ -36,8 +36,8 @@ impl RuleSet {
 
     /// Charges `permits` that were spent by the instant `by`, or as of what a rule has seen since.
     ///
-    /// Only after rules were changed can these be more than a rule has left. Up to twice its limit it
-    /// counts them nevertheless: states are exact so far, and can be stored.
+    /// These are more than a rule has left only after rules were changed, or if the clock went back. Up
+    /// to twice its limit it counts them nevertheless: states are exact so far, and can be stored.
     fn charge_by(&self, states: &mut States, permits: u64, by: Micros, at: &Moment<'_>) {
         for (place, (named, state)) in self.rules().iter().zip(states.as_mut_slice()).enumerate() {
             let rule = &named.rule;

@@ -20,8 +20,9 @@ pub(crate) struct World {
     /// Whether its bound holds if the store's clock goes back. Aligned windows begin anew then.
     pub(crate) holds_back: bool,
     /// How near to its bound a history must come to show that nothing is refused without need, in
-    /// millionths of a permit: half a permit, but for rules whose own bound is further away.
-    pub(crate) near: i128,
+    /// millionths of a permit: half a permit, but for rules whose own bound is further away; `None` if
+    /// it cannot be reached.
+    pub(crate) near: Option<i128>,
 }
 
 /// What can go wrong in a history.
@@ -165,7 +166,7 @@ fn several() -> World {
         span_us: window_us,
         calendar_us: None,
         holds_back: true,
-        near: HALF,
+        near: Some(HALF),
     }
 }
 
@@ -184,10 +185,10 @@ fn world(name: &'static str, rule: impl Into<Rule>, bound: Bound) -> World {
     let rules = RuleSet::single("r", rule);
     let near = match bound {
         // The bound has one period more, which counts only if the interval begins at its very end.
-        Bound::Stepped { permits, .. } => 1_000_000 * i128::from(permits) + HALF,
+        Bound::Stepped { permits, .. } => Some(1_000_000 * i128::from(permits) + HALF),
         // A long tick gives back late.
-        _ if name == LONG_TICKS => i128::MAX,
-        _ => HALF,
+        _ if name == LONG_TICKS => None,
+        _ => Some(HALF),
     };
     World { name, rules, bounds: vec![bound], span_us, calendar_us: None, holds_back: true, near }
 }
