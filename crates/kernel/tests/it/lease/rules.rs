@@ -262,6 +262,7 @@ fn a_reset_forgets_what_is_in_use_and_keeps_what_is_out() {
     assert!(key.check(60, 0).allowed());
     assert_eq!(key.decide(&Verb::Reset, 0).remaining, 60);
     assert_eq!((key.held(), key.in_use(0)), (40, 0));
+    assert!(key.leases().version > stands.hint.version);
     // The holder's hint is older than the reset, so it is no sign of lost writes.
     assert_eq!(key.stands(&next(1, &stands, 40), 0).found, Found::Known);
     assert_eq!(key.in_use(0), 0);
