@@ -1423,42 +1423,28 @@ end
 if alive or hint and of.version < hint.version then return 0, 0, stood, 3 end
 return 0, 0, 0, 1
 end
-local function take(rules, twins, flags, states, now, debts)
-for place = 1, #rules do
-local rule, twin, some = rules[place], twins[place], debts[place]
-if some >= 1 and flags[place] % 4 < 2 then
-local left = twin('available', rule, states[place], now)
-if left < some then some = left end
-if some > 2147483648 then some = 2147483648 end
-if some >= 1 then states[place] = (twin('charge', rule, states[place], now, some)) end
-end
-end
-end
-local function repair(of, rules, twins, flags, states, hint, now)
-local come_to, missing = {}, nil
+local function repair(of, rules, twins, states, hint, now)
 for place = 1, #rules do
 local rule, twin, used = rules[place], twins[place], hint.used[place]
-come_to[place] = 0
 if twin('leases', rule) and hint.version >= (rule.from or 0) then
 local limit = twin('limit', rule)
 if used > limit then used = limit end
 local state = twin('with_used', rule, nil, back_to(rule, hint.version, now), used)
-come_to[place] = state and twin('used', rule, state, now) or 0
+local lost = state and twin('used', rule, state, now) or 0
+state = states[place]
+lost = lost - (state and twin('used', rule, state, now) or 0)
+local left = twin('available', rule, state, now)
+if left < lost then lost = left end
+if lost > 0 then states[place] = (twin('charge', rule, state, now, lost)) end
 end
 end
-for place = 1, #rules do
-local state = states[place]
-come_to[place] = come_to[place] - (state and twins[place]('used', rules[place], state, now) or 0)
-end
-take(rules, twins, flags, states, now, come_to)
 local limit = least_limit(rules, twins)
-missing = (hint.held < limit and hint.held or limit) - of.held
+local missing = (hint.held < limit and hint.held or limit) - of.held
 local deadline = (hint.version < now and hint.version or now) + 2375000
 if missing > 0 and deadline > now then
 local ghost = live(of, ('\0'):rep(8), now)
 if not ghost and #of.records >= 27 * 64 then
-for place = 1, #rules do come_to[place] = missing end
-take(rules, twins, flags, states, now, come_to)
+settle(of, rules, twins, states, now, { { now, missing } })
 else
 if ghost and ghost.deadline > deadline then deadline = ghost.deadline end
 put(of, {
@@ -1469,7 +1455,7 @@ end
 end
 if hint.version > of.version then of.version = hint.version end
 end
-local function restore(of, rules, twins, flags, states, m, known, base, deadline, hint, now)
+local function restore(of, rules, twins, states, m, known, base, deadline, hint, now)
 settle(of, rules, twins, states, now, {})
 remove(of, m.holder)
 if deadline > now then
@@ -1483,7 +1469,7 @@ ghost.kept = ghost.kept - back
 put(of, ghost)
 end
 end
-if hint then repair(of, rules, twins, flags, states, hint, now) end
+if hint then repair(of, rules, twins, states, hint, now) end
 end
 local function wanted(of, rules, twins, m, kept, needed, left)
 local sharers, in_steps = holders(of, m.holder) + 1, false
@@ -1599,7 +1585,7 @@ if limit < stood_max then stood_max = limit end
 if stood_max < 0 then stood_max = 0 end
 local base, deadline, unclaimed, found = claim_of(of, m, known, stood_max, hint, now)
 if found == 3 then
-restore(of, rules, twins, flags, states, m, known, base, deadline, hint, now)
+restore(of, rules, twins, states, m, known, base, deadline, hint, now)
 end
 local unspent, kept = m.unspent, m.keep < m.unspent and m.keep or m.unspent
 if unspent > base then

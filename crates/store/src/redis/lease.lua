@@ -201,46 +201,30 @@ elseif what == 'leases' then
     return 0, 0, 0, LEASE_NEW
   end
 
-  -- Charges every rule its own amount of `debts`, as far as that is available: the twin of `debit`.
-  local function take(rules, twins, flags, states, now, debts)
-    for place = 1, #rules do
-      local rule, twin, some = rules[place], twins[place], debts[place]
-      if some >= 1 and flags[place] % CALENDAR < PERMITS then
-        local left = twin('available', rule, states[place], now)
-        if left < some then some = left end
-        if some > COST_MAX then some = COST_MAX end
-        if some >= 1 then states[place] = (twin('charge', rule, states[place], now, some)) end
-      end
-    end
-  end
-
   -- Has at least what `hint` says in use and held, as far as it has not flowed out since.
-  local function repair(of, rules, twins, flags, states, hint, now)
-    local come_to, missing = {}, nil
+  local function repair(of, rules, twins, states, hint, now)
     for place = 1, #rules do
       local rule, twin, used = rules[place], twins[place], hint.used[place]
-      come_to[place] = 0
       if twin('leases', rule) and hint.version >= (rule.from or 0) then
         local limit = twin('limit', rule)
         if used > limit then used = limit end
         local state = twin('with_used', rule, nil, back_to(rule, hint.version, now), used)
-        come_to[place] = state and twin('used', rule, state, now) or 0
+        local lost = state and twin('used', rule, state, now) or 0
+        state = states[place]
+        lost = lost - (state and twin('used', rule, state, now) or 0)
+        local left = twin('available', rule, state, now)
+        if left < lost then lost = left end
+        if lost > 0 then states[place] = (twin('charge', rule, state, now, lost)) end
       end
     end
-    for place = 1, #rules do
-      local state = states[place]
-      come_to[place] = come_to[place] - (state and twins[place]('used', rules[place], state, now) or 0)
-    end
-    take(rules, twins, flags, states, now, come_to)
     local limit = least_limit(rules, twins)
-    missing = (hint.held < limit and hint.held or limit) - of.held
+    local missing = (hint.held < limit and hint.held or limit) - of.held
     local deadline = (hint.version < now and hint.version or now) + LEASE_DEADLINE_MAX
     if missing > 0 and deadline > now then
       local ghost = live(of, NOBODY, now)
       if not ghost and #of.records >= 27 * LEASE_HOLDERS_MAX then
         -- No record can stand for them, so they count as spent.
-        for place = 1, #rules do come_to[place] = missing end
-        take(rules, twins, flags, states, now, come_to)
+        settle(of, rules, twins, states, now, { { now, missing } })
       else
         if ghost and ghost.deadline > deadline then deadline = ghost.deadline end
         put(of, {
@@ -253,7 +237,7 @@ elseif what == 'leases' then
   end
 
   -- Writes were lost: what `m` knows of them is put down again.
-  local function restore(of, rules, twins, flags, states, m, known, base, deadline, hint, now)
+  local function restore(of, rules, twins, states, m, known, base, deadline, hint, now)
     settle(of, rules, twins, states, now, {})
     remove(of, m.holder)
     if deadline > now then
@@ -268,7 +252,7 @@ elseif what == 'leases' then
         put(of, ghost)
       end
     end
-    if hint then repair(of, rules, twins, flags, states, hint, now) end
+    if hint then repair(of, rules, twins, states, hint, now) end
   end
 
   -- How much `m` is granted beyond the `needed` permits.
@@ -395,7 +379,7 @@ elseif what == 'leases' then
     if stood_max < 0 then stood_max = 0 end
     local base, deadline, unclaimed, found = claim_of(of, m, known, stood_max, hint, now)
     if found == LEASE_LOST then
-      restore(of, rules, twins, flags, states, m, known, base, deadline, hint, now)
+      restore(of, rules, twins, states, m, known, base, deadline, hint, now)
     end
 
     -- What of the base is left: `kept` goes on, the rest is spent or given back.

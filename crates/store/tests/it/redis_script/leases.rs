@@ -184,7 +184,8 @@ fn next(rng: &mut Rng, now: u64) -> u64 {
     }
 }
 
-fn history(scripted: &mut Scripted<FakeRedis>, seed: u64) {
+/// Lives through one history, and counts in `found` what the store knew of holders.
+fn history(scripted: &mut Scripted<FakeRedis>, seed: u64, found: &mut [u64; 5]) {
     let mut rng = Rng::with_seed(seed);
     let (first, mut other) = (rules(&mut rng), rules(&mut rng));
     let mut model = Model { rules: first.clone(), written_by: first, leased: Leased::default() };
@@ -194,13 +195,15 @@ fn history(scripted: &mut Scripted<FakeRedis>, seed: u64) {
     let mut now = 1_770_000_000_000_000 + rng.u64(0..1 << 40);
     scripted.executor.server.borrow_mut().keys.clear();
     scripted.start(&model.rules);
-    let steps = if many > 4 { 3 * STEPS_PER_HISTORY } else { STEPS_PER_HISTORY };
+    let steps = if many > 4 { 6 * STEPS_PER_HISTORY } else { STEPS_PER_HISTORY };
     for step in 0..steps {
         if rng.u32(0..30) == 0 {
             std::mem::swap(&mut model.rules, &mut other);
             scripted.configure(&model.rules);
         }
-        now = next(&mut rng, now);
+        // Many meet while none of their leases ends.
+        now =
+            if many > 4 && rng.u32(0..50) > 0 { now + rng.u64(0..10) } else { next(&mut rng, now) };
         let windows = random::windows(&model.rules, now);
         let at = Moment::with_windows(Micros::new(now), &windows);
         let context = format!("seed {seed}, step {step} at {now}");
@@ -228,6 +231,9 @@ fn history(scripted: &mut Scripted<FakeRedis>, seed: u64) {
         let expected = model.lease(&message, &at);
         let got = scripted.lease(&message, &at);
         assert_eq!(got, expected, "{context}: {message:?} of {:?} at {before:?}", model.rules);
+        if let Word::Stands(stands) = &expected {
+            found[stands.found as usize] += 1;
+        }
         if message.holder == holder && rng.u32(0..5) > 0 {
             peer.hear(&expected);
         }
@@ -245,9 +251,12 @@ fn histories(part: u64) {
         Err(_) => (HISTORIES, 0),
     };
     let mut scripted = Scripted::new(FakeRedis::new(), ScriptClock::Given);
+    let mut found = [0; 5];
     for number in 0..count {
-        history(&mut scripted, (part << 60) + base + number);
+        history(&mut scripted, (part << 60) + base + number, &mut found);
     }
+    // Known, new, void, lost, full.
+    assert!(found.iter().all(|times| *times > 0), "not everything happened: {found:?}");
 }
 
 #[test]
