@@ -15,15 +15,15 @@
 //! - R6 A holder stops using permits before the deadline.
 //! - R7 What was given back, has ended or is not in `kept` of the last answer is never used.
 //!
-//! **Worked example**: `rate 10/s, burst 100`. `A` leases 40 at 0 s until 1.1 s, spends 30 and reports
-//! that at 0.5 s with a mark of 0.4 s ago; it keeps 10.
+//! **Worked example**: `rate 10/s, burst 100`. `A` leases 40 at 0 s for a second, spends 30 and
+//! reports that at 0.5 s with a mark of 0.4 s ago; it keeps 10, for another second.
 //!
 //! | at (s) | event | in use | H | free for others |
 //! |---|---|---|---|---|
 //! | 0 | `A` is granted 40 | 0 | 40 | 60 |
 //! | 0.2 | a central check of 61 | 0 | 40 | refused: 61 + 40 > 100 |
 //! | 0.5 | `A` reports: 30 were spent by 0.125 s | 26.25 | 10 | 63 |
-//! | 1.6 | nothing was heard of `A` until its deadline | 25.25 | 0 | 74 |
+//! | 1.6125 | nothing was heard of `A` until its deadline | 25.125 | 0 | 74 |
 //!
 //! **Property**: in every interval a rule admits at most what it would admit without leases, however
 //! messages are lost, repeated, late or out of order, and whatever holders crash.

@@ -18,7 +18,8 @@ impl RuleSet {
     ///
     /// A message that was answered before is answered once more and changes nothing; of one that was
     /// overtaken nothing is done at all. Rules that cannot be [leased](Self::leasable) grant nothing;
-    /// what was granted under other rules is still reported and given back.
+    /// what was granted under other rules is still reported and given back. A message of
+    /// [`Holder::NONE`] only looks, and changes nothing.
     pub fn lease(&self, leased: &mut Leased, message: &Message, at: &Moment<'_>) -> Word {
         if message.holder == Holder::NONE {
             let mut seen = leased.clone();

@@ -19,6 +19,20 @@ fn cost(permits: u64) -> Cost {
 }
 
 #[test]
+fn the_example_of_the_essay_is_what_happens() {
+    let mut key = Key::bucket();
+    let stands = key.lease(1, 40, 0);
+    assert_eq!((stands.granted, key.held(), stands.free), (40, 40, 60));
+    assert!(!key.check(61, 200_000).allowed());
+    let report = Message { marks: mark(30, 400_000), ..next(1, &stands, 10) };
+    assert_eq!(key.stands(&report, 500_000).free, 63);
+    assert_eq!((key.in_use(500_000), key.held()), (27, 10), "26.25, rounded up");
+    let all = Verb::AtMost { cost: cost(100) };
+    assert_eq!(key.decide(&all, 1_612_500).granted(), 74);
+    assert_eq!(key.held(), 0);
+}
+
+#[test]
 fn r1_a_central_check_finds_room_beside_what_is_held_and_is_charged_its_cost() {
     let mut key = Key::bucket();
     assert_eq!(key.lease(1, 40, 0).granted, 40);
