@@ -229,7 +229,8 @@ local balance = balance_at(rule, state, now, 0)
 local refunded = balance + cost
 if refunded > rule.max_stored then refunded = rule.max_stored end
 state.balance, state.at = refunded, now
-return ceil_f64(refunded - balance)
+local back = ceil_f64(refunded - balance)
+return back < cost and back or cost
 elseif act == 'rewind' then
 if state.at <= now then return false end
 state.at = now

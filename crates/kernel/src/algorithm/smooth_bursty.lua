@@ -72,7 +72,9 @@ return function(act, rule, state, now, cost, more)
     local refunded = balance + cost
     if refunded > rule.max_stored then refunded = rule.max_stored end
     state.balance, state.at = refunded, now
-    return ceil_f64(refunded - balance)
+    -- The difference of two doubles may be a little more than what was added.
+    local back = ceil_f64(refunded - balance)
+    return back < cost and back or cost
   elseif act == 'rewind' then
     if state.at <= now then return false end
     state.at = now

@@ -166,7 +166,8 @@ impl Algorithm for SmoothBursty {
         let balance = self.balance(Some(state), at.now());
         let refunded = (balance + permits as f64).min(self.max_stored);
         *state = SmoothBurstyState { balance: refunded, at: at.now() };
-        ceil_f64(refunded - balance)
+        // The difference of two doubles may be a little more than what was added.
+        ceil_f64(refunded - balance).min(permits)
     }
 
     fn rewind(&self, state: &mut SmoothBurstyState, at: &Moment<'_>) {

@@ -1,9 +1,12 @@
-//! What is given back to a fixed window before it ends was as good as never taken.
+//! What is given back to a fixed window before it ends was as good as never taken; and no rule gives back more
+//! than was asked.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
 use sluicegate_kernel::algorithm::WindowKind;
-use sluicegate_kernel::{Cost, FixedWindow, Micros, Moment, RuleSet, States, Verb};
+use sluicegate_kernel::{
+    Cost, FixedWindow, Micros, Moment, Rate, RuleSet, SmoothBursty, SmoothWarmup, States, Verb,
+};
 
 const SPAN: Micros = Micros::SECOND;
 
@@ -49,6 +52,25 @@ proptest! {
         let in_use = |states: &States, at_us| rules.in_use(states, &Moment::new(Micros::new(at_us)));
         for at_us in [now, now + 1, now + 143_000, now + 999_999, now + 3_000_000] {
             prop_assert_eq!(in_use(&with, at_us), in_use(&without, at_us));
+        }
+    }
+}
+
+#[test]
+fn a_refund_gives_back_no_more_than_was_asked() {
+    let rate = Rate::per_second(100).unwrap();
+    let bursty = SmoothBursty::new(rate, Micros::from_secs(2)).unwrap();
+    let warmup = SmoothWarmup::new(rate, Micros::from_secs(2), 3.0).unwrap();
+    for rules in [RuleSet::single("a", bursty), RuleSet::single("a", warmup)] {
+        let (mut states, mut now) = (States::default(), 1_800_000_000_000_000);
+        let cost = |permits| Cost::new(permits).unwrap();
+        for step in 0_u64..10_000 {
+            now += 1_003 + step * 7_919 % 40_009;
+            decide(&rules, &mut states, &Verb::AtMost { cost: cost(1 + step % 7) }, now);
+            let permits = 1 + step % 3;
+            let refund = Verb::Refund { cost: cost(permits) };
+            let (back, _) = decide(&rules, &mut states, &refund, now + step % 501);
+            assert!(back <= permits, "{back} of {permits} at step {step}");
         }
     }
 }
