@@ -295,6 +295,8 @@ impl Debts {
         if debtors.len() < count {
             accounts.round += 1;
         }
+        // In the same order wherever the same was admitted: a simulation can be run again.
+        debtors.sort_by(|a: &Debtor, b| (&a.policy, &a.key).cmp(&(&b.policy, &b.key)));
         debtors
     }
 
