@@ -11,10 +11,12 @@
 //! | `script` | writes the script of the Redis store, and its SHA-1, to `spec/redis` |
 //! | `oracle` | answers vectors that come on standard input, a line each |
 //! | `soak [DECISIONS]` | so many single decisions at 7/s, in release (10^9 by default) |
+//! | `mutants [NAME]` | plants faults in a copy, each of which the simulator of a fleet must find (minutes each) |
 //! | `tidy` | what ARCHITECTURE.md promises (`tests/tidy.rs`): sizes, docs, arrows |
 
 pub mod cargo;
 pub mod findings;
+pub mod mutants;
 pub mod oracle;
 pub mod policies;
 pub mod seams;
@@ -39,9 +41,11 @@ pub fn run(args: &[&str]) -> Result<String> {
         ["soak", decisions] => cargo::soak(decisions.parse()?),
         ["oracle"] => oracle::run(std::io::stdin().lock(), std::io::stdout().lock()),
         ["script"] => cargo::script(),
+        ["mutants"] => mutants::mutants(""),
+        ["mutants", name] => mutants::mutants(name),
         ["tidy"] => cargo::tidy(),
         _ => bail!(
-            "usage: cargo xtask vectors [--check] | texts [--check] | policies [--check] | script | oracle | soak [DECISIONS] | tidy"
+            "usage: cargo xtask vectors [--check] | texts [--check] | policies [--check] | script | oracle | soak [DECISIONS] | mutants [NAME] | tidy"
         ),
     }
 }

@@ -68,6 +68,7 @@ const LEAVES: &[&str] = &[
     "sluicegate-conformance",
     "sluicegate-testkit",
     "sluicegate-bench",
+    "sluicegate-sim",
     "xtask",
     "sluicegate-fuzz",
 ];

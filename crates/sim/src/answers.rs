@@ -1,0 +1,201 @@
+//! What nodes answer their clients, and whether it is true when it is said.
+
+use sluicegate::{Answer, Cost, DecideError, Mode, SettleError};
+
+use crate::judge::What;
+use crate::node::{self, Done};
+use crate::plan::{Arrival, Ask, MS, OnFailure, SECOND};
+use crate::wire::Executed;
+use crate::world::{RECOVERY_US, TaskView, World};
+
+/// How long a refusal is remembered after something was given back elsewhere, µs: a second, and a question.
+const REMEMBERED_US: u64 = SECOND + 50 * MS;
+
+/// How long a breaker that is open lets no request through, at most, and a deadline, µs.
+const PROBE_US: u64 = 350 * MS;
+
+/// How long others get a refusal while one asks, µs.
+const ASKING_US: u64 = 50 * MS;
+
+pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
+    match done {
+        Done::Decided(arrival, Ok(admission)) => decided(world, task, arrival, &admission.answer),
+        Done::Decided(arrival, Err(error)) => failed(world, task, arrival, &error),
+        Done::Explained(arrival, explained) => match explained {
+            Ok(explanation) => modes(world, task, &explanation.answer),
+            Err(error) => failed(world, task, arrival, &error),
+        },
+        Done::Refunded(arrival, asked, refunded) => match refunded {
+            Ok(admission) if admission.answer.decision.granted() > asked => {
+                let granted = admission.answer.decision.granted();
+                world.judge.fail("I14", world.now, format!("{granted} of {asked} are given back"));
+            }
+            Ok(_) => {}
+            Err(error) => failed(world, task, arrival, &error),
+        },
+        Done::Settled(arrival, settled) => match settled {
+            Ok(settled) => {
+                let Ask::CheckAndSettle(charged, cost) = arrival.ask else { return };
+                world.seen(format_args!("settled {}", settled.refunded));
+                if !world.settled.insert((arrival.load, arrival.at, arrival.number)) {
+                    world.judge.fail("I14", world.now, format!("{arrival:?} is settled twice"));
+                }
+                if settled.refunded > charged.saturating_sub(cost)
+                    || settled.taken > cost.saturating_sub(charged)
+                {
+                    world.judge.fail("I14", world.now, format!("{settled:?} of {arrival:?}"));
+                }
+                if settled.taken > 0 {
+                    let at = task.executed.unwrap_or((world.now, u64::MAX));
+                    admitted(world, arrival.key, at, (settled.taken, task.begun_at));
+                }
+            }
+            Err(SettleError::Settled) => {}
+            Err(error) if is_disturbed(world, task) => world.seen(format_args!("{error}")),
+            Err(error) => world.judge.fail("I13", world.now, format!("{arrival:?}: {error}")),
+        },
+        Done::Paid(owing) => world.seen(format_args!("node {} owes on {owing} keys", task.node)),
+    }
+}
+
+fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {
+    let (decision, mode) = (answer.decision, answer.mode);
+    world.seen(format_args!(
+        "node {} key {} {:?} of {:.3}: {:?} by {}, {} left",
+        task.node,
+        arrival.key,
+        arrival.ask,
+        task.begun_at as f64 / 1_000.0,
+        decision.outcome,
+        mode.name(),
+        decision.remaining
+    ));
+    modes(world, task, answer);
+    if decision.remaining > decision.limit || decision.granted() > arrival.ask.cost() {
+        world.judge.fail("I13", world.now, format!("{decision:?} to {arrival:?}"));
+    }
+    let granted = match arrival.ask {
+        Ask::Peek(_) | Ask::Explain(_) | Ask::Reset => 0,
+        _ => decision.granted(),
+    };
+    let (key, wait) = (arrival.key, decision.wait().get());
+    match mode {
+        Mode::Store if granted > 0 => {
+            let (at, order) = task.executed.unwrap_or((world.now, u64::MAX));
+            if wait > 0 {
+                let passes_at = at + wait;
+                let what = What::Booked { permits: granted, passes_at, by_share: false };
+                world.note_at((at, order), arrival.key, what);
+            }
+            admitted(world, arrival.key, (at + wait, order), (granted, task.begun_at + wait));
+        }
+        Mode::Local if granted > 0 => {
+            let version = version_of(world, answer);
+            let (begun, at) = (task.begun_at + wait, world.now + wait);
+            let (of, run) = ((task.node, task.life), world.nodes[task.node].heard[key]);
+            if wait > 0 {
+                let what = What::Booked { permits: granted, passes_at: at, by_share: true };
+                world.note_at((world.now, world.executed()), key, what);
+            }
+            let what = What::ByShare { permits: granted, version, of, run, begun };
+            world.note_at((at, world.executed()), key, what);
+        }
+        Mode::Allow if granted > 0 => {
+            let what = What::Allowed { permits: granted, begun: task.begun_at };
+            world.note_at((world.now, world.executed()), key, what);
+        }
+        Mode::Remembered => remembered(world, task, arrival),
+        _ => {}
+    }
+    let charged = answer.charged();
+    match arrival.ask {
+        Ask::CheckAndRefund(_, back) if charged > 0 => {
+            world.refund_later(arrival, back.min(charged));
+        }
+        Ask::CheckAndSettle(..) if charged > 0 => world.settle_later(arrival),
+        _ => {}
+    }
+}
+
+fn admitted(world: &mut World<'_>, key: usize, at: Executed, (permits, begun): (u64, u64)) {
+    world.note_at(at, key, What::Admitted { permits, begun });
+}
+
+/// Which version of the policy an answer is by.
+fn version_of(world: &World<'_>, answer: &Answer) -> usize {
+    let is = |policies: &sluicegate::policy::PolicySet| {
+        let policy = policies.resolve("p").expect("each version has it");
+        **policy.rules_at(b"a", sluicegate::Micros::ZERO).rules.set() == **answer.rules()
+    };
+    world.policies.iter().rposition(is).unwrap_or(0)
+}
+
+/// I8: what is refused by memory would be refused by the store.
+fn remembered(world: &mut World<'_>, task: TaskView, arrival: Arrival) {
+    let now = world.now;
+    let changed = world.given_back[arrival.key];
+    let is_recent = changed.is_some_and(|then| then + REMEMBERED_US > now);
+    // One finds out that it holds no more, and others get it meanwhile.
+    let is_asked = changed.is_some() && world.sent_at[task.node][arrival.key] + ASKING_US > now;
+    if is_recent || is_asked || is_disturbed(world, task) {
+        return;
+    }
+    let cost = Cost::new(arrival.ask.cost()).expect("costs are at least 1");
+    if world.server.refuses(&node::key_name(arrival.key), cost, now) != Some(true) {
+        let what =
+            format!("node {} remembers a refusal of {arrival:?} that holds no more", task.node);
+        world.judge.fail("I8", now, what);
+    }
+}
+
+/// I13: an answer is by whose word it says, and the store is asked as soon as it can be.
+fn modes(world: &mut World<'_>, task: TaskView, answer: &Answer) {
+    let (now, mode, on_failure) = (world.now, answer.mode, world.plan.on_failure);
+    let is_true = match mode {
+        Mode::Store => task.executed.is_some(),
+        Mode::Remembered | Mode::Shed => true,
+        Mode::Local => on_failure == OnFailure::Local,
+        Mode::Allow => on_failure == OnFailure::Allow,
+        Mode::Deny => on_failure == OnFailure::Deny,
+    };
+    if !is_true {
+        world.judge.fail(
+            "I13",
+            now,
+            format!("an answer by `{}` under {on_failure:?}", mode.name()),
+        );
+    }
+    let is_without = !matches!(mode, Mode::Store | Mode::Remembered);
+    // Before that, the breaker may not let a request find out.
+    if is_without && world.disturbed_until[task.node] + PROBE_US < task.begun_at {
+        world.asked_since[task.node].get_or_insert(task.begun_at);
+    }
+    // A store that books the future grants beside a debt that it has no room for, until the engine gives up.
+    let is_owing = mode == Mode::Shed && world.nodes[task.node].engine.debts() > 0;
+    if is_without && !is_owing && !is_disturbed(world, task) {
+        let what =
+            format!("node {} decides by `{}`, and the store answers", task.node, mode.name());
+        world.judge.fail("I13", now, what);
+    }
+}
+
+fn failed(world: &mut World<'_>, task: TaskView, arrival: Arrival, error: &DecideError) {
+    world.seen(format_args!("node {} {:?}: {error}", task.node, arrival.ask));
+    let can_fail = matches!(
+        arrival.ask,
+        Ask::Reset | Ask::CheckAndRefund(..) | Ask::CheckAndSettle(..) | Ask::Explain(_)
+    );
+    if !can_fail || !is_disturbed(world, task) {
+        world.judge.fail("I13", world.now, format!("{arrival:?}: {error}"));
+    }
+}
+
+/// Whether a fault may keep the node from the store, or has until a moment ago: only requests find out that the
+/// store is back.
+fn is_disturbed(world: &World<'_>, task: TaskView) -> bool {
+    let until = match (world.disturbed_until[task.node], world.asked_since[task.node]) {
+        (0, _) => return false,
+        (until, asked) => until.max(asked.unwrap_or(until)),
+    };
+    until + RECOVERY_US >= task.begun_at
+}

@@ -1,0 +1,386 @@
+//! Whether what happened may have happened.
+//!
+//! The world writes down what was admitted, when, by whose word, and what the store forgot; at the end
+//! [`Judge::verdict`] goes through it in the order of time. I1 is the bound of `docs/exactness.md`:
+//!
+//! - what the fleet admits stays within the rule, plus `allowed`;
+//! - `allowed` is what the store forgot, what its clock brought when it was set forward, and, with more than
+//!   one node, the shares of nodes that decided without it: one share of the burst for each, and what
+//!   flowed out of that share meanwhile;
+//! - each node's own share stays within the rule divided by the nodes, from one answer of the store to the next.
+
+use std::collections::BTreeMap;
+
+use crate::meter::Meter;
+use crate::plan::{Plan, RuleSpec};
+
+/// What breaks an invariant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub invariant: &'static str,
+    /// When, µs.
+    pub at: u64,
+    /// What happened.
+    pub what: String,
+}
+
+/// Something that counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// When, µs of true time.
+    pub(crate) at: u64,
+    /// Of several at one instant: after so many executions of the store.
+    pub(crate) order: u64,
+    pub(crate) key: usize,
+    pub(crate) what: What,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    /// The store admitted so many permits, which were asked for at `begun`.
+    Admitted { permits: u64, begun: u64 },
+    /// So many permits were admitted that pass then. What a share books is charged before it passes.
+    Booked { permits: u64, passes_at: u64, by_share: bool },
+    /// A node admitted them by its share. `run` counts the answers of the store before it.
+    ByShare { permits: u64, version: usize, of: Process, run: u64, begun: u64 },
+    /// A node admitted them because its policy says `allow`. They use the budget up, as far as it goes.
+    Allowed { permits: u64, begun: u64 },
+    /// So many permits of each rule do not count any more.
+    Forgiven { permits: Vec<u64>, why: &'static str },
+    /// The store's clock was set.
+    ClockStep { by_us: i64 },
+    /// The store goes by this version.
+    Version(usize),
+    /// A node ended with what it owed.
+    Ended,
+}
+
+/// A node, and which process of it.
+pub(crate) type Process = (usize, u32);
+
+/// What a history used of what it was allowed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Permits that were admitted.
+    pub admitted: u64,
+    /// Of them by shares.
+    pub by_share: u64,
+    /// Of them by `allow`.
+    pub by_allow: u64,
+    /// Permits that the store forgot.
+    pub forgotten: u64,
+    /// The largest excess over a rule's own bound.
+    pub over: u64,
+}
+
+/// All that counts.
+#[derive(Debug, Default)]
+pub(crate) struct Judge {
+    entries: Vec<Entry>,
+    first: Option<Violation>,
+}
+
+impl Judge {
+    pub(crate) fn note(&mut self, entry: Entry) {
+        self.entries.push(entry);
+    }
+
+    /// Something is wrong at once.
+    pub(crate) fn fail(&mut self, invariant: &'static str, at: u64, what: String) {
+        if self.first.is_none() {
+            self.first = Some(Violation { invariant, at, what });
+        }
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.first.is_some()
+    }
+
+    /// The earliest violation, and what was used.
+    pub(crate) fn verdict(mut self, plan: &Plan) -> (Option<Violation>, Used) {
+        self.entries.sort_by_key(|entry| (entry.at, entry.order));
+        let mut used = Used::default();
+        let mut keys: BTreeMap<usize, KeyJudge> = BTreeMap::new();
+        for entry in &self.entries {
+            let judge = keys.entry(entry.key).or_insert_with(|| KeyJudge::new(plan));
+            if let Some(what) = judge.see(plan, entry, &mut used) {
+                self.fail("I1", entry.at, format!("key {}: {what}", entry.key));
+                break;
+            }
+        }
+        (self.first, used)
+    }
+}
+
+/// Permits that a node which decides by `allow` may leave uncharged: what is in use is rounded up, and what is
+/// there down.
+const ROUNDED: u64 = 2;
+
+/// What is known of one key.
+#[derive(Debug)]
+struct KeyJudge {
+    version: usize,
+    /// How far the store's clock is ahead, µs.
+    ahead_us: i64,
+    /// One for each rule of the version.
+    rules: Vec<RuleJudge>,
+    /// Whether permits were given back, or forgotten.
+    gave_back: bool,
+    /// Permits that were lost in rounding.
+    rounded: u64,
+    /// Of each process that ever decided by its share.
+    shares: BTreeMap<Process, Share>,
+    /// Processes that ended with what they owed.
+    ended: u64,
+    /// When turns that the store booked pass, and their permits.
+    booked: Vec<(u64, u64)>,
+    /// The most permits of turns that were to come.
+    booked_most: u64,
+    /// The same for each share that was begun: no answer says how many turns are booked, so that a share is
+    /// as much too large.
+    unknown: u64,
+}
+
+#[derive(Debug)]
+struct RuleJudge {
+    spec: RuleSpec,
+    /// The largest limit that it has in any version.
+    limit_most: u64,
+    /// All that was admitted.
+    meter: Meter,
+    /// What the store admitted, at the instant at which it did.
+    exact: Meter,
+    /// Units that flowed out of shares, times nodes, while their nodes were without the store.
+    flowed: u64,
+    /// Permits that did under earlier versions.
+    flowed_before: u64,
+}
+
+/// What a node admitted by its share since the store last answered it.
+#[derive(Debug, Default)]
+struct Share {
+    run: Option<u64>,
+    meters: Vec<Meter>,
+    /// When the last of it was asked for, µs.
+    last: u64,
+}
+
+impl KeyJudge {
+    fn new(plan: &Plan) -> Self {
+        let (rules, shares) = (Vec::new(), BTreeMap::new());
+        let mut judge = Self {
+            version: 0,
+            ahead_us: 0,
+            gave_back: false,
+            rounded: 0,
+            rules,
+            shares,
+            ended: 0,
+            booked: Vec::new(),
+            booked_most: 0,
+            unknown: 0,
+        };
+        judge.begin(plan, 0, 0);
+        judge
+    }
+
+    fn begin(&mut self, plan: &Plan, version: usize, at: u64) {
+        let carries = plan.versions[version].carry == "usage";
+        let (old, ahead_us) = (std::mem::take(&mut self.rules), self.ahead_us);
+        self.version = version;
+        self.rules = plan.versions[version]
+            .rules
+            .iter()
+            .enumerate()
+            .map(|(place, spec)| {
+                let before = old.get(place).filter(|_| carries);
+                let flowed_before = before.map_or(0, |before| before.flowed_permits(plan));
+                let carried = |meter: fn(&RuleJudge) -> &Meter| {
+                    let mut carried = match before {
+                        Some(before) => meter(before).under(at, spec, plan),
+                        None => Meter::of(spec, plan),
+                    };
+                    carried.set_ahead(ahead_us);
+                    carried
+                };
+                let (meter, exact) = (carried(|it| &it.meter), carried(|it| &it.exact));
+                let limits = plan.versions.iter().filter_map(|version| version.rules.get(place));
+                let limit_most = limits.map(RuleSpec::limit).max().unwrap_or(0);
+                RuleJudge { spec: *spec, limit_most, meter, exact, flowed: 0, flowed_before }
+            })
+            .collect();
+        for share in self.shares.values_mut() {
+            share.run = None;
+        }
+    }
+
+    fn see(&mut self, plan: &Plan, entry: &Entry, used: &mut Used) -> Option<String> {
+        let at = entry.at;
+        match &entry.what {
+            What::Admitted { permits, begun } => {
+                used.admitted += permits;
+                if let Some(what) = self.by_store(at, *permits) {
+                    return Some(what);
+                }
+                self.admit(plan, (*begun, at), *permits, used)
+            }
+            What::Booked { permits, passes_at, by_share } => {
+                if *by_share {
+                    self.unknown += permits;
+                }
+                self.booked.retain(|(passes_at, _)| *passes_at > at);
+                self.booked.push((*passes_at, *permits));
+                let to_come = self.booked.iter().map(|(_, permits)| permits).sum();
+                self.booked_most = self.booked_most.max(to_come);
+                None
+            }
+            What::ByShare { permits, version, of, run, begun } => {
+                (used.admitted, used.by_share) = (used.admitted + permits, used.by_share + permits);
+                // By rules that the store has not heard of yet, or has left behind.
+                if *version != self.version {
+                    return None;
+                }
+                self.by_share(plan, (*of, *run), (*begun, at), *permits)
+                    .or_else(|| self.admit(plan, (*begun, at), *permits, used))
+            }
+            What::Allowed { permits, begun } => {
+                used.admitted += permits;
+                used.by_allow += permits;
+                self.by_allow(plan, (*begun, at), *permits);
+                None
+            }
+            What::Forgiven { permits, why } => {
+                if *why == "forgotten" {
+                    used.forgotten += permits.iter().max().unwrap_or(&0);
+                }
+                self.gave_back = true;
+                for (rule, permits) in self.rules.iter_mut().zip(permits) {
+                    rule.meter.forgive(at, *permits);
+                    rule.exact.forgive(at, *permits);
+                }
+                None
+            }
+            What::ClockStep { by_us } => {
+                self.ahead_us += by_us;
+                for RuleJudge { meter, exact, .. } in &mut self.rules {
+                    meter.clock_step(at, *by_us);
+                    exact.clock_step(at, *by_us);
+                }
+                None
+            }
+            // A key that is full again is forgotten: then an earlier version may write it once more.
+            What::Version(version) => {
+                if *version != self.version {
+                    self.begin(plan, *version, at);
+                }
+                None
+            }
+            What::Ended => {
+                self.ended += 1;
+                None
+            }
+        }
+    }
+
+    /// Counts what was admitted by `allow`, as far as the budget goes. Of several nodes the store may grant to
+    /// one what another has not paid yet; and of a window, and of what was given back, a node may count more in
+    /// use than is.
+    fn by_allow(&mut self, plan: &Plan, (begun, at): (u64, u64), permits: u64) {
+        if let [rule] = &mut *self.rules
+            && plan.nodes == 1
+            && self.booked_most == 0
+            && !self.gave_back
+            && rule.spec.is_bucket()
+            && rule.spec.is_strict()
+        {
+            let over = rule.meter.admit((begun, at), permits);
+            rule.meter.forgive(at, over);
+            self.rounded = ROUNDED;
+        }
+    }
+
+    /// Counts what the store admitted: nothing is over.
+    fn by_store(&mut self, at: u64, permits: u64) -> Option<String> {
+        for rule in &mut self.rules {
+            let over = rule.exact.admit((at, at), permits);
+            if over > 0 {
+                return Some(format!("the store admits {over} over {:?}", rule.spec));
+            }
+        }
+        None
+    }
+
+    /// Counts what a node admitted by its share: the rule, divided by the nodes.
+    fn by_share(
+        &mut self,
+        plan: &Plan,
+        (of, run): (Process, u64),
+        (begun, at): (u64, u64),
+        permits: u64,
+    ) -> Option<String> {
+        let share = self.shares.entry(of).or_default();
+        if share.run != Some(run) {
+            share.run = Some(run);
+            self.unknown += self.booked_most;
+            share.meters = self.rules.iter().map(|rule| Meter::of(&rule.spec, plan)).collect();
+        }
+        let nodes = plan.nodes as u64;
+        for (rule, meter) in self.rules.iter_mut().zip(&mut share.meters) {
+            rule.flowed += meter.flows(share.last, at);
+            let over = meter.admit((begun, at), permits * nodes);
+            // A request from before a change takes the share back to the rules of then.
+            if over > 0 && rule.spec.is_strict() && plan.versions.len() == 1 {
+                return Some(format!(
+                    "node {} of {nodes} is {} over its share of {:?}",
+                    of.0,
+                    over.div_ceil(nodes),
+                    rule.spec
+                ));
+            }
+        }
+        share.last = begun;
+        None
+    }
+
+    /// Counts what was admitted by whatever word.
+    fn admit(
+        &mut self,
+        plan: &Plan,
+        at: (u64, u64),
+        permits: u64,
+        used: &mut Used,
+    ) -> Option<String> {
+        let nodes = plan.nodes as u64;
+        let with_share = self.shares.len() as u64;
+        // The only server knows all that is in use, until it starts anew.
+        let is_first = self.shares.keys().all(|(_, life)| *life == 0) && self.ended == 0;
+        // Its windows are those of its own clock; and a request from before a change takes a debt back to the
+        // rules of then.
+        let is_in_time = self.ahead_us == 0 && plan.versions.len() == 1;
+        let knows_all = plan.nodes == 1 && is_first && is_in_time;
+        for rule in &mut self.rules {
+            let over = rule.meter.admit(at, permits);
+            used.over = used.over.max(over);
+            let share = rule.limit_most.div_ceil(nodes);
+            let shares = if knows_all { 0 } else { with_share * share + rule.flowed_permits(plan) };
+            let allowed = shares + self.ended * share + self.unknown + self.rounded;
+            // Of what Guava's lets pass on the next one's bill, no answer says how much it is.
+            let is_known = rule.spec.is_strict() || with_share == 0;
+            if over > allowed && is_known {
+                return Some(format!(
+                    "{} over {:?}, of which {allowed} are allowed",
+                    over, rule.spec
+                ));
+            }
+        }
+        None
+    }
+}
+
+impl RuleJudge {
+    /// Permits that flowed out of shares.
+    fn flowed_permits(&self, plan: &Plan) -> u64 {
+        self.flowed_before + self.flowed.div_ceil(self.meter.units() * plan.nodes as u64)
+    }
+}

@@ -1,0 +1,48 @@
+//! A fleet in a box: real engines, a store, the network between them and their clocks, by a seed.
+//!
+//! A history is one thread and some milliseconds: nothing sleeps, and the same seed gives the same events.
+//! What it may admit is judged by `docs/exactness.md`; a violation is one line with a token, which
+//! `cargo run -p sluicegate-sim -- replay TOKEN` runs again with a trace.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`plan`] | a seed → nodes, keys, rules, loads, faults |
+//! | `world` | events in the order of true time, and an executor of futures |
+//! | `faults` | what a fault does |
+//! | `net`, `wire` | connections; an engine's end of them |
+//! | `server` | the store, by the kernel |
+//! | `node`, `clock` | an engine and its clients; their clocks |
+//! | `answers`, `judge`, `meter`, `oracle` | the invariants |
+//! | [`shrink`], [`token`] | the smallest history that fails, in one line |
+
+mod answers;
+mod clock;
+mod faults;
+mod judge;
+mod meter;
+mod net;
+mod node;
+mod oracle;
+pub mod plan;
+mod server;
+pub mod shrink;
+pub mod token;
+mod wire;
+mod world;
+
+pub use judge::{Used, Violation};
+pub use token::Token;
+pub use world::Outcome;
+
+use plan::Plan;
+
+/// Runs the history of a token.
+pub fn run(token: &Token) -> Outcome {
+    run_traced(token, false)
+}
+
+/// The same; with all events if `traced`.
+pub fn run_traced(token: &Token, traced: bool) -> Outcome {
+    let plan = Plan::of(token.seed, &token.cut);
+    world::World::run(&plan, traced)
+}

@@ -1,0 +1,94 @@
+//! Runs histories by hand: `replay TOKEN`, `soak --minutes N`, `seeds FROM TO`.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use sluicegate_sim::plan::Plan;
+use sluicegate_sim::{Outcome, Token, run, run_traced, shrink};
+
+const USAGE: &str = "usage: sluicegate-sim replay TOKEN | soak --minutes N | seeds FROM TO";
+
+fn main() -> ExitCode {
+    let args: Vec<_> = std::env::args().skip(1).collect();
+    let args: Vec<_> = args.iter().map(String::as_str).collect();
+    match *args {
+        ["replay", token] => match token.parse() {
+            Ok(token) => replay(&token),
+            Err(error) => wrong(&error),
+        },
+        ["soak", "--minutes", minutes] => match minutes.parse::<u64>() {
+            Ok(minutes) => seeds(0..u64::MAX, Some(Duration::from_secs(60 * minutes))),
+            Err(_) => wrong(USAGE),
+        },
+        ["seeds", from, to] => match (from.parse(), to.parse()) {
+            (Ok(from), Ok(to)) => seeds(from..to, None),
+            _ => wrong(USAGE),
+        },
+        _ => wrong(USAGE),
+    }
+}
+
+fn wrong(error: &str) -> ExitCode {
+    eprintln!("{error}");
+    ExitCode::from(2)
+}
+
+/// Runs one history with its trace.
+fn replay(token: &Token) -> ExitCode {
+    let plan = Plan::of(token.seed, &token.cut);
+    (0..plan.versions.len()).for_each(|version| println!("{}", plan.document(version)));
+    let Plan { nodes, keys, deadline_us, latency_us, jitter_us, reminds, ref faults, .. } = plan;
+    println!(
+        "nodes {nodes}, keys {keys}, deadline {deadline_us} µs, latency {latency_us} µs + {jitter_us} µs, \
+         reminds: {reminds}"
+    );
+    faults.iter().for_each(|fault| println!("{fault:?}"));
+    let outcome = run_traced(token, true);
+    outcome.trace.iter().for_each(|line| println!("{line}"));
+    println!(
+        "{:?}, {} decided, {} calls, hash {:016x}",
+        outcome.used, outcome.decided, outcome.calls, outcome.hash
+    );
+    verdict(token, &outcome)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a soak ends by the clock of the machine")]
+fn seeds(seeds: std::ops::Range<u64>, span: Option<Duration>) -> ExitCode {
+    let begun = Instant::now();
+    let (mut histories, mut decided, mut calls, mut slowest, mut failed) = (0_u64, 0, 0, 0, 0_u64);
+    for seed in seeds {
+        if span.is_some_and(|span| begun.elapsed() >= span) {
+            break;
+        }
+        let token = Token::of(seed);
+        let outcome = run(&token);
+        histories += 1;
+        decided += outcome.decided;
+        calls += outcome.calls;
+        slowest = slowest.max(outcome.slowest_deadlines);
+        if outcome.violation.is_some() {
+            failed += 1;
+            if failed <= 10 {
+                let smallest = shrink::shrink(&token, &outcome);
+                verdict(&smallest, &run(&smallest));
+            }
+        }
+    }
+    println!(
+        "{histories} histories in {:.1} s, {failed} failed, {decided} decided, {calls} calls, \
+         slowest decision {slowest} deadlines",
+        begun.elapsed().as_secs_f64()
+    );
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn verdict(token: &Token, outcome: &Outcome) -> ExitCode {
+    match &outcome.violation {
+        None => ExitCode::SUCCESS,
+        Some(violation) => {
+            let at_s = violation.at as f64 / 1e6;
+            println!("sim: {} {} at {at_s:.3} s; SIM={token}", violation.invariant, violation.what);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The way between a node and the store: one connection each, in order, with what can happen to it.
+
+use fastrand::Rng;
+
+use crate::plan::{MS, Plan};
+
+/// How long a connection may be silent until it is given up, µs: as the client of Redis does.
+pub(crate) const SILENCE_MAX_US: u64 = 500 * MS;
+
+/// One node's connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    /// Faults that lose what is sent.
+    pub(crate) requests_lost: u32,
+    /// Faults that lose what is answered.
+    pub(crate) answers_lost: u32,
+    /// How much later everything comes, µs.
+    pub(crate) late_us: u64,
+    pub(crate) is_connected: bool,
+    /// Which connection this is: answers on an earlier one are never heard.
+    pub(crate) epoch: u32,
+    /// When the last answer was heard, or the node went on after it had stood still.
+    pub(crate) heard_at: u64,
+    /// When the last message of each direction arrives: they are in order.
+    last_request: u64,
+    last_answer: u64,
+    rng: Rng,
+}
+
+impl Link {
+    pub(crate) fn new(rng: Rng) -> Self {
+        Self {
+            requests_lost: 0,
+            answers_lost: 0,
+            late_us: 0,
+            is_connected: true,
+            epoch: 0,
+            heard_at: 0,
+            last_request: 0,
+            last_answer: 0,
+            rng,
+        }
+    }
+
+    /// When a request that is sent now arrives; `None`: never.
+    pub(crate) fn request(&mut self, plan: &Plan, now: u64) -> Option<u64> {
+        let arrives = now + self.delay(plan);
+        self.last_request = self.last_request.max(arrives);
+        (self.requests_lost == 0).then_some(self.last_request)
+    }
+
+    /// When an answer that is sent now arrives; `None`: never.
+    pub(crate) fn answer(&mut self, plan: &Plan, now: u64) -> Option<u64> {
+        let arrives = now + self.delay(plan);
+        self.last_answer = self.last_answer.max(arrives);
+        (self.answers_lost == 0).then_some(self.last_answer)
+    }
+
+    /// Whether both directions carry.
+    pub(crate) fn carries(&self) -> bool {
+        self.requests_lost == 0 && self.answers_lost == 0
+    }
+
+    /// Until the next attempt to connect, µs.
+    pub(crate) fn pause(&mut self) -> u64 {
+        self.rng.u64(20 * MS..=200 * MS)
+    }
+
+    /// A new connection.
+    pub(crate) fn connect(&mut self, now: u64) {
+        self.is_connected = true;
+        self.epoch += 1;
+        self.heard_at = now;
+        (self.last_request, self.last_answer) = (now, now);
+    }
+
+    fn delay(&mut self, plan: &Plan) -> u64 {
+        plan.latency_us + self.rng.u64(0..=plan.jitter_us) + self.late_us
+    }
+}

@@ -1,0 +1,149 @@
+//! A node: the real engine, its clock, and its end of the network.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use sluicegate::policy::{Document, PolicySet};
+use sluicegate::{
+    Admission, Cost, DecideError, Engine, Explanation, Micros, Request, SettleError, Settled,
+    Settlement, StoreFailure, Verb,
+};
+
+use crate::clock::{BEGIN, SimClock};
+use crate::plan::{Arrival, Ask, MS, Plan};
+use crate::wire::SimStore;
+
+/// Keys that an engine remembers: more than a history has.
+const KEYS_REMEMBERED: usize = 64;
+
+/// A process with an engine.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) engine: Arc<Engine<SimStore>>,
+    pub(crate) store: SimStore,
+    pub(crate) clock: Arc<SimClock>,
+    /// Which process this is; events of an earlier one are void.
+    pub(crate) life: u32,
+    pub(crate) is_up: bool,
+    /// It stands still until then, µs.
+    pub(crate) paused_until: u64,
+    pub(crate) version: usize,
+    /// Answers of the store that it heard, of each key.
+    pub(crate) heard: Vec<u64>,
+}
+
+/// What a task comes to.
+#[derive(Debug)]
+pub(crate) enum Done {
+    Decided(Arrival, Result<Admission, DecideError>),
+    Explained(Arrival, Result<Explanation, DecideError>),
+    Refunded(Arrival, u64, Result<Admission, DecideError>),
+    Settled(Arrival, Result<Settled, SettleError>),
+    /// Keys that still owe.
+    Paid(usize),
+}
+
+/// All versions of the policy, compiled.
+pub(crate) fn policies(plan: &Plan) -> Vec<PolicySet> {
+    let compiled = |version| {
+        let text = plan.document(version);
+        let document = Document::parse(&text);
+        PolicySet::new(document.unwrap_or_else(|errors| panic!("{errors}\n{text}")))
+    };
+    (0..plan.versions.len()).map(compiled).collect()
+}
+
+/// When a version counts as taken over, µs since the epoch: the same for all nodes.
+pub(crate) fn since(plan: &Plan, version: usize) -> Micros {
+    let fault = plan
+        .faults
+        .iter()
+        .find(|fault| matches!(fault.kind, crate::plan::FaultKind::Policy(of) if of == version));
+    Micros::new(BEGIN + fault.map_or(0, |fault| fault.at / MS * MS + MS))
+}
+
+impl Node {
+    /// A process that starts at `now` with this version of the policies.
+    pub(crate) fn start(plan: &Plan, policies: &[PolicySet], version: usize, life: u32) -> Self {
+        let (store, clock) = (SimStore::default(), Arc::new(SimClock::default()));
+        let nodes = u32::try_from(plan.nodes).ok().and_then(NonZeroU32::new);
+        let failure = StoreFailure {
+            nodes: nodes.expect("there is a node at least"),
+            keys_max: KEYS_REMEMBERED,
+        };
+        let engine = Engine::new(PolicySet::default(), store.clone(), Arc::clone(&clock) as _)
+            .with_fallback(failure);
+        engine.set_policies_as_of(policies[version].clone(), |_| Some(since(plan, version)));
+        Self {
+            engine: Arc::new(engine),
+            store,
+            clock,
+            life,
+            is_up: true,
+            paused_until: 0,
+            version,
+            heard: vec![0; plan.keys],
+        }
+    }
+
+    /// Puts a version in force.
+    pub(crate) fn set_version(&mut self, plan: &Plan, policies: &[PolicySet], version: usize) {
+        if version > self.version {
+            self.version = version;
+            self.engine
+                .set_policies_as_of(policies[version].clone(), |_| Some(since(plan, version)));
+        }
+    }
+}
+
+/// Makes the request of `arrival`.
+pub(crate) async fn decide(engine: Arc<Engine<SimStore>>, arrival: Arrival) -> Done {
+    let key = key_name(arrival.key);
+    let cost = |cost| Cost::new(cost).expect("costs are at least 1");
+    let verb = match arrival.ask {
+        Ask::Check(of) | Ask::CheckAndRefund(of, _) | Ask::CheckAndSettle(of, _) => {
+            Verb::Check { cost: cost(of) }
+        }
+        Ask::AtMost(of) => Verb::AtMost { cost: cost(of) },
+        Ask::Reserve(of, max_wait) => {
+            Verb::Reserve { cost: cost(of), max_wait: Micros::new(max_wait) }
+        }
+        Ask::Peek(of) | Ask::Explain(of) => Verb::Peek { cost: cost(of) },
+        Ask::Reset => Verb::Reset,
+    };
+    let request = Request::new("p", Some(&key), verb);
+    let turn = engine.turn();
+    match arrival.ask {
+        Ask::Explain(_) => Done::Explained(arrival, turn.explain(&request).await),
+        _ => Done::Decided(arrival, turn.decide(&request).await),
+    }
+}
+
+/// Gives `permits` back.
+pub(crate) async fn refund(engine: Arc<Engine<SimStore>>, arrival: Arrival, permits: u64) -> Done {
+    let key = key_name(arrival.key);
+    let verb = Verb::Refund { cost: Cost::new(permits).expect("at least 1") };
+    let request = Request::new("p", Some(&key), verb);
+    Done::Refunded(arrival, permits, engine.turn().decide(&request).await)
+}
+
+/// Settles a check at `cost`.
+pub(crate) async fn settle(engine: Arc<Engine<SimStore>>, arrival: Arrival, id: u64) -> Done {
+    let Ask::CheckAndSettle(charged, cost) = arrival.ask else {
+        unreachable!("only such a check is settled")
+    };
+    let (key, id) = (key_name(arrival.key), id.to_be_bytes());
+    let charged = Cost::new(charged).expect("at least 1");
+    let settlement = Settlement { policy: "p", key: Some(&key), app: None, id: &id, charged, cost };
+    Done::Settled(arrival, engine.turn().settle(&settlement).await)
+}
+
+/// Pays what is owed.
+pub(crate) async fn pay(engine: Arc<Engine<SimStore>>) -> Done {
+    Done::Paid(engine.pay_debts().await)
+}
+
+/// What a key is called.
+pub(crate) fn key_name(key: usize) -> [u8; 1] {
+    [b'a' + u8::try_from(key).expect("there are few")]
+}

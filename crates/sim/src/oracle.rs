@@ -1,0 +1,48 @@
+//! The same requests at one exact limiter without a network.
+
+use sluicegate::policy::PolicySet;
+use sluicegate::{Cost, Micros, Moment, States, Verb};
+
+use crate::clock::BEGIN;
+use crate::judge::Violation;
+use crate::node;
+use crate::plan::{Ask, Plan};
+
+/// The part of what one limiter admits that a fleet without faults admits at least, in percent.
+const PART_MIN: u64 = 97;
+
+/// I5: without faults the fleet admits what one limiter would.
+pub(crate) fn compare(plan: &Plan, admitted: u64, at: u64) -> Option<Violation> {
+    if !plan.is_quiet() {
+        return None;
+    }
+    let policies = node::policies(plan);
+    let exact = exact(plan, policies.first()?);
+    // The order of requests that come together may be another one.
+    let least = (exact * PART_MIN / 100).saturating_sub(plan.cost_max() * plan.keys as u64 * 2);
+    (admitted < least).then(|| Violation {
+        invariant: "I5",
+        at,
+        what: format!("{admitted} permits were admitted, one limiter would {exact}"),
+    })
+}
+
+/// Permits that one limiter admits.
+fn exact(plan: &Plan, policies: &PolicySet) -> u64 {
+    let policy = policies.resolve("p").expect("each version has it");
+    let rules = policy.rules_at(b"a", Micros::ZERO).rules.set();
+    let mut states = vec![States::default(); plan.keys];
+    let mut admitted = 0;
+    for arrival in &plan.arrivals {
+        let cost = Cost::new(arrival.ask.cost()).expect("costs are at least 1");
+        let verb = match arrival.ask {
+            Ask::Check(_) => Verb::Check { cost },
+            Ask::AtMost(_) => Verb::AtMost { cost },
+            _ => continue,
+        };
+        let at = Moment::new(Micros::new(BEGIN + arrival.at + plan.latency_us));
+        let verdict = rules.decide(&mut states[arrival.key], &verb, &at);
+        admitted += verdict.map_or(0, |verdict| verdict.decision.granted());
+    }
+    admitted
+}

@@ -1,0 +1,524 @@
+//! What happens in one history, made of a seed.
+//!
+//! Each load and each fault draws from a generator of its own, made of the seed and its number. So a
+//! history without one of them has all the others unchanged, which is what [`shrink`](crate::shrink)
+//! needs.
+
+use std::fmt::Write as _;
+
+use fastrand::Rng;
+
+use crate::token::Cut;
+
+/// µs in a millisecond.
+pub(crate) const MS: u64 = 1_000;
+/// µs in a second.
+pub(crate) const SECOND: u64 = 1_000_000;
+
+/// Most loads of a history.
+pub const LOADS_MAX: u32 = 6;
+/// Most faults of a history.
+pub const FAULTS_MAX: u32 = 5;
+/// Requests of one load at most: histories stay short enough for thousands of them.
+const ARRIVALS_MAX: usize = 150;
+
+/// The whole history, before it runs.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What it was made of.
+    pub seed: u64,
+    /// Engines that share the store.
+    pub nodes: usize,
+    /// Keys that are asked for.
+    pub keys: usize,
+    /// When the last request is sent, µs.
+    pub span_us: u64,
+    /// The policy as it is at the start, and after each change.
+    pub versions: Vec<PolicySpec>,
+    /// What engines do while the store does not answer.
+    pub on_failure: OnFailure,
+    /// How long a call of the store may take, µs.
+    pub deadline_us: u64,
+    /// One way to the store takes so long at least, µs.
+    pub latency_us: u64,
+    /// And so much longer at most, µs.
+    pub jitter_us: u64,
+    /// Whether nodes notice that the store has forgotten.
+    pub reminds: bool,
+    /// All requests, by time.
+    pub arrivals: Vec<Arrival>,
+    /// All faults, by time.
+    pub faults: Vec<Fault>,
+}
+
+/// `on_store_failure` of the policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFailure {
+    /// Each engine enforces its share.
+    Local,
+    /// Everything passes.
+    Allow,
+    /// Nothing passes.
+    Deny,
+}
+
+/// One version of the policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicySpec {
+    /// Its rules.
+    pub rules: Vec<RuleSpec>,
+    /// What becomes of usage when this version replaces another.
+    pub carry: &'static str,
+}
+
+/// One rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleSpec {
+    /// `permits` every `period_us`, and `burst` at once.
+    TokenBucket {
+        /// Permits of the rate.
+        permits: u64,
+        /// Period of the rate, µs.
+        period_us: u64,
+        /// Most at once.
+        burst: u64,
+    },
+    /// The same as a meter (`delay: none`).
+    LeakyBucket {
+        /// Permits of the rate.
+        permits: u64,
+        /// Period of the rate, µs.
+        period_us: u64,
+        /// Most beside the one that passes.
+        burst: u64,
+    },
+    /// `limit` in each window of the store's clock.
+    FixedWindow {
+        /// Permits.
+        limit: u64,
+        /// Length, µs.
+        window_us: u64,
+    },
+    /// `limit` in any window, exactly.
+    SlidingLog {
+        /// Permits.
+        limit: u64,
+        /// Length, µs.
+        window_us: u64,
+    },
+    /// `limit` in any window, in buckets.
+    SlidingWindow {
+        /// Permits.
+        limit: u64,
+        /// Length, µs.
+        window_us: u64,
+    },
+    /// `limit` by an estimate.
+    SlidingCounter {
+        /// Permits.
+        limit: u64,
+        /// Length, µs.
+        window_us: u64,
+    },
+    /// Guava's bursty limiter.
+    SmoothBursty {
+        /// Permits a second.
+        permits: u64,
+        /// Seconds of permits that are saved at most.
+        burst_s: u64,
+    },
+}
+
+/// One request that will be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// When, µs.
+    pub at: u64,
+    /// Of which load.
+    pub load: u32,
+    /// Which request of its load this is.
+    pub number: usize,
+    /// At which node.
+    pub node: usize,
+    /// Of which key.
+    pub key: usize,
+    /// What is asked.
+    pub ask: Ask,
+}
+
+/// What a client asks, and does with what it gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// A check of this cost.
+    Check(u64),
+    /// The same, of which this many permits are given back later.
+    CheckAndRefund(u64, u64),
+    /// The same, settled later at this cost, twice.
+    CheckAndSettle(u64, u64),
+    /// As much as there is, up to this cost.
+    AtMost(u64),
+    /// A check that can wait so long, µs.
+    Reserve(u64, u64),
+    /// A look.
+    Peek(u64),
+    /// What each rule would say.
+    Explain(u64),
+    /// The key's usage is forgotten.
+    Reset,
+}
+
+/// Something that goes wrong, or changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Its place among all faults of the seed.
+    pub number: u32,
+    /// When it begins, µs.
+    pub at: u64,
+    /// How long it lasts, µs.
+    pub span: u64,
+    /// The node that it is about, if it is about one.
+    pub node: usize,
+    /// What it is.
+    pub kind: FaultKind,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// What the node sends is lost.
+    RequestsLost,
+    /// What the store answers the node is lost.
+    AnswersLost,
+    /// Both.
+    LinkDown,
+    /// Nobody reaches the store.
+    Partition,
+    /// Messages to and from all nodes take so much longer, µs.
+    Late(u64),
+    /// The store stands still, and goes on with all that came meanwhile.
+    StorePaused,
+    /// The store is killed, and comes back with all it had, but for what it wrote in the last so many µs;
+    /// `u64::MAX`: with nothing.
+    StoreKilled(u64),
+    /// All keys are deleted.
+    Flushed,
+    /// One key is deleted.
+    Evicted(usize),
+    /// The store's clock is set forward (or back) by so many µs.
+    StoreClock(i64),
+    /// The node is killed, and starts again after the span.
+    NodeKilled,
+    /// The node stops as asked: it pays its debts, and starts again after the span.
+    NodeStopped,
+    /// The node's process stands still.
+    NodePaused,
+    /// The policy changes to the version of this number; nodes get it within the span.
+    Policy(usize),
+}
+
+impl Plan {
+    /// The history of `seed`, as much of it as `cut` leaves.
+    pub fn of(seed: u64, cut: &Cut) -> Self {
+        let mut rng = generator(seed, 0);
+        let nodes = rng.usize(1..=6).min(rng.usize(1..=6));
+        let keys = rng.usize(1..=3).min(rng.usize(1..=3));
+        let span_us = rng.u64(2..=6) * SECOND;
+        let first = PolicySpec { rules: rules(&mut rng), carry: "usage" };
+        let on_failure = match rng.u8(0..8) {
+            0 => OnFailure::Allow,
+            1 => OnFailure::Deny,
+            _ => OnFailure::Local,
+        };
+        let deadline_us = [5, 20, 20, 20, 50][rng.usize(0..5)] * MS;
+        let latency_us = rng.u64(50..=deadline_us / 12);
+        let jitter_us = rng.u64(0..=deadline_us / 8);
+        let reminds = rng.u8(0..4) > 0;
+        let loads = rng.u32(1..=LOADS_MAX);
+        let faults = if rng.u8(0..5) == 0 { 0 } else { rng.u32(1..=FAULTS_MAX) };
+        // Turns that are booked pass later than what is given back or forgotten meanwhile: not both in one history.
+        let (gives_back, books) = (rng.u8(0..3) == 0, rng.u8(0..3) == 0);
+        // Windows, and rules beside the one that delays a turn, count it when it is booked.
+        let books = books && matches!(&*first.rules, [only] if only.is_bucket());
+        let mut plan = Self {
+            seed,
+            nodes: nodes.min(cut.nodes),
+            keys: keys.min(cut.keys),
+            span_us,
+            versions: vec![first],
+            on_failure,
+            deadline_us,
+            latency_us,
+            jitter_us,
+            reminds,
+            arrivals: Vec::new(),
+            faults: Vec::new(),
+        };
+        for number in (0..faults).filter(|number| cut.has_fault(*number)) {
+            plan.add_fault(number, books);
+        }
+        for number in (0..loads).filter(|number| cut.has_load(*number)) {
+            plan.add_load(number, (gives_back, books));
+        }
+        plan.arrivals.retain(|arrival| arrival.at <= cut.until_us);
+        plan.faults.retain(|fault| fault.at <= cut.until_us);
+        plan.arrivals.sort_by_key(|arrival| arrival.at);
+        plan.faults.sort_by_key(|fault| fault.at);
+        plan.span_us = plan.span_us.min(cut.until_us);
+        plan
+    }
+
+    /// The policy document of a version.
+    pub fn document(&self, version: usize) -> String {
+        let PolicySpec { rules, carry } = &self.versions[version];
+        let on_failure = match self.on_failure {
+            OnFailure::Local => "local",
+            OnFailure::Allow => "allow",
+            OnFailure::Deny => "deny",
+        };
+        let mut text = format!(
+            "policies:\n  - name: p\n    on_store_failure: {on_failure}\n    carry: {carry}\n    rules:\n"
+        );
+        for (place, rule) in rules.iter().enumerate() {
+            writeln!(text, "      - {{ name: r{place}, {} }}", rule.text())
+                .expect("a string takes all");
+        }
+        text
+    }
+
+    /// Whether nothing goes wrong and nothing is given back: then the fleet admits what one limiter would.
+    pub fn is_quiet(&self) -> bool {
+        let plain = |arrival: &Arrival| {
+            matches!(arrival.ask, Ask::Check(_) | Ask::AtMost(_) | Ask::Peek(_) | Ask::Explain(_))
+        };
+        self.faults.is_empty() && self.arrivals.iter().all(plain)
+    }
+
+    /// The largest cost of a request, at least 1.
+    pub(crate) fn cost_max(&self) -> u64 {
+        self.arrivals.iter().map(|arrival| arrival.ask.cost()).max().unwrap_or(1)
+    }
+
+    fn add_load(&mut self, number: u32, does: (bool, bool)) {
+        let mut rng = generator(self.seed, 100 + u64::from(number));
+        let (node, key) = (rng.usize(0..6) % self.nodes, rng.usize(0..3) % self.keys);
+        let (cost_max, verbs) = (1 << rng.u64(0..4), rng.u8(0..4));
+        let limit = self.versions[0].rules.iter().map(RuleSpec::limit).min().unwrap_or(1);
+        let cost_max = if rng.u8(0..3) > 0 { 1 } else { cost_max.min(limit) };
+        let gap = rng.u64(2 * MS..=80 * MS);
+        let burst = if rng.u8(0..3) == 0 { rng.u64(2..=20) } else { 1 };
+        let mut at = rng.u64(0..self.span_us / 2);
+        let end = at + rng.u64(self.span_us / 3..=self.span_us);
+        let mut made = 0;
+        while at < end.min(self.span_us) && made < ARRIVALS_MAX {
+            for _ in 0..burst {
+                let ask = ask(&mut rng, cost_max, verbs, does);
+                self.arrivals.push(Arrival { at, load: number, number: made, node, key, ask });
+                made += 1;
+            }
+            at += rng.u64(1..=2 * gap) * burst;
+        }
+    }
+
+    fn add_fault(&mut self, number: u32, books: bool) {
+        let mut rng = generator(self.seed, 200 + u64::from(number));
+        let (mut at, node) = (rng.u64(100 * MS..self.span_us), rng.usize(0..6) % self.nodes);
+        let longest = [50, 300, 2_000][rng.usize(0..3)];
+        let mut span = rng.u64(1..=longest) * MS;
+        let kind = match rng.u8(0..32) {
+            0..=2 => FaultKind::RequestsLost,
+            3..=6 => FaultKind::AnswersLost,
+            7..=10 => FaultKind::LinkDown,
+            11..=14 => FaultKind::Partition,
+            15..=16 => FaultKind::Late(rng.u64(1..=100) * MS),
+            17..=18 => FaultKind::StorePaused,
+            19..=20 => FaultKind::StoreKilled(match rng.u8(0..3) {
+                0 => 0,
+                1 => rng.u64(1..=2_000) * MS,
+                _ => u64::MAX,
+            }),
+            21 => FaultKind::Flushed,
+            22 => FaultKind::Evicted(rng.usize(0..3) % self.keys),
+            23..=24 => FaultKind::StoreClock(clock_step(&mut rng)),
+            25 => FaultKind::NodeKilled,
+            26 => FaultKind::NodeStopped,
+            27..=28 => FaultKind::NodePaused,
+            _ => {
+                let carry = ["usage", "usage", "proportional", "reset"][rng.usize(0..4)];
+                let rules = changed(&mut rng, &self.versions[0].rules);
+                self.versions.push(PolicySpec { rules, carry });
+                let version = self.versions.len() - 1;
+                // Versions come one after the other.
+                at = self.span_us * u64::from(number + 1) / u64::from(FAULTS_MAX + 2);
+                span = rng.u64(0..=300) * MS;
+                FaultKind::Policy(version)
+            }
+        };
+        let kind = if books { kind.that_forgets_nothing() } else { kind };
+        self.faults.push(Fault { number, at, span, node, kind });
+    }
+}
+
+impl FaultKind {
+    /// The same, or another that leaves bookings as they are.
+    fn that_forgets_nothing(self) -> Self {
+        match self {
+            Self::StoreKilled(_) => Self::StoreKilled(0),
+            Self::Flushed | Self::Evicted(_) | Self::StoreClock(_) | Self::Policy(_) => {
+                Self::Partition
+            }
+            kind => kind,
+        }
+    }
+}
+
+impl Ask {
+    /// What it takes at most.
+    pub fn cost(&self) -> u64 {
+        match *self {
+            Self::Check(cost)
+            | Self::CheckAndRefund(cost, _)
+            | Self::AtMost(cost)
+            | Self::Reserve(cost, _)
+            | Self::Peek(cost)
+            | Self::Explain(cost) => cost,
+            Self::CheckAndSettle(charged, cost) => charged.max(cost),
+            Self::Reset => 1,
+        }
+    }
+}
+
+impl RuleSpec {
+    /// The largest cost that passes at once.
+    pub fn limit(&self) -> u64 {
+        match *self {
+            Self::TokenBucket { burst, .. } => burst,
+            Self::LeakyBucket { burst, .. } => burst + 1,
+            Self::FixedWindow { limit, .. }
+            | Self::SlidingLog { limit, .. }
+            | Self::SlidingWindow { limit, .. }
+            | Self::SlidingCounter { limit, .. } => limit,
+            Self::SmoothBursty { permits, burst_s } => permits * burst_s,
+        }
+    }
+
+    /// Whether the request that passes pays for itself, and not the next one.
+    pub fn is_strict(&self) -> bool {
+        !matches!(self, Self::SmoothBursty { .. })
+    }
+
+    /// Whether it flows out, and can book the future.
+    pub fn is_bucket(&self) -> bool {
+        matches!(
+            self,
+            Self::TokenBucket { .. } | Self::LeakyBucket { .. } | Self::SmoothBursty { .. }
+        )
+    }
+
+    fn text(&self) -> String {
+        match *self {
+            Self::TokenBucket { permits, period_us, burst } => {
+                format!("token_bucket: {{ rate: {permits}/{}ms, burst: {burst} }}", period_us / MS)
+            }
+            Self::LeakyBucket { permits, period_us, burst } => {
+                let period_ms = period_us / MS;
+                format!(
+                    "leaky_bucket: {{ rate: {permits}/{period_ms}ms, burst: {burst}, delay: none }}"
+                )
+            }
+            Self::FixedWindow { limit, window_us } => {
+                format!("fixed_window: {{ limit: {limit}, window: {}ms }}", window_us / MS)
+            }
+            Self::SlidingLog { limit, window_us } => {
+                format!("sliding_log: {{ limit: {limit}, window: {}ms }}", window_us / MS)
+            }
+            Self::SlidingWindow { limit, window_us } => {
+                format!("sliding_window: {{ limit: {limit}, window: {}ms }}", window_us / MS)
+            }
+            Self::SlidingCounter { limit, window_us } => {
+                format!("sliding_counter: {{ limit: {limit}, window: {}ms }}", window_us / MS)
+            }
+            Self::SmoothBursty { permits, burst_s } => {
+                format!("smooth_bursty: {{ rate: {permits}/s, max_burst: {burst_s}s }}")
+            }
+        }
+    }
+}
+
+/// The generator of the part of `seed` that has this number.
+pub(crate) fn generator(seed: u64, number: u64) -> Rng {
+    Rng::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (number << 32 | number))
+}
+
+fn ask(rng: &mut Rng, cost_max: u64, verbs: u8, (gives_back, books): (bool, bool)) -> Ask {
+    let cost = rng.u64(1..=cost_max);
+    match (verbs, rng.u8(0..24)) {
+        (1.., 0) => Ask::AtMost(rng.u64(1..=8)),
+        (1.., 1) => Ask::Peek(cost),
+        (1.., 2) => Ask::Explain(cost),
+        (2.., 3..=4) if gives_back && !books => Ask::CheckAndRefund(cost, rng.u64(1..=cost)),
+        (2.., 5) if gives_back && !books => Ask::CheckAndSettle(cost, rng.u64(0..=cost + 2)),
+        (2.., 6) if gives_back && !books => Ask::Reset,
+        (2.., 7..=9) if books => Ask::Reserve(cost, rng.u64(1..=400) * MS),
+        _ => Ask::Check(cost),
+    }
+}
+
+fn rules(rng: &mut Rng) -> Vec<RuleSpec> {
+    let count = if rng.u8(0..6) == 0 { 2 } else { 1 };
+    (0..count).map(|_| rule(rng)).collect()
+}
+
+fn rule(rng: &mut Rng) -> RuleSpec {
+    let burst = [1, 2, 3, 5, 10, 20, 50][rng.usize(0..7)];
+    let permits = [1, 2, 5, 10, 30, 100][rng.usize(0..6)];
+    let period_us = [100, 500, 1_000, 1_000, 3_000][rng.usize(0..5)] * MS;
+    let window_us = [200, 500, 1_000, 2_000, 5_000][rng.usize(0..5)] * MS;
+    let limit = burst * rng.u64(1..=2);
+    match rng.u8(0..20) {
+        0..=8 => RuleSpec::TokenBucket { permits, period_us, burst },
+        9..=10 => RuleSpec::LeakyBucket { permits, period_us, burst },
+        11..=12 => RuleSpec::FixedWindow { limit, window_us },
+        13..=15 => RuleSpec::SlidingLog { limit, window_us },
+        16..=17 => RuleSpec::SlidingWindow { limit, window_us },
+        18 => RuleSpec::SlidingCounter { limit, window_us },
+        _ => RuleSpec::SmoothBursty { permits, burst_s: rng.u64(1..=2) },
+    }
+}
+
+/// The same algorithms with other limits, or other rules.
+fn changed(rng: &mut Rng, rules: &[RuleSpec]) -> Vec<RuleSpec> {
+    if rng.u8(0..4) == 0 {
+        return rules.iter().map(|_| rule(rng)).collect();
+    }
+    let mut change = |limit: u64| if rng.bool() { limit * 2 } else { limit.div_ceil(2) };
+    let changed = rules.iter().map(|rule| match *rule {
+        RuleSpec::TokenBucket { permits, period_us, burst } => {
+            RuleSpec::TokenBucket { permits: change(permits), period_us, burst: change(burst) }
+        }
+        RuleSpec::LeakyBucket { permits, period_us, burst } => {
+            RuleSpec::LeakyBucket { permits: change(permits), period_us, burst: change(burst) }
+        }
+        RuleSpec::FixedWindow { limit, window_us } => {
+            RuleSpec::FixedWindow { limit: change(limit), window_us }
+        }
+        RuleSpec::SlidingLog { limit, window_us } => {
+            RuleSpec::SlidingLog { limit: change(limit), window_us }
+        }
+        RuleSpec::SlidingWindow { limit, window_us } => {
+            RuleSpec::SlidingWindow { limit: change(limit), window_us }
+        }
+        RuleSpec::SlidingCounter { limit, window_us } => {
+            RuleSpec::SlidingCounter { limit: change(limit), window_us }
+        }
+        RuleSpec::SmoothBursty { permits, burst_s } => {
+            RuleSpec::SmoothBursty { permits: change(permits), burst_s }
+        }
+    });
+    changed.collect()
+}
+
+fn clock_step(rng: &mut Rng) -> i64 {
+    let most = [5 * MS, 500 * MS, 5 * SECOND, 60 * SECOND][rng.usize(0..4)];
+    let step = i64::try_from(rng.u64(MS..=most)).expect("a minute fits");
+    if rng.bool() { step } else { -step }
+}

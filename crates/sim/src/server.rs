@@ -1,0 +1,316 @@
+//! The store: what the script of Redis does (`spec/redis.md`), by the kernel, and what can happen to it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use sluicegate::store::{Charge, Permits, RuleOrigin, StoreAnswer};
+use sluicegate::{Decision, Micros, Moment, Outcome, Retry, Rule, RuleSet, States, Verb};
+
+use crate::clock::BEGIN;
+use crate::plan::{MS, SECOND};
+use crate::wire::{Reply, StoreAsk};
+
+/// How long a write can be lost: what is older has reached every replica.
+const LOST_MAX_US: u64 = 2 * SECOND;
+
+/// A policy and a key.
+type Name = (String, Vec<u8>);
+
+/// The store that all nodes share.
+#[derive(Debug, Default)]
+pub(crate) struct Server {
+    /// How far its clock is ahead of true time, µs.
+    ahead_us: i64,
+    keys: BTreeMap<Name, Stored>,
+    /// Debts that were charged, by id.
+    charged: BTreeMap<u128, Permits>,
+    /// The writes of the last two seconds.
+    writes: VecDeque<Write>,
+}
+
+/// What is stored of a key.
+#[derive(Clone, Debug)]
+struct Stored {
+    rules: Arc<RuleSet>,
+    /// Since when these rules are in force, ms; `None`: a caller brought them.
+    since_ms: Option<u64>,
+    states: States,
+}
+
+/// A write that can be lost.
+#[derive(Debug)]
+struct Write {
+    at: u64,
+    name: Name,
+    before: Option<Stored>,
+    debt: Option<u128>,
+    /// Permits of each rule that it charged.
+    took: Permits,
+}
+
+/// What the judge is told of an execution.
+#[derive(Clone, Debug)]
+pub(crate) enum Note {
+    /// These rules took over.
+    Converted(Arc<RuleSet>),
+    /// Permits were given back.
+    Refunded,
+    /// The usage was forgotten as asked.
+    Reset,
+}
+
+/// An execution.
+#[derive(Debug)]
+pub(crate) struct Execution {
+    pub(crate) reply: Reply,
+    pub(crate) notes: Vec<Note>,
+    /// What is wrong with it, and which invariant it breaks.
+    pub(crate) broken: Option<(&'static str, String)>,
+}
+
+/// What was forgotten of a key: permits of each rule.
+pub(crate) type Forgotten = (Vec<u8>, Permits);
+
+impl Server {
+    /// Its clock at `now`, true time in µs.
+    pub(crate) fn clock(&self, now: u64) -> Micros {
+        Micros::new((BEGIN + now).saturating_add_signed(self.ahead_us))
+    }
+
+    pub(crate) fn step_clock(&mut self, by_us: i64) {
+        self.ahead_us += by_us;
+    }
+
+    /// Executes `ask` at `now`.
+    pub(crate) fn execute(&mut self, ask: &StoreAsk, now: u64) -> Execution {
+        let clock = self.clock(now);
+        let at = Moment::new(clock);
+        let name = (ask.policy.clone(), ask.key.clone());
+        let before = self.keys.get(&name).cloned().filter(|stored| {
+            stored.rules.forgettable_at(&stored.states).is_none_or(|until| clock < until)
+        });
+        let mut notes = Vec::new();
+        let mut stored = in_force(before.as_ref(), ask, &at);
+        if before.as_ref().is_none_or(|before| *before.rules != *stored.rules) {
+            notes.push(Note::Converted(Arc::clone(&stored.rules)));
+        }
+        let rules = Arc::clone(&stored.rules);
+        let used_first = rules.in_use(&stored.states, &at);
+        let mut paid = Permits::default();
+        let mut debt_id = None;
+        if let Some(debt) = &ask.debt {
+            paid = match self.charged.get(&debt.id) {
+                Some(paid) => *paid,
+                None => {
+                    let mut permits = debt.permits;
+                    match debt.charge {
+                        Charge::Added => rules.debit(&mut stored.states, &mut permits, &at),
+                        Charge::AtLeast => rules.raise(&mut stored.states, &mut permits, &at),
+                    }
+                    self.charged.insert(debt.id, permits);
+                    debt_id = Some(debt.id);
+                    permits
+                }
+            };
+        }
+        let used_before = rules.in_use(&stored.states, &at);
+        let verdict = match rules.decide(&mut stored.states, &ask.verb, &at) {
+            Ok(verdict) => verdict,
+            Err(unsupported) => {
+                return Execution { reply: Err(unsupported.into()), notes, broken: None };
+            }
+        };
+        let used = rules.in_use(&stored.states, &at);
+        let is_look = matches!(ask.verb, Verb::Peek { .. });
+        let broken = check(&ask.verb, &verdict.decision, (&used_before, &used))
+            .or_else(|| within(&rules, &used_first, &used))
+            .or_else(|| retry_is_honest(&rules, &stored.states, ask, &verdict.decision, clock));
+        match ask.verb {
+            Verb::Refund { .. } => notes.push(Note::Refunded),
+            Verb::Reset => notes.push(Note::Reset),
+            _ => {}
+        }
+        let mut answer = StoreAnswer::of(verdict, &rules, &stored.states, &at);
+        answer = named_as(answer, &rules, &ask.rules);
+        if !is_look || debt_id.is_some() {
+            let mut took = Permits::default();
+            for (took, (used, first)) in took.iter_mut().zip(used.iter().zip(used_first)) {
+                *took = used.saturating_sub(first);
+            }
+            self.remember(Write { at: now, name: name.clone(), before, debt: debt_id, took });
+            self.keys.insert(name, stored);
+        } else {
+            // A look converts for its answer alone.
+            notes.clear();
+        }
+        Execution { reply: Ok((answer, paid)), notes, broken }
+    }
+
+    /// Whether a check of `cost` would be refused at `now`, as far as is known here.
+    pub(crate) fn refuses(&self, key: &[u8], cost: sluicegate::Cost, now: u64) -> Option<bool> {
+        let stored = self.keys.get(&("p".to_owned(), key.to_vec()))?;
+        let at = Moment::new(self.clock(now));
+        let look = Verb::Peek { cost };
+        let verdict = stored.rules.decide(&mut stored.states.clone(), &look, &at).ok()?;
+        Some(!verdict.decision.allowed())
+    }
+
+    /// Forgets all keys, or this one.
+    pub(crate) fn forget(&mut self, key: Option<&[u8]>, now: u64) -> Vec<Forgotten> {
+        let at = Moment::new(self.clock(now));
+        let mut forgotten = Vec::new();
+        self.keys.retain(|name, stored| {
+            let goes = name.0 == "p" && key.is_none_or(|key| key == name.1) || key.is_none();
+            if goes && name.0 == "p" {
+                let used = stored.rules.in_use(&stored.states, &at);
+                forgotten.push((name.1.clone(), used));
+            }
+            !goes
+        });
+        if key.is_none() {
+            self.charged.clear();
+        }
+        self.writes.clear();
+        forgotten
+    }
+
+    /// Loses what was written in the last `lost_us`.
+    pub(crate) fn lose(&mut self, lost_us: u64, now: u64) -> Vec<Forgotten> {
+        let mut forgotten = Vec::new();
+        while let Some(write) = self.writes.pop_back() {
+            if write.at + lost_us < now {
+                self.writes.push_back(write);
+                break;
+            }
+            let Write { at: _, name, before, debt, took } = write;
+            if name.0 == "p" {
+                forgotten.push((name.1.clone(), took));
+            }
+            if let Some(id) = debt {
+                self.charged.remove(&id);
+            }
+            match before {
+                Some(before) => self.keys.insert(name, before),
+                None => self.keys.remove(&name),
+            };
+        }
+        forgotten
+    }
+
+    fn remember(&mut self, write: Write) {
+        let now = write.at;
+        self.writes.push_back(write);
+        while self.writes.front().is_some_and(|oldest| oldest.at + LOST_MAX_US < now) {
+            self.writes.pop_front();
+        }
+    }
+}
+
+/// The rules that decide about `ask`, and the states under them: the later version of a policy.
+fn in_force(before: Option<&Stored>, ask: &StoreAsk, at: &Moment<'_>) -> Stored {
+    let since_ms = match ask.origin {
+        RuleOrigin::Policy { since } => Some(since.get() / MS),
+        RuleOrigin::Caller => None,
+    };
+    let own = |states| Stored { rules: Arc::clone(&ask.rules), since_ms, states };
+    let Some(before) = before else { return own(States::default()) };
+    if *before.rules == *ask.rules {
+        return before.clone();
+    }
+    match (before.since_ms, since_ms) {
+        (Some(stored), Some(asked)) if asked < stored => before.clone(),
+        _ => own(ask.rules.take_over(&before.rules, &before.states, at)),
+    }
+}
+
+/// The answer by `rules` as the caller, whose rules are `asked`, reads it.
+fn named_as(answer: StoreAnswer, rules: &RuleSet, asked: &RuleSet) -> StoreAnswer {
+    if rules == asked {
+        return answer;
+    }
+    let place_of = |place: usize| {
+        asked.rules().iter().position(|named| named.name == rules.rules()[place].name)
+    };
+    let StoreAnswer { mut verdict, in_use } = answer;
+    verdict.rule = place_of(verdict.rule).unwrap_or(0);
+    let in_use =
+        in_use.into_iter().filter_map(|(place, used)| Some((place_of(place)?, used))).collect();
+    StoreAnswer { verdict, in_use }
+}
+
+/// I10 and I13: a refusal and a look change no usage, and no answer promises more than there is.
+fn check(
+    verb: &Verb,
+    decision: &Decision,
+    (before, after): (&Permits, &Permits),
+) -> Option<(&'static str, String)> {
+    let is_look = matches!(verb, Verb::Peek { .. });
+    if (is_look || !decision.allowed()) && before != after {
+        return Some(("I10", format!("{} changed usage {before:?} to {after:?}", verb.name())));
+    }
+    if decision.remaining > decision.limit {
+        return Some(("I13", format!("{} of {} remain", decision.remaining, decision.limit)));
+    }
+    let asked = match *verb {
+        Verb::Check { cost } | Verb::Reserve { cost, .. } | Verb::AtMost { cost } => cost.get(),
+        _ => return None,
+    };
+    let grants = decision.granted();
+    let exact = !matches!(verb, Verb::AtMost { .. });
+    if grants > asked || exact && decision.allowed() && grants != asked {
+        return Some(("I13", format!("{} of {asked} granted {grants}", verb.name())));
+    }
+    None
+}
+
+/// I2: no more is in use than the limit, unless it was before and did not grow.
+fn within(rules: &RuleSet, before: &Permits, after: &Permits) -> Option<(&'static str, String)> {
+    let each = rules.rules().iter().zip(before.iter().zip(after));
+    for (named, (before, after)) in each {
+        // Guava's two and reservations book the future.
+        let books = matches!(
+            named.rule,
+            Rule::SmoothBursty(_)
+                | Rule::SmoothWarmup(_)
+                | Rule::TokenBucket(_)
+                | Rule::LeakyBucket(_)
+        );
+        if !books && *after > named.rule.limit() && after > before {
+            return Some((
+                "I2",
+                format!("{} has {after} of {} in use", named.name, named.rule.limit()),
+            ));
+        }
+    }
+    None
+}
+
+/// I8: a refused check passes after the retry that it is told, and not a µs before.
+fn retry_is_honest(
+    rules: &RuleSet,
+    states: &States,
+    ask: &StoreAsk,
+    decision: &Decision,
+    clock: Micros,
+) -> Option<(&'static str, String)> {
+    let (Verb::Check { cost }, Outcome::Deny { retry: Retry::After(retry) }) =
+        (&ask.verb, decision.outcome)
+    else {
+        return None;
+    };
+    let passes = |instant: Micros| {
+        let at = Moment::new(instant);
+        let look = Verb::Peek { cost: *cost };
+        let verdict = rules.decide(&mut states.clone(), &look, &at);
+        verdict.is_ok_and(|verdict| verdict.decision.allowed())
+    };
+    let then = clock.plus(retry);
+    if !passes(then) {
+        return Some(("I8", format!("cost {} is refused after its retry of {retry}", cost.get())));
+    }
+    let sooner = Micros::new(then.get() - 1);
+    if sooner > clock && passes(sooner) && rules.rules().len() == 1 {
+        return Some(("I8", format!("cost {} passes before its retry of {retry}", cost.get())));
+    }
+    None
+}

@@ -1,0 +1,113 @@
+//! One line that names a history, or what is left of it: `s1-6f3a9c20-n2k1-f3.7-l0-t2213`.
+//!
+//! `s1` is the version of the generator, then the seed, at most so many nodes and keys, the faults and
+//! loads that are kept (without the part: all), and the last instant in ms.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Which part of a history is left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Nodes at most.
+    pub nodes: usize,
+    /// Keys at most.
+    pub keys: usize,
+    /// The numbers of the faults that are kept; `None`: all.
+    pub faults: Option<Vec<u32>>,
+    /// The numbers of the loads that are kept; `None`: all.
+    pub loads: Option<Vec<u32>>,
+    /// Nothing begins later, µs.
+    pub until_us: u64,
+}
+
+/// A history: a seed, and which part of it is left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// The seed.
+    pub seed: u64,
+    /// What is left.
+    pub cut: Cut,
+}
+
+/// The version of the generator: a plan that would be made otherwise of the same seed needs another.
+const VERSION: &str = "s1";
+
+impl Cut {
+    /// Whether the fault of this number is kept.
+    pub fn has_fault(&self, number: u32) -> bool {
+        self.faults.as_ref().is_none_or(|kept| kept.contains(&number))
+    }
+
+    /// Whether the load of this number is kept.
+    pub fn has_load(&self, number: u32) -> bool {
+        self.loads.as_ref().is_none_or(|kept| kept.contains(&number))
+    }
+}
+
+impl Default for Cut {
+    fn default() -> Self {
+        Self { nodes: usize::MAX, keys: usize::MAX, faults: None, loads: None, until_us: u64::MAX }
+    }
+}
+
+impl Token {
+    /// The whole history of a seed.
+    pub fn of(seed: u64) -> Self {
+        Self { seed, cut: Cut::default() }
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, cut: Cut { nodes, keys, faults, loads, until_us } } = self;
+        write!(f, "{VERSION}-{seed:x}")?;
+        if *nodes < usize::MAX || *keys < usize::MAX {
+            write!(f, "-n{nodes}k{keys}")?;
+        }
+        for (letter, kept) in [('f', faults), ('l', loads)] {
+            if let Some(kept) = kept {
+                let kept: Vec<_> = kept.iter().map(u32::to_string).collect();
+                write!(f, "-{letter}{}", kept.join("."))?;
+            }
+        }
+        if *until_us < u64::MAX {
+            write!(f, "-t{}", until_us / 1_000)?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Token {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("token: `{text}` is not like `s1-6f3a9c20-n2k1-f3.7-l0-t2213`");
+        let mut parts = text.trim().trim_start_matches("SIM=").split('-');
+        if parts.next() != Some(VERSION) {
+            return Err(wrong());
+        }
+        let seed = parts.next().and_then(|seed| u64::from_str_radix(seed, 16).ok());
+        let mut token = Self::of(seed.ok_or_else(wrong)?);
+        let cut = &mut token.cut;
+        for part in parts {
+            let (letter, rest) = part.split_at_checked(1).ok_or_else(wrong)?;
+            match letter {
+                "n" => {
+                    let (nodes, keys) = rest.split_once('k').ok_or_else(wrong)?;
+                    cut.nodes = nodes.parse().map_err(|_| wrong())?;
+                    cut.keys = keys.parse().map_err(|_| wrong())?;
+                }
+                "f" => cut.faults = Some(numbers(rest).ok_or_else(wrong)?),
+                "l" => cut.loads = Some(numbers(rest).ok_or_else(wrong)?),
+                "t" => cut.until_us = rest.parse::<u64>().map_err(|_| wrong())? * 1_000,
+                _ => return Err(wrong()),
+            }
+        }
+        Ok(token)
+    }
+}
+
+fn numbers(text: &str) -> Option<Vec<u32>> {
+    text.split('.').filter(|number| !number.is_empty()).map(|number| number.parse().ok()).collect()
+}

@@ -1,0 +1,180 @@
+//! An engine's end of the network: a [`Store`] whose calls the world carries.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use sluicegate::store::{
+    Debt, Executed as Effect, Permits, RuleOrigin, Store, StoreAnswer, StoreError, StoreRequest,
+};
+use sluicegate::{Moment, RuleSet, Verb};
+
+/// What a call comes to.
+pub(crate) type Reply = Result<(StoreAnswer, Permits), StoreError>;
+
+/// The store as an engine sees it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SimStore(pub(crate) Arc<Wire>);
+
+/// What has been sent and not yet taken by the world, and what has been heard.
+#[derive(Debug, Default)]
+pub(crate) struct Wire {
+    state: Mutex<WireState>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct WireState {
+    /// Why nothing can be sent, if that is so.
+    pub(crate) down: bool,
+    /// What was sent since the world looked.
+    pub(crate) outbox: Vec<Outgoing>,
+    /// Answers that the engine took since the world looked.
+    pub(crate) heard: Vec<Heard>,
+}
+
+/// A call on its way to the store.
+#[derive(Clone, Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) slot: Arc<Slot>,
+    pub(crate) ask: Arc<StoreAsk>,
+}
+
+/// An answer of the store that an engine took.
+#[derive(Clone, Debug)]
+pub(crate) struct Heard {
+    pub(crate) key: Vec<u8>,
+    pub(crate) executed: Executed,
+}
+
+/// When the store executed something, µs, and which of its executions it was.
+pub(crate) type Executed = (u64, u64);
+
+/// A request that outlives its caller.
+#[derive(Clone, Debug)]
+pub(crate) struct StoreAsk {
+    pub(crate) policy: String,
+    pub(crate) key: Vec<u8>,
+    pub(crate) rules: Arc<RuleSet>,
+    pub(crate) verb: Verb,
+    pub(crate) origin: RuleOrigin,
+    pub(crate) debt: Option<Debt>,
+}
+
+/// Where the reply of a call is put.
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    state: Mutex<SlotState>,
+}
+
+#[derive(Debug, Default)]
+struct SlotState {
+    /// The reply, and when it was executed.
+    reply: Option<(Reply, Executed)>,
+    waker: Option<Waker>,
+    /// The caller is gone.
+    is_dropped: bool,
+}
+
+struct Call {
+    wire: Arc<Wire>,
+    ask: Arc<StoreAsk>,
+    slot: Option<Arc<Slot>>,
+}
+
+impl Wire {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, WireState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Slot {
+    /// Puts the reply down. Returns whether somebody still waits for it.
+    pub(crate) fn put(&self, reply: Reply, executed: Executed) -> bool {
+        let mut state = self.lock();
+        if state.is_dropped || state.reply.is_some() {
+            return false;
+        }
+        state.reply = Some((reply, executed));
+        if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SlotState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Future for Call {
+    type Output = Reply;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
+        let Some(slot) = self.slot.clone() else {
+            let mut wire = self.wire.lock();
+            if wire.down {
+                let reason = "no connection".to_owned();
+                return Poll::Ready(Err(StoreError::Unavailable { reason, executed: Effect::No }));
+            }
+            let slot = Arc::new(Slot::default());
+            slot.lock().waker = Some(cx.waker().clone());
+            wire.outbox.push(Outgoing { slot: Arc::clone(&slot), ask: Arc::clone(&self.ask) });
+            drop(wire);
+            self.slot = Some(slot);
+            return Poll::Pending;
+        };
+        let mut state = slot.lock();
+        let Some((reply, executed)) = state.reply.take() else {
+            state.waker = Some(cx.waker().clone());
+            return Poll::Pending;
+        };
+        state.is_dropped = true;
+        if reply.is_ok() {
+            self.wire.lock().heard.push(Heard { key: self.ask.key.clone(), executed });
+        }
+        Poll::Ready(reply)
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if let Some(slot) = &self.slot {
+            slot.lock().is_dropped = true;
+        }
+    }
+}
+
+impl SimStore {
+    fn call(&self, debt: Option<&Debt>, request: &StoreRequest<'_>) -> Call {
+        let StoreRequest { policy, key, rules, verb, origin, quota: _ } = *request;
+        let ask = StoreAsk {
+            policy: policy.to_owned(),
+            key: key.to_vec(),
+            rules: Arc::clone(rules),
+            verb: verb.clone(),
+            origin,
+            debt: debt.copied(),
+        };
+        Call { wire: Arc::clone(&self.0), ask: Arc::new(ask), slot: None }
+    }
+}
+
+impl Store for SimStore {
+    async fn decide(
+        &self,
+        request: &StoreRequest<'_>,
+        _: &Moment<'_>,
+    ) -> Result<StoreAnswer, StoreError> {
+        self.call(None, request).await.map(|(answer, _)| answer)
+    }
+
+    async fn charge_and_decide(
+        &self,
+        debt: &Debt,
+        request: &StoreRequest<'_>,
+        _: &Moment<'_>,
+    ) -> Result<(StoreAnswer, Permits), StoreError> {
+        self.call(Some(debt), request).await
+    }
+}

@@ -1,0 +1,689 @@
+//! One history: events in the order of true time, and the futures that they wake.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+
+use sluicegate::policy::PolicySet;
+use sluicegate::store::{Executed as Effect, StoreError};
+use sluicegate::{Cost, RuleSet};
+
+use crate::judge::{Entry, Judge, Used, Violation, What};
+use crate::net::{Link, SILENCE_MAX_US};
+use crate::node::{self, Done, Node};
+use crate::plan::{Arrival, Fault, MS, Plan, SECOND, generator};
+use crate::server::{Execution, Note, Server};
+use crate::wire::{Executed, Heard, Outgoing, Reply, Slot, StoreAsk};
+
+/// How often a node pays what it owes, and notes that it lives, µs.
+const CHORES_EVERY_US: u64 = 250 * MS;
+
+/// How long the fleet goes on after the last request and the last fault, µs.
+const REST_US: u64 = 3 * SECOND;
+
+/// How long after a fault decisions may still be taken without the store, µs.
+pub(crate) const RECOVERY_US: u64 = SECOND;
+
+/// Times that one decision asks the store at most: beside the engine's four, it is reminded once.
+const ASKED_MAX: u64 = 5;
+
+/// What came of a history.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The first violation.
+    pub violation: Option<Violation>,
+    /// A hash of all events.
+    pub hash: u64,
+    /// What was admitted, and by whose word.
+    pub used: Used,
+    /// Requests that were decided.
+    pub decided: u64,
+    /// Calls that the store executed.
+    pub calls: u64,
+    /// The longest that a decision took, in deadlines, rounded up.
+    pub slowest_deadlines: u64,
+    /// All events, if they were asked for.
+    pub trace: Vec<String>,
+}
+
+/// Something that happens at an instant.
+#[derive(Clone, Debug)]
+enum Event {
+    Arrives(usize),
+    /// What a client does with what it got.
+    Follows(Arrival, Then),
+    AtServer {
+        call: usize,
+    },
+    AtNode {
+        call: usize,
+        reply: Box<Reply>,
+        executed: Executed,
+    },
+    Deadline {
+        call: usize,
+    },
+    Begins(usize),
+    Ends(usize),
+    Version {
+        node: usize,
+        version: usize,
+    },
+    Chores {
+        node: usize,
+    },
+    Connects {
+        node: usize,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Then {
+    Refund(u64),
+    Settle,
+}
+
+/// A call of the store.
+#[derive(Debug)]
+struct Call {
+    slot: Arc<Slot>,
+    ask: Arc<StoreAsk>,
+    node: usize,
+    life: u32,
+    epoch: u32,
+    sent_at: u64,
+    /// Executed, if it was.
+    is_over: bool,
+}
+
+struct Task {
+    node: usize,
+    life: u32,
+    begun_at: u64,
+    /// The last answer of the store that it took.
+    executed: Option<Executed>,
+    future: Pin<Box<dyn Future<Output = Done> + Send>>,
+}
+
+#[derive(Debug)]
+struct TaskWaker {
+    task: usize,
+    ready: Arc<Mutex<VecDeque<usize>>>,
+}
+
+/// A fleet, its store, and what is between them.
+pub(crate) struct World<'p> {
+    pub(crate) plan: &'p Plan,
+    pub(crate) now: u64,
+    events: BinaryHeap<Reverse<(u64, u64, EventBox)>>,
+    count: u64,
+    tasks: Vec<Option<Task>>,
+    ready: Arc<Mutex<VecDeque<usize>>>,
+    calls: Vec<Call>,
+    pub(crate) policies: Vec<PolicySet>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) links: Vec<Link>,
+    pub(crate) server: Server,
+    /// The store stands still until then, µs.
+    pub(crate) paused_until: u64,
+    /// Faults that keep it down.
+    pub(crate) down: u32,
+    /// Times that it forgot something, and of which of them each node knows.
+    pub(crate) forgot: u32,
+    reminded: Vec<u32>,
+    /// Until when a fault may keep each node from the store, µs.
+    pub(crate) disturbed_until: Vec<u64>,
+    /// When each node found out first since that it may ask again, µs.
+    pub(crate) asked_since: Vec<Option<u64>>,
+    /// Checks that were settled: load, instant, number.
+    pub(crate) settled: BTreeSet<(u32, u64, usize)>,
+    /// When each node last asked the store about each key, µs.
+    pub(crate) sent_at: Vec<Vec<u64>>,
+    /// When something was last given back of each key, µs.
+    pub(crate) given_back: Vec<Option<u64>>,
+    pub(crate) judge: Judge,
+    hash: u64,
+    decided: u64,
+    executed: u64,
+    slowest: u64,
+    trace: Option<Vec<String>>,
+}
+
+/// An event in the heap: instants and numbers order it.
+struct EventBox(Event);
+
+impl<'p> World<'p> {
+    /// Before anything has happened.
+    fn new(plan: &'p Plan, traced: bool) -> Self {
+        // The engine draws the jitter of its breaker and the ids of debts.
+        fastrand::seed(plan.seed);
+        let policies = node::policies(plan);
+        let nodes = (0..plan.nodes).map(|_| Node::start(plan, &policies, 0, 0)).collect();
+        let link = |node| Link::new(generator(plan.seed, 300 + node as u64));
+        let mut world = Self {
+            plan,
+            now: 0,
+            events: BinaryHeap::new(),
+            count: 0,
+            tasks: Vec::new(),
+            ready: Arc::default(),
+            calls: Vec::new(),
+            policies,
+            nodes,
+            links: (0..plan.nodes).map(link).collect(),
+            server: Server::default(),
+            paused_until: 0,
+            down: 0,
+            forgot: 0,
+            reminded: vec![0; plan.nodes],
+            disturbed_until: vec![0; plan.nodes],
+            asked_since: vec![None; plan.nodes],
+            settled: BTreeSet::new(),
+            sent_at: vec![vec![0; plan.keys]; plan.nodes],
+            given_back: vec![None; plan.keys],
+            judge: Judge::default(),
+            hash: 0xcbf2_9ce4_8422_2325,
+            decided: 0,
+            executed: 0,
+            slowest: 0,
+            trace: traced.then(Vec::new),
+        };
+        for (place, arrival) in plan.arrivals.iter().enumerate() {
+            world.at(arrival.at, Event::Arrives(place));
+        }
+        for (place, fault) in plan.faults.iter().enumerate() {
+            world.at(fault.at, Event::Begins(place));
+        }
+        for node in 0..plan.nodes {
+            world.at(CHORES_EVERY_US / (node as u64 + 1), Event::Chores { node });
+        }
+        world
+    }
+
+    /// Runs the history.
+    pub(crate) fn run(plan: &'p Plan, traced: bool) -> Outcome {
+        let mut world = Self::new(plan, traced);
+        let last_fault = plan.faults.iter().map(|fault| fault.at + fault.span).max();
+        let end = plan.span_us.max(last_fault.unwrap_or(0)) + REST_US;
+        while let Some(Reverse((at, _, EventBox(event)))) = world.events.pop() {
+            if at > end || world.judge.has_failed() {
+                break;
+            }
+            world.now = at;
+            world.happens(event);
+            world.run_tasks();
+        }
+        world.end()
+    }
+
+    fn end(mut self) -> Outcome {
+        self.check_debts();
+        let (mut violation, used) = self.judge.verdict(self.plan);
+        if violation.is_none() {
+            violation = crate::oracle::compare(self.plan, used.admitted, self.now);
+        }
+        Outcome {
+            violation,
+            hash: self.hash,
+            used,
+            decided: self.decided,
+            calls: self.executed,
+            slowest_deadlines: self.slowest.div_ceil(self.plan.deadline_us),
+            trace: self.trace.unwrap_or_default(),
+        }
+    }
+
+    /// What is owed is charged once the store answers and has room.
+    fn check_debts(&mut self) {
+        let now = self.now;
+        let one = Cost::ONE;
+        let refuses =
+            |key| self.server.refuses(&node::key_name(key), one, now.saturating_sub(SECOND));
+        let has_room = (0..self.plan.keys).all(|key| refuses(key) != Some(true));
+        for node in 0..self.plan.nodes {
+            let owing = self.nodes[node].engine.debts();
+            let is_calm = self.disturbed_until[node] + 2 * SECOND < now && self.nodes[node].is_up;
+            // A window may have had room for a moment only.
+            let flows = self.plan.versions.iter().flat_map(|version| &version.rules);
+            let flows = flows.into_iter().all(crate::plan::RuleSpec::is_bucket);
+            if owing > 0 && has_room && is_calm && flows {
+                let what = format!("node {node} owes on {owing} keys, and the store has room");
+                self.judge.fail("debts", now, what);
+            }
+        }
+    }
+
+    fn at(&mut self, at: u64, event: Event) {
+        self.count += 1;
+        self.events.push(Reverse((at, self.count, EventBox(event))));
+    }
+
+    /// Notes that something happened, for the hash and the trace.
+    pub(crate) fn seen(&mut self, what: fmt::Arguments<'_>) {
+        struct Fold<'a>(&'a mut u64);
+        impl fmt::Write for Fold<'_> {
+            fn write_str(&mut self, text: &str) -> fmt::Result {
+                for byte in text.bytes() {
+                    *self.0 = (*self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+                }
+                Ok(())
+            }
+        }
+        let now = self.now;
+        fmt::write(&mut Fold(&mut self.hash), format_args!("{now}{what}"))
+            .expect("a fold takes all");
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>10.3} ms  {what}", now as f64 / 1_000.0));
+        }
+    }
+
+    fn happens(&mut self, event: Event) {
+        if let Some(node) = self.node_of(&event)
+            && self.nodes[node].paused_until > self.now
+        {
+            let at = self.nodes[node].paused_until;
+            return self.at(at, event);
+        }
+        match event {
+            Event::Arrives(place) => self.arrives(self.plan.arrivals[place]),
+            Event::Follows(arrival, then) => self.follows(arrival, then),
+            Event::AtServer { call } => self.at_server(call),
+            Event::AtNode { call, reply, executed } => self.at_node(call, *reply, executed),
+            Event::Deadline { call } => self.deadline(call),
+            Event::Begins(place) => {
+                let fault = self.plan.faults[place];
+                self.seen(format_args!("fault {}: {:?}", fault.number, fault.kind));
+                self.begins(&fault);
+                self.at(self.now + fault.span, Event::Ends(place));
+            }
+            Event::Ends(place) => {
+                let fault = self.plan.faults[place];
+                self.seen(format_args!("fault {} is over", fault.number));
+                self.ends(&fault);
+            }
+            Event::Version { node, version } => {
+                self.seen(format_args!("node {node} has version {version}"));
+                self.nodes[node].set_version(self.plan, &self.policies, version);
+            }
+            Event::Chores { node } => self.chores(node),
+            Event::Connects { node } => self.connects(node),
+        }
+    }
+
+    /// The node that an event happens to, if it has to be awake.
+    fn node_of(&self, event: &Event) -> Option<usize> {
+        match *event {
+            Event::Arrives(place) => Some(self.plan.arrivals[place].node),
+            Event::Follows(Arrival { node, .. }, _)
+            | Event::Version { node, .. }
+            | Event::Chores { node }
+            | Event::Connects { node } => Some(node),
+            Event::AtNode { call, .. } | Event::Deadline { call } => Some(self.calls[call].node),
+            Event::AtServer { .. } | Event::Begins(_) | Event::Ends(_) => None,
+        }
+    }
+
+    fn arrives(&mut self, arrival: Arrival) {
+        if !self.nodes[arrival.node].is_up {
+            return;
+        }
+        let engine = Arc::clone(&self.nodes[arrival.node].engine);
+        self.spawn(arrival.node, node::decide(engine, arrival));
+    }
+
+    fn follows(&mut self, arrival: Arrival, then: Then) {
+        if !self.nodes[arrival.node].is_up {
+            return;
+        }
+        let engine = Arc::clone(&self.nodes[arrival.node].engine);
+        let node = arrival.node;
+        match then {
+            Then::Refund(permits) => self.spawn(node, node::refund(engine, arrival, permits)),
+            Then::Settle => {
+                let id = (arrival.number as u64) << 8 | u64::from(arrival.load);
+                self.spawn(node, node::settle(Arc::clone(&engine), arrival, id));
+                self.spawn(node, node::settle(engine, arrival, id));
+            }
+        }
+    }
+
+    fn chores(&mut self, node: usize) {
+        self.at(self.now + CHORES_EVERY_US, Event::Chores { node });
+        if !self.nodes[node].is_up {
+            return;
+        }
+        self.notice_loss(node);
+        if self.nodes[node].engine.debts() > 0 {
+            let engine = Arc::clone(&self.nodes[node].engine);
+            self.spawn(node, node::pay(engine));
+        }
+    }
+
+    /// A node that reaches the store finds out whether it has forgotten.
+    fn notice_loss(&mut self, node: usize) {
+        let reaches = self.links[node].is_connected && self.links[node].carries();
+        let answers = self.down == 0 && self.paused_until <= self.now;
+        if self.plan.reminds && reaches && answers && self.reminded[node] < self.forgot {
+            self.reminded[node] = self.forgot;
+            self.seen(format_args!("node {node} notices that the store has forgotten"));
+            self.nodes[node].clock.set(self.now);
+            self.nodes[node].engine.remind_store();
+        }
+    }
+
+    // ---- tasks
+
+    pub(crate) fn spawn(
+        &mut self,
+        node: usize,
+        future: impl Future<Output = Done> + Send + 'static,
+    ) {
+        let life = self.nodes[node].life;
+        let task =
+            Task { node, life, begun_at: self.now, executed: None, future: Box::pin(future) };
+        self.tasks.push(Some(task));
+        let number = self.tasks.len() - 1;
+        self.ready.lock().expect("nobody panics with it").push_back(number);
+    }
+
+    fn run_tasks(&mut self) {
+        loop {
+            let next = self.ready.lock().expect("nobody panics with it").pop_front();
+            let Some(number) = next else { return };
+            self.poll(number);
+        }
+    }
+
+    fn poll(&mut self, number: usize) {
+        let Some(mut task) = self.tasks[number].take() else { return };
+        let node = &self.nodes[task.node];
+        if task.life != node.life || !node.is_up {
+            return;
+        }
+        node.clock.set(self.now);
+        let waker = TaskWaker { task: number, ready: Arc::clone(&self.ready) };
+        let waker = Waker::from(Arc::new(waker));
+        let polled = task.future.as_mut().poll(&mut Context::from_waker(&waker));
+        let (outbox, heard) = {
+            let mut wire = node.store.0.lock();
+            (std::mem::take(&mut wire.outbox), std::mem::take(&mut wire.heard))
+        };
+        for Heard { key, executed } in heard {
+            task.executed = Some(executed);
+            if let Some(key) = self.key_of(&key) {
+                self.nodes[task.node].heard[key] += 1;
+            }
+        }
+        for outgoing in outbox {
+            self.send(task.node, outgoing);
+        }
+        match polled {
+            Poll::Pending => self.tasks[number] = Some(task),
+            Poll::Ready(done) => {
+                self.done(&task, done);
+            }
+        }
+    }
+
+    /// The place of a key that is called so.
+    fn key_of(&self, name: &[u8]) -> Option<usize> {
+        (0..self.plan.keys).find(|key| node::key_name(*key) == name)
+    }
+
+    // ---- calls
+
+    fn send(&mut self, node: usize, Outgoing { slot, ask }: Outgoing) {
+        if let Some(key) = self.key_of(&ask.key) {
+            self.sent_at[node][key] = self.now;
+        }
+        let epoch = self.links[node].epoch;
+        let (life, sent_at) = (self.nodes[node].life, self.now);
+        self.calls.push(Call { slot, ask, node, life, epoch, sent_at, is_over: false });
+        let call = self.calls.len() - 1;
+        self.at(self.now + self.plan.deadline_us, Event::Deadline { call });
+        if let Some(arrives) = self.links[node].request(self.plan, self.now) {
+            self.at(arrives, Event::AtServer { call });
+        }
+    }
+
+    fn at_server(&mut self, call: usize) {
+        if self.down > 0 {
+            return;
+        }
+        if self.paused_until > self.now {
+            return self.at(self.paused_until, Event::AtServer { call });
+        }
+        let Call { ref ask, node, .. } = self.calls[call];
+        let ask = Arc::clone(ask);
+        let Execution { reply, notes, broken } = self.server.execute(&ask, self.now);
+        self.executed += 1;
+        if let Some((invariant, what)) = broken {
+            self.judge.fail(invariant, self.now, what);
+        }
+        if let (Some(key), "p") = (self.key_of(&ask.key), &*ask.policy) {
+            for note in notes {
+                self.note(key, note, &ask);
+            }
+            let said = reply.as_ref().ok().map(|(answer, paid)| {
+                let decision = &answer.verdict.decision;
+                (decision.outcome, decision.remaining, paid[0])
+            });
+            self.seen(format_args!("  store: {node} {:?} {:?}: {said:?}", ask.verb, ask.debt));
+        }
+        let executed = (self.now, self.executed);
+        let (link, now) = (&mut self.links[node], self.now);
+        if let Some(arrives) = link.answer(self.plan, now) {
+            let reply = Box::new(reply);
+            self.at(arrives, Event::AtNode { call, reply, executed });
+        }
+    }
+
+    /// Tells the judge what the store did.
+    fn note(&mut self, key: usize, note: Note, ask: &StoreAsk) {
+        let at = self.now;
+        match note {
+            Note::Converted(rules) => {
+                self.given_back[key] = Some(at);
+                let version = self.version_of(&rules);
+                self.note_at((at, self.executed), key, What::Version(version));
+            }
+            Note::Refunded => {
+                self.given_back[key] = Some(at);
+                let permits = match ask.verb {
+                    sluicegate::Verb::Refund { cost } => cost.get(),
+                    _ => 0,
+                };
+                let permits = vec![permits; ask.rules.rules().len()];
+                self.note_at((at, self.executed), key, What::Forgiven { permits, why: "refunded" });
+            }
+            Note::Reset => {
+                self.given_back[key] = Some(at);
+                let permits = vec![u64::MAX; ask.rules.rules().len()];
+                self.note_at((at, self.executed), key, What::Forgiven { permits, why: "reset" });
+            }
+        }
+    }
+
+    /// Tells the judge of something that counts for a key.
+    pub(crate) fn note_at(&mut self, (at, order): Executed, key: usize, what: What) {
+        self.judge.note(Entry { at, order, key, what });
+    }
+
+    /// The number of the last execution.
+    pub(crate) const fn executed(&self) -> u64 {
+        self.executed
+    }
+
+    fn version_of(&self, rules: &RuleSet) -> usize {
+        let is = |policies: &PolicySet| {
+            let policy = policies.resolve("p").expect("each version has it");
+            **policy.rules_at(b"a", sluicegate::Micros::ZERO).rules.set() == *rules
+        };
+        self.policies.iter().rposition(is).unwrap_or(0)
+    }
+
+    /// Tells the judge of all keys.
+    pub(crate) fn note_all(&mut self, what: &What) {
+        for key in 0..self.plan.keys {
+            self.note_at((self.now, self.executed), key, what.clone());
+        }
+    }
+
+    fn at_node(&mut self, call: usize, reply: Reply, executed: Executed) {
+        let Call { ref slot, node, life, epoch, ref mut is_over, .. } = self.calls[call];
+        let link = &mut self.links[node];
+        if life != self.nodes[node].life || epoch != link.epoch || !link.is_connected {
+            return;
+        }
+        link.heard_at = self.now;
+        *is_over = true;
+        slot.put(reply, executed);
+    }
+
+    fn deadline(&mut self, call: usize) {
+        let Call { ref slot, node, life, epoch, sent_at, is_over, .. } = self.calls[call];
+        let link = &self.links[node];
+        if is_over || life != self.nodes[node].life || epoch != link.epoch {
+            return;
+        }
+        let silent_since = link.heard_at.max(sent_at);
+        let is_silent = self.now - silent_since >= self.plan.deadline_us;
+        let executed = Effect::Perhaps;
+        let error = match is_silent {
+            true => StoreError::Unavailable { reason: "no answer".to_owned(), executed },
+            false => StoreError::Overloaded { executed },
+        };
+        let was_heard = link.heard_at;
+        slot.put(Err(error), (self.now, 0));
+        let oldest = self.calls.iter().filter(|other| {
+            other.node == node && other.epoch == epoch && other.life == life && !other.is_over
+        });
+        let oldest = oldest.map(|other| other.sent_at).min().unwrap_or(self.now);
+        let since = oldest.max(was_heard);
+        if self.now - since > SILENCE_MAX_US {
+            self.disconnect(node, "silence");
+        }
+    }
+
+    /// The connection of a node breaks; what is under way on it is never answered.
+    pub(crate) fn disconnect(&mut self, node: usize, why: &str) {
+        if !self.links[node].is_connected {
+            return;
+        }
+        self.seen(format_args!("node {node} is disconnected: {why}"));
+        let link = &mut self.links[node];
+        link.is_connected = false;
+        let (epoch, pause) = (link.epoch, link.pause());
+        self.nodes[node].store.0.lock().down = true;
+        let (life, now) = (self.nodes[node].life, self.now);
+        for call in &mut self.calls {
+            if call.node == node && call.epoch == epoch && call.life == life && !call.is_over {
+                call.is_over = true;
+                let reason = "connection lost".to_owned();
+                let executed = Effect::Perhaps;
+                call.slot.put(Err(StoreError::Unavailable { reason, executed }), (now, 0));
+            }
+        }
+        self.at(self.now + pause, Event::Connects { node });
+    }
+
+    fn connects(&mut self, node: usize) {
+        let link = &mut self.links[node];
+        if link.is_connected {
+            return;
+        }
+        if self.down > 0 || self.paused_until > self.now || !link.carries() {
+            let again = self.now + link.pause();
+            return self.at(again, Event::Connects { node });
+        }
+        link.connect(self.now);
+        self.nodes[node].store.0.lock().down = false;
+        self.seen(format_args!("node {node} is connected"));
+        // What comes back may have forgotten: that is found out first.
+        self.notice_loss(node);
+    }
+
+    // ---- answers
+
+    fn done(&mut self, task: &Task, done: Done) {
+        self.decided += 1;
+        let (now, took) = (self.now, self.now - task.begun_at);
+        let stood = self.nodes[task.node].paused_until > task.begun_at;
+        if matches!(done, Done::Decided(..) | Done::Refunded(..)) && !stood {
+            self.slowest = self.slowest.max(took);
+            if took > ASKED_MAX * self.plan.deadline_us {
+                self.judge.fail("I9", now, format!("a decision took {took} µs: {done:?}"));
+            }
+        }
+        crate::answers::see(self, task.view(), done);
+    }
+
+    pub(crate) fn refund_later(&mut self, arrival: Arrival, permits: u64) {
+        let at = self.now + 1 + arrival.at % (200 * MS);
+        self.at(at, Event::Follows(arrival, Then::Refund(permits)));
+    }
+
+    pub(crate) fn settle_later(&mut self, arrival: Arrival) {
+        let at = self.now + 1 + arrival.at % (200 * MS);
+        self.at(at, Event::Follows(arrival, Then::Settle));
+    }
+
+    pub(crate) fn version_later(&mut self, node: usize, version: usize, after: u64) {
+        self.at(self.now + after, Event::Version { node, version });
+    }
+
+    /// A fault ends at that instant whatever it was.
+    fn begins(&mut self, fault: &Fault) {
+        crate::faults::begins(self, fault);
+    }
+
+    fn ends(&mut self, fault: &Fault) {
+        crate::faults::ends(self, fault);
+    }
+}
+
+/// What the judge of answers needs of a task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TaskView {
+    pub(crate) node: usize,
+    pub(crate) life: u32,
+    pub(crate) begun_at: u64,
+    pub(crate) executed: Option<Executed>,
+}
+
+impl Task {
+    fn view(&self) -> TaskView {
+        let Self { node, life, begun_at, executed, future: _ } = *self;
+        TaskView { node, life, begun_at, executed }
+    }
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.ready.lock().expect("nobody panics with it").push_back(self.task);
+    }
+}
+
+impl PartialEq for EventBox {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for EventBox {}
+
+impl PartialOrd for EventBox {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for EventBox {
+    fn cmp(&self, _: &Self) -> std::cmp::Ordering {
+        std::cmp::Ordering::Equal
+    }
+}

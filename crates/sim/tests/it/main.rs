@@ -1,0 +1,98 @@
+//! Thousands of histories, and what the simulator promises of itself.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use sluicegate_sim::{Outcome, Token, run, run_traced, shrink};
+
+/// Histories of a run; `SIM_HISTORIES` sets another number.
+const HISTORIES: u64 = 20_000;
+
+/// Seeds that are run twice.
+const TWICE: u64 = 200;
+
+/// Events of a trace that are shown: the last ones.
+const SHOWN_MAX: usize = 60;
+
+/// Panics with a line that names the smallest part of `token` that fails, and its trace.
+fn report(token: &Token, outcome: &Outcome) -> ! {
+    let smallest = shrink::shrink(token, outcome);
+    let outcome = run_traced(&smallest, true);
+    let violation = outcome.violation.as_ref().unwrap();
+    let from = outcome.trace.len().saturating_sub(SHOWN_MAX);
+    outcome.trace[from..].iter().for_each(|line| eprintln!("{line}"));
+    let at_s = violation.at as f64 / 1e6;
+    let (invariant, what) = (violation.invariant, &violation.what);
+    panic!("sim: {invariant} {what} at {at_s:.3} s; SIM={smallest} (of {token})");
+}
+
+#[test]
+fn histories_that_failed_before_do_not_fail() {
+    let lines = include_str!("../../regressions.txt").lines();
+    for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let token: Token = line.split_whitespace().next().unwrap().parse().unwrap();
+        let outcome = run(&token);
+        if outcome.violation.is_some() {
+            report(&token, &outcome);
+        }
+    }
+}
+
+#[test]
+fn no_history_breaks_an_invariant() {
+    let histories = match std::env::var("SIM_HISTORIES") {
+        Ok(number) => number.parse().unwrap(),
+        Err(_) => HISTORIES,
+    };
+    let (next, failed) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
+    let run_some = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            // The first one that fails is reported, whatever the other threads do.
+            if seed >= histories || seed > failed.load(Ordering::Relaxed) {
+                return;
+            }
+            if run(&Token::of(seed)).violation.is_some() {
+                failed.fetch_min(seed, Ordering::Relaxed);
+            }
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(run_some))));
+    let failed = failed.into_inner();
+    if failed < u64::MAX {
+        let token = Token::of(failed);
+        eprintln!("history {failed} is the first that fails");
+        report(&token, &run(&token));
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_events() {
+    for seed in 0..TWICE {
+        let token = Token::of(seed);
+        assert_eq!(run(&token).hash, run(&token).hash, "of {token}");
+    }
+}
+
+#[test]
+fn a_history_without_a_fault_has_all_other_events_planned_alike() {
+    let whole = sluicegate_sim::plan::Plan::of(7, &Token::of(7).cut);
+    let token: Token = "s1-7-f".parse().unwrap();
+    let part = sluicegate_sim::plan::Plan::of(7, &token.cut);
+    assert!(!whole.faults.is_empty() && part.faults.is_empty());
+    assert_eq!(whole.arrivals, part.arrivals);
+}
+
+#[test]
+fn a_token_is_read_as_it_is_written() {
+    for text in ["s1-7", "s1-6f3a9c20-n2k1-f3.7-l0-t2213", "s1-ff-f", "s1-1-l1.2"] {
+        let token: Token = text.parse().unwrap();
+        assert_eq!(token.to_string(), text);
+        assert_eq!(format!("SIM={text}").parse(), Ok(token));
+    }
+    for text in ["", "s2-7", "s1", "s1-x", "s1-7-q1", "s1-7-n1", "s1-7-tx"] {
+        assert!(text.parse::<Token>().is_err(), "{text}");
+    }
+}
