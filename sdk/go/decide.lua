@@ -1277,7 +1277,12 @@ return reply .. charged, packed, full_after, full_is_fresh, clock, ahead, charge
 end
 elseif what == 'leases' then
 local function permits_of(record)
-return record.kept + record.granted
+return record and record.kept + record.granted or 0
+end
+local function add(of, record, sign)
+local permits = permits_of(record)
+of.held = of.held + sign * permits
+if permits > 0 and record.holder ~= ('\0'):rep(8) then of.holders = of.holders + sign end
 end
 local function find(of, holder)
 local from = 1
@@ -1299,7 +1304,7 @@ local function remove(of, holder)
 local record, pos = find(of, holder)
 if record then
 of.records = of.records:sub(1, pos - 1) .. of.records:sub(pos + 27)
-of.held = of.held - permits_of(record)
+add(of, record, -1)
 end
 end
 local function put(of, record)
@@ -1307,7 +1312,8 @@ local before, pos = find(of, record.holder)
 pos = pos or #of.records + 1
 of.records = of.records:sub(1, pos - 1) .. struct.pack('<c8I4I4I4I7', record.holder, record.number, record.kept,
 record.granted, record.deadline) .. of.records:sub(pos + 27)
-of.held = of.held - (before and permits_of(before) or 0) + permits_of(record)
+add(of, before, -1)
+add(of, record, 1)
 if of.first == 0 or record.deadline < of.first then of.first = record.deadline end
 end
 local function count(of, now)
@@ -1317,14 +1323,6 @@ for pos = 1, #of.records, 27 do
 if struct.unpack('<I7', of.records, pos + 20) > now then alive = alive + 1 end
 end
 return alive
-end
-local function holders(of, except)
-local found = 0
-for pos = 1, #of.records, 27 do
-local holder, _, kept, granted = struct.unpack('<c8I4I4I4', of.records, pos)
-if kept + granted > 0 and holder ~= ('\0'):rep(8) and holder ~= except then found = found + 1 end
-end
-return found
 end
 local function back_to(rule, instant, now)
 if rule.from and instant < rule.from then instant = rule.from end
@@ -1348,10 +1346,10 @@ if #of.records > 0 and of.first <= now then
 local kept = {}
 of.first = 0
 for pos = 1, #of.records, 27 do
-local h, g, deadline = struct.unpack('<I4I4I7', of.records, pos + 12)
+local kept_by, granted, deadline = struct.unpack('<I4I4I7', of.records, pos + 12)
 if deadline <= now then
-spent[#spent + 1] = { deadline, h + g }
-of.held = of.held - h - g
+spent[#spent + 1] = { deadline, kept_by + granted }
+add(of, { holder = of.records:sub(pos, pos + 7), kept = kept_by, granted = granted }, -1)
 else
 kept[#kept + 1] = of.records:sub(pos, pos + 26)
 if of.first == 0 or deadline < of.first then of.first = deadline end
@@ -1401,14 +1399,18 @@ local room = 4294967295 - of.held
 if room < least then least = room end
 return least > 0 and least or 0
 end
-local function under(of, rules, twins, now)
-local held, first = { nil }, nil
+local function under(of, rules, twins)
+local held = { nil }
 for place = 1, #rules do held[place] = twins[place]('leases', rules[place]) and of.held or 0 end
-for pos = 1, of.held > 0 and #of.records or 0, 27 do
+return held
+end
+local function wait_for(of, now)
+local first
+for pos = 1, #of.records, 27 do
 local kept, granted, deadline = struct.unpack('<I4I4I7', of.records, pos + 12)
 if kept + granted > 0 and (not first or deadline < first) then first = deadline end
 end
-return held, first and (first > now and first - now or 1) or 0
+return first > now and first - now or 1
 end
 local function claim_of(of, m, known, stood_max, hint, now)
 if known and m.heard <= known.number then
@@ -1449,7 +1451,7 @@ settle(of, rules, twins, states, now, { { now, missing } })
 else
 if ghost and ghost.deadline > deadline then deadline = ghost.deadline end
 put(of, {
-holder = ('\0'):rep(8), number = 0, kept = (ghost and permits_of(ghost) or 0) + missing, granted = 0,
+holder = ('\0'):rep(8), number = 0, kept = permits_of(ghost) + missing, granted = 0,
 deadline = deadline,
 })
 end
@@ -1462,7 +1464,7 @@ remove(of, m.holder)
 if deadline > now then
 put(of, { holder = m.holder, number = m.number, kept = base, granted = 0, deadline = deadline })
 end
-local back, ghost = base - (known and permits_of(known) or 0), live(of, ('\0'):rep(8), now)
+local back, ghost = base - permits_of(known), live(of, ('\0'):rep(8), now)
 if ghost then
 if back > ghost.kept then back = ghost.kept end
 if back > 0 then
@@ -1473,7 +1475,7 @@ end
 if hint then repair(of, rules, twins, states, hint, now) end
 end
 local function wanted(of, rules, twins, m, kept, needed, left)
-local sharers, in_steps = holders(of, m.holder) + 1, false
+local sharers, in_steps = of.holders + (kept > 0 and 0 or 1), false
 for place = 1, #rules do
 if twins[place]('leases', rules[place]) == 2 then in_steps = true end
 end
@@ -1490,14 +1492,14 @@ end
 return most > 0 and most or 0
 end
 local function stands(of, rules, twins, flags, states, m, record, found, now)
-local held, settles_in = under(of, rules, twins, now)
+local held = under(of, rules, twins)
 local refused_by, slowest, retry, pause, deciding, remaining, reset_after = nil, nil, nil, 0, nil, nil, nil
 local least = m.least < 1 and 1 or m.least > 2147483648 and 2147483648 or m.least
 for place = 1, #rules do
 local rule, twin, wait, after = rules[place], twins[place], nil, nil
 local limit = twin('limit', rule)
 if least <= limit and limit < least + held[place] then
-after = settles_in
+after = wait_for(of, now)
 else
 wait, after = twin('check', rule, states[place], now, least + held[place])
 end
@@ -1528,7 +1530,7 @@ end
 used[place] = struct.pack('<I5', some < 1099511627775 and some or 1099511627775)
 end
 return struct.pack('<BI4I4I4I7I7I7BBBBI7I7I7I7I4', 5, record.number, record.kept, record.granted, lasts,
-record.deadline, free(of, rules, twins, states, now), holders(of), found, refused_by and 0 or 1, deciding - 1, refused_by and retry or pause,
+record.deadline, free(of, rules, twins, states, now), of.holders, found, refused_by and 0 or 1, deciding - 1, refused_by and retry or pause,
 remaining, reset_after, of.version, of.held) .. table.concat(used)
 end
 return function(act, of, rules, twins, flags, states, now, m)
@@ -1536,10 +1538,11 @@ if act == 'read' then
 local value, pos = of, rules
 local mark = value:byte(pos)
 if #value < pos + 19 or mark ~= 76 and mark ~= 108 then return nil end
-local version, held, first, number = struct.unpack('<I7I4I7B', value, pos + 1)
-if #value ~= pos + 19 + 27 * number then return nil end
+local version, held, first, holders = struct.unpack('<I7I4I7B', value, pos + 1)
+local records = value:sub(pos + 20)
+if #records % 27 ~= 0 or #records > 27 * 64 then return nil end
 return {
-version = version, held = held, first = first, records = value:sub(pos + 20),
+version = version, held = held, first = first, holders = holders, records = records,
 alone = mark == 108,
 }
 elseif act == 'settle' then
@@ -1548,10 +1551,12 @@ local went_back = rewind(of, now)
 settle(of, rules, twins, states, now, {})
 return due or went_back
 elseif act == 'under' then
-return under(of, rules, twins, now)
+return under(of, rules, twins)
+elseif act == 'wait' then
+return wait_for(of, rules)
 elseif act == 'pack' then
 local mark = of.alone and 108 or 76
-local section = struct.pack('<BI7I4I7B', mark, of.version, of.held, of.first, #of.records / 27)
+local section = struct.pack('<BI7I4I7B', mark, of.version, of.held, of.first, of.holders)
 local last, after = now, of.version + 60000000 + 1 - now
 if #of.records > 0 then last = now + 2375000 end
 charge_by(rules, twins, states, of.held, last, last)
@@ -1580,7 +1585,7 @@ return stands(of, rules, twins, flags, states, m, known, 0, now), true
 end
 local hint = m.hint
 if hint and now > hint.version + 60000000 then hint = nil end
-local stood_max = 4294967295 - (of.held - (known and permits_of(known) or 0))
+local stood_max = 4294967295 - (of.held - permits_of(known))
 local limit = least_limit(rules, twins)
 if limit < stood_max then stood_max = limit end
 if stood_max < 0 then stood_max = 0 end
@@ -1614,7 +1619,7 @@ if states[place] then twins[place]('forget', rules[place], states[place], now) e
 end
 local left = free(of, rules, twins, states, now)
 local needed = left >= m.need and m.need or left >= m.least and left or 0
-local is_full = not live(of, m.holder, now) and count(of, now) >= 64
+local is_full = #of.records >= 27 * 64 and not live(of, m.holder, now)
 of.version = of.version + 1 > now and of.version + 1 or now
 if is_full then
 charge_by(rules, twins, states, needed, now, now)
@@ -1864,9 +1869,9 @@ for place = 1, #rules do
 local state = states[place]
 if state and twins[place]('rewind', rules[place], state, now) then touched = true end
 end
-local held, settles_in, word
+local held, word
 if message then
-out, leases = out or { version = 0, held = 0, first = 0, records = '' }, leases or make('leases')
+out, leases = out or { version = 0, held = 0, first = 0, holders = 0, records = '' }, leases or make('leases')
 word, touched = leases('answer', out, rules, twins, flags, states, now, message)
 if not touched then return word end
 elseif out then
@@ -1874,7 +1879,7 @@ if leases('settle', out, rules, twins, flags, states, now) then touched = true e
 if #out.records == 0 and out.version + 60000000 + 1 <= now then
 out, touched = nil, true
 elseif out.held > 0 then
-held, settles_in = leases('under', out, rules, twins, flags, states, now)
+held = leases('under', out, rules, twins, flags, states, now)
 if max_wait then max_wait = 0 end
 end
 end
@@ -1916,7 +1921,7 @@ for place = 1, #rules do
 local rule, twin, pause, after = rules[place], twins[place], nil, nil
 local wanted = granted + (held and held[place] or 0)
 if held and granted <= twin('limit', rule) and twin('limit', rule) < wanted then
-after = settles_in
+after = leases('wait', out, now)
 else
 pause, after = twin('check', rule, states[place], now, wanted, max_wait)
 end

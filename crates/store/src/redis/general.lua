@@ -194,9 +194,9 @@ function decide_any(value, text, ask)
 
   -- What is out on leases counts as taken under each rule, until it is charged or comes back. While anything is
   -- out, nothing is booked.
-  local held, settles_in, word
+  local held, word
   if message then
-    out, leases = out or { version = 0, held = 0, first = 0, records = '' }, leases or make('leases')
+    out, leases = out or { version = 0, held = 0, first = 0, holders = 0, records = '' }, leases or make('leases')
     word, touched = leases('answer', out, rules, twins, flags, states, now, message)
     if not touched then return word end
   elseif out then
@@ -204,7 +204,7 @@ function decide_any(value, text, ask)
     if #out.records == 0 and out.version + LEASE_HINT_MAX + 1 <= now then
       out, touched = nil, true
     elseif out.held > 0 then
-      held, settles_in = leases('under', out, rules, twins, flags, states, now)
+      held = leases('under', out, rules, twins, flags, states, now)
       if max_wait then max_wait = 0 end
     end
   end
@@ -255,7 +255,7 @@ function decide_any(value, text, ask)
       local wanted = granted + (held and held[place] or 0)
       if held and granted <= twin('limit', rule) and twin('limit', rule) < wanted then
         -- It passes when enough of what is out has come back.
-        after = settles_in
+        after = leases('wait', out, now)
       else
         pause, after = twin('check', rule, states[place], now, wanted, max_wait)
       end

@@ -3,16 +3,17 @@
 --
 --     leases(act, of, rules, twins, flags, states, now, message)
 --
--- `of` is what is out on a key: `version`, `held` (H), `first` (the first deadline, or an earlier instant), and
--- `records` as they are stored, 27 bytes a holder: its id (8), number, kept, granted (4 each), deadline (7).
+-- `of` is what is out on a key: `version`, `held` (H), `first` (the first deadline, or an earlier instant), how many
+-- `holders` have permits, and `records` as they are stored, 27 bytes a holder: its id (8), number, kept, granted (4
+-- each), deadline (7).
 --
 -- | Act      | Arguments besides `of`                     | Results                                          |
 -- |----------|--------------------------------------------|--------------------------------------------------|
 -- | `read`   | `of`: a value, `rules`: where its section  | what is out; nil if it is malformed              |
 -- |          | begins                                     |                                                  |
 -- | `settle` | all but `message`                          | whether anything has changed                     |
--- | `under`  | all but `message`                          | permits that count as taken under each rule, and |
--- |          |                                            | the µs until the first of them are charged       |
+-- | `under`  | all but `message`                          | permits that count as taken under each rule      |
+-- | `wait`   | `now`                                      | the µs until the first of them are charged       |
 -- | `answer` | all                                        | the reply, and whether anything may have changed |
 -- | `pack`   | all but `message`                          | the section, and in how many µs it says nothing  |
 -- |          |                                            | any more; changes `states`                       |
@@ -20,7 +21,14 @@ elseif what == 'leases' then
   local NOBODY = ('\0'):rep(8)
 
   local function permits_of(record)
-    return record.kept + record.granted
+    return record and record.kept + record.granted or 0
+  end
+
+  -- Counts `record` in what is out, or out of it (`sign` -1).
+  local function add(of, record, sign)
+    local permits = permits_of(record)
+    of.held = of.held + sign * permits
+    if permits > 0 and record.holder ~= NOBODY then of.holders = of.holders + sign end
   end
 
   -- The record of `holder`, and where it stands; nil if there is none.
@@ -47,7 +55,7 @@ elseif what == 'leases' then
     local record, pos = find(of, holder)
     if record then
       of.records = of.records:sub(1, pos - 1) .. of.records:sub(pos + 27)
-      of.held = of.held - permits_of(record)
+      add(of, record, -1)
     end
   end
 
@@ -57,7 +65,8 @@ elseif what == 'leases' then
     pos = pos or #of.records + 1
     of.records = of.records:sub(1, pos - 1) .. struct.pack('<c8I4I4I4I7', record.holder, record.number, record.kept,
       record.granted, record.deadline) .. of.records:sub(pos + 27)
-    of.held = of.held - (before and permits_of(before) or 0) + permits_of(record)
+    add(of, before, -1)
+    add(of, record, 1)
     if of.first == 0 or record.deadline < of.first then of.first = record.deadline end
   end
 
@@ -69,16 +78,6 @@ elseif what == 'leases' then
       if struct.unpack('<I7', of.records, pos + 20) > now then alive = alive + 1 end
     end
     return alive
-  end
-
-  -- How many holders have permits, besides the one that `except` names.
-  local function holders(of, except)
-    local found = 0
-    for pos = 1, #of.records, 27 do
-      local holder, _, kept, granted = struct.unpack('<c8I4I4I4', of.records, pos)
-      if kept + granted > 0 and holder ~= NOBODY and holder ~= except then found = found + 1 end
-    end
-    return found
   end
 
   -- `instant`, but not before the calendar window around now, nor after now.
@@ -110,10 +109,10 @@ elseif what == 'leases' then
       local kept = {}
       of.first = 0
       for pos = 1, #of.records, 27 do
-        local h, g, deadline = struct.unpack('<I4I4I7', of.records, pos + 12)
+        local kept_by, granted, deadline = struct.unpack('<I4I4I7', of.records, pos + 12)
         if deadline <= now then
-          spent[#spent + 1] = { deadline, h + g }
-          of.held = of.held - h - g
+          spent[#spent + 1] = { deadline, kept_by + granted }
+          add(of, { holder = of.records:sub(pos, pos + 7), kept = kept_by, granted = granted }, -1)
         else
           kept[#kept + 1] = of.records:sub(pos, pos + 26)
           if of.first == 0 or deadline < of.first then of.first = deadline end
@@ -171,16 +170,21 @@ elseif what == 'leases' then
     return least > 0 and least or 0
   end
 
-  -- Permits that count as taken under each rule, and the µs until the first of them are charged.
-  local function under(of, rules, twins, now)
-    local held, first = { nil }, nil
+  -- Permits that count as taken under each rule.
+  local function under(of, rules, twins)
+    local held = { nil }
     for place = 1, #rules do held[place] = twins[place]('leases', rules[place]) and of.held or 0 end
-    for pos = 1, of.held > 0 and #of.records or 0, 27 do
+    return held
+  end
+
+  -- The µs until the first permits that are out are charged. A refusal always has a wait.
+  local function wait_for(of, now)
+    local first
+    for pos = 1, #of.records, 27 do
       local kept, granted, deadline = struct.unpack('<I4I4I7', of.records, pos + 12)
       if kept + granted > 0 and (not first or deadline < first) then first = deadline end
     end
-    -- A refusal always has a wait.
-    return held, first and (first > now and first - now or 1) or 0
+    return first > now and first - now or 1
   end
 
   -- What stands behind the permits that `m` names: how many, until when, how many of them count as spent,
@@ -228,7 +232,7 @@ elseif what == 'leases' then
       else
         if ghost and ghost.deadline > deadline then deadline = ghost.deadline end
         put(of, {
-          holder = NOBODY, number = 0, kept = (ghost and permits_of(ghost) or 0) + missing, granted = 0,
+          holder = NOBODY, number = 0, kept = permits_of(ghost) + missing, granted = 0,
           deadline = deadline,
         })
       end
@@ -244,7 +248,7 @@ elseif what == 'leases' then
       put(of, { holder = m.holder, number = m.number, kept = base, granted = 0, deadline = deadline })
     end
     -- A record of no holder stood for it until now.
-    local back, ghost = base - (known and permits_of(known) or 0), live(of, NOBODY, now)
+    local back, ghost = base - permits_of(known), live(of, NOBODY, now)
     if ghost then
       if back > ghost.kept then back = ghost.kept end
       if back > 0 then
@@ -257,7 +261,8 @@ elseif what == 'leases' then
 
   -- How much `m` is granted beyond the `needed` permits.
   local function wanted(of, rules, twins, m, kept, needed, left)
-    local sharers, in_steps = holders(of, m.holder) + 1, false
+    -- With the one that asks, which is counted already if it keeps any.
+    local sharers, in_steps = of.holders + (kept > 0 and 0 or 1), false
     for place = 1, #rules do
       if twins[place]('leases', rules[place]) == LEASED_IN_STEPS then in_steps = true end
     end
@@ -276,7 +281,7 @@ elseif what == 'leases' then
 
   -- The answer to `m`: the store stands for `record`.
   local function stands(of, rules, twins, flags, states, m, record, found, now)
-    local held, settles_in = under(of, rules, twins, now)
+    local held = under(of, rules, twins)
     local refused_by, slowest, retry, pause, deciding, remaining, reset_after = nil, nil, nil, 0, nil, nil, nil
     local least = m.least < 1 and 1 or m.least > COST_MAX and COST_MAX or m.least
     for place = 1, #rules do
@@ -284,7 +289,7 @@ elseif what == 'leases' then
       local limit = twin('limit', rule)
       if least <= limit and limit < least + held[place] then
         -- It passes when enough of what is out has come back.
-        after = settles_in
+        after = wait_for(of, now)
       else
         wait, after = twin('check', rule, states[place], now, least + held[place])
       end
@@ -315,7 +320,7 @@ elseif what == 'leases' then
       used[place] = struct.pack('<I5', some < LEASE_USED_MAX and some or LEASE_USED_MAX)
     end
     return struct.pack('<BI4I4I4I7I7I7BBBBI7I7I7I7I4', 5, record.number, record.kept, record.granted, lasts,
-      record.deadline, free(of, rules, twins, states, now), holders(of), found, refused_by and 0 or 1, deciding - 1, refused_by and retry or pause,
+      record.deadline, free(of, rules, twins, states, now), of.holders, found, refused_by and 0 or 1, deciding - 1, refused_by and retry or pause,
       remaining, reset_after, of.version, of.held) .. table.concat(used)
   end
 
@@ -324,10 +329,11 @@ elseif what == 'leases' then
       local value, pos = of, rules
       local mark = value:byte(pos)
       if #value < pos + 19 or mark ~= LEASE_SECTION and mark ~= LEASE_SECTION_ALONE then return nil end
-      local version, held, first, number = struct.unpack('<I7I4I7B', value, pos + 1)
-      if #value ~= pos + 19 + 27 * number then return nil end
+      local version, held, first, holders = struct.unpack('<I7I4I7B', value, pos + 1)
+      local records = value:sub(pos + 20)
+      if #records % 27 ~= 0 or #records > 27 * LEASE_HOLDERS_MAX then return nil end
       return {
-        version = version, held = held, first = first, records = value:sub(pos + 20),
+        version = version, held = held, first = first, holders = holders, records = records,
         alone = mark == LEASE_SECTION_ALONE,
       }
     elseif act == 'settle' then
@@ -336,10 +342,12 @@ elseif what == 'leases' then
       settle(of, rules, twins, states, now, {})
       return due or went_back
     elseif act == 'under' then
-      return under(of, rules, twins, now)
+      return under(of, rules, twins)
+    elseif act == 'wait' then
+      return wait_for(of, rules)
     elseif act == 'pack' then
       local mark = of.alone and LEASE_SECTION_ALONE or LEASE_SECTION
-      local section = struct.pack('<BI7I4I7B', mark, of.version, of.held, of.first, #of.records / 27)
+      local section = struct.pack('<BI7I4I7B', mark, of.version, of.held, of.first, of.holders)
       local last, after = now, of.version + LEASE_HINT_MAX + 1 - now
       if #of.records > 0 then last = now + LEASE_DEADLINE_MAX end
       charge_by(rules, twins, states, of.held, last, last)
@@ -373,7 +381,7 @@ elseif what == 'leases' then
     -- A hint is believed for a minute.
     local hint = m.hint
     if hint and now > hint.version + LEASE_HINT_MAX then hint = nil end
-    local stood_max = LEASE_PERMITS_MAX - (of.held - (known and permits_of(known) or 0))
+    local stood_max = LEASE_PERMITS_MAX - (of.held - permits_of(known))
     local limit = least_limit(rules, twins)
     if limit < stood_max then stood_max = limit end
     if stood_max < 0 then stood_max = 0 end
@@ -413,7 +421,7 @@ elseif what == 'leases' then
     -- Grant what requests wait for, as far as it is there, and some of what is wanted.
     local left = free(of, rules, twins, states, now)
     local needed = left >= m.need and m.need or left >= m.least and left or 0
-    local is_full = not live(of, m.holder, now) and count(of, now) >= LEASE_HOLDERS_MAX
+    local is_full = #of.records >= 27 * LEASE_HOLDERS_MAX and not live(of, m.holder, now)
     of.version = of.version + 1 > now and of.version + 1 or now
     if is_full then
       charge_by(rules, twins, states, needed, now, now)
