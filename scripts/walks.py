@@ -165,6 +165,8 @@ echo '127.0.0.1 gate.example' >>/etc/hosts
 WALKS = {
     "README.md": README,
     "README.zh-CN.md": README,
+    "CONTRIBUTING.md": Walk(not_run={
+        "cargo run -p sluicegate-sim": "takes half an hour and needs Rust; cargo test -p sluicegate-sim runs the simulator"}),
     "bench/README.md": Walk(not_run={"": MEASURED}),
     "deploy/README.md": Walk(not_run={"": PACKAGES["apt install"] + ", test-kubernetes and test-compose"}),
     "docs/audit.md": Walk(
