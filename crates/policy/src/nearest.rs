@@ -10,7 +10,7 @@ const SLIPS_MAX: usize = 4;
 
 /// The word of `known` that `given` is most likely a slip of: equal but for case, `-`, `_` and spaces, or at
 /// most a third of its letters away, and at most four (inserted, left out, replaced, or swapped with the next).
-/// `None` if no word is that near. It takes at most some 2 µs for each word.
+/// `None` if no word is that near. It takes some 2 µs for each word.
 ///
 /// ```
 /// use sluicegate_policy::nearest;

@@ -1,4 +1,4 @@
-//! What nodes answer their clients, and whether it is true when it is said.
+//! What nodes answer their clients, and whether each answer is true at that instant.
 
 use sluicegate::{Answer, Cost, DecideError, Mode, SettleError};
 

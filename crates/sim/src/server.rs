@@ -48,7 +48,7 @@ struct Write {
     took: Permits,
 }
 
-/// What the judge is told of an execution.
+/// What the judge learns of an execution.
 #[derive(Clone, Debug)]
 pub(crate) enum Note {
     /// These rules took over.
@@ -285,7 +285,7 @@ fn within(rules: &RuleSet, before: &Permits, after: &Permits) -> Option<(&'stati
     None
 }
 
-/// I8: a refused check passes after the retry that it is told, and not a µs before.
+/// I8: a refused check passes after the retry of its answer, and not a µs before.
 fn retry_is_honest(
     rules: &RuleSet,
     states: &States,

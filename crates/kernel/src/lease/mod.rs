@@ -125,7 +125,7 @@ impl Leases {
         self.records.iter().find(of).copied()
     }
 
-    /// Puts `record` in the place of the one that its holder has.
+    /// Adds `record`, or replaces the one that its holder has.
     pub(crate) fn put(&mut self, record: Record) {
         match self.records.iter_mut().find(|other| other.holder == record.holder) {
             Some(other) => *other = record,

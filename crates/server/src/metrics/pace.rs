@@ -5,7 +5,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Duration, Instant, sleep_until};
 
 /// Of the time of one core, metrics take at most a tenth: after each time the next one waits nine times as long as
-/// it took, which is 2 ms for some policies and 100 ms for thousands.
+/// it took.
 const REST: u32 = 9;
 
 /// The metrics as they were written last.

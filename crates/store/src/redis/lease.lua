@@ -59,7 +59,7 @@ elseif what == 'leases' then
     end
   end
 
-  -- Puts `record` in the place of the one that its holder has.
+  -- Adds `record`, or replaces the one that its holder has.
   local function put(of, record)
     local before, pos = find(of, record.holder)
     pos = pos or #of.records + 1

@@ -39,7 +39,7 @@ fn one_number_is_executed_once_however_often_it_arrives() {
     assert_eq!(key.in_use(900_000), 0, "nothing more was charged");
 }
 
-/// Earlier, a repetition of a void message was told that all was well.
+/// An earlier protocol answered a repetition of a void message as if its permits stood.
 #[test]
 fn a_repetition_of_what_was_void_is_void() {
     let mut key = Key::bucket();
@@ -71,7 +71,7 @@ fn a_lease_that_lapsed_is_not_used_again_after_the_clock_went_back() {
     assert_eq!((holder.left, key.held()), (0, 0));
 }
 
-/// Earlier, leases were told apart by their deadlines, which change when a clock goes back.
+/// An earlier protocol recognised a lease by its deadline, which changes when a clock goes back.
 #[test]
 fn a_lease_is_known_by_its_number_and_not_by_its_deadline() {
     let mut key = Key::bucket();

@@ -60,7 +60,7 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// connection is kept, which is longer than most clients keep theirs.
 const HEAD_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Most policies that an unknown name is compared with: a caller who makes mistakes costs at most 0.2 ms.
+/// Most policies that an unknown name is compared with: a caller who makes mistakes costs some 0.2 ms.
 const NEAR_POLICIES_MAX: usize = 100;
 
 /// The media type of problems.
