@@ -84,7 +84,8 @@ func (r smoothBursty) refund(s state, at moment, cost int64) int64 {
 	before := r.balanceAt(s, at.now, 0)
 	refunded := min(before+float64(cost), r.maxStored)
 	*s.(*balance) = balance{refunded, at.now}
-	return int64(ceilF64(refunded - before))
+	// The difference of two doubles may be a little more than what was added.
+	return min(int64(ceilF64(refunded-before)), cost)
 }
 
 func (r smoothBursty) rewind(s state, at moment) bool {

@@ -60,7 +60,8 @@ final class SmoothBursty implements Algorithm
     {
         $balance = $this->balanceAt($state, $now, 0);
         $refunded = min($balance + $cost, $this->maxStored);
-        return [[$refunded, $now], (int) Num::ceil($refunded - $balance)];
+        // The difference of two doubles may be a little more than what was added.
+        return [[$refunded, $now], min((int) Num::ceil($refunded - $balance), $cost)];
     }
 
     public function rewind(array $state, int $now): array

@@ -98,7 +98,8 @@ final class SmoothBursty extends Algorithm {
         Balance kept = (Balance) state;
         kept.balance = refunded;
         kept.at = at.now();
-        return (long) Numbers.ceil(refunded - balance);
+        // The difference of two doubles may be a little more than what was added.
+        return Math.min((long) Numbers.ceil(refunded - balance), cost);
     }
 
     @Override
