@@ -232,10 +232,7 @@ impl Algorithm for SlidingCounter {
     }
 
     fn leasing(&self) -> Leasing {
-        match Leasing::sliding_window(Micros::new(self.window_us)) {
-            Leasing::Steps(span) => Leasing::Flows(span),
-            never => never,
-        }
+        Leasing::sliding_window(Micros::new(self.window_us), false)
     }
 
     /// The beginning of the running window.

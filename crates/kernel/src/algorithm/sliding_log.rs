@@ -193,7 +193,7 @@ impl Algorithm for SlidingLog {
     }
 
     fn leasing(&self) -> Leasing {
-        Leasing::sliding_window(self.window)
+        Leasing::sliding_window(self.window, true)
     }
 
     /// The newest entry: they are in the order of their instants.

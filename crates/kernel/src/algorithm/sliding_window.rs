@@ -241,7 +241,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn leasing(&self) -> Leasing {
-        Leasing::sliding_window(Micros::new(self.window_us))
+        Leasing::sliding_window(Micros::new(self.window_us), true)
     }
 
     /// The beginning of the newest counter.

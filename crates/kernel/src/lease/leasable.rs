@@ -13,6 +13,13 @@ pub enum Leasing {
     Flows(Micros),
     /// Yes. They come back in steps, the whole limit in this span.
     Steps(Micros),
+    /// Yes, of a window that slides: what a holder has not used in it counts against the next one.
+    Slides {
+        /// The window.
+        span: Micros,
+        /// Whether it moves in steps.
+        in_steps: bool,
+    },
     /// No; a clause about the rule that gives the reason.
     Never(&'static str),
 }
@@ -29,9 +36,9 @@ impl Leasing {
 
     /// Of a rule of a sliding window of this length. What a holder has not used counts against the whole
     /// next window, and in ten seconds it has the time to use it.
-    pub(crate) fn sliding_window(length: Micros) -> Self {
+    pub(crate) fn sliding_window(length: Micros, in_steps: bool) -> Self {
         match length {
-            long if long >= Micros::from_secs(10) => Self::Steps(long),
+            span if span >= Micros::from_secs(10) => Self::Slides { span, in_steps },
             _ => Self::Never("whose window is shorter than 10 s"),
         }
     }
@@ -49,6 +56,8 @@ pub struct Span {
     pub least: Micros,
     /// Whether those of one of the rules come back in steps.
     pub in_steps: bool,
+    /// The shortest window that slides, if one of the rules has any.
+    pub sliding: Option<Micros>,
 }
 
 /// A rule of a set cannot be leased, so none of them can.
@@ -67,17 +76,22 @@ impl RuleSet {
     /// # Errors
     /// [`NotLeasable`] for the first rule whose permits cannot be leased.
     pub fn leasable(&self) -> Result<Span, NotLeasable> {
-        let mut span = Span { least: Micros::MAX, in_steps: false };
+        let mut span = Span { least: Micros::MAX, in_steps: false, sliding: None };
         for (place, named) in self.rules().iter().enumerate() {
-            let (least, in_steps) = match named.rule.leasing() {
-                Leasing::Flows(least) => (least, false),
-                Leasing::Steps(least) => (least, true),
+            let (least, in_steps, sliding) = match named.rule.leasing() {
+                Leasing::Flows(least) => (least, false, None),
+                Leasing::Steps(least) => (least, true, None),
+                Leasing::Slides { span, in_steps } => (span, in_steps, Some(span)),
                 Leasing::Never(reason) => {
                     let (name, algorithm) = (named.name.clone(), named.rule.algorithm());
                     return Err(NotLeasable { rule: place, name, algorithm, reason });
                 }
             };
-            span = Span { least: span.least.min(least), in_steps: span.in_steps || in_steps };
+            span = Span {
+                least: span.least.min(least),
+                in_steps: span.in_steps || in_steps,
+                sliding: span.sliding.into_iter().chain(sliding).min(),
+            };
         }
         Ok(span)
     }

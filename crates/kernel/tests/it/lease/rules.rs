@@ -443,8 +443,15 @@ fn the_least_span_of_the_rules_is_that_of_the_set() {
     ];
     let span = RuleSet::new(rules).unwrap().leasable().unwrap();
     assert_eq!((span.least, span.in_steps), (Micros::from_secs(10), true));
+    assert_eq!(span.sliding, None);
     let span = Key::bucket().rules.leasable().unwrap();
     assert_eq!((span.least, span.in_steps), (Micros::from_secs(10), false));
+    let rules = vec![
+        NamedRule::new("minute", SlidingCounter::new(9, Micros::from_secs(60)).unwrap()),
+        NamedRule::new("half", SlidingCounter::new(9, Micros::from_secs(30)).unwrap()),
+    ];
+    let span = RuleSet::new(rules).unwrap().leasable().unwrap();
+    assert_eq!((span.sliding, span.in_steps), (Some(Micros::from_secs(30)), false));
 }
 
 #[test]
