@@ -13,7 +13,8 @@ use super::Clock;
 /// harmless: who is woken looks at the clock again.
 const ALARMS_MAX: usize = 4_096;
 
-/// A clock that stands still until it is told to go on, for tests. Whoever waits for an instant is
+/// A clock that stands still until it is told to go on, for tests. Its steady hand goes with it, and alone
+/// with [`suspend`](Self::suspend). Whoever waits for an instant is
 /// woken by the call that reaches it, so no test has to sleep.
 ///
 /// ```
@@ -33,6 +34,8 @@ const ALARMS_MAX: usize = 4_096;
 #[derive(Debug, Default)]
 pub struct ManualClock {
     now: AtomicU64,
+    /// How far the steady hand is ahead of `now`.
+    suspended: AtomicU64,
     alarms: Mutex<Vec<PendingWake>>,
 }
 
@@ -55,7 +58,7 @@ pub struct ClockError {
 impl ManualClock {
     /// A clock that stands at `now`.
     pub fn at(now: Micros) -> Self {
-        Self { now: AtomicU64::new(now.get()), alarms: Mutex::default() }
+        Self { now: AtomicU64::new(now.get()), ..Self::default() }
     }
 
     /// Lets `span` pass.
@@ -64,6 +67,12 @@ impl ManualClock {
         let step = |now: u64| Some(now.saturating_add(span));
         self.now.fetch_update(Ordering::SeqCst, Ordering::SeqCst, step).ok();
         self.ring();
+    }
+
+    /// Lets `span` pass by the steady hand alone, as if the machine had slept and its wall clock had not
+    /// noticed.
+    pub fn suspend(&self, span: impl Into<Micros>) {
+        self.suspended.fetch_add(span.into().get(), Ordering::SeqCst);
     }
 
     /// Moves on to `to`.
@@ -102,6 +111,11 @@ impl Clock for ManualClock {
 
     fn is_monotonic(&self) -> bool {
         true
+    }
+
+    fn steady(&self) -> Option<Micros> {
+        let ahead = Micros::new(self.suspended.load(Ordering::SeqCst));
+        Some(self.now().plus(ahead))
     }
 
     fn wake_at(&self, at: Micros, waker: &Waker) -> bool {

@@ -42,6 +42,13 @@ pub trait Clock: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Microseconds since some instant of the past, by a clock that nobody can set, that never goes back, and
+    /// that goes on while the machine sleeps: what leases end by. `None`, the default, is no such clock, and
+    /// an engine on it leases nothing.
+    fn steady(&self) -> Option<Micros> {
+        None
+    }
+
     /// Promises to wake `waker` when the clock reaches `at`; waking too early or twice is fine.
     ///
     /// `false`, the default, promises nothing: the clock follows real time, and who waits sleeps
@@ -62,6 +69,11 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
         (**self).is_monotonic()
     }
 
+    #[inline]
+    fn steady(&self) -> Option<Micros> {
+        (**self).steady()
+    }
+
     fn wake_at(&self, at: Micros, waker: &Waker) -> bool {
         (**self).wake_at(at, waker)
     }
@@ -78,6 +90,11 @@ impl Clock for WallClock {
         let elapsed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         // Rounded down: the future has not come yet.
         Micros::new(u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    #[inline]
+    fn steady(&self) -> Option<Micros> {
+        Some(steady::since_boot())
     }
 }
 
@@ -99,6 +116,11 @@ impl Clock for MonotonicClock {
 
     fn is_monotonic(&self) -> bool {
         true
+    }
+
+    #[inline]
+    fn steady(&self) -> Option<Micros> {
+        Some(steady::since_boot())
     }
 }
 

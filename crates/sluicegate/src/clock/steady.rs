@@ -136,6 +136,17 @@ impl Clock for SteadyClock {
     fn is_monotonic(&self) -> bool {
         true
     }
+
+    #[inline]
+    fn steady(&self) -> Option<Micros> {
+        Some(since_boot())
+    }
+}
+
+/// Time since boot, which nobody can set.
+#[inline]
+pub(super) fn since_boot() -> Micros {
+    Micros::new(boot_us())
 }
 
 impl Course {
