@@ -30,7 +30,7 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
                 let granted = admission.answer.decision.granted();
                 world.judge.fail("I14", world.now, format!("{granted} of {asked} are given back"));
             }
-            Ok(_) => {}
+            Ok(admission) => returned(world, &arrival, &admission.answer, asked),
             Err(error) => failed(world, task, arrival, &error),
         },
         Done::Settled(arrival, settled) => match settled {
@@ -45,7 +45,11 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
                 {
                     world.judge.fail("I14", world.now, format!("{settled:?} of {arrival:?}"));
                 }
-                if settled.taken > 0 {
+                returned(world, &arrival, &settled.answer, settled.refunded);
+                if settled.taken > 0 && settled.answer.mode == Mode::Leased {
+                    let at = (world.now, world.executed());
+                    admitted(world, arrival.key, at, (settled.taken, world.now));
+                } else if settled.taken > 0 {
                     let at = task.executed.unwrap_or((world.now, u64::MAX));
                     admitted(world, arrival.key, at, (settled.taken, task.begun_at));
                 }
@@ -54,22 +58,30 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
             Err(error) if is_disturbed(world, task) => world.seen(format_args!("{error}")),
             Err(error) => world.judge.fail("I13", world.now, format!("{arrival:?}: {error}")),
         },
+        Done::Returned => {}
         Done::Paid(owing) => world.seen(format_args!("node {} owes on {owing} keys", task.node)),
     }
 }
 
 fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {
     let (decision, mode) = (answer.decision, answer.mode);
-    world.seen(format_args!(
-        "node {} key {} {:?} of {:.3}: {:?} by {}, {} left",
-        task.node,
-        arrival.key,
-        arrival.ask,
-        task.begun_at as f64 / 1_000.0,
-        decision.outcome,
-        mode.name(),
-        decision.remaining
-    ));
+    let numbers = [task.node, arrival.key, arrival.number]
+        .map(|number| number as u64)
+        .into_iter()
+        .chain([task.begun_at, decision.granted(), decision.remaining, mode as u64]);
+    world.seen_often(
+        &numbers.collect::<Vec<_>>(),
+        format_args!(
+            "node {} key {} {:?} of {:.3}: {:?} by {}, {} left",
+            task.node,
+            arrival.key,
+            arrival.ask,
+            task.begun_at as f64 / 1_000.0,
+            decision.outcome,
+            mode.name(),
+            decision.remaining
+        ),
+    );
     modes(world, task, answer);
     if decision.remaining > decision.limit || decision.granted() > arrival.ask.cost() {
         world.judge.fail("I13", world.now, format!("{decision:?} to {arrival:?}"));
@@ -88,6 +100,11 @@ fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Ans
                 world.note_at((at, order), arrival.key, what);
             }
             admitted(world, arrival.key, (at + wait, order), (granted, task.begun_at + wait));
+        }
+        // The node's clock was read at this instant.
+        Mode::Leased if granted > 0 => {
+            let at = (world.now, world.executed());
+            admitted(world, arrival.key, at, (granted, world.now));
         }
         Mode::Local if granted > 0 => {
             let version = version_of(world, answer);
@@ -117,6 +134,15 @@ fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Ans
     }
 }
 
+/// Permits that went back into a lease do not count any more.
+fn returned(world: &mut World<'_>, arrival: &Arrival, answer: &Answer, permits: u64) {
+    if answer.mode == Mode::Leased && permits > 0 {
+        world.given_back[arrival.key] = Some(world.now);
+        let what = What::Forgiven { permits: vec![permits; 2], why: "refunded" };
+        world.note_at((world.now, world.executed()), arrival.key, what);
+    }
+}
+
 fn admitted(world: &mut World<'_>, key: usize, at: Executed, (permits, begun): (u64, u64)) {
     world.note_at(at, key, What::Admitted { permits, begun });
 }
@@ -133,6 +159,10 @@ fn version_of(world: &World<'_>, answer: &Answer) -> usize {
 /// I8: what is refused by memory would be refused by the store.
 fn remembered(world: &mut World<'_>, task: TaskView, arrival: Arrival) {
     let now = world.now;
+    // A holder asks for all its requests at its own pace, and what is out may come back at any time.
+    if world.plan.leases {
+        return;
+    }
     let changed = world.given_back[arrival.key];
     let is_recent = changed.is_some_and(|then| then + REMEMBERED_US > now);
     // One finds out that it holds no more, and others get it meanwhile.
@@ -153,6 +183,7 @@ fn modes(world: &mut World<'_>, task: TaskView, answer: &Answer) {
     let (now, mode, on_failure) = (world.now, answer.mode, world.plan.on_failure);
     let is_true = match mode {
         Mode::Store => task.executed.is_some(),
+        Mode::Leased => world.plan.leases,
         Mode::Remembered | Mode::Shed => true,
         Mode::Local => on_failure == OnFailure::Local,
         Mode::Allow => on_failure == OnFailure::Allow,
@@ -165,7 +196,7 @@ fn modes(world: &mut World<'_>, task: TaskView, answer: &Answer) {
             format!("an answer by `{}` under {on_failure:?}", mode.name()),
         );
     }
-    let is_without = !matches!(mode, Mode::Store | Mode::Remembered);
+    let is_without = !matches!(mode, Mode::Store | Mode::Leased | Mode::Remembered);
     // Before that, the breaker may not let a request find out.
     if is_without && world.disturbed_until[task.node] + PROBE_US < task.begun_at {
         world.asked_since[task.node].get_or_insert(task.begun_at);

@@ -54,11 +54,7 @@ pub(crate) fn begins(world: &mut World<'_>, fault: &Fault) {
             let forgotten = world.server.forget(Some(&node::key_name(key)), world.now);
             note_forgotten(world, forgotten);
         }
-        FaultKind::StoreClock(by_us) => {
-            world.server.step_clock(by_us);
-            world.note_all(&What::ClockStep { by_us });
-            world.given_back.fill(Some(world.now));
-        }
+        FaultKind::StoreClock(by_us) => step_clock(world, by_us),
         FaultKind::NodeKilled => kill(world, node),
         FaultKind::NodeStopped => {
             // It pays first, as far as the store answers; others go on meanwhile.
@@ -105,6 +101,18 @@ pub(crate) fn ends(world: &mut World<'_>, fault: &Fault) {
     }
 }
 
+/// The store's clock is set.
+fn step_clock(world: &mut World<'_>, by_us: i64) {
+    for key in (0..world.plan.keys).filter(|_| by_us > 0) {
+        // The deadlines of leases may be past at once.
+        let permits = world.server.held(&node::key_name(key), world.now);
+        world.note_at((world.now, world.executed()), key, What::Excused { permits });
+    }
+    world.server.step_clock(by_us);
+    world.note_all(&What::ClockStep { by_us });
+    world.given_back.fill(Some(world.now));
+}
+
 /// Begins (or ends) to lose what is sent both ways.
 fn lose(world: &mut World<'_>, node: usize, by: i32) {
     let link = &mut world.links[node];
@@ -149,6 +157,7 @@ fn start(world: &mut World<'_>, node: usize) {
     if world.links[node].is_connected {
         world.links[node].connect(now);
     }
+    world.keep_leases(node);
 }
 
 /// The store forgot, and nodes may notice.
@@ -159,12 +168,13 @@ fn forgot(world: &mut World<'_>, forgotten: Vec<Forgotten>) {
 
 fn note_forgotten(world: &mut World<'_>, forgotten: Vec<Forgotten>) {
     let at = world.now;
-    for (name, permits) in forgotten {
+    for Forgotten { name, permits, held } in forgotten {
         let Some(key) = (0..world.plan.keys).find(|key| node::key_name(*key)[..] == *name) else {
             continue;
         };
         world.given_back[key] = Some(at);
         let what = What::Forgiven { permits: permits.to_vec(), why: "forgotten" };
         world.note_at((at, world.executed()), key, what);
+        world.note_at((at, world.executed()), key, What::Excused { permits: held });
     }
 }

@@ -4,8 +4,8 @@
 //! [`Judge::verdict`] goes through it in the order of time. I1 is the bound of `docs/exactness.md`:
 //!
 //! - what the fleet admits stays within the rule, plus `allowed`;
-//! - `allowed` is what the store forgot, what its clock brought when it was set forward, and, with more than
-//!   one node, the shares of nodes that decided without it: one share of the burst for each, and what
+//! - `allowed` is what the store forgot, what its clock brought when it was set forward, what was out on leases
+//!   then, or when rules changed, and, with more than one node, the shares of nodes that decided without it: one share of the burst for each, and what
 //!   flowed out of that share meanwhile;
 //! - each node's own share stays within the rule divided by the nodes, from one answer of the store to the next.
 
@@ -48,6 +48,8 @@ pub(crate) enum What {
     Allowed { permits: u64, begun: u64 },
     /// So many permits of each rule do not count any more.
     Forgiven { permits: Vec<u64>, why: &'static str },
+    /// So many permits were out on leases while the store forgot them, or charged them as of another time.
+    Excused { permits: u64 },
     /// The store's clock was set.
     ClockStep { by_us: i64 },
     /// The store goes by this version.
@@ -129,6 +131,8 @@ struct KeyJudge {
     gave_back: bool,
     /// Permits that were lost in rounding.
     rounded: u64,
+    /// Permits that were out on leases when that was forgotten.
+    excused: u64,
     /// Of each process that ever decided by its share.
     shares: BTreeMap<Process, Share>,
     /// Processes that ended with what they owed.
@@ -174,6 +178,7 @@ impl KeyJudge {
             ahead_us: 0,
             gave_back: false,
             rounded: 0,
+            excused: 0,
             rules,
             shares,
             ended: 0,
@@ -261,6 +266,13 @@ impl KeyJudge {
                 }
                 None
             }
+            // They pass beside what is in use already; after a limit was lowered that may be more than it.
+            What::Excused { permits } if *permits > 0 => {
+                let above = self.rules.iter().map(|rule| rule.exact.above(at)).max();
+                self.excused += permits + above.unwrap_or(0);
+                None
+            }
+            What::Excused { .. } => None,
             What::ClockStep { by_us } => {
                 self.ahead_us += by_us;
                 for RuleJudge { meter, exact, .. } in &mut self.rules {
@@ -304,7 +316,7 @@ impl KeyJudge {
     fn by_store(&mut self, at: u64, permits: u64) -> Option<String> {
         for rule in &mut self.rules {
             let over = rule.exact.admit((at, at), permits);
-            if over > 0 {
+            if over > self.excused {
                 return Some(format!("the store admits {over} over {:?}", rule.spec));
             }
         }
@@ -363,8 +375,14 @@ impl KeyJudge {
             let over = rule.meter.admit(at, permits);
             used.over = used.over.max(over);
             let share = rule.limit_most.div_ceil(nodes);
-            let shares = if knows_all { 0 } else { with_share * share + rule.flowed_permits(plan) };
-            let allowed = shares + self.ended * share + self.unknown + self.rounded;
+            // An answer is put down as of its question: a share is as much larger as flowed out in between.
+            let late = rule.meter.flows_in(plan.deadline_us);
+            let shares = match knows_all {
+                true if plan.leases => with_share * late,
+                true => 0,
+                false => with_share * (share + late) + rule.flowed_permits(plan),
+            };
+            let allowed = shares + self.ended * share + self.unknown + self.rounded + self.excused;
             // Of what Guava's lets pass on the next one's bill, no answer says how much it is.
             let is_known = rule.spec.is_strict() || with_share == 0;
             if over > allowed && is_known {

@@ -177,6 +177,23 @@ impl Meter {
         }
     }
 
+    /// Permits that flow out in `span_us` at most.
+    pub(crate) fn flows_in(&self, span_us: u64) -> u64 {
+        match self {
+            Self::Bucket { permits, period_us, .. } => (span_us * permits).div_ceil(*period_us),
+            Self::Sliding { .. } | Self::Aligned { .. } => 0,
+        }
+    }
+
+    /// Permits in use beyond the limit at `at`, rounded up.
+    pub(crate) fn above(&self, at: u64) -> u64 {
+        let most = match self {
+            Self::Bucket { burst, .. } => *burst,
+            Self::Sliding { limit, .. } | Self::Aligned { limit, .. } => *limit,
+        };
+        self.used(at).saturating_sub(most).div_ceil(self.units())
+    }
+
     /// What has flowed out by `at` does.
     fn flow(&mut self, at: u64) {
         match self {

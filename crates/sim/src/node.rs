@@ -5,16 +5,19 @@ use std::sync::Arc;
 
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::{
-    Admission, Cost, DecideError, Engine, Explanation, Micros, Request, SettleError, Settled,
-    Settlement, StoreFailure, Verb,
+    Admission, Cost, DecideError, Engine, Explanation, LeaseOptions, Micros, Request, SettleError,
+    Settled, Settlement, StoreFailure, Verb,
 };
 
 use crate::clock::{BEGIN, SimClock};
 use crate::plan::{Arrival, Ask, MS, Plan};
 use crate::wire::SimStore;
 
-/// Keys that an engine remembers: more than a history has.
-const KEYS_REMEMBERED: usize = 64;
+/// Keys that an engine remembers: more than a history has, with the ids of all that it settles.
+const KEYS_REMEMBERED: usize = 4_096;
+
+/// How long a holder listens to an answer.
+const PATIENCE: Micros = Micros::from_millis(50);
 
 /// A process with an engine.
 #[derive(Debug)]
@@ -41,6 +44,8 @@ pub(crate) enum Done {
     Settled(Arrival, Result<Settled, SettleError>),
     /// Keys that still owe.
     Paid(usize),
+    /// All leases are given back.
+    Returned,
 }
 
 /// All versions of the policy, compiled.
@@ -73,6 +78,10 @@ impl Node {
         };
         let engine = Engine::new(PolicySet::default(), store.clone(), Arc::clone(&clock) as _)
             .with_fallback(failure);
+        let engine = match plan.leases {
+            true => engine.with_leases(LeaseOptions { patience: PATIENCE }),
+            false => engine,
+        };
         engine.set_policies_as_of(policies[version].clone(), |_| Some(since(plan, version)));
         Self {
             engine: Arc::new(engine),
@@ -136,6 +145,12 @@ pub(crate) async fn settle(engine: Arc<Engine<SimStore>>, arrival: Arrival, id: 
     let charged = Cost::new(charged).expect("at least 1");
     let settlement = Settlement { policy: "p", key: Some(&key), app: None, id: &id, charged, cost };
     Done::Settled(arrival, engine.turn().settle(&settlement).await)
+}
+
+/// Sends what leases have to say.
+pub(crate) async fn keep(engine: Arc<Engine<SimStore>>) -> Done {
+    engine.keep_leases().await;
+    Done::Returned
 }
 
 /// Pays what is owed.

@@ -19,12 +19,21 @@ pub(crate) fn compare(plan: &Plan, admitted: u64, at: u64) -> Option<Violation> 
     let policies = node::policies(plan);
     let exact = exact(plan, policies.first()?);
     // The order of requests that come together may be another one.
-    let least = (exact * PART_MIN / 100).saturating_sub(plan.cost_max() * plan.keys as u64 * 2);
+    let reordered = plan.cost_max() * plan.keys as u64 * 2;
+    let least = (exact * PART_MIN / 100).saturating_sub(reordered + stranded(plan));
     (admitted < least).then(|| Violation {
         invariant: "I5",
         at,
         what: format!("{admitted} permits were admitted, one limiter would {exact}"),
     })
+}
+
+/// Permits that lie with holders while others are refused: a twentieth of the limit with each, once in each of
+/// two times of need.
+fn stranded(plan: &Plan) -> u64 {
+    let limits = plan.versions[0].rules.iter().map(crate::plan::RuleSpec::limit);
+    let share = limits.min().unwrap_or(0).div_ceil(20);
+    if plan.leases { 2 * share * plan.nodes as u64 * plan.keys as u64 } else { 0 }
 }
 
 /// Permits that one limiter admits.

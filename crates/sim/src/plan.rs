@@ -21,6 +21,8 @@ pub const LOADS_MAX: u32 = 6;
 pub const FAULTS_MAX: u32 = 5;
 /// Requests of one load at most: histories stay short enough for thousands of them.
 const ARRIVALS_MAX: usize = 150;
+/// The same of a hot key.
+const HOT_ARRIVALS_MAX: usize = 600;
 
 /// The whole history, before it runs.
 #[derive(Clone, Debug)]
@@ -45,6 +47,8 @@ pub struct Plan {
     pub jitter_us: u64,
     /// Whether nodes notice that the store has forgotten.
     pub reminds: bool,
+    /// Whether keys are hot, and leased.
+    pub leases: bool,
     /// All requests, by time.
     pub arrivals: Vec<Arrival>,
     /// All faults, by time.
@@ -239,8 +243,13 @@ impl Plan {
         let (gives_back, books) = (rng.u8(0..3) == 0, rng.u8(0..3) == 0);
         // Windows, and rules beside the one that delays a turn, count it when it is booked.
         let books = books && matches!(&*first.rules, [only] if only.is_bucket());
+        let first = match cut.leases {
+            true => PolicySpec { rules: hot(seed, &first.rules), ..first },
+            false => first,
+        };
         let mut plan = Self {
             seed,
+            leases: cut.leases,
             nodes: nodes.min(cut.nodes),
             keys: keys.min(cut.keys),
             span_us,
@@ -305,11 +314,16 @@ impl Plan {
         let limit = self.versions[0].rules.iter().map(RuleSpec::limit).min().unwrap_or(1);
         let cost_max = if rng.u8(0..3) > 0 { 1 } else { cost_max.min(limit) };
         let gap = rng.u64(2 * MS..=80 * MS);
+        // What is hot is asked for up to 500 times a second.
+        let (gap, arrivals_max) = match self.leases {
+            true => (gap / rng.u64(2..=10), HOT_ARRIVALS_MAX),
+            false => (gap, ARRIVALS_MAX),
+        };
         let burst = if rng.u8(0..3) == 0 { rng.u64(2..=20) } else { 1 };
         let mut at = rng.u64(0..self.span_us / 2);
         let end = at + rng.u64(self.span_us / 3..=self.span_us);
         let mut made = 0;
-        while at < end.min(self.span_us) && made < ARRIVALS_MAX {
+        while at < end.min(self.span_us) && made < arrivals_max {
             for _ in 0..burst {
                 let ask = ask(&mut rng, cost_max, verbs, does);
                 self.arrivals.push(Arrival { at, load: number, number: made, node, key, ask });
@@ -483,6 +497,31 @@ fn rule(rng: &mut Rng) -> RuleSpec {
         18 => RuleSpec::SlidingCounter { limit, window_us },
         _ => RuleSpec::SmoothBursty { permits, burst_s: rng.u64(1..=2) },
     }
+}
+
+/// The same algorithms with limits that are large enough to lease, or nearly so.
+fn hot(seed: u64, rules: &[RuleSpec]) -> Vec<RuleSpec> {
+    let mut rng = generator(seed, 1);
+    let rules = rules.iter().map(|rule| {
+        let (rate, limit) = (rng.u64(20..=1_000), rng.u64(100..=1_200));
+        // Windows of the epoch begin when histories do.
+        let (second, ten) = (rng.u64(1..=4) * SECOND, rng.u64(5..=6) * 2 * SECOND);
+        let period_us = SECOND;
+        match *rule {
+            RuleSpec::TokenBucket { .. } => {
+                RuleSpec::TokenBucket { permits: rate, period_us, burst: limit }
+            }
+            RuleSpec::LeakyBucket { .. } => {
+                RuleSpec::LeakyBucket { permits: rate, period_us, burst: limit }
+            }
+            RuleSpec::FixedWindow { .. } => RuleSpec::FixedWindow { limit, window_us: second },
+            RuleSpec::SlidingLog { .. } => RuleSpec::SlidingLog { limit, window_us: ten },
+            RuleSpec::SlidingWindow { .. } => RuleSpec::SlidingWindow { limit, window_us: ten },
+            RuleSpec::SlidingCounter { .. } => RuleSpec::SlidingCounter { limit, window_us: ten },
+            bursty @ RuleSpec::SmoothBursty { .. } => bursty,
+        }
+    });
+    rules.collect()
 }
 
 /// The same algorithms with other limits, or other rules.

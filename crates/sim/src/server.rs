@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use sluicegate::store::{Charge, Permits, RuleOrigin, StoreAnswer};
-use sluicegate::{Decision, Micros, Moment, Outcome, Retry, Rule, RuleSet, States, Verb};
+use sluicegate::store::lease::{Found, Leased, Message, Word};
+use sluicegate::store::{Charge, Debt, Permits, RuleOrigin, StoreAnswer};
+use sluicegate::{Decision, Micros, Moment, Outcome, Retry, Rule, RuleSet, Verb};
 
 use crate::clock::BEGIN;
 use crate::plan::{MS, SECOND};
-use crate::wire::{Reply, StoreAsk};
+use crate::wire::{Reply, Said, StoreAsk};
 
 /// How long a write can be lost: what is older has reached every replica.
 const LOST_MAX_US: u64 = 2 * SECOND;
@@ -34,7 +35,7 @@ struct Stored {
     rules: Arc<RuleSet>,
     /// Since when these rules are in force, ms; `None`: a caller brought them.
     since_ms: Option<u64>,
-    states: States,
+    leased: Leased,
 }
 
 /// A write that can be lost.
@@ -51,12 +52,14 @@ struct Write {
 /// What the judge learns of an execution.
 #[derive(Clone, Debug)]
 pub(crate) enum Note {
-    /// These rules took over.
-    Converted(Arc<RuleSet>),
+    /// These rules took over while so many permits were out.
+    Converted(Arc<RuleSet>, u64),
     /// Permits were given back.
     Refunded,
     /// The usage was forgotten as asked.
     Reset,
+    /// A holder knew what the store had forgotten.
+    Repaired,
 }
 
 /// An execution.
@@ -68,8 +71,15 @@ pub(crate) struct Execution {
     pub(crate) broken: Option<(&'static str, String)>,
 }
 
-/// What was forgotten of a key: permits of each rule.
-pub(crate) type Forgotten = (Vec<u8>, Permits);
+/// What was forgotten of a key.
+#[derive(Debug)]
+pub(crate) struct Forgotten {
+    pub(crate) name: Vec<u8>,
+    /// Of each rule that were in use.
+    pub(crate) permits: Permits,
+    /// That were out.
+    pub(crate) held: u64,
+}
 
 impl Server {
     /// Its clock at `now`, true time in µs.
@@ -83,67 +93,115 @@ impl Server {
 
     /// Executes `ask` at `now`.
     pub(crate) fn execute(&mut self, ask: &StoreAsk, now: u64) -> Execution {
-        let clock = self.clock(now);
-        let at = Moment::new(clock);
+        let at = Moment::new(self.clock(now));
         let name = (ask.policy.clone(), ask.key.clone());
-        let before = self.keys.get(&name).cloned().filter(|stored| {
-            stored.rules.forgettable_at(&stored.states).is_none_or(|until| clock < until)
-        });
+        let before = self.stored(&name, &at);
         let mut notes = Vec::new();
         let mut stored = in_force(before.as_ref(), ask, &at);
         if before.as_ref().is_none_or(|before| *before.rules != *stored.rules) {
-            notes.push(Note::Converted(Arc::clone(&stored.rules)));
+            notes.push(Note::Converted(Arc::clone(&stored.rules), stored.leased.leases.held()));
         }
+        let first = stored.usage(&at);
+        if let Some(message) = &ask.message {
+            return self.hear((ask, message), (name, before, stored), notes, now);
+        }
+        let (paid, debt) = match &ask.debt {
+            Some(debt) => self.charge(debt, &mut stored, &at),
+            None => (Permits::default(), None),
+        };
+        let usage = stored.usage(&at);
         let rules = Arc::clone(&stored.rules);
-        let used_first = rules.in_use(&stored.states, &at);
-        let mut paid = Permits::default();
-        let mut debt_id = None;
-        if let Some(debt) = &ask.debt {
-            paid = match self.charged.get(&debt.id) {
-                Some(paid) => *paid,
-                None => {
-                    let mut permits = debt.permits;
-                    match debt.charge {
-                        Charge::Added => rules.debit(&mut stored.states, &mut permits, &at),
-                        Charge::AtLeast => rules.raise(&mut stored.states, &mut permits, &at),
-                    }
-                    self.charged.insert(debt.id, permits);
-                    debt_id = Some(debt.id);
-                    permits
-                }
-            };
-        }
-        let used_before = rules.in_use(&stored.states, &at);
-        let verdict = match rules.decide(&mut stored.states, &ask.verb, &at) {
+        let verdict = match rules.decide_beside(&mut stored.leased, &ask.verb, &at) {
             Ok(verdict) => verdict,
             Err(unsupported) => {
                 return Execution { reply: Err(unsupported.into()), notes, broken: None };
             }
         };
-        let used = rules.in_use(&stored.states, &at);
+        let after = stored.usage(&at);
         let is_look = matches!(ask.verb, Verb::Peek { .. });
-        let broken = check(&ask.verb, &verdict.decision, (&used_before, &used))
-            .or_else(|| within(&rules, &used_first, &used))
-            .or_else(|| retry_is_honest(&rules, &stored.states, ask, &verdict.decision, clock));
+        let broken = check(&ask.verb, &verdict.decision, (&usage, &after))
+            .or_else(|| within(&rules, &first, &after))
+            .or_else(|| retry_is_honest(&stored, ask, &verdict.decision, at.now()));
         match ask.verb {
             Verb::Refund { .. } => notes.push(Note::Refunded),
             Verb::Reset => notes.push(Note::Reset),
             _ => {}
         }
-        let mut answer = StoreAnswer::of(verdict, &rules, &stored.states, &at);
+        let mut answer = StoreAnswer::of(verdict, &rules, &stored.leased.states, &at);
+        for (place, used) in &mut answer.in_use {
+            *used = after.0[*place].min(rules.rules()[*place].rule.limit());
+        }
         answer = named_as(answer, &rules, &ask.rules);
-        if !is_look || debt_id.is_some() {
-            let mut took = Permits::default();
-            for (took, (used, first)) in took.iter_mut().zip(used.iter().zip(used_first)) {
-                *took = used.saturating_sub(first);
-            }
-            self.remember(Write { at: now, name: name.clone(), before, debt: debt_id, took });
+        if !is_look || debt.is_some() {
+            let took = after.since(&first);
+            self.remember(Write { at: now, name: name.clone(), before, debt, took });
             self.keys.insert(name, stored);
         } else {
             // A look converts for its answer alone.
             notes.clear();
         }
-        Execution { reply: Ok((answer, paid)), notes, broken }
+        Execution { reply: Ok(Said::Decided(answer, paid)), notes, broken }
+    }
+
+    /// What a key has, unless that is no more than nothing.
+    fn stored(&self, name: &Name, at: &Moment<'_>) -> Option<Stored> {
+        let stored = self.keys.get(name)?;
+        let until = stored.rules.leased_forgettable_at(&stored.leased, at);
+        until.is_none_or(|until| at.now() < until).then(|| stored.clone())
+    }
+
+    /// Charges `debt`, once. Returns what was charged, and its id if that was now.
+    fn charge(
+        &mut self,
+        debt: &Debt,
+        stored: &mut Stored,
+        at: &Moment<'_>,
+    ) -> (Permits, Option<u128>) {
+        if let Some(paid) = self.charged.get(&debt.id) {
+            return (*paid, None);
+        }
+        let (mut permits, rules) = (debt.permits, &stored.rules);
+        match debt.charge {
+            Charge::Added => rules.debit_beside(&mut stored.leased, &mut permits, at),
+            Charge::AtLeast => rules.raise_beside(&mut stored.leased, &mut permits, at),
+        }
+        self.charged.insert(debt.id, permits);
+        (permits, Some(debt.id))
+    }
+
+    /// Hears a holder.
+    fn hear(
+        &mut self,
+        (ask, message): (&StoreAsk, &Message),
+        (name, before, mut stored): (Name, Option<Stored>, Stored),
+        mut notes: Vec<Note>,
+        now: u64,
+    ) -> Execution {
+        let at = Moment::new(self.clock(now));
+        let (rules, first) = (Arc::clone(&stored.rules), stored.usage(&at));
+        let mut word = rules.lease(&mut stored.leased, message, &at);
+        let after = stored.usage(&at);
+        let mut broken = None;
+        if let Word::Stands(stands) = &mut word {
+            if stands.found == Found::Lost {
+                notes.push(Note::Repaired);
+            } else {
+                broken = within(&rules, &first, &after);
+            }
+            let answer = named_as(stands.verdict.into(), &rules, &ask.rules);
+            stands.verdict = answer.verdict;
+        }
+        let took = after.since(&first);
+        self.remember(Write { at: now, name: name.clone(), before, debt: None, took });
+        self.keys.insert(name, stored);
+        Execution { reply: Ok(Said::Word(word)), notes, broken }
+    }
+
+    /// Permits of a key that are out.
+    pub(crate) fn held(&self, key: &[u8], now: u64) -> u64 {
+        let at = Moment::new(self.clock(now));
+        let stored = self.stored(&("p".to_owned(), key.to_vec()), &at);
+        stored.map_or(0, |stored| stored.leased.leases.held())
     }
 
     /// Whether a check of `cost` would be refused at `now`, as far as is known here.
@@ -151,7 +209,7 @@ impl Server {
         let stored = self.keys.get(&("p".to_owned(), key.to_vec()))?;
         let at = Moment::new(self.clock(now));
         let look = Verb::Peek { cost };
-        let verdict = stored.rules.decide(&mut stored.states.clone(), &look, &at).ok()?;
+        let verdict = stored.rules.decide_beside(&mut stored.leased.clone(), &look, &at).ok()?;
         Some(!verdict.decision.allowed())
     }
 
@@ -162,8 +220,8 @@ impl Server {
         self.keys.retain(|name, stored| {
             let goes = name.0 == "p" && key.is_none_or(|key| key == name.1) || key.is_none();
             if goes && name.0 == "p" {
-                let used = stored.rules.in_use(&stored.states, &at);
-                forgotten.push((name.1.clone(), used));
+                let (permits, held) = (stored.usage(&at).0, stored.leased.leases.held());
+                forgotten.push(Forgotten { name: name.1.clone(), permits, held });
             }
             !goes
         });
@@ -184,7 +242,8 @@ impl Server {
             }
             let Write { at: _, name, before, debt, took } = write;
             if name.0 == "p" {
-                forgotten.push((name.1.clone(), took));
+                let held = self.keys.get(&name).map_or(0, |stored| stored.leased.leases.held());
+                forgotten.push(Forgotten { name: name.1.clone(), permits: took, held });
             }
             if let Some(id) = debt {
                 self.charged.remove(&id);
@@ -206,20 +265,47 @@ impl Server {
     }
 }
 
+/// Permits of each rule that are in use or out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Usage(Permits);
+
+impl Usage {
+    fn since(&self, before: &Self) -> Permits {
+        let mut since = self.0;
+        since.iter_mut().zip(before.0).for_each(|(now, then)| *now = now.saturating_sub(then));
+        since
+    }
+}
+
+impl Stored {
+    fn usage(&self, at: &Moment<'_>) -> Usage {
+        let mut permits = self.rules.in_use(&self.leased.states, at);
+        for (permits, named) in permits.iter_mut().zip(self.rules.rules()) {
+            let held = self.leased.leases.held();
+            *permits += if named.rule.leasing().is_possible() { held } else { 0 };
+        }
+        Usage(permits)
+    }
+}
+
 /// The rules that decide about `ask`, and the states under them: the later version of a policy.
 fn in_force(before: Option<&Stored>, ask: &StoreAsk, at: &Moment<'_>) -> Stored {
     let since_ms = match ask.origin {
         RuleOrigin::Policy { since } => Some(since.get() / MS),
         RuleOrigin::Caller => None,
     };
-    let own = |states| Stored { rules: Arc::clone(&ask.rules), since_ms, states };
-    let Some(before) = before else { return own(States::default()) };
+    let own = |leased| Stored { rules: Arc::clone(&ask.rules), since_ms, leased };
+    let Some(before) = before else { return own(Leased::default()) };
     if *before.rules == *ask.rules {
         return before.clone();
     }
     match (before.since_ms, since_ms) {
         (Some(stored), Some(asked)) if asked < stored => before.clone(),
-        _ => own(ask.rules.take_over(&before.rules, &before.states, at)),
+        _ => {
+            let Leased { states, leases } = &before.leased;
+            let states = ask.rules.take_over(&before.rules, states, at);
+            own(Leased { states, leases: leases.clone() })
+        }
     }
 }
 
@@ -242,10 +328,12 @@ fn named_as(answer: StoreAnswer, rules: &RuleSet, asked: &RuleSet) -> StoreAnswe
 fn check(
     verb: &Verb,
     decision: &Decision,
-    (before, after): (&Permits, &Permits),
+    (Usage(before), Usage(after)): (&Usage, &Usage),
 ) -> Option<(&'static str, String)> {
     let is_look = matches!(verb, Verb::Peek { .. });
-    if (is_look || !decision.allowed()) && before != after {
+    // What is out when its time is over is charged as of then, and has flowed out in part.
+    let grew = before.iter().zip(after).any(|(before, after)| after > before);
+    if (is_look || !decision.allowed()) && grew {
         return Some(("I10", format!("{} changed usage {before:?} to {after:?}", verb.name())));
     }
     if decision.remaining > decision.limit {
@@ -264,7 +352,11 @@ fn check(
 }
 
 /// I2: no more is in use than the limit, unless it was before and did not grow.
-fn within(rules: &RuleSet, before: &Permits, after: &Permits) -> Option<(&'static str, String)> {
+fn within(
+    rules: &RuleSet,
+    Usage(before): &Usage,
+    Usage(after): &Usage,
+) -> Option<(&'static str, String)> {
     let each = rules.rules().iter().zip(before.iter().zip(after));
     for (named, (before, after)) in each {
         // Guava's two and reservations book the future.
@@ -287,8 +379,7 @@ fn within(rules: &RuleSet, before: &Permits, after: &Permits) -> Option<(&'stati
 
 /// I8: a refused check passes after the retry of its answer, and not a µs before.
 fn retry_is_honest(
-    rules: &RuleSet,
-    states: &States,
+    Stored { rules, leased, .. }: &Stored,
     ask: &StoreAsk,
     decision: &Decision,
     clock: Micros,
@@ -298,10 +389,14 @@ fn retry_is_honest(
     else {
         return None;
     };
+    // What is out may come back at any time.
+    if leased.leases.held() > 0 {
+        return None;
+    }
     let passes = |instant: Micros| {
         let at = Moment::new(instant);
         let look = Verb::Peek { cost: *cost };
-        let verdict = rules.decide(&mut states.clone(), &look, &at);
+        let verdict = rules.decide_beside(&mut leased.clone(), &look, &at);
         verdict.is_ok_and(|verdict| verdict.decision.allowed())
     };
     let then = clock.plus(retry);

@@ -1,6 +1,6 @@
 //! One line that names a history, or what is left of it: `s1-6f3a9c20-n2k1-f3.7-l0-t2213`.
 //!
-//! `s1` is the version of the generator, then the seed, at most so many nodes and keys, the faults and
+//! `s1`, or `h1` for hot keys, is the version of the generator, then the seed, at most so many nodes and keys, the faults and
 //! loads that are kept (without the part: all), and the last instant in ms.
 
 use std::fmt;
@@ -19,6 +19,8 @@ pub struct Cut {
     pub loads: Option<Vec<u32>>,
     /// Nothing begins later, µs.
     pub until_us: u64,
+    /// Whether keys are hot, and leased.
+    pub leases: bool,
 }
 
 /// A history: a seed, and which part of it is left.
@@ -30,8 +32,12 @@ pub struct Token {
     pub cut: Cut,
 }
 
-/// The version of the generator: a plan that would be made otherwise of the same seed needs another.
-const VERSION: &str = "s1";
+/// The generator of fleets without leases, and its version: a plan that would be made otherwise of the same
+/// seed needs another.
+const COLD: &str = "s1";
+
+/// The same with hot keys, and leases.
+const HOT: &str = "h1";
 
 impl Cut {
     /// Whether the fault of this number is kept.
@@ -47,21 +53,28 @@ impl Cut {
 
 impl Default for Cut {
     fn default() -> Self {
-        Self { nodes: usize::MAX, keys: usize::MAX, faults: None, loads: None, until_us: u64::MAX }
+        Self {
+            nodes: usize::MAX,
+            keys: usize::MAX,
+            faults: None,
+            loads: None,
+            until_us: u64::MAX,
+            leases: false,
+        }
     }
 }
 
 impl Token {
-    /// The whole history of a seed.
+    /// The whole history of a seed. Of each third one, keys are hot.
     pub fn of(seed: u64) -> Self {
-        Self { seed, cut: Cut::default() }
+        Self { seed, cut: Cut { leases: seed % 3 == 1, ..Cut::default() } }
     }
 }
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, cut: Cut { nodes, keys, faults, loads, until_us } } = self;
-        write!(f, "{VERSION}-{seed:x}")?;
+        let Self { seed, cut: Cut { nodes, keys, faults, loads, until_us, leases } } = self;
+        write!(f, "{}-{seed:x}", if *leases { HOT } else { COLD })?;
         if *nodes < usize::MAX || *keys < usize::MAX {
             write!(f, "-n{nodes}k{keys}")?;
         }
@@ -84,11 +97,14 @@ impl FromStr for Token {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("token: `{text}` is not like `s1-6f3a9c20-n2k1-f3.7-l0-t2213`");
         let mut parts = text.trim().trim_start_matches("SIM=").split('-');
-        if parts.next() != Some(VERSION) {
-            return Err(wrong());
-        }
+        let leases = match parts.next() {
+            Some(COLD) => false,
+            Some(HOT) => true,
+            _ => return Err(wrong()),
+        };
         let seed = parts.next().and_then(|seed| u64::from_str_radix(seed, 16).ok());
-        let mut token = Self::of(seed.ok_or_else(wrong)?);
+        let cut = Cut { leases, ..Cut::default() };
+        let mut token = Self { seed: seed.ok_or_else(wrong)?, cut };
         let cut = &mut token.cut;
         for part in parts {
             let (letter, rest) = part.split_at_checked(1).ok_or_else(wrong)?;

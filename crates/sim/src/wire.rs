@@ -5,13 +5,23 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use sluicegate::store::lease::{Message, Word};
 use sluicegate::store::{
     Debt, Executed as Effect, Permits, RuleOrigin, Store, StoreAnswer, StoreError, StoreRequest,
 };
 use sluicegate::{Moment, RuleSet, Verb};
 
 /// What a call comes to.
-pub(crate) type Reply = Result<(StoreAnswer, Permits), StoreError>;
+pub(crate) type Reply = Result<Said, StoreError>;
+
+/// What the store says.
+#[derive(Clone, Debug)]
+pub(crate) enum Said {
+    /// To a request: the decision, and what was charged of a debt.
+    Decided(StoreAnswer, Permits),
+    /// To a holder.
+    Word(Word),
+}
 
 /// The store as an engine sees it.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +69,8 @@ pub(crate) struct StoreAsk {
     pub(crate) verb: Verb,
     pub(crate) origin: RuleOrigin,
     pub(crate) debt: Option<Debt>,
+    /// What a holder says; then the verb is not looked at.
+    pub(crate) message: Option<Message>,
 }
 
 /// Where the reply of a call is put.
@@ -146,7 +158,11 @@ impl Drop for Call {
 }
 
 impl SimStore {
-    fn call(&self, debt: Option<&Debt>, request: &StoreRequest<'_>) -> Call {
+    fn call(
+        &self,
+        (debt, message): (Option<&Debt>, Option<&Message>),
+        request: &StoreRequest<'_>,
+    ) -> Call {
         let StoreRequest { policy, key, rules, verb, origin, quota: _ } = *request;
         let ask = StoreAsk {
             policy: policy.to_owned(),
@@ -155,6 +171,7 @@ impl SimStore {
             verb: verb.clone(),
             origin,
             debt: debt.copied(),
+            message: message.copied(),
         };
         Call { wire: Arc::clone(&self.0), ask: Arc::new(ask), slot: None }
     }
@@ -166,7 +183,7 @@ impl Store for SimStore {
         request: &StoreRequest<'_>,
         _: &Moment<'_>,
     ) -> Result<StoreAnswer, StoreError> {
-        self.call(None, request).await.map(|(answer, _)| answer)
+        self.call((None, None), request).await.map(|said| decided(said).0)
     }
 
     async fn charge_and_decide(
@@ -175,6 +192,29 @@ impl Store for SimStore {
         request: &StoreRequest<'_>,
         _: &Moment<'_>,
     ) -> Result<(StoreAnswer, Permits), StoreError> {
-        self.call(Some(debt), request).await
+        self.call((Some(debt), None), request).await.map(decided)
+    }
+
+    fn leases(&self) -> bool {
+        true
+    }
+
+    async fn lease(
+        &self,
+        request: &StoreRequest<'_>,
+        message: &Message,
+        _: &Moment<'_>,
+    ) -> Result<Word, StoreError> {
+        match self.call((None, Some(message)), request).await? {
+            Said::Word(word) => Ok(word),
+            Said::Decided(..) => unreachable!("a message gets a word"),
+        }
+    }
+}
+
+fn decided(said: Said) -> (StoreAnswer, Permits) {
+    match said {
+        Said::Decided(answer, permits) => (answer, permits),
+        Said::Word(_) => unreachable!("a request gets a decision"),
     }
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use sluicegate::policy::PolicySet;
+use sluicegate::store::lease::Word;
 use sluicegate::store::{Executed as Effect, StoreError};
 use sluicegate::{Cost, RuleSet};
 
@@ -17,7 +18,7 @@ use crate::net::{Link, SILENCE_MAX_US};
 use crate::node::{self, Done, Node};
 use crate::plan::{Arrival, Fault, MS, Plan, SECOND, generator};
 use crate::server::{Execution, Note, Server};
-use crate::wire::{Executed, Heard, Outgoing, Reply, Slot, StoreAsk};
+use crate::wire::{Executed, Heard, Outgoing, Reply, Said, Slot, StoreAsk};
 
 /// How often a node pays what it owes, and notes that it lives, µs.
 const CHORES_EVERY_US: u64 = 250 * MS;
@@ -79,6 +80,12 @@ enum Event {
     Connects {
         node: usize,
     },
+    /// An alarm of a node's clock.
+    Rings {
+        node: usize,
+        life: u32,
+        waker: Waker,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +113,8 @@ struct Task {
     begun_at: u64,
     /// The last answer of the store that it took.
     executed: Option<Executed>,
+    /// The same each time.
+    waker: Waker,
     future: Pin<Box<dyn Future<Output = Done> + Send>>,
 }
 
@@ -199,6 +208,7 @@ impl<'p> World<'p> {
             world.at(fault.at, Event::Begins(place));
         }
         for node in 0..plan.nodes {
+            world.keep_leases(node);
             world.at(CHORES_EVERY_US / (node as u64 + 1), Event::Chores { node });
         }
         world
@@ -276,6 +286,19 @@ impl<'p> World<'p> {
         let now = self.now;
         fmt::write(&mut Fold(&mut self.hash), format_args!("{now}{what}"))
             .expect("a fold takes all");
+        self.trace(what);
+    }
+
+    /// The same of what happens often: `numbers` say all that matters, and the text is for a trace alone.
+    pub(crate) fn seen_often(&mut self, numbers: &[u64], what: fmt::Arguments<'_>) {
+        for number in numbers.iter().chain(&[self.now]) {
+            self.hash = (self.hash ^ number).wrapping_mul(0x0100_0000_01b3).rotate_left(29);
+        }
+        self.trace(what);
+    }
+
+    fn trace(&mut self, what: fmt::Arguments<'_>) {
+        let now = self.now;
         if let Some(trace) = &mut self.trace {
             trace.push(format!("{:>10.3} ms  {what}", now as f64 / 1_000.0));
         }
@@ -311,6 +334,11 @@ impl<'p> World<'p> {
             }
             Event::Chores { node } => self.chores(node),
             Event::Connects { node } => self.connects(node),
+            Event::Rings { node, life, waker } => {
+                if self.nodes[node].life == life {
+                    waker.wake();
+                }
+            }
         }
     }
 
@@ -321,7 +349,8 @@ impl<'p> World<'p> {
             Event::Follows(Arrival { node, .. }, _)
             | Event::Version { node, .. }
             | Event::Chores { node }
-            | Event::Connects { node } => Some(node),
+            | Event::Connects { node }
+            | Event::Rings { node, .. } => Some(node),
             Event::AtNode { call, .. } | Event::Deadline { call } => Some(self.calls[call].node),
             Event::AtServer { .. } | Event::Begins(_) | Event::Ends(_) => None,
         }
@@ -383,11 +412,18 @@ impl<'p> World<'p> {
         future: impl Future<Output = Done> + Send + 'static,
     ) {
         let life = self.nodes[node].life;
-        let task =
-            Task { node, life, begun_at: self.now, executed: None, future: Box::pin(future) };
-        self.tasks.push(Some(task));
-        let number = self.tasks.len() - 1;
+        let number = self.tasks.len();
+        let waker = TaskWaker { task: number, ready: Arc::clone(&self.ready) };
+        let waker = Waker::from(Arc::new(waker));
+        let (future, begun_at) = (Box::pin(future), self.now);
+        self.tasks.push(Some(Task { node, life, begun_at, executed: None, waker, future }));
         self.ready.lock().expect("nobody panics with it").push_back(number);
+    }
+
+    /// Lets a node lease permits.
+    pub(crate) fn keep_leases(&mut self, node: usize) {
+        let engine = Arc::clone(&self.nodes[node].engine);
+        self.spawn(node, node::keep(engine));
     }
 
     fn run_tasks(&mut self) {
@@ -405,9 +441,7 @@ impl<'p> World<'p> {
             return;
         }
         node.clock.set(self.now);
-        let waker = TaskWaker { task: number, ready: Arc::clone(&self.ready) };
-        let waker = Waker::from(Arc::new(waker));
-        let polled = task.future.as_mut().poll(&mut Context::from_waker(&waker));
+        let polled = task.future.as_mut().poll(&mut Context::from_waker(&task.waker));
         let (outbox, heard) = {
             let mut wire = node.store.0.lock();
             (std::mem::take(&mut wire.outbox), std::mem::take(&mut wire.heard))
@@ -420,6 +454,10 @@ impl<'p> World<'p> {
         }
         for outgoing in outbox {
             self.send(task.node, outgoing);
+        }
+        let (node, life) = (task.node, task.life);
+        for (at, waker) in self.nodes[node].clock.take_alarms() {
+            self.at(at.max(self.now), Event::Rings { node, life, waker });
         }
         match polled {
             Poll::Pending => self.tasks[number] = Some(task),
@@ -468,11 +506,30 @@ impl<'p> World<'p> {
             for note in notes {
                 self.note(key, note, &ask);
             }
-            let said = reply.as_ref().ok().map(|(answer, paid)| {
-                let decision = &answer.verdict.decision;
-                (decision.outcome, decision.remaining, paid[0])
-            });
-            self.seen(format_args!("  store: {node} {:?} {:?}: {said:?}", ask.verb, ask.debt));
+            match &reply {
+                Ok(Said::Decided(answer, paid)) => {
+                    let decision = &answer.verdict.decision;
+                    let said = (decision.outcome, decision.remaining, paid[0]);
+                    let numbers = [node as u64, decision.granted(), said.1, said.2];
+                    self.seen_often(
+                        &numbers,
+                        format_args!("  store: {node} {:?} {:?}: {said:?}", ask.verb, ask.debt),
+                    );
+                }
+                Ok(Said::Word(word)) => {
+                    let said = match word {
+                        Word::Stands(stands) => {
+                            [stands.number.0, stands.kept, stands.granted, stands.hint.held]
+                        }
+                        Word::Overtaken => [0; 4],
+                    };
+                    self.seen_often(
+                        &said.map(u64::from),
+                        format_args!("  store: {node} {:?}: {word:?}", ask.message),
+                    );
+                }
+                Err(error) => self.seen(format_args!("  store: {node} {:?}: {error}", ask.verb)),
+            }
         }
         let executed = (self.now, self.executed);
         let (link, now) = (&mut self.links[node], self.now);
@@ -486,11 +543,13 @@ impl<'p> World<'p> {
     fn note(&mut self, key: usize, note: Note, ask: &StoreAsk) {
         let at = self.now;
         match note {
-            Note::Converted(rules) => {
+            Note::Converted(rules, held) => {
                 self.given_back[key] = Some(at);
                 let version = self.version_of(&rules);
                 self.note_at((at, self.executed), key, What::Version(version));
+                self.note_at((at, self.executed), key, What::Excused { permits: held });
             }
+            Note::Repaired => self.given_back[key] = Some(at),
             Note::Refunded => {
                 self.given_back[key] = Some(at);
                 let permits = match ask.verb {
@@ -657,7 +716,7 @@ pub(crate) struct TaskView {
 
 impl Task {
     fn view(&self) -> TaskView {
-        let Self { node, life, begun_at, executed, future: _ } = *self;
+        let Self { node, life, begun_at, executed, .. } = *self;
         TaskView { node, life, begun_at, executed }
     }
 }

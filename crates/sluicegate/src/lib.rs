@@ -65,6 +65,8 @@ mod following;
 #[cfg(feature = "http")]
 pub mod http;
 mod keyed;
+#[cfg(feature = "engine")]
+mod lease;
 mod limiter;
 #[cfg(feature = "tokio")]
 mod throttle;
@@ -88,6 +90,8 @@ pub use engine::{
 #[cfg(feature = "redis")]
 pub use following::{FollowError, Following, FollowingEngine, PolicyFollower};
 pub use keyed::{KeyedError, KeyedRateLimiter};
+#[cfg(feature = "engine")]
+pub use lease::{LeaseOptions, LeasedKey};
 pub use limiter::{AcquireError, LimiterError, RateLimiter, Reservation};
 pub use sluicegate_kernel::algorithm::{CalendarUnit, Delay, WindowKind};
 pub use sluicegate_kernel::{

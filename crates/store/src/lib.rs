@@ -19,6 +19,7 @@ pub use memory::{
     KEYS_MAX, KEYS_MAX_DEFAULT, KeyHash, MemoryStore, Restored, Saved, SnapshotError,
 };
 pub use sluicegate_kernel::Verdict;
+pub use sluicegate_kernel::lease;
 use sluicegate_kernel::lease::Message;
 use sluicegate_kernel::limits::RULES_MAX;
 use sluicegate_kernel::{Micros, Moment, RangeError, RuleSet, States, Unsupported, Verb, Word};

@@ -78,7 +78,8 @@ fn the_same_seed_gives_the_same_events() {
 
 #[test]
 fn a_history_without_a_fault_has_all_other_events_planned_alike() {
-    let whole = sluicegate_sim::plan::Plan::of(7, &Token::of(7).cut);
+    let cut = "s1-7".parse::<Token>().unwrap().cut;
+    let whole = sluicegate_sim::plan::Plan::of(7, &cut);
     let token: Token = "s1-7-f".parse().unwrap();
     let part = sluicegate_sim::plan::Plan::of(7, &token.cut);
     assert!(!whole.faults.is_empty() && part.faults.is_empty());

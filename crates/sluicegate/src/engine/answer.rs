@@ -6,6 +6,7 @@ use sluicegate_kernel::{Decision, Micros, RuleSet, Verb, Verdict};
 use sluicegate_policy::{Fallback, Overflow, Policy, Rules};
 
 use super::Patience;
+use crate::lease::Hit;
 
 /// The engine's answer: a decision and the rule that made it.
 #[derive(Clone, Debug)]
@@ -14,8 +15,19 @@ pub struct Answer {
     pub decision: Decision,
     /// Who made it.
     pub mode: Mode,
+    /// Of a decision by a lease, how long ago the store said what else is left; zero otherwise.
+    pub age: Micros,
     pub(super) rules: Arc<RuleSet>,
     pub(super) rule: usize,
+}
+
+/// A verdict, and who gave it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ruling {
+    pub(super) verdict: Verdict,
+    pub(super) mode: Mode,
+    /// See [`Answer::age`].
+    pub(super) age: Micros,
 }
 
 /// Who decided.
@@ -23,6 +35,8 @@ pub struct Answer {
 pub enum Mode {
     /// The store.
     Store,
+    /// This engine, from permits that the store has set aside for it.
+    Leased,
     /// This engine, which knows from the store that this is refused until then.
     Remembered,
     /// This engine without the store: its share of the limit.
@@ -63,13 +77,21 @@ pub enum Disposition {
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Store, Self::Remembered, Self::Local, Self::Allow, Self::Deny, Self::Shed];
+    pub const ALL: [Self; 7] = [
+        Self::Store,
+        Self::Leased,
+        Self::Remembered,
+        Self::Local,
+        Self::Allow,
+        Self::Deny,
+        Self::Shed,
+    ];
 
     /// What it is called in metrics, events and traces.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Store => "store",
+            Self::Leased => "leased",
             Self::Remembered => "remembered",
             Self::Local => "local",
             Self::Allow => "allow",
@@ -81,23 +103,35 @@ impl Mode {
     /// Its name, unless the store decided, now or a moment ago. Wires answer callers with it.
     pub const fn name_without_store(self) -> Option<&'static str> {
         match self {
-            Self::Store | Self::Remembered => None,
+            Self::Store | Self::Leased | Self::Remembered => None,
             Self::Local | Self::Allow | Self::Deny | Self::Shed => Some(self.name()),
         }
     }
 }
 
+impl Ruling {
+    pub(super) const fn by(mode: Mode, verdict: Verdict) -> Self {
+        Self { verdict, mode, age: Micros::ZERO }
+    }
+}
+
+impl From<Hit> for Ruling {
+    fn from(Hit { verdict, age }: Hit) -> Self {
+        Self { verdict, mode: Mode::Leased, age }
+    }
+}
+
 impl Answer {
-    pub(super) fn new(verdict: Verdict, mode: Mode, rules: &Rules) -> Self {
-        let Verdict { decision, rule } = verdict;
-        Self { decision, mode, rules: Arc::clone(rules.set()), rule }
+    pub(super) fn new(ruling: Ruling, rules: &Rules) -> Self {
+        let Ruling { verdict: Verdict { decision, rule }, mode, age } = ruling;
+        Self { decision, mode, age, rules: Arc::clone(rules.set()), rule }
     }
 
     /// Permits that the store was charged, or 0: what can be given back to it. What was granted without
     /// the store was taken of this engine's share or of nothing, and lapses.
     pub const fn charged(&self) -> u64 {
         match self.mode {
-            Mode::Store => self.decision.granted(),
+            Mode::Store | Mode::Leased => self.decision.granted(),
             Mode::Remembered | Mode::Local | Mode::Allow | Mode::Deny | Mode::Shed => 0,
         }
     }

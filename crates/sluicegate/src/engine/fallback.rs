@@ -84,6 +84,20 @@ impl Share {
         self.debts.record_usage(key, request.rules, said, at);
     }
 
+    /// Puts down that at least so many permits are in use under each rule: those of a lease are spent after the
+    /// store last said what was.
+    pub(super) fn raise_usage(
+        &self,
+        key: KeyHash,
+        rules: &Arc<RuleSet>,
+        permits: u64,
+        at: &Moment<'_>,
+    ) {
+        let used = self.known.in_use(key, rules, at).into_iter().zip(rules.rules());
+        let raised = used.map(|(used, named)| used.max(permits.min(named.rule.limit())));
+        self.known.record_usage(key, rules, &raised.enumerate().collect::<Vec<_>>(), at);
+    }
+
     /// Permits of each rule that were in use by what the store said.
     pub(super) fn in_use(&self, key: KeyHash, rules: &Arc<RuleSet>, at: &Moment<'_>) -> Permits {
         self.known.in_use(key, rules, at)

@@ -1,10 +1,10 @@
 //! A store that may not answer, and what surrounds it.
 //!
 //! ```text
-//! request ─▶ refused already? ─▶ breaker ─▶ debt, then request ─▶ store ─▶ answer ─▶ noted
-//!                  │                │                               │
-//!                  ▼                ▼                               ├▶ no answer: `on_store_failure`
-//!              `Mode::Remembered`   `on_store_failure`              └▶ overloaded: `Mode::Shed`
+//! request ─▶ lease ─▶ refused already? ─▶ breaker ─▶ debt, then request ─▶ store ─▶ answer ─▶ noted
+//!              │            │                │                               │
+//!              ▼            ▼                ▼                               ├▶ no answer: `on_store_failure`
+//!     `Mode::Leased`   `Mode::Remembered`   `on_store_failure`              └▶ overloaded: `Mode::Shed`
 //! ```
 //!
 //! A store that answers decides, however long its queue is: a request that it cannot decide in time is
@@ -30,7 +30,8 @@ use super::deny_cache::DenyCache;
 use super::fallback::{self, Share};
 use super::repair::Repair;
 use super::turn::{ask_store, ask_store_each};
-use super::{Mode, StoreFailure};
+use super::{Mode, Ruling, StoreFailure};
+use crate::lease::{LeaseTerms, Leasing, Outcome as Waited, Place};
 
 /// Times that one request asks the store at most: to clear up a debt that was perhaps charged, for the
 /// decision, and again if others were admitted here meanwhile.
@@ -43,10 +44,11 @@ const OVERLOAD_PAUSE: Micros = Micros::from_millis(20);
 /// What an engine knows beside a store that may fail.
 #[derive(Debug)]
 pub(super) struct StoreGuard {
-    denials: DenyCache,
-    breaker: Breaker,
-    share: Share,
+    pub(super) denials: DenyCache,
+    pub(super) breaker: Breaker,
+    pub(super) share: Share,
     repair: Repair,
+    pub(super) leasing: Option<Leasing>,
 }
 
 /// What a policy says for the time when its store does not decide.
@@ -56,14 +58,33 @@ pub(super) struct FailurePolicy {
     on_overload: OnOverload,
 }
 
+/// What a policy says beside its rules.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Conditions<'a> {
+    /// What holds while the store does not decide. `None`: then there is no decision.
+    pub(super) otherwise: Option<FailurePolicy>,
+    /// How its keys are leased; `None`: not at all.
+    pub(super) lease: Option<LeaseTerms<'a>>,
+}
+
 /// One request, as everybody around the store sees it.
 #[derive(Clone, Copy)]
-struct GuardedRequest<'a> {
-    key: KeyHash,
-    request: &'a StoreRequest<'a>,
+pub(super) struct GuardedRequest<'a> {
+    pub(super) key: KeyHash,
+    pub(super) request: &'a StoreRequest<'a>,
     /// `None`: then there is no decision.
-    otherwise: Option<FailurePolicy>,
-    at: &'a Moment<'a>,
+    pub(super) otherwise: Option<FailurePolicy>,
+    pub(super) lease: Option<LeaseTerms<'a>>,
+    pub(super) at: &'a Moment<'a>,
+}
+
+/// What can be done without the store.
+pub(super) enum Here {
+    Decided(Result<Ruling, StoreError>),
+    /// A message about its lease is on its way.
+    Waits(Place),
+    /// The store has to be asked.
+    Not,
 }
 
 impl StoreGuard {
@@ -71,22 +92,45 @@ impl StoreGuard {
         let StoreFailure { nodes, keys_max } = failure;
         let share = Share::new(nodes, keys_max);
         let (denials, breaker) = (DenyCache::new(), Breaker::default());
-        Self { denials, breaker, share, repair: Repair::default() }
+        Self { denials, breaker, share, repair: Repair::default(), leasing: None }
     }
 
-    /// What [`decide`](Self::decide) says where the store need not be waited for: the refusal is known, or
-    /// the store has too much to do. Otherwise `None`, and nothing was done.
+    /// The same, leasing permits of hot keys.
+    pub(super) fn with_leases(self, leasing: Leasing) -> Self {
+        Self { leasing: Some(leasing), ..self }
+    }
+
+    /// The leases, if there are any.
+    pub(super) const fn leasing(&self) -> Option<&Leasing> {
+        self.leasing.as_ref()
+    }
+
+    /// What [`decide`](Self::decide) says where the store need not be waited for: permits are leased, the
+    /// refusal is known, or the store has too much to do. Otherwise `None`, and nothing was done.
     pub(super) fn decide_at_once(
         &self,
         store: &impl Store,
-        otherwise: FailurePolicy,
+        conditions: Conditions<'_>,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> Option<Result<(Verdict, Mode), StoreError>> {
-        let key = self.share.hash(request.policy, request.key);
-        if let Some(verdict) = self.denials.find(key, request, at.now()) {
-            return Some(Ok((verdict, Mode::Remembered)));
+    ) -> Option<Result<Ruling, StoreError>> {
+        let Conditions { otherwise, lease } = conditions;
+        let question = self.guarded(conditions, request, at);
+        let GuardedRequest { key, .. } = question;
+        if let (Some(leasing), Some(_)) = (&self.leasing, lease) {
+            if let Some(hit) = self.take_leased(leasing, question) {
+                return Some(Ok(hit.into()));
+            }
+            if let Verb::Check { cost } = *request.verb
+                && let Some(verdict) = leasing.would_refuse(key, request, cost)
+            {
+                return Some(Ok(Ruling::by(Mode::Remembered, verdict)));
+            }
         }
+        if let Some(verdict) = self.denials.find(key, request, at.now()) {
+            return Some(Ok(Ruling::by(Mode::Remembered, verdict)));
+        }
+        let otherwise = otherwise?;
         let is_patient = otherwise.on_overload != OnOverload::Refuse;
         if is_patient || is_refund(request.verb) || self.breaker.is_open() {
             return None;
@@ -95,21 +139,25 @@ impl StoreGuard {
         else {
             return None;
         };
-        Some(self.shed(GuardedRequest { key, request, otherwise: Some(otherwise), at }, error))
+        Some(self.shed(question, error))
     }
 
     /// Decides `request` on `store`, or otherwise, if that says anything.
     pub(super) async fn decide(
         &self,
         store: &impl Store,
-        otherwise: Option<FailurePolicy>,
+        conditions: Conditions<'_>,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> Result<(Verdict, Mode), StoreError> {
-        let question = self.guarded(otherwise, request, at);
-        match self.decided_here(question) {
-            Some(decided) => decided,
-            None => self.decided(question, self.ask_with_retries(store, question).await),
+    ) -> Result<Ruling, StoreError> {
+        let question = self.guarded(conditions, request, at);
+        let here = match self.decided_here(question) {
+            Here::Waits(place) => self.waited(question, place.await.unwrap_or(Waited::Ask)),
+            here => here,
+        };
+        match here {
+            Here::Decided(decided) => decided,
+            _ => self.decided(question, self.ask_with_retries(store, question).await),
         }
     }
 
@@ -118,21 +166,34 @@ impl StoreGuard {
     pub(super) async fn decide_each(
         &self,
         store: &impl Store,
-        requests: &[(FailurePolicy, StoreRequest<'_>, Moment<'_>)],
-    ) -> Vec<Result<(Verdict, Mode), StoreError>> {
+        requests: &[(Conditions<'_>, StoreRequest<'_>, Moment<'_>)],
+    ) -> Vec<Result<Ruling, StoreError>> {
         let questions = requests.iter();
         let questions: Vec<_> = questions
-            .map(|(otherwise, request, at)| self.guarded(Some(*otherwise), request, at))
+            .map(|(conditions, request, at)| self.guarded(*conditions, request, at))
             .collect();
         let questions = &*questions;
-        let mut decided: Vec<_> =
-            questions.iter().map(|question| self.decided_here(*question)).collect();
-        let undecided = (0..questions.len()).filter(|place| decided[*place].is_none());
-        let (alone, together): (Vec<_>, Vec<_>) =
-            undecided.partition(|place| self.is_asked_alone(questions[*place]));
-        let asking_alone = alone.into_iter().map(|place| async move {
+        let mut decided: Vec<_> = questions.iter().map(|_| None).collect();
+        let (mut alone, mut together) = (Vec::new(), Vec::new());
+        for (place, question) in questions.iter().enumerate() {
+            match self.decided_here(*question) {
+                Here::Decided(said) => decided[place] = Some(said),
+                Here::Waits(waits) => alone.push((place, Some(waits))),
+                Here::Not if self.is_asked_alone(*question) => alone.push((place, None)),
+                Here::Not => together.push(place),
+            }
+        }
+        let asking_alone = alone.into_iter().map(|(place, waits)| async move {
             let question = questions[place];
-            (place, self.decided(question, self.ask_with_retries(store, question).await))
+            let here = match waits {
+                Some(waits) => self.waited(question, waits.await.unwrap_or(Waited::Ask)),
+                None => Here::Not,
+            };
+            let decided = match here {
+                Here::Decided(decided) => decided,
+                _ => self.decided(question, self.ask_with_retries(store, question).await),
+            };
+            (place, decided)
         });
         let asking_alone: Vec<BoxFuture<'_, _>> =
             asking_alone.map(|asking| Box::pin(asking) as _).collect();
@@ -173,11 +234,12 @@ impl StoreGuard {
 
     fn guarded<'a>(
         &self,
-        otherwise: Option<FailurePolicy>,
+        Conditions { otherwise, lease }: Conditions<'a>,
         request: &'a StoreRequest<'a>,
         at: &'a Moment<'a>,
     ) -> GuardedRequest<'a> {
-        GuardedRequest { key: self.share.hash(request.policy, request.key), request, otherwise, at }
+        let key = self.share.hash(request.policy, request.key);
+        GuardedRequest { key, request, otherwise, lease, at }
     }
 
     /// Whether the store has to be told something before it decides, or may be asked more than once.
@@ -194,20 +256,24 @@ impl StoreGuard {
         is_granted && self.share.debts().has_debt(key, at)
     }
 
-    /// What can be said without the store: the refusal is known, the permit was handed out here, or the
-    /// store is given up.
-    fn decided_here(
-        &self,
-        question: GuardedRequest<'_>,
-    ) -> Option<Result<(Verdict, Mode), StoreError>> {
+    /// What is done without the store, in this order: permits are leased here or on their way, the refusal is
+    /// known, the permit was handed out here, or the store is given up.
+    pub(super) fn decided_here(&self, question: GuardedRequest<'_>) -> Here {
         let GuardedRequest { key, request, at, .. } = question;
+        match self.by_lease(question) {
+            Here::Not => {}
+            leased => return leased,
+        }
         if let Some(verdict) = self.denials.find_or_ask(key, request, at.now()) {
-            return Some(Ok((verdict, Mode::Remembered)));
+            return Here::Decided(Ok(Ruling::by(Mode::Remembered, verdict)));
         }
         if let Some(verdict) = self.share.debts().decide_held(key, request, at) {
-            return Some(Ok((verdict, Mode::Local)));
+            return Here::Decided(Ok(Ruling::by(Mode::Local, verdict)));
         }
-        (!self.breaker.allows(at.now())).then(|| self.without_store(question, given_up()))
+        if self.breaker.allows(at.now()) {
+            return Here::Not;
+        }
+        Here::Decided(self.without_store(question, given_up()))
     }
 
     /// What is decided where the store said `asked`.
@@ -215,15 +281,15 @@ impl StoreGuard {
         &self,
         question: GuardedRequest<'_>,
         asked: Result<StoreAnswer, StoreError>,
-    ) -> Result<(Verdict, Mode), StoreError> {
-        let GuardedRequest { key, request, otherwise, at } = question;
+    ) -> Result<Ruling, StoreError> {
+        let GuardedRequest { key, request, otherwise, at, .. } = question;
         let now = at.now();
         match asked {
             Ok(answer) => {
                 self.breaker.record_success(now);
                 self.denials.insert(key, request, now, &answer.verdict);
                 self.share.record_usage(key, request, &answer, at);
-                Ok((answer.verdict, Mode::Store))
+                Ok(Ruling::by(Mode::Store, self.beside_lease(question, answer.verdict)))
             }
             Err(error @ StoreError::Unavailable { .. }) => {
                 self.breaker.record_failure(now);
@@ -374,7 +440,7 @@ impl StoreGuard {
         let request =
             StoreRequest { policy, key, rules, verb: &verb, origin, quota: Quota::of(policy) };
         // What comes of it is noted; an error leaves the debt for the next time.
-        let _ = self.decide(store, None, &request, at).await;
+        let _ = self.decide(store, Conditions::default(), &request, at).await;
     }
 
     /// Keys that owe something.
@@ -407,37 +473,38 @@ impl StoreGuard {
         self.breaker.is_open()
     }
 
-    fn shed(
+    pub(super) fn shed(
         &self,
         GuardedRequest { key, request, otherwise, .. }: GuardedRequest<'_>,
         error: StoreError,
-    ) -> Result<(Verdict, Mode), StoreError> {
+    ) -> Result<Ruling, StoreError> {
         if is_refund(request.verb) {
             self.denials.forget(key);
             return Err(error);
         }
         match otherwise {
             None => Err(error),
-            Some(_) => Ok((fallback::shed(request)?, Mode::Shed)),
+            Some(_) => Ok(Ruling::by(Mode::Shed, fallback::shed(request)?)),
         }
     }
 
-    fn without_store(
+    pub(super) fn without_store(
         &self,
         question: GuardedRequest<'_>,
         error: StoreError,
-    ) -> Result<(Verdict, Mode), StoreError> {
-        let GuardedRequest { key, request, otherwise, at } = question;
+    ) -> Result<Ruling, StoreError> {
+        let GuardedRequest { key, request, otherwise, at, .. } = question;
         if is_refund(request.verb) {
             // A caller that gives something back must know that it was not taken.
             self.denials.forget(key);
             return Err(error);
         }
         let Some(FailurePolicy { on_failure, .. }) = otherwise else { return Err(error) };
+        self.retire_lease(question);
         Ok(match on_failure {
-            OnStoreFailure::Local => (self.share.decide(key, request, at)?, Mode::Local),
-            OnStoreFailure::Allow => (self.share.allow(key, request, at)?, Mode::Allow),
-            OnStoreFailure::Deny => (fallback::refused(request)?, Mode::Deny),
+            OnStoreFailure::Local => Ruling::by(Mode::Local, self.share.decide(key, request, at)?),
+            OnStoreFailure::Allow => Ruling::by(Mode::Allow, self.share.allow(key, request, at)?),
+            OnStoreFailure::Deny => Ruling::by(Mode::Deny, fallback::refused(request)?),
         })
     }
 }
@@ -470,7 +537,7 @@ fn given_up() -> StoreError {
 }
 
 /// Whether `verb` may take permits.
-const fn takes(verb: &Verb) -> bool {
+pub(super) const fn takes(verb: &Verb) -> bool {
     matches!(
         verb,
         Verb::Check { .. } | Verb::Reserve { .. } | Verb::AtMost { .. } | Verb::Acquire { .. }

@@ -95,9 +95,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         budget: &ResolvedBudget<'_>,
         verb: &Verb,
     ) -> Result<Admission, DecideError> {
-        let asked = self.engine.ask(budget, verb, Some(budget.otherwise()), self.now);
-        let (verdict, mode) = asked.await?;
-        let answer = Answer::new(verdict, mode, budget.rules);
+        let asked = self.engine.ask(budget, verb, budget.conditions(), self.now);
+        let answer = Answer::new(asked.await?, budget.rules);
         Ok(Admission::new(answer, verb, request.patience, budget.policy))
     }
 

@@ -23,6 +23,7 @@ mod fallback;
 mod guard;
 mod hold;
 mod known_usage;
+mod leased;
 mod repair;
 mod request;
 mod settle;
@@ -41,7 +42,9 @@ use sluicegate_policy::{PolicySet, RulesInForce};
 use sluicegate_store::{KEYS_MAX_DEFAULT, MemoryStore, RuleOrigin, Store};
 
 use crate::clock::{Clock, SteadyClock};
+use crate::lease::{LeaseOptions, LeasedKey, Leasing};
 pub use all::{BatchError, BatchOutcome};
+use answer::Ruling;
 pub use answer::{Admission, Answer, Disposition, Mode};
 use debts::Debtor;
 pub use explain::Explanation;
@@ -192,9 +195,46 @@ impl<S> Engine<S> {
     pub fn with_fallback(self, failure: StoreFailure) -> Self {
         Self { guard: Some(StoreGuard::new(failure)), ..self }
     }
+
+    /// The same engine, which leases permits of hot keys from its store and decides them without a question,
+    /// as far as the store [leases](Store::leases), the clock is [steady](Clock::steady), the policies permit
+    /// it, and [`keep_leases`](Self::keep_leases) runs. It never admits more for that. An engine without
+    /// fallback gets the default one.
+    #[must_use]
+    pub fn with_leases(self, options: LeaseOptions) -> Self {
+        let guard = self.guard.unwrap_or_else(|| StoreGuard::new(StoreFailure::default()));
+        let leasing = Leasing::new(options, Arc::clone(&self.clock));
+        Self { guard: Some(guard.with_leases(leasing)), ..self }
+    }
+}
+
+impl<S: Store, O: Observer> Engine<S, O> {
+    /// Sends what leases have to say to the store, and serves the requests that wait for it. It must be
+    /// spawned: while nobody sends, nothing is leased. Ends after [`return_leases`](Self::return_leases), when
+    /// the store has taken the permits back or 250 ms have passed; at once where nothing can be leased.
+    pub async fn keep_leases(&self) {
+        let Some(guard) = &self.guard else { return };
+        let Some(leasing) = guard.leasing().filter(|_| self.store.leases()) else { return };
+        let deliver = |lease, letter| guard.deliver(&self.store, (lease, letter), self.clock.now());
+        leasing.keep(deliver).await;
+    }
 }
 
 impl<S, O: Observer> Engine<S, O> {
+    /// The keys of which this engine holds permits, at most 4,096, those that are asked for most first: see
+    /// [`with_leases`](Self::with_leases).
+    pub fn leased_keys(&self) -> Vec<LeasedKey> {
+        self.guard.as_ref().and_then(StoreGuard::leasing).map_or_else(Vec::new, Leasing::keys)
+    }
+
+    /// Gives all permits that are leased back, and leases no more; [`keep_leases`](Self::keep_leases) ends
+    /// then.
+    pub fn return_leases(&self) {
+        if let Some(leasing) = self.guard.as_ref().and_then(StoreGuard::leasing) {
+            leasing.stop();
+        }
+    }
+
     /// The time that decisions go by: µs since the Unix epoch.
     pub fn now(&self) -> Micros {
         self.clock.now()

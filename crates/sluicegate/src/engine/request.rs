@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
 use sluicegate_kernel::{Micros, Unsupported, Verb};
-use sluicegate_policy::{OnKeyQuota, Policy, PolicySet, Rules, RulesInForce};
+use sluicegate_policy::{OnKeyQuota, Overflow, Policy, PolicySet, Rules, RulesInForce};
 use sluicegate_store::{BeyondQuota, Quota, RuleOrigin, StoreError, StoreRequest};
 
-use super::guard::FailurePolicy;
+use super::guard::{Conditions, FailurePolicy};
+use crate::lease::LeaseTerms;
 
 /// What a caller asks of the engine.
 #[derive(Clone, Debug)]
@@ -238,10 +239,22 @@ impl<'a> ResolvedBudget<'a> {
         StoreRequest { policy: name, key, rules: rules.set(), verb, origin: *origin, quota: *quota }
     }
 
-    /// What holds while the store does not decide.
+    /// What holds beside the rules.
     #[inline]
-    pub(super) fn otherwise(&self) -> FailurePolicy {
-        self.policy.map_or_else(FailurePolicy::default, |policy| FailurePolicy::of(policy))
+    pub(super) fn conditions(&self) -> Conditions<'_> {
+        let otherwise =
+            self.policy.map_or_else(FailurePolicy::default, |policy| FailurePolicy::of(policy));
+        Conditions { otherwise: Some(otherwise), lease: self.lease() }
+    }
+
+    /// How the key is leased, as far as its policy says; `None`: not at all.
+    #[inline]
+    pub(super) fn lease(&self) -> Option<LeaseTerms<'_>> {
+        let policy = self.policy?;
+        // A queue books the future.
+        let is_leased = !matches!(policy.overflow(), Overflow::Queue { .. });
+        let (share_percent, term) = (5, Micros::from_secs(2));
+        is_leased.then_some(LeaseTerms { rules: self.rules, share_percent, term })
     }
 }
 

@@ -21,6 +21,7 @@ use sluicegate_kernel::{Cost, Micros, Rate, RuleSet, TokenBucket, Verb};
 use sluicegate_policy::Rules;
 use sluicegate_store::{Executed, Quota, RuleOrigin, Store, StoreError};
 
+use super::guard::Conditions;
 use super::request::{ResolvedBudget, unconfigured};
 use super::{Answer, DecideError, Observer, Request, Turn};
 
@@ -150,11 +151,12 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         let name = name_of(settlement);
         self.take_turn(&name).await?;
         // Without the store others would take from this engine's share, which is not what was charged.
-        let (verdict, mode) = match self.engine.ask(&budget, &request.verb, None, self.now).await {
+        let alone = Conditions { lease: budget.lease(), ..Conditions::default() };
+        let ruling = match self.engine.ask(&budget, &request.verb, alone, self.now).await {
             Ok(corrected) => corrected,
             Err(error) => return Err(self.undo(&name, error).await),
         };
-        let answer = Answer::new(verdict, mode, budget.rules);
+        let answer = Answer::new(ruling, budget.rules);
         let granted = answer.decision.granted();
         let short = cost.saturating_sub(charged.get());
         let (refunded, taken) = match request.verb {
@@ -169,9 +171,9 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     async fn take_turn(&self, name: &[u8]) -> Result<(), SettleError> {
         let (turn, take) = (settled(name), Verb::Check { cost: Cost::ONE });
         // Only the store knows what was settled: without it there is nothing to go on.
-        let asked = self.engine.ask(&turn, &take, None, self.now);
-        let (verdict, _) = asked.await.map_err(DecideError::from)?;
-        if verdict.decision.allowed() { Ok(()) } else { Err(SettleError::Settled) }
+        let asked = self.engine.ask(&turn, &take, Conditions::default(), self.now);
+        let ruling = asked.await.map_err(DecideError::from)?;
+        if ruling.verdict.decision.allowed() { Ok(()) } else { Err(SettleError::Settled) }
     }
 
     /// Gives the turn of `name` back, if the correction was surely not made.
@@ -179,7 +181,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         if error.executed() == Executed::Perhaps {
             return SettleError::Unknown(error);
         }
-        match self.engine.ask(&settled(name), &Verb::Reset, None, self.now).await {
+        match self.engine.ask(&settled(name), &Verb::Reset, Conditions::default(), self.now).await {
             Ok(_) => SettleError::Undone(error),
             Err(_) => SettleError::Unknown(error),
         }

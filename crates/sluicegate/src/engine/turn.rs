@@ -14,10 +14,10 @@ use sluicegate_kernel::{Micros, Moment, Rule, Verb, Verdict};
 use sluicegate_policy::{Overflow, PolicySet};
 use sluicegate_store::{Debt, MemoryStore, Permits, Store, StoreAnswer, StoreError, StoreRequest};
 
-use super::guard::FailurePolicy;
+use super::guard::Conditions;
 use super::hold::holds_for_gateways;
 use super::request::ResolvedBudget;
-use super::{Admission, Answer, DecideError, Engine, Mode, Patience, Request};
+use super::{Admission, Answer, DecideError, Engine, Mode, Patience, Request, Ruling};
 
 /// Requests that are decided together: by one reading of the clock and one set of policies.
 ///
@@ -183,8 +183,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         for ((Asked { request, budget, .. }, said), begun) in asked.iter().zip(said).zip(begun) {
             let decided = match said {
                 Err(error) => Err(error.into()),
-                Ok((verdict, mode)) => {
-                    let answer = Answer::new(verdict, mode, budget.rules);
+                Ok(ruling) => {
+                    let answer = Answer::new(ruling, budget.rules);
                     let Request { verb, patience, .. } = request;
                     Ok(Admission::new(answer, verb, *patience, budget.policy))
                 }
@@ -210,8 +210,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             Ok(budget) if self.may_be_held(request, budget) => return None,
             Ok(budget) => match self.engine.ask_at_once(budget, &request.verb, self.now)? {
                 Err(error) => Err(error.into()),
-                Ok((verdict, mode)) => {
-                    let answer = Answer::new(verdict, mode, budget.rules);
+                Ok(ruling) => {
+                    let answer = Answer::new(ruling, budget.rules);
                     let Request { verb, patience, .. } = request;
                     Ok(Admission::new(answer, verb, *patience, budget.policy))
                 }
@@ -269,35 +269,31 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
 }
 
 impl<S: Store, O: Observer> Engine<S, O> {
-    /// What the store says of `budget`, or what is decided `otherwise`; `None` decides nothing.
+    /// What the store says of `budget`, or what is decided otherwise by these conditions.
     pub(super) async fn ask(
         &self,
         budget: &ResolvedBudget<'_>,
         verb: &Verb,
-        otherwise: Option<FailurePolicy>,
+        conditions: Conditions<'_>,
         now: Micros,
-    ) -> Result<(Verdict, Mode), StoreError> {
+    ) -> Result<Ruling, StoreError> {
         let windows = budget.rules.windows(now);
         let moment = Moment::with_windows(now, windows.as_slice());
         match &self.guard {
             None => {
                 let asked = ask_store(&self.store, None, &budget.ask(verb), &moment).await;
-                asked.map(|(answer, _)| (answer.verdict, Mode::Store))
+                asked.map(|(answer, _)| Ruling::by(Mode::Store, answer.verdict))
             }
-            Some(guard) => guard.decide(&self.store, otherwise, &budget.ask(verb), &moment).await,
+            Some(guard) => guard.decide(&self.store, conditions, &budget.ask(verb), &moment).await,
         }
     }
 
     /// What [`ask`](Self::ask) says of each of `asked`. The store is asked once.
-    async fn ask_each(
-        &self,
-        asked: &[Asked<'_>],
-        now: Micros,
-    ) -> Vec<Result<(Verdict, Mode), StoreError>> {
+    async fn ask_each(&self, asked: &[Asked<'_>], now: Micros) -> Vec<Result<Ruling, StoreError>> {
         let windows: Vec<_> = asked.iter().map(|asked| asked.budget.rules.windows(now)).collect();
         let asks = asked.iter().zip(&windows).map(|(Asked { request, budget, .. }, windows)| {
             let moment = Moment::with_windows(now, windows.as_slice());
-            (budget.otherwise(), budget.ask(&request.verb), moment)
+            (budget.conditions(), budget.ask(&request.verb), moment)
         });
         match &self.guard {
             None => {
@@ -306,7 +302,9 @@ impl<S: Store, O: Observer> Engine<S, O> {
                 let mut hear = |place: usize, said| answers[place] = Some(said);
                 ask_store_each(&self.store, &asks, &mut hear).await;
                 let answers = answers.into_iter().map(|said| said.expect("of each"));
-                answers.map(|said| said.map(|answer| (answer.verdict, Mode::Store))).collect()
+                answers
+                    .map(|said| said.map(|answer| Ruling::by(Mode::Store, answer.verdict)))
+                    .collect()
             }
             Some(guard) => guard.decide_each(&self.store, &asks.collect::<Vec<_>>()).await,
         }
@@ -332,16 +330,16 @@ impl<S: Store, O: Observer> Engine<S, O> {
         budget: &ResolvedBudget<'_>,
         verb: &Verb,
         now: Micros,
-    ) -> Option<Result<(Verdict, Mode), StoreError>> {
+    ) -> Option<Result<Ruling, StoreError>> {
         let windows = budget.rules.windows(now);
         let moment = Moment::with_windows(now, windows.as_slice());
         let asked = budget.ask(verb);
         match &self.guard {
             None => {
                 let decided = self.store.decide_at_once(&asked, &moment)?;
-                Some(decided.map(|verdict| (verdict, Mode::Store)))
+                Some(decided.map(|verdict| Ruling::by(Mode::Store, verdict)))
             }
-            Some(guard) => guard.decide_at_once(&self.store, budget.otherwise(), &asked, &moment),
+            Some(guard) => guard.decide_at_once(&self.store, budget.conditions(), &asked, &moment),
         }
     }
 }

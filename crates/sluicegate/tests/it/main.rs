@@ -10,6 +10,7 @@ mod engine_turn;
 mod engine_without_store;
 mod example_axum_redis;
 mod keyed_waiting;
+mod lease_cell;
 mod limiter_concurrency;
 mod limiter_lane;
 mod limiter_reserve;

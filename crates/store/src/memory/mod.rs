@@ -87,6 +87,14 @@ pub struct KeyHash {
     tag: u64,
 }
 
+impl KeyHash {
+    /// Half of its bits, for tables of their own. As random as the whole.
+    #[inline]
+    pub const fn word(self) -> u64 {
+        self.tag
+    }
+}
+
 /// A value with cache lines of its own, so that threads do not take them from each other.
 #[derive(Debug)]
 #[repr(align(64))]

@@ -1,0 +1,121 @@
+//! What surrounds a store, where permits of it are leased.
+
+use std::sync::Arc;
+
+use sluicegate_kernel::{Micros, Moment, Outcome, Verb, Verdict, Word};
+use sluicegate_store::{Store, StoreAnswer, StoreError};
+
+use super::guard::{GuardedRequest, Here, StoreGuard, takes};
+use super::{Mode, Ruling};
+use crate::lease::keeper::Delivered;
+use crate::lease::{Asked, Hit, Lease, Leasing, Letter, Outcome as Waited};
+
+impl StoreGuard {
+    /// What the lease of the key says, if it has one.
+    pub(super) fn by_lease(&self, question: GuardedRequest<'_>) -> Here {
+        let GuardedRequest { key, request, lease, .. } = question;
+        let (Some(leasing), Some(terms)) = (&self.leasing, lease) else { return Here::Not };
+        if let Some(hit) = self.take_leased(leasing, question) {
+            return Here::Decided(Ok(hit.into()));
+        }
+        let Verb::Check { cost } = *request.verb else { return Here::Not };
+        // What the key owes is paid first, and a store that is given up is not waited for.
+        if self.breaker.is_open() || self.share.debts().has_account(key) {
+            return Here::Not;
+        }
+        match leasing.ask(key, request, &terms, cost) {
+            Asked::Refused(verdict) => Here::Decided(Ok(Ruling::by(Mode::Remembered, verdict))),
+            Asked::Waits(place) => Here::Waits(place),
+            Asked::Not => Here::Not,
+        }
+    }
+
+    /// What permits that are leased here decide.
+    pub(super) fn take_leased(
+        &self,
+        leasing: &Leasing,
+        question: GuardedRequest<'_>,
+    ) -> Option<Hit> {
+        let GuardedRequest { key, request, .. } = question;
+        match *request.verb {
+            Verb::Check { cost } | Verb::AtMost { cost } | Verb::Reserve { cost, .. } => {
+                leasing.take(key, request, cost)
+            }
+            Verb::Refund { cost } => {
+                let hit = leasing.put_back(key, request, cost)?;
+                self.denials.forget(key);
+                Some(hit)
+            }
+            _ => None,
+        }
+    }
+
+    /// What became of a request that waited for a message about its lease.
+    pub(super) fn waited(&self, question: GuardedRequest<'_>, waited: Waited) -> Here {
+        match waited {
+            Waited::Taken(hit) => Here::Decided(Ok(hit.into())),
+            Waited::Refused(verdict) => Here::Decided(Ok(Ruling::by(Mode::Remembered, verdict))),
+            Waited::Failed(error @ StoreError::Overloaded { .. }) => {
+                Here::Decided(self.shed(question, error))
+            }
+            Waited::Failed(error) => Here::Decided(self.without_store(question, error)),
+            Waited::Ask => self.decided_here(GuardedRequest { lease: None, ..question }),
+        }
+    }
+
+    /// What the store said to a look, where permits that are leased here would let the request pass.
+    pub(super) fn beside_lease(
+        &self,
+        question: GuardedRequest<'_>,
+        mut verdict: Verdict,
+    ) -> Verdict {
+        let GuardedRequest { key, request, lease, .. } = question;
+        if let (Some(leasing), Some(_), &Verb::Peek { cost }) = (&self.leasing, lease, request.verb)
+            && !verdict.decision.allowed()
+            && leasing.covers(key, request, cost)
+        {
+            verdict.decision.outcome = Outcome::Allow { granted: cost.get(), wait: Micros::ZERO };
+        }
+        verdict
+    }
+
+    /// Sends a letter about a lease, unless the store is given up or owed something of its key.
+    pub(super) async fn deliver(
+        &self,
+        store: &impl Store,
+        (lease, letter): (Arc<Lease>, Letter),
+        now: Micros,
+    ) -> (Arc<Lease>, Delivered) {
+        let key = lease.key();
+        if self.share.debts().has_account(key) || !self.breaker.allows(now) {
+            return (lease, None);
+        }
+        let Letter { subject, message } = &letter;
+        let windows = subject.rules.windows(now);
+        let at = Moment::with_windows(now, windows.as_slice());
+        let said = store.lease(&subject.request(), message, &at).await;
+        match &said {
+            Err(StoreError::Unavailable { .. }) => self.breaker.record_failure(now),
+            _ => self.breaker.record_success(now),
+        }
+        if let Ok(Word::Stands(stands)) = &said {
+            let answer = StoreAnswer { verdict: stands.verdict, in_use: letter.in_use(stands) };
+            self.share.record_usage(key, &subject.request(), &answer, &at);
+        }
+        // Permits that it granted without knowing of a debt stay unused.
+        let is_owed = self.share.debts().has_account(key);
+        (lease, (!is_owed).then_some(said))
+    }
+
+    /// A request is decided without the store: nothing more is taken of the lease of its key, and what was counts
+    /// as in use.
+    pub(super) fn retire_lease(&self, question: GuardedRequest<'_>) {
+        let GuardedRequest { key, request, at, .. } = question;
+        if let (Some(leasing), true) = (&self.leasing, takes(request.verb)) {
+            let leased = leasing.retire(key);
+            if leased > 0 {
+                self.share.raise_usage(key, request.rules, leased, at);
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The only one that sends: messages that are due, and answers to those that wait for them.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use sluicegate_kernel::{Micros, Word};
+use sluicegate_store::StoreError;
+use tokio::time::Sleep;
+
+use super::{Lease, Leasing, Letter};
+use crate::clock::Clock;
+
+/// How often what was spent is marked, and what is idle or about to end is looked for.
+const TICK: Micros = Micros::from_millis(25);
+
+/// How long a process that stops waits for its permits to be taken back.
+const RETURNED_WITHIN: Micros = Micros::from_millis(250);
+
+/// What came of a letter: `None`, it was not sent.
+pub(crate) type Delivered = Option<Result<Word, StoreError>>;
+
+/// Somebody sends, until it is dropped: then what waits is served otherwise, and no permit is used any more.
+struct Keeping<'a>(&'a Leasing);
+
+impl Leasing {
+    /// Keeps the leases, with `deliver` to send a letter about the key of a lease. Ends some time after
+    /// [`stop`](Self::stop), when all permits are given back or 250 ms have passed.
+    pub(crate) async fn keep<D>(&self, deliver: impl Fn(Arc<Lease>, Letter) -> D)
+    where
+        D: Future<Output = (Arc<Lease>, Delivered)>,
+    {
+        if self.clock.steady().is_none() || self.is_kept.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let _keeping = Keeping(self);
+        let mut under_way = FuturesUnordered::new();
+        let mut tick = Pause::new(TICK);
+        let mut until = None;
+        loop {
+            let now = self.now();
+            if tick.is_over(&*self.clock) {
+                self.tick(now);
+                tick = Pause::new(TICK);
+            }
+            if self.is_stopping.load(Ordering::Relaxed) && until.is_none() {
+                until = Some(now.plus(RETURNED_WITHIN));
+                self.leave(now);
+            }
+            for lease in self.take_due() {
+                if let Some(letter) = lease.speak(now) {
+                    under_way.push(deliver(lease, letter));
+                }
+            }
+            if until.is_some_and(|until| under_way.is_empty() || now >= until) {
+                return;
+            }
+            let is_busy = self.table.len() > 0;
+            let mut woken = pin!(self.wake.notified());
+            let delivered = poll_fn(|cx| {
+                // First, as the others may be ready all the time.
+                if is_busy && tick.poll(&*self.clock, cx).is_ready() {
+                    return Poll::Ready(None);
+                }
+                if let Poll::Ready(Some(delivered)) = under_way.poll_next_unpin(cx) {
+                    return Poll::Ready(Some(delivered));
+                }
+                woken.as_mut().poll(cx).map(|()| None)
+            });
+            if let Some((lease, delivered)) = delivered.await {
+                let heard = delivered.as_ref().map(Result::as_ref);
+                lease.heard(heard, self.now());
+            }
+        }
+    }
+
+    /// Gives all permits back, and leases no more.
+    pub(crate) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        self.wake.notify_one();
+    }
+
+    fn tick(&self, now: Micros) {
+        let mut is_any_over = false;
+        self.table.each(|lease| {
+            let mut desk = lease.desk();
+            if desk.tick(&lease.cell, now) {
+                self.due(lease);
+            }
+            is_any_over |= desk.is_over(&lease.cell, now);
+        });
+        if is_any_over {
+            self.table.sweep(|lease| lease.desk().is_over(&lease.cell, now));
+        }
+    }
+
+    fn leave(&self, now: Micros) {
+        self.table.each(|lease| {
+            if lease.desk().leave(&lease.cell, now) {
+                self.due(lease);
+            }
+        });
+    }
+}
+
+impl Drop for Keeping<'_> {
+    fn drop(&mut self) {
+        let Self(leasing) = self;
+        leasing.is_kept.store(false, Ordering::Relaxed);
+        let now = leasing.now();
+        leasing.table.each(|lease| {
+            lease.desk().leave(&lease.cell, now);
+            lease.cell.stop();
+        });
+    }
+}
+
+/// A span of time, by the engine's clock if that wakes sleepers, otherwise by the runtime's.
+#[derive(Debug)]
+struct Pause {
+    span: Micros,
+    until: Option<Micros>,
+    sleep: Option<Pin<Box<Sleep>>>,
+    /// Whom the clock wakes.
+    alarm: Option<Waker>,
+    is_over: bool,
+}
+
+impl Pause {
+    fn new(span: Micros) -> Self {
+        Self { span, until: None, sleep: None, alarm: None, is_over: false }
+    }
+
+    /// Whether it is over, as far as was noticed.
+    fn is_over(&self, clock: &dyn Clock) -> bool {
+        self.is_over || self.until.is_some_and(|until| clock.now() >= until)
+    }
+
+    fn poll(&mut self, clock: &dyn Clock, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(sleep) = &mut self.sleep {
+            self.is_over |= sleep.as_mut().poll(cx).is_ready();
+        } else {
+            let until = *self.until.get_or_insert_with(|| clock.now().plus(self.span));
+            if clock.now() >= until {
+                self.is_over = true;
+            } else if self.alarm.as_ref().is_some_and(|alarm| alarm.will_wake(cx.waker())) {
+                // It is set.
+            } else if clock.wake_at(until, cx.waker()) {
+                self.alarm = Some(cx.waker().clone());
+            } else {
+                let mut sleep = Box::pin(tokio::time::sleep(self.span.into()));
+                self.is_over |= sleep.as_mut().poll(cx).is_ready();
+                (self.sleep, self.until) = (Some(sleep), None);
+            }
+        }
+        if self.is_over { Poll::Ready(()) } else { Poll::Pending }
+    }
+}

@@ -1,0 +1,90 @@
+//! Requests that wait for permits which a message was sent for.
+
+use std::collections::VecDeque;
+
+use sluicegate_kernel::Verdict;
+use sluicegate_store::StoreError;
+use tokio::sync::oneshot;
+
+use super::Hit;
+
+/// Requests of one key that wait for an answer at most, some 200 bytes each; the next asks the store itself.
+const WAITERS_MAX: usize = 1_024;
+
+/// What became of a request that waited.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// It took its permits.
+    Taken(Hit),
+    /// It is refused.
+    Refused(Verdict),
+    /// It has to ask the store itself.
+    Ask,
+    /// The store did not answer.
+    Failed(StoreError),
+}
+
+/// Where a request waits for its outcome.
+pub(crate) type Place = oneshot::Receiver<Outcome>;
+
+/// Who waits, first come first.
+#[derive(Debug, Default)]
+pub(super) struct Line(VecDeque<Waiter>);
+
+#[derive(Debug)]
+struct Waiter {
+    cost: u32,
+    tell: oneshot::Sender<Outcome>,
+}
+
+impl Line {
+    /// A place for a request of `cost`; `None` if the line is full.
+    pub(super) fn join(&mut self, cost: u32) -> Option<Place> {
+        if self.0.len() >= WAITERS_MAX {
+            self.0.retain(|waiter| !waiter.tell.is_closed());
+        }
+        if self.0.len() >= WAITERS_MAX {
+            return None;
+        }
+        let (tell, place) = oneshot::channel();
+        self.0.push_back(Waiter { cost, tell });
+        Some(place)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Permits that all wait for, and those of the first.
+    pub(super) fn needs(&mut self) -> (u32, u32) {
+        self.0.retain(|waiter| !waiter.tell.is_closed());
+        let need = self.0.iter().fold(0_u32, |need, waiter| need.saturating_add(waiter.cost));
+        (need, self.0.front().map_or(0, |first| first.cost))
+    }
+
+    /// Serves them in turn, as long as `take` gives one its permits; what one that went away has taken is
+    /// returned.
+    pub(super) fn serve(&mut self, mut take: impl FnMut(u32) -> Option<Hit>) -> u32 {
+        let mut untaken = 0_u32;
+        while let Some(first) = self.0.front() {
+            if !first.tell.is_closed() {
+                let Some(taken) = take(first.cost) else { break };
+                let waiter = self.0.pop_front().expect("it was there");
+                if waiter.tell.send(Outcome::Taken(taken)).is_err() {
+                    untaken = untaken.saturating_add(waiter.cost);
+                }
+            } else {
+                self.0.pop_front();
+            }
+        }
+        untaken
+    }
+
+    /// Answers all that wait.
+    pub(super) fn answer(&mut self, outcome: impl Fn(u32) -> Outcome) {
+        for Waiter { cost, tell } in self.0.drain(..) {
+            // One that went away needs no answer.
+            tell.send(outcome(cost)).ok();
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The keys that are leased here.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::{ArcSwap, Guard};
+use sluicegate_store::KeyHash;
+
+use super::Lease;
+
+/// Keys that one process leases at most, 1 KB each; the next ones ask the store. It is more than two cores can
+/// keep hot.
+pub(super) const LEASED_KEYS_MAX: usize = 4_096;
+
+/// A change copies one of so many parts: 256 keys.
+const PARTS: usize = 16;
+
+type Part = HashMap<KeyHash, Arc<Lease>, BuildHasherDefault<Folded>>;
+
+/// Read by every request without a lock; changed when a key becomes hot, or cold.
+#[derive(Debug)]
+pub(super) struct Table {
+    parts: [ArcSwap<Part>; PARTS],
+    /// Held by the one that changes a part.
+    changes: Mutex<()>,
+}
+
+/// What is hashed is a hash already.
+#[derive(Debug, Default)]
+pub(super) struct Folded(u64);
+
+impl Hasher for Folded {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 ^= word;
+    }
+}
+
+impl Table {
+    pub(super) fn new() -> Self {
+        Self { parts: std::array::from_fn(|_| ArcSwap::default()), changes: Mutex::default() }
+    }
+
+    /// The part of the table in which `key` is, if it is anywhere.
+    #[inline]
+    pub(super) fn part(&self, key: KeyHash) -> Guard<Arc<Part>> {
+        self.parts[place(key)].load()
+    }
+
+    /// Adds a lease, unless the key has one or there is no place. Returns the one that the key has then.
+    pub(super) fn add(&self, key: KeyHash, lease: impl FnOnce() -> Lease) -> Option<Arc<Lease>> {
+        let _change = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let part = &self.parts[place(key)];
+        let old = part.load();
+        if let Some(lease) = old.get(&key) {
+            return Some(Arc::clone(lease));
+        }
+        if old.len() >= LEASED_KEYS_MAX / PARTS {
+            return None;
+        }
+        let lease = Arc::new(lease());
+        let mut new = Part::clone(&old);
+        new.insert(key, Arc::clone(&lease));
+        part.store(Arc::new(new));
+        Some(lease)
+    }
+
+    /// Forgets the leases of which `is_over` says so.
+    pub(super) fn sweep(&self, is_over: impl Fn(&Lease) -> bool) {
+        let _change = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        for part in &self.parts {
+            let old = part.load();
+            if old.values().any(|lease| is_over(lease)) {
+                let mut new = Part::clone(&old);
+                new.retain(|_, lease| !is_over(lease));
+                part.store(Arc::new(new));
+            }
+        }
+    }
+
+    /// All leases, part by part.
+    pub(super) fn each(&self, mut see: impl FnMut(&Arc<Lease>)) {
+        for part in &self.parts {
+            part.load().values().for_each(&mut see);
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.parts.iter().map(|part| part.load().len()).sum()
+    }
+}
+
+fn place(key: KeyHash) -> usize {
+    usize::try_from(key.word() % PARTS as u64).expect("a place in an array")
+}
