@@ -59,6 +59,7 @@ pub mod descriptor;
 pub mod document;
 pub mod error;
 pub mod finding;
+pub mod leases;
 pub mod limits;
 mod nearest;
 mod node;
@@ -73,6 +74,7 @@ pub use descriptor::DescriptorTree;
 pub use document::{Document, WrittenError, WrittenPolicy};
 pub use error::{DocumentError, DocumentErrors};
 pub use finding::Finding;
+pub use leases::{LeaseBounds, Leases};
 pub use nearest::nearest;
 pub use node::{Places, TextPlace};
 pub use policy::{

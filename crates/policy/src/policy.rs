@@ -14,6 +14,7 @@ use crate::calendar::{Calendars, Windows};
 use crate::error::DocumentError;
 use crate::finding;
 use crate::finding::Finding;
+use crate::leases::{LeaseBounds, Leases};
 use crate::text::TextError;
 
 /// What guards one resource: who may use it, its rules, and what happens over the limit.
@@ -29,6 +30,7 @@ pub struct Policy {
     pub(crate) on_store_failure: OnStoreFailure,
     pub(crate) on_overload: OnOverload,
     pub(crate) on_key_quota: OnKeyQuota,
+    pub(crate) leases: Leases,
     pub(crate) matcher: Option<Matcher>,
     pub(crate) key: Box<[KeyAttribute]>,
     /// See [`Policy::in_force_since`].
@@ -186,6 +188,7 @@ impl Policy {
             on_store_failure: OnStoreFailure::default(),
             on_overload: OnOverload::default(),
             on_key_quota: OnKeyQuota::default(),
+            leases: Leases::default(),
             matcher: None,
             key: Box::default(),
             since: Micros::ZERO,
@@ -338,6 +341,22 @@ impl Policy {
     #[inline]
     pub const fn on_key_quota(&self) -> OnKeyQuota {
         self.on_key_quota
+    }
+
+    /// Whether its permits are leased, as its document sets it.
+    pub const fn leases(&self) -> Leases {
+        self.leases
+    }
+
+    /// The bounds of leases of its permits. `None`: never leased, because its document sets `off` or because
+    /// `overflow: queue` books permits in advance. Rules that cannot be leased are not considered: see
+    /// [`RuleSet::leasable`].
+    pub fn lease_bounds(&self) -> Option<LeaseBounds> {
+        match (self.leases, &self.overflow) {
+            (Leases::Off, _) | (_, Overflow::Queue { .. }) => None,
+            (Leases::Auto, _) => Some(LeaseBounds::default()),
+            (Leases::Within(bounds), _) => Some(bounds),
+        }
     }
 
     /// Which requests it guards, for gateways that send attributes; `None`: those that name it.

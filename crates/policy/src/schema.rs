@@ -107,6 +107,7 @@ fn policy() -> Value {
                                 refused. Default: share.",
                 "enum": words(&ON_KEY_QUOTA),
             },
+            "leases": leases(),
             "match": matcher(),
             "key": key(),
             "overrides": overrides(),
@@ -117,6 +118,31 @@ fn policy() -> Value {
         },
         "required": ["name", "rules"],
         "additionalProperties": false,
+    })
+}
+
+fn leases() -> Value {
+    json!({
+        "description": "Whether servers may hold permits of busy keys and decide from them without the store: \
+                        where the rules allow it, never, or within bounds. Default: auto.",
+        "oneOf": [
+            { "enum": ["auto", "off"] },
+            {
+                "type": "object",
+                "properties": {
+                    "max_share": {
+                        "description": "Most of the least limit that one server holds, 1% to 50%. Default: 5%.",
+                        "type": "string",
+                        "pattern": "^([1-9]|[1-4][0-9]|50)%$",
+                    },
+                    "term": {
+                        "description": "Longest time that a lease lasts, 100ms to 2s. Default: 2s.",
+                        "$ref": "#/$defs/duration",
+                    },
+                },
+                "additionalProperties": false,
+            },
+        ],
     })
 }
 

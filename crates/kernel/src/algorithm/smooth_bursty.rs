@@ -188,7 +188,7 @@ impl Algorithm for SmoothBursty {
     }
 
     fn leasing(&self) -> Leasing {
-        Leasing::Never("which books the future")
+        Leasing::Never("which books permits in advance")
     }
 
     fn used(&self, state: &SmoothBurstyState, at: &Moment<'_>) -> u64 {

@@ -215,7 +215,7 @@ impl Algorithm for SmoothWarmup {
     }
 
     fn leasing(&self) -> Leasing {
-        Leasing::Never("which books the future")
+        Leasing::Never("which books permits in advance")
     }
 
     fn used(&self, state: &SmoothWarmupState, at: &Moment<'_>) -> u64 {

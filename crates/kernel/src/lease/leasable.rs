@@ -30,7 +30,7 @@ impl Leasing {
     pub(crate) fn window(length: Micros) -> Self {
         match length {
             long if long >= Micros::SECOND => Self::Steps(long),
-            _ => Self::Never("whose window is shorter than 1 s"),
+            _ => Self::Never("whose window of less than 1 s is too short to lease"),
         }
     }
 
@@ -39,7 +39,7 @@ impl Leasing {
     pub(crate) fn sliding_window(length: Micros, in_steps: bool) -> Self {
         match length {
             span if span >= Micros::from_secs(10) => Self::Slides { span, in_steps },
-            _ => Self::Never("whose window is shorter than 10 s"),
+            _ => Self::Never("whose window of less than 10 s is too short to lease"),
         }
     }
 

@@ -5,6 +5,7 @@
 //! keeps beside each algorithm.
 
 pub(crate) mod fields;
+mod leases;
 mod order;
 mod overflow;
 mod placed;

@@ -6,7 +6,7 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::Value;
 
 /// Members that come before others, as people write them; what is not named here comes after, by name.
-const FIRST: [&str; 16] = [
+const FIRST: [&str; 17] = [
     "name",
     "apps",
     "match",
@@ -18,6 +18,7 @@ const FIRST: [&str; 16] = [
     "on_store_failure",
     "on_overload",
     "on_key_quota",
+    "leases",
     "carry",
     "rate",
     "limit",

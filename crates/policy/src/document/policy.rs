@@ -8,6 +8,7 @@ use sluicegate_kernel::limits::KEY_BYTES_MAX;
 use sluicegate_kernel::{Carry, Micros};
 
 use super::fields::{Fields, distinct, either, line, list, listed_twice, name, text, word};
+use super::leases::{check_leasable, leases};
 use super::overflow::overflow;
 use super::rule::rules;
 use crate::attribute::{KeyAttribute, Matcher, PathMatch, is_token};
@@ -18,13 +19,13 @@ use crate::limits::{
 };
 use crate::node::DocumentNode;
 use crate::policy::{
-    Apps, EVERY_APP, KeyOverride, OnKeyQuota, OnOverload, OnStoreFailure, Overflow, OverrideEnd,
-    Policy, Rules,
+    Apps, EVERY_APP, KeyOverride, OnKeyQuota, OnOverload, OnStoreFailure, OverrideEnd, Policy,
+    Rules,
 };
 use crate::text::{instant, span};
 
 /// The fields of a policy.
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 12] = [
     "name",
     "apps",
     "rules",
@@ -32,6 +33,7 @@ const FIELDS: [&str; 11] = [
     "on_store_failure",
     "on_overload",
     "on_key_quota",
+    "leases",
     "match",
     "key",
     "overrides",
@@ -77,24 +79,27 @@ pub(super) fn policy(node: &DocumentNode, at: &At<'_>) -> Option<Policy> {
     let on_overload = optional(&fields, at, "on_overload", on_overload);
     let on_key_quota =
         optional(&fields, at, "on_key_quota", |node, at| word(node, at, &ON_KEY_QUOTA));
+    let leases = optional(&fields, at, "leases", leases);
     let matcher = optional(&fields, at, "match", matcher);
     let key = optional(&fields, at, "key", key);
     let overrides =
         optional(&fields, at, "overrides", |node, at| overrides(node, at, carry_or_default));
     carry?;
-    let rules = rules?;
-    let overrides = overrides?.unwrap_or_default().into_iter();
-    let overrides = overrides.map(|own| own.of_policy(&rules)).collect();
+    let (rules, overrides) = (rules?, overrides?.unwrap_or_default());
+    let (overflow, leases) = (overflow?.unwrap_or_default(), leases?.unwrap_or_default());
+    check_leasable(leases, &rules, &overrides, &overflow, &at.field("leases"))?;
+    let overrides = overrides.into_iter().map(|own| own.of_policy(&rules)).collect();
     Some(Policy {
         name: policy_name?.into(),
         apps: apps?.unwrap_or_default(),
         owner: None,
         rules,
         overrides,
-        overflow: overflow?.unwrap_or_else(Overflow::default),
+        overflow,
         on_store_failure: on_store_failure?.unwrap_or_default(),
         on_overload: on_overload?.unwrap_or_default(),
         on_key_quota: on_key_quota?.unwrap_or_default(),
+        leases,
         matcher: matcher?,
         key: key?.unwrap_or_default(),
         since: Micros::ZERO,
@@ -128,7 +133,7 @@ fn on_overload(node: &DocumentNode, at: &At<'_>) -> Option<OnOverload> {
 
 /// What `read` makes of the field called `name`: `None` if that failed, `Some(None)` if it is
 /// absent.
-fn optional<'n, T>(
+pub(super) fn optional<'n, T>(
     fields: &Fields<'n>,
     at: &At<'_>,
     name: &str,
@@ -217,13 +222,17 @@ fn key(node: &DocumentNode, at: &At<'_>) -> Option<Box<[KeyAttribute]>> {
 }
 
 /// An override as it is written.
-struct WrittenOverride<'n> {
+pub(super) struct WrittenOverride<'n> {
     key: &'n str,
     rules: Rules,
     until: Option<Micros>,
 }
 
 impl WrittenOverride<'_> {
+    pub(super) const fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
     /// The override of a policy with these rules, by its key.
     fn of_policy(self, policy: &Rules) -> (Box<[u8]>, KeyOverride) {
         let end = self.until.map(|at| OverrideEnd { at, after: policy.apart() });

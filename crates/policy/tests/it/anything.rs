@@ -38,6 +38,7 @@ fn full() -> Value {
             "overflow": { "degrade": { "response": { "status": 503, "body": "", "headers": { "a": "b" } } } },
             "on_store_failure": "deny",
             "on_key_quota": "deny",
+            "leases": "auto",
             "match": { "path": { "exact": "/a" }, "method": ["GET", "POST"] },
             "key": ["remote_ip", "header:X-Tenant"],
             "overrides": [{ "key": "é", "rules": [{ "fixed_window": { "limit": 1, "window": "1s", "align": "first" } }] }],
@@ -45,7 +46,7 @@ fn full() -> Value {
         },
         { "name": "b", "rules": [{ "concurrency": { "limit": 5, "ttl": "1m", "queue": 0 } }], "overflow": { "queue": { "max_wait": "1s" } } },
         { "name": "c", "rules": [{ "leaky_bucket": { "rate": "1/s", "delay": "none" } }], "overflow": { "divert": { "target": "b" } } },
-        { "name": "d", "rules": [{ "token_bucket": { "rate": "1/s" } }], "overflow": "shadow", "match": { "path": { "prefix": "/" } } },
+        { "name": "d", "rules": [{ "token_bucket": { "rate": "1/s" } }], "overflow": "shadow", "leases": { "max_share": "10%", "term": "1s" }, "match": { "path": { "prefix": "/" } } },
     ]})
 }
 
@@ -82,6 +83,10 @@ fn values() -> impl Strategy<Value = Value> {
         json!("shadow"),
         json!("all"),
         json!("local"),
+        json!("off"),
+        json!("50%"),
+        json!("051%"),
+        json!({ "max_share": "1%" }),
         json!("/a?"),
         json!("UTC"),
         json!("GET"),
@@ -117,6 +122,8 @@ fn the_schema_accepts_what_is_accepted_and_refuses_some_that_is_not() {
         json!({ "policies": [{ "name": "a", "rules": [{ "token_bucket": { "rate": "1/s", "burst": 0 } }] }] }),
         json!({ "policies": [{ "name": "a", "rules": [{ "token_bucket": { "rate": "1/s" }, "sliding_log": { "limit": 1, "window": "1s" } }] }] }),
         json!({ "policies": [{ "name": "a", "rules": [{ "token_bucket": { "rate": "1/s" } }], "overflow": "queue" }] }),
+        json!({ "policies": [{ "name": "a", "rules": [{ "token_bucket": { "rate": "1/s" } }], "leases": "on" }] }),
+        json!({ "policies": [{ "name": "a", "rules": [{ "token_bucket": { "rate": "1/s" } }], "leases": { "max_share": "51%" } }] }),
     ] {
         assert!(!schema.is_valid(&refused), "{refused}");
         assert!(Document::parse(&refused.to_string()).is_err(), "{refused}");
@@ -142,7 +149,7 @@ proptest! {
 
     #[test]
     fn what_is_accepted_is_what_the_schema_describes(
-        edits in prop::collection::vec((0..140_usize, values()), 1..4),
+        edits in prop::collection::vec((0..145_usize, values()), 1..4),
     ) {
         let mut document = full();
         for (mut place, value) in edits {

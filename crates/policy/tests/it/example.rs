@@ -5,7 +5,8 @@ use std::sync::Arc;
 use sluicegate_kernel::{Micros, Rate, Rule, SlidingWindow, TokenBucket};
 use sluicegate_policy::policy::Rules;
 use sluicegate_policy::{
-    Attributes, Document, KeyAttribute, OnStoreFailure, Overflow, PathMatch, Policy, PolicySet,
+    Attributes, Document, KeyAttribute, LeaseBounds, Leases, OnStoreFailure, Overflow, PathMatch,
+    Policy, PolicySet,
 };
 
 const EXAMPLE: &str = include_str!("../example.yaml");
@@ -48,6 +49,7 @@ fn the_example_of_the_design_says_what_it_says() {
 
     assert_eq!(*policy.overflow(), Overflow::Queue { max_wait: Micros::from_millis(500) });
     assert_eq!(policy.on_store_failure(), OnStoreFailure::Local);
+    assert_eq!((policy.leases(), policy.lease_bounds()), (Leases::Auto, None));
     let matcher = policy.matcher().unwrap();
     assert_eq!(matcher.path(), Some(&PathMatch::Prefix("/orders".into())));
     assert_eq!(matcher.methods().collect::<Vec<_>>(), ["POST"]);
@@ -68,6 +70,27 @@ policies:
 ";
     assert_eq!(Document::parse(json), Document::parse(yaml));
     assert!(Document::parse(json).is_ok());
+}
+
+#[test]
+fn leases_have_the_bounds_that_the_document_sets() {
+    let policy = |fields: &str| {
+        let text = format!("{{ name: a, rules: [ token_bucket: {{ rate: 1/s }} ], {fields} }}");
+        let policy = Policy::parse_one(&text).unwrap();
+        (policy.leases(), policy.lease_bounds())
+    };
+    let bounds = |share_percent, ms| LeaseBounds { share_percent, term: Micros::from_millis(ms) };
+    let within = |bounds| (Leases::Within(bounds), Some(bounds));
+    let default = bounds(5, 2_000);
+    assert_eq!(LeaseBounds::default(), default);
+    assert_eq!(policy(""), (Leases::Auto, Some(default)));
+    assert_eq!(policy("leases: auto"), (Leases::Auto, Some(default)));
+    assert_eq!(policy("leases: off"), (Leases::Off, None));
+    assert_eq!(policy("leases: {}"), within(default));
+    assert_eq!(policy("leases: { max_share: 50% }"), within(bounds(50, 2_000)));
+    assert_eq!(policy("leases: { max_share: 1%, term: 100ms }"), within(bounds(1, 100)));
+    let queue = "overflow: { queue: { max_wait: 1s } }";
+    assert_eq!(policy(queue), (Leases::Auto, None));
 }
 
 #[test]

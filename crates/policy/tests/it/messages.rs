@@ -34,7 +34,7 @@ fn of_the_document() {
     check("policies: {}", "policies: expected a list of policies, found a map");
     check(
         "policies: [1]",
-        "policies[0]: expected a map with `name`, `apps`, `rules`, `overflow`, `on_store_failure`, `on_overload`, `on_key_quota`, `match`, `key`, `overrides` and `carry`, found the number `1`",
+        "policies[0]: expected a map with `name`, `apps`, `rules`, `overflow`, `on_store_failure`, `on_overload`, `on_key_quota`, `leases`, `match`, `key`, `overrides` and `carry`, found the number `1`",
     );
     check(
         "polices: []",
@@ -133,6 +133,87 @@ fn of_policies() {
     );
     rest("key: [path, path]", "~.key[1]: is listed twice");
     rest("key: []", "~.key: expected 1 to 8 attributes, found 0");
+}
+
+#[test]
+fn of_leases() {
+    for accepted in ["auto", "off", "{}", "{ max_share: 1% }", "{ term: 100ms }"] {
+        rest(&format!("leases: {accepted}"), "ok");
+    }
+    rest("leases: { max_share: 50%, term: 2s }", "ok");
+    rest("lease: auto", "~.lease: unknown field, did you mean `leases`?");
+    let wanted = "expected `auto`, `off` or `{ max_share: 10%, term: 1s }`";
+    rest("leases: on", &format!("~.leases: {wanted}, found the text `on`"));
+    rest("leases: 5%", &format!("~.leases: {wanted}, found the text `5%`"));
+    rest("leases: false", &format!("~.leases: {wanted}, found `false`"));
+    rest("leases: { share: 5% }", "~.leases.share: unknown field, expected `max_share` or `term`");
+    for (share, given) in [
+        ("0%", "0%"),
+        ("51%", "51%"),
+        ("2.5%", "2.5%"),
+        ("05%", "05%"),
+        ("'10 %'", "10 %"),
+        ("ten", "ten"),
+    ] {
+        rest(
+            &format!("leases: {{ max_share: {share} }}"),
+            &format!(
+                "~.leases.max_share: `{given}` is not a whole percentage from 1% to 50%, such as `10%`"
+            ),
+        );
+    }
+    rest(
+        "leases: { max_share: 10, term: 99ms }",
+        "~.leases.max_share: expected a share from 1% to 50%, such as `10%`, found the number `10`\n\
+         ~.leases.term: `99ms` is out of range, expected a duration from 100ms to 2s, such as `1s`",
+    );
+    rest(
+        "leases: { term: 2001ms }",
+        "~.leases.term: `2001ms` is out of range, expected a duration from 100ms to 2s, such as `1s`",
+    );
+    rest(
+        "leases: { term: 1 }",
+        "~.leases.term: invalid duration `1`: expected a unit (us, ms, s, m, h, d), such as `1ms` or `1s`",
+    );
+}
+
+#[test]
+fn of_bounds_of_leases_whose_rules_are_never_leased() {
+    let bucket = "{ name: burst, token_bucket: { rate: 1/s } }";
+    let slots = "{ name: slots, concurrency: { limit: 5, ttl: 1m } }";
+    let log = "{ name: log, sliding_log: { limit: 5, window: 9999ms } }";
+    for (fields, reason) in [
+        (
+            format!("rules: [ {bucket}, {slots} ]"),
+            "rule `slots` is a `concurrency`, whose permits cannot be leased",
+        ),
+        (
+            format!("rules: [ {log} ]"),
+            "rule `log` is a `sliding_log`, whose window of less than 10 s is too short to lease",
+        ),
+        (
+            String::from("rules: [ leaky_bucket: { rate: 1/s, delay: all } ]"),
+            "rule `leaky_bucket` is a `leaky_bucket`, whose `delay` is not `none`",
+        ),
+        (
+            format!(
+                "rules: [ {bucket} ], overrides: [ {{ key: a, rules: [ {bucket} ] }}, {{ key: b, rules: [ {slots} ] }} ]"
+            ),
+            "in overrides[1], rule `slots` is a `concurrency`, whose permits cannot be leased",
+        ),
+        (
+            format!("rules: [ {bucket} ], overflow: {{ queue: {{ max_wait: 1s }} }}"),
+            "`overflow: queue` books permits in advance",
+        ),
+    ] {
+        for accepted in ["auto", "off"] {
+            policy(&format!("{fields}, leases: {accepted}"), "ok");
+        }
+        policy(
+            &format!("{fields}, leases: {{ max_share: 10% }}"),
+            &format!("policies[0].leases: {reason}; expected `auto` or `off`"),
+        );
+    }
 }
 
 #[test]

@@ -398,11 +398,11 @@ fn a_rule_that_cannot_be_leased_is_named_with_its_reason() {
         ),
         (
             SmoothBursty::new(rate, second).unwrap().into(),
-            "rule `r` is a `smooth_bursty`, which books the future",
+            "rule `r` is a `smooth_bursty`, which books permits in advance",
         ),
         (
             SmoothWarmup::new(rate, second, 3.0).unwrap().into(),
-            "rule `r` is a `smooth_warmup`, which books the future",
+            "rule `r` is a `smooth_warmup`, which books permits in advance",
         ),
         (
             LeakyBucket::new(rate, 9, Delay::Above(3)).unwrap().into(),
@@ -410,19 +410,19 @@ fn a_rule_that_cannot_be_leased_is_named_with_its_reason() {
         ),
         (
             FixedWindow::new(1, WindowKind::first(Micros::from_millis(999))).unwrap().into(),
-            "rule `r` is a `fixed_window`, whose window is shorter than 1 s",
+            "rule `r` is a `fixed_window`, whose window of less than 1 s is too short to lease",
         ),
         (
             SlidingWindow::new(1, short, 5).unwrap().into(),
-            "rule `r` is a `sliding_window`, whose window is shorter than 10 s",
+            "rule `r` is a `sliding_window`, whose window of less than 10 s is too short to lease",
         ),
         (
             SlidingCounter::new(1, short).unwrap().into(),
-            "rule `r` is a `sliding_counter`, whose window is shorter than 10 s",
+            "rule `r` is a `sliding_counter`, whose window of less than 10 s is too short to lease",
         ),
         (
             SlidingLog::new(1, short).unwrap().into(),
-            "rule `r` is a `sliding_log`, whose window is shorter than 10 s",
+            "rule `r` is a `sliding_log`, whose window of less than 10 s is too short to lease",
         ),
     ];
     for (rule, message) in never {
