@@ -82,7 +82,7 @@ func readDocument(v value) (*document, error) {
 func (r *reader) document(v value) *document {
 	d := &document{}
 	fields := r.fields("", v, "name", "rules", "apps", "overrides", "carry", "overflow", "on_store_failure",
-		"on_overload", "on_key_quota", "match", "key")
+		"on_overload", "on_key_quota", "leases", "match", "key")
 	if fields == nil {
 		return d
 	}
@@ -109,8 +109,13 @@ func (r *reader) document(v value) *document {
 	})
 	given("on_overload", r.onOverload)
 	given("on_key_quota", func(path string, v value) { r.word(path, v, "share", "deny") })
+	hasBounds := false
+	given("leases", func(path string, v value) { hasBounds = r.leases(path, v) })
 	given("match", r.match)
 	given("key", r.key)
+	if hasBounds && len(r.problems) == 0 {
+		r.checkLeasable(d)
+	}
 	return d
 }
 

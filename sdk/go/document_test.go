@@ -137,6 +137,40 @@ func TestWhatCannotBeReadIsSaidWithItsPath(t *testing.T) {
 	}
 }
 
+func TestLeasesAreCheckedAsServersCheckThem(t *testing.T) {
+	const wanted = "; expected `auto` or `off`"
+	bucket := `{"name":"burst","token_bucket":{"rate":"1/s"}}`
+	slots := `{"name":"slots","concurrency":{"limit":5,"ttl":"1m"}}`
+	for text, problem := range map[string]string{
+		`{"name":"a","rules":[` + bucket + `],"leases":"on"}`:                                                 "leases: expected `auto`, `off` or `{ max_share: 10%, term: 1s }`",
+		`{"name":"a","rules":[` + bucket + `],"leases":{"max_share":"51%"}}`:                                  "leases.max_share: `51%` is not a whole percentage from 1% to 50%, such as `10%`",
+		`{"name":"a","rules":[` + bucket + `],"leases":{"max_share":10}}`:                                     "leases.max_share: expected a share from 1% to 50%, such as `10%`",
+		`{"name":"a","rules":[` + bucket + `],"leases":{"term":"99ms"}}`:                                      "leases.term: `99ms` is out of range, expected a duration from 100ms to 2s, such as `1s`",
+		`{"name":"a","rules":[` + bucket + `,` + slots + `],"leases":{}}`:                                     "leases: rule `slots` is a `concurrency`, whose permits cannot be leased" + wanted,
+		`{"name":"a","rules":[` + bucket + `],"leases":{},"overrides":[{"key":"k","rules":[` + slots + `]}]}`: "leases: in overrides[0], rule `slots` is a `concurrency`, whose permits cannot be leased" + wanted,
+		`{"name":"a","rules":[` + bucket + `],"leases":{},"overflow":{"queue":{"max_wait":"1s"}}}`:            "leases: `overflow: queue` books permits in advance" + wanted,
+		`{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"9s"}}],"leases":{}}`:                        "leases: rule `sliding_log` is a `sliding_log`, whose window of less than 10 s is too short to lease" + wanted,
+		`{"name":"a","rules":[{"fixed_window":{"limit":1,"window":"999ms"}}],"leases":{}}`:                    "leases: rule `fixed_window` is a `fixed_window`, whose window of less than 1 s is too short to lease" + wanted,
+		`{"name":"a","rules":[{"leaky_bucket":{"rate":"1/s"}}],"leases":{}}`:                                  "leases: rule `leaky_bucket` is a `leaky_bucket`, whose `delay` is not `none`" + wanted,
+		`{"name":"a","rules":[{"smooth_bursty":{"rate":"1/s"}}],"leases":{}}`:                                 "leases: rule `smooth_bursty` is a `smooth_bursty`, which books permits in advance" + wanted,
+	} {
+		_, err := parseDocument(text)
+		if err == nil || !strings.HasSuffix(err.Error(), "rules: "+problem) {
+			t.Errorf("%s: %v, expected %s", text, err, problem)
+		}
+	}
+	for _, text := range []string{
+		`{"name":"a","rules":[` + slots + `],"leases":"auto"}`,
+		`{"name":"a","rules":[` + slots + `],"leases":"off"}`,
+		`{"name":"a","rules":[` + bucket + `],"leases":{"max_share":"1%","term":"100ms"}}`,
+		`{"name":"a","rules":[{"fixed_window":{"limit":1,"calendar":"day"}}],"leases":{"max_share":"50%","term":"2s"}}`,
+	} {
+		if _, err := parseDocument(text); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func TestCostlyRulesCanBeReadAndAreNotDecided(t *testing.T) {
 	for rule, costly := range map[string]bool{
 		`{"sliding_log":{"limit":2500,"window":"5s"}}`: false, `{"sliding_log":{"limit":2501,"window":"5s"}}`: true,

@@ -239,7 +239,7 @@ def rules(value, path):
     return read
 
 
-# A policy: document.md, A policy, Overrides and Overflow.
+# A policy: document.md, A policy, Overrides, Overflow and Leases.
 
 def overrides(value, path):
     override = fields({"key": text(1, 1024, ".*"), "until": instant, "rules": rules}, ["key", "rules"])
@@ -259,6 +259,34 @@ def on_overload(value, path):
     return read
 
 
+def leases(value, path):
+    if not isinstance(value, dict):
+        return word("auto", "off")(value, path)
+    read = fields({"max_share": text(2, 3, "([1-9]|[1-4][0-9]|50)%"), "term": duration})(value, path)
+    if not 100 * UNIT["ms"] <= read.get("term", 2 * UNIT["s"]) <= 2 * UNIT["s"]:
+        raise DocumentError(f"{path}.term", "expected 100ms to 2s")
+    return read
+
+
+def is_leasable(rule):
+    """Whether servers may hold permits of a rule in advance: Leases."""
+    algorithm, params = rule["algorithm"], rule["params"]
+    if algorithm == "leaky_bucket":
+        return params.get("delay", "all") == "none"
+    if algorithm in ("smooth_bursty", "smooth_warmup", "concurrency"):
+        return False
+    seconds = 1 if algorithm == "fixed_window" else 10
+    return params.get("window_us", LONGEST_US) >= seconds * UNIT["s"]
+
+
+def check_leases(policy):
+    """Bounds of leases need rules that can be leased: Leases."""
+    queues = isinstance(policy.get("overflow"), dict) and "queue" in policy["overflow"]
+    lists = [policy["rules"], *(one["rules"] for one in policy.get("overrides", []))]
+    if isinstance(policy.get("leases"), dict) and (queues or not all(is_leasable(rule) for each in lists for rule in each)):
+        raise DocumentError("leases", "the permits cannot be leased; expected `auto` or `off`")
+
+
 def match(value, path):
     place = text(1, 4096, r"/[^\x00-\x1f\x7f-\x9f?#]*")
     method = text(1, 128, f"(?!.*[a-z]){TOKEN}")
@@ -276,12 +304,15 @@ POLICY = fields({
     "name": NAME, "rules": rules, "apps": each(1, 1000, text(1, 128, r"[a-z0-9._-]*|\*")), "overrides": overrides,
     "carry": word("usage", "proportional", "reset"), "overflow": OVERFLOW, "on_overload": on_overload, "match": match,
     "on_store_failure": word("local", "allow", "deny"), "on_key_quota": word("share", "deny"),
+    "leases": leases,
     "key": each(1, 8, attribute)}, ["name", "rules"])
 
 
 def read(tree):
     """A document that was parsed, checked as a whole; what it leaves out is left out."""
-    return POLICY(tree, "")
+    policy = POLICY(tree, "")
+    check_leases(policy)
+    return policy
 
 
 # Keys: document.md, Keys made of attributes.

@@ -178,7 +178,7 @@ class Wire(unittest.TestCase):
             self.refuse(text)
         response = '"overflow": {"degrade": {"response": {"status": %s, "body": "", "headers": {%s}}}}'
         for field in ['"overflow": {"divert": {"target": "\\ud800"}}', '"match": {"method": ["Get"]}', '"match": {}',
-                      '"on_overload": {"wait": "11s"}', '"key": ["path", "path"]', '"apps": ["*", "*"]',
+                      '"on_overload": {"wait": "11s"}', '"leases": {"term": "3s"}', '"key": ["path", "path"]', '"apps": ["*", "*"]',
                       '"overflow": {"reject": {}}', response % (99, ""), response % (200, '"a": "1", "A": "2"')]:
             text = '{"name": "a", "rules": [{"sliding_log": {"limit": 1, "window": "1s"}}], %s}' % field
             self.refuse(text)

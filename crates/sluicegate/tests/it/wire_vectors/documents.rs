@@ -64,6 +64,28 @@ const RULES: [&str; 41] = [
     r#"{"concurrency":{"limit":5,"ttl":"30s"}}"#,
 ];
 
+/// What `leases` may be, each with a rule for which it may be that.
+const LEASES: [(&str, &str); 15] = [
+    (r#""auto""#, r#"{"concurrency":{"limit":5,"ttl":"30s"}}"#),
+    (r#""off""#, r#"{"concurrency":{"limit":5,"ttl":"30s"}}"#),
+    (r#""auto""#, r#"{"sliding_log":{"limit":1,"window":"1s"}}"#),
+    ("{}", r#"{"token_bucket":{"rate":"1/s"}}"#),
+    (r#"{"max_share":"1%"}"#, r#"{"token_bucket":{"rate":"100/m","refill":"interval"}}"#),
+    (r#"{"max_share":"9%","term":"1s"}"#, r#"{"leaky_bucket":{"rate":"1/s","delay":"none"}}"#),
+    (r#"{"max_share":"10%"}"#, r#"{"fixed_window":{"limit":1,"window":"1s"}}"#),
+    (r#"{"max_share":"49%"}"#, r#"{"fixed_window":{"limit":1,"window":"1s","align":"first"}}"#),
+    (r#"{"max_share":"50%"}"#, r#"{"fixed_window":{"limit":5,"calendar":"day"}}"#),
+    (r#"{"term":"100ms"}"#, r#"{"sliding_window":{"limit":1,"window":"10s"}}"#),
+    (r#"{"term":"2s"}"#, r#"{"sliding_counter":{"limit":1,"window":"10s"}}"#),
+    (r#"{"term":"2000000us"}"#, r#"{"sliding_log":{"limit":1,"window":"10s"}}"#),
+    (r#"{"term":"1sec"}"#, r#"{"sliding_log":{"limit":1,"window":"1d"}}"#),
+    (
+        r#"{"term":"1s"}"#,
+        r#"{"name":"a","token_bucket":{"rate":"1/s"}},{"name":"b","fixed_window":{"limit":1,"window":"1m"}}"#,
+    ),
+    (r#"{"term":"1s"}"#, r#"{"name":"a","token_bucket":{"rate":"1/s","initial":0}}"#),
+];
+
 /// Documents with an error each; the rest is as it should be.
 const WRONG: &[&str] = &[
     "",
@@ -139,6 +161,32 @@ const WRONG: &[&str] = &[
     r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overflow":{"divert":{}}}"#,
     r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"on_store_failure":"maybe"}"#,
     r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"on_overload":"maybe"}"#,
+    r#"{"name":"a","rules":[{"token_bucket":{"rate":"1/s"}}],"leases":"on"}"#,
+    r#"{"name":"a","rules":[{"token_bucket":{"rate":"1/s"}}],"leases":false}"#,
+    r#"{"name":"a","rules":[{"token_bucket":{"rate":"1/s"}}],"leases":null}"#,
+    r#"{"name":"a","rules":[{"token_bucket":{"rate":"1/s"}}],"leases":"10%"}"#,
+    r#"{"name":"a","rules":[{"token_bucket":{"rate":"1/s"}}],"leases":{"share":"5%"}}"#,
+    r#"{"name":"a","rules":[{"token_bucket":{"rate":"1/s"}}],"leases":{"max_share":"0%"}}"#,
+    r#"{"name":"a","rules":[{"token_bucket":{"rate":"1/s"}}],"leases":{"max_share":"51%"}}"#,
+    r#"{"name":"a","rules":[{"token_bucket":{"rate":"1/s"}}],"leases":{"max_share":"05%"}}"#,
+    r#"{"name":"a","rules":[{"token_bucket":{"rate":"1/s"}}],"leases":{"max_share":"2.5%"}}"#,
+    r#"{"name":"a","rules":[{"token_bucket":{"rate":"1/s"}}],"leases":{"max_share":10}}"#,
+    r#"{"name":"a","rules":[{"token_bucket":{"rate":"1/s"}}],"leases":{"max_share":"10"}}"#,
+    r#"{"name":"a","rules":[{"token_bucket":{"rate":"1/s"}}],"leases":{"term":"99ms"}}"#,
+    r#"{"name":"a","rules":[{"token_bucket":{"rate":"1/s"}}],"leases":{"term":"2001ms"}}"#,
+    r#"{"name":"a","rules":[{"token_bucket":{"rate":"1/s"}}],"leases":{"term":"1"}}"#,
+    r#"{"name":"a","rules":[{"leaky_bucket":{"rate":"1/s"}}],"leases":{}}"#,
+    r#"{"name":"a","rules":[{"leaky_bucket":{"rate":"1/s","burst":5,"delay":5}}],"leases":{}}"#,
+    r#"{"name":"a","rules":[{"smooth_bursty":{"rate":"1/s"}}],"leases":{}}"#,
+    r#"{"name":"a","rules":[{"smooth_warmup":{"rate":"1/s","warmup":"1s"}}],"leases":{}}"#,
+    r#"{"name":"a","rules":[{"fixed_window":{"limit":1,"window":"999ms"}}],"leases":{}}"#,
+    r#"{"name":"a","rules":[{"sliding_window":{"limit":1,"window":"9999ms"}}],"leases":{}}"#,
+    r#"{"name":"a","rules":[{"sliding_counter":{"limit":1,"window":"9s"}}],"leases":{}}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"leases":{}}"#,
+    r#"{"name":"a","rules":[{"concurrency":{"limit":1,"ttl":"1s"}}],"leases":{}}"#,
+    r#"{"name":"a","rules":[{"name":"x","token_bucket":{"rate":"1/s"}},{"name":"slots","concurrency":{"limit":5,"ttl":"1s"}}],"leases":{}}"#,
+    r#"{"name":"a","rules":[{"token_bucket":{"rate":"1/s"}}],"overrides":[{"key":"k","rules":[{"token_bucket":{"rate":"1/s"}}]},{"key":"l","rules":[{"name":"slots","concurrency":{"limit":5,"ttl":"1s"}}]}],"leases":{"max_share":"10%"}}"#,
+    r#"{"name":"a","rules":[{"token_bucket":{"rate":"1/s"}}],"overflow":{"queue":{"max_wait":"1s"}},"leases":{"term":"1s"}}"#,
     r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"carry":"some"}"#,
     r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"key":["cookie"]}"#,
     r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"key":[]}"#,
@@ -182,6 +230,10 @@ fn documents_come_to_the_same_rules_and_wrong_ones_are_refused() {
     documents.push(format!(
         r#"{{"name":"boost","rules":[{one}],"overrides":[{{"key":"vip","until":"2026-12-31T18:00:00Z","rules":[{other}]}},{{"key":"ü","until":"2099-12-31T23:59:59Z","rules":[{one}]}},{{"key":"always","rules":[{other}]}}]}}"#
     ));
+    for (place, (leases, rule)) in LEASES.iter().enumerate() {
+        documents
+            .push(format!(r#"{{"name":"leases-{place}","rules":[{rule}],"leases":{leases}}}"#));
+    }
     let mut rng = Rng::with_seed(13);
     documents.extend((0..RANDOM).map(|number| random(&mut rng, number)));
     let mut entries: Vec<_> = documents.iter().map(|text| right(text)).collect();
