@@ -22,7 +22,7 @@ final readonly class Document
 
     private const FIELDS = [
         'name', 'rules', 'apps', 'overrides', 'carry', 'overflow', 'on_store_failure', 'on_overload', 'on_key_quota',
-        'match', 'key',
+        'leases', 'match', 'key',
     ];
 
     private const ATTRIBUTES = ['remote_ip', 'path', 'method', 'host', 'user_agent', 'status'];
@@ -96,13 +96,19 @@ final readonly class Document
             ? $fields['on_store_failure']->word(['local', 'allow', 'deny'])
             : 'local';
         [$overrides, $ends] = isset($fields['overrides']) ? self::overrides($fields['overrides'], $carry) : [[], []];
+        $overflow = isset($fields['overflow'])
+            ? self::overflow($fields['overflow'])
+            : new Overflow(OverflowKind::Reject);
+        if (isset($fields['leases'])) {
+            Leases::check($fields['leases'], $rules, array_values($overrides), $overflow);
+        }
         return new self(
             $name,
             $rules,
             $overrides,
             $ends,
             isset($fields['apps']) ? self::apps($fields['apps']) : null,
-            isset($fields['overflow']) ? self::overflow($fields['overflow']) : new Overflow(OverflowKind::Reject),
+            $overflow,
             OnStoreFailure::from($onStoreFailure),
             isset($fields['key']) ? self::key($fields['key']) : [],
         );

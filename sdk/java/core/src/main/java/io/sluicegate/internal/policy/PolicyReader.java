@@ -12,6 +12,7 @@ import java.util.ArrayList;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -99,7 +100,10 @@ public final class PolicyReader {
         Map<Key, OwnRules> overrides;
         fields.need("rules");
         fields.has("overrides");
-        if (compiled instanceof Map<?, ?> known && isKnown(known)) {
+        // What a server has compiled it has checked.
+        boolean isCompiled = compiled instanceof Map<?, ?> members && isKnown(members);
+        if (isCompiled) {
+            Map<?, ?> known = (Map<?, ?>) compiled;
             rules = compiledRules(known.get("rules"));
             overrides = compiledOverrides(known.get("overrides"));
         } else {
@@ -113,6 +117,9 @@ public final class PolicyReader {
         RulesReader.word(fields, "on_key_quota", "share", "share", "deny");
         checkMatch(fields);
         checkKey(fields);
+        if (LeasesReader.hasBounds(fields) && !isCompiled) {
+            LeasesReader.checkLeasable(fields.at("leases"), rules, overrides.values(), over);
+        }
         fields.done();
         return new Policy(name, version, sinceMs, app, apps, rules, overrides, shadow ? Over.SHADOW : over, onFailure, overloadWaitUs);
     }
@@ -134,7 +141,7 @@ public final class PolicyReader {
     }
 
     private static Map<Key, OwnRules> overrides(Fields fields, Carry carry) {
-        Map<Key, OwnRules> overrides = new HashMap<>();
+        Map<Key, OwnRules> overrides = new LinkedHashMap<>();
         if (!fields.has("overrides")) {
             return overrides;
         }

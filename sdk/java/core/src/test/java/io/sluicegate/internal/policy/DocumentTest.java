@@ -16,6 +16,7 @@ import java.time.Instant;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class DocumentTest {
@@ -34,7 +35,7 @@ class DocumentTest {
                 ],
                 "overrides": [{"key": "203.0.113.7", "rules": [{"name": "burst", "token_bucket": {"rate": "1000/s"}}]}],
                 "carry": "usage", "overflow": {"queue": {"max_wait": "500ms"}},
-                "on_store_failure": "local", "on_overload": {"wait": "200ms"}, "on_key_quota": "share",
+                "on_store_failure": "local", "on_overload": {"wait": "200ms"}, "on_key_quota": "share", "leases": "auto",
                 "match": {"path": {"prefix": "/orders"}, "method": ["POST"]}, "key": ["remote_ip"]
               }}""".getBytes(StandardCharsets.UTF_8));
         assertEquals(7, policy.version());
@@ -89,6 +90,43 @@ class DocumentTest {
     })
     void a_document_with_an_error_cannot_be_read(String json) {
         assertThrows(PolicyException.class, () -> PolicyReader.document(json.replace("R", RULES)), json);
+    }
+
+    @ParameterizedTest
+    @CsvSource(delimiter = '|', quoteCharacter = '\0', value = {
+        "B | 'on' | leases: expected `auto`, `off` or `{ max_share: 10%, term: 1s }`",
+        "B | {'max_share':'51%'} | leases.max_share: `51%` is not a whole percentage from 1% to 50%, such as `10%`",
+        "B | {'max_share':10} | leases.max_share: expected a share from 1% to 50%, such as `10%`",
+        "B | {'term':'99ms'} | leases.term: `99ms` is out of range, expected a duration from 100ms to 2s, such as `1s`",
+        "B | {'more':1} | leases.more: unknown field",
+        "B,S | {} | leases: rule `slots` is a `concurrency`, whose permits cannot be leased; expected `auto` or `off`",
+        "B],'overrides':[{'key':'k','rules':[S]} | {} | leases: in overrides[0], rule `slots` is a `concurrency`, whose permits "
+            + "cannot be leased; expected `auto` or `off`",
+        "B],'overflow':{'queue':{'max_wait':'1s'}},'apps':['a' | {} | leases: `overflow: queue` books permits in advance; "
+            + "expected `auto` or `off`",
+        "{'sliding_log':{'limit':1,'window':'9s'}} | {} | leases: rule `sliding_log` is a `sliding_log`, whose window of less "
+            + "than 10 s is too short to lease; expected `auto` or `off`",
+        "{'leaky_bucket':{'rate':'1/s'}} | {} | leases: rule `leaky_bucket` is a `leaky_bucket`, whose `delay` is not `none`; "
+            + "expected `auto` or `off`",
+    })
+    void leases_are_checked_as_servers_check_them(String rules, String leases, String problem) {
+        String json = leased(rules, leases);
+        assertEquals(problem, assertThrows(PolicyException.class, () -> PolicyReader.document(json), json).getMessage());
+    }
+
+    @ParameterizedTest
+    @CsvSource(delimiter = '|', quoteCharacter = '\0', value = {
+        "S | 'auto'", "S | 'off'", "B | {'max_share':'1%','term':'100ms'}",
+        "{'fixed_window':{'limit':1,'calendar':'day'}} | {'max_share':'50%','term':'2s'}",
+    })
+    void leases_are_accepted(String rules, String leases) {
+        assertNotNull(PolicyReader.document(leased(rules, leases)));
+    }
+
+    private static String leased(String rules, String leases) {
+        String given = rules.replace("B", "{'name':'burst','token_bucket':{'rate':'1/s'}}")
+            .replace("S", "{'name':'slots','concurrency':{'limit':5,'ttl':'1m'}}");
+        return ("{'name':'a','rules':[" + given + "],'leases':" + leases + "}").replace('\'', '"');
     }
 
     @Test
