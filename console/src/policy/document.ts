@@ -19,6 +19,7 @@ export const POLICY_FIELDS = [
   'on_store_failure',
   'on_overload',
   'on_key_quota',
+  'leases',
 ] as const;
 
 const PARAM_FIELDS = [...new Set(ALGORITHM_NAMES.flatMap((name) => paramsOf(name).map((p) => p.name)))];
@@ -36,6 +37,7 @@ export const DEFAULTS: Readonly<Record<string, Json>> = {
   on_store_failure: 'local',
   on_overload: 'refuse',
   on_key_quota: 'share',
+  leases: 'auto',
 };
 
 export interface Rule {

@@ -166,6 +166,7 @@ const WORDS: Record<string, readonly string[]> = {
   on_store_failure: ['local', 'allow', 'deny'],
   on_key_quota: ['share', 'deny'],
   on_overload: ['refuse'],
+  leases: ['auto', 'off'],
   overflow: ['reject', 'shadow'],
   refill: ['smooth', 'interval'],
   align: ['epoch', 'first'],

@@ -134,6 +134,7 @@ fn leases() -> Value {
                         "description": "Most of the least limit that one server holds, 1% to 50%. Default: 5%.",
                         "type": "string",
                         "pattern": "^([1-9]|[1-4][0-9]|50)%$",
+                        "examples": ["10%"],
                     },
                     "term": {
                         "description": "Longest time that a lease lasts, 100ms to 2s. Default: 2s.",

@@ -86,10 +86,9 @@ fn term(node: &DocumentNode, at: &At<'_>) -> Option<Micros> {
     match at.ok(span(text))? {
         term if (TERM_MIN..=TERM_MAX).contains(&term) => Some(term),
         _ => at.report(finding!(
-            "bad_term",
-            "{given} is out of range, expected {wanted}",
-            given = quoted(text),
-            wanted
+            "out_of_range",
+            "{problem}",
+            problem = alloc::format!("{} is out of range, expected {wanted}", quoted(text))
         )),
     }
 }
