@@ -14,7 +14,7 @@ fn what_is_exported_is_a_document_and_applying_it_changes_nothing() {
     stage.policy("orders", "10/s");
     let strange = json!({
         "name": "strange", "match": { "path": { "prefix": "/a" }, "method": ["GET"] },
-        "key": ["remote_ip"], "on_store_failure": "deny",
+        "key": ["remote_ip"], "on_store_failure": "deny", "leases": "off",
         "rules": [
             { "name": "warm", "smooth_warmup": { "rate": "5/s", "warmup": "3s", "cold_factor": 3.5 } },
             { "name": "daily", "fixed_window": { "limit": 4_294_967_295_u32, "calendar": "day", "time_zone": "Europe/Berlin" } },
@@ -28,6 +28,7 @@ fn what_is_exported_is_a_document_and_applying_it_changes_nothing() {
     let text = stage.run("policies export --app shop").ok();
     assert!(text.starts_with("policies:\n- name: orders\n  rules:\n"), "{text}");
     assert!(text.contains("# shadow: refuses nothing\n- name: strange\n"), "{text}");
+    assert!(text.contains("\n  on_store_failure: deny\n  leases: "), "{text}");
     stage.file("all.yaml", &text);
     stage.file("all.json", &stage.run("policies export --app shop --output json").ok());
     for file in ["all.yaml", "all.json"] {
