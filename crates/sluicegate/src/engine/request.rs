@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
 use sluicegate_kernel::{Micros, Unsupported, Verb};
-use sluicegate_policy::{OnKeyQuota, Overflow, Policy, PolicySet, Rules, RulesInForce};
+use sluicegate_policy::{OnKeyQuota, Policy, PolicySet, Rules, RulesInForce};
 use sluicegate_store::{BeyondQuota, Quota, RuleOrigin, StoreError, StoreRequest};
 
 use super::guard::{Conditions, FailurePolicy};
@@ -250,11 +250,8 @@ impl<'a> ResolvedBudget<'a> {
     /// How the key is leased, as far as its policy says; `None`: not at all.
     #[inline]
     pub(super) fn lease(&self) -> Option<LeaseTerms<'_>> {
-        let policy = self.policy?;
-        // A queue books the future.
-        let is_leased = !matches!(policy.overflow(), Overflow::Queue { .. });
-        let (share_percent, term) = (5, Micros::from_secs(2));
-        is_leased.then_some(LeaseTerms { rules: self.rules, share_percent, term })
+        let bounds = self.policy?.lease_bounds()?;
+        Some(LeaseTerms { rules: self.rules, bounds })
     }
 }
 

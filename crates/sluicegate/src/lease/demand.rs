@@ -4,6 +4,7 @@
 
 use sluicegate_kernel::lease::Span;
 use sluicegate_kernel::{Micros, RuleSet};
+use sluicegate_policy::LeaseBounds;
 
 /// Asks that one message should be enough for: a call in 96 is 1 % of them, and 1.4 % with what is renewed
 /// before it is spent.
@@ -61,7 +62,8 @@ pub(super) struct Demand {
 }
 
 impl Bounds {
-    pub(super) fn new(rules: &RuleSet, span: Span, share_percent: u8, term: Micros) -> Self {
+    pub(super) fn new(rules: &RuleSet, span: Span, policy: LeaseBounds) -> Self {
+        let LeaseBounds { share_percent, term, .. } = policy;
         let limits = rules.rules().iter().map(|named| named.rule.limit());
         let limit = limits.min().expect("a set has at least one rule");
         let share = (u128::from(limit) * u128::from(share_percent) / 100).min(u32::MAX.into());

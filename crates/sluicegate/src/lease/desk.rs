@@ -95,9 +95,9 @@ pub(super) struct Desk {
 
 impl Subject {
     pub(super) fn new(request: &StoreRequest<'_>, terms: &LeaseTerms<'_>) -> Self {
-        let LeaseTerms { rules, share_percent, term } = *terms;
+        let LeaseTerms { rules, bounds } = *terms;
         let span = rules.set().leasable().ok();
-        let bounds = span.map(|span| Bounds::new(rules.set(), span, share_percent, term));
+        let bounds = span.map(|span| Bounds::new(rules.set(), span, bounds));
         Self {
             policy: request.policy.into(),
             key: request.key.into(),

@@ -44,7 +44,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sluicegate_kernel::lease::Holder;
 use sluicegate_kernel::limits::LEASE_PATIENCE_MAX_US;
 use sluicegate_kernel::{Cost, Micros, RuleSet, Verb, Verdict, Word};
-use sluicegate_policy::Rules;
+use sluicegate_policy::{LeaseBounds, Rules};
 use sluicegate_store::{KeyHash, StoreError, StoreRequest};
 use tokio::sync::Notify;
 
@@ -87,10 +87,7 @@ pub struct LeasedKey {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaseTerms<'a> {
     pub(crate) rules: &'a Rules,
-    /// Most of the least limit that this process holds.
-    pub(crate) share_percent: u8,
-    /// The longest a lease lasts.
-    pub(crate) term: Micros,
+    pub(crate) bounds: LeaseBounds,
 }
 
 /// A decision by permits that are leased.
