@@ -1,6 +1,7 @@
 //! What is measured and how, shared by the table (`main.rs`) and the curves (`benches/`).
 
 pub mod engine;
+pub mod lease;
 pub mod limiter;
 pub mod measure;
 pub mod memory;

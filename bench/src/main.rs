@@ -2,7 +2,7 @@
 
 use sluicegate_bench::measure::{Row, measure};
 use sluicegate_bench::table::{print, print_head};
-use sluicegate_bench::{engine, limiter};
+use sluicegate_bench::{engine, lease, limiter};
 
 /// Rounds of each table; a figure is the median of as many.
 const ROUNDS: usize = 25;
@@ -12,6 +12,7 @@ const ENGINE_NS_MAX: f64 = 80.0;
 
 fn main() -> anyhow::Result<()> {
     let mut cases = limiter::cases()?;
+    cases.extend(lease::cases()?);
     // `-- precise` measures only the lines that say so.
     if let Some(wanted) = std::env::args().nth(1) {
         cases.retain(|case| case.work.contains(&wanted));

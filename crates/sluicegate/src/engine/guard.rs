@@ -244,9 +244,10 @@ impl StoreGuard {
 
     /// Whether the store has to be told something before it decides, or may be asked more than once.
     fn is_asked_alone(&self, question: GuardedRequest<'_>) -> bool {
-        let GuardedRequest { key, otherwise, at, .. } = question;
-        let is_patient = otherwise.is_some_and(|said| said.on_overload != OnOverload::Refuse);
-        is_patient || self.repair.is_due(key, at.now()) || self.share.debts().has_account(key)
+        let GuardedRequest { key, at, .. } = question;
+        question.is_patient()
+            || self.repair.is_due(key, at.now())
+            || self.share.debts().has_account(key)
     }
 
     /// Whether `verdict` grants something although the key still owes.
@@ -500,12 +501,21 @@ impl StoreGuard {
             return Err(error);
         }
         let Some(FailurePolicy { on_failure, .. }) = otherwise else { return Err(error) };
-        self.retire_lease(question);
+        if on_failure != OnStoreFailure::Deny {
+            self.retire_lease(question);
+        }
         Ok(match on_failure {
             OnStoreFailure::Local => Ruling::by(Mode::Local, self.share.decide(key, request, at)?),
             OnStoreFailure::Allow => Ruling::by(Mode::Allow, self.share.allow(key, request, at)?),
             OnStoreFailure::Deny => Ruling::by(Mode::Deny, fallback::refused(request)?),
         })
+    }
+}
+
+impl GuardedRequest<'_> {
+    /// Whether it waits for a store that has too much to do.
+    pub(super) fn is_patient(&self) -> bool {
+        self.otherwise.is_some_and(|said| said.on_overload != OnOverload::Refuse)
     }
 }
 

@@ -55,11 +55,13 @@ impl StoreGuard {
         match waited {
             Waited::Taken(hit) => Here::Decided(Ok(hit.into())),
             Waited::Refused(verdict) => Here::Decided(Ok(Ruling::by(Mode::Remembered, verdict))),
-            Waited::Failed(error @ StoreError::Overloaded { .. }) => {
+            Waited::Failed(error @ StoreError::Overloaded { .. }) if !question.is_patient() => {
                 Here::Decided(self.shed(question, error))
             }
+            Waited::Failed(StoreError::Overloaded { .. }) | Waited::Ask => {
+                self.decided_here(GuardedRequest { lease: None, ..question })
+            }
             Waited::Failed(error) => Here::Decided(self.without_store(question, error)),
-            Waited::Ask => self.decided_here(GuardedRequest { lease: None, ..question }),
         }
     }
 

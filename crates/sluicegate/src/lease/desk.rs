@@ -21,7 +21,7 @@ use super::{Hit, LeaseTerms};
 /// What is left is renewed so long before its end at most: longer than a message takes, and than a tick.
 const RENEWED_BEFORE: Micros = Micros::from_millis(60);
 
-/// How long a holder for which the store has no place asks like one that leases nothing.
+/// How long a holder for which the store has no place, or no word, asks like one that leases nothing.
 const FULL_FOR: Micros = Micros::SECOND;
 
 /// A key that is not asked for so long is forgotten. No record of it is left then, so that numbers may begin
@@ -211,9 +211,12 @@ impl Desk {
         put_back
     }
 
-    /// Other rules are in force. Nothing of the old ones is used any more.
+    /// Other rules are in force. Nothing of the old ones is used any more, nor what a message that is under way
+    /// is granted.
     pub(super) fn change_rules(&mut self, cell: &Cell, subject: Subject) {
         cell.stop();
+        self.talk.give_up();
+        self.line.answer(|_| Outcome::Ask);
         self.subject = Arc::new(subject);
         self.reason = Some(Reason::More);
         self.verdict = None;
@@ -327,11 +330,17 @@ impl Desk {
         heard: Result<&Word, &StoreError>,
         now: Micros,
     ) {
+        // What was due meanwhile has waited for this.
+        self.reason = None;
         let heard = match heard {
             Ok(word) => self.talk.hear(cell, word, now),
             Err(error) => {
                 self.talk.give_up();
                 self.pace.free(now);
+                if !is_outage(error) {
+                    // It would be the same the next time.
+                    self.full_until = now.plus(FULL_FOR);
+                }
                 return self.line.answer(|_| failed(error));
             }
         };
@@ -460,12 +469,12 @@ fn since(request: &StoreRequest<'_>) -> Micros {
 }
 
 fn failed(error: &StoreError) -> Outcome {
-    match error {
-        StoreError::Unavailable { .. } | StoreError::Overloaded { .. } => {
-            Outcome::Failed(error.clone())
-        }
-        _ => Outcome::Ask,
-    }
+    if is_outage(error) { Outcome::Failed(error.clone()) } else { Outcome::Ask }
+}
+
+/// Whether the store did not answer in time, and not that it cannot answer this.
+const fn is_outage(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unavailable { .. } | StoreError::Overloaded { .. })
 }
 
 fn passed(said: &Verdict, cost: u32, left: u32) -> Hit {

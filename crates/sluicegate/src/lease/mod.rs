@@ -183,7 +183,7 @@ impl Leasing {
         cost: Cost,
     ) -> Asked {
         let Ok(cost) = u32::try_from(cost.get()) else { return Asked::Not };
-        if !self.is_kept.load(Ordering::Relaxed) {
+        if self.is_stopping.load(Ordering::Relaxed) || !self.is_kept.load(Ordering::Relaxed) {
             return Asked::Not;
         }
         let now = self.now();
@@ -192,6 +192,10 @@ impl Leasing {
             return Asked::Not;
         };
         let mut desk = lease.desk();
+        // Under the lock: the keeper that ends has answered all that wait, or sees this one.
+        if !self.is_kept.load(Ordering::Relaxed) {
+            return Asked::Not;
+        }
         if address(desk.rules()) != address(request.rules) {
             if !desk.are_later(request) {
                 return Asked::Not;
@@ -285,9 +289,6 @@ impl Leasing {
         now: Micros,
     ) -> Option<Arc<Lease>> {
         let over = self.heat.ask(key.word(), now)?;
-        if self.is_stopping.load(Ordering::Relaxed) {
-            return None;
-        }
         let subject = Subject::new(request, terms);
         if !subject.leases(cost) {
             return None;

@@ -1,0 +1,386 @@
+//! Hot keys are decided from leases: when, for how long, and what becomes of them.
+#![cfg(feature = "engine")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use sluicegate::policy::{Document, PolicySet};
+use sluicegate::store::lease::{Leased, Message, Word};
+use sluicegate::store::{Executed, Store, StoreAnswer, StoreError, StoreRequest};
+use sluicegate::{
+    Admission, Cost, Engine, LeaseOptions, ManualClock, Micros, Mode, Moment, Request,
+    StoreFailure, Verb,
+};
+use tokio::task::{JoinHandle, yield_now};
+
+const POLICIES: &str = "
+policies:
+  - { name: hot, rules: [ { token_bucket: { rate: 1000/s, burst: 1000 } } ] }
+  - { name: small, rules: [ { token_bucket: { rate: 159/s, burst: 159 } } ] }
+  - { name: off, leases: off, rules: [ { token_bucket: { rate: 1000/s, burst: 1000 } } ] }
+  - { name: half, leases: { max_share: 50%, term: 100ms }, rules: [ { token_bucket: { rate: 1000/s, burst: 1000 } } ] }
+  - { name: closed, on_store_failure: deny, rules: [ { token_bucket: { rate: 1000/s, burst: 1000 } } ] }
+  - { name: held, overflow: { queue: { max_wait: 2s } }, rules: [ { token_bucket: { rate: 1000/s, burst: 1000 } } ] }
+  - { name: jobs, rules: [ { concurrency: { limit: 1000, ttl: 30s } } ] }
+";
+
+const START: Micros = Micros::from_secs(1_000_000);
+
+/// A store in this process that leases, by the kernel, and can fall silent.
+#[derive(Clone, Debug, Default)]
+struct Leasing(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    keys: Mutex<HashMap<(String, Vec<u8>), Leased>>,
+    is_silent: AtomicBool,
+    asked: AtomicU64,
+    messages: AtomicU64,
+}
+
+impl Leasing {
+    fn answers<R>(
+        &self,
+        request: &StoreRequest<'_>,
+        answer: impl FnOnce(&mut Leased) -> R,
+    ) -> Result<R, StoreError> {
+        if self.0.is_silent.load(Ordering::Relaxed) {
+            let reason = "silent".to_owned();
+            return Err(StoreError::Unavailable { reason, executed: Executed::Perhaps });
+        }
+        let name = (request.policy.to_owned(), request.key.to_vec());
+        Ok(answer(self.0.keys.lock().unwrap().entry(name).or_default()))
+    }
+
+    /// Permits of the hot key of a policy that are out.
+    fn held(&self, policy: &str) -> u64 {
+        let keys = self.0.keys.lock().unwrap();
+        keys.get(&(policy.to_owned(), b"k".to_vec())).map_or(0, |leased| leased.leases.held())
+    }
+}
+
+impl Store for Leasing {
+    async fn decide(
+        &self,
+        request: &StoreRequest<'_>,
+        at: &Moment<'_>,
+    ) -> Result<StoreAnswer, StoreError> {
+        self.0.asked.fetch_add(1, Ordering::Relaxed);
+        let decide = |leased: &mut Leased| request.rules.decide_beside(leased, request.verb, at);
+        Ok(self.answers(request, decide)??.into())
+    }
+
+    fn leases(&self) -> bool {
+        true
+    }
+
+    async fn lease(
+        &self,
+        request: &StoreRequest<'_>,
+        message: &Message,
+        at: &Moment<'_>,
+    ) -> Result<Word, StoreError> {
+        self.0.messages.fetch_add(1, Ordering::Relaxed);
+        // As over a network: others run meanwhile.
+        yield_now().await;
+        self.answers(request, |leased| request.rules.lease(leased, message, at))
+    }
+}
+
+struct World {
+    engine: Arc<Engine<Leasing>>,
+    store: Leasing,
+    clock: Arc<ManualClock>,
+    keeper: JoinHandle<()>,
+}
+
+impl World {
+    fn new() -> Self {
+        let (store, clock) = (Leasing::default(), Arc::new(ManualClock::at(START)));
+        let policies = PolicySet::new(Document::parse(POLICIES).unwrap());
+        let engine = Engine::new(policies, store.clone(), Arc::clone(&clock) as _)
+            .with_fallback(StoreFailure::default())
+            .with_leases(LeaseOptions::default());
+        let engine = Arc::new(engine);
+        let keeper = Arc::clone(&engine);
+        let keeper = tokio::spawn(async move { keeper.keep_leases().await });
+        Self { engine, store, clock, keeper }
+    }
+
+    /// With a key of `policy` that is hot, and its first permits.
+    async fn hot(policy: &str) -> Self {
+        let world = Self::new();
+        world.settle().await;
+        for _ in 0..20 {
+            world.check(policy, 1).await;
+            world.advance(Micros::from_millis(5)).await;
+        }
+        world
+    }
+
+    async fn check(&self, policy: &str, cost: u64) -> Admission {
+        self.ask(policy, Verb::Check { cost: Cost::new(cost).unwrap() }).await
+    }
+
+    async fn ask(&self, policy: &str, verb: Verb) -> Admission {
+        self.engine.turn().decide(&Request::new(policy, Some(b"k"), verb)).await.unwrap()
+    }
+
+    /// Lets all tasks run until none has anything to do.
+    async fn settle(&self) {
+        for _ in 0..20 {
+            yield_now().await;
+        }
+    }
+
+    async fn advance(&self, span: Micros) {
+        self.clock.advance(span);
+        self.settle().await;
+    }
+
+    fn asked(&self) -> u64 {
+        self.store.0.asked.load(Ordering::Relaxed)
+    }
+
+    fn messages(&self) -> u64 {
+        self.store.0.messages.load(Ordering::Relaxed)
+    }
+
+    fn left(&self) -> u32 {
+        self.engine.leased_keys().first().map_or(0, |key| key.left)
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_asked_for_often_is_decided_without_the_store() {
+    let world = World::hot("hot").await;
+    let (asked, messages) = (world.asked(), world.messages());
+    assert!(asked <= 8, "{asked}");
+    for _ in 0..10 {
+        let admission = world.check("hot", 1).await;
+        assert_eq!(admission.answer.mode, Mode::Leased);
+        assert_eq!(admission.answer.charged(), 1, "it can be given back");
+        assert!(admission.answer.decision.remaining < 1_000);
+    }
+    assert_eq!(world.asked(), asked);
+    assert!(world.messages() <= messages + 1);
+}
+
+#[tokio::test]
+async fn the_age_of_a_leased_answer_is_that_of_what_the_store_said() {
+    let world = World::hot("hot").await;
+    let before = world.check("hot", 1).await.answer.age;
+    world.clock.advance(Micros::from_millis(3));
+    let after = world.check("hot", 1).await.answer.age;
+    assert_eq!(after.since(before), Micros::from_millis(3));
+}
+
+#[tokio::test]
+async fn a_cold_key_is_decided_by_the_store() {
+    let world = World::new();
+    world.settle().await;
+    for _ in 0..50 {
+        assert_eq!(world.check("hot", 1).await.answer.mode, Mode::Store);
+        world.advance(Micros::from_millis(80)).await;
+    }
+    assert_eq!((world.asked(), world.messages()), (50, 0));
+}
+
+#[tokio::test]
+async fn nothing_is_leased_that_cannot_be() {
+    for policy in ["small", "off", "held"] {
+        let world = World::hot(policy).await;
+        assert_eq!((world.messages(), world.asked()), (0, 20), "of {policy}");
+    }
+}
+
+#[tokio::test]
+async fn a_policy_sets_how_much_and_how_long() {
+    let world = World::hot("half").await;
+    let [key] = &world.engine.leased_keys()[..] else { panic!("one key") };
+    assert!(key.ends_in <= Micros::from_millis(100), "{key:?}");
+    // 200 asks a second: for a second and a half.
+    for _ in 0..200 {
+        world.check("half", 1).await;
+        world.advance(Micros::from_millis(5)).await;
+    }
+    assert!(world.left() > 50 && world.left() <= 300, "{}", world.left());
+}
+
+#[tokio::test]
+async fn what_passes_while_time_stands_still_is_the_burst_and_hardly_less() {
+    let world = World::hot("hot").await;
+    // All is there again.
+    world.advance(Micros::from_secs(20)).await;
+    let mut admitted = 0;
+    for _ in 0..3_000 {
+        admitted += world.check("hot", 1).await.answer.decision.granted();
+    }
+    // The last permits are asked for at a pace.
+    assert!((950..=1_000).contains(&admitted), "{admitted}");
+}
+
+#[tokio::test]
+async fn an_engine_without_a_keeper_leases_nothing() {
+    let world = World::hot("hot").await;
+    world.keeper.abort();
+    world.settle().await;
+    for _ in 0..20 {
+        assert_eq!(world.check("hot", 1).await.answer.mode, Mode::Store);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_waits_is_answered_when_the_keeper_ends() {
+    let world = World::hot("hot").await;
+    // More than is left: it waits for a message.
+    let engine = Arc::clone(&world.engine);
+    let waiting = tokio::spawn(async move {
+        let cost = Cost::new(6).unwrap();
+        let requests = (0..20).map(|_| Request::new("hot", Some(b"k"), Verb::Check { cost }));
+        let requests: Vec<_> = requests.collect();
+        engine.turn().decide_each(&requests).await
+    });
+    tokio::task::yield_now().await;
+    world.keeper.abort();
+    let decided = waiting.await.unwrap();
+    assert!(decided.iter().all(|decided| decided.as_ref().unwrap().way.passes()));
+}
+
+#[tokio::test]
+async fn what_is_returned_goes_back_into_the_lease() {
+    let world = World::hot("hot").await;
+    world.check("hot", 3).await;
+    let (left, asked) = (world.left(), world.asked());
+    let refund = world.ask("hot", Verb::Refund { cost: Cost::new(2).unwrap() }).await;
+    assert_eq!((refund.answer.mode, refund.answer.decision.granted()), (Mode::Leased, 2));
+    assert_eq!((world.left(), world.asked()), (left + 2, asked));
+    // More than was taken since the last message is the store's affair.
+    let refund = world.ask("hot", Verb::Refund { cost: Cost::new(500).unwrap() }).await;
+    assert_eq!(refund.answer.mode, Mode::Store);
+}
+
+#[tokio::test]
+async fn an_idle_key_gives_its_permits_back() {
+    let world = World::hot("hot").await;
+    assert!(world.store.held("hot") > 0);
+    for _ in 0..60 {
+        world.advance(Micros::from_millis(25)).await;
+    }
+    assert_eq!((world.store.held("hot"), world.left()), (0, 0));
+    for _ in 0..500 {
+        world.advance(Micros::from_millis(25)).await;
+    }
+    assert!(world.engine.leased_keys().is_empty());
+}
+
+#[tokio::test]
+async fn a_process_that_stops_gives_all_permits_back() {
+    let world = World::hot("hot").await;
+    assert!(world.store.held("hot") > 0);
+    world.engine.return_leases();
+    world.keeper.await.unwrap();
+    assert_eq!(world.store.held("hot"), 0);
+    let request = Request::new("hot", Some(b"k"), Verb::Check { cost: Cost::ONE });
+    let admission = world.engine.turn().decide(&request).await.unwrap();
+    assert_eq!(admission.answer.mode, Mode::Store);
+}
+
+#[tokio::test]
+async fn permits_of_earlier_rules_are_not_used() {
+    let world = World::hot("hot").await;
+    world.clock.advance(Micros::from_millis(5));
+    let lower = POLICIES.replace("rate: 1000/s, burst: 1000", "rate: 500/s, burst: 500");
+    world.engine.set_policies(PolicySet::new(Document::parse(&lower).unwrap()));
+    let messages = world.messages();
+    let admission = world.check("hot", 1).await;
+    assert!(world.messages() > messages, "the lease is renewed under the new rules first");
+    assert_eq!(admission.answer.decision.limit, 500);
+    for _ in 0..2_000 {
+        world.check("hot", 1).await;
+    }
+    world.settle().await;
+    let keys = world.store.0.keys.lock().unwrap();
+    let leased = &keys[&("hot".to_owned(), b"k".to_vec())];
+    assert!(leased.leases.held() <= 250, "{}", leased.leases.held());
+}
+
+#[tokio::test]
+async fn a_lease_outlives_its_store_until_it_ends() {
+    let world = World::hot("closed").await;
+    world.store.0.is_silent.store(true, Ordering::Relaxed);
+    assert_eq!(world.check("closed", 1).await.answer.mode, Mode::Leased);
+    let mut modes = Vec::new();
+    for _ in 0..250 {
+        let admission = world.check("closed", 1).await;
+        modes.push(admission.answer.mode);
+        world.advance(Micros::from_millis(10)).await;
+    }
+    let leased = modes.iter().filter(|mode| **mode == Mode::Leased).count();
+    assert!(leased > 5, "{leased}");
+    let last = &modes[modes.len() - 20..];
+    assert!(last.iter().all(|mode| *mode == Mode::Deny), "{last:?}");
+    world.store.0.is_silent.store(false, Ordering::Relaxed);
+    world.advance(Micros::SECOND).await;
+    assert!(world.check("closed", 1).await.way.passes());
+}
+
+#[tokio::test]
+async fn a_share_counts_what_was_leased() {
+    let world = World::hot("hot").await;
+    world.advance(Micros::from_secs(20)).await;
+    let mut admitted = 0;
+    for _ in 0..100 {
+        admitted += world.check("hot", 1).await.answer.decision.granted();
+    }
+    world.store.0.is_silent.store(true, Ordering::Relaxed);
+    for _ in 0..3_000 {
+        admitted += world.check("hot", 1).await.answer.decision.granted();
+    }
+    assert!(admitted <= 1_000, "{admitted}");
+    assert!(admitted >= 900, "{admitted}");
+}
+
+#[tokio::test]
+async fn a_look_counts_the_permits_that_are_leased_here() {
+    let world = World::hot("hot").await;
+    // All that the store would still give to others is taken by one of them.
+    let free = world.ask("hot", Verb::Peek { cost: Cost::ONE }).await.answer.decision.remaining;
+    let rules = world.engine.policies();
+    let rules = rules.resolve("hot").unwrap().rules().clone();
+    let verb = Verb::AtMost { cost: Cost::new(free).unwrap() };
+    let other = StoreRequest {
+        policy: "hot",
+        key: b"k",
+        rules: rules.set(),
+        verb: &verb,
+        origin: sluicegate::store::RuleOrigin::default(),
+        quota: sluicegate::store::Quota::of("hot"),
+    };
+    world.store.decide(&other, &Moment::new(world.engine.now())).await.unwrap();
+    let look = world.ask("hot", Verb::Peek { cost: Cost::ONE }).await;
+    assert!(look.answer.decision.allowed(), "{look:?}");
+}
+
+#[tokio::test]
+async fn one_that_goes_away_while_it_waits_leaves_its_permits() {
+    let world = World::hot("hot").await;
+    world.advance(Micros::from_millis(5)).await;
+    let held = world.left();
+    let mut waits = Box::pin(world.check("hot", 6));
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut others = 0;
+    while waits.as_mut().poll(&mut cx).is_ready() {
+        waits = Box::pin(world.check("hot", 6));
+        others += 1;
+    }
+    drop(waits);
+    world.settle().await;
+    assert!(others * 6 <= held, "{others} of {held}");
+    // They went to nobody: all of what the store stands for can still be taken.
+    let left = u64::from(world.left());
+    let spent = world.ask("hot", Verb::AtMost { cost: Cost::new(left.max(1)).unwrap() }).await;
+    assert_eq!(spent.answer.decision.granted(), left.max(1));
+}
