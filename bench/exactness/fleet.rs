@@ -26,6 +26,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) nodes: usize,
     /// The policy's `on_store_failure`.
     pub(crate) on_store_failure: &'a str,
+    /// Whether permits are leased; otherwise the policy sets `leases: off`.
+    pub(crate) leases: bool,
 }
 
 /// Servers that enforce one limit. They end with this.
@@ -36,7 +38,7 @@ pub(crate) struct Fleet {
 
 #[derive(Debug)]
 struct Server {
-    _program: Program,
+    program: Program,
     http: SocketAddr,
     resp: SocketAddr,
 }
@@ -52,20 +54,38 @@ impl Setup<'_> {
     pub(crate) async fn start<S: AsRef<str>>(&self, stores: &[S]) -> anyhow::Result<Fleet> {
         let mut servers = Vec::new();
         for store in stores {
-            servers.push(self.server(store.as_ref()).await?);
+            servers.push(self.server(store.as_ref(), (0, 0)).await?);
         }
         Ok(Fleet { servers })
     }
 
-    async fn server(&self, store: &str) -> anyhow::Result<Server> {
-        let Self { build, limit, nodes, on_store_failure } = self;
+    /// Kills a server and starts it again at once, where it was.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub(crate) async fn restart(
+        &self,
+        fleet: &mut Fleet,
+        place: usize,
+        store: &str,
+    ) -> anyhow::Result<()> {
+        let server = &mut fleet.servers[place];
+        server.program.kill();
+        let ports = (server.http.port(), server.resp.port());
+        *server = self.server(store, ports).await?;
+        Ok(())
+    }
+
+    async fn server(&self, store: &str, (http, resp): (u16, u16)) -> anyhow::Result<Server> {
+        let Self { build, limit, nodes, on_store_failure, leases } = self;
+        let leases = if *leases { "" } else { "    leases: off\n" };
         let config = format!(
-            "[http]\nlisten = '127.0.0.1:0'\n[resp]\nlisten = '127.0.0.1:0'\n\
+            "[http]\nlisten = '127.0.0.1:{http}'\n[resp]\nlisten = '127.0.0.1:{resp}'\n\
              [rls]\nlisten = 'off'\n[admin]\nlisten = 'off'\n\
              [policies]\npath = '{{dir}}/policies.yaml'\n[store]\nurl = '{store}'\nnodes = {nodes}\n"
         );
         let policies = format!(
-            "policies:\n  - name: {POLICY}\n    on_store_failure: {on_store_failure}\n    \
+            "policies:\n  - name: {POLICY}\n    on_store_failure: {on_store_failure}\n{leases}    \
              rules: [{}]\n",
             limit.rules()
         );
@@ -79,7 +99,7 @@ impl Setup<'_> {
             let log = std::fs::read_to_string(&log).unwrap_or_default();
             address(&program.log(), wire).ok_or_else(|| anyhow::anyhow!("no {wire}: {log}"))
         };
-        Ok(Server { http: found("http")?, resp: found("resp")?, _program: program })
+        Ok(Server { http: found("http")?, resp: found("resp")?, program })
     }
 }
 
@@ -91,7 +111,7 @@ impl Fleet {
             Wire::Http => server.http,
         };
         let servers = self.servers.iter().map(address).collect();
-        Load { wire, servers, connections, pace, keys: 1 }
+        Load { wire, servers, connections, pace, keys: 1, reconnects: false }
     }
 
     /// So many requests a second to each server, over four connections.
@@ -99,6 +119,11 @@ impl Fleet {
         const CONNECTIONS: u32 = 4;
         let pace = Pace::Open { per_s: f64::from(per_s) / f64::from(CONNECTIONS) };
         self.load(Wire::Resp, CONNECTIONS as usize, pace)
+    }
+
+    /// The process of a server.
+    pub(crate) fn program(&self, place: usize) -> &Program {
+        &self.servers[place].program
     }
 
     /// Where the first server speaks the protocol of Redis.

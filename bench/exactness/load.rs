@@ -28,6 +28,9 @@ const LAST_REPLIES_MAX: Duration = Duration::from_secs(3);
 /// A client at a rate looks this often whether something is due: as often as timers go off.
 const TICK: Duration = Duration::from_millis(1);
 
+/// How often a client whose server is gone looks for it.
+const RECONNECT_EVERY: Duration = Duration::from_millis(10);
+
 /// A slot of the time line.
 const SLOT_US: u64 = 100_000;
 
@@ -41,6 +44,8 @@ pub(crate) struct Load {
     pub(crate) pace: Pace,
     /// Requests are for keys that are drawn from so many.
     pub(crate) keys: u32,
+    /// Whether a connection that is closed is made again: servers are killed on purpose.
+    pub(crate) reconnects: bool,
 }
 
 /// When a connection asks.
@@ -127,10 +132,12 @@ impl Load {
             let (tally, stopped) = (tally.clone(), stopped.clone());
             asking.spawn_local(async move {
                 let mut line = line;
-                if let Err(error) = line.keep_asking(begin, stopped, &tally).await {
-                    let mut tally = tally.borrow_mut();
-                    tally.unanswered += line.pending.len() as u64;
-                    tally.failed(&format!("{error:#}"));
+                while let Err(error) = line.keep_asking(begin, stopped.clone(), &tally).await {
+                    tally.borrow_mut().unanswered += line.pending.len() as u64;
+                    if !line.reconnects || line.reconnect(&stopped).await.is_err() {
+                        tally.borrow_mut().failed(&format!("{error:#}"));
+                        break;
+                    }
                 }
             });
         }
@@ -147,9 +154,17 @@ impl Load {
                 let stream = timeout(LAST_REPLIES_MAX, TcpStream::connect(server)).await??;
                 stream.set_nodelay(true)?;
                 let schedule = Schedule::new(self.pace, number as f64 / self.connections as f64)?;
-                let (wire, keys) = (self.wire, self.keys);
-                let (pending, asked, answered) = (VecDeque::new(), Vec::new(), Vec::new());
-                lines.push(Line { stream, wire, keys, schedule, pending, asked, answered });
+                lines.push(Line {
+                    stream,
+                    server: *server,
+                    reconnects: self.reconnects,
+                    wire: self.wire,
+                    keys: self.keys,
+                    schedule,
+                    pending: VecDeque::new(),
+                    asked: Vec::new(),
+                    answered: Vec::new(),
+                });
             }
         }
         Ok(lines)
@@ -176,6 +191,8 @@ impl Running {
 /// One connection.
 struct Line {
     stream: TcpStream,
+    server: SocketAddr,
+    reconnects: bool,
     wire: Wire,
     keys: u32,
     schedule: Schedule,
@@ -192,6 +209,23 @@ struct Pending {
 }
 
 impl Line {
+    /// Connects again, as soon as the server listens.
+    async fn reconnect(&mut self, stopped: &watch::Receiver<bool>) -> anyhow::Result<()> {
+        self.pending.clear();
+        self.answered.clear();
+        let connecting = async {
+            loop {
+                match TcpStream::connect(self.server).await {
+                    Ok(stream) => return stream,
+                    Err(_) => sleep(RECONNECT_EVERY).await,
+                }
+            }
+        };
+        ensure!(!*stopped.borrow(), "the clients are stopped");
+        self.stream = timeout(LAST_REPLIES_MAX, connecting).await?;
+        Ok(self.stream.set_nodelay(true)?)
+    }
+
     async fn keep_asking(
         &mut self,
         begin: Instant,

@@ -11,6 +11,7 @@
 
 mod bound;
 mod fleet;
+mod leases;
 mod load;
 mod outages;
 mod overload;
@@ -27,7 +28,7 @@ use fleet::Build;
 use report::Outcome;
 
 /// What can be run, in this order.
-const SCENARIOS: [&str; 21] = [
+const SCENARIOS: [&str; 31] = [
     "healthy",
     "frozen-often",
     "frozen-in-step",
@@ -49,6 +50,16 @@ const SCENARIOS: [&str; 21] = [
     "http-900",
     "goodput",
     "goodput-dear",
+    "leases",
+    "leases-off",
+    "leases-killed",
+    "leases-stopped",
+    "leases-failover",
+    "leases-failover-off",
+    "leases-flushed",
+    "leases-bad-network",
+    "leases-clocks",
+    "leases-small",
 ];
 
 /// The longest run of all scenarios on one build: quotas of a day are measured, which must not end.
@@ -113,6 +124,16 @@ async fn run(scenario: &str, build: &Build) -> anyhow::Result<Outcome> {
         "http-900" => overload::http(build).await,
         "goodput" => overload::goodput(build, Price::Cheap).await,
         "goodput-dear" => overload::goodput(build, Price::Dear).await,
+        "leases" => leases::three_servers(build, true).await,
+        "leases-off" => leases::three_servers(build, false).await,
+        "leases-killed" => leases::killed(build).await,
+        "leases-stopped" => leases::stopped(build).await,
+        "leases-failover" => leases::failover(build, true).await,
+        "leases-failover-off" => leases::failover(build, false).await,
+        "leases-flushed" => leases::flushed(build).await,
+        "leases-bad-network" => leases::bad_network(build).await,
+        "leases-clocks" => leases::clocks(build).await,
+        "leases-small" => leases::small(build).await,
         other => bail!("`{other}` is listed and cannot be run"),
     }
 }

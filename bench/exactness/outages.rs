@@ -34,7 +34,7 @@ const REJOIN_MAX: Duration = Duration::from_secs(60);
 /// Redis is frozen ten times for two seconds, under steady load on one server.
 pub(crate) async fn frozen_often(build: &Build) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
-    let setup = Setup { build, limit: QUOTA, nodes: 1, on_store_failure: "local" };
+    let setup = Setup { build, limit: QUOTA, nodes: 1, on_store_failure: "local", leases: true };
     let fleet = setup.start(&[redis.url()]).await?;
     let running = fleet.steady(600).start()?;
     let mut faults = Vec::new();
@@ -52,7 +52,7 @@ pub(crate) async fn frozen_often(build: &Build) -> anyhow::Result<Outcome> {
 /// key that it answers.
 pub(crate) async fn frozen_in_step(build: &Build) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
-    let setup = Setup { build, limit: QUOTA, nodes: 1, on_store_failure: "local" };
+    let setup = Setup { build, limit: QUOTA, nodes: 1, on_store_failure: "local", leases: true };
     let fleet = setup.start(&[redis.url()]).await?;
     let mut client = Client::connect(fleet.resp()).await?;
     let begin = Instant::now();
@@ -241,7 +241,7 @@ pub(crate) async fn healthy(build: &Build) -> anyhow::Result<Outcome> {
 
 /// Two servers, configured as two.
 fn two<'a>(build: &'a Build, on_store_failure: &'a str) -> Setup<'a> {
-    Setup { build, limit: LIMIT, nodes: 2, on_store_failure }
+    Setup { build, limit: LIMIT, nodes: 2, on_store_failure, leases: true }
 }
 
 async fn freeze(redis: &RedisServer, span: Duration) -> anyhow::Result<()> {

@@ -45,8 +45,8 @@ impl Outcome {
         let Self { limit, tally, .. } = self;
         let admitted = tally.admitted.len();
         let [p50, p99, longest] = self.latencies_ms();
-        let [store, remembered, local] =
-            ["store", "remembered", "local"].map(|mode| tally.of_mode(mode)[0]);
+        let [store, leased, remembered, local] =
+            ["store", "leased", "remembered", "local"].map(|mode| tally.of_mode(mode)[0]);
         let figure = |number: Option<f64>, digits| {
             number.filter(|number| number.is_finite()).map_or("–".to_owned(), |number| {
                 // Not `-0`, which is what a little less than nothing is rounded to.
@@ -64,7 +64,7 @@ impl Outcome {
             self.span_us() as f64 / 1e6,
             tally.sent + tally.unsent,
             self.beside,
-            store + remembered,
+            store + leased + remembered,
             self.refused(),
             self.shed(),
             self.remarks(),
@@ -170,7 +170,7 @@ impl Outcome {
 }
 
 fn is_known(mode: &str) -> bool {
-    matches!(mode, "store" | "remembered" | "local" | "allow" | "deny")
+    matches!(mode, "store" | "leased" | "remembered" | "local" | "allow" | "deny")
 }
 
 /// Clients that are busier than this may be what is measured.

@@ -68,6 +68,22 @@ impl Program {
         log_path(&self.dir)
     }
 
+    /// Freezes it (`SIGSTOP`): its connections stay open, and it does nothing.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it has ended.
+    pub fn stop_process(&self) -> Result<(), Error> {
+        Ok(self.process.freeze()?)
+    }
+
+    /// Lets it go on after [`stop_process`](Self::stop_process).
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it has ended.
+    pub fn continue_process(&self) -> Result<(), Error> {
+        Ok(self.process.thaw()?)
+    }
+
     /// Ends it at once and waits until it is gone.
     pub fn kill(&mut self) {
         self.process.kill();

@@ -1,0 +1,207 @@
+//! Scenarios in which servers lease permits of one hot key: `docs/leases.md` says what is promised.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use sluicegate_testkit::{
+    Client, FaultProxy, Faults, Options, RedisServer, SentinelOptions, Sentinels, until,
+};
+use tokio::time::sleep;
+
+use crate::bound::Limit;
+use crate::fleet::{Build, Fleet, Setup};
+use crate::load::Tally;
+use crate::report::Outcome;
+use crate::wire::POLICY;
+
+/// The limit of most scenarios, and how often each of three servers is asked: twice what it allows together.
+const LIMIT: Limit = Limit::Bucket { per_s: 2_000, burst: 2_000 };
+const PER_S: u32 = 1_333;
+
+/// What is left of the burst when Redis forgets, and may pass once more.
+const BURST: f64 = 2_000.0;
+
+/// How long the longest scenarios take.
+const SPAN: Duration = Duration::from_secs(60);
+
+/// Nothing is wrong for a minute; or the same without leases.
+pub(crate) async fn three_servers(build: &Build, leases: bool) -> anyhow::Result<Outcome> {
+    let redis = RedisServer::start(Options::default()).await?;
+    let setup = Setup { leases, ..three(build) };
+    let fleet = setup.start(&[redis.url(), redis.url(), redis.url()]).await?;
+    let before = calls(&redis).await?;
+    let running = fleet.steady(PER_S).start()?;
+    sleep(SPAN).await;
+    let tally = running.stop().await?;
+    let remark = share_of_calls(calls(&redis).await? - before, &tally);
+    outcome(tally, Vec::new(), remark)
+}
+
+/// One of three servers is killed each other second, and starts again at once.
+pub(crate) async fn killed(build: &Build) -> anyhow::Result<Outcome> {
+    let redis = RedisServer::start(Options::default()).await?;
+    let setup = three(build);
+    let mut fleet = setup.start(&[redis.url(), redis.url(), redis.url()]).await?;
+    let before = calls(&redis).await?;
+    let mut load = fleet.steady(PER_S);
+    load.reconnects = true;
+    let running = load.start()?;
+    for round in 0..30 {
+        sleep(Duration::from_secs(2)).await;
+        setup.restart(&mut fleet, round % 3, &redis.url()).await?;
+    }
+    let tally = running.stop().await?;
+    let mut remark = share_of_calls(calls(&redis).await? - before, &tally);
+    sleep(Duration::from_secs(3)).await;
+    remark.push_str(&format!("; {} of the burst are left 3 s later", left(&fleet).await?));
+    outcome(tally, Vec::new(), remark)
+}
+
+/// One of three servers stands still six times for five seconds.
+pub(crate) async fn stopped(build: &Build) -> anyhow::Result<Outcome> {
+    let redis = RedisServer::start(Options::default()).await?;
+    let fleet = three(build).start(&[redis.url(), redis.url(), redis.url()]).await?;
+    let running = fleet.steady(PER_S).start()?;
+    for round in 0..6 {
+        sleep(Duration::from_secs(1)).await;
+        fleet.program(round % 3).stop_process()?;
+        sleep(Duration::from_secs(5)).await;
+        fleet.program(round % 3).continue_process()?;
+    }
+    sleep(Duration::from_secs(2)).await;
+    outcome(running.stop().await?, Vec::new(), String::new())
+}
+
+/// The master is frozen and replaced five times; what it wrote last is lost.
+pub(crate) async fn failover(build: &Build, leases: bool) -> anyhow::Result<Outcome> {
+    /// How long sentinels may take to make a replica of the old master.
+    const REJOIN_MAX: Duration = Duration::from_secs(60);
+    let mut group = Sentinels::start(SentinelOptions::default()).await?;
+    let addresses: Vec<_> = group.addresses().iter().map(ToString::to_string).collect();
+    let url = format!("redis+sentinel://{}/{}", addresses.join(","), Sentinels::NAME);
+    let setup = Setup { leases, on_store_failure: "deny", ..three(build) };
+    let fleet = setup.start(&[&url, &url, &url]).await?;
+    let running = fleet.steady(PER_S).start()?;
+    let (mut faults, mut took) = (Vec::new(), Vec::new());
+    sleep(Duration::from_secs(3)).await;
+    for _ in 0..5 {
+        let from = running.now_us();
+        let old = group.kill_master().await?;
+        group.master_other_than(old).await?;
+        faults.push((from, running.now_us()));
+        took.push(format!("{:.1} s", (running.now_us() - from) as f64 / 1e6));
+        sleep(Duration::from_secs(3)).await;
+        group.nodes_mut()[old].restart().await?;
+        until("the old master was a replica", REJOIN_MAX, async || {
+            let status = group.nodes()[old].info("master_link_status").await.ok()?;
+            (status == "up").then_some(())
+        })
+        .await?;
+    }
+    let remark = format!("failovers took {}", took.join(", "));
+    Ok(Outcome { beside: 5.0 * BURST, ..outcome(running.stop().await?, faults, remark)? })
+}
+
+/// Everything in Redis is deleted each five seconds.
+pub(crate) async fn flushed(build: &Build) -> anyhow::Result<Outcome> {
+    let redis = RedisServer::start(Options::default()).await?;
+    let fleet = three(build).start(&[redis.url(), redis.url(), redis.url()]).await?;
+    let running = fleet.steady(PER_S).start()?;
+    for _ in 0..11 {
+        sleep(Duration::from_secs(5)).await;
+        redis.cli(&["FLUSHALL"]).await?;
+    }
+    sleep(Duration::from_secs(3)).await;
+    let flushed = outcome(running.stop().await?, Vec::new(), String::new())?;
+    Ok(flushed.with_beside(11.0 * BURST))
+}
+
+/// Replies of Redis are lost for 50 ms of each second, and come 30 ms late in another half of it.
+pub(crate) async fn bad_network(build: &Build) -> anyhow::Result<Outcome> {
+    let redis = RedisServer::start(Options::default()).await?;
+    let proxy = FaultProxy::start(redis.address()).await?;
+    let url = format!("redis://{}", proxy.address());
+    let setup = Setup { on_store_failure: "deny", ..three(build) };
+    let fleet = setup.start(&[&url, &url, &url]).await?;
+    let running = fleet.steady(PER_S).start()?;
+    sleep(Duration::from_secs(2)).await;
+    let from = running.now_us();
+    for _ in 0..20 {
+        proxy.set(Faults::cut_replies()).await?;
+        sleep(Duration::from_millis(50)).await;
+        proxy.set(Faults::delay(Duration::ZERO, Duration::from_millis(30))).await?;
+        sleep(Duration::from_millis(500)).await;
+        proxy.heal().await?;
+        sleep(Duration::from_millis(450)).await;
+    }
+    let faults = vec![(from, running.now_us())];
+    sleep(Duration::from_secs(2)).await;
+    outcome(running.stop().await?, faults, String::new())
+}
+
+/// The clock of Redis is put back by a minute, and by a second each other second.
+pub(crate) async fn clocks(build: &Build) -> anyhow::Result<Outcome> {
+    let redis = RedisServer::start(Options { clock: true, ..Options::default() }).await?;
+    let fleet = three(build).start(&[redis.url(), redis.url(), redis.url()]).await?;
+    let running = fleet.steady(PER_S).start()?;
+    let mut ahead_us = 0_i64;
+    for by_us in [-60_000_000, -1_000_000, -1_000_000, -50_000, -1_000_000, -1_000] {
+        sleep(Duration::from_secs(2)).await;
+        ahead_us += by_us;
+        redis.set_clock_offset_us(ahead_us)?;
+    }
+    sleep(Duration::from_secs(4)).await;
+    outcome(running.stop().await?, Vec::new(), String::new())
+}
+
+/// Limits from 1 to 40 of a day, each asked for by eight clients of three servers at once.
+pub(crate) async fn small(build: &Build) -> anyhow::Result<Outcome> {
+    let redis = RedisServer::start(Options::default()).await?;
+    let (mut all, mut wrong) = (Tally::new(), Vec::new());
+    for limit in 1..=40 {
+        let setup = Setup { limit: Limit::Day { limit }, ..three(build) };
+        let fleet = setup.start(&[redis.url(), redis.url(), redis.url()]).await?;
+        let running = fleet.steady(200).start()?;
+        sleep(Duration::from_millis(600)).await;
+        let tally = running.stop().await?;
+        if tally.admitted.len() != limit as usize {
+            wrong.push(format!("{} of {limit}", tally.admitted.len()));
+        }
+        all.add(tally);
+        redis.cli(&["FLUSHALL"]).await?;
+    }
+    ensure!(wrong.is_empty(), "not the limit: {}", wrong.join(", "));
+    let limit = Limit::Day { limit: (1..=40).sum() };
+    let remark = "each exactly its limit".to_owned();
+    Ok(Outcome { limit, ..outcome(all, Vec::new(), remark)? })
+}
+
+/// Three servers, configured as three.
+fn three(build: &Build) -> Setup<'_> {
+    Setup { build, limit: LIMIT, nodes: 3, on_store_failure: "local", leases: true }
+}
+
+/// How often Redis has run the script.
+async fn calls(redis: &RedisServer) -> anyhow::Result<u64> {
+    let stats = redis.cli(&["INFO", "commandstats"]).await?.text();
+    let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    let Some(calls) = calls else { return Ok(0) };
+    calls.split(',').next().and_then(|calls| calls.parse().ok()).context("a number of calls")
+}
+
+fn share_of_calls(calls: u64, tally: &Tally) -> String {
+    let decided: u64 = tally.modes.iter().map(|mode| mode.admitted + mode.refused).sum();
+    format!("calls {:.2} % of decisions", 100.0 * calls as f64 / decided.max(1) as f64)
+}
+
+/// What is left of the key by the first server.
+async fn left(fleet: &Fleet) -> anyhow::Result<i64> {
+    let mut client = Client::connect(fleet.resp()).await?;
+    let reply = client.call(&["SG.PEEK", POLICY, "k0"]).await?;
+    Ok(reply.list()[3].int())
+}
+
+fn outcome(tally: Tally, faults: Vec<(u64, u64)>, remark: String) -> anyhow::Result<Outcome> {
+    ensure!(!tally.latencies_us.is_empty(), "nothing was answered");
+    Ok(Outcome { limit: LIMIT, keys: 1, tally, faults, beside: 0.0, remark })
+}
