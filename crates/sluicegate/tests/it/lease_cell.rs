@@ -16,8 +16,7 @@ mod atomic {
     pub(super) use loom::sync::atomic::{AtomicU64, Ordering};
 }
 
-/// Walks the interleavings with at most three switches where a thread could go on: more take minutes, and all
-/// mistakes that were tried are found with two.
+/// Walks the interleavings with at most three switches where a thread could go on: all of them take minutes.
 fn model(run: impl Fn() + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
