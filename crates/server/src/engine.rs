@@ -7,6 +7,7 @@ use axum::http::HeaderMap;
 use sluicegate::policy::PolicySet;
 use sluicegate::store::Store;
 use sluicegate::{Admission, DecideError, Engine, Micros, Observer, Request, Turn};
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -80,6 +81,22 @@ impl<S: Store + 'static> ServerEngine<S> {
             }
         };
         tokio::join!(paying, self.telemetry().run(stop));
+    }
+
+    /// Keeps the leases of hot keys, in a task that ends after [`return_leases`](Self::return_leases); at once
+    /// where nothing can be leased.
+    pub(crate) fn keep_leases(&self) -> JoinHandle<()> {
+        let engine = Arc::clone(&self.engine);
+        tokio::spawn(async move { engine.keep_leases().await })
+    }
+
+    /// Gives the permits back that are leased, as far as the store answers within 250 ms: those of a server that
+    /// only ends would count as used. `kept` is the task that keeps them.
+    pub(crate) async fn return_leases(&self, kept: JoinHandle<()>) {
+        self.engine.return_leases();
+        if let Err(error) = kept.await {
+            tracing::error!("leases: {error}");
+        }
     }
 
     /// Pays what this server still owes the store, as far as that answers within a second: a server that

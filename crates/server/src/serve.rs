@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use sluicegate::{Clock, Engine, SteadyClock, StoreFailure, WallClock};
+use sluicegate::{Clock, Engine, LeaseOptions, Micros, SteadyClock, StoreFailure, WallClock};
+use sluicegate_kernel::limits::LEASE_PATIENCE_MAX_US;
 use sluicegate_policy::{DescriptorTree, PolicySet};
 use sluicegate_text::documents::DocumentSource;
 use sluicegate_text::store::{StoreName, Takes};
@@ -18,7 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::authenticator::Authenticator;
 use crate::config::{
-    Config, Listen, PolicyPublishing, Span, StoreConfig, TraceConfig, without_password,
+    Config, Listen, PolicyPublishing, Span, StoreConfig, TimeSource, TraceConfig,
+    without_password,
 };
 use crate::control::{self, AdminApi, CatalogSync, Subscribers};
 use crate::descriptors::{self, Descriptors};
@@ -39,6 +41,9 @@ use crate::wire::rls::RateLimits;
 use crate::wire::{Bound, DRAIN_MAX, Renewal, ServerContext};
 use crate::workers::Workers;
 use crate::{log, wire};
+
+/// How long an answer to a message about a lease is listened to at most.
+const LEASE_PATIENCE_MAX: Duration = Duration::from_micros(LEASE_PATIENCE_MAX_US);
 
 /// A server whose configuration and files were read, and which can start.
 #[derive(Debug)]
@@ -292,7 +297,28 @@ async fn open(
             let nodes = config.nodes.unwrap_or(NonZeroU32::MIN);
             let failure = StoreFailure { nodes, ..StoreFailure::default() };
             let engine = Engine::new(policies, store, Arc::new(SteadyClock::new()));
-            Ok((engine.with_fallback(failure), None))
+            let engine = engine.with_fallback(failure);
+            let engine = match leases(config, redis.deadline()) {
+                None => engine,
+                Some(options) => engine.with_leases(options),
+            };
+            Ok((engine, None))
+        }
+    }
+}
+
+/// How permits are leased from a Redis whose deadline is `deadline`, unless that is switched off.
+fn leases(config: &StoreConfig, deadline: Duration) -> Option<LeaseOptions> {
+    match (config.leases, config.time_source) {
+        (false, _) => None,
+        (true, TimeSource::Client) => {
+            tracing::info!("store.leases: off, because leases need `store.time_source = \"server\"`");
+            None
+        }
+        (true, TimeSource::Server) => {
+            let LeaseOptions { patience } = LeaseOptions::default();
+            let deadline = Micros::from(deadline.min(LEASE_PATIENCE_MAX));
+            Some(LeaseOptions { patience: patience.max(deadline) })
         }
     }
 }
@@ -335,6 +361,7 @@ async fn answer(
     let outages = store::log_outages(engine.core(), decided, stop);
     let background =
         async { tokio::join!(kept, followed, published, watched, seen, renewed, counted, outages) };
+    let leases = engine.keep_leases();
     // Clients that connect from now on are answered: the addresses are bound.
     context.manager.ready();
     let (cut_off, (_, node_end, ..)) = tokio::join!(wire::serve(bound, context), background);
@@ -343,6 +370,7 @@ async fn answer(
         tracing::warn!("cut off {cut_off} connections, in flight for {seconds} s");
     }
     let engine = Arc::clone(&context.engine);
+    engine.return_leases(leases).await;
     engine.settle_debts().await;
     if let Some(end) = node_end {
         end.record(engine.telemetry(), admin_api).await;

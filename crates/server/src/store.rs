@@ -17,7 +17,8 @@ use sluicegate::store::redis::{
 use sluicegate::store::{
     Debt, Executed, MemoryStore, Permits, Store, StoreAnswer, StoreError, StoreRequest, Verdict,
 };
-use sluicegate_kernel::{Micros, Moment};
+use sluicegate_kernel::lease::Message;
+use sluicegate_kernel::{Micros, Moment, Word};
 
 use crate::config::TimeSource;
 use crate::histogram::{Histogram, Spans};
@@ -139,6 +140,28 @@ impl Store for AnyStore {
                     Some(within) => within.store(charging).await,
                 };
                 redis.measured(begun, decided)
+            }
+        }
+    }
+
+    fn leases(&self) -> bool {
+        match self {
+            Self::Memory(_) => false,
+            Self::Redis(redis) => redis.store.leases(),
+        }
+    }
+
+    async fn lease(
+        &self,
+        request: &StoreRequest<'_>,
+        message: &Message,
+        at: &Moment<'_>,
+    ) -> Result<Word, StoreError> {
+        match self {
+            Self::Memory(store) => store.lease(request, message, at).await,
+            Self::Redis(redis) => {
+                let begun = StoreTimer::now();
+                redis.measured(begun, redis.store.lease(request, message, at).await)
             }
         }
     }

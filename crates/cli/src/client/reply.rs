@@ -146,11 +146,13 @@ impl DecisionReply {
             Some(us) => add(&mut line, format_args!("; retry in {}", later(us))),
         }
         self.add_instead(&mut line);
-        if let Some(mode) = &self.mode {
-            add(
+        match self.mode.as_deref() {
+            None => {}
+            Some("leased") => line += "; decided by a lease",
+            Some(mode) => add(
                 &mut line,
                 format_args!("; decided without the store ({})", terminal::one_line(mode)),
-            );
+            ),
         }
         line
     }
@@ -262,6 +264,7 @@ mod tests {
                 "; serve the policy's own response, status 503",
             ),
             (json!({"mode": "local"}), "; decided without the store (local)"),
+            (json!({"mode": "leased", "as_of_us": 5}), "; decided by a lease"),
         ] {
             let expected = format!("refused: 0 of 5 left in \"tries\"; retry in 10 min{end}");
             assert_eq!(line(ClientVerb::Check, fields), expected);

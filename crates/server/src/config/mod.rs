@@ -116,6 +116,10 @@ pub(crate) struct StoreConfig {
     pub(crate) nodes: Option<NonZeroU32>,
     /// Clock used for decisions in Redis.
     pub(crate) time_source: TimeSource,
+    /// Lease permits of hot keys from Redis and decide them without a call, as far as each policy
+    /// permits it (`leases`). Off with `time_source = "client"`. Set `false` until all servers that
+    /// share the Redis have a version with this setting.
+    pub(crate) leases: bool,
     /// Policies that are published in Redis, for programs that decide there themselves.
     pub(crate) publish: PolicyPublishing,
     /// Snapshot file of a memory store: read at start, written at shutdown.
@@ -442,6 +446,7 @@ impl Default for StoreConfig {
             state_bytes_max: None,
             nodes: None,
             time_source: TimeSource::Server,
+            leases: true,
             publish: PolicyPublishing::Catalog,
             snapshot: None,
             snapshot_every: None,

@@ -55,7 +55,7 @@ pub(crate) enum DecisionSource<'a> {
 
 const FATES: [Fate; 6] =
     [Fate::Allowed, Fate::Held, Fate::Shadowed, Fate::Degraded, Fate::Diverted, Fate::Refused];
-const MODES: [Mode; 6] = Mode::ALL;
+const MODES: [Mode; 7] = Mode::ALL;
 
 /// A counter for every result in every mode, and one for errors, which have none.
 const PLACES: usize = FATES.len() * MODES.len() + 1;

@@ -107,6 +107,15 @@ impl Mode {
             Self::Local | Self::Allow | Self::Deny | Self::Shed => Some(self.name()),
         }
     }
+
+    /// The same, with `leased`: answers whose callers read what is left report it, as that may be less by what
+    /// others took meanwhile.
+    pub const fn name_without_call(self) -> Option<&'static str> {
+        match self {
+            Self::Leased => Some(self.name()),
+            _ => self.name_without_store(),
+        }
+    }
 }
 
 impl Ruling {

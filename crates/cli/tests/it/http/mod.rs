@@ -3,6 +3,7 @@
 
 mod description;
 mod hosts;
+mod leases;
 mod live;
 mod overflow;
 mod page;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use sluicegate::policy::Fallback;
-use sluicegate::{Admission, Disposition, Micros};
+use sluicegate::{Admission, Disposition, Micros, Mode};
 use utoipa::ToSchema;
 
 /// Room for most bodies.
@@ -27,6 +27,11 @@ pub(crate) struct DecisionBody<'a> {
     limit: u64,
     /// Permits left after this decision.
     remaining: u64,
+    /// With `leased`: how long ago the store reported what else is left, in µs. `remaining` may be less by
+    /// what other servers took since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    as_of_us: Option<u64>,
     /// Time until the same request can pass, in µs: 0 if it passes now, `null` if never.
     #[schema(required)]
     retry_after_us: Option<u64>,
@@ -35,8 +40,9 @@ pub(crate) struct DecisionBody<'a> {
     /// The rule that decided.
     #[schema(value_type = String)]
     rule: &'a str,
-    /// How the decision was made without the store: `local`, `allow` or `deny`. Absent if the store
-    /// decided.
+    /// How the decision was made without a call to the store: `leased` (from permits that the store has
+    /// set aside for this server), or without the store: `local`, `allow`, `deny` or `shed`. Absent if
+    /// the store decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     mode: Option<&'static str>,
@@ -103,10 +109,11 @@ pub(crate) fn decided<'a>(admission: &'a Admission, id: Option<&'a str>) -> Deci
         wait_us: decision.wait().get().saturating_sub(held.get()),
         limit: decision.limit,
         remaining: decision.remaining,
+        as_of_us: matches!(answer.mode, Mode::Leased).then_some(answer.age.get()),
         retry_after_us: decision.retry_after().map(Micros::get),
         reset_after_us: decision.reset_after.get(),
         rule: answer.rule(),
-        mode: answer.mode.name_without_store(),
+        mode: answer.mode.name_without_call(),
         held_us: held.get(),
         overflow: overflow(way),
         tag,
@@ -132,10 +139,11 @@ fn plain(decided: &DecisionBody<'_>) -> Option<Vec<u8>> {
         wait_us,
         limit,
         remaining,
+        as_of_us,
         retry_after_us,
         reset_after_us,
         rule,
-        mode: None,
+        mode,
         held_us: 0,
         overflow: None,
         tag: None,
@@ -151,20 +159,26 @@ fn plain(decided: &DecisionBody<'_>) -> Option<Vec<u8>> {
     bytes.extend_from_slice(if allowed { b"{\"allowed\":true" } else { b"{\"allowed\":false" });
     bytes.extend_from_slice(b",\"code\":");
     bytes.extend_from_slice(number.format(code).as_bytes());
-    for (name, value) in [
-        (",\"granted\":", Some(granted)),
-        (",\"wait_us\":", Some(wait_us)),
-        (",\"limit\":", Some(limit)),
-        (",\"remaining\":", Some(remaining)),
-        (",\"retry_after_us\":", retry_after_us),
-        (",\"reset_after_us\":", Some(reset_after_us)),
-    ] {
+    let mut add = |name: &str, value: Option<u64>| {
         bytes.extend_from_slice(name.as_bytes());
         let value = value.map_or("null", |value| number.format(value));
         bytes.extend_from_slice(value.as_bytes());
+    };
+    add(",\"granted\":", Some(granted));
+    add(",\"wait_us\":", Some(wait_us));
+    add(",\"limit\":", Some(limit));
+    add(",\"remaining\":", Some(remaining));
+    if as_of_us.is_some() {
+        add(",\"as_of_us\":", as_of_us);
     }
+    add(",\"retry_after_us\":", retry_after_us);
+    add(",\"reset_after_us\":", Some(reset_after_us));
     bytes.extend_from_slice(b",\"rule\":\"");
     bytes.extend_from_slice(rule.as_bytes());
+    if let Some(mode) = mode {
+        bytes.extend_from_slice(b"\",\"mode\":\"");
+        bytes.extend_from_slice(mode.as_bytes());
+    }
     bytes.extend_from_slice(b"\"}");
     Some(bytes)
 }
@@ -209,6 +223,7 @@ mod tests {
             retry_after_us in any::<Option<u64>>(),
             allowed in any::<bool>(),
             rule in "[a-z0-9._-]{1,128}",
+            leased in any::<Option<u64>>(),
         ) {
             let [granted, wait_us, limit, remaining, reset_after_us] = numbers;
             let decided = DecisionBody {
@@ -218,10 +233,11 @@ mod tests {
                 wait_us,
                 limit,
                 remaining,
+                as_of_us: leased,
                 retry_after_us,
                 reset_after_us,
                 rule: &rule,
-                mode: None,
+                mode: leased.map(|_| Mode::Leased.name()),
                 held_us: 0,
                 overflow: None,
                 tag: None,

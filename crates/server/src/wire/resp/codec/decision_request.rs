@@ -81,7 +81,7 @@ fn reply(admission: &Admission, replies: &mut Replies) {
     replies.integer(millis(decision.reset_after));
     replies.integer(millis(Micros::new(decision.wait().get().saturating_sub(held.get()))));
     replies.bulk(answer.rule().as_bytes());
-    replies.bulk(answer.mode.name_without_store().unwrap_or(Mode::Store.name()).as_bytes());
+    replies.bulk(answer.mode.name_without_call().unwrap_or(Mode::Store.name()).as_bytes());
     if let Some(OverflowReply { name, what, status }) = over {
         replies.bulk(name);
         match what {
