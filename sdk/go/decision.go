@@ -9,6 +9,9 @@ type Mode string
 const (
 	// ModeStore: Redis decided, or the server did.
 	ModeStore Mode = "store"
+	// ModeLeased: the server, from permits that its store has set aside for it. Remaining may be less by what
+	// other servers took since.
+	ModeLeased Mode = "leased"
 	// ModeRemembered: this process knows from Redis that the request is refused until then.
 	ModeRemembered Mode = "remembered"
 	// ModeLocal: Redis did not answer, and this process decided by its share of the limit.

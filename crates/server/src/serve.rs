@@ -19,8 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::authenticator::Authenticator;
 use crate::config::{
-    Config, Listen, PolicyPublishing, Span, StoreConfig, TimeSource, TraceConfig,
-    without_password,
+    Config, Listen, PolicyPublishing, Span, StoreConfig, TimeSource, TraceConfig, without_password,
 };
 use crate::control::{self, AdminApi, CatalogSync, Subscribers};
 use crate::descriptors::{self, Descriptors};
@@ -312,7 +311,9 @@ fn leases(config: &StoreConfig, deadline: Duration) -> Option<LeaseOptions> {
     match (config.leases, config.time_source) {
         (false, _) => None,
         (true, TimeSource::Client) => {
-            tracing::info!("store.leases: off, because leases need `store.time_source = \"server\"`");
+            tracing::info!(
+                "store.leases: off, because leases need `store.time_source = \"server\"`"
+            );
             None
         }
         (true, TimeSource::Server) => {

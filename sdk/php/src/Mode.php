@@ -11,6 +11,8 @@ enum Mode: string
 {
     /** Redis decided. */
     case Store = 'store';
+    /** The server decided, from permits that its store has set aside for it. What is left may be less by what others took since. */
+    case Leased = 'leased';
     /** This host knows from Redis that it is refused until then. */
     case Remembered = 'remembered';
     /** Redis did not answer, and this host decided by its share of the limit. */

@@ -25,7 +25,10 @@ public final class HttpFields {
      */
     public static Map<String, String> of(Decision decision) {
         Map<String, String> fields = new LinkedHashMap<>();
-        boolean known = decision.mode() == Mode.STORE || decision.mode() == Mode.REMEMBERED || decision.mode() == Mode.LOCAL;
+        boolean known = switch (decision.mode()) {
+            case STORE, LEASED, REMEMBERED, LOCAL -> true;
+            case ALLOW, DENY, SHED -> false;
+        };
         if (known) {
             boolean canRetry = !decision.allowed() && decision.retryAfterUs() != Decision.NEVER;
             long untilUs = canRetry ? decision.retryAfterUs() : decision.resetAfterUs();

@@ -4,6 +4,8 @@ package io.sluicegate;
 public enum Mode {
     /** Redis, or the server's store. */
     STORE,
+    /** The server, from permits that its store has set aside for it. What is left may be less by what other servers took since. */
+    LEASED,
     /** The process: it knows from Redis that this is refused until then. */
     REMEMBERED,
     /** The process by its share of the limit, while Redis does not answer. */
