@@ -59,6 +59,15 @@ impl Setup<'_> {
         Ok(Fleet { servers })
     }
 
+    /// One more server, of another setup.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub(crate) async fn join(&self, fleet: &mut Fleet, store: &str) -> anyhow::Result<()> {
+        fleet.servers.push(self.server(store, (0, 0)).await?);
+        Ok(())
+    }
+
     /// Kills a server and starts it again at once, where it was.
     ///
     /// # Errors

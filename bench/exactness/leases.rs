@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use sluicegate_testkit::{
-    Client, FaultProxy, Faults, Options, RedisServer, SentinelOptions, Sentinels, until,
+    Client, Cluster, ClusterOptions, FaultProxy, Faults, Options, RedisServer, Reply,
+    SentinelOptions, Sentinels, until,
 };
 use tokio::time::sleep;
 
@@ -176,6 +177,62 @@ pub(crate) async fn small(build: &Build) -> anyhow::Result<Outcome> {
     Ok(Outcome { limit, ..outcome(all, Vec::new(), remark)? })
 }
 
+/// The slot of the key is moved twenty times.
+pub(crate) async fn cluster(build: &Build) -> anyhow::Result<Outcome> {
+    let cluster = Cluster::start(ClusterOptions::default()).await?;
+    let nodes: Vec<_> = cluster.addresses().iter().map(ToString::to_string).collect();
+    let url = format!("redis+cluster://{}", nodes.join(","));
+    let setup = Setup { on_store_failure: "deny", ..three(build) };
+    let fleet = setup.start(&[&url, &url, &url]).await?;
+    let running = fleet.steady(PER_S).start()?;
+    sleep(Duration::from_secs(2)).await;
+    let mut key = None;
+    for node in cluster.nodes() {
+        let keys = node.cli(&["KEYS", "sg:{*"]).await?;
+        key = key.or_else(|| keys.list().first().map(Reply::text));
+    }
+    let slot = cluster.slot_of(&key.context("the key is on a node")?).await?;
+    for _ in 0..20 {
+        let from = cluster.node_of(slot).await?;
+        cluster.migrate_slot(slot, (from + 1) % Cluster::MASTERS).await?;
+        sleep(Duration::from_secs(1)).await;
+    }
+    outcome(running.stop().await?, Vec::new(), String::new())
+}
+
+/// Two servers lease, one does not.
+pub(crate) async fn mixed(build: &Build) -> anyhow::Result<Outcome> {
+    let redis = RedisServer::start(Options::default()).await?;
+    let mut fleet = three(build).start(&[redis.url(), redis.url()]).await?;
+    let central = Setup { leases: false, ..three(build) };
+    central.join(&mut fleet, &redis.url()).await?;
+    let running = fleet.steady(PER_S).start()?;
+    sleep(SPAN / 2).await;
+    let tally = running.stop().await?;
+    let by_store = tally.of_mode("store")[0];
+    let share = by_store as f64 * 3.0 / tally.admitted.len().max(1) as f64;
+    outcome(tally, Vec::new(), format!("the one without leases got {share:.2} of its share"))
+}
+
+/// Redis stands still for a second, ten times.
+pub(crate) async fn outage(build: &Build) -> anyhow::Result<Outcome> {
+    let redis = RedisServer::start(Options::default()).await?;
+    let fleet = three(build).start(&[redis.url(), redis.url(), redis.url()]).await?;
+    let running = fleet.steady(PER_S / 4).start()?;
+    let mut faults = Vec::new();
+    for _ in 0..10 {
+        sleep(Duration::from_secs(2)).await;
+        let from = running.now_us();
+        redis.stop_process()?;
+        sleep(Duration::from_secs(1)).await;
+        redis.continue_process()?;
+        faults.push((from, running.now_us()));
+    }
+    sleep(Duration::from_secs(2)).await;
+    let beside = BURST / 3.0 * 2.0;
+    Ok(outcome(running.stop().await?, faults, String::new())?.with_beside(beside))
+}
+
 /// Three servers, configured as three.
 fn three(build: &Build) -> Setup<'_> {
     Setup { build, limit: LIMIT, nodes: 3, on_store_failure: "local", leases: true }
@@ -198,7 +255,7 @@ fn share_of_calls(calls: u64, tally: &Tally) -> String {
 async fn left(fleet: &Fleet) -> anyhow::Result<i64> {
     let mut client = Client::connect(fleet.resp()).await?;
     let reply = client.call(&["SG.PEEK", POLICY, "k0"]).await?;
-    Ok(reply.list()[3].int())
+    Ok(reply.list()[2].int())
 }
 
 fn outcome(tally: Tally, faults: Vec<(u64, u64)>, remark: String) -> anyhow::Result<Outcome> {

@@ -28,7 +28,7 @@ use fleet::Build;
 use report::Outcome;
 
 /// What can be run, in this order.
-const SCENARIOS: [&str; 31] = [
+const SCENARIOS: [&str; 34] = [
     "healthy",
     "frozen-often",
     "frozen-in-step",
@@ -60,6 +60,9 @@ const SCENARIOS: [&str; 31] = [
     "leases-bad-network",
     "leases-clocks",
     "leases-small",
+    "leases-cluster",
+    "leases-mixed",
+    "leases-outage",
 ];
 
 /// The longest run of all scenarios on one build: quotas of a day are measured, which must not end.
@@ -134,6 +137,9 @@ async fn run(scenario: &str, build: &Build) -> anyhow::Result<Outcome> {
         "leases-bad-network" => leases::bad_network(build).await,
         "leases-clocks" => leases::clocks(build).await,
         "leases-small" => leases::small(build).await,
+        "leases-cluster" => leases::cluster(build).await,
+        "leases-mixed" => leases::mixed(build).await,
+        "leases-outage" => leases::outage(build).await,
         other => bail!("`{other}` is listed and cannot be run"),
     }
 }
