@@ -91,7 +91,7 @@ pub use engine::{
 pub use following::{FollowError, Following, FollowingEngine, PolicyFollower};
 pub use keyed::{KeyedError, KeyedRateLimiter};
 #[cfg(feature = "engine")]
-pub use lease::{LeaseOptions, LeasedKey};
+pub use lease::{LeaseOptions, LeaseStats, LeasedKey};
 pub use limiter::{AcquireError, LimiterError, RateLimiter, Reservation};
 pub use sluicegate_kernel::algorithm::{CalendarUnit, Delay, WindowKind};
 pub use sluicegate_kernel::{

@@ -18,6 +18,7 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Registry;
+use sluicegate::LeaseStats;
 use sluicegate_control::api::damaged_total;
 
 use crate::authenticator::Authenticator;
@@ -157,7 +158,10 @@ impl Scrape {
                 let help = "Bytes of states larger than a slot";
                 families.gauge("sluicegate_store_state_bytes", help, store.state_bytes())
             }
-            AnyStore::Redis(store) => redis(store, families),
+            AnyStore::Redis(store) => {
+                redis(store, families)?;
+                engine.lease_stats().map_or(Ok(()), |stats| leases(&stats, families))
+            }
         }
     }
 
@@ -248,6 +252,26 @@ fn redis(store: &RedisBackend, families: &mut Families<'_>) -> fmt::Result {
         families.counter(&format!("sluicegate_store_{name}"), help, count)?;
     }
     Ok(())
+}
+
+fn leases(stats: &LeaseStats, families: &mut Families<'_>) -> fmt::Result {
+    let LeaseStats { keys, messages, permits, waits, repairs, full } = stats;
+    families.gauge("sluicegate_lease_keys", "Keys of which permits are leased now", *keys)?;
+    let messages = LeaseStats::KINDS.iter().zip(messages).flat_map(|(kind, counts)| {
+        let of_kind = LeaseStats::OUTCOMES.iter().zip(counts);
+        of_kind.map(move |(outcome, count)| ([("kind", *kind), ("outcome", *outcome)], *count))
+    });
+    let help = "Messages about leases sent to the store";
+    families.counters("sluicegate_lease_messages", help, messages)?;
+    let permits = LeaseStats::FATES.iter().zip(permits);
+    let permits = permits.map(|(fate, count)| ([("what", *fate)], *count));
+    families.counters("sluicegate_lease_permits", "Leased permits, by their fate", permits)?;
+    let help = "Requests that waited for permits to be leased";
+    families.counter("sluicegate_lease_waits", help, *waits)?;
+    let help = "Leases that the store had lost and restored from what this server reported";
+    families.counter("sluicegate_lease_repairs", help, *repairs)?;
+    let help = "Leases refused because 64 servers hold permits of the key";
+    families.counter("sluicegate_lease_full", help, *full)
 }
 
 fn of_process(process: &ProcessStats, families: &mut Families<'_>) -> fmt::Result {

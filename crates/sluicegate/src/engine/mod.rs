@@ -42,7 +42,7 @@ use sluicegate_policy::{PolicySet, RulesInForce};
 use sluicegate_store::{KEYS_MAX_DEFAULT, MemoryStore, RuleOrigin, Store};
 
 use crate::clock::{Clock, SteadyClock};
-use crate::lease::{LeaseOptions, LeasedKey, Leasing};
+use crate::lease::{LeaseOptions, LeaseStats, LeasedKey, Leasing};
 pub use all::{BatchError, BatchOutcome};
 use answer::Ruling;
 pub use answer::{Admission, Answer, Disposition, Mode};
@@ -225,6 +225,11 @@ impl<S, O: Observer> Engine<S, O> {
     /// [`with_leases`](Self::with_leases).
     pub fn leased_keys(&self) -> Vec<LeasedKey> {
         self.guard.as_ref().and_then(StoreGuard::leasing).map_or_else(Vec::new, Leasing::keys)
+    }
+
+    /// What was counted of leases so far; `None`: this engine has none, see [`with_leases`](Self::with_leases).
+    pub fn lease_stats(&self) -> Option<LeaseStats> {
+        self.guard.as_ref().and_then(StoreGuard::leasing).map(Leasing::stats)
     }
 
     /// Gives all permits that are leased back, and leases no more; [`keep_leases`](Self::keep_leases) ends

@@ -3,13 +3,15 @@
 //! No IO and no clock: the keeper and the simulator pass the time in, by the steady clock.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use sluicegate_kernel::lease::{Holder, Message, Stands};
+use sluicegate_kernel::lease::{Message, Stands};
 use sluicegate_kernel::{Decision, Micros, Outcome as Decided, Retry, RuleSet, Verdict, Word};
 use sluicegate_policy::Rules;
 use sluicegate_store::{Quota, RuleOrigin, StoreError, StoreRequest};
 
 use super::cell::Cell;
+use super::counts::{Fate, Kind, MessageOutcome};
 use super::demand::{Bounds, Demand};
 use super::heat::{HOT_ASKS, HOT_WITHIN};
 use super::holder::{Heard, Talk, Wish};
@@ -80,6 +82,8 @@ pub(super) struct Desk {
     /// Permits that the last message asked for.
     wanted: u64,
     reason: Option<Reason>,
+    /// Why the last message was sent.
+    kind: Kind,
     /// What was noted of the cell: hits, and permits spent since the last message.
     noted: (u32, u32),
     last_ask: Micros,
@@ -134,19 +138,20 @@ impl Letter {
 impl Desk {
     /// A key that has just become hot: `HOT_ASKS` requests like one of `cost` came within `over`.
     pub(super) fn new(
-        holder: (Holder, Micros),
+        talk: Talk,
         subject: Subject,
         (cost, over): (u32, Micros),
         now: Micros,
     ) -> Self {
         Self {
             subject: Arc::new(subject),
-            talk: Talk::new(holder.0, holder.1),
+            talk,
             demand: hot(cost, over, now),
             pace: Pace::default(),
             line: Line::default(),
             wanted: 0,
             reason: None,
+            kind: Kind::default(),
             noted: (0, 0),
             last_ask: now,
             verdict: None,
@@ -173,6 +178,7 @@ impl Desk {
             return Asked::Refused(self.refusal(cell, now));
         }
         let Some(place) = self.line.join(cost) else { return Asked::Not };
+        self.talk.counts().waits.fetch_add(1, Ordering::Relaxed);
         self.reason = Some(Reason::More);
         Asked::Waits(place)
     }
@@ -310,6 +316,12 @@ impl Desk {
             }
         };
         self.wanted = u64::from(wish.need) + u64::from(wish.want);
+        self.kind = match reason {
+            Reason::End => Kind::End,
+            _ if self.talk.stood() == 0 => Kind::First,
+            Reason::More => Kind::More,
+            Reason::Renew => Kind::Renew,
+        };
         let message = self.talk.ask(cell, &wish, now);
         self.noted.1 = 0;
         Some(Letter { subject: Arc::clone(&self.subject), message })
@@ -335,6 +347,7 @@ impl Desk {
         let heard = match heard {
             Ok(word) => self.talk.hear(cell, word, now),
             Err(error) => {
+                self.talk.counts().message(self.kind, MessageOutcome::Lost);
                 self.talk.give_up();
                 self.pace.free(now);
                 if !is_outage(error) {
@@ -344,9 +357,15 @@ impl Desk {
                 return self.line.answer(|_| failed(error));
             }
         };
+        let counts = Arc::clone(self.talk.counts());
+        let is_late = matches!(heard, Heard::Nothing);
+        let outcome = if is_late { MessageOutcome::Late } else { MessageOutcome::Answered };
+        counts.message(self.kind, outcome);
         match heard {
             Heard::Goes(stands) => self.goes_on((cell, said), &stands, now),
             Heard::Full(stands) => {
+                counts.full.fetch_add(1, Ordering::Relaxed);
+                counts.permits(Fate::Spent, stands.granted);
                 self.full_until = now.plus(FULL_FOR);
                 let mut granted = stands.granted;
                 self.line.serve(|cost| {

@@ -2,11 +2,15 @@
 //!
 //! Time is that of the steady clock, passed in. See [`sluicegate_kernel::lease`] for the store's half.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use sluicegate_kernel::lease::{Found, Hint, Holder, Mark, Marks, Message, Number, Stands};
 use sluicegate_kernel::limits::{LEASE_HINT_MAX_US, LEASE_MARKS_MAX};
 use sluicegate_kernel::{Micros, Word};
 
 use super::cell::Cell;
+use super::counts::{Counts, Fate};
 
 /// Least time between two marks once there have been more than fit into a message.
 const MARKS_APART_MIN: Micros = Micros::from_millis(50);
@@ -30,12 +34,15 @@ pub(super) struct Talk {
     /// left of them is spent.
     had: u32,
     marks: MarkLog,
+    counts: Arc<Counts>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     at: Micros,
+    unspent: u32,
     keep: u32,
+    ended: bool,
 }
 
 /// When permits were spent since the last message.
@@ -72,7 +79,7 @@ pub(super) enum Heard {
 }
 
 impl Talk {
-    pub(super) fn new(holder: Holder, patience: Micros) -> Self {
+    pub(super) fn new(holder: Holder, patience: Micros, counts: Arc<Counts>) -> Self {
         Self {
             holder,
             patience,
@@ -85,7 +92,12 @@ impl Talk {
             sent_at: Micros::ZERO,
             had: 0,
             marks: MarkLog::default(),
+            counts,
         }
+    }
+
+    pub(super) const fn counts(&self) -> &Arc<Counts> {
+        &self.counts
     }
 
     /// Permits that the store last stood for: what was spent since the message that it answered, and what is
@@ -138,7 +150,7 @@ impl Talk {
         let keep = if ended { 0 } else { unspent.saturating_sub(wish.back) };
         let marks = self.marks.take(now);
         self.number = self.number.wrapping_add(1).max(1);
-        self.sent = Some(Sent { at: now, keep });
+        self.sent = Some(Sent { at: now, unspent, keep, ended });
         (self.sent_at, self.had) = (now, keep);
         let is_fresh = |heard: Micros| now < heard.plus(Micros::new(LEASE_HINT_MAX_US));
         Message {
@@ -170,10 +182,11 @@ impl Talk {
         self.sent = None;
         let Stands { number, kept, granted, lasts, ends, found, hint, .. } = *stands;
         (self.heard, self.ends) = (number.0, ends);
+        self.count(sent, stands);
         self.hint = Some((hint, now));
         if kept < sent.keep {
             // No record stands for what was kept.
-            cell.close();
+            self.counts.permits(Fate::Void, cell.close());
             self.had = 0;
             self.marks.clear();
         }
@@ -186,6 +199,18 @@ impl Talk {
         let used_for = lasts.since(self.patience).get() / 17 * 16;
         cell.open(granted, sent.at.get() + used_for);
         Heard::Goes(Box::new(*stands))
+    }
+
+    /// Counts what `sent` reported, once it was heard: a message that is lost is part of the next.
+    fn count(&self, sent: Sent, stands: &Stands) {
+        let Sent { at: _, unspent, keep, ended } = sent;
+        self.counts.permits(Fate::Spent, self.stood.saturating_sub(unspent));
+        let fate = if ended { Fate::Lapsed } else { Fate::Returned };
+        self.counts.permits(fate, unspent.saturating_sub(keep));
+        self.counts.permits(Fate::Granted, stands.granted);
+        if stands.found == Found::Lost {
+            self.counts.repairs.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// No answer is waited for any more.

@@ -17,12 +17,14 @@
 //! | `demand`, `pace` | how much is asked for, and how often |
 //! | `line` | requests that wait for an answer |
 //! | `said` | what the store last said, for answers |
+//! | `counts` | what operators see |
 //! | `heat`, `table` | which keys are hot; which are leased |
 //! | `keeper` | the only one that sends |
 //!
 //! What is promised, and why it holds: [`sluicegate_kernel::lease`].
 
 mod cell;
+mod counts;
 mod demand;
 mod desk;
 mod heat;
@@ -50,9 +52,12 @@ use tokio::sync::Notify;
 
 use crate::clock::Clock;
 use cell::Cell;
+use counts::Counts;
+pub use counts::LeaseStats;
 pub(crate) use desk::{Asked, Letter};
 use desk::{Desk, Subject};
 use heat::Heat;
+use holder::Talk;
 pub(crate) use line::{Outcome, Place};
 use said::Said;
 use table::Table;
@@ -106,6 +111,7 @@ pub(crate) struct Leasing {
     patience: Micros,
     table: Table,
     heat: Heat,
+    counts: Arc<Counts>,
     begun: AtomicU64,
     /// Leases for which a message is due, each once.
     due: Mutex<Vec<Arc<Lease>>>,
@@ -146,6 +152,7 @@ impl Leasing {
             patience: options.patience.min(Micros::new(LEASE_PATIENCE_MAX_US)),
             table: Table::new(),
             heat: Heat::new(),
+            counts: Arc::default(),
             begun: AtomicU64::new(0),
             due: Mutex::default(),
             wake: Notify::new(),
@@ -280,6 +287,11 @@ impl Leasing {
         keys
     }
 
+    /// What was counted so far.
+    pub(crate) fn stats(&self) -> LeaseStats {
+        self.counts.stats(self.table.len())
+    }
+
     /// A lease of a key that has become hot.
     fn begin(
         &self,
@@ -293,7 +305,7 @@ impl Leasing {
         if !subject.leases(cost) {
             return None;
         }
-        let holder = (self.holder, self.patience);
+        let talk = || Talk::new(self.holder, self.patience, Arc::clone(&self.counts));
         self.table.add(key, || Lease {
             number: self.begun.fetch_add(1, Ordering::Relaxed),
             key,
@@ -302,7 +314,7 @@ impl Leasing {
             low: AtomicU32::new(0),
             said: Said::default(),
             is_due: AtomicBool::new(false),
-            desk: Mutex::new(Desk::new(holder, subject, (cost, over), now)),
+            desk: Mutex::new(Desk::new(talk(), subject, (cost, over), now)),
         })
     }
 

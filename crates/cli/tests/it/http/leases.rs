@@ -112,6 +112,15 @@ async fn hot_keys_are_decided_with_few_calls_unless_their_policy_or_the_server_i
             && !line.ends_with(" 0")
     });
     assert!(counted.is_some_and(|line| line.ends_with(&format!(" {leased_here}"))), "{counted:?}");
+    let lease = |name: &str| {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+        line.expect("it is there").trim().parse::<u64>().expect("a number")
+    };
+    assert_eq!(lease("sluicegate_lease_keys "), 1);
+    assert!(lease("sluicegate_lease_messages_total{kind=\"first\",outcome=\"answered\"}") >= 1);
+    let fate = |what| lease(&format!("sluicegate_lease_permits_total{{what=\"{what}\"}}"));
+    assert!(fate("granted") >= leased_here as u64 && fate("spent") > 0, "{metrics}");
+    assert_eq!((fate("void"), lease("sluicegate_lease_repairs_total ")), (0, 0));
     let central = checks(&server, "central", 50);
     assert_eq!(leased(&central), 0);
     assert!(central.iter().all(|decision| decision.get("as_of_us").is_none()));

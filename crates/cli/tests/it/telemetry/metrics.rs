@@ -279,7 +279,8 @@ fn every_alert_links_to_its_section_of_the_runbook_and_every_section_is_of_an_al
 }
 
 fn of_redis(name: &str) -> bool {
-    [
+    let is_of_leases = name.starts_with("sluicegate_lease_");
+    let mut of_stores = [
         "request_duration",
         "errors",
         "timeouts",
@@ -289,8 +290,8 @@ fn of_redis(name: &str) -> bool {
         "forgotten",
         "nodes",
     ]
-    .iter()
-    .any(|what| name.starts_with(&format!("sluicegate_store_{what}")))
+    .iter();
+    is_of_leases || of_stores.any(|what| name.starts_with(&format!("sluicegate_store_{what}")))
 }
 
 #[tokio::test]
