@@ -167,7 +167,7 @@ impl Desk {
 
     /// A request of `cost` found no permits.
     pub(super) fn miss(&mut self, cell: &Cell, cost: u32, now: Micros) -> Asked {
-        self.note(cell);
+        self.note(cell, now);
         self.last_ask = now;
         self.demand.add(1, cost.into());
         self.pace.add(1);
@@ -185,7 +185,7 @@ impl Desk {
 
     /// What [`miss`](Self::miss) would refuse at once.
     pub(super) fn would_refuse(&mut self, cell: &Cell, cost: u32, now: Micros) -> Option<Verdict> {
-        self.note(cell);
+        self.note(cell, now);
         let refuses = self.cold.is_none()
             && now >= self.full_until
             && self.subject.leases(cost)
@@ -201,7 +201,7 @@ impl Desk {
 
     /// Few permits are left. Returns whether a message is due.
     pub(super) fn runs_low(&mut self, cell: &Cell, now: Micros) -> bool {
-        self.note(cell);
+        self.note(cell, now);
         let asks = self.cold.is_none() && !self.talk.waits() && self.pace.allows(now);
         if asks {
             self.reason = Some(Reason::More);
@@ -211,7 +211,7 @@ impl Desk {
 
     /// Takes permits back that a caller returns; returns whether it could.
     pub(super) fn put_back(&mut self, cell: &Cell, permits: u32, now: Micros) -> bool {
-        self.note(cell);
+        self.note(cell, now);
         let put_back = self.talk.put_back(cell, permits, now);
         self.noted.1 = self.talk.spent(cell);
         put_back
@@ -242,9 +242,7 @@ impl Desk {
 
     /// Some time has passed: marks what was spent. Returns whether a message is due.
     pub(super) fn tick(&mut self, cell: &Cell, now: Micros) -> bool {
-        if self.note(cell) {
-            self.last_ask = now;
-        }
+        self.note(cell, now);
         self.talk.mark(cell, now);
         if self.talk.is_too_late(now) {
             self.talk.give_up();
@@ -287,7 +285,7 @@ impl Desk {
             return None;
         }
         let mut reason = self.reason.take()?;
-        self.note(cell);
+        self.note(cell, now);
         self.demand.measure(now);
         if reason != Reason::More && self.demand.is_low() && self.cold.is_none() {
             reason = Reason::End;
@@ -429,14 +427,16 @@ impl Desk {
         self.demand.rate()
     }
 
-    /// Notes what was taken since it was last noted. Returns whether anything was.
-    fn note(&mut self, cell: &Cell) -> bool {
+    /// Notes what was taken since it was last noted.
+    fn note(&mut self, cell: &Cell, now: Micros) {
         let (hits, spent) = (cell.hits(), self.talk.spent(cell));
         let asks = u64::from(hits.wrapping_sub(self.noted.0));
         self.demand.add(asks, spent.saturating_sub(self.noted.1).into());
         self.pace.add(asks);
         self.noted = (hits, spent);
-        asks > 0
+        if asks > 0 {
+            self.last_ask = now;
+        }
     }
 
     /// Whether it is worth a lease: it was all the time, or so many asked again.
