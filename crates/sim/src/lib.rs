@@ -14,6 +14,7 @@
 //! | `node`, `clock` | an engine and its clients; their clocks |
 //! | `answers`, `judge`, `meter`, `oracle` | the invariants |
 //! | [`shrink`], [`token`] | the smallest history that fails, in one line |
+//! | [`table`] | what leases admit, and how many calls they take, under loads of millions of requests |
 
 mod answers;
 mod clock;
@@ -26,6 +27,7 @@ mod oracle;
 pub mod plan;
 mod server;
 pub mod shrink;
+pub mod table;
 pub mod token;
 mod wire;
 mod world;

@@ -1,12 +1,12 @@
-//! Runs histories by hand: `replay TOKEN`, `soak --minutes N`, `seeds FROM TO`.
+//! Runs histories by hand: `replay TOKEN`, `soak --minutes N`, `seeds FROM TO`; and the table of leases: `table`.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use sluicegate_sim::plan::Plan;
-use sluicegate_sim::{Outcome, Token, run, run_traced, shrink};
+use sluicegate_sim::{Outcome, Token, run, run_traced, shrink, table};
 
-const USAGE: &str = "usage: sluicegate-sim replay TOKEN | soak --minutes N | seeds FROM TO";
+const USAGE: &str = "usage: sluicegate-sim replay TOKEN | soak --minutes N | seeds FROM TO | table [PART_OF_A_NAME]";
 
 fn main() -> ExitCode {
     let args: Vec<_> = std::env::args().skip(1).collect();
@@ -24,8 +24,16 @@ fn main() -> ExitCode {
             (Ok(from), Ok(to)) => seeds(from..to, None),
             _ => wrong(USAGE),
         },
+        ["table"] => print_table(""),
+        ["table", name] => print_table(name),
         _ => wrong(USAGE),
     }
+}
+
+fn print_table(name: &str) -> ExitCode {
+    println!("{}", table::HEAD);
+    table::run(name, |line| println!("{line}"));
+    ExitCode::SUCCESS
 }
 
 fn wrong(error: &str) -> ExitCode {

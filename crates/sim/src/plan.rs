@@ -428,7 +428,8 @@ impl RuleSpec {
         )
     }
 
-    fn text(&self) -> String {
+    /// As a policy document writes it.
+    pub(crate) fn text(&self) -> String {
         match *self {
             Self::TokenBucket { permits, period_us, burst } => {
                 format!("token_bucket: {{ rate: {permits}/{}ms, burst: {burst} }}", period_us / MS)

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use sluicegate_sim::{Outcome, Token, run, run_traced, shrink};
+use sluicegate_sim::{Outcome, Token, run, run_traced, shrink, table};
 
 /// Histories of a run; `SIM_HISTORIES` sets another number.
 const HISTORIES: u64 = 20_000;
@@ -95,5 +95,23 @@ fn a_token_is_read_as_it_is_written() {
     }
     for text in ["", "s2-7", "s1", "s1-x", "s1-7-q1", "s1-7-n1", "s1-7-tx"] {
         assert!(text.parse::<Token>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn leases_of_a_hot_key_admit_what_one_limiter_does_with_few_calls() {
+    let lines = table::run("2000/s burst 2000, N=4, ×2", |_| {});
+    assert!(!lines.is_empty());
+    for line in lines {
+        assert!(line.admitted >= 99.0 && line.admitted_least >= 97.0, "{line}");
+        assert!(line.calls <= 2.5 && line.over <= 0, "{line}");
+    }
+}
+
+#[test]
+fn a_small_limit_is_as_exact_as_without_leases() {
+    for line in table::run("5/min on 20 nodes", |_| {}) {
+        assert!(line.admitted >= 99.9 && line.over <= 0, "{line}");
+        assert!((line.calls - line.central_calls).abs() < 0.01, "{line}");
     }
 }
