@@ -277,6 +277,21 @@ async fn an_idle_key_gives_its_permits_back() {
 }
 
 #[tokio::test]
+async fn a_key_in_overload_is_never_given_up_as_idle() {
+    let world = World::hot("hot").await;
+    for _ in 0..4_000 {
+        for _ in 0..2 {
+            world.check("hot", 1).await;
+        }
+        world.advance(Micros::from_millis(1)).await;
+    }
+    let [.., end] = world.engine.lease_stats().unwrap().messages;
+    assert_eq!(end, [0; 3], "messages that end a lease");
+    let calls = world.messages() + world.asked();
+    assert!(calls <= 8_000 * 3 / 100, "{calls} calls: a share is 50 permits");
+}
+
+#[tokio::test]
 async fn a_process_that_stops_gives_all_permits_back() {
     let world = World::hot("hot").await;
     assert!(world.store.held("hot") > 0);
