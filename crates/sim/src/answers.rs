@@ -48,10 +48,10 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
                 returned(world, &arrival, &settled.answer, settled.refunded);
                 if settled.taken > 0 && settled.answer.mode == Mode::Leased {
                     let at = (world.now, world.executed());
-                    admitted(world, arrival.key, at, (settled.taken, world.now));
+                    admitted(world, arrival.key, at, (settled.taken, world.now, true));
                 } else if settled.taken > 0 {
                     let at = task.executed.unwrap_or((world.now, u64::MAX));
-                    admitted(world, arrival.key, at, (settled.taken, task.begun_at));
+                    admitted(world, arrival.key, at, (settled.taken, task.begun_at, false));
                 }
             }
             Err(SettleError::Settled) => {}
@@ -99,12 +99,14 @@ fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Ans
                 let what = What::Booked { permits: granted, passes_at, by_share: false };
                 world.note_at((at, order), arrival.key, what);
             }
-            admitted(world, arrival.key, (at + wait, order), (granted, task.begun_at + wait));
+            let begun = task.begun_at + wait;
+            admitted(world, arrival.key, (at + wait, order), (granted, begun, false));
         }
         // The node's clock was read at this instant.
         Mode::Leased if granted > 0 => {
+            crate::grants::check_end_of(world, task.node, key);
             let at = (world.now, world.executed());
-            admitted(world, arrival.key, at, (granted, world.now));
+            admitted(world, arrival.key, at, (granted, world.now, true));
         }
         Mode::Local if granted > 0 => {
             let version = version_of(world, answer);
@@ -143,8 +145,14 @@ fn returned(world: &mut World<'_>, arrival: &Arrival, answer: &Answer, permits: 
     }
 }
 
-fn admitted(world: &mut World<'_>, key: usize, at: Executed, (permits, begun): (u64, u64)) {
-    world.note_at(at, key, What::Admitted { permits, begun });
+/// Permits were admitted that were asked for at `begun`, by the store or from a lease.
+fn admitted(
+    world: &mut World<'_>,
+    key: usize,
+    at: Executed,
+    (permits, begun, is_leased): (u64, u64, bool),
+) {
+    world.note_at(at, key, What::Admitted { permits, begun, is_leased });
 }
 
 /// Which version of the policy an answer is by.
@@ -216,6 +224,11 @@ fn failed(world: &mut World<'_>, task: TaskView, arrival: Arrival, error: &Decid
         arrival.ask,
         Ask::Reset | Ask::CheckAndRefund(..) | Ask::CheckAndSettle(..) | Ask::Explain(_)
     );
+    let removed_until = world.removed_until[task.node];
+    let is_removed = removed_until > 0 && task.begun_at <= removed_until;
+    if is_removed && matches!(error, DecideError::UnknownPolicy { .. }) {
+        return;
+    }
     if !can_fail || !is_disturbed(world, task) {
         world.judge.fail("I13", world.now, format!("{arrival:?}: {error}"));
     }

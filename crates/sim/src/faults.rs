@@ -6,6 +6,9 @@ use crate::plan::{Fault, FaultKind, MS, generator};
 use crate::server::Forgotten;
 use crate::world::World;
 
+/// How long a keeper is late at most, µs.
+const KEEPER_LATE_MAX_US: u64 = 500 * MS;
+
 pub(crate) fn begins(world: &mut World<'_>, fault: &Fault) {
     let Fault { node, span, kind, .. } = *fault;
     let until = world.now + span;
@@ -55,15 +58,52 @@ pub(crate) fn begins(world: &mut World<'_>, fault: &Fault) {
             note_forgotten(world, forgotten);
         }
         FaultKind::StoreClock(by_us) => step_clock(world, by_us),
+        FaultKind::Repeated(after_us) => world.links[node].repeats_after_us = after_us,
+        FaultKind::Overtaken(by_us) => {
+            world.links[node].strays_us = by_us;
+            disturb(world, Some(node), until + 2 * by_us);
+        }
+        _ => begins_at_nodes(world, fault),
+    }
+}
+
+/// What happens to processes, to their clocks and policies.
+fn begins_at_nodes(world: &mut World<'_>, fault: &Fault) {
+    let Fault { node, span, kind, .. } = *fault;
+    let until = world.now + span;
+    match kind {
         FaultKind::NodeKilled => kill(world, node),
         FaultKind::NodeStopped => {
             // It pays first, as far as the store answers; others go on meanwhile.
             let engine = std::sync::Arc::clone(&world.nodes[node].engine);
             world.spawn(node, node::pay(engine));
         }
-        FaultKind::NodePaused => {
-            let paused_until = &mut world.nodes[node].paused_until;
-            *paused_until = (*paused_until).max(until);
+        FaultKind::NodePaused | FaultKind::NodeSuspended | FaultKind::MachineStopped => {
+            pause(world, node, until);
+        }
+        FaultKind::PolicyRemoved => {
+            // What is owed of its keys is forgotten.
+            if world.nodes[node].engine.debts() > 0 {
+                world.note_all(&What::Ended);
+            }
+            world.nodes[node].remove_policy();
+            let removed_until = &mut world.removed_until[node];
+            *removed_until = until.max(*removed_until);
+            disturb(world, Some(node), until);
+        }
+        FaultKind::Drift(by) => world.nodes[node].clock.drift(world.now, by),
+        FaultKind::WallClock(by_us) => {
+            world.nodes[node].clock.step_wall(world.now, by_us);
+            // What it remembers is of another time, and breakers open and close by it.
+            disturb(world, Some(node), u64::MAX / 2);
+        }
+        FaultKind::Crowd(every_us) => {
+            disturb(world, None, until);
+            world.crowds(every_us, until);
+        }
+        FaultKind::KeeperLate => {
+            let until = until.min(world.now + KEEPER_LATE_MAX_US);
+            world.late_until[node] = world.late_until[node].max(until);
             disturb(world, Some(node), until);
         }
         FaultKind::Policy(version) => {
@@ -72,11 +112,12 @@ pub(crate) fn begins(world: &mut World<'_>, fault: &Fault) {
                 world.version_later(node, version, rng.u64(0..=span));
             }
         }
+        kind => unreachable!("{kind:?} is none of a node"),
     }
 }
 
 pub(crate) fn ends(world: &mut World<'_>, fault: &Fault) {
-    let Fault { node, kind, .. } = *fault;
+    let Fault { node, span, kind, .. } = *fault;
     match kind {
         FaultKind::RequestsLost => world.links[node].requests_lost -= 1,
         FaultKind::AnswersLost => world.links[node].answers_lost -= 1,
@@ -85,15 +126,36 @@ pub(crate) fn ends(world: &mut World<'_>, fault: &Fault) {
         FaultKind::Late(by_us) => world.links.iter_mut().for_each(|link| link.late_us -= by_us),
         FaultKind::StoreKilled(_) => world.down -= 1,
         FaultKind::NodeKilled => start(world, node),
-        FaultKind::NodeStopped => {
-            kill(world, node);
-            start(world, node);
-        }
+        FaultKind::NodeStopped => replace(world, node),
         FaultKind::NodePaused => {
             let now = world.now;
             world.links[node].heard_at = now;
         }
-        FaultKind::StorePaused
+        FaultKind::PolicyRemoved => {
+            let (plan, policies) = (world.plan, &world.policies);
+            world.nodes[node].restore_policy(plan, policies);
+        }
+        FaultKind::Drift(_) => world.nodes[node].clock.drift(world.now, 0),
+        FaultKind::NodeSuspended => {
+            let by_us = i64::try_from(span).expect("two seconds at most");
+            world.nodes[node].clock.step_wall(world.now, -by_us);
+            world.links[node].heard_at = world.now;
+        }
+        FaultKind::MachineStopped => {
+            world.nodes[node].clock.stood(world.now, span);
+            world.links[node].heard_at = world.now;
+            // By its clock it may use what has lapsed meanwhile.
+            for key in 0..world.plan.keys {
+                let permits = world.grants.goes_on(world.now, node, key);
+                world.note_at((world.now, world.executed()), key, What::Excused { permits });
+            }
+        }
+        FaultKind::Repeated(_) => world.links[node].repeats_after_us = 0,
+        FaultKind::Overtaken(_) => world.links[node].strays_us = 0,
+        FaultKind::WallClock(_)
+        | FaultKind::Crowd(_)
+        | FaultKind::KeeperLate
+        | FaultKind::StorePaused
         | FaultKind::Flushed
         | FaultKind::Evicted(_)
         | FaultKind::StoreClock(_)
@@ -108,6 +170,7 @@ fn step_clock(world: &mut World<'_>, by_us: i64) {
         let permits = world.server.held(&node::key_name(key), world.now);
         world.note_at((world.now, world.executed()), key, What::Excused { permits });
     }
+    world.grants.are_lost(world.now, None);
     world.server.step_clock(by_us);
     world.note_all(&What::ClockStep { by_us });
     world.given_back.fill(Some(world.now));
@@ -130,6 +193,18 @@ fn disturb(world: &mut World<'_>, node: Option<usize>, until: u64) {
     }
 }
 
+/// The process is killed, and another one starts at once.
+pub(crate) fn replace(world: &mut World<'_>, node: usize) {
+    kill(world, node);
+    start(world, node);
+}
+
+fn pause(world: &mut World<'_>, node: usize, until: u64) {
+    let paused_until = &mut world.nodes[node].paused_until;
+    *paused_until = until.max(*paused_until);
+    disturb(world, Some(node), until);
+}
+
 fn kill(world: &mut World<'_>, node: usize) {
     let process = &mut world.nodes[node];
     if !process.is_up {
@@ -148,7 +223,9 @@ fn start(world: &mut World<'_>, node: usize) {
     if world.nodes[node].is_up {
         return;
     }
-    let process = Node::start(world.plan, &world.policies, version, life);
+    let clock = std::sync::Arc::clone(&world.nodes[node].clock);
+    let process = Node::start(world.plan, (&world.policies, version), clock, life);
+    process.clock.set(world.now);
     process.store.0.lock().down = !world.links[node].is_connected;
     let heard = std::mem::take(&mut world.nodes[node].heard);
     let paused_until = world.nodes[node].paused_until;
@@ -168,11 +245,20 @@ fn forgot(world: &mut World<'_>, forgotten: Vec<Forgotten>) {
 
 fn note_forgotten(world: &mut World<'_>, forgotten: Vec<Forgotten>) {
     let at = world.now;
-    for Forgotten { name, permits, held } in forgotten {
+    // Of writes that are lost one by one, the last one is the first.
+    for key in 0..world.plan.keys {
+        let name = node::key_name(key);
+        if let Some(lost) = forgotten.iter().find(|lost| lost.name == name) {
+            let held = lost.alive;
+            world.note_at((at, world.executed()), key, What::Lost { held });
+        }
+    }
+    for Forgotten { name, permits, held, alive: _ } in forgotten {
         let Some(key) = (0..world.plan.keys).find(|key| node::key_name(*key)[..] == *name) else {
             continue;
         };
         world.given_back[key] = Some(at);
+        world.grants.are_lost(at, Some(key));
         let what = What::Forgiven { permits: permits.to_vec(), why: "forgotten" };
         world.note_at((at, world.executed()), key, what);
         world.note_at((at, world.executed()), key, What::Excused { permits: held });

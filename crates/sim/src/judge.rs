@@ -38,8 +38,8 @@ pub(crate) struct Entry {
 
 #[derive(Clone, Debug)]
 pub(crate) enum What {
-    /// The store admitted so many permits, which were asked for at `begun`.
-    Admitted { permits: u64, begun: u64 },
+    /// The store admitted so many permits, which were asked for at `begun`; or a node did that had leased them.
+    Admitted { permits: u64, begun: u64, is_leased: bool },
     /// So many permits were admitted that pass then. What a share books is charged before it passes.
     Booked { permits: u64, passes_at: u64, by_share: bool },
     /// A node admitted them by its share. `run` counts the answers of the store before it.
@@ -50,6 +50,10 @@ pub(crate) enum What {
     Forgiven { permits: Vec<u64>, why: &'static str },
     /// So many permits were out on leases while the store forgot them, or charged them as of another time.
     Excused { permits: u64 },
+    /// The store lost writes. While permits were out, their holders know.
+    Lost { held: u64 },
+    /// A holder knew what the store had lost.
+    Repaired,
     /// The store's clock was set.
     ClockStep { by_us: i64 },
     /// The store goes by this version.
@@ -76,6 +80,17 @@ pub struct Used {
     pub over: u64,
 }
 
+/// What came of writes that the store lost: I7.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// How often.
+    pub faults: u64,
+    /// Permits over the limit, with all that was admitted before.
+    pub over: u64,
+    /// The limit.
+    pub limit: u64,
+}
+
 /// All that counts.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
@@ -99,8 +114,8 @@ impl Judge {
         self.first.is_some()
     }
 
-    /// The earliest violation, and what was used.
-    pub(crate) fn verdict(mut self, plan: &Plan) -> (Option<Violation>, Used) {
+    /// The earliest violation, what was used, and what came of lost writes.
+    pub(crate) fn verdict(mut self, plan: &Plan) -> (Option<Violation>, Used, Vec<Lost>) {
         self.entries.sort_by_key(|entry| (entry.at, entry.order));
         let mut used = Used::default();
         let mut keys: BTreeMap<usize, KeyJudge> = BTreeMap::new();
@@ -111,7 +126,9 @@ impl Judge {
                 break;
             }
         }
-        (self.first, used)
+        let is_alone = plan.only_loses_writes() && used.by_share + used.by_allow == 0;
+        let lost = keys.values().flat_map(KeyJudge::lost).filter(|_| is_alone).collect();
+        (self.first, used, lost)
     }
 }
 
@@ -144,6 +161,12 @@ struct KeyJudge {
     /// The same for each share that was begun: no answer says how many turns are booked, so that a share is
     /// as much too large.
     unknown: u64,
+    /// How often the store lost writes.
+    lost: u64,
+    /// Whether it did while none were.
+    lost_unheld: bool,
+    /// Whether no holder has spoken since.
+    is_lost: bool,
 }
 
 #[derive(Debug)]
@@ -155,6 +178,9 @@ struct RuleJudge {
     meter: Meter,
     /// What the store admitted, at the instant at which it did.
     exact: Meter,
+    /// The same as `meter` with all that the store lost; and the most that it was over.
+    whole: Option<Meter>,
+    whole_over: u64,
     /// Units that flowed out of shares, times nodes, while their nodes were without the store.
     flowed: u64,
     /// Permits that did under earlier versions.
@@ -185,6 +211,9 @@ impl KeyJudge {
             booked: Vec::new(),
             booked_most: 0,
             unknown: 0,
+            lost: 0,
+            lost_unheld: false,
+            is_lost: false,
         };
         judge.begin(plan, 0, 0);
         judge
@@ -212,7 +241,17 @@ impl KeyJudge {
                 let (meter, exact) = (carried(|it| &it.meter), carried(|it| &it.exact));
                 let limits = plan.versions.iter().filter_map(|version| version.rules.get(place));
                 let limit_most = limits.map(RuleSpec::limit).max().unwrap_or(0);
-                RuleJudge { spec: *spec, limit_most, meter, exact, flowed: 0, flowed_before }
+                let whole = plan.only_loses_writes().then(|| Meter::of(spec, plan));
+                RuleJudge {
+                    spec: *spec,
+                    limit_most,
+                    meter,
+                    exact,
+                    whole,
+                    whole_over: 0,
+                    flowed: 0,
+                    flowed_before,
+                }
             })
             .collect();
         for share in self.shares.values_mut() {
@@ -223,22 +262,16 @@ impl KeyJudge {
     fn see(&mut self, plan: &Plan, entry: &Entry, used: &mut Used) -> Option<String> {
         let at = entry.at;
         match &entry.what {
-            What::Admitted { permits, begun } => {
+            What::Admitted { permits, begun, is_leased } => {
                 used.admitted += permits;
+                // Until a holder speaks, the store cannot know of what it lost.
+                if *is_leased || !self.is_lost {
+                    self.admit_whole((*begun, at), *permits);
+                }
                 if let Some(what) = self.by_store(at, *permits) {
                     return Some(what);
                 }
                 self.admit(plan, (*begun, at), *permits, used)
-            }
-            What::Booked { permits, passes_at, by_share } => {
-                if *by_share {
-                    self.unknown += permits;
-                }
-                self.booked.retain(|(passes_at, _)| *passes_at > at);
-                self.booked.push((*passes_at, *permits));
-                let to_come = self.booked.iter().map(|(_, permits)| permits).sum();
-                self.booked_most = self.booked_most.max(to_come);
-                None
             }
             What::ByShare { permits, version, of, run, begun } => {
                 (used.admitted, used.by_share) = (used.admitted + permits, used.by_share + permits);
@@ -255,44 +288,82 @@ impl KeyJudge {
                 self.by_allow(plan, (*begun, at), *permits);
                 None
             }
-            What::Forgiven { permits, why } => {
-                if *why == "forgotten" {
-                    used.forgotten += permits.iter().max().unwrap_or(&0);
+            What::Forgiven { permits, why } if *why == "forgotten" => {
+                used.forgotten += permits.iter().max().unwrap_or(&0);
+                self.learn(plan, at, &entry.what);
+                None
+            }
+            what => {
+                self.learn(plan, at, what);
+                None
+            }
+        }
+    }
+
+    /// Takes in what admits nothing.
+    fn learn(&mut self, plan: &Plan, at: u64, what: &What) {
+        match what {
+            What::Booked { permits, passes_at, by_share } => {
+                if *by_share {
+                    self.unknown += permits;
                 }
+                self.booked.retain(|(passes_at, _)| *passes_at > at);
+                self.booked.push((*passes_at, *permits));
+                let to_come = self.booked.iter().map(|(_, permits)| permits).sum();
+                self.booked_most = self.booked_most.max(to_come);
+            }
+            What::Forgiven { permits, why: _ } => {
                 self.gave_back = true;
                 for (rule, permits) in self.rules.iter_mut().zip(permits) {
                     rule.meter.forgive(at, *permits);
                     rule.exact.forgive(at, *permits);
                 }
-                None
             }
             // They pass beside what is in use already; after a limit was lowered that may be more than it.
             What::Excused { permits } if *permits > 0 => {
                 let above = self.rules.iter().map(|rule| rule.exact.above(at)).max();
                 self.excused += permits + above.unwrap_or(0);
-                None
             }
-            What::Excused { .. } => None,
+            What::Lost { held } => {
+                self.lost += 1;
+                self.lost_unheld |= *held == 0;
+                self.is_lost = true;
+            }
+            What::Repaired => self.is_lost = false,
             What::ClockStep { by_us } => {
                 self.ahead_us += by_us;
                 for RuleJudge { meter, exact, .. } in &mut self.rules {
                     meter.clock_step(at, *by_us);
                     exact.clock_step(at, *by_us);
                 }
-                None
             }
             // A key that is full again is forgotten: then an earlier version may write it once more.
             What::Version(version) => {
                 if *version != self.version {
                     self.begin(plan, *version, at);
                 }
-                None
             }
-            What::Ended => {
-                self.ended += 1;
-                None
+            What::Ended => self.ended += 1,
+            What::Excused { .. }
+            | What::Admitted { .. }
+            | What::ByShare { .. }
+            | What::Allowed { .. } => {}
+        }
+    }
+
+    fn admit_whole(&mut self, at: (u64, u64), permits: u64) {
+        for rule in &mut self.rules {
+            if let Some(whole) = &mut rule.whole {
+                rule.whole_over = rule.whole_over.max(whole.admit(at, permits));
             }
         }
+    }
+
+    /// What came of lost writes, if there were any.
+    fn lost(&self) -> Option<Lost> {
+        let worst = self.rules.iter().max_by_key(|rule| rule.whole_over)?;
+        let (faults, over, limit) = (self.lost, worst.whole_over, worst.spec.limit());
+        (faults > 0 && !self.lost_unheld).then_some(Lost { faults, over, limit })
     }
 
     /// Counts what was admitted by `allow`, as far as the budget goes. Of several nodes the store may grant to
@@ -308,7 +379,8 @@ impl KeyJudge {
         {
             let over = rule.meter.admit((begun, at), permits);
             rule.meter.forgive(at, over);
-            self.rounded = ROUNDED;
+            // It charges what passes as of the question: more has flowed out until the answer.
+            self.rounded = ROUNDED + rule.meter.flows_in(plan.deadline_us);
         }
     }
 

@@ -12,19 +12,22 @@
 //! | `net`, `wire` | connections; an engine's end of them |
 //! | `server` | the store, by the kernel |
 //! | `node`, `clock` | an engine and its clients; their clocks |
-//! | `answers`, `judge`, `meter`, `oracle` | the invariants |
+//! | `answers`, `grants`, `judge`, `meter`, `oracle` | the invariants |
 //! | [`shrink`], [`token`] | the smallest history that fails, in one line |
+//! | [`report`] | what holds of many histories together |
 //! | [`table`] | what leases admit, and how many calls they take, under loads of millions of requests |
 
 mod answers;
 mod clock;
 mod faults;
+mod grants;
 mod judge;
 mod meter;
 mod net;
 mod node;
 mod oracle;
 pub mod plan;
+pub mod report;
 mod server;
 pub mod shrink;
 pub mod table;
@@ -32,7 +35,7 @@ pub mod token;
 mod wire;
 mod world;
 
-pub use judge::{Used, Violation};
+pub use judge::{Lost, Used, Violation};
 pub use token::Token;
 pub use world::Outcome;
 

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use sluicegate_sim::plan::Plan;
+use sluicegate_sim::report::{Losses, Quiet};
 use sluicegate_sim::{Outcome, Token, run, run_traced, shrink, table};
 
 const USAGE: &str = "usage: sluicegate-sim replay TOKEN | soak --minutes N | seeds FROM TO | table [PART_OF_A_NAME]";
@@ -64,6 +65,7 @@ fn replay(token: &Token) -> ExitCode {
 fn seeds(seeds: std::ops::Range<u64>, span: Option<Duration>) -> ExitCode {
     let begun = Instant::now();
     let (mut histories, mut decided, mut calls, mut slowest, mut failed) = (0_u64, 0, 0, 0, 0_u64);
+    let (mut quiet, mut lost) = (Quiet::default(), Losses::default());
     for seed in seeds {
         if span.is_some_and(|span| begun.elapsed() >= span) {
             break;
@@ -74,6 +76,8 @@ fn seeds(seeds: std::ops::Range<u64>, span: Option<Duration>) -> ExitCode {
         decided += outcome.decided;
         calls += outcome.calls;
         slowest = slowest.max(outcome.slowest_deadlines);
+        quiet.see(&token, &outcome);
+        lost.see(&outcome);
         if outcome.violation.is_some() {
             failed += 1;
             if failed <= 10 {
@@ -87,6 +91,7 @@ fn seeds(seeds: std::ops::Range<u64>, span: Option<Duration>) -> ExitCode {
          slowest decision {slowest} deadlines",
         begun.elapsed().as_secs_f64()
     );
+    println!("{quiet}\n{lost}");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

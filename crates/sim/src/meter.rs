@@ -98,7 +98,9 @@ impl Meter {
                 over.div_ceil(*period_us)
             }
             Self::Sliding { admitted, sum, limit, .. } => {
-                admitted.push_back((begun, permits));
+                // What waited for an answer was asked for before others that did not.
+                let later = admitted.iter().rev().take_while(|(other, _)| *other > begun).count();
+                admitted.insert(admitted.len() - later, (begun, permits));
                 *sum += permits;
                 sum.saturating_sub(*limit)
             }

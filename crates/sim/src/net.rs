@@ -16,6 +16,10 @@ pub(crate) struct Link {
     pub(crate) answers_lost: u32,
     /// How much later everything comes, µs.
     pub(crate) late_us: u64,
+    /// How much later messages about leases come once more, µs; 0: they do not.
+    pub(crate) repeats_after_us: u64,
+    /// Messages about leases go another way, which takes so much longer at most, µs.
+    pub(crate) strays_us: u64,
     pub(crate) is_connected: bool,
     /// Which connection this is: answers on an earlier one are never heard.
     pub(crate) epoch: u32,
@@ -33,6 +37,8 @@ impl Link {
             requests_lost: 0,
             answers_lost: 0,
             late_us: 0,
+            repeats_after_us: 0,
+            strays_us: 0,
             is_connected: true,
             epoch: 0,
             heard_at: 0,
@@ -43,17 +49,23 @@ impl Link {
     }
 
     /// When a request that is sent now arrives; `None`: never.
-    pub(crate) fn request(&mut self, plan: &Plan, now: u64) -> Option<u64> {
+    pub(crate) fn request(&mut self, plan: &Plan, now: u64, is_message: bool) -> Option<u64> {
         let arrives = now + self.delay(plan);
-        self.last_request = self.last_request.max(arrives);
-        (self.requests_lost == 0).then_some(self.last_request)
+        let arrives = match is_message && self.strays_us > 0 {
+            true => arrives + self.rng.u64(0..=self.strays_us),
+            false => in_order(&mut self.last_request, arrives),
+        };
+        (self.requests_lost == 0).then_some(arrives)
     }
 
     /// When an answer that is sent now arrives; `None`: never.
-    pub(crate) fn answer(&mut self, plan: &Plan, now: u64) -> Option<u64> {
+    pub(crate) fn answer(&mut self, plan: &Plan, now: u64, is_message: bool) -> Option<u64> {
         let arrives = now + self.delay(plan);
-        self.last_answer = self.last_answer.max(arrives);
-        (self.answers_lost == 0).then_some(self.last_answer)
+        let arrives = match is_message && self.strays_us > 0 {
+            true => arrives + self.rng.u64(0..=self.strays_us),
+            false => in_order(&mut self.last_answer, arrives),
+        };
+        (self.answers_lost == 0).then_some(arrives)
     }
 
     /// Whether both directions carry.
@@ -77,4 +89,10 @@ impl Link {
     fn delay(&mut self, plan: &Plan) -> u64 {
         plan.latency_us + self.rng.u64(0..=plan.jitter_us) + self.late_us
     }
+}
+
+/// Nothing on a connection arrives before what was sent sooner.
+fn in_order(last: &mut u64, arrives: u64) -> u64 {
+    *last = arrives.max(*last);
+    *last
 }

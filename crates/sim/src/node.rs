@@ -16,9 +16,6 @@ use crate::wire::SimStore;
 /// Keys that an engine remembers: more than a history has, with the ids of all that it settles.
 const KEYS_REMEMBERED: usize = 4_096;
 
-/// How long a holder listens to an answer.
-const PATIENCE: Micros = Micros::from_millis(50);
-
 /// A process with an engine.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -33,6 +30,8 @@ pub(crate) struct Node {
     pub(crate) version: usize,
     /// Answers of the store that it heard, of each key.
     pub(crate) heard: Vec<u64>,
+    /// Faults that keep the policy from it.
+    pub(crate) without: u32,
 }
 
 /// What a task comes to.
@@ -68,9 +67,14 @@ pub(crate) fn since(plan: &Plan, version: usize) -> Micros {
 }
 
 impl Node {
-    /// A process that starts at `now` with this version of the policies.
-    pub(crate) fn start(plan: &Plan, policies: &[PolicySet], version: usize, life: u32) -> Self {
-        let (store, clock) = (SimStore::default(), Arc::new(SimClock::default()));
+    /// A process that starts on the machine of `clock` with this version of the policies.
+    pub(crate) fn start(
+        plan: &Plan,
+        (policies, version): (&[PolicySet], usize),
+        clock: Arc<SimClock>,
+        life: u32,
+    ) -> Self {
+        let store = SimStore::default();
         let nodes = u32::try_from(plan.nodes).ok().and_then(NonZeroU32::new);
         let failure = StoreFailure {
             nodes: nodes.expect("there is a node at least"),
@@ -79,7 +83,7 @@ impl Node {
         let engine = Engine::new(PolicySet::default(), store.clone(), Arc::clone(&clock) as _)
             .with_fallback(failure);
         let engine = match plan.leases {
-            true => engine.with_leases(LeaseOptions { patience: PATIENCE }),
+            true => engine.with_leases(LeaseOptions { patience: Micros::new(plan.patience_us()) }),
             false => engine,
         };
         engine.set_policies_as_of(policies[version].clone(), |_| Some(since(plan, version)));
@@ -92,6 +96,7 @@ impl Node {
             paused_until: 0,
             version,
             heard: vec![0; plan.keys],
+            without: 0,
         }
     }
 
@@ -99,6 +104,25 @@ impl Node {
     pub(crate) fn set_version(&mut self, plan: &Plan, policies: &[PolicySet], version: usize) {
         if version > self.version {
             self.version = version;
+            self.put_in_force(plan, policies);
+        }
+    }
+
+    /// Takes the policy away.
+    pub(crate) fn remove_policy(&mut self) {
+        self.without += 1;
+        self.engine.set_policies(PolicySet::default());
+    }
+
+    /// Gives the policy back.
+    pub(crate) fn restore_policy(&mut self, plan: &Plan, policies: &[PolicySet]) {
+        self.without = self.without.saturating_sub(1);
+        self.put_in_force(plan, policies);
+    }
+
+    fn put_in_force(&self, plan: &Plan, policies: &[PolicySet]) {
+        let version = self.version;
+        if self.without == 0 {
             self.engine
                 .set_policies_as_of(policies[version].clone(), |_| Some(since(plan, version)));
         }

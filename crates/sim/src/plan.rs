@@ -4,6 +4,8 @@
 //! history without one of them has all the others unchanged, which is what [`shrink`](crate::shrink)
 //! needs.
 
+mod hot;
+
 use std::fmt::Write as _;
 
 use fastrand::Rng;
@@ -21,8 +23,6 @@ pub const LOADS_MAX: u32 = 6;
 pub const FAULTS_MAX: u32 = 5;
 /// Requests of one load at most: histories stay short enough for thousands of them.
 const ARRIVALS_MAX: usize = 150;
-/// The same of a hot key.
-const HOT_ARRIVALS_MAX: usize = 600;
 
 /// The whole history, before it runs.
 #[derive(Clone, Debug)]
@@ -73,6 +73,8 @@ pub struct PolicySpec {
     pub rules: Vec<RuleSpec>,
     /// What becomes of usage when this version replaces another.
     pub carry: &'static str,
+    /// Whether its keys are leased.
+    pub leases: bool,
 }
 
 /// One rule.
@@ -218,6 +220,24 @@ pub enum FaultKind {
     NodePaused,
     /// The policy changes to the version of this number; nodes get it within the span.
     Policy(usize),
+    /// The policy is removed from the node until the fault is over.
+    PolicyRemoved,
+    /// The node's clocks run faster (or slower) by so many thousandths.
+    Drift(i64),
+    /// The node sleeps: its steady clock goes on, its wall clock does not.
+    NodeSuspended,
+    /// The node's virtual machine is stopped, with both clocks.
+    MachineStopped,
+    /// The node's wall clock is set forward (or back) by so many µs.
+    WallClock(i64),
+    /// Messages about leases come once more, so much later, µs.
+    Repeated(u64),
+    /// Messages about leases take a way of their own, which takes up to so much longer, µs.
+    Overtaken(u64),
+    /// Nodes are killed and started again, each time so many µs have passed: each process is another holder.
+    Crowd(u64),
+    /// The task that keeps leases does not run.
+    KeeperLate,
 }
 
 impl Plan {
@@ -227,7 +247,7 @@ impl Plan {
         let nodes = rng.usize(1..=6).min(rng.usize(1..=6));
         let keys = rng.usize(1..=3).min(rng.usize(1..=3));
         let span_us = rng.u64(2..=6) * SECOND;
-        let first = PolicySpec { rules: rules(&mut rng), carry: "usage" };
+        let first = PolicySpec { rules: rules(&mut rng), carry: "usage", leases: true };
         let on_failure = match rng.u8(0..8) {
             0 => OnFailure::Allow,
             1 => OnFailure::Deny,
@@ -243,10 +263,6 @@ impl Plan {
         let (gives_back, books) = (rng.u8(0..3) == 0, rng.u8(0..3) == 0);
         // Windows, and rules beside the one that delays a turn, count it when it is booked.
         let books = books && matches!(&*first.rules, [only] if only.is_bucket());
-        let first = match cut.leases {
-            true => PolicySpec { rules: hot(seed, &first.rules), ..first },
-            false => first,
-        };
         let mut plan = Self {
             seed,
             leases: cut.leases,
@@ -262,11 +278,18 @@ impl Plan {
             arrivals: Vec::new(),
             faults: Vec::new(),
         };
+        let theme = cut.leases.then(|| plan.make_hot());
         for number in (0..faults).filter(|number| cut.has_fault(*number)) {
-            plan.add_fault(number, books);
+            match theme {
+                Some(theme) => plan.add_hot_fault(number, (theme, books)),
+                None => plan.add_fault(number, books),
+            }
         }
         for number in (0..loads).filter(|number| cut.has_load(*number)) {
-            plan.add_load(number, (gives_back, books));
+            match theme {
+                Some(theme) => plan.add_hot_load(number, (theme, gives_back, books)),
+                None => plan.add_load(number, (gives_back, books)),
+            }
         }
         plan.arrivals.retain(|arrival| arrival.at <= cut.until_us);
         plan.faults.retain(|fault| fault.at <= cut.until_us);
@@ -278,15 +301,16 @@ impl Plan {
 
     /// The policy document of a version.
     pub fn document(&self, version: usize) -> String {
-        let PolicySpec { rules, carry } = &self.versions[version];
+        let PolicySpec { rules, carry, leases } = &self.versions[version];
         let on_failure = match self.on_failure {
             OnFailure::Local => "local",
             OnFailure::Allow => "allow",
             OnFailure::Deny => "deny",
         };
         let mut text = format!(
-            "policies:\n  - name: p\n    on_store_failure: {on_failure}\n    carry: {carry}\n    rules:\n"
+            "policies:\n  - name: p\n    on_store_failure: {on_failure}\n    carry: {carry}\n"
         );
+        text += if *leases { "    rules:\n" } else { "    leases: off\n    rules:\n" };
         for (place, rule) in rules.iter().enumerate() {
             writeln!(text, "      - {{ name: r{place}, {} }}", rule.text())
                 .expect("a string takes all");
@@ -296,10 +320,31 @@ impl Plan {
 
     /// Whether nothing goes wrong and nothing is given back: then the fleet admits what one limiter would.
     pub fn is_quiet(&self) -> bool {
-        let plain = |arrival: &Arrival| {
+        self.faults.is_empty() && self.is_plain()
+    }
+
+    /// Whether the store loses writes, and nothing else goes wrong.
+    pub(crate) fn only_loses_writes(&self) -> bool {
+        let loses = |fault: &Fault| {
+            matches!(
+                fault.kind,
+                FaultKind::Flushed | FaultKind::Evicted(_) | FaultKind::StoreKilled(1..)
+            )
+        };
+        self.leases && !self.faults.is_empty() && self.faults.iter().all(loses) && self.is_plain()
+    }
+
+    /// Whether nothing is given back, forgotten or booked.
+    fn is_plain(&self) -> bool {
+        let is_plain = |arrival: &Arrival| {
             matches!(arrival.ask, Ask::Check(_) | Ask::AtMost(_) | Ask::Peek(_) | Ask::Explain(_))
         };
-        self.faults.is_empty() && self.arrivals.iter().all(plain)
+        self.arrivals.iter().all(is_plain)
+    }
+
+    /// How long a holder of leases listens to an answer, µs.
+    pub(crate) fn patience_us(&self) -> u64 {
+        self.deadline_us.max(50 * MS)
     }
 
     /// The largest cost of a request, at least 1.
@@ -314,16 +359,11 @@ impl Plan {
         let limit = self.versions[0].rules.iter().map(RuleSpec::limit).min().unwrap_or(1);
         let cost_max = if rng.u8(0..3) > 0 { 1 } else { cost_max.min(limit) };
         let gap = rng.u64(2 * MS..=80 * MS);
-        // What is hot is asked for up to 500 times a second.
-        let (gap, arrivals_max) = match self.leases {
-            true => (gap / rng.u64(2..=10), HOT_ARRIVALS_MAX),
-            false => (gap, ARRIVALS_MAX),
-        };
         let burst = if rng.u8(0..3) == 0 { rng.u64(2..=20) } else { 1 };
         let mut at = rng.u64(0..self.span_us / 2);
         let end = at + rng.u64(self.span_us / 3..=self.span_us);
         let mut made = 0;
-        while at < end.min(self.span_us) && made < arrivals_max {
+        while at < end.min(self.span_us) && made < ARRIVALS_MAX {
             for _ in 0..burst {
                 let ask = ask(&mut rng, cost_max, verbs, does);
                 self.arrivals.push(Arrival { at, load: number, number: made, node, key, ask });
@@ -359,16 +399,22 @@ impl Plan {
             _ => {
                 let carry = ["usage", "usage", "proportional", "reset"][rng.usize(0..4)];
                 let rules = changed(&mut rng, &self.versions[0].rules);
-                self.versions.push(PolicySpec { rules, carry });
-                let version = self.versions.len() - 1;
-                // Versions come one after the other.
-                at = self.span_us * u64::from(number + 1) / u64::from(FAULTS_MAX + 2);
-                span = rng.u64(0..=300) * MS;
-                FaultKind::Policy(version)
+                (at, span) = (self.changes_at(number), rng.u64(0..=300) * MS);
+                self.add_version(PolicySpec { rules, carry, leases: true })
             }
         };
         let kind = if books { kind.that_forgets_nothing() } else { kind };
         self.faults.push(Fault { number, at, span, node, kind });
+    }
+
+    fn add_version(&mut self, version: PolicySpec) -> FaultKind {
+        self.versions.push(version);
+        FaultKind::Policy(self.versions.len() - 1)
+    }
+
+    /// When a fault of this number changes the policy: versions come one after the other.
+    fn changes_at(&self, number: u32) -> u64 {
+        self.span_us * u64::from(number + 1) / u64::from(FAULTS_MAX + 2)
     }
 }
 
@@ -498,31 +544,6 @@ fn rule(rng: &mut Rng) -> RuleSpec {
         18 => RuleSpec::SlidingCounter { limit, window_us },
         _ => RuleSpec::SmoothBursty { permits, burst_s: rng.u64(1..=2) },
     }
-}
-
-/// The same algorithms with limits that are large enough to lease, or nearly so.
-fn hot(seed: u64, rules: &[RuleSpec]) -> Vec<RuleSpec> {
-    let mut rng = generator(seed, 1);
-    let rules = rules.iter().map(|rule| {
-        let (rate, limit) = (rng.u64(20..=1_000), rng.u64(100..=1_200));
-        // Windows of the epoch begin when histories do.
-        let (second, ten) = (rng.u64(1..=4) * SECOND, rng.u64(5..=6) * 2 * SECOND);
-        let period_us = SECOND;
-        match *rule {
-            RuleSpec::TokenBucket { .. } => {
-                RuleSpec::TokenBucket { permits: rate, period_us, burst: limit }
-            }
-            RuleSpec::LeakyBucket { .. } => {
-                RuleSpec::LeakyBucket { permits: rate, period_us, burst: limit }
-            }
-            RuleSpec::FixedWindow { .. } => RuleSpec::FixedWindow { limit, window_us: second },
-            RuleSpec::SlidingLog { .. } => RuleSpec::SlidingLog { limit, window_us: ten },
-            RuleSpec::SlidingWindow { .. } => RuleSpec::SlidingWindow { limit, window_us: ten },
-            RuleSpec::SlidingCounter { .. } => RuleSpec::SlidingCounter { limit, window_us: ten },
-            bursty @ RuleSpec::SmoothBursty { .. } => bursty,
-        }
-    });
-    rules.collect()
 }
 
 /// The same algorithms with other limits, or other rules.

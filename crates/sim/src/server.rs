@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use sluicegate::store::lease::{Found, Leased, Message, Word};
+use sluicegate::store::lease::{Found, Holder, Leased, Message, Record, Word};
 use sluicegate::store::{Charge, Debt, Permits, RuleOrigin, StoreAnswer};
 use sluicegate::{Decision, Micros, Moment, Outcome, Retry, Rule, RuleSet, Verb};
 
@@ -13,6 +13,9 @@ use crate::wire::{Reply, Said, StoreAsk};
 
 /// How long a write can be lost: what is older has reached every replica.
 const LOST_MAX_US: u64 = 2 * SECOND;
+
+/// Holders of one key at most (I12).
+const HOLDERS_MAX: usize = 64;
 
 /// A policy and a key.
 type Name = (String, Vec<u8>);
@@ -77,8 +80,9 @@ pub(crate) struct Forgotten {
     pub(crate) name: Vec<u8>,
     /// Of each rule that were in use.
     pub(crate) permits: Permits,
-    /// That were out.
+    /// That were out, and of them those that had not lapsed.
     pub(crate) held: u64,
+    pub(crate) alive: u64,
 }
 
 impl Server {
@@ -191,6 +195,10 @@ impl Server {
             let answer = named_as(stands.verdict.into(), &rules, &ask.rules);
             stands.verdict = answer.verdict;
         }
+        let records = stored.leased.leases.records.len();
+        if records > HOLDERS_MAX {
+            broken = Some(("I12", format!("{records} holders of one key")));
+        }
         let took = after.since(&first);
         self.remember(Write { at: now, name: name.clone(), before, debt: None, took });
         self.keys.insert(name, stored);
@@ -202,6 +210,31 @@ impl Server {
         let at = Moment::new(self.clock(now));
         let stored = self.stored(&("p".to_owned(), key.to_vec()), &at);
         stored.map_or(0, |stored| stored.leased.leases.held())
+    }
+
+    /// Permits of a key that are out and have not lapsed.
+    pub(crate) fn out(&self, key: &[u8], now: u64) -> u64 {
+        let now = self.clock(now);
+        let stored = self.keys.get(&("p".to_owned(), key.to_vec()));
+        stored.map_or(0, |stored| stored.alive(now))
+    }
+
+    /// Permits of a key that are out to `holder`.
+    pub(crate) fn held_by(&self, key: &[u8], holder: Holder, now: u64) -> u64 {
+        let now = self.clock(now);
+        let records = |stored: &Stored| {
+            let mut records = stored.leased.leases.records.iter();
+            let record = records.find(|it| it.holder == holder && it.deadline > now)?;
+            Some(record.permits())
+        };
+        self.keys.get(&("p".to_owned(), key.to_vec())).and_then(records).unwrap_or(0)
+    }
+
+    /// When a key that nobody asks for is as one that was never seen, µs after `now`: when its usage has
+    /// flowed out, also after a limit was lowered, and no hint is believed any more.
+    pub(crate) fn is_gone_in(&self, key: &[u8], span_us: u64, now: u64) -> bool {
+        let at = Moment::new(self.clock(now + span_us));
+        self.stored(&("p".to_owned(), key.to_vec()), &at).is_none()
     }
 
     /// Whether a check of `cost` would be refused at `now`, as far as is known here.
@@ -221,7 +254,8 @@ impl Server {
             let goes = name.0 == "p" && key.is_none_or(|key| key == name.1) || key.is_none();
             if goes && name.0 == "p" {
                 let (permits, held) = (stored.usage(&at).0, stored.leased.leases.held());
-                forgotten.push(Forgotten { name: name.1.clone(), permits, held });
+                let alive = stored.alive(at.now());
+                forgotten.push(Forgotten { name: name.1.clone(), permits, held, alive });
             }
             !goes
         });
@@ -242,8 +276,10 @@ impl Server {
             }
             let Write { at: _, name, before, debt, took } = write;
             if name.0 == "p" {
-                let held = self.keys.get(&name).map_or(0, |stored| stored.leased.leases.held());
-                forgotten.push(Forgotten { name: name.1.clone(), permits: took, held });
+                let stored = self.keys.get(&name);
+                let held = stored.map_or(0, |stored| stored.leased.leases.held());
+                let alive = stored.map_or(0, |stored| stored.alive(self.clock(now)));
+                forgotten.push(Forgotten { name: name.1.clone(), permits: took, held, alive });
             }
             if let Some(id) = debt {
                 self.charged.remove(&id);
@@ -278,6 +314,12 @@ impl Usage {
 }
 
 impl Stored {
+    /// Permits that are out and have not lapsed.
+    fn alive(&self, now: Micros) -> u64 {
+        let records = self.leased.leases.records.iter();
+        records.filter(|it| it.deadline > now).map(Record::permits).sum()
+    }
+
     fn usage(&self, at: &Moment<'_>) -> Usage {
         let mut permits = self.rules.in_use(&self.leased.states, at);
         for (permits, named) in permits.iter_mut().zip(self.rules.rules()) {

@@ -1,6 +1,6 @@
 //! One line that names a history, or what is left of it: `s1-6f3a9c20-n2k1-f3.7-l0-t2213`.
 //!
-//! `s1`, or `h1` for hot keys, is the version of the generator, then the seed, at most so many nodes and keys, the faults and
+//! `s1`, or `h2` for hot keys, is the version of the generator, then the seed, at most so many nodes and keys, the faults and
 //! loads that are kept (without the part: all), and the last instant in ms.
 
 use std::fmt;
@@ -37,7 +37,7 @@ pub struct Token {
 const COLD: &str = "s1";
 
 /// The same with hot keys, and leases.
-const HOT: &str = "h1";
+const HOT: &str = "h2";
 
 impl Cut {
     /// Whether the fault of this number is kept.

@@ -13,7 +13,8 @@ use sluicegate::store::lease::Word;
 use sluicegate::store::{Executed as Effect, StoreError};
 use sluicegate::{Cost, RuleSet};
 
-use crate::judge::{Entry, Judge, Used, Violation, What};
+use crate::grants::Grants;
+use crate::judge::{Entry, Judge, Lost, Used, Violation, What};
 use crate::net::{Link, SILENCE_MAX_US};
 use crate::node::{self, Done, Node};
 use crate::plan::{Arrival, Fault, MS, Plan, SECOND, generator};
@@ -25,6 +26,9 @@ const CHORES_EVERY_US: u64 = 250 * MS;
 
 /// How long the fleet goes on after the last request and the last fault, µs.
 const REST_US: u64 = 3 * SECOND;
+
+/// The same where keys are leased: an idle lease ends within a second, or lapses when its longest term is over.
+const HOT_REST_US: u64 = 4 * SECOND;
 
 /// How long after a fault decisions may still be taken without the store, µs.
 pub(crate) const RECOVERY_US: u64 = SECOND;
@@ -41,6 +45,10 @@ pub struct Outcome {
     pub hash: u64,
     /// What was admitted, and by whose word.
     pub used: Used,
+    /// Keys of which the store lost writes while nothing else went wrong, and a holder lived.
+    pub lost: Vec<Lost>,
+    /// Whether nothing went wrong, and nothing was given back.
+    pub is_quiet: bool,
     /// Requests that were decided.
     pub decided: u64,
     /// Calls that the store executed.
@@ -84,7 +92,14 @@ enum Event {
     Rings {
         node: usize,
         life: u32,
+        /// When it rings by the wall clock of the node.
+        wall: u64,
         waker: Waker,
+    },
+    /// Nodes are replaced by others, until then.
+    Crowds {
+        every_us: u64,
+        until: u64,
     },
 }
 
@@ -105,6 +120,8 @@ struct Call {
     sent_at: u64,
     /// Executed, if it was.
     is_over: bool,
+    /// It comes once more.
+    is_repeated: bool,
 }
 
 struct Task {
@@ -113,6 +130,8 @@ struct Task {
     begun_at: u64,
     /// The last answer of the store that it took.
     executed: Option<Executed>,
+    /// Whether it keeps the leases of its node.
+    is_keeper: bool,
     /// The same each time.
     waker: Waker,
     future: Pin<Box<dyn Future<Output = Done> + Send>>,
@@ -154,6 +173,12 @@ pub(crate) struct World<'p> {
     pub(crate) sent_at: Vec<Vec<u64>>,
     /// When something was last given back of each key, µs.
     pub(crate) given_back: Vec<Option<u64>>,
+    /// Until when the keeper of each node does not run, µs.
+    pub(crate) late_until: Vec<u64>,
+    /// Until when each node may be without the policy, µs.
+    pub(crate) removed_until: Vec<u64>,
+    /// What nodes were granted.
+    pub(crate) grants: Grants,
     pub(crate) judge: Judge,
     hash: u64,
     decided: u64,
@@ -171,7 +196,8 @@ impl<'p> World<'p> {
         // The engine draws the jitter of its breaker and the ids of debts.
         fastrand::seed(plan.seed);
         let policies = node::policies(plan);
-        let nodes = (0..plan.nodes).map(|_| Node::start(plan, &policies, 0, 0)).collect();
+        let start = |_| Node::start(plan, (&policies, 0), Arc::default(), 0);
+        let nodes = (0..plan.nodes).map(start).collect();
         let link = |node| Link::new(generator(plan.seed, 300 + node as u64));
         let mut world = Self {
             plan,
@@ -194,6 +220,9 @@ impl<'p> World<'p> {
             settled: BTreeSet::new(),
             sent_at: vec![vec![0; plan.keys]; plan.nodes],
             given_back: vec![None; plan.keys],
+            late_until: vec![0; plan.nodes],
+            removed_until: vec![0; plan.nodes],
+            grants: Grants::new(plan),
             judge: Judge::default(),
             hash: 0xcbf2_9ce4_8422_2325,
             decided: 0,
@@ -218,7 +247,8 @@ impl<'p> World<'p> {
     pub(crate) fn run(plan: &'p Plan, traced: bool) -> Outcome {
         let mut world = Self::new(plan, traced);
         let last_fault = plan.faults.iter().map(|fault| fault.at + fault.span).max();
-        let end = plan.span_us.max(last_fault.unwrap_or(0)) + REST_US;
+        let rest_us = if plan.leases { HOT_REST_US } else { REST_US };
+        let end = plan.span_us.max(last_fault.unwrap_or(0)) + rest_us;
         while let Some(Reverse((at, _, EventBox(event)))) = world.events.pop() {
             if at > end || world.judge.has_failed() {
                 break;
@@ -232,7 +262,8 @@ impl<'p> World<'p> {
 
     fn end(mut self) -> Outcome {
         self.check_debts();
-        let (mut violation, used) = self.judge.verdict(self.plan);
+        crate::grants::check_end(&mut self);
+        let (mut violation, used, lost) = self.judge.verdict(self.plan);
         if violation.is_none() {
             violation = crate::oracle::compare(self.plan, used.admitted, self.now);
         }
@@ -240,6 +271,8 @@ impl<'p> World<'p> {
             violation,
             hash: self.hash,
             used,
+            lost,
+            is_quiet: self.plan.is_quiet(),
             decided: self.decided,
             calls: self.executed,
             slowest_deadlines: self.slowest.div_ceil(self.plan.deadline_us),
@@ -334,11 +367,8 @@ impl<'p> World<'p> {
             }
             Event::Chores { node } => self.chores(node),
             Event::Connects { node } => self.connects(node),
-            Event::Rings { node, life, waker } => {
-                if self.nodes[node].life == life {
-                    waker.wake();
-                }
-            }
+            Event::Rings { node, life, wall, waker } => self.rings(node, life, (wall, waker)),
+            Event::Crowds { every_us, until } => self.crowds(every_us, until),
         }
     }
 
@@ -352,7 +382,31 @@ impl<'p> World<'p> {
             | Event::Connects { node }
             | Event::Rings { node, .. } => Some(node),
             Event::AtNode { call, .. } | Event::Deadline { call } => Some(self.calls[call].node),
-            Event::AtServer { .. } | Event::Begins(_) | Event::Ends(_) => None,
+            Event::AtServer { .. } | Event::Begins(_) | Event::Ends(_) | Event::Crowds { .. } => {
+                None
+            }
+        }
+    }
+
+    /// An alarm rings, unless the clock has been set meanwhile.
+    fn rings(&mut self, node: usize, life: u32, (wall, waker): (u64, Waker)) {
+        let early_us = self.nodes[node].clock.shows_in(wall, self.now);
+        if self.nodes[node].life != life {
+            return;
+        }
+        match early_us {
+            0 => waker.wake(),
+            _ => self.at(self.now + early_us, Event::Rings { node, life, wall, waker }),
+        }
+    }
+
+    /// Each process ends, and another one begins in its place.
+    pub(crate) fn crowds(&mut self, every_us: u64, until: u64) {
+        for node in 0..self.plan.nodes {
+            crate::faults::replace(self, node);
+        }
+        if self.now + every_us <= until {
+            self.at(self.now + every_us, Event::Crowds { every_us, until });
         }
     }
 
@@ -385,6 +439,7 @@ impl<'p> World<'p> {
         if !self.nodes[node].is_up {
             return;
         }
+        crate::grants::check_held(self, node);
         self.notice_loss(node);
         if self.nodes[node].engine.debts() > 0 {
             let engine = Arc::clone(&self.nodes[node].engine);
@@ -416,7 +471,8 @@ impl<'p> World<'p> {
         let waker = TaskWaker { task: number, ready: Arc::clone(&self.ready) };
         let waker = Waker::from(Arc::new(waker));
         let (future, begun_at) = (Box::pin(future), self.now);
-        self.tasks.push(Some(Task { node, life, begun_at, executed: None, waker, future }));
+        let (executed, is_keeper) = (None, false);
+        self.tasks.push(Some(Task { node, life, begun_at, executed, is_keeper, waker, future }));
         self.ready.lock().expect("nobody panics with it").push_back(number);
     }
 
@@ -424,6 +480,9 @@ impl<'p> World<'p> {
     pub(crate) fn keep_leases(&mut self, node: usize) {
         let engine = Arc::clone(&self.nodes[node].engine);
         self.spawn(node, node::keep(engine));
+        if let Some(Some(keeper)) = self.tasks.last_mut() {
+            keeper.is_keeper = true;
+        }
     }
 
     fn run_tasks(&mut self) {
@@ -439,6 +498,12 @@ impl<'p> World<'p> {
         let node = &self.nodes[task.node];
         if task.life != node.life || !node.is_up {
             return;
+        }
+        let late_until = self.late_until[task.node];
+        if task.is_keeper && late_until > self.now {
+            let (node, life, waker) = (task.node, task.life, task.waker.clone());
+            self.tasks[number] = Some(task);
+            return self.at(late_until, Event::Rings { node, life, wall: 0, waker });
         }
         node.clock.set(self.now);
         let polled = task.future.as_mut().poll(&mut Context::from_waker(&task.waker));
@@ -456,8 +521,9 @@ impl<'p> World<'p> {
             self.send(task.node, outgoing);
         }
         let (node, life) = (task.node, task.life);
-        for (at, waker) in self.nodes[node].clock.take_alarms() {
-            self.at(at.max(self.now), Event::Rings { node, life, waker });
+        for (wall, waker) in self.nodes[node].clock.take_alarms() {
+            let rings_in = self.nodes[node].clock.shows_in(wall, self.now);
+            self.at(self.now + rings_in, Event::Rings { node, life, wall, waker });
         }
         match polled {
             Poll::Pending => self.tasks[number] = Some(task),
@@ -480,10 +546,11 @@ impl<'p> World<'p> {
         }
         let epoch = self.links[node].epoch;
         let (life, sent_at) = (self.nodes[node].life, self.now);
-        self.calls.push(Call { slot, ask, node, life, epoch, sent_at, is_over: false });
+        let (is_message, is_over, is_repeated) = (ask.message.is_some(), false, false);
+        self.calls.push(Call { slot, ask, node, life, epoch, sent_at, is_over, is_repeated });
         let call = self.calls.len() - 1;
         self.at(self.now + self.plan.deadline_us, Event::Deadline { call });
-        if let Some(arrives) = self.links[node].request(self.plan, self.now) {
+        if let Some(arrives) = self.links[node].request(self.plan, self.now, is_message) {
             self.at(arrives, Event::AtServer { call });
         }
     }
@@ -495,7 +562,7 @@ impl<'p> World<'p> {
         if self.paused_until > self.now {
             return self.at(self.paused_until, Event::AtServer { call });
         }
-        let Call { ref ask, node, .. } = self.calls[call];
+        let Call { ref ask, node, life, is_repeated, .. } = self.calls[call];
         let ask = Arc::clone(ask);
         let Execution { reply, notes, broken } = self.server.execute(&ask, self.now);
         self.executed += 1;
@@ -519,6 +586,7 @@ impl<'p> World<'p> {
                 Ok(Said::Word(word)) => {
                     let said = match word {
                         Word::Stands(stands) => {
+                            self.grants.stands(self.now, (node, life, key), (&ask, stands));
                             [stands.number.0, stands.kept, stands.granted, stands.hint.held]
                         }
                         Word::Overtaken => [0; 4],
@@ -531,9 +599,17 @@ impl<'p> World<'p> {
                 Err(error) => self.seen(format_args!("  store: {node} {:?}: {error}", ask.verb)),
             }
         }
+        if ask.message.is_some() {
+            crate::grants::check_held(self, node);
+            let after_us = self.links[node].repeats_after_us;
+            if after_us > 0 && !is_repeated {
+                self.calls[call].is_repeated = true;
+                self.at(self.now + after_us, Event::AtServer { call });
+            }
+        }
         let executed = (self.now, self.executed);
         let (link, now) = (&mut self.links[node], self.now);
-        if let Some(arrives) = link.answer(self.plan, now) {
+        if let Some(arrives) = link.answer(self.plan, now, ask.message.is_some()) {
             let reply = Box::new(reply);
             self.at(arrives, Event::AtNode { call, reply, executed });
         }
@@ -549,7 +625,10 @@ impl<'p> World<'p> {
                 self.note_at((at, self.executed), key, What::Version(version));
                 self.note_at((at, self.executed), key, What::Excused { permits: held });
             }
-            Note::Repaired => self.given_back[key] = Some(at),
+            Note::Repaired => {
+                self.given_back[key] = Some(at);
+                self.note_at((at, self.executed), key, What::Repaired);
+            }
             Note::Refunded => {
                 self.given_back[key] = Some(at);
                 let permits = match ask.verb {
@@ -671,7 +750,8 @@ impl<'p> World<'p> {
     fn done(&mut self, task: &Task, done: Done) {
         self.decided += 1;
         let (now, took) = (self.now, self.now - task.begun_at);
-        let stood = self.nodes[task.node].paused_until > task.begun_at;
+        let until = self.nodes[task.node].paused_until.max(self.late_until[task.node]);
+        let stood = until > task.begun_at;
         if matches!(done, Done::Decided(..) | Done::Refunded(..)) && !stood {
             self.slowest = self.slowest.max(took);
             if took > ASKED_MAX * self.plan.deadline_us {

@@ -82,7 +82,10 @@ fn found_by(copy: &Path) -> Result<Option<String>> {
     if output.status.success() {
         return Ok(None);
     }
-    let history =
-        line("history ").context("the mutant does not build, or its test does not run")?;
-    Ok(Some(format!("{history}; {}", line("sim: ").unwrap_or_default())))
+    // What holds of many histories together has no token.
+    let together = line("lost writes: ").map(str::to_owned);
+    let history = line("history ");
+    let found = history.map(|history| format!("{history}; {}", line("sim: ").unwrap_or_default()));
+    let found = found.or(together).context("the mutant does not build, or its test does not run")?;
+    Ok(Some(found))
 }

@@ -333,7 +333,7 @@ impl<'c> Fleet<'c> {
             self.carry(Event::AtServer { node, life, slot: Arc::clone(&slot), ask }, slot);
         }
         for (at, waker) in self.clock.take_alarms() {
-            self.at(at.max(self.now), Event::Rings(waker));
+            self.at(self.now + self.clock.shows_in(at, self.now), Event::Rings(waker));
         }
     }
 

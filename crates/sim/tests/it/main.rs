@@ -1,13 +1,18 @@
 //! Thousands of histories, and what the simulator promises of itself.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use sluicegate_sim::report::{Losses, Quiet};
 use sluicegate_sim::{Outcome, Token, run, run_traced, shrink, table};
 
 /// Histories of a run; `SIM_HISTORIES` sets another number.
 const HISTORIES: u64 = 20_000;
+
+/// Keys that lost writes, below which nothing is worked out of them.
+const LOST_MIN: usize = 100;
 
 /// Seeds that are run twice.
 const TWICE: u64 = 200;
@@ -46,17 +51,26 @@ fn no_history_breaks_an_invariant() {
         Err(_) => HISTORIES,
     };
     let (next, failed) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
+    let all = Mutex::new((Quiet::default(), Losses::default()));
     let run_some = || {
+        let (mut quiet, mut lost) = (Quiet::default(), Losses::default());
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             // The first one that fails is reported, whatever the other threads do.
             if seed >= histories || seed > failed.load(Ordering::Relaxed) {
-                return;
+                break;
             }
-            if run(&Token::of(seed)).violation.is_some() {
+            let token = Token::of(seed);
+            let outcome = run(&token);
+            quiet.see(&token, &outcome);
+            lost.see(&outcome);
+            if outcome.violation.is_some() {
                 failed.fetch_min(seed, Ordering::Relaxed);
             }
         }
+        let mut all = all.lock().unwrap();
+        all.0.add(&quiet);
+        all.1.add(lost);
     };
     let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(run_some))));
@@ -65,6 +79,12 @@ fn no_history_breaks_an_invariant() {
         let token = Token::of(failed);
         eprintln!("history {failed} is the first that fails");
         report(&token, &run(&token));
+    }
+    let (quiet, lost) = all.into_inner().unwrap();
+    eprintln!("{quiet}\n{lost}");
+    // I7 holds of many together, and so few say nothing.
+    if lost.len() >= LOST_MIN {
+        assert!(lost.within_percent() >= 99.0 && lost.mean_percent() <= 1.0, "I7: {lost}");
     }
 }
 
@@ -88,7 +108,8 @@ fn a_history_without_a_fault_has_all_other_events_planned_alike() {
 
 #[test]
 fn a_token_is_read_as_it_is_written() {
-    for text in ["s1-7", "s1-6f3a9c20-n2k1-f3.7-l0-t2213", "s1-ff-f", "s1-1-l1.2"] {
+    for text in ["s1-7", "h2-7-n1k1-f0.1", "s1-6f3a9c20-n2k1-f3.7-l0-t2213", "s1-ff-f", "s1-1-l1.2"]
+    {
         let token: Token = text.parse().unwrap();
         assert_eq!(token.to_string(), text);
         assert_eq!(format!("SIM={text}").parse(), Ok(token));

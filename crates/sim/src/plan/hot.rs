@@ -1,0 +1,237 @@
+//! Histories of keys that are asked for so often that they are leased.
+//!
+//! Each has a theme, so that what is rare comes together: writes that are lost while a holder lives, more
+//! holders than a key has places for, short terms after long ones.
+
+use fastrand::Rng;
+
+use super::{
+    Arrival, Fault, FaultKind, MS, OnFailure, Plan, PolicySpec, RuleSpec, SECOND, ask, changed,
+    clock_step, generator,
+};
+
+/// Requests of one load at most.
+const ARRIVALS_MAX: usize = 600;
+
+/// What a history is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Theme {
+    /// All that can go wrong.
+    Any,
+    /// The store loses writes, and nothing else goes wrong.
+    Lost,
+    /// The network loses, repeats and mixes up messages.
+    Network,
+    /// Clocks of nodes and of the store.
+    Clocks,
+    /// Processes come and go.
+    Processes,
+    /// Policies change, and permits are given back.
+    Changes,
+    /// More processes than a key has places for holders.
+    Crowd,
+}
+
+impl Plan {
+    /// Has keys leased: larger limits, longer deadlines. Returns what the history is about.
+    pub(super) fn make_hot(&mut self) -> Theme {
+        let mut rng = generator(self.seed, 1);
+        for rule in &mut self.versions[0].rules {
+            *rule = hot(&mut rng, rule);
+        }
+        if rng.u8(0..4) == 0 {
+            self.deadline_us = [60, 100, 200][rng.usize(0..3)] * MS;
+        }
+        let theme = match rng.u8(0..32) {
+            0..=5 => Theme::Any,
+            6..=11 => Theme::Lost,
+            12..=17 => Theme::Network,
+            18..=21 => Theme::Clocks,
+            22..=24 => Theme::Processes,
+            25..=30 => Theme::Changes,
+            _ => Theme::Crowd,
+        };
+        if theme == Theme::Lost {
+            self.on_failure = OnFailure::Deny;
+        }
+        theme
+    }
+
+    pub(super) fn add_hot_load(&mut self, number: u32, (theme, back, books): (Theme, bool, bool)) {
+        let mut rng = generator(self.seed, 100 + u64::from(number));
+        let (node, key) = (rng.usize(0..6) % self.nodes, rng.usize(0..3) % self.keys);
+        let limit = self.versions[0].rules.iter().map(RuleSpec::limit).min().unwrap_or(1);
+        let cost_max = match rng.u8(0..12) {
+            _ if theme == Theme::Lost => 1,
+            0..=7 => 1,
+            8..=10 => 1 << rng.u64(1..4),
+            _ => limit,
+        };
+        let (mut verbs, mut does) = (rng.u8(0..4), (back, books));
+        match theme {
+            Theme::Lost | Theme::Crowd => (verbs, does) = (0, (false, false)),
+            Theme::Changes => does = (!books, books),
+            _ => {}
+        }
+        // What is hot is asked for up to 500 times a second.
+        let gap = rng.u64(2 * MS..=80 * MS) / rng.u64(2..=10);
+        let gap = if theme == Theme::Crowd { gap.min(4 * MS) } else { gap };
+        let burst = if rng.u8(0..3) == 0 { rng.u64(2..=20) } else { 1 };
+        let mut at = rng.u64(0..self.span_us / 2);
+        let end = at + rng.u64(self.span_us / 3..=self.span_us);
+        // Demand that stops and goes on has leases end, and terms grow shorter and longer.
+        let pause = if rng.u8(0..4) == 0 { rng.u64(100 * MS..=SECOND) } else { 0 };
+        let mut made = 0;
+        while at < end.min(self.span_us) && made < ARRIVALS_MAX {
+            for _ in 0..burst {
+                let ask = ask(&mut rng, cost_max, verbs, does);
+                self.arrivals.push(Arrival { at, load: number, number: made, node, key, ask });
+                made += 1;
+            }
+            at += rng.u64(1..=2 * gap) * burst;
+            if pause > 0 && rng.u8(0..40) == 0 {
+                at += pause;
+            }
+        }
+    }
+
+    pub(super) fn add_hot_fault(&mut self, number: u32, (theme, books): (Theme, bool)) {
+        let mut rng = generator(self.seed, 200 + u64::from(number));
+        let (mut at, node) = (rng.u64(100 * MS..self.span_us), rng.usize(0..6) % self.nodes);
+        let longest = [50, 300, 2_000][rng.usize(0..3)];
+        let mut span = rng.u64(1..=longest) * MS;
+        let of = match theme {
+            Theme::Any => rng.u8(0..5),
+            Theme::Lost => 0,
+            Theme::Network => 1,
+            Theme::Clocks => 2,
+            Theme::Processes => 3,
+            Theme::Changes => 4,
+            Theme::Crowd => 5,
+        };
+        let kind = match of {
+            0 => {
+                span = span.min(300 * MS);
+                lost_writes(&mut rng, self.keys)
+            }
+            1 => network(&mut rng),
+            2 => clocks(&mut rng),
+            3 => processes(&mut rng),
+            4 if rng.u8(0..4) > 0 => {
+                (at, span) = (self.changes_at(number), rng.u64(0..=300) * MS);
+                let version = self.next_version(&mut rng);
+                self.add_version(version)
+            }
+            4 => FaultKind::PolicyRemoved,
+            _ if number == 0 => {
+                (at, span) = (rng.u64(0..SECOND), self.span_us);
+                FaultKind::Crowd(rng.u64(40..=150) * MS)
+            }
+            _ => network(&mut rng),
+        };
+        let kind = if books { kind.that_forgets_nothing() } else { kind };
+        self.faults.push(Fault { number, at, span, node, kind });
+    }
+
+    fn next_version(&self, rng: &mut Rng) -> PolicySpec {
+        let carry = ["usage", "usage", "proportional", "reset"][rng.usize(0..4)];
+        let leases = rng.u8(0..4) > 0;
+        let rules = match rng.u8(0..4) {
+            // Small ones, which are not leased.
+            0 => {
+                let mut rules = changed(rng, &self.versions[0].rules);
+                rules
+                    .iter_mut()
+                    .filter(|rule| !rule.is_strict())
+                    .for_each(|rule| *rule = hot(rng, rule));
+                rules
+            }
+            1 => self.versions[0].rules.iter().map(|rule| hot(rng, rule)).collect(),
+            2 => self.versions[0].rules.clone(),
+            _ => self.versions[0].rules.iter().map(tenth).collect(),
+        };
+        PolicySpec { rules, carry, leases }
+    }
+}
+
+fn lost_writes(rng: &mut Rng, keys: usize) -> FaultKind {
+    match rng.u8(0..8) {
+        0..=1 => FaultKind::Flushed,
+        2 => FaultKind::Evicted(rng.usize(0..3) % keys),
+        3..=6 => FaultKind::StoreKilled(rng.u64(1..=2_000) * MS),
+        _ => FaultKind::StoreKilled(u64::MAX),
+    }
+}
+
+fn network(rng: &mut Rng) -> FaultKind {
+    match rng.u8(0..16) {
+        0 => FaultKind::RequestsLost,
+        1..=3 => FaultKind::AnswersLost,
+        4 => FaultKind::LinkDown,
+        5 => FaultKind::Partition,
+        6 => FaultKind::Late(rng.u64(1..=150) * MS),
+        7 => FaultKind::StorePaused,
+        8..=9 => FaultKind::Repeated(rng.u64(1..=50) * MS),
+        10..=11 => FaultKind::Repeated(rng.u64(50..=5_000) * MS),
+        _ => FaultKind::Overtaken(rng.u64(10..=1_000) * MS),
+    }
+}
+
+fn clocks(rng: &mut Rng) -> FaultKind {
+    match rng.u8(0..10) {
+        0..=2 => FaultKind::Drift(rng.i64(-50..=50)),
+        3 => FaultKind::NodeSuspended,
+        4 => FaultKind::MachineStopped,
+        5 => {
+            let by_us = rng.i64(1..=3_600) * 1_000_000;
+            FaultKind::WallClock(if rng.bool() { by_us } else { -by_us })
+        }
+        6 => FaultKind::NodePaused,
+        _ => FaultKind::StoreClock(clock_step(rng)),
+    }
+}
+
+fn processes(rng: &mut Rng) -> FaultKind {
+    match rng.u8(0..5) {
+        0..=1 => FaultKind::NodeKilled,
+        2 => FaultKind::NodeStopped,
+        3 => FaultKind::NodePaused,
+        _ => FaultKind::KeeperLate,
+    }
+}
+
+/// The same algorithm with a limit that is large enough to lease, or nearly so.
+fn hot(rng: &mut Rng, rule: &RuleSpec) -> RuleSpec {
+    let (rate, limit) = (rng.u64(20..=1_000), rng.u64(100..=1_200));
+    // Windows of the epoch begin when histories do.
+    let (second, ten) = (rng.u64(1..=4) * SECOND, rng.u64(5..=6) * 2 * SECOND);
+    let period_us = SECOND;
+    match *rule {
+        // Guava's is never leased.
+        RuleSpec::TokenBucket { .. } | RuleSpec::SmoothBursty { .. } => {
+            RuleSpec::TokenBucket { permits: rate, period_us, burst: limit }
+        }
+        RuleSpec::LeakyBucket { .. } => {
+            RuleSpec::LeakyBucket { permits: rate, period_us, burst: limit }
+        }
+        RuleSpec::FixedWindow { .. } => RuleSpec::FixedWindow { limit, window_us: second },
+        RuleSpec::SlidingLog { .. } => RuleSpec::SlidingLog { limit, window_us: ten },
+        RuleSpec::SlidingWindow { .. } => RuleSpec::SlidingWindow { limit, window_us: ten },
+        RuleSpec::SlidingCounter { .. } => RuleSpec::SlidingCounter { limit, window_us: ten },
+    }
+}
+
+/// The same with a tenth of the limit: less than is out.
+fn tenth(rule: &RuleSpec) -> RuleSpec {
+    let mut rule = *rule;
+    match &mut rule {
+        RuleSpec::TokenBucket { burst: limit, .. }
+        | RuleSpec::LeakyBucket { burst: limit, .. }
+        | RuleSpec::FixedWindow { limit, .. }
+        | RuleSpec::SlidingLog { limit, .. }
+        | RuleSpec::SlidingWindow { limit, .. }
+        | RuleSpec::SlidingCounter { limit, .. } => *limit = limit.div_ceil(10),
+        RuleSpec::SmoothBursty { .. } => {}
+    }
+    rule
+}
