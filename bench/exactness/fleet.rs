@@ -15,6 +15,20 @@ use crate::wire::{POLICY, Wire};
 pub(crate) struct Build {
     pub(crate) name: String,
     pub(crate) program: PathBuf,
+    /// Whether scenarios of leases are a fifth as long: to check, not to measure.
+    pub(crate) is_quick: bool,
+}
+
+impl Build {
+    /// How often something is done that is done so many times when it is measured.
+    pub(crate) fn times(&self, times: usize) -> usize {
+        if self.is_quick { times.div_ceil(5) } else { times }
+    }
+
+    /// How long something takes that takes so long when it is measured.
+    pub(crate) fn span(&self, span: Duration) -> Duration {
+        if self.is_quick { span / 5 } else { span }
+    }
 }
 
 /// What servers are started for.

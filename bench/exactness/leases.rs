@@ -19,7 +19,7 @@ use crate::wire::POLICY;
 const LIMIT: Limit = Limit::Bucket { per_s: 2_000, burst: 2_000 };
 const PER_S: u32 = 1_333;
 
-/// What is left of the burst when Redis forgets, and may pass once more.
+/// The burst: a Redis that forgets may let a twentieth of it pass once more, and without leases all of it.
 const BURST: f64 = 2_000.0;
 
 /// How long the longest scenarios take.
@@ -32,7 +32,7 @@ pub(crate) async fn three_servers(build: &Build, leases: bool) -> anyhow::Result
     let fleet = setup.start(&[redis.url(), redis.url(), redis.url()]).await?;
     let before = calls(&redis).await?;
     let running = fleet.steady(PER_S).start()?;
-    sleep(SPAN).await;
+    sleep(build.span(SPAN)).await;
     let tally = running.stop().await?;
     let remark = share_of_calls(calls(&redis).await? - before, &tally);
     outcome(tally, Vec::new(), remark)
@@ -47,7 +47,7 @@ pub(crate) async fn killed(build: &Build) -> anyhow::Result<Outcome> {
     let mut load = fleet.steady(PER_S);
     load.reconnects = true;
     let running = load.start()?;
-    for round in 0..30 {
+    for round in 0..build.times(30) {
         sleep(Duration::from_secs(2)).await;
         setup.restart(&mut fleet, round % 3, &redis.url()).await?;
     }
@@ -63,7 +63,7 @@ pub(crate) async fn stopped(build: &Build) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
     let fleet = three(build).start(&[redis.url(), redis.url(), redis.url()]).await?;
     let running = fleet.steady(PER_S).start()?;
-    for round in 0..6 {
+    for round in 0..build.times(6) {
         sleep(Duration::from_secs(1)).await;
         fleet.program(round % 3).stop_process()?;
         sleep(Duration::from_secs(5)).await;
@@ -85,7 +85,8 @@ pub(crate) async fn failover(build: &Build, leases: bool) -> anyhow::Result<Outc
     let running = fleet.steady(PER_S).start()?;
     let (mut faults, mut took) = (Vec::new(), Vec::new());
     sleep(Duration::from_secs(3)).await;
-    for _ in 0..5 {
+    let times = build.times(5);
+    for _ in 0..times {
         let from = running.now_us();
         let old = group.kill_master().await?;
         group.master_other_than(old).await?;
@@ -100,7 +101,10 @@ pub(crate) async fn failover(build: &Build, leases: bool) -> anyhow::Result<Outc
         .await?;
     }
     let remark = format!("failovers took {}", took.join(", "));
-    Ok(Outcome { beside: 5.0 * BURST, ..outcome(running.stop().await?, faults, remark)? })
+    Ok(Outcome {
+        beside: if leases { times as f64 * BURST / 20.0 } else { times as f64 * BURST },
+        ..outcome(running.stop().await?, faults, remark)?
+    })
 }
 
 /// Everything in Redis is deleted each five seconds.
@@ -108,13 +112,14 @@ pub(crate) async fn flushed(build: &Build) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
     let fleet = three(build).start(&[redis.url(), redis.url(), redis.url()]).await?;
     let running = fleet.steady(PER_S).start()?;
-    for _ in 0..11 {
+    let times = build.times(10);
+    for _ in 0..times {
         sleep(Duration::from_secs(5)).await;
         redis.cli(&["FLUSHALL"]).await?;
     }
     sleep(Duration::from_secs(3)).await;
     let flushed = outcome(running.stop().await?, Vec::new(), String::new())?;
-    Ok(flushed.with_beside(11.0 * BURST))
+    Ok(flushed.with_beside(times as f64 * BURST / 20.0))
 }
 
 /// Replies of Redis are lost for 50 ms of each second, and come 30 ms late in another half of it.
@@ -127,7 +132,7 @@ pub(crate) async fn bad_network(build: &Build) -> anyhow::Result<Outcome> {
     let running = fleet.steady(PER_S).start()?;
     sleep(Duration::from_secs(2)).await;
     let from = running.now_us();
-    for _ in 0..20 {
+    for _ in 0..build.times(20) {
         proxy.set(Faults::cut_replies()).await?;
         sleep(Duration::from_millis(50)).await;
         proxy.set(Faults::delay(Duration::ZERO, Duration::from_millis(30))).await?;
@@ -155,11 +160,12 @@ pub(crate) async fn clocks(build: &Build) -> anyhow::Result<Outcome> {
     outcome(running.stop().await?, Vec::new(), String::new())
 }
 
-/// Limits from 1 to 40 of a day, each asked for by eight clients of three servers at once.
+/// Limits of a day from 1 to 40, each asked for by eight clients of three servers at once.
 pub(crate) async fn small(build: &Build) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
     let (mut all, mut wrong) = (Tally::new(), Vec::new());
-    for limit in 1..=40 {
+    let most = u32::try_from(build.times(40))?;
+    for limit in 1..=most {
         let setup = Setup { limit: Limit::Day { limit }, ..three(build) };
         let fleet = setup.start(&[redis.url(), redis.url(), redis.url()]).await?;
         let running = fleet.steady(200).start()?;
@@ -172,7 +178,7 @@ pub(crate) async fn small(build: &Build) -> anyhow::Result<Outcome> {
         redis.cli(&["FLUSHALL"]).await?;
     }
     ensure!(wrong.is_empty(), "not the limit: {}", wrong.join(", "));
-    let limit = Limit::Day { limit: (1..=40).sum() };
+    let limit = Limit::Day { limit: (1..=most).sum() };
     let remark = "each exactly its limit".to_owned();
     Ok(Outcome { limit, ..outcome(all, Vec::new(), remark)? })
 }
@@ -192,7 +198,7 @@ pub(crate) async fn cluster(build: &Build) -> anyhow::Result<Outcome> {
         key = key.or_else(|| keys.list().first().map(Reply::text));
     }
     let slot = cluster.slot_of(&key.context("the key is on a node")?).await?;
-    for _ in 0..20 {
+    for _ in 0..build.times(20) {
         let from = cluster.node_of(slot).await?;
         cluster.migrate_slot(slot, (from + 1) % Cluster::MASTERS).await?;
         sleep(Duration::from_secs(1)).await;
@@ -207,7 +213,7 @@ pub(crate) async fn mixed(build: &Build) -> anyhow::Result<Outcome> {
     let central = Setup { leases: false, ..three(build) };
     central.join(&mut fleet, &redis.url()).await?;
     let running = fleet.steady(PER_S).start()?;
-    sleep(SPAN / 2).await;
+    sleep(build.span(SPAN / 2)).await;
     let tally = running.stop().await?;
     let by_store = tally.of_mode("store")[0];
     let share = by_store as f64 * 3.0 / tally.admitted.len().max(1) as f64;
@@ -220,7 +226,7 @@ pub(crate) async fn outage(build: &Build) -> anyhow::Result<Outcome> {
     let fleet = three(build).start(&[redis.url(), redis.url(), redis.url()]).await?;
     let running = fleet.steady(PER_S / 4).start()?;
     let mut faults = Vec::new();
-    for _ in 0..10 {
+    for _ in 0..build.times(10) {
         sleep(Duration::from_secs(2)).await;
         let from = running.now_us();
         redis.stop_process()?;

@@ -90,6 +90,11 @@ impl Outcome {
         })
     }
 
+    /// Whether no more passed than may, in any interval.
+    pub(crate) fn is_within(&self) -> bool {
+        self.over() <= self.beside
+    }
+
     /// What may be admitted in the whole run.
     fn bound(&self) -> f64 {
         f64::from(self.keys) * self.limit.allows(self.span_us()) + self.beside

@@ -86,6 +86,7 @@ fn found_by(copy: &Path) -> Result<Option<String>> {
     let together = line("lost writes: ").map(str::to_owned);
     let history = line("history ");
     let found = history.map(|history| format!("{history}; {}", line("sim: ").unwrap_or_default()));
-    let found = found.or(together).context("the mutant does not build, or its test does not run")?;
+    let found =
+        found.or(together).context("the mutant does not build, or its test does not run")?;
     Ok(Some(found))
 }
