@@ -83,15 +83,15 @@ pub use clock::{
 pub use concurrency::{ConcurrencyLimiter, OwnedPermit, Permit, QueueFull};
 #[cfg(feature = "engine")]
 pub use engine::{
-    Admission, Answer, BatchError, BatchOutcome, DecideError, Disposition, Engine, Explanation,
-    HELD_MAX, Limits, Mode, Observer, Patience, Request, SettleError, Settled, Settlement,
-    StoreFailure, Turn, settled_rules,
+    Admission, Answer, BatchError, BatchOutcome, DecideError, Disposition, Engine, ExplainedLease,
+    Explanation, HELD_MAX, Limits, Mode, Observer, Patience, Request, SettleError, Settled,
+    Settlement, StoreFailure, Turn, settled_rules,
 };
 #[cfg(feature = "redis")]
 pub use following::{FollowError, Following, FollowingEngine, PolicyFollower};
 pub use keyed::{KeyedError, KeyedRateLimiter};
 #[cfg(feature = "engine")]
-pub use lease::{LeaseOptions, LeaseStats, LeasedKey};
+pub use lease::{LeaseOptions, LeaseStats, LeaseStatus, LeasedKey};
 pub use limiter::{AcquireError, LimiterError, RateLimiter, Reservation};
 pub use sluicegate_kernel::algorithm::{CalendarUnit, Delay, WindowKind};
 pub use sluicegate_kernel::{

@@ -51,6 +51,17 @@ pub(super) struct ExplainReply {
     rules_of: String,
     #[serde(default)]
     rules: Option<Vec<ExplainedRule>>,
+    leases: Option<ExplainedLeases>,
+}
+
+/// How permits of the key are leased.
+#[derive(Debug, Deserialize)]
+struct ExplainedLeases {
+    status: String,
+    out: Option<u64>,
+    holders: Option<u64>,
+    left: Option<u64>,
+    ends_in_us: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -83,7 +94,24 @@ impl ExplainReply {
                 None => lines += "; this cost can never pass",
             }
         }
+        if let Some(leases) = &self.leases {
+            leases.add_to(&mut lines);
+        }
         lines
+    }
+}
+
+impl ExplainedLeases {
+    fn add_to(&self, lines: &mut String) {
+        let Self { status, out, holders, left, ends_in_us } = self;
+        add(lines, format_args!("\nleases: {}", terminal::one_line(status)));
+        if let (Some(out), Some(holders)) = (out, holders) {
+            let servers = if *holders == 1 { "server" } else { "servers" };
+            add(lines, format_args!("; {out} permits held by {holders} {servers}"));
+        }
+        if let (Some(left), Some(us)) = (left, ends_in_us) {
+            add(lines, format_args!(", {left} of them left here for {}", later(*us)));
+        }
     }
 }
 

@@ -375,7 +375,7 @@ pub(crate) struct AdminConfig {
     /// the status. The admin API of a catalog still requires TLS there, unless `catalog.insecure`
     /// is set too.
     pub(crate) insecure: bool,
-    /// Format of keys in `/v1/top` and `/v1/events`; logs, traces and metrics contain no keys.
+    /// Format of keys in `/v1/top`, `/v1/leases` and `/v1/events`; logs, traces and metrics contain no keys.
     pub(crate) keys: KeyFormat,
 }
 

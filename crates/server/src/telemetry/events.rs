@@ -137,6 +137,11 @@ impl Events {
         self.watchers.count.load(Relaxed)
     }
 
+    /// What is shown of `key`.
+    pub(super) fn shown_key(&self, key: &[u8]) -> String {
+        String::from_utf8_lossy(&self.keys.shown(key)).into_owned()
+    }
+
     /// Sends what was decided on `key` to those who want it, unless it is too soon for the next event.
     pub(crate) fn publish(&self, told: &DecisionEvent<'_>, key: Option<&[u8]>) {
         if !self.watchers.want(told.policy, told.result) {
@@ -145,7 +150,7 @@ impl Events {
         let now = WallClock.now();
         let taken = ALLOWANCE.with(|allowance| allowance.take(now, told.policy, told.result));
         let Some(weight) = taken else { return };
-        let key = key.map(|key| String::from_utf8_lossy(&self.keys.shown(key)).into_owned());
+        let key = key.map(|key| self.shown_key(key));
         let line = EventRecord { at_us: now.get(), told, key, weight };
         let json = serde_json::to_string(&line).expect("texts and numbers are always JSON");
         let event = EncodedEvent { policy: told.policy.to_owned(), result: told.result, json };

@@ -169,6 +169,11 @@ impl Telemetry {
         Some(self.counts.of(policy)?.tops.list(count))
     }
 
+    /// What is shown of `key`.
+    pub(crate) fn shown_key(&self, key: &[u8]) -> String {
+        self.events.shown_key(key)
+    }
+
     /// Forgets refusals that are no news, until `stop`.
     pub(crate) async fn run(&self, stop: &CancellationToken) {
         while timeout(TURN, stop.cancelled()).await.is_err() {

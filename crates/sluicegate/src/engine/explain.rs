@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use sluicegate_kernel::{Cost, Decision, Micros, NamedRule, RuleSet, Verb};
+use sluicegate_kernel::lease::{Holder, Marks, Message, Number};
+use sluicegate_kernel::{Cost, Decision, Micros, Moment, NamedRule, RuleSet, Verb, Word};
 use sluicegate_policy::{Policy, Rules};
 use sluicegate_store::{RuleOrigin, Store, StoreError};
 
 use super::request::ResolvedBudget;
 use super::{Answer, DecideError, Mode, Observer, Patience, Request, Turn};
+use crate::lease::{LeaseStatus, LeasedKey};
 
 /// What would be decided, and why.
 #[derive(Clone, Debug)]
@@ -21,6 +23,20 @@ pub struct Explanation {
     /// What each rule alone would say, in the order of [`Answer::rules`]; `None` while the store does
     /// not answer.
     pub rules: Option<Vec<Decision>>,
+    /// How the key is leased; `None`: this engine leases nothing.
+    pub lease: Option<ExplainedLease>,
+}
+
+/// How a key is leased.
+#[derive(Clone, Debug)]
+pub struct ExplainedLease {
+    /// Whether its rules and its policy permit it.
+    pub status: LeaseStatus,
+    /// Permits that all holders have, spent and not reported yet or unspent, and how many holders there are;
+    /// `None` where nothing is leased, or the store does not answer.
+    pub out: Option<(u32, usize)>,
+    /// What this engine has of them.
+    pub here: Option<LeasedKey>,
 }
 
 impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
@@ -46,7 +62,26 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             Mode::Store | Mode::Remembered => self.alone(&budget, &look.verb, &answer).await?,
             _ => None,
         };
-        Ok(Explanation { policy: Arc::clone(policy), is_override, answer, rules })
+        let lease = self.lease_of(&budget, rules.is_some()).await;
+        Ok(Explanation { policy: Arc::clone(policy), is_override, answer, rules, lease })
+    }
+
+    /// How the key of `budget` is leased; the store is asked if it answers.
+    async fn lease_of(&self, budget: &ResolvedBudget<'_>, answers: bool) -> Option<ExplainedLease> {
+        let guard = self.engine.guard.as_ref().filter(|guard| guard.leasing().is_some())?;
+        let (policy, store) = (budget.policy?, &self.engine.store);
+        let status = LeaseStatus::of(policy, budget.rules);
+        let look = Verb::Peek { cost: Cost::ONE };
+        let request = budget.ask(&look);
+        let mut out = None;
+        if answers && store.leases() && matches!(status, LeaseStatus::Within(_)) {
+            let windows = budget.rules.windows(self.now);
+            let moment = Moment::with_windows(self.now, windows.as_slice());
+            if let Ok(Word::Stands(stands)) = store.lease(&request, &looking(), &moment).await {
+                out = Some((stands.hint.held, stands.holders));
+            }
+        }
+        Some(ExplainedLease { status, out, here: guard.lease_here(&request) })
     }
 
     /// What each rule of `budget` would say alone; `None` while the store does not answer.
@@ -79,6 +114,28 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             }
         }
         Ok(Some(alone))
+    }
+}
+
+/// A message that only looks.
+fn looking() -> Message {
+    Message {
+        holder: Holder::NONE,
+        number: Number(0),
+        heard: Number(0),
+        stood: 0,
+        unspent: 0,
+        keep: 0,
+        need: 0,
+        least: 1,
+        want: 0,
+        share: 0,
+        term_us: 0,
+        patience_us: 0,
+        ends: Micros::ZERO,
+        ended: false,
+        marks: Marks::default(),
+        hint: None,
     }
 }
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use sluicegate_kernel::{Micros, Moment, Outcome, Verb, Verdict, Word};
-use sluicegate_store::{Store, StoreAnswer, StoreError};
+use sluicegate_store::{Store, StoreAnswer, StoreError, StoreRequest};
 
 use super::guard::{GuardedRequest, Here, StoreGuard, takes};
 use super::{Mode, Ruling};
 use crate::lease::keeper::Delivered;
-use crate::lease::{Asked, Hit, Lease, Leasing, Letter, Outcome as Waited};
+use crate::lease::{Asked, Hit, Lease, LeasedKey, Leasing, Letter, Outcome as Waited};
 
 impl StoreGuard {
     /// What the lease of the key says, if it has one.
@@ -28,6 +28,11 @@ impl StoreGuard {
             Asked::Waits(place) => Here::Waits(place),
             Asked::Not => Here::Not,
         }
+    }
+
+    /// The lease that this engine has of the key of `request`.
+    pub(super) fn lease_here(&self, request: &StoreRequest<'_>) -> Option<LeasedKey> {
+        self.leasing.as_ref()?.key(self.share.hash(request.policy, request.key))
     }
 
     /// What permits that are leased here decide.

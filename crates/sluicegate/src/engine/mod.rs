@@ -47,7 +47,7 @@ pub use all::{BatchError, BatchOutcome};
 use answer::Ruling;
 pub use answer::{Admission, Answer, Disposition, Mode};
 use debts::Debtor;
-pub use explain::Explanation;
+pub use explain::{ExplainedLease, Explanation};
 use guard::StoreGuard;
 pub use hold::HELD_MAX;
 pub use request::{DecideError, Limits, Patience, Request};

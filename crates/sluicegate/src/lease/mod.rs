@@ -17,7 +17,7 @@
 //! | `demand`, `pace` | how much is asked for, and how often |
 //! | `line` | requests that wait for an answer |
 //! | `said` | what the store last said, for answers |
-//! | `counts` | what operators see |
+//! | `counts`, `status` | what operators see |
 //! | `heat`, `table` | which keys are hot; which are leased |
 //! | `keeper` | the only one that sends |
 //!
@@ -33,6 +33,7 @@ pub(crate) mod keeper;
 mod line;
 mod pace;
 mod said;
+mod status;
 mod table;
 
 /// The atomics of a cell; a model checker steps through others.
@@ -60,6 +61,7 @@ use heat::Heat;
 use holder::Talk;
 pub(crate) use line::{Outcome, Place};
 use said::Said;
+pub use status::LeaseStatus;
 use table::Table;
 
 /// What messages bring along for a verb that the store does not look at.
@@ -275,16 +277,15 @@ impl Leasing {
     /// The keys that are leased, those that are asked for most first.
     pub(crate) fn keys(&self) -> Vec<LeasedKey> {
         let (mut keys, now) = (Vec::new(), self.now());
-        self.table.each(|lease| {
-            let desk = lease.desk();
-            let end = Micros::new(lease.cell.end());
-            let left = if now < end { lease.cell.left() } else { 0 };
-            let (policy, key) = desk.name();
-            let (policy, key, rate) = (policy.to_owned(), key.to_vec(), desk.rate());
-            keys.push(LeasedKey { policy, key, left, ends_in: end.since(now), rate });
-        });
+        self.table.each(|lease| keys.push(lease.seen(now)));
         keys.sort_by_key(|key| std::cmp::Reverse(key.rate));
         keys
+    }
+
+    /// The lease of one key, if it has one.
+    pub(crate) fn key(&self, key: KeyHash) -> Option<LeasedKey> {
+        let part = self.table.part(key);
+        Some(part.get(&key)?.seen(self.now()))
     }
 
     /// What was counted so far.
@@ -360,6 +361,16 @@ impl Lease {
 
     pub(crate) const fn key(&self) -> KeyHash {
         self.key
+    }
+
+    /// What is seen of it.
+    fn seen(&self, now: Micros) -> LeasedKey {
+        let desk = self.desk();
+        let end = Micros::new(self.cell.end());
+        let left = if now < end { self.cell.left() } else { 0 };
+        let (policy, key) = desk.name();
+        let (policy, key, rate) = (policy.to_owned(), key.to_vec(), desk.rate());
+        LeasedKey { policy, key, left, ends_in: end.since(now), rate }
     }
 
     /// The message that is due.

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use sluicegate_testkit::{Options, RedisServer, need};
+use sluicegate_testkit::{Options, RedisServer, need, until};
 use tempfile::TempDir;
 
 use super::{PATIENCE, Server, signal};
@@ -21,6 +21,7 @@ const POLICIES: &str = "policies:
   - { name: hot, rules: [ { token_bucket: { rate: 2000/s, burst: 2000 } } ] }
   - { name: daily, rules: [ { fixed_window: { limit: 100000, window: 1d } } ] }
   - { name: central, rules: [ { token_bucket: { rate: 2000/s, burst: 2000 } } ], leases: off }
+  - { name: small, rules: [ { token_bucket: { rate: 5/s } } ] }
 ";
 
 /// Servers with the policies above.
@@ -131,6 +132,53 @@ async fn hot_keys_are_decided_with_few_calls_unless_their_policy_or_the_server_i
     let by_its_own_clock = stage.start("[store]\ntime_source = \"client\"");
     assert_eq!(leased(&checks(&by_its_own_clock, "daily", 50)), 0);
     assert!(stage.told().contains("store.leases: off"), "{}", stage.told());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operators_see_what_is_leased_and_why_a_policy_never_is() {
+    let stage = Stage::new(need!(RedisServer::start(Options::default()).await));
+    let servers = [(); 2].map(|()| stage.start("[admin]\nkeys = \"clear\""));
+    for server in &servers {
+        assert!(leased(&checks(server, "daily", 50)) > 0);
+    }
+    let (_, seen) = super::ask(servers[0].admin, "/v1/leases");
+    let seen: Value = serde_json::from_str(&seen).unwrap();
+    let [lease] = seen["leases"].as_array().expect("a list").as_slice() else { panic!("{seen}") };
+    assert_eq!((&lease["policy"], &lease["key"]), (&json!("daily"), &json!("k")), "{seen}");
+    assert!(lease["rate"].as_u64().is_some_and(|rate| rate > 0), "{seen}");
+    let (_, policies) = super::ask(servers[0].admin, "/v1/policies");
+    let policies: Value = serde_json::from_str(&policies).unwrap();
+    let statuses = json!({
+        "central": "off", "daily": "max_share 5%, term 2s", "hot": "max_share 5%, term 2s",
+        "small": "never: limit 5 is below 160",
+    });
+    assert_eq!(policies["leases"], statuses);
+
+    let explain = |policy| servers[0].post("/v1/explain", &json!({"policy": policy, "key": "k"})).1;
+    assert_eq!(explain("small")["leases"], json!({"status": "never: limit 5 is below 160"}));
+    assert_eq!(explain("central")["leases"], json!({"status": "off"}));
+    // Busy until both have permits: idle leases end soon.
+    let both = || {
+        servers.iter().for_each(|server| _ = checks(server, "daily", 20));
+        let leases = explain("daily")["leases"].take();
+        let has_left = leases["left"].as_u64().is_some_and(|left| left > 0);
+        (leases["holders"] == 2 && has_left && leases["out"].as_u64() > leases["left"].as_u64())
+            .then_some(leases)
+    };
+    let leases = until("both hold permits", PATIENCE, async || both()).await.expect("they do");
+    assert_eq!(leases["status"], "max_share 5%, term 2s");
+    let told = crate::program::program()
+        .args(["explain", "daily", "k"])
+        .env("SLUICEGATE_URL", format!("http://{}", servers[0].address))
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.contains("\nleases: max_share 5%, term 2s; "), "{told}");
+
+    let in_memory = Server::start();
+    let (_, policies) = super::ask(in_memory.admin, "/v1/policies");
+    assert!(!policies.contains("leases"), "{policies}");
+    assert_eq!(super::ask(in_memory.admin, "/v1/leases").1, r#"{"leases":[]}"#);
 }
 
 #[tokio::test(flavor = "multi_thread")]

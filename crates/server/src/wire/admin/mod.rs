@@ -6,6 +6,7 @@
 //! | `/readyz` | `ok` while it should be sent traffic, 503 once it was told to stop |
 //! | `/v1/policies` | which policies are in force, and why a change was refused |
 //! | `/v1/top?policy=P&n=10` | the keys of a policy that were refused most in the last minutes |
+//! | `/v1/leases` | the keys of which this server leases permits, those that are asked for most first |
 //! | `/v1/events` | decisions as they are made, a sample (`text/event-stream`) |
 //! | `/metrics` | what is counted, as OpenMetrics, or the older text format of Prometheus |
 //! | `/v1/admin/…` | the admin API, unless it has an address of its own |
@@ -16,6 +17,7 @@
 mod console;
 mod seen;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -24,6 +26,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use axum::{Extension, Router};
 use serde::Serialize;
+use sluicegate::LeaseStatus;
 
 use super::accept::{self, CONNECTIONS_MAX, Listener};
 use super::http::Hosts;
@@ -38,6 +41,9 @@ struct Policies {
     status: PolicyStatus,
     /// Their names, in the order of the documents.
     policies: Vec<String>,
+    /// How keys of each without an override are leased; absent if this server leases nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leases: Option<BTreeMap<String, String>>,
 }
 
 /// Answers requests until told to stop, then lets those in flight end. Returns how many connections
@@ -75,6 +81,7 @@ fn observed(context: &ServerContext) -> Router<ServerContext> {
         .route("/healthz", get(async || "ok\n"))
         .route("/v1/policies", get(policies))
         .route("/v1/top", get(seen::top))
+        .route("/v1/leases", get(seen::leases))
         .route("/v1/events", get(seen::events))
 }
 
@@ -87,9 +94,16 @@ fn admin_api(has_tls: bool) -> Router<ServerContext> {
 }
 
 async fn policies(State(context): State<ServerContext>) -> Response {
-    let policies = context.engine.core().policies();
-    let policies = policies.policies().iter().map(|policy| policy.name().to_owned()).collect();
-    json(&Policies { status: context.live.status(), policies })
+    let core = context.engine.core();
+    let policies = core.policies();
+    let names = policies.policies().iter().map(|policy| policy.name().to_owned()).collect();
+    let leases = core.lease_stats().map(|_| {
+        let each = policies.policies().iter().map(|policy| {
+            (policy.name().to_owned(), LeaseStatus::of(policy, policy.rules()).to_string())
+        });
+        each.collect()
+    });
+    json(&Policies { status: context.live.status(), policies: names, leases })
 }
 
 /// The answer to a path that this address does not have.

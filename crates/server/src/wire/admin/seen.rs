@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
+use sluicegate::LeasedKey;
 use sluicegate_text::terminal::one_line;
 
 use super::{json, plain};
@@ -34,6 +35,35 @@ struct TopReply<'a> {
     /// How far back it looks: at least half of this and no more than it.
     seconds: u64,
     top: Vec<Top>,
+}
+
+/// The keys of which permits are leased.
+#[derive(Serialize)]
+struct LeasesReply {
+    leases: Vec<Lease>,
+}
+
+/// A key, and what this server has of it.
+#[derive(Serialize)]
+struct Lease {
+    policy: String,
+    /// `null`: the budget that all share.
+    key: Option<String>,
+    /// Permits that are left here.
+    left: u32,
+    ends_in_us: u64,
+    /// Permits a second that are asked for here.
+    rate: u64,
+}
+
+pub(super) async fn leases(State(context): State<ServerContext>) -> Response {
+    let telemetry = context.engine.telemetry();
+    let leases = context.engine.core().leased_keys().into_iter().map(|leased| {
+        let LeasedKey { policy, key, left, ends_in, rate } = leased;
+        let key = (!key.is_empty()).then(|| telemetry.shown_key(&key));
+        Lease { policy, key, left, ends_in_us: ends_in.get(), rate }
+    });
+    json(&LeasesReply { leases: leases.collect() })
 }
 
 pub(super) async fn top(

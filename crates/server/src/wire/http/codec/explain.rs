@@ -3,7 +3,7 @@
 use serde::Serialize;
 use sluicegate::http::headers::window_s;
 use sluicegate::policy::{OnStoreFailure, Overflow};
-use sluicegate::{Admission, Explanation, Micros, NamedRule, Request, Verb};
+use sluicegate::{Admission, ExplainedLease, Explanation, Micros, NamedRule, Request, Verb};
 use utoipa::ToSchema;
 
 use super::reply::{DecisionBody, decided, json};
@@ -33,6 +33,34 @@ pub(crate) struct Explained<'a> {
     decision: DecisionBody<'a>,
     /// The rules that apply to the key, with the result of each.
     rules: Vec<ExplainedRule<'a>>,
+    /// How permits of the key are leased by servers; absent if this server leases nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    leases: Option<ExplainedLeases>,
+}
+
+/// How permits of a key are leased.
+#[derive(Debug, Serialize, ToSchema)]
+struct ExplainedLeases {
+    /// The bounds (`max_share 5%, term 2s`), `off`, or `never: ` and the reason.
+    status: String,
+    /// Permits that all servers hold: unspent, or spent and not yet reported. Absent if the key cannot be
+    /// leased, or the store does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    out: Option<u32>,
+    /// Number of servers that hold them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    holders: Option<usize>,
+    /// Permits that are left at this server; absent if it holds no lease of the key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    left: Option<u32>,
+    /// Until they end, in µs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    ends_in_us: Option<u64>,
 }
 
 /// A rule and its own result.
@@ -72,7 +100,7 @@ struct RuleRemaining {
 
 /// Writes why `request` would be answered so.
 pub(crate) fn encode(request: &Request<'_>, explanation: Explanation) -> Vec<u8> {
-    let Explanation { policy, is_override, answer, rules } = explanation;
+    let Explanation { policy, is_override, answer, rules, lease } = explanation;
     let would_charge = match request.verb {
         Verb::Peek { cost } if answer.decision.allowed() => cost.get(),
         _ => 0,
@@ -105,7 +133,18 @@ pub(crate) fn encode(request: &Request<'_>, explanation: Explanation) -> Vec<u8>
         on_store_failure: on_store_failure(policy.on_store_failure()),
         decision: decided(&admission, None),
         rules: rules.collect(),
+        leases: lease.map(explained_leases),
     })
+}
+
+fn explained_leases(ExplainedLease { status, out, here }: ExplainedLease) -> ExplainedLeases {
+    ExplainedLeases {
+        status: status.to_string(),
+        out: out.map(|(out, _)| out),
+        holders: out.map(|(_, holders)| holders),
+        left: here.as_ref().map(|here| here.left),
+        ends_in_us: here.as_ref().map(|here| here.ends_in.get()),
+    }
 }
 
 const fn overflow(overflow: &Overflow) -> &'static str {
