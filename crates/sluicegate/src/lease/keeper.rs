@@ -73,7 +73,12 @@ impl Leasing {
             });
             if let Some((lease, delivered)) = delivered.await {
                 let heard = delivered.as_ref().map(Result::as_ref);
-                lease.heard(heard, self.now());
+                let now = self.now();
+                lease.heard(heard, now);
+                // A message was under way when the process began to stop: what it brought goes back, too.
+                if until.is_some() && lease.desk().leave(&lease.cell, now) {
+                    self.due(&lease);
+                }
             }
         }
     }
