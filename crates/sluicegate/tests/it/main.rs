@@ -3,6 +3,7 @@
 mod engine;
 mod engine_debts;
 mod engine_following;
+mod engine_lease_stats;
 mod engine_leases;
 mod engine_overflow;
 mod engine_settle;

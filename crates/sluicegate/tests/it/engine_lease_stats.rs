@@ -1,0 +1,135 @@
+//! Permits that an engine leases: what it counts of them, and that it gives them back.
+#![cfg(all(feature = "engine", feature = "tokio"))]
+
+use std::sync::{Arc, Mutex};
+
+use sluicegate::policy::{Document, PolicySet};
+use sluicegate::store::{Store, StoreAnswer, StoreError, StoreRequest};
+use sluicegate::{
+    Cost, Engine, LeaseOptions, LeaseStats, ManualClock, Micros, Mode, Moment, Request, Verb,
+};
+use sluicegate_kernel::Word;
+use sluicegate_kernel::lease::{Leased, Message};
+use tokio::sync::Semaphore;
+use tokio::task::yield_now;
+
+const POLICIES: &str =
+    "policies: [{ name: p, rules: [{ token_bucket: { rate: 2000/s, burst: 2000 } }] }]";
+
+/// A store of one key, which answers a message about leases once `answers` has room for that.
+#[derive(Debug)]
+struct OneKey {
+    leased: Mutex<Leased>,
+    answers: Semaphore,
+}
+
+#[derive(Clone, Debug)]
+struct Shared(Arc<OneKey>);
+
+impl Store for Shared {
+    async fn decide(
+        &self,
+        request: &StoreRequest<'_>,
+        at: &Moment<'_>,
+    ) -> Result<StoreAnswer, StoreError> {
+        let mut leased = self.0.leased.lock().unwrap();
+        Ok(request.rules.decide_beside(&mut leased, request.verb, at).unwrap().into())
+    }
+
+    fn leases(&self) -> bool {
+        true
+    }
+
+    async fn lease(
+        &self,
+        request: &StoreRequest<'_>,
+        message: &Message,
+        at: &Moment<'_>,
+    ) -> Result<Word, StoreError> {
+        let word = request.rules.lease(&mut self.0.leased.lock().unwrap(), message, at);
+        self.0.answers.acquire().await.unwrap().forget();
+        Ok(word)
+    }
+}
+
+impl Shared {
+    /// Permits that are out.
+    fn held(&self) -> u64 {
+        self.0.leased.lock().unwrap().leases.held()
+    }
+}
+
+/// An engine whose clock stands still, on such a store.
+fn engine() -> (Arc<Engine<Shared>>, Shared) {
+    let policies = PolicySet::new(Document::parse(POLICIES).unwrap());
+    let store = Shared(Arc::new(OneKey { leased: Mutex::default(), answers: Semaphore::new(0) }));
+    let clock = Arc::new(ManualClock::at(Micros::from_secs(1_000)));
+    let engine = Engine::new(policies, store.clone(), clock);
+    (Arc::new(engine.with_leases(LeaseOptions::default())), store)
+}
+
+async fn check(engine: &Arc<Engine<Shared>>) -> Mode {
+    let request = Request::new("p", Some(b"k"), Verb::Check { cost: Cost::ONE });
+    let admission = engine.turn().decide(&request).await.unwrap();
+    assert!(admission.way.passes());
+    admission.answer.mode
+}
+
+/// What was counted under `fate`.
+fn permits(stats: &LeaseStats, fate: &str) -> u64 {
+    stats.permits[LeaseStats::FATES.iter().position(|name| *name == fate).unwrap()]
+}
+
+#[tokio::test]
+async fn every_permit_that_was_granted_is_counted_as_spent_or_returned() {
+    let (engine, store) = engine();
+    store.0.answers.add_permits(1_000);
+    let keeper = tokio::spawn({
+        let engine = Arc::clone(&engine);
+        async move { engine.keep_leases().await }
+    });
+    yield_now().await;
+    let mut leased = 0;
+    for _ in 0..500 {
+        leased += u64::from(check(&engine).await == Mode::Leased);
+    }
+    assert!(leased > 480, "{leased} of 500 are leased");
+    engine.return_leases();
+    keeper.await.unwrap();
+    assert_eq!(store.held(), 0);
+    let stats = engine.lease_stats().unwrap();
+    assert_eq!(permits(&stats, "spent"), leased);
+    assert_eq!(permits(&stats, "granted"), leased + permits(&stats, "returned"), "{stats:?}");
+    assert_eq!((permits(&stats, "lapsed"), permits(&stats, "void")), (0, 0));
+    let [first, _, _, end] = stats.messages;
+    assert_eq!((first, end), ([1, 0, 0], [1, 0, 0]), "{stats:?}");
+    assert!(stats.waits >= 1 && stats.keys == 1, "{stats:?}");
+}
+
+#[tokio::test]
+async fn permits_that_come_while_a_process_stops_go_back() {
+    let (engine, store) = engine();
+    let keeper = tokio::spawn({
+        let engine = Arc::clone(&engine);
+        async move { engine.keep_leases().await }
+    });
+    yield_now().await;
+    let asking = tokio::spawn({
+        let engine = Arc::clone(&engine);
+        async move {
+            for _ in 0..8 {
+                check(&engine).await;
+            }
+        }
+    });
+    while store.held() == 0 {
+        yield_now().await;
+    }
+    engine.return_leases();
+    // The request that waited is decided by the store.
+    asking.await.unwrap();
+    assert!(store.held() > 0);
+    store.0.answers.add_permits(2);
+    keeper.await.unwrap();
+    assert_eq!(store.held(), 0);
+}
