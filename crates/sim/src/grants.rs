@@ -54,8 +54,8 @@ impl Grants {
         if grant.life > life {
             return;
         }
-        let before = if grant.life == life { grant.until } else { 0 };
-        let until = before.max(now + stands.lasts.get());
+        // Also what the holder has from before, if it does not hear this answer.
+        let until = now + stands.lasts.get();
         let permits = u64::from(stands.kept) + u64::from(stands.granted);
         *grant = Grant { life, holder, permits, until };
     }
@@ -79,7 +79,8 @@ impl Grants {
 /// I4: permits that `node` takes have not lapsed.
 pub(crate) fn check_end_of(world: &mut World<'_>, node: usize, key: usize) {
     let (now, Grant { life, until, .. }) = (world.now, world.grants.of[node][key]);
-    let is_lost = world.grants.nodes_lost_until[node] > now;
+    let Grants { keys_lost_until, nodes_lost_until, .. } = &world.grants;
+    let is_lost = nodes_lost_until[node].max(keys_lost_until[key]) > now;
     if !is_lost && (life != world.nodes[node].life || now >= until) {
         let what = format!("node {node} takes permits of key {key} that lapsed at {until} µs");
         world.judge.fail("I4", now, what);

@@ -51,7 +51,8 @@ impl Plan {
             25..=30 => Theme::Changes,
             _ => Theme::Crowd,
         };
-        if theme == Theme::Lost {
+        // Shares go by the wall clock of their node: what a wrong one costs is no matter of leases.
+        if matches!(theme, Theme::Lost | Theme::Clocks) || theme == Theme::Any && rng.bool() {
             self.on_failure = OnFailure::Deny;
         }
         theme
@@ -79,11 +80,14 @@ impl Plan {
         let burst = if rng.u8(0..3) == 0 { rng.u64(2..=20) } else { 1 };
         let mut at = rng.u64(0..self.span_us / 2);
         let end = at + rng.u64(self.span_us / 3..=self.span_us);
-        // Demand that stops and goes on has leases end, and terms grow shorter and longer.
+        // Demand that stops and goes on has leases end. That of a slow key lasts long; a surge makes it shorter.
         let pause = if rng.u8(0..4) == 0 { rng.u64(100 * MS..=SECOND) } else { 0 };
+        let surge = if rng.u8(0..3) == 0 { rng.u64(5..=20) } else { 0 };
+        let (gap, burst) = if surge > 0 { (rng.u64(15 * MS..=50 * MS), 1) } else { (gap, burst) };
         let mut made = 0;
         while at < end.min(self.span_us) && made < ARRIVALS_MAX {
-            for _ in 0..burst {
+            let surges = surge > 0 && rng.u8(0..16) == 0;
+            for _ in 0..if surges { surge } else { burst } {
                 let ask = ask(&mut rng, cost_max, verbs, does);
                 self.arrivals.push(Arrival { at, load: number, number: made, node, key, ask });
                 made += 1;
@@ -114,8 +118,8 @@ impl Plan {
                 span = span.min(300 * MS);
                 lost_writes(&mut rng, self.keys)
             }
-            1 => network(&mut rng),
-            2 => clocks(&mut rng),
+            2 if self.on_failure == OnFailure::Deny => clocks(&mut rng),
+            1..=2 => network(&mut rng),
             3 => processes(&mut rng),
             4 if rng.u8(0..4) > 0 => {
                 (at, span) = (self.changes_at(number), rng.u64(0..=300) * MS);
@@ -131,6 +135,11 @@ impl Plan {
         };
         let kind = if books { kind.that_forgets_nothing() } else { kind };
         self.faults.push(Fault { number, at, span, node, kind });
+        if kind == FaultKind::AnswersLost && rng.bool() {
+            // The store has heard of a message, and then hears nothing for some time.
+            let (at, span) = (at + rng.u64(1..=span), rng.u64(300..=2_000) * MS);
+            self.faults.push(Fault { number, at, span, node, kind: FaultKind::LinkDown });
+        }
     }
 
     fn next_version(&self, rng: &mut Rng) -> PolicySpec {
@@ -202,7 +211,11 @@ fn processes(rng: &mut Rng) -> FaultKind {
 
 /// The same algorithm with a limit that is large enough to lease, or nearly so.
 fn hot(rng: &mut Rng, rule: &RuleSpec) -> RuleSpec {
-    let (rate, limit) = (rng.u64(20..=1_000), rng.u64(100..=1_200));
+    // What is over shows where nearly all is taken: most limits are below what is asked for.
+    let (rate, limit) = match rng.u8(0..4) {
+        0 => (rng.u64(20..=1_000), rng.u64(100..=1_200)),
+        _ => (rng.u64(10..=200), rng.u64(140..=400)),
+    };
     // Windows of the epoch begin when histories do.
     let (second, ten) = (rng.u64(1..=4) * SECOND, rng.u64(5..=6) * 2 * SECOND);
     let period_us = SECOND;
