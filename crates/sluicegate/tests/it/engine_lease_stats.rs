@@ -1,5 +1,6 @@
 //! Permits that an engine leases: what it counts of them, and that it gives them back.
 #![cfg(all(feature = "engine", feature = "tokio"))]
+#![expect(clippy::unwrap_used, reason = "what a test builds is known to be right")]
 
 use std::sync::{Arc, Mutex};
 
