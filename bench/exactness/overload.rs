@@ -84,6 +84,7 @@ async fn run(load: Load, span: Duration) -> anyhow::Result<Tally> {
 
 /// Decisions a second that the store made.
 fn by_store(tally: &Tally) -> f64 {
-    let decided: u64 = ["store", "remembered"].iter().flat_map(|mode| tally.of_mode(mode)).sum();
+    let decided: u64 =
+        ["store", "leased", "remembered"].iter().flat_map(|mode| tally.of_mode(mode)).sum();
     decided as f64 * 1e6 / (tally.last_replied_us - tally.first_sent_us) as f64
 }
