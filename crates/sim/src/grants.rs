@@ -1,6 +1,6 @@
 //! What nodes hold, and whether the store stands for it: I3, I4 and I11.
 
-use sluicegate::store::lease::{Holder, Stands};
+use sluicegate::store::lease::{Found, Holder, Stands};
 
 use crate::node;
 use crate::plan::{FaultKind, MS, Plan, RuleSpec, SECOND};
@@ -55,7 +55,11 @@ impl Grants {
             return;
         }
         // Also what the holder has from before, if it does not hear this answer.
-        let until = now + stands.lasts.get();
+        let until = match stands.found {
+            // Charged at once, for requests that wait for the answer.
+            Found::Full => now + LAPSES_WITHIN_US,
+            _ => now + stands.lasts.get(),
+        };
         let permits = u64::from(stands.kept) + u64::from(stands.granted);
         *grant = Grant { life, holder, permits, until };
     }
@@ -123,8 +127,14 @@ pub(crate) fn check_end(world: &mut World<'_>) {
     if !plan.leases || world.judge.has_failed() {
         return;
     }
-    // A copy that comes late is granted something, which lapses.
-    let comes_late = |kind| matches!(kind, FaultKind::Repeated(_) | FaultKind::Overtaken(_));
+    // A copy that comes late is granted something, which lapses; and what is out lapses after the clock was set
+    // back only when the key is asked for again.
+    let comes_late = |kind| {
+        matches!(
+            kind,
+            FaultKind::Repeated(_) | FaultKind::Overtaken(_) | FaultKind::StoreClock(..0)
+        )
+    };
     let is_late = plan.faults.iter().any(|fault| comes_late(fault.kind));
     let back_us: u64 = plan.faults.iter().map(|fault| set_back_us(fault.kind)).sum();
     let specs: Vec<_> = plan.versions.iter().flat_map(|version| &version.rules).collect();

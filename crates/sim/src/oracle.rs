@@ -6,7 +6,7 @@ use sluicegate::{Cost, Micros, Moment, States, Verb};
 use crate::clock::BEGIN;
 use crate::judge::Violation;
 use crate::node;
-use crate::plan::{Ask, Plan};
+use crate::plan::{Ask, Leases, Plan};
 
 /// The part of what one limiter admits that a fleet without faults admits at least, in percent.
 const PART_MIN: u64 = 97;
@@ -28,11 +28,12 @@ pub(crate) fn compare(plan: &Plan, admitted: u64, at: u64) -> Option<Violation> 
     })
 }
 
-/// Permits that lie with holders while others are refused: a twentieth of the limit with each, once in each of
-/// two times of need.
+/// Permits that lie with holders while others are refused: a twentieth of the limit with each unless the policy
+/// sets more, once in each of two times of need.
 fn stranded(plan: &Plan) -> u64 {
     let limits = plan.versions[0].rules.iter().map(crate::plan::RuleSpec::limit);
-    let share = limits.min().unwrap_or(0).div_ceil(20);
+    let part = if plan.versions[0].leases == Leases::Large { 2 } else { 20 };
+    let share = limits.min().unwrap_or(0).div_ceil(part);
     if plan.leases { 2 * share * plan.nodes as u64 * plan.keys as u64 } else { 0 }
 }
 

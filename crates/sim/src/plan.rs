@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use fastrand::Rng;
 
 use crate::token::Cut;
+use hot::Theme;
 
 /// µs in a millisecond.
 pub(crate) const MS: u64 = 1_000;
@@ -73,8 +74,19 @@ pub struct PolicySpec {
     pub rules: Vec<RuleSpec>,
     /// What becomes of usage when this version replaces another.
     pub carry: &'static str,
-    /// Whether its keys are leased.
-    pub leases: bool,
+    /// How its keys are leased.
+    pub leases: Leases,
+}
+
+/// `leases` of the policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leases {
+    /// As it says if it says nothing.
+    Auto,
+    /// Not at all.
+    Off,
+    /// Up to half of the limit at one node.
+    Large,
 }
 
 /// One rule.
@@ -247,7 +259,7 @@ impl Plan {
         let nodes = rng.usize(1..=6).min(rng.usize(1..=6));
         let keys = rng.usize(1..=3).min(rng.usize(1..=3));
         let span_us = rng.u64(2..=6) * SECOND;
-        let first = PolicySpec { rules: rules(&mut rng), carry: "usage", leases: true };
+        let first = PolicySpec { rules: rules(&mut rng), carry: "usage", leases: Leases::Auto };
         let on_failure = match rng.u8(0..8) {
             0 => OnFailure::Allow,
             1 => OnFailure::Deny,
@@ -278,7 +290,8 @@ impl Plan {
             arrivals: Vec::new(),
             faults: Vec::new(),
         };
-        let theme = cut.leases.then(|| plan.make_hot());
+        let theme = cut.leases.then(|| plan.make_hot(cut));
+        let loads = if theme == Some(Theme::Crowd) { LOADS_MAX } else { loads };
         for number in (0..faults).filter(|number| cut.has_fault(*number)) {
             match theme {
                 Some(theme) => plan.add_hot_fault(number, (theme, books)),
@@ -310,7 +323,12 @@ impl Plan {
         let mut text = format!(
             "policies:\n  - name: p\n    on_store_failure: {on_failure}\n    carry: {carry}\n"
         );
-        text += if *leases { "    rules:\n" } else { "    leases: off\n    rules:\n" };
+        text += match leases {
+            Leases::Auto => "",
+            Leases::Off => "    leases: off\n",
+            Leases::Large => "    leases: { max_share: 50%, term: 2s }\n",
+        };
+        text += "    rules:\n";
         for (place, rule) in rules.iter().enumerate() {
             writeln!(text, "      - {{ name: r{place}, {} }}", rule.text())
                 .expect("a string takes all");
@@ -400,7 +418,7 @@ impl Plan {
                 let carry = ["usage", "usage", "proportional", "reset"][rng.usize(0..4)];
                 let rules = changed(&mut rng, &self.versions[0].rules);
                 (at, span) = (self.changes_at(number), rng.u64(0..=300) * MS);
-                self.add_version(PolicySpec { rules, carry, leases: true })
+                self.add_version(PolicySpec { rules, carry, leases: Leases::Auto })
             }
         };
         let kind = if books { kind.that_forgets_nothing() } else { kind };

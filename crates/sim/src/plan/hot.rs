@@ -5,9 +5,11 @@
 
 use fastrand::Rng;
 
+use crate::token::Cut;
+
 use super::{
-    Arrival, Fault, FaultKind, MS, OnFailure, Plan, PolicySpec, RuleSpec, SECOND, ask, changed,
-    clock_step, generator,
+    Arrival, Fault, FaultKind, Leases, MS, OnFailure, Plan, PolicySpec, RuleSpec, SECOND, ask,
+    changed, clock_step, generator,
 };
 
 /// Requests of one load at most.
@@ -34,7 +36,7 @@ pub(super) enum Theme {
 
 impl Plan {
     /// Has keys leased: larger limits, longer deadlines. Returns what the history is about.
-    pub(super) fn make_hot(&mut self) -> Theme {
+    pub(super) fn make_hot(&mut self, cut: &Cut) -> Theme {
         let mut rng = generator(self.seed, 1);
         for rule in &mut self.versions[0].rules {
             *rule = hot(&mut rng, rule);
@@ -54,6 +56,20 @@ impl Plan {
         // Shares go by the wall clock of their node: what a wrong one costs is no matter of leases.
         if matches!(theme, Theme::Lost | Theme::Clocks) || theme == Theme::Any && rng.bool() {
             self.on_failure = OnFailure::Deny;
+        }
+        if theme == Theme::Crowd {
+            // Each process lives as long as it takes to become a holder; its lease lasts two seconds.
+            (self.nodes, self.keys) = (6.min(cut.nodes), 1);
+            let rules = vec![RuleSpec::TokenBucket {
+                permits: rng.u64(300..=1_000),
+                period_us: SECOND,
+                burst: rng.u64(600..=1_200),
+            }];
+            self.versions[0] = PolicySpec { rules, carry: "usage", leases: Leases::Large };
+        }
+        // What lost writes cost is measured with the shares that are the default.
+        if theme != Theme::Lost && rng.u8(0..3) == 0 {
+            self.versions[0].leases = Leases::Large;
         }
         theme
     }
@@ -76,14 +92,18 @@ impl Plan {
         }
         // What is hot is asked for up to 500 times a second.
         let gap = rng.u64(2 * MS..=80 * MS) / rng.u64(2..=10);
-        let gap = if theme == Theme::Crowd { gap.min(4 * MS) } else { gap };
         let burst = if rng.u8(0..3) == 0 { rng.u64(2..=20) } else { 1 };
-        let mut at = rng.u64(0..self.span_us / 2);
+        let at = rng.u64(0..self.span_us / 2);
         let end = at + rng.u64(self.span_us / 3..=self.span_us);
         // Demand that stops and goes on has leases end. That of a slow key lasts long; a surge makes it shorter.
         let pause = if rng.u8(0..4) == 0 { rng.u64(100 * MS..=SECOND) } else { 0 };
         let surge = if rng.u8(0..3) == 0 { rng.u64(5..=20) } else { 0 };
         let (gap, burst) = if surge > 0 { (rng.u64(15 * MS..=50 * MS), 1) } else { (gap, burst) };
+        let (mut at, node, gap, burst) = match theme {
+            Theme::Crowd => (0, number as usize % self.nodes, 7 * MS, 1),
+            _ => (at, node, gap, burst),
+        };
+        let (surge, pause) = if theme == Theme::Crowd { (0, 0) } else { (surge, pause) };
         let mut made = 0;
         while at < end.min(self.span_us) && made < ARRIVALS_MAX {
             let surges = surge > 0 && rng.u8(0..16) == 0;
@@ -129,14 +149,14 @@ impl Plan {
             4 => FaultKind::PolicyRemoved,
             _ if number == 0 => {
                 (at, span) = (rng.u64(0..SECOND), self.span_us);
-                FaultKind::Crowd(rng.u64(40..=150) * MS)
+                FaultKind::Crowd(rng.u64(80..=130) * MS)
             }
             _ => network(&mut rng),
         };
         let kind = if books { kind.that_forgets_nothing() } else { kind };
         self.faults.push(Fault { number, at, span, node, kind });
-        if kind == FaultKind::AnswersLost && rng.bool() {
-            // The store has heard of a message, and then hears nothing for some time.
+        if matches!(kind, FaultKind::AnswersLost | FaultKind::Drift(_)) && rng.bool() {
+            // The store has heard of a message, and then hears nothing until permits have ended.
             let (at, span) = (at + rng.u64(1..=span), rng.u64(300..=2_000) * MS);
             self.faults.push(Fault { number, at, span, node, kind: FaultKind::LinkDown });
         }
@@ -144,9 +164,11 @@ impl Plan {
 
     fn next_version(&self, rng: &mut Rng) -> PolicySpec {
         let carry = ["usage", "usage", "proportional", "reset"][rng.usize(0..4)];
-        let leases = rng.u8(0..4) > 0;
-        let rules = match rng.u8(0..4) {
-            // Small ones, which are not leased.
+        let leases = [Leases::Off, Leases::Auto, Leases::Auto, Leases::Large][rng.usize(0..4)];
+        let of = rng.u8(0..4);
+        let leases = if of == 0 && leases == Leases::Large { Leases::Auto } else { leases };
+        let rules = match of {
+            // Small ones, which cannot be leased.
             0 => {
                 let mut rules = changed(rng, &self.versions[0].rules);
                 rules
@@ -188,7 +210,7 @@ fn network(rng: &mut Rng) -> FaultKind {
 
 fn clocks(rng: &mut Rng) -> FaultKind {
     match rng.u8(0..10) {
-        0..=2 => FaultKind::Drift(rng.i64(-50..=50)),
+        0..=2 => FaultKind::Drift([-50, rng.i64(-50..=50), 50][rng.usize(0..3)]),
         3 => FaultKind::NodeSuspended,
         4 => FaultKind::MachineStopped,
         5 => {
