@@ -469,7 +469,8 @@ impl Desk {
         };
         let retry = retry.max(self.pace.missing(now)).max(Micros::new(1));
         *outcome = Decided::Deny { retry: Retry::After(retry) };
-        *remaining = cell.left().into();
+        // What has ended, or is of other rules, is not used any more.
+        *remaining = if now.get() < cell.end() { cell.left().into() } else { 0 };
         *reset_after = reset_after.since(elapsed);
         verdict
     }
