@@ -243,3 +243,22 @@ fn is_disturbed(world: &World<'_>, task: TaskView) -> bool {
     };
     until + RECOVERY_US >= task.begun_at
 }
+
+/// What is owed is charged once the store answers and has room.
+pub(crate) fn check_debts(world: &mut World<'_>) {
+    let now = world.now;
+    let one = Cost::ONE;
+    let refuses = |key| world.server.refuses(&node::key_name(key), one, now.saturating_sub(SECOND));
+    let has_room = (0..world.plan.keys).all(|key| refuses(key) != Some(true));
+    for node in 0..world.plan.nodes {
+        let owing = world.nodes[node].engine.debts();
+        let is_calm = world.disturbed_until[node] + 2 * SECOND < now && world.nodes[node].is_up;
+        // A window may have had room for a moment only.
+        let flows = world.plan.versions.iter().flat_map(|version| &version.rules);
+        let flows = flows.into_iter().all(crate::plan::RuleSpec::is_bucket);
+        if owing > 0 && has_room && is_calm && flows {
+            let what = format!("node {node} owes on {owing} keys, and the store has room");
+            world.judge.fail("debts", now, what);
+        }
+    }
+}

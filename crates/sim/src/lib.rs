@@ -7,7 +7,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`plan`] | a seed → nodes, keys, rules, loads, faults |
-//! | `world` | events in the order of true time, and an executor of futures |
+//! | `world`, `queue` | events in the order of true time, and an executor of futures |
 //! | `faults` | what a fault does |
 //! | `net`, `wire` | connections; an engine's end of them |
 //! | `server` | the store, by the kernel |
@@ -27,6 +27,7 @@ mod net;
 mod node;
 mod oracle;
 pub mod plan;
+mod queue;
 pub mod report;
 mod server;
 pub mod shrink;

@@ -1,23 +1,23 @@
 //! One history: events in the order of true time, and the futures that they wake.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
+use sluicegate::RuleSet;
 use sluicegate::policy::PolicySet;
 use sluicegate::store::lease::Word;
 use sluicegate::store::{Executed as Effect, StoreError};
-use sluicegate::{Cost, RuleSet};
 
 use crate::grants::Grants;
 use crate::judge::{Entry, Judge, Lost, Used, Violation, What};
 use crate::net::{Link, SILENCE_MAX_US};
 use crate::node::{self, Done, Node};
 use crate::plan::{Arrival, Fault, MS, Plan, SECOND, generator};
+use crate::queue::Queue;
 use crate::server::{Execution, Note, Server};
 use crate::wire::{Executed, Heard, Outgoing, Reply, Said, Slot, StoreAsk};
 
@@ -147,8 +147,7 @@ struct TaskWaker {
 pub(crate) struct World<'p> {
     pub(crate) plan: &'p Plan,
     pub(crate) now: u64,
-    events: BinaryHeap<Reverse<(u64, u64, EventBox)>>,
-    count: u64,
+    events: Queue<Event>,
     tasks: Vec<Option<Task>>,
     ready: Arc<Mutex<VecDeque<usize>>>,
     calls: Vec<Call>,
@@ -187,9 +186,6 @@ pub(crate) struct World<'p> {
     trace: Option<Vec<String>>,
 }
 
-/// An event in the heap: instants and numbers order it.
-struct EventBox(Event);
-
 impl<'p> World<'p> {
     /// Before anything has happened.
     fn new(plan: &'p Plan, traced: bool) -> Self {
@@ -202,8 +198,7 @@ impl<'p> World<'p> {
         let mut world = Self {
             plan,
             now: 0,
-            events: BinaryHeap::new(),
-            count: 0,
+            events: Queue::new(),
             tasks: Vec::new(),
             ready: Arc::default(),
             calls: Vec::new(),
@@ -249,7 +244,7 @@ impl<'p> World<'p> {
         let last_fault = plan.faults.iter().map(|fault| fault.at + fault.span).max();
         let rest_us = if plan.leases { HOT_REST_US } else { REST_US };
         let end = plan.span_us.max(last_fault.unwrap_or(0)) + rest_us;
-        while let Some(Reverse((at, _, EventBox(event)))) = world.events.pop() {
+        while let Some((at, event)) = world.events.next() {
             if at > end || world.judge.has_failed() {
                 break;
             }
@@ -261,7 +256,7 @@ impl<'p> World<'p> {
     }
 
     fn end(mut self) -> Outcome {
-        self.check_debts();
+        crate::answers::check_debts(&mut self);
         crate::grants::check_end(&mut self);
         let (mut violation, used, lost) = self.judge.verdict(self.plan);
         if violation.is_none() {
@@ -280,29 +275,8 @@ impl<'p> World<'p> {
         }
     }
 
-    /// What is owed is charged once the store answers and has room.
-    fn check_debts(&mut self) {
-        let now = self.now;
-        let one = Cost::ONE;
-        let refuses =
-            |key| self.server.refuses(&node::key_name(key), one, now.saturating_sub(SECOND));
-        let has_room = (0..self.plan.keys).all(|key| refuses(key) != Some(true));
-        for node in 0..self.plan.nodes {
-            let owing = self.nodes[node].engine.debts();
-            let is_calm = self.disturbed_until[node] + 2 * SECOND < now && self.nodes[node].is_up;
-            // A window may have had room for a moment only.
-            let flows = self.plan.versions.iter().flat_map(|version| &version.rules);
-            let flows = flows.into_iter().all(crate::plan::RuleSpec::is_bucket);
-            if owing > 0 && has_room && is_calm && flows {
-                let what = format!("node {node} owes on {owing} keys, and the store has room");
-                self.judge.fail("debts", now, what);
-            }
-        }
-    }
-
     fn at(&mut self, at: u64, event: Event) {
-        self.count += 1;
-        self.events.push(Reverse((at, self.count, EventBox(event))));
+        self.events.add(at, event);
     }
 
     /// Notes that something happened, for the hash and the trace.
@@ -804,25 +778,5 @@ impl Task {
 impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
         self.ready.lock().expect("nobody panics with it").push_back(self.task);
-    }
-}
-
-impl PartialEq for EventBox {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for EventBox {}
-
-impl PartialOrd for EventBox {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for EventBox {
-    fn cmp(&self, _: &Self) -> std::cmp::Ordering {
-        std::cmp::Ordering::Equal
     }
 }

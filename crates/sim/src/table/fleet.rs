@@ -1,7 +1,6 @@
 //! One run: engines under a load, and one exact limiter beside them.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::future::Future;
 use std::num::NonZeroU32;
 use std::pin::Pin;
@@ -19,6 +18,7 @@ use super::Case;
 use super::level::Level;
 use crate::clock::{BEGIN, SimClock};
 use crate::plan::{MS, SECOND};
+use crate::queue::Queue;
 use crate::server::Server;
 use crate::wire::{Executed, Outgoing, Reply, Said, SimStore, Slot, StoreAsk};
 
@@ -51,11 +51,7 @@ pub(super) struct Fleet<'c> {
     case: &'c Case,
     leases: bool,
     now: u64,
-    events: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    /// What happens, by the number in `events`; free places are reused.
-    happening: Vec<Option<Event>>,
-    free: Vec<usize>,
-    count: u64,
+    events: Queue<Event>,
     clock: Arc<SimClock>,
     nodes: Vec<Node>,
     tasks: Vec<Option<Task>>,
@@ -111,12 +107,10 @@ impl<'c> Fleet<'c> {
         // Engines draw the jitter of their paces from it.
         fastrand::seed(seed);
         let mut fleet = Self::new(case, seed, leases);
-        while let Some(Reverse((at, _, place))) = fleet.events.pop() {
+        while let Some((at, event)) = fleet.events.next() {
             if at > case.span_us {
                 break;
             }
-            let event = fleet.happening[place].take().expect("each event happens once");
-            fleet.free.push(place);
             fleet.now = at;
             fleet.clock.set(at);
             fleet.happens(event);
@@ -134,10 +128,7 @@ impl<'c> Fleet<'c> {
             case,
             leases,
             now: 0,
-            events: BinaryHeap::new(),
-            happening: Vec::new(),
-            free: Vec::new(),
-            count: 0,
+            events: Queue::new(),
             clock: Arc::default(),
             nodes: Vec::new(),
             tasks: Vec::new(),
@@ -190,13 +181,7 @@ impl<'c> Fleet<'c> {
     }
 
     fn at(&mut self, at: u64, event: Event) {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.happening.push(None);
-            self.happening.len() - 1
-        });
-        self.happening[place] = Some(event);
-        self.count += 1;
-        self.events.push(Reverse((at, self.count, place)));
+        self.events.add(at, event);
     }
 
     fn happens(&mut self, event: Event) {

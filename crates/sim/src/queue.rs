@@ -1,0 +1,56 @@
+//! Events that will happen, in the order of time; those of one instant in the order in which they were added.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+/// What will happen.
+#[derive(Debug)]
+pub(crate) struct Queue<E> {
+    heap: BinaryHeap<Reverse<Entry<E>>>,
+    /// Events that were ever added.
+    count: u64,
+}
+
+/// An event: instant and number order it.
+#[derive(Debug)]
+struct Entry<E> {
+    at: u64,
+    number: u64,
+    event: E,
+}
+
+impl<E> Queue<E> {
+    pub(crate) const fn new() -> Self {
+        Self { heap: BinaryHeap::new(), count: 0 }
+    }
+
+    pub(crate) fn add(&mut self, at: u64, event: E) {
+        self.count += 1;
+        self.heap.push(Reverse(Entry { at, number: self.count, event }));
+    }
+
+    /// Takes the next one out, with its instant.
+    pub(crate) fn next(&mut self) -> Option<(u64, E)> {
+        self.heap.pop().map(|Reverse(Entry { at, event, .. })| (at, event))
+    }
+}
+
+impl<E> PartialEq for Entry<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<E> Eq for Entry<E> {}
+
+impl<E> PartialOrd for Entry<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> Ord for Entry<E> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
