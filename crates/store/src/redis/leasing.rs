@@ -14,8 +14,9 @@ use crate::{Executed, StoreError, StoreRequest};
 impl RedisStore {
     /// The store's word to `message` about the key of `request`.
     ///
-    /// If a later version of the policy decides already, the message is answered under its rules and gives
-    /// everything back: a holder leases under the rules that it decides by.
+    /// If a later version of the policy decides already, the message is answered under its rules: the holder
+    /// keeps what it has, which it may be spending at this moment, and is granted what its requests wait for,
+    /// but nothing beyond: it leases under the rules that it decides by.
     pub(super) async fn word(
         &self,
         request: &StoreRequest<'_>,
@@ -31,13 +32,13 @@ impl RedisStore {
         let deadline = self.client.deadline();
         let own = self.blob(request, deadline).await?;
         let key = Bytes::from(state_key(&self.in_own_namespace(policy), key));
-        let back = Message { keep: 0, need: 0, want: 0, hint: None, ..*message };
+        let under_later = Message { want: 0, hint: None, ..*message };
         // Rules of a later version than the holder's, and those that wrote the state.
         let (mut later, mut before): (Option<RulesBlob>, _) = (None, WriterRules::Unsaid);
         for calls in 0..CALLS_MAX {
             let (message, windows, count) = match &later {
                 None => (message, windows_at(rules, at), rules.rules().len()),
-                Some(later) => (&back, windows_of(later, &own, at)?, later.each().len()),
+                Some(later) => (&under_later, windows_of(later, &own, at)?, later.each().len()),
             };
             let asked = LeaseRequest { message, at, clock, before: before.as_previous() };
             let ask = asked.encode_with(count, windows.into_iter());
