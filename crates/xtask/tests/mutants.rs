@@ -1,5 +1,4 @@
 //! The mutants of the simulator stay plantable.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::Path;
