@@ -50,6 +50,10 @@ impl Grants {
         (ask, stands): (&StoreAsk, &Stands),
     ) {
         let holder = ask.message.as_ref().map(|message| message.holder);
+        if holder == Some(Holder::NONE) {
+            // It only looks.
+            return;
+        }
         let grant = &mut self.of[node][key];
         if grant.life > life {
             return;
