@@ -70,7 +70,7 @@ const SCENARIOS: [&str; 34] = [
 /// The longest run of all scenarios on one build: quotas of a day are measured, which must not end.
 const RUN_S_MAX: u64 = 20 * 60;
 
-/// The same of what is only checked.
+/// The longest run with `--quick`.
 const QUICK_S_MAX: u64 = 3 * 60;
 
 const DAY_S: u64 = 86_400;

@@ -296,7 +296,7 @@ impl<'p> World<'p> {
         self.trace(what);
     }
 
-    /// The same of what happens often: `numbers` say all that matters, and the text is for a trace alone.
+    /// Notes an event that happens often: the hash takes `numbers`, and only a trace takes the text.
     pub(crate) fn seen_often(&mut self, numbers: &[u64], what: fmt::Arguments<'_>) {
         for number in numbers.iter().chain(&[self.now]) {
             self.hash = (self.hash ^ number).wrapping_mul(0x0100_0000_01b3).rotate_left(29);

@@ -1,4 +1,4 @@
-//! Who asks how often, and for which key.
+//! Loads: how often requests come, and for which keys.
 
 use std::fmt;
 

@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `cases` | which rules, fleets and loads |
-//! | `load` | who asks how often, for which key |
+//! | `load` | how often requests come, for which keys |
 //! | `fleet` | one run of a case, and an exact limiter beside it |
 //! | `level` | how far a rule is over its limit, at the same cost for each request |
 //!

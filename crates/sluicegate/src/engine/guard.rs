@@ -122,6 +122,7 @@ impl StoreGuard {
                 return Some(Ok(hit.into()));
             }
             if let Verb::Check { cost } = *request.verb
+                && self.leases_now(key)
                 && let Some(verdict) = leasing.would_refuse(key, request, cost)
             {
                 return Some(Ok(Ruling::by(Mode::Remembered, verdict)));

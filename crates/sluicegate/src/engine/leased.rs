@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluicegate_kernel::{Micros, Moment, Outcome, Verb, Verdict, Word};
-use sluicegate_store::{Store, StoreAnswer, StoreError, StoreRequest};
+use sluicegate_store::{KeyHash, Store, StoreAnswer, StoreError, StoreRequest};
 
 use super::guard::{GuardedRequest, Here, StoreGuard, takes};
 use super::{Mode, Ruling};
@@ -19,8 +19,7 @@ impl StoreGuard {
             return Here::Decided(Ok(hit.into()));
         }
         let Verb::Check { cost } = *request.verb else { return Here::Not };
-        // What the key owes is paid first, and a store that is given up is not waited for.
-        if self.breaker.is_open() || self.share.debts().has_account(key) {
+        if !self.leases_now(key) {
             return Here::Not;
         }
         match leasing.ask(key, request, &terms, cost) {
@@ -28,6 +27,12 @@ impl StoreGuard {
             Asked::Waits(place) => Here::Waits(place),
             Asked::Not => Here::Not,
         }
+    }
+
+    /// Whether a lease decides about requests that it has no permits for: what the key owes is paid first, and a
+    /// store that is given up is not waited for.
+    pub(super) fn leases_now(&self, key: KeyHash) -> bool {
+        !self.breaker.is_open() && !self.share.debts().has_account(key)
     }
 
     /// The lease that this engine has of the key of `request`.

@@ -145,7 +145,7 @@ impl Demand {
         gaps.clamp(Micros::from_millis(50), Micros::SECOND)
     }
 
-    /// Permits a second, rounded up, for whoever looks.
+    /// Permits a second, rounded up.
     pub(super) const fn rate(&self) -> u64 {
         self.rate.div_ceil(1_000)
     }

@@ -15,7 +15,7 @@ use super::counts::{Counts, Fate};
 /// Least time between two marks once there have been more than fit into a message.
 const MARKS_APART_MIN: Micros = Micros::from_millis(50);
 
-/// What was said and heard about one key.
+/// The last message about one key, and what the store last answered.
 #[derive(Debug)]
 pub(super) struct Talk {
     holder: Holder,

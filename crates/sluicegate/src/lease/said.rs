@@ -16,7 +16,7 @@ pub(super) struct Said {
     rule: AtomicU64,
     /// When nothing is in use any more, by the steady clock in µs.
     reset: AtomicU64,
-    /// When it was said, likewise.
+    /// When the store answered, by the steady clock in µs.
     at: AtomicU64,
 }
 
