@@ -359,6 +359,21 @@ async fn a_share_counts_what_was_leased() {
 }
 
 #[tokio::test]
+async fn a_store_that_is_given_up_ends_the_pace_of_a_lease() {
+    let world = World::hot("hot").await;
+    for _ in 0..3_000 {
+        world.check("hot", 1).await;
+    }
+    assert_eq!(world.check("hot", 1).await.answer.mode, Mode::Remembered);
+    world.store.0.is_silent.store(true, Ordering::Relaxed);
+    for _ in 0..3_000 {
+        world.check("off", 1).await;
+    }
+    assert!(world.engine.is_without_store());
+    assert_eq!(world.check("hot", 1).await.answer.mode, Mode::Local);
+}
+
+#[tokio::test]
 async fn a_look_counts_the_permits_that_are_leased_here() {
     let world = World::hot("hot").await;
     // All that the store would still give to others is taken by one of them.
