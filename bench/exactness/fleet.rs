@@ -57,6 +57,9 @@ struct Server {
     resp: SocketAddr,
 }
 
+/// The file of the policies.
+const POLICIES: &str = "policies.yaml";
+
 /// Longest wait for a server to listen; it takes 20 ms.
 const START_MAX: Duration = Duration::from_secs(20);
 
@@ -99,20 +102,38 @@ impl Setup<'_> {
         Ok(())
     }
 
-    async fn server(&self, store: &str, (http, resp): (u16, u16)) -> anyhow::Result<Server> {
-        let Self { build, limit, nodes, on_store_failure, leases } = self;
+    /// Changes the policies of a server that runs: `more` rules are behind that of the limit.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(crate) fn edit(&self, fleet: &Fleet, place: usize, more: &str) -> std::io::Result<()> {
+        let path = fleet.servers[place].program.log().with_file_name(POLICIES);
+        // A server never reads half of it.
+        let new = path.with_extension("new");
+        std::fs::write(&new, self.policies(more))?;
+        std::fs::rename(new, path)
+    }
+
+    /// The document: one policy, with `more` rules behind that of the limit.
+    fn policies(&self, more: &str) -> String {
+        let Self { limit, on_store_failure, leases, .. } = self;
         let leases = if *leases { "" } else { "    leases: off\n" };
+        let rule = limit.rules();
+        format!(
+            "policies:\n  - name: {POLICY}\n    on_store_failure: {on_store_failure}\n{leases}    \
+             rules: [{rule}{more}]\n"
+        )
+    }
+
+    async fn server(&self, store: &str, (http, resp): (u16, u16)) -> anyhow::Result<Server> {
+        let Self { build, nodes, .. } = self;
         let config = format!(
             "[http]\nlisten = '127.0.0.1:{http}'\n[resp]\nlisten = '127.0.0.1:{resp}'\n\
              [rls]\nlisten = 'off'\n[admin]\nlisten = 'off'\n\
-             [policies]\npath = '{{dir}}/policies.yaml'\n[store]\nurl = '{store}'\nnodes = {nodes}\n"
+             [policies]\npath = '{{dir}}/{POLICIES}'\n[store]\nurl = '{store}'\nnodes = {nodes}\n"
         );
-        let policies = format!(
-            "policies:\n  - name: {POLICY}\n    on_store_failure: {on_store_failure}\n{leases}    \
-             rules: [{}]\n",
-            limit.rules()
-        );
-        let files = [("config.toml", config), ("policies.yaml", policies)];
+        let policies = self.policies("");
+        let files = [("config.toml", config), (POLICIES, policies)];
         let args = ["serve", "--config", "{dir}/config.toml"];
         let mut program = Program::start(&build.program, &Launch { files: &files, args: &args })?;
         let log = program.log();
@@ -129,12 +150,8 @@ impl Setup<'_> {
 impl Fleet {
     /// Load on every server, for one key.
     pub(crate) fn load(&self, wire: Wire, connections: usize, pace: Pace) -> Load {
-        let address = |server: &Server| match wire {
-            Wire::Resp => server.resp,
-            Wire::Http => server.http,
-        };
-        let servers = self.servers.iter().map(address).collect();
-        Load { wire, servers, connections, pace, keys: 1, reconnects: false }
+        let servers = (0..self.servers.len()).map(|place| self.address(place, wire)).collect();
+        Load { servers, connections, pace, keys: 1, reconnects: false }
     }
 
     /// So many requests a second to each server, over four connections.
@@ -149,9 +166,13 @@ impl Fleet {
         &self.servers[place].program
     }
 
-    /// Where the first server speaks the protocol of Redis.
-    pub(crate) fn resp(&self) -> SocketAddr {
-        self.servers[0].resp
+    /// Where a server listens, and what it speaks there.
+    pub(crate) fn address(&self, place: usize, wire: Wire) -> (Wire, SocketAddr) {
+        let server = &self.servers[place];
+        match wire {
+            Wire::Resp => (wire, server.resp),
+            Wire::Http => (wire, server.http),
+        }
     }
 }
 

@@ -34,11 +34,10 @@ const RECONNECT_EVERY: Duration = Duration::from_millis(10);
 /// A slot of the time line.
 const SLOT_US: u64 = 100_000;
 
-/// The clients of a load, the server and the policy.
+/// The clients of a load, the servers, and what each speaks.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
-    pub(crate) wire: Wire,
-    pub(crate) servers: Vec<SocketAddr>,
+    pub(crate) servers: Vec<(Wire, SocketAddr)>,
     /// To each server.
     pub(crate) connections: usize,
     pub(crate) pace: Pace,
@@ -150,7 +149,7 @@ impl Load {
     async fn connect(&self) -> anyhow::Result<Vec<Line>> {
         let mut lines = Vec::new();
         for number in 0..self.connections {
-            for server in &self.servers {
+            for (wire, server) in &self.servers {
                 let stream = timeout(LAST_REPLIES_MAX, TcpStream::connect(server)).await??;
                 stream.set_nodelay(true)?;
                 let schedule = Schedule::new(self.pace, number as f64 / self.connections as f64)?;
@@ -158,7 +157,7 @@ impl Load {
                     stream,
                     server: *server,
                     reconnects: self.reconnects,
-                    wire: self.wire,
+                    wire: *wire,
                     keys: self.keys,
                     schedule,
                     pending: VecDeque::new(),

@@ -30,7 +30,7 @@ use fleet::Build;
 use report::Outcome;
 
 /// What can be run, in this order.
-const SCENARIOS: [&str; 34] = [
+const SCENARIOS: [&str; 40] = [
     "healthy",
     "frozen-often",
     "frozen-in-step",
@@ -59,12 +59,18 @@ const SCENARIOS: [&str; 34] = [
     "leases-failover",
     "leases-failover-off",
     "leases-flushed",
+    "leases-flushed-off",
+    "leases-restarted",
+    "leases-evicted",
     "leases-bad-network",
     "leases-clocks",
+    "leases-clock-ahead",
+    "leases-edited",
     "leases-small",
     "leases-cluster",
     "leases-mixed",
     "leases-outage",
+    "leases-outage-off",
 ];
 
 /// The longest run of all scenarios on one build: quotas of a day are measured, which must not end.
@@ -141,13 +147,19 @@ async fn run(scenario: &str, build: &Build) -> anyhow::Result<Outcome> {
         "leases-stopped" => leases::stopped(build).await,
         "leases-failover" => leases::failover(build, true).await,
         "leases-failover-off" => leases::failover(build, false).await,
-        "leases-flushed" => leases::flushed(build).await,
+        "leases-flushed" => leases::flushed(build, true).await,
+        "leases-flushed-off" => leases::flushed(build, false).await,
+        "leases-restarted" => leases::restarted(build).await,
+        "leases-evicted" => leases::evicted(build).await,
         "leases-bad-network" => leases::bad_network(build).await,
         "leases-clocks" => leases::clocks(build).await,
+        "leases-clock-ahead" => leases::clock_ahead(build).await,
+        "leases-edited" => leases::edited(build).await,
         "leases-small" => leases::small(build).await,
         "leases-cluster" => leases::cluster(build).await,
         "leases-mixed" => leases::mixed(build).await,
-        "leases-outage" => leases::outage(build).await,
+        "leases-outage" => leases::outage(build, true).await,
+        "leases-outage-off" => leases::outage(build, false).await,
         other => bail!("`{other}` is listed and cannot be run"),
     }
 }

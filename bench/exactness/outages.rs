@@ -12,7 +12,7 @@ use crate::bound::{Admitted, Limit};
 use crate::fleet::{Build, Setup};
 use crate::load::Tally;
 use crate::report::{Outcome, RECOVERY_US};
-use crate::wire::POLICY;
+use crate::wire::{POLICY, Wire};
 
 /// The limit of most scenarios, and how often each of two servers is asked: four times what it allows
 /// together.
@@ -54,7 +54,7 @@ pub(crate) async fn frozen_in_step(build: &Build) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
     let setup = Setup { build, limit: QUOTA, nodes: 1, on_store_failure: "local", leases: true };
     let fleet = setup.start(&[redis.url()]).await?;
-    let mut client = Client::connect(fleet.resp()).await?;
+    let mut client = Client::connect(fleet.address(0, Wire::Resp).1).await?;
     let begin = Instant::now();
     let now_us = || u64::try_from(begin.elapsed().as_micros()).expect("a run is short");
     let (mut tally, mut faults, mut each) = (Tally::default(), Vec::new(), Vec::new());

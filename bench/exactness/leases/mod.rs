@@ -1,37 +1,41 @@
 //! Scenarios in which servers lease permits of one hot key: `docs/leases.md` says what is promised.
 
+mod lost;
+
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use sluicegate_testkit::{
     Client, Cluster, ClusterOptions, FaultProxy, Faults, Options, RedisServer, Reply,
-    SentinelOptions, Sentinels, until,
 };
 use tokio::time::sleep;
+
+pub(crate) use lost::{evicted, failover, flushed, outage, restarted};
 
 use crate::bound::Limit;
 use crate::fleet::{Build, Fleet, Setup};
 use crate::load::Tally;
 use crate::report::Outcome;
-use crate::wire::POLICY;
+use crate::wire::{POLICY, Wire};
 
 /// The limit of most scenarios, and how often each of three servers is asked: twice what it allows together.
-const LIMIT: Limit = Limit::Bucket { per_s: 2_000, burst: 2_000 };
+const LIMIT: Limit = Limit::Bucket { per_s: RATE, burst: BURST };
+const RATE: u32 = 2_000;
+const BURST: u32 = 2_000;
 const PER_S: u32 = 1_333;
-
-/// The burst: a Redis that forgets may let a twentieth of it pass once more, and without leases all of it.
-const BURST: f64 = 2_000.0;
 
 /// How long the longest scenarios take.
 const SPAN: Duration = Duration::from_secs(60);
 
-/// Nothing is wrong for a minute; or the same without leases.
+/// Nothing is wrong for a minute; or the same without leases. One server is asked over HTTP.
 pub(crate) async fn three_servers(build: &Build, leases: bool) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
     let setup = Setup { leases, ..three(build) };
     let fleet = setup.start(&[redis.url(), redis.url(), redis.url()]).await?;
     let before = calls(&redis).await?;
-    let running = fleet.steady(PER_S).start()?;
+    let mut load = fleet.steady(PER_S);
+    load.servers[2] = fleet.address(2, Wire::Http);
+    let running = load.start()?;
     sleep(build.span(SPAN)).await;
     let tally = running.stop().await?;
     let remark = share_of_calls(calls(&redis).await? - before, &tally);
@@ -73,55 +77,6 @@ pub(crate) async fn stopped(build: &Build) -> anyhow::Result<Outcome> {
     outcome(running.stop().await?, Vec::new(), String::new())
 }
 
-/// The master is frozen and replaced five times; what it wrote last is lost.
-pub(crate) async fn failover(build: &Build, leases: bool) -> anyhow::Result<Outcome> {
-    /// How long sentinels may take to make a replica of the old master.
-    const REJOIN_MAX: Duration = Duration::from_secs(60);
-    let mut group = Sentinels::start(SentinelOptions::default()).await?;
-    let addresses: Vec<_> = group.addresses().iter().map(ToString::to_string).collect();
-    let url = format!("redis+sentinel://{}/{}", addresses.join(","), Sentinels::NAME);
-    let setup = Setup { leases, on_store_failure: "deny", ..three(build) };
-    let fleet = setup.start(&[&url, &url, &url]).await?;
-    let running = fleet.steady(PER_S).start()?;
-    let (mut faults, mut took) = (Vec::new(), Vec::new());
-    sleep(Duration::from_secs(3)).await;
-    let times = build.times(5);
-    for _ in 0..times {
-        let from = running.now_us();
-        let old = group.kill_master().await?;
-        group.master_other_than(old).await?;
-        faults.push((from, running.now_us()));
-        took.push(format!("{:.1} s", (running.now_us() - from) as f64 / 1e6));
-        sleep(Duration::from_secs(3)).await;
-        group.nodes_mut()[old].restart().await?;
-        until("the old master was a replica", REJOIN_MAX, async || {
-            let status = group.nodes()[old].info("master_link_status").await.ok()?;
-            (status == "up").then_some(())
-        })
-        .await?;
-    }
-    let remark = format!("failovers took {}", took.join(", "));
-    Ok(Outcome {
-        beside: if leases { times as f64 * BURST / 20.0 } else { times as f64 * BURST },
-        ..outcome(running.stop().await?, faults, remark)?
-    })
-}
-
-/// Everything in Redis is deleted each five seconds.
-pub(crate) async fn flushed(build: &Build) -> anyhow::Result<Outcome> {
-    let redis = RedisServer::start(Options::default()).await?;
-    let fleet = three(build).start(&[redis.url(), redis.url(), redis.url()]).await?;
-    let running = fleet.steady(PER_S).start()?;
-    let times = build.times(10);
-    for _ in 0..times {
-        sleep(Duration::from_secs(5)).await;
-        redis.cli(&["FLUSHALL"]).await?;
-    }
-    sleep(Duration::from_secs(3)).await;
-    let flushed = outcome(running.stop().await?, Vec::new(), String::new())?;
-    Ok(flushed.with_beside(times as f64 * BURST / 20.0))
-}
-
 /// Replies of Redis are lost for 50 ms of each second, and come 30 ms late in another half of it.
 pub(crate) async fn bad_network(build: &Build) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
@@ -147,11 +102,25 @@ pub(crate) async fn bad_network(build: &Build) -> anyhow::Result<Outcome> {
 
 /// The clock of Redis is put back by a minute, and by a second each other second.
 pub(crate) async fn clocks(build: &Build) -> anyhow::Result<Outcome> {
+    let back = [-60_000_000, -1_000_000, -1_000_000, -50_000, -1_000_000, -1_000];
+    with_clock(build, &back).await
+}
+
+/// The clock of Redis jumps a second ahead, three times: what refills then may pass beside the limit, and what is
+/// leased, which is half of the burst at most.
+pub(crate) async fn clock_ahead(build: &Build) -> anyhow::Result<Outcome> {
+    let ahead = [1_000_000; 3];
+    let beside = ahead.len() as f64 * (f64::from(RATE) + f64::from(BURST) / 2.0);
+    Ok(with_clock(build, &ahead).await?.with_beside(beside))
+}
+
+/// The clock of Redis is moved by so much each other second.
+async fn with_clock(build: &Build, steps_us: &[i64]) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options { clock: true, ..Options::default() }).await?;
     let fleet = three(build).start(&[redis.url(), redis.url(), redis.url()]).await?;
     let running = fleet.steady(PER_S).start()?;
     let mut ahead_us = 0_i64;
-    for by_us in [-60_000_000, -1_000_000, -1_000_000, -50_000, -1_000_000, -1_000] {
+    for by_us in steps_us {
         sleep(Duration::from_secs(2)).await;
         ahead_us += by_us;
         redis.set_clock_offset_us(ahead_us)?;
@@ -183,7 +152,7 @@ pub(crate) async fn small(build: &Build) -> anyhow::Result<Outcome> {
     Ok(Outcome { limit, ..outcome(all, Vec::new(), remark)? })
 }
 
-/// The slot of the key is moved twenty times.
+/// The slot of the key is moved a hundred times.
 pub(crate) async fn cluster(build: &Build) -> anyhow::Result<Outcome> {
     let cluster = Cluster::start(ClusterOptions::default()).await?;
     let nodes: Vec<_> = cluster.addresses().iter().map(ToString::to_string).collect();
@@ -198,12 +167,37 @@ pub(crate) async fn cluster(build: &Build) -> anyhow::Result<Outcome> {
         key = key.or_else(|| keys.list().first().map(Reply::text));
     }
     let slot = cluster.slot_of(&key.context("the key is on a node")?).await?;
-    for _ in 0..build.times(20) {
+    for _ in 0..build.times(100) {
         let from = cluster.node_of(slot).await?;
         cluster.migrate_slot(slot, (from + 1) % Cluster::MASTERS).await?;
-        sleep(Duration::from_secs(1)).await;
+        sleep(Duration::from_millis(300)).await;
     }
     outcome(running.stop().await?, Vec::new(), String::new())
+}
+
+/// The rules are edited twice a second, at one server after the other, while a quota of a day is used up: a rule
+/// that nothing reaches has another rate then.
+pub(crate) async fn edited(build: &Build) -> anyhow::Result<Outcome> {
+    /// Less than is asked for in the time that an edit takes.
+    const PER_EDIT: u32 = 1_000;
+    let redis = RedisServer::start(Options::default()).await?;
+    let edits = u32::try_from(build.times(30))?;
+    let limit = Limit::Day { limit: PER_EDIT * edits };
+    let setup = Setup { limit, ..three(build) };
+    let fleet = setup.start(&[redis.url(), redis.url(), redis.url()]).await?;
+    let running = fleet.steady(PER_S).start()?;
+    for edit in 0..edits {
+        let wide = format!(", {{ name: wide, token_bucket: {{ rate: {}/s }} }}", 100_000 + edit);
+        for place in 0..3 {
+            sleep(Duration::from_millis(150)).await;
+            setup.edit(&fleet, place, &wide)?;
+        }
+    }
+    sleep(Duration::from_secs(3)).await;
+    let (spent, tally) = (PER_EDIT * edits, running.stop().await?);
+    let unused = left(&fleet).await?;
+    let remark = format!("{edits} edits; {unused} of {spent} are left");
+    Ok(Outcome { limit, ..outcome(tally, Vec::new(), remark)? })
 }
 
 /// Two servers lease, one does not.
@@ -218,25 +212,6 @@ pub(crate) async fn mixed(build: &Build) -> anyhow::Result<Outcome> {
     let by_store = tally.of_mode("store")[0];
     let share = by_store as f64 * 3.0 / tally.admitted.len().max(1) as f64;
     outcome(tally, Vec::new(), format!("the one without leases got {share:.2} of its share"))
-}
-
-/// Redis stands still for a second, ten times.
-pub(crate) async fn outage(build: &Build) -> anyhow::Result<Outcome> {
-    let redis = RedisServer::start(Options::default()).await?;
-    let fleet = three(build).start(&[redis.url(), redis.url(), redis.url()]).await?;
-    let running = fleet.steady(PER_S / 4).start()?;
-    let mut faults = Vec::new();
-    for _ in 0..build.times(10) {
-        sleep(Duration::from_secs(2)).await;
-        let from = running.now_us();
-        redis.stop_process()?;
-        sleep(Duration::from_secs(1)).await;
-        redis.continue_process()?;
-        faults.push((from, running.now_us()));
-    }
-    sleep(Duration::from_secs(2)).await;
-    let beside = BURST / 3.0 * 2.0;
-    Ok(outcome(running.stop().await?, faults, String::new())?.with_beside(beside))
 }
 
 /// Three servers, configured as three.
@@ -259,7 +234,7 @@ fn share_of_calls(calls: u64, tally: &Tally) -> String {
 
 /// What is left of the key by the first server.
 async fn left(fleet: &Fleet) -> anyhow::Result<i64> {
-    let mut client = Client::connect(fleet.resp()).await?;
+    let mut client = Client::connect(fleet.address(0, Wire::Resp).1).await?;
     let reply = client.call(&["SG.PEEK", POLICY, "k0"]).await?;
     Ok(reply.list()[2].int())
 }
