@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use sluicegate_kernel::limits::COST_MAX;
 use sluicegate_kernel::{
-    Cost, Decision, Micros, Moment, Outcome, Retry, RuleSet, Unsupported, Verb, Verdict,
+    Cost, Decision, Micros, Moment, Outcome, Retry, Rule, RuleSet, Unsupported, Verb, Verdict,
 };
 use sluicegate_store::{KeyHash, Permits, StoreAnswer, StoreRequest};
 
@@ -84,18 +84,26 @@ impl Share {
         self.debts.record_usage(key, request.rules, said, at);
     }
 
-    /// Puts down that at least so many permits are in use under each rule: those of a lease are spent after the
-    /// store last said what was.
+    /// Puts down that at least so many permits are in use under each rule now: those of a lease are spent after the
+    /// store last said what was. A request that has waited since `at` is decided as of then, so nothing flows out
+    /// in between; but a window that begins in between has only what was leased.
     pub(super) fn raise_usage(
         &self,
         key: KeyHash,
         rules: &Arc<RuleSet>,
         permits: u64,
-        at: &Moment<'_>,
+        (at, now): (&Moment<'_>, &Moment<'_>),
     ) {
-        let used = self.known.in_use(key, rules, at).into_iter().zip(rules.rules());
-        let raised = used.map(|(used, named)| used.max(permits.min(named.rule.limit())));
-        self.known.record_usage(key, rules, &raised.enumerate().collect::<Vec<_>>(), at);
+        let used = self.known.in_use(key, rules, at).into_iter();
+        let used = used.zip(self.known.in_use(key, rules, now)).zip(rules.rules());
+        let raised = used.map(|((used_then, used_now), named)| {
+            let used = match named.rule {
+                Rule::FixedWindow(_) => used_now,
+                _ => used_then,
+            };
+            used.max(permits.min(named.rule.limit()))
+        });
+        self.known.record_usage(key, rules, &raised.enumerate().collect::<Vec<_>>(), now);
     }
 
     /// Permits of each rule that were in use by what the store said.

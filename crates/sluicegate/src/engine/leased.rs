@@ -120,13 +120,17 @@ impl StoreGuard {
     }
 
     /// A request is decided without the store: nothing more is taken of the lease of its key, and what was counts
-    /// as in use.
+    /// as in use. It counts as of now: while the request waited, others have taken of the lease.
     pub(super) fn retire_lease(&self, question: GuardedRequest<'_>) {
-        let GuardedRequest { key, request, at, .. } = question;
+        let GuardedRequest { key, request, lease, at, .. } = question;
         if let (Some(leasing), true) = (&self.leasing, takes(request.verb)) {
-            let leased = leasing.retire(key);
+            let (leased, now) = leasing.retire(key);
+            let now = now.max(at.now());
+            let windows = lease.map(|terms| terms.rules.windows(now));
+            let later = windows.as_ref().map(|found| Moment::with_windows(now, found.as_slice()));
             if leased > 0 {
-                self.share.raise_usage(key, request.rules, leased, at);
+                let moments = (at, later.as_ref().unwrap_or(at));
+                self.share.raise_usage(key, request.rules, leased, moments);
             }
         }
     }

@@ -259,10 +259,12 @@ impl Leasing {
     }
 
     /// The key is decided without the store from now on: no permit that is leased is used any more. Returns how
-    /// many the store stood for, once: what was spent of them it may not know yet.
-    pub(crate) fn retire(&self, key: KeyHash) -> u64 {
+    /// many the store stood for, once: what was spent of them it may not know yet. And when that was, by the clock
+    /// that decisions go by.
+    pub(crate) fn retire(&self, key: KeyHash) -> (u64, Micros) {
         let part = self.table.part(key);
-        part.get(&key).map_or(0, |lease| lease.desk().retire(&lease.cell).into())
+        let stood = part.get(&key).map_or(0, |lease| lease.desk().retire(&lease.cell).into());
+        (stood, self.clock.now())
     }
 
     /// Whether the key has permits here for a request of `cost`.

@@ -21,6 +21,7 @@ policies:
   - { name: small, rules: [ { token_bucket: { rate: 159/s, burst: 159 } } ] }
   - { name: off, leases: off, rules: [ { token_bucket: { rate: 1000/s, burst: 1000 } } ] }
   - { name: half, leases: { max_share: 50%, term: 100ms }, rules: [ { token_bucket: { rate: 1000/s, burst: 1000 } } ] }
+  - { name: window, rules: [ { fixed_window: { limit: 1000, window: 1s } } ] }
   - { name: closed, on_store_failure: deny, rules: [ { token_bucket: { rate: 1000/s, burst: 1000 } } ] }
   - { name: held, overflow: { queue: { max_wait: 2s } }, rules: [ { token_bucket: { rate: 1000/s, burst: 1000 } } ] }
   - { name: jobs, rules: [ { concurrency: { limit: 1000, ttl: 30s } } ] }
@@ -392,6 +393,29 @@ async fn a_look_counts_the_permits_that_are_leased_here() {
     world.store.decide(&other, &Moment::new(world.engine.now())).await.unwrap();
     let look = world.ask("hot", Verb::Peek { cost: Cost::ONE }).await;
     assert!(look.answer.decision.allowed(), "{look:?}");
+}
+
+#[tokio::test]
+async fn a_share_counts_what_was_leased_in_the_window_in_which_it_was_spent() {
+    let world = World::hot("window").await;
+    world.advance(Micros::from_millis(890)).await;
+    let before = world.engine.turn();
+    world.advance(Micros::from_millis(20)).await;
+    let mut admitted = 0;
+    while world.check("window", 1).await.answer.mode == Mode::Leased && admitted < 10 {
+        admitted += 1;
+    }
+    assert_eq!(admitted, 10);
+    world.store.0.is_silent.store(true, Ordering::Relaxed);
+    // It came in before the window began, and finds out that the store is silent.
+    let verb = Verb::Check { cost: Cost::new(500).unwrap() };
+    let late = before.decide(&Request::new("window", Some(b"k"), verb)).await.unwrap();
+    assert_eq!(late.answer.mode, Mode::Local);
+    for _ in 0..2_000 {
+        let answer = world.check("window", 1).await.answer;
+        admitted += u64::from(answer.decision.allowed());
+    }
+    assert!((900..=1_000).contains(&admitted), "{admitted}");
 }
 
 #[tokio::test]
