@@ -132,8 +132,8 @@ impl Judge {
     }
 }
 
-/// Permits that a node which decides by `allow` may leave uncharged: what is in use is rounded up, and what is
-/// there down.
+/// Permits that a node which decides by `allow` may leave uncharged with each debt: what is in use is rounded up,
+/// and what is there down.
 const ROUNDED: u64 = 2;
 
 /// What is known of one key.
@@ -148,6 +148,8 @@ struct KeyJudge {
     gave_back: bool,
     /// Permits that were lost in rounding.
     rounded: u64,
+    /// How often a node began to decide by `allow`, and until when it did, µs.
+    allowed: (u64, u64),
     /// Permits that were out on leases when that was forgotten.
     excused: u64,
     /// Of each process that ever decided by its share.
@@ -204,6 +206,7 @@ impl KeyJudge {
             ahead_us: 0,
             gave_back: false,
             rounded: 0,
+            allowed: (0, 0),
             excused: 0,
             rules,
             shares,
@@ -379,8 +382,12 @@ impl KeyJudge {
         {
             let over = rule.meter.admit((begun, at), permits);
             rule.meter.forgive(at, over);
-            // It charges what passes as of the question: more has flowed out until the answer.
-            self.rounded = ROUNDED + rule.meter.flows_in(plan.deadline_us);
+            // It charges what passes as of the question: more has flowed out until the answer. Each time that it
+            // finds the store again, it charges another debt.
+            let (times, until) = &mut self.allowed;
+            *times += u64::from(begun > *until + plan.deadline_us);
+            *until = at;
+            self.rounded = *times * (ROUNDED + rule.meter.flows_in(plan.deadline_us));
         }
     }
 
