@@ -150,6 +150,11 @@ impl Demand {
         self.rate.div_ceil(1_000)
     }
 
+    /// Asks a second.
+    pub(super) fn asks_per_s(&self) -> u64 {
+        self.rate / self.cost.max(1)
+    }
+
     fn per_call(&self) -> u64 {
         (ASKS_PER_CALL * self.cost).div_ceil(1_000)
     }

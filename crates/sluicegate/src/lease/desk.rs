@@ -26,8 +26,8 @@ const RENEWED_BEFORE: Micros = Micros::from_millis(60);
 /// How long a holder for which the store has no place, or no word, asks like one that leases nothing.
 const FULL_FOR: Micros = Micros::SECOND;
 
-/// A key that is not asked for so long is forgotten. No record of it is left then, so that numbers may begin
-/// anew.
+/// A key that is not asked for so long, or has had no lease since, is forgotten. No record of it is left then, so
+/// that numbers may begin anew.
 const FORGOTTEN_AFTER: Micros = Micros::from_secs(10);
 
 /// Whose budget is leased, and by which rules.
@@ -95,6 +95,8 @@ pub(super) struct Desk {
     cold: Option<(Micros, u64)>,
     /// The store has no place for this holder until then.
     full_until: Micros,
+    /// Since when the lease makes room for a key that is asked for more.
+    yields_since: Option<Micros>,
 }
 
 impl Subject {
@@ -158,6 +160,7 @@ impl Desk {
             is_retired: false,
             cold: None,
             full_until: Micros::ZERO,
+            yields_since: None,
         }
     }
 
@@ -171,7 +174,8 @@ impl Desk {
         self.last_ask = now;
         self.demand.add(1, cost.into());
         self.pace.add(1);
-        if now < self.full_until || !self.subject.leases(cost) || !self.is_warm(cost, now) {
+        let has_place = self.yields_since.is_none() && now >= self.full_until;
+        if !has_place || !self.subject.leases(cost) || !self.is_warm(cost, now) {
             return Asked::Not;
         }
         if !self.talk.waits() && !self.pace.allows(now) {
@@ -187,6 +191,7 @@ impl Desk {
     pub(super) fn would_refuse(&mut self, cell: &Cell, cost: u32, now: Micros) -> Option<Verdict> {
         self.note(cell, now);
         let refuses = self.cold.is_none()
+            && self.yields_since.is_none()
             && now >= self.full_until
             && self.subject.leases(cost)
             && !self.talk.waits()
@@ -202,7 +207,8 @@ impl Desk {
     /// Few permits are left. Returns whether a message is due.
     pub(super) fn runs_low(&mut self, cell: &Cell, now: Micros) -> bool {
         self.note(cell, now);
-        let asks = self.cold.is_none() && !self.talk.waits() && self.pace.allows(now);
+        let is_kept = self.cold.is_none() && self.yields_since.is_none();
+        let asks = is_kept && !self.talk.waits() && self.pace.allows(now);
         if asks {
             self.reason = Some(Reason::More);
         }
@@ -254,7 +260,8 @@ impl Desk {
         }
         let end = Micros::new(cell.end());
         let lead = Micros::new(end.since(self.talk.sent_at()).get() / 4).min(RENEWED_BEFORE);
-        let is_idle = now.since(self.last_ask) >= self.demand.idle_after();
+        let is_idle =
+            self.yields_since.is_some() || now.since(self.last_ask) >= self.demand.idle_after();
         let (left, spent) = (cell.left(), self.talk.spent(cell));
         self.reason = match self.reason {
             None if is_idle && (left > 0 || spent > 0) => Some(Reason::End),
@@ -273,10 +280,26 @@ impl Desk {
         cell.left() > 0 || self.talk.spent(cell) > 0
     }
 
+    /// Asks a second, 0 if none came for a while; `None` if the lease makes room already.
+    pub(super) fn asks_per_s(&self, now: Micros) -> Option<u64> {
+        let is_asked = self.cold.is_none() && now.since(self.last_ask) < Micros::SECOND;
+        let asks = if is_asked { self.demand.asks_per_s() } else { 0 };
+        self.yields_since.is_none().then_some(asks)
+    }
+
+    /// The key makes room for one that is asked for more: it has no lease from now on, and is forgotten when no
+    /// record of it is left. Returns whether a message is due.
+    pub(super) fn yield_place(&mut self, cell: &Cell, now: Micros) -> bool {
+        self.yields_since = Some(now);
+        self.leave(cell, now)
+    }
+
     /// Whether nothing is left of it.
     pub(super) fn is_over(&self, cell: &Cell, now: Micros) -> bool {
-        let is_quiet = now.since(self.last_ask) >= FORGOTTEN_AFTER;
-        is_quiet && !self.talk.waits() && (cell.left() == 0 || now.get() >= cell.end())
+        let begun = self.yields_since.map_or(self.last_ask, |since| since.min(self.last_ask));
+        now.since(begun) >= FORGOTTEN_AFTER
+            && !self.talk.waits()
+            && (cell.left() == 0 || now.get() >= cell.end())
     }
 
     /// The message that is due.

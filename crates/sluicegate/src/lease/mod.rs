@@ -57,7 +57,7 @@ use counts::Counts;
 pub use counts::LeaseStats;
 pub(crate) use desk::{Asked, Letter};
 use desk::{Desk, Subject};
-use heat::Heat;
+use heat::{HOT_ASKS, Heat};
 use holder::Talk;
 pub(crate) use line::{Outcome, Place};
 use said::Said;
@@ -309,7 +309,7 @@ impl Leasing {
             return None;
         }
         let talk = || Talk::new(self.holder, self.patience, Arc::clone(&self.counts));
-        self.table.add(key, || Lease {
+        let added = self.table.add(key, || Lease {
             number: self.begun.fetch_add(1, Ordering::Relaxed),
             key,
             cell: Cell::closed(),
@@ -318,7 +318,22 @@ impl Leasing {
             said: Said::default(),
             is_due: AtomicBool::new(false),
             desk: Mutex::new(Desk::new(talk(), subject, (cost, over), now)),
-        })
+        });
+        if added.is_none() {
+            self.make_room(key, HOT_ASKS * 1_000_000 / over.get().max(1), now);
+        }
+        added
+    }
+
+    /// There is no place for a key that is asked for `rate` times a second: the one that is asked for least loses
+    /// its lease, if that is half as often or less.
+    #[cold]
+    fn make_room(&self, key: KeyHash, rate: u64, now: Micros) {
+        let asks = |lease: &Lease| lease.desk().asks_per_s(now);
+        let Some((coldest, lease)) = self.table.coldest(key, now, asks) else { return };
+        if coldest.saturating_mul(2) <= rate && lease.desk().yield_place(&lease.cell, now) {
+            self.due(&lease);
+        }
     }
 
     #[cold]

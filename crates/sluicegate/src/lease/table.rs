@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
+use sluicegate_kernel::Micros;
 use sluicegate_store::KeyHash;
 
 use super::Lease;
@@ -16,12 +18,17 @@ pub(super) const LEASED_KEYS_MAX: usize = 4_096;
 /// A change copies one of so many parts: 256 keys.
 const PARTS: usize = 16;
 
+/// A part that is full looks this often for a key that is asked for less than a newcomer: that walks all its keys.
+const YIELDS_EVERY: Micros = Micros::SECOND;
+
 type Part = HashMap<KeyHash, Arc<Lease>, BuildHasherDefault<Folded>>;
 
 /// Read by every request without a lock; changed when a key becomes hot, or cold.
 #[derive(Debug)]
 pub(super) struct Table {
     parts: [ArcSwap<Part>; PARTS],
+    /// When each part, being full, last looked for a key that yields, by the steady clock in µs.
+    yielded: [AtomicU64; PARTS],
     /// Held by the one that changes a part.
     changes: Mutex<()>,
 }
@@ -48,7 +55,11 @@ impl Hasher for Folded {
 
 impl Table {
     pub(super) fn new() -> Self {
-        Self { parts: std::array::from_fn(|_| ArcSwap::default()), changes: Mutex::default() }
+        Self {
+            parts: std::array::from_fn(|_| ArcSwap::default()),
+            yielded: std::array::from_fn(|_| AtomicU64::new(0)),
+            changes: Mutex::default(),
+        }
     }
 
     /// The part of the table in which `key` is, if it is anywhere.
@@ -73,6 +84,27 @@ impl Table {
         new.insert(key, Arc::clone(&lease));
         part.store(Arc::new(new));
         Some(lease)
+    }
+
+    /// The lease that makes room for `key` in a full part: that of the key which is asked for least, by `rate`;
+    /// `None` of a lease is one that yields already. Once a second for each part, otherwise `None`.
+    pub(super) fn coldest(
+        &self,
+        key: KeyHash,
+        now: Micros,
+        rate: impl Fn(&Lease) -> Option<u64>,
+    ) -> Option<(u64, Arc<Lease>)> {
+        let last = &self.yielded[place(key)];
+        let before = last.load(Ordering::Relaxed);
+        let is_due = before == 0 || now.since(Micros::new(before)) >= YIELDS_EVERY;
+        let (relaxed, now) = (Ordering::Relaxed, now.get());
+        if !is_due || last.compare_exchange(before, now, relaxed, relaxed).is_err() {
+            return None;
+        }
+        let part = self.part(key);
+        let rates = part.values().filter_map(|lease| Some((rate(lease)?, lease)));
+        let coldest = rates.min_by_key(|(rate, lease)| (*rate, lease.number));
+        coldest.map(|(rate, lease)| (rate, Arc::clone(lease)))
     }
 
     /// Forgets the leases of which `is_over` says so.

@@ -293,6 +293,42 @@ async fn a_key_in_overload_is_never_given_up_as_idle() {
 }
 
 #[tokio::test]
+async fn a_hotter_key_takes_the_place_of_the_coldest_when_too_many_are_leased() {
+    let world = World::new();
+    world.settle().await;
+    let all: Vec<_> = (0..6_000_u32).map(u32::to_be_bytes).collect();
+    let ask = async |key: &[u8]| {
+        let request = Request::new("hot", Some(key), Verb::Check { cost: Cost::ONE });
+        world.engine.turn().decide(&request).await.unwrap().answer.mode
+    };
+    for key in &all {
+        for _ in 0..9 {
+            ask(key).await;
+        }
+    }
+    assert_eq!(world.engine.leased_keys().len(), 4_096);
+    let mut leased_after = None;
+    // What is leased is asked for now and then, so nothing is forgotten as idle.
+    for tenth in 0..130 {
+        if tenth % 5 == 0 {
+            for key in &all {
+                ask(key).await;
+            }
+        }
+        for _ in 0..30 {
+            let mode = ask(b"hotter").await;
+            if mode == Mode::Leased {
+                leased_after.get_or_insert(tenth);
+            }
+        }
+        world.advance(Micros::from_millis(100)).await;
+    }
+    // The key that made room is forgotten when no record of it can be left.
+    assert!(leased_after.is_some_and(|tenth| (100..=115).contains(&tenth)), "{leased_after:?}");
+    assert!(world.engine.leased_keys().len() <= 4_096);
+}
+
+#[tokio::test]
 async fn a_process_that_stops_gives_all_permits_back() {
     let world = World::hot("hot").await;
     assert!(world.store.held("hot") > 0);
@@ -360,6 +396,29 @@ async fn a_share_counts_what_was_leased() {
 }
 
 #[tokio::test]
+async fn a_share_counts_what_was_leased_in_the_window_in_which_it_was_spent() {
+    let world = World::hot("window").await;
+    world.advance(Micros::from_millis(890)).await;
+    let before = world.engine.turn();
+    world.advance(Micros::from_millis(20)).await;
+    let mut admitted = 0;
+    while world.check("window", 1).await.answer.mode == Mode::Leased && admitted < 10 {
+        admitted += 1;
+    }
+    assert_eq!(admitted, 10);
+    world.store.0.is_silent.store(true, Ordering::Relaxed);
+    // It came in before the window began, and finds out that the store is silent.
+    let verb = Verb::Check { cost: Cost::new(500).unwrap() };
+    let late = before.decide(&Request::new("window", Some(b"k"), verb)).await.unwrap();
+    assert_eq!(late.answer.mode, Mode::Local);
+    for _ in 0..2_000 {
+        let answer = world.check("window", 1).await.answer;
+        admitted += u64::from(answer.decision.allowed());
+    }
+    assert!((900..=1_000).contains(&admitted), "{admitted}");
+}
+
+#[tokio::test]
 async fn a_store_that_is_given_up_ends_the_pace_of_a_lease() {
     let world = World::hot("hot").await;
     for _ in 0..3_000 {
@@ -393,29 +452,6 @@ async fn a_look_counts_the_permits_that_are_leased_here() {
     world.store.decide(&other, &Moment::new(world.engine.now())).await.unwrap();
     let look = world.ask("hot", Verb::Peek { cost: Cost::ONE }).await;
     assert!(look.answer.decision.allowed(), "{look:?}");
-}
-
-#[tokio::test]
-async fn a_share_counts_what_was_leased_in_the_window_in_which_it_was_spent() {
-    let world = World::hot("window").await;
-    world.advance(Micros::from_millis(890)).await;
-    let before = world.engine.turn();
-    world.advance(Micros::from_millis(20)).await;
-    let mut admitted = 0;
-    while world.check("window", 1).await.answer.mode == Mode::Leased && admitted < 10 {
-        admitted += 1;
-    }
-    assert_eq!(admitted, 10);
-    world.store.0.is_silent.store(true, Ordering::Relaxed);
-    // It came in before the window began, and finds out that the store is silent.
-    let verb = Verb::Check { cost: Cost::new(500).unwrap() };
-    let late = before.decide(&Request::new("window", Some(b"k"), verb)).await.unwrap();
-    assert_eq!(late.answer.mode, Mode::Local);
-    for _ in 0..2_000 {
-        let answer = world.check("window", 1).await.answer;
-        admitted += u64::from(answer.decision.allowed());
-    }
-    assert!((900..=1_000).contains(&admitted), "{admitted}");
 }
 
 #[tokio::test]
