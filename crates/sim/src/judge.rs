@@ -154,6 +154,8 @@ struct KeyJudge {
     excused: u64,
     /// Of each process that ever decided by its share.
     shares: BTreeMap<Process, Share>,
+    /// How often a process began to decide by its share.
+    outages: u64,
     /// Processes that ended with what they owed.
     ended: u64,
     /// When turns that the store booked pass, and their permits.
@@ -210,6 +212,7 @@ impl KeyJudge {
             excused: 0,
             rules,
             shares,
+            outages: 0,
             ended: 0,
             booked: Vec::new(),
             booked_most: 0,
@@ -413,6 +416,7 @@ impl KeyJudge {
         let share = self.shares.entry(of).or_default();
         if share.run != Some(run) {
             share.run = Some(run);
+            self.outages += 1;
             self.unknown += self.booked_most;
             share.meters = self.rules.iter().map(|rule| Meter::of(&rule.spec, plan)).collect();
         }
@@ -454,12 +458,12 @@ impl KeyJudge {
             let over = rule.meter.admit(at, permits);
             used.over = used.over.max(over);
             let share = rule.limit_most.div_ceil(nodes);
-            // An answer is put down as of its question: a share is as much larger as flowed out in between.
-            let late = rule.meter.flows_in(plan.deadline_us);
+            // An answer is put down as of its question: each share that begins is as much larger as flowed out in
+            // between.
+            let late = self.outages * rule.meter.flows_in(plan.deadline_us);
             let shares = match knows_all {
-                true if plan.leases => with_share * late,
-                true => 0,
-                false => with_share * (share + late) + rule.flowed_permits(plan),
+                true => late,
+                false => with_share * share + late + rule.flowed_permits(plan),
             };
             let allowed = shares + self.ended * share + self.unknown + self.rounded + self.excused;
             // Of what Guava's lets pass on the next one's bill, no answer says how much it is.
