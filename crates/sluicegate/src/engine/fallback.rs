@@ -84,9 +84,9 @@ impl Share {
         self.debts.record_usage(key, request.rules, said, at);
     }
 
-    /// Puts down that at least so many permits are in use under each rule now: those of a lease are spent after the
-    /// store last said what was. A request that has waited since `at` is decided as of then, so nothing flows out
-    /// in between; but a window that begins in between has only what was leased.
+    /// Puts down that at least so many permits are in use under each rule: those of a lease are spent after the
+    /// store last said what was. A request that has waited since `at` is decided as of then; but what was spent
+    /// meanwhile counts in the window of `now`.
     pub(super) fn raise_usage(
         &self,
         key: KeyHash,
@@ -94,16 +94,15 @@ impl Share {
         permits: u64,
         (at, now): (&Moment<'_>, &Moment<'_>),
     ) {
-        let used = self.known.in_use(key, rules, at).into_iter();
-        let used = used.zip(self.known.in_use(key, rules, now)).zip(rules.rules());
-        let raised = used.map(|((used_then, used_now), named)| {
-            let used = match named.rule {
-                Rule::FixedWindow(_) => used_now,
-                _ => used_then,
-            };
-            used.max(permits.min(named.rule.limit()))
-        });
-        self.known.record_usage(key, rules, &raised.enumerate().collect::<Vec<_>>(), now);
+        let raise = |is_meant: fn(&Rule) -> bool, at: &Moment<'_>| {
+            let used = self.known.in_use(key, rules, at).into_iter().zip(rules.rules()).enumerate();
+            let used = used.filter(|(_, (_, named))| is_meant(&named.rule));
+            let raise = |used: u64, rule: &Rule| used.max(permits.min(rule.limit()));
+            let raised = used.map(|(place, (used, named))| (place, raise(used, &named.rule)));
+            self.known.record_usage(key, rules, &raised.collect::<Vec<_>>(), at);
+        };
+        raise(|_| true, at);
+        raise(|rule| matches!(rule, Rule::FixedWindow(_)), now);
     }
 
     /// Permits of each rule that were in use by what the store said.
