@@ -84,7 +84,7 @@ fn begins_at_nodes(world: &mut World<'_>, fault: &Fault) {
         FaultKind::PolicyRemoved => {
             // What is owed of its keys is forgotten.
             if world.nodes[node].engine.debts() > 0 {
-                world.note_all(&What::Ended);
+                world.note_all(&What::Ended(node));
             }
             world.nodes[node].remove_policy();
             let removed_until = &mut world.removed_until[node];
@@ -213,7 +213,7 @@ fn kill(world: &mut World<'_>, node: usize) {
     process.is_up = false;
     process.life += 1;
     if process.engine.debts() > 0 {
-        world.note_all(&What::Ended);
+        world.note_all(&What::Ended(node));
     }
 }
 

@@ -58,8 +58,8 @@ pub(crate) enum What {
     ClockStep { by_us: i64 },
     /// The store goes by this version.
     Version(usize),
-    /// A node ended with what it owed.
-    Ended,
+    /// A node ended with what it owed, or forgot it.
+    Ended(usize),
 }
 
 /// A node, and which process of it.
@@ -349,7 +349,12 @@ impl KeyJudge {
                     self.begin(plan, *version, at);
                 }
             }
-            What::Ended => self.ended += 1,
+            // What it owed is no part of its share any more.
+            What::Ended(node) => {
+                self.ended += 1;
+                let shares = self.shares.iter_mut().filter(|((of, _), _)| of == node);
+                shares.for_each(|(_, share)| share.run = None);
+            }
             What::Excused { .. }
             | What::Admitted { .. }
             | What::ByShare { .. }

@@ -17,6 +17,9 @@ const LOST_MAX_US: u64 = 2 * SECOND;
 /// Holders of one key at most (I12).
 const HOLDERS_MAX: usize = 64;
 
+/// More than any limit.
+const ALL: u64 = 1 << 32;
+
 /// A policy and a key.
 type Name = (String, Vec<u8>);
 
@@ -277,6 +280,10 @@ impl Server {
             let Write { at: _, name, before, debt, took } = write;
             if name.0 == "p" {
                 let stored = self.keys.get(&name);
+                // Its usage comes back in the units of earlier rules, as if they had held all the time.
+                let rules = before.as_ref().zip(stored);
+                let is_converted = rules.is_some_and(|(old, new)| old.rules != new.rules);
+                let took = if is_converted { took.map(|_| ALL) } else { took };
                 let held = stored.map_or(0, |stored| stored.leased.leases.held());
                 let alive = stored.map_or(0, |stored| stored.alive(self.clock(now)));
                 forgotten.push(Forgotten { name: name.1.clone(), permits: took, held, alive });
