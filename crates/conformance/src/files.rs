@@ -7,6 +7,7 @@ use std::{fs, io};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::lease::{LeaseStep, LeaseVector};
 use crate::policies::Life;
 use crate::vector::{RuleSpec, Step, Vector};
 
@@ -39,6 +40,11 @@ pub fn vectors_dir() -> PathBuf {
 /// The schema's file in this repository.
 pub fn schema_path() -> PathBuf {
     spec().join("vectors.schema.json")
+}
+
+/// The file of the vectors about leases in this repository.
+pub fn leases_path() -> PathBuf {
+    vectors_dir().join("leases.json")
 }
 
 fn spec() -> PathBuf {
@@ -74,6 +80,14 @@ pub fn load_policies() -> Result<Vec<Life>, LoadError> {
     read(&vectors_dir().join("redis-policies.json"))
 }
 
+/// Every vector about leases.
+///
+/// # Errors
+/// [`LoadError`] naming the file.
+pub fn load_leases() -> Result<Vec<LeaseVector>, LoadError> {
+    read(&leases_path())
+}
+
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T, LoadError> {
     let text = fs::read_to_string(path)
         .map_err(|source| LoadError::Io { path: path.to_owned(), source })?;
@@ -97,15 +111,31 @@ pub fn to_json(vector: &Vector) -> String {
         "  \"name\": {},\n  \"about\": {},\n  \"rules\": [\n{}\n  ],\n  \"steps\": [\n{}\n  ]\n}}\n",
         one_line(name),
         one_line(about),
-        lines::<RuleSpec>(rules),
-        lines::<Step>(steps),
+        lines::<RuleSpec>(rules, 4),
+        lines::<Step>(steps, 4),
     );
     written.expect("a string takes everything that is written to it");
     text
 }
 
-fn lines<T: Serialize>(items: &[T]) -> String {
-    let lines: Vec<_> = items.iter().map(|item| format!("    {}", one_line(item))).collect();
+/// `vectors` about leases as their file has them: a rule and a step a line.
+pub fn leases_to_json(vectors: &[LeaseVector]) -> String {
+    let text = |LeaseVector { name, about, rules, steps }: &LeaseVector| {
+        format!(
+            "  {{\n    \"name\": {},\n    \"about\": {},\n    \"rules\": [\n{}\n    ],\n    \"steps\": [\n{}\n    ]\n  }}",
+            one_line(name),
+            one_line(about),
+            lines::<RuleSpec>(rules, 6),
+            lines::<LeaseStep>(steps, 6),
+        )
+    };
+    let all: Vec<_> = vectors.iter().map(text).collect();
+    format!("[\n{}\n]\n", all.join(",\n"))
+}
+
+fn lines<T: Serialize>(items: &[T], indent: usize) -> String {
+    let line = |item| format!("{:indent$}{}", "", one_line(item));
+    let lines: Vec<_> = items.iter().map(line).collect();
     lines.join(",\n")
 }
 

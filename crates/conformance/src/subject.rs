@@ -1,10 +1,13 @@
 //! Who is put to the test, and the test.
 
 use serde::Deserialize;
+use sluicegate_kernel::lease::{Holder, Message};
 use sluicegate_kernel::{
-    Cost, Decision, Micros, Moment, PermitId, RuleSet, States, Unsupported, Verb, Verdict, Window,
+    Cost, Decision, Leased, Micros, Moment, PermitId, RuleSet, Unsupported, Verb, Verdict, Window,
+    Word,
 };
 
+use crate::lease::LeasingSubject;
 use crate::rules::rule_set;
 use crate::vector::{Answer, ErrorCode, Expect, Failure, Op, RuleSpec, Step, Vector};
 
@@ -30,7 +33,23 @@ pub struct Kernel {
     rules: Option<RuleSet>,
     /// The rules that the states are of, until the first decision under the new ones.
     before: Option<RuleSet>,
-    states: States,
+    leased: Leased,
+}
+
+impl Kernel {
+    /// The rules, and what is remembered as they take it over.
+    fn taken_over(&self, at: &Moment<'_>) -> (&RuleSet, Leased) {
+        let rules = self.rules.as_ref().expect("`start` comes first");
+        let mut leased = self.leased.clone();
+        if let Some(before) = &self.before {
+            leased.states = rules.take_over(before, &leased.states, at);
+        }
+        (rules, leased)
+    }
+
+    fn keep(&mut self, leased: Leased) {
+        (self.leased, self.before) = (leased, None);
+    }
 }
 
 impl Subject for Kernel {
@@ -39,14 +58,10 @@ impl Subject for Kernel {
     }
 
     fn decide(&mut self, verb: &Verb, at: &Moment<'_>) -> Result<Verdict, Unsupported> {
-        let rules = self.rules.as_ref().expect("`start` comes first");
-        let Some(before) = &self.before else {
-            return rules.decide(&mut self.states, verb, at);
-        };
-        let mut states = rules.take_over(before, &self.states, at);
-        let verdict = rules.decide(&mut states, verb, at)?;
+        let (rules, mut leased) = self.taken_over(at);
+        let verdict = rules.decide_beside(&mut leased, verb, at)?;
         if !matches!(verb, Verb::Peek { .. }) {
-            (self.states, self.before) = (states, None);
+            self.keep(leased);
         }
         Ok(verdict)
     }
@@ -54,6 +69,21 @@ impl Subject for Kernel {
     fn configure(&mut self, rules: &RuleSet) {
         let before = self.rules.replace(rules.clone());
         self.before = self.before.take().or(before);
+    }
+}
+
+impl LeasingSubject for Kernel {
+    fn lease(&mut self, message: &Message, at: &Moment<'_>) -> Word {
+        let (rules, mut leased) = self.taken_over(at);
+        let word = rules.lease(&mut leased, message, at);
+        if matches!(word, Word::Stands(_)) && message.holder != Holder::NONE {
+            self.keep(leased);
+        }
+        word
+    }
+
+    fn lose(&mut self) {
+        self.keep(Leased::default());
     }
 }
 
@@ -152,30 +182,30 @@ fn answers(
     subject.start(&rules);
     let mut answers = Vec::with_capacity(vector.steps.len());
     for step in &vector.steps {
-        let windows = windows(step);
-        let at = Moment::with_windows(Micros::new(step.at_us), &windows);
         answers.push(if step.op == Op::Configure {
             let specs = step.rules.as_ref().ok_or_else(|| malformed("no `rules`".into()))?;
             rules = rule_set(specs, step.carry).map_err(malformed)?;
             subject.configure(&rules);
             None
         } else {
-            Some(answer(step, &rules, subject, &at).map_err(malformed)?)
+            Some(answer_to(step, &rules, subject).map_err(malformed)?)
         });
     }
     Ok(answers)
 }
 
-fn answer(
+/// What `subject` answers to a step that is a verb.
+pub(crate) fn answer_to(
     step: &Step,
     rules: &RuleSet,
     subject: &mut impl Subject,
-    at: &Moment<'_>,
 ) -> Result<Expect, String> {
+    let windows = windows(step.windows.as_deref());
+    let at = Moment::with_windows(Micros::new(step.at_us), &windows);
     let Ok(cost) = Cost::new(step.cost.unwrap_or(1)) else {
         return Ok(failure(ErrorCode::Range));
     };
-    Ok(match subject.decide(&verb(step, cost)?, at) {
+    Ok(match subject.decide(&verb(step, cost)?, &at) {
         Ok(verdict) => Expect::Decision(to_answer(&verdict, rules)),
         Err(Unsupported { .. }) => failure(ErrorCode::Unsupported),
     })
@@ -185,11 +215,11 @@ fn failure(error: ErrorCode) -> Expect {
     Expect::Failure(Failure { error })
 }
 
-fn windows(step: &Step) -> Vec<Option<Window>> {
-    let given = step.windows.as_deref().unwrap_or_default();
+/// The windows that a step gives.
+pub(crate) fn windows(given: Option<&[Option<[u64; 2]>]>) -> Vec<Option<Window>> {
     let window =
         |[start, end]: [u64; 2]| Window { start: Micros::new(start), end: Micros::new(end) };
-    given.iter().map(|given| given.map(window)).collect()
+    given.unwrap_or_default().iter().map(|given| given.map(window)).collect()
 }
 
 fn verb(step: &Step, cost: Cost) -> Result<Verb, String> {
@@ -213,7 +243,7 @@ fn verb(step: &Step, cost: Cost) -> Result<Verb, String> {
     })
 }
 
-fn to_answer(verdict: &Verdict, rules: &RuleSet) -> Answer {
+pub(crate) fn to_answer(verdict: &Verdict, rules: &RuleSet) -> Answer {
     let Verdict { decision, rule } = verdict;
     let Decision { outcome: _, limit, remaining, reset_after } = *decision;
     Answer {

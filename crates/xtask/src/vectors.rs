@@ -8,7 +8,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
-use sluicegate_conformance::{bless, load, schema, schema_path, to_json};
+use sluicegate_conformance::{
+    bless, bless_lease, leases_path, leases_to_json, load, load_leases, schema, schema_path,
+    to_json,
+};
 
 /// Writes every file that is not what it should be.
 ///
@@ -19,7 +22,7 @@ pub fn write() -> Result<String> {
     for (path, text) in &stale {
         fs::write(path, text).with_context(|| path.display().to_string())?;
     }
-    Ok(format!("{} of {} files written", stale.len(), load()?.len() + 1))
+    Ok(format!("{} of {} files written", stale.len(), load()?.len() + 2))
 }
 
 /// Compares every file with what it should be.
@@ -39,6 +42,9 @@ fn stale() -> Result<Vec<(PathBuf, String)>> {
         let blessed = bless(vector).with_context(|| path.display().to_string())?;
         expected.push((path, to_json(&blessed)));
     }
+    let leases: Result<Vec<_>, _> = load_leases()?.into_iter().map(bless_lease).collect();
+    let leases = leases.with_context(|| leases_path().display().to_string())?;
+    expected.push((leases_path(), leases_to_json(&leases)));
     let differs = |(path, text): &(PathBuf, String)| {
         fs::read_to_string(path).map_or(true, |found| found != *text)
     };

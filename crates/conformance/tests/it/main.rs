@@ -1,4 +1,5 @@
 //! The tests of this crate from outside, in one program that is linked once.
 
+mod leases;
 mod stated;
 mod vectors;

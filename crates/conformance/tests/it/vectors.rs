@@ -61,7 +61,7 @@ fn every_number_is_exact_in_a_double() {
     }
 }
 
-fn largest(value: &serde_json::Value) -> u64 {
+pub(crate) fn largest(value: &serde_json::Value) -> u64 {
     match value {
         serde_json::Value::Number(number) => number.as_u64().unwrap_or(0),
         serde_json::Value::Array(items) => items.iter().map(largest).max().unwrap_or(0),

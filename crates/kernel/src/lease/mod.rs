@@ -37,7 +37,8 @@
 //! ```
 //!
 //! The store's half is here: [`RuleSet::lease`](crate::RuleSet::lease) answers a [`Message`],
-//! [`RuleSet::decide_beside`](crate::RuleSet::decide_beside) everything else.
+//! [`RuleSet::decide_beside`](crate::RuleSet::decide_beside) everything else. `spec/vectors/leases.json`
+//! has both as data, which the script in Redis answers alike.
 //!
 //! Source: escrow transactions (O'Neil, 1986), with leases (Gray and Cheriton, 1989).
 

@@ -4,7 +4,7 @@
 use std::env;
 
 use fastrand::Rng;
-use sluicegate_conformance::Subject;
+use sluicegate_conformance::{LeasingSubject as _, Subject};
 use sluicegate_kernel::algorithm::{CalendarUnit, Delay, WindowKind};
 use sluicegate_kernel::lease::{Hint, Holder, Mark, Marks, Message, Number};
 use sluicegate_kernel::{

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use sluicegate_conformance::Subject;
+use sluicegate_conformance::{LeasingSubject, Subject};
 use sluicegate_kernel::lease::Message;
 use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb, Verdict, Word};
 use sluicegate_store::RuleOrigin;
@@ -58,26 +58,9 @@ impl<E: Executor> Scripted<E> {
         self.eval(&rules, &blob, encoded, verb)
     }
 
-    /// The store's word to a message, as a client asks it.
-    pub(crate) fn lease(&mut self, message: &Message, at: &Moment<'_>) -> Word {
-        let (rules, clock) = (self.rules.clone().unwrap(), self.clock);
-        let blob = RulesBlob::new(&rules, self.origin);
-        let mut before = PreviousRules::Unsaid;
-        let history = self.history.clone();
-        loop {
-            let asked = LeaseRequest { message, at, clock, before }.encode(&rules);
-            let args = [blob.as_bytes().to_vec(), asked];
-            let replies = self.executor.eval(std::slice::from_ref(&self.key), &args).unwrap();
-            match LeaseReply::decode(&replies[0], &rules, message).unwrap() {
-                LeaseReply::Said(word) => return word,
-                LeaseReply::Unknown(state) => {
-                    let stamp = Stamp::read(&state);
-                    let old = stamp.and_then(|stamp| history.get(&stamp.generation()));
-                    before = old.map_or(PreviousRules::Lost, PreviousRules::Rules);
-                }
-                LeaseReply::Malformed(what) => panic!("malformed {what}"),
-            }
-        }
+    fn use_another_key(&mut self) {
+        self.keys += 1;
+        self.key = format!("sg:{{{}}}", self.keys);
     }
 
     fn once(
@@ -104,8 +87,7 @@ impl<E: Executor> Scripted<E> {
 
 impl<E: Executor> Subject for Scripted<E> {
     fn start(&mut self, rules: &RuleSet) {
-        self.keys += 1;
-        self.key = format!("sg:{{{}}}", self.keys);
+        self.use_another_key();
         self.configure(rules);
     }
 
@@ -123,5 +105,32 @@ impl<E: Executor> Subject for Scripted<E> {
             self.history.insert(stamp.generation(), blob);
         }
         self.rules = Some(rules.clone());
+    }
+}
+
+impl<E: Executor> LeasingSubject for Scripted<E> {
+    fn lease(&mut self, message: &Message, at: &Moment<'_>) -> Word {
+        let (rules, clock) = (self.rules.clone().unwrap(), self.clock);
+        let blob = RulesBlob::new(&rules, self.origin);
+        let mut before = PreviousRules::Unsaid;
+        let history = self.history.clone();
+        loop {
+            let asked = LeaseRequest { message, at, clock, before }.encode(&rules);
+            let args = [blob.as_bytes().to_vec(), asked];
+            let replies = self.executor.eval(std::slice::from_ref(&self.key), &args).unwrap();
+            match LeaseReply::decode(&replies[0], &rules, message).unwrap() {
+                LeaseReply::Said(word) => return word,
+                LeaseReply::Unknown(state) => {
+                    let stamp = Stamp::read(&state);
+                    let old = stamp.and_then(|stamp| history.get(&stamp.generation()));
+                    before = old.map_or(PreviousRules::Lost, PreviousRules::Rules);
+                }
+                LeaseReply::Malformed(what) => panic!("malformed {what}"),
+            }
+        }
+    }
+
+    fn lose(&mut self) {
+        self.use_another_key();
     }
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use sluicegate_conformance::{Subject, load, run};
-use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb, Verdict};
+use sluicegate_conformance::{LeasingSubject, Subject, load, load_leases, run, run_lease};
+use sluicegate_kernel::lease::Message;
+use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb, Verdict, Word};
 use sluicegate_store::redis::RedisStore;
 use sluicegate_store::{Quota, Store, StoreError, StoreRequest};
 use sluicegate_testkit::{
@@ -13,33 +14,35 @@ use tokio::runtime::Handle;
 
 use crate::redis_store::{bucket, connect, version};
 
+/// What messages bring along for a verb that the store does not look at.
+static LOOK: Verb = Verb::Reset;
+
 /// One key after another in a store.
 struct InRedis {
     store: RedisStore,
     rules: Arc<RuleSet>,
     /// How often the rules were others.
     version: u64,
-    vectors: u64,
+    keys: u64,
     runtime: Handle,
+}
+
+impl InRedis {
+    fn request<'a>(&'a self, key: &'a [u8], verb: &'a Verb) -> StoreRequest<'a> {
+        let (rules, origin) = (&self.rules, version(self.version));
+        StoreRequest { policy: "p", key, rules, verb, origin, quota: Quota::default() }
+    }
 }
 
 impl Subject for InRedis {
     fn start(&mut self, rules: &RuleSet) {
         self.configure(rules);
-        self.vectors += 1;
+        self.keys += 1;
     }
 
     fn decide(&mut self, verb: &Verb, at: &Moment<'_>) -> Result<Verdict, Unsupported> {
-        let key = self.vectors.to_le_bytes();
-        let request = StoreRequest {
-            policy: "p",
-            key: &key,
-            rules: &self.rules,
-            verb,
-            origin: version(self.version),
-            quota: Quota::default(),
-        };
-        match self.runtime.block_on(self.store.decide(&request, at)) {
+        let key = self.keys.to_le_bytes();
+        match self.runtime.block_on(self.store.decide(&self.request(&key, verb), at)) {
             Ok(answer) => Ok(answer.verdict),
             Err(StoreError::Unsupported(unsupported)) => Err(unsupported),
             Err(error) => panic!("no verdict: {error}"),
@@ -52,15 +55,34 @@ impl Subject for InRedis {
     }
 }
 
+impl LeasingSubject for InRedis {
+    fn lease(&mut self, message: &Message, at: &Moment<'_>) -> Word {
+        let key = self.keys.to_le_bytes();
+        let request = self.request(&key, &LOOK);
+        let word = self.runtime.block_on(self.store.lease(&request, message, at));
+        word.unwrap_or_else(|error| panic!("no word: {error}"))
+    }
+
+    fn lose(&mut self) {
+        self.keys += 1;
+    }
+}
+
 async fn answers_every_vector(url: &str) {
     let (store, runtime) = (connect(url).await, Handle::current());
     let answering = tokio::task::spawn_blocking(move || {
-        let mut subject = InRedis { store, rules: bucket(1, 1), version: 0, vectors: 0, runtime };
+        let mut subject = InRedis { store, rules: bucket(1, 1), version: 0, keys: 0, runtime };
         let vectors = load().expect("the vectors are there");
         assert!(vectors.len() > 50, "only {} vectors", vectors.len());
-        let run = |(_, vector): &_| run(vector, &mut subject).err();
-        let problems = vectors.iter().filter_map(run).map(|problem| problem.to_string());
-        let problems: Vec<_> = problems.collect();
+        let leases = load_leases().expect("the vectors are there");
+        let mut problems = Vec::new();
+        for (_, vector) in &vectors {
+            problems.extend(run(vector, &mut subject).err().map(|problem| problem.to_string()));
+        }
+        for vector in &leases {
+            problems
+                .extend(run_lease(vector, &mut subject).err().map(|problem| problem.to_string()));
+        }
         assert!(problems.is_empty(), "{}", problems.join("\n"));
     });
     answering.await.expect("every vector holds");
