@@ -31,11 +31,15 @@ struct Model {
 }
 
 impl Model {
+    /// Whether what is remembered was written under other rules than those that are asked by.
+    fn is_other(&self) -> bool {
+        !self.leased.states.is_empty() && blob_of(&self.rules) != blob_of(&self.written_by)
+    }
+
     /// What is remembered, under the rules that are asked by.
     fn taken_over(&self, at: &Moment<'_>) -> Leased {
         let Leased { states, leases } = &self.leased;
-        let is_other = !states.is_empty() && blob_of(&self.rules) != blob_of(&self.written_by);
-        let states = match is_other {
+        let states = match self.is_other() {
             true => self.rules.take_over(&self.written_by, states, at),
             false => states.clone(),
         };
@@ -45,7 +49,8 @@ impl Model {
     fn decide(&mut self, verb: &Verb, at: &Moment<'_>) -> Result<Verdict, Unsupported> {
         let mut leased = self.taken_over(at);
         let verdict = self.rules.decide_beside(&mut leased, verb, at)?;
-        if !matches!(verb, Verb::Peek { .. }) {
+        // What changes nothing is not written, and so forgets nothing.
+        if !matches!(verb, Verb::Peek { .. }) && (self.is_other() || leased != self.leased) {
             self.keep(leased, at);
         }
         Ok(verdict)

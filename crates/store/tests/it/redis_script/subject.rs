@@ -22,7 +22,7 @@ pub(crate) fn blob_of(rules: &RuleSet) -> RulesBlob {
     RulesBlob::new(rules, RuleOrigin::default())
 }
 
-/// One key, and every rule set that it was ever decided under.
+/// One key, and every rule set that it was decided under.
 pub(crate) struct Scripted<E> {
     pub(crate) executor: E,
     pub(crate) clock: ScriptClock,
@@ -88,6 +88,7 @@ impl<E: Executor> Scripted<E> {
 impl<E: Executor> Subject for Scripted<E> {
     fn start(&mut self, rules: &RuleSet) {
         self.use_another_key();
+        self.history.clear();
         self.configure(rules);
     }
 
@@ -113,7 +114,6 @@ impl<E: Executor> LeasingSubject for Scripted<E> {
         let (rules, clock) = (self.rules.clone().unwrap(), self.clock);
         let blob = RulesBlob::new(&rules, self.origin);
         let mut before = PreviousRules::Unsaid;
-        let history = self.history.clone();
         loop {
             let asked = LeaseRequest { message, at, clock, before }.encode(&rules);
             let args = [blob.as_bytes().to_vec(), asked];
@@ -122,7 +122,7 @@ impl<E: Executor> LeasingSubject for Scripted<E> {
                 LeaseReply::Said(word) => return word,
                 LeaseReply::Unknown(state) => {
                     let stamp = Stamp::read(&state);
-                    let old = stamp.and_then(|stamp| history.get(&stamp.generation()));
+                    let old = stamp.and_then(|stamp| self.history.get(&stamp.generation()));
                     before = old.map_or(PreviousRules::Lost, PreviousRules::Rules);
                 }
                 LeaseReply::Malformed(what) => panic!("malformed {what}"),
