@@ -111,6 +111,7 @@ vectors: toolchain ## Write the expected decisions of spec/vectors anew
 	$(CARGO) xtask vectors
 
 .PHONY: soak
-soak: toolchain ## Run 10^9 decisions of one limiter and compare the rate; 10^7 steps of kernel and Lua (minutes)
+soak: toolchain ## Run 10^9 decisions of one limiter and compare the rate; 10^7 steps of kernel and Lua, and as many of leases (minutes)
 	$(CARGO) run --release --package xtask -- soak
 	SLUICEGATE_STEPS=2500000 $(CARGO) test --release --package sluicegate-store --features redis --test it redis_script::differential
+	SLUICEGATE_STEPS=3000000 $(CARGO) test --release --package sluicegate-store --features redis --test it redis_script::leases

@@ -9,17 +9,19 @@ use sluicegate_kernel::algorithm::{CalendarUnit, Delay, WindowKind};
 use sluicegate_kernel::lease::{Hint, Holder, Mark, Marks, Message, Number};
 use sluicegate_kernel::{
     FixedWindow, LeakyBucket, Leased, Micros, Moment, NamedRule, Rate, Rule, RuleSet,
-    SlidingCounter, SlidingLog, SlidingWindow, States, TokenBucket, Unsupported, Verb, Verdict,
-    Word,
+    SlidingCounter, SlidingLog, SlidingWindow, TokenBucket, Unsupported, Verb, Verdict, Word,
 };
 use sluicegate_store::redis::codec::ScriptClock;
 
 use crate::redis_script::lua::FakeRedis;
 use crate::redis_script::random;
-use crate::redis_script::subject::{Scripted, blob_of};
+use crate::redis_script::server::{RealRedis, Timeless};
+use crate::redis_script::subject::{Executor, Scripted, blob_of};
 
-/// Histories of each part; `SLUICEGATE_STEPS` takes as many steps from a fresh seed.
+/// Histories of each part in this process, and in a real server; `SLUICEGATE_STEPS` takes as many steps of each from
+/// a fresh seed.
 const HISTORIES: u64 = 600;
+const HISTORIES_IN_REDIS: u64 = 300;
 
 const STEPS_PER_HISTORY: u64 = 60;
 
@@ -190,7 +192,7 @@ fn next(rng: &mut Rng, now: u64) -> u64 {
 }
 
 /// Lives through one history, and counts in `found` what the store knew of holders.
-fn history(scripted: &mut Scripted<FakeRedis>, seed: u64, found: &mut [u64; 5]) {
+fn history(scripted: &mut Scripted<impl Executor>, seed: u64, found: &mut [u64; 5]) {
     let mut rng = Rng::with_seed(seed);
     let (first, mut other) = (rules(&mut rng), rules(&mut rng));
     let mut model = Model { rules: first.clone(), written_by: first, leased: Leased::default() };
@@ -198,7 +200,6 @@ fn history(scripted: &mut Scripted<FakeRedis>, seed: u64, found: &mut [u64; 5]) 
     let many = if rng.u32(0..20) == 0 { 80 } else { 4 };
     let mut peers = vec![Peer::default(); many];
     let mut now = 1_770_000_000_000_000 + rng.u64(0..1 << 40);
-    scripted.executor.server.borrow_mut().keys.clear();
     scripted.start(&model.rules);
     let steps = if many > 4 { 6 * STEPS_PER_HISTORY } else { STEPS_PER_HISTORY };
     for step in 0..steps {
@@ -244,32 +245,39 @@ fn history(scripted: &mut Scripted<FakeRedis>, seed: u64, found: &mut [u64; 5]) 
         }
         if rng.u32(0..200) == 0 {
             // Writes are lost.
-            scripted.executor.server.borrow_mut().keys.clear();
-            model.leased = Leased { states: States::default(), ..Leased::default() };
+            scripted.lose();
+            model.leased = Leased::default();
         }
     }
 }
 
-fn histories(part: u64) {
+fn histories(part: u64, executor: impl Executor, few: u64) {
     let (count, base) = match env::var("SLUICEGATE_STEPS") {
         Ok(steps) => (steps.parse::<u64>().unwrap() / STEPS_PER_HISTORY, fastrand::u64(0..1 << 40)),
-        Err(_) => (HISTORIES, 0),
+        Err(_) => (few, 0),
     };
-    let mut scripted = Scripted::new(FakeRedis::new(), ScriptClock::Given);
+    let mut scripted = Scripted::new(executor, ScriptClock::Given);
     let mut found = [0; 5];
     for number in 0..count {
         history(&mut scripted, (part << 60) + base + number, &mut found);
     }
-    // Known, new, void, lost, full.
+    println!("{count} histories; known, new, void, lost, full: {found:?}");
     assert!(found.iter().all(|times| *times > 0), "not everything happened: {found:?}");
 }
 
 #[test]
 fn the_script_answers_holders_as_the_kernel_does_1() {
-    histories(1);
+    histories(1, FakeRedis::new(), HISTORIES);
 }
 
 #[test]
 fn the_script_answers_holders_as_the_kernel_does_2() {
-    histories(2);
+    histories(2, FakeRedis::new(), HISTORIES);
+}
+
+#[test]
+fn the_script_answers_holders_as_the_kernel_does_in_a_real_server() {
+    if let Some(server) = RealRedis::start() {
+        histories(3, Timeless(server), HISTORIES_IN_REDIS);
+    }
 }
