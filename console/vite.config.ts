@@ -68,6 +68,8 @@ function licence(folder: string): string {
 export default defineConfig({
   plugins: [svelte(), emptyDist(), licences()],
   server: { host: '127.0.0.1', proxy: { '/v1': { target: api } } },
+  // Messages are looked up by name: an export for each would have their names twice.
+  json: { namedExports: false },
   build: {
     emptyOutDir: false,
     // Names without hashes: the server sends an ETag for each file.
