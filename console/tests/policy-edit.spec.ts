@@ -147,6 +147,68 @@ test('errors stand at their lines and at their fields, and nothing is saved', as
   await expect(atOnce(page)).toBeEnabled();
 });
 
+test('leases have bounds in the form, and a document has them as the form shows them', async ({ page }) => {
+  const name = await policy();
+  await openEditor(page, name);
+  const leases = page.getByLabel('Leases');
+  const share = page.getByLabel('One node holds at most');
+  const term = page.getByLabel('A lease lasts at most');
+  await expect(leases).toHaveValue('auto');
+  await expect(share).toHaveCount(0);
+  await leases.selectOption('within bounds');
+  await expect(share).toHaveValue('5%');
+  await expect(term).toHaveValue('2s');
+  await share.fill('60%');
+  await expect(share).toHaveAccessibleDescription(/is not a whole percentage from 1% to 50%/);
+  await share.fill('3%');
+  await expect(leases).toHaveAccessibleDescription('Not leased: the limit 200 is below 267.');
+  await share.fill('10%');
+  await expect(share).toHaveAccessibleDescription('Of the least limit: 1% to 50%.');
+  await term.fill('3s');
+  await expect(term).toHaveAccessibleDescription(/expected a duration from 100ms to 2s/);
+  await term.fill('');
+  await expect(checked(page)).toBeVisible();
+  await expect(differences(page)).toContainText('leases');
+  await page.getByLabel('Why').fill('fewer calls');
+  await save(page).click();
+  await expect(page.getByText(`${name} saved as v2`)).toBeVisible();
+  expect((await stored(name)).document).toEqual({ name, rules: RULES, leases: { max_share: '10%' } });
+
+  await openEditor(page, name);
+  await expect(share).toHaveValue('10%');
+  await expect(term).toHaveValue('');
+  await write(page, (await textOf(yaml(page))).replace(/^leases: .*$/m, 'leases: off'));
+  await expect(leases).toHaveValue('off');
+  await expect(share).toHaveCount(0);
+  await leases.selectOption('automatic');
+  await expect.poll(() => textOf(yaml(page))).not.toContain('leases');
+});
+
+test('rules that cannot be leased say so, and bounds from before can be taken back', async ({ page }) => {
+  const name = await policy('active', { rules: [{ name: 'slots', concurrency: { limit: 2, ttl: '30s' } }] });
+  await openEditor(page, name);
+  const leases = page.getByLabel('Leases');
+  const never = 'Never leased: any node can release the permits of rule slots.';
+  await expect(leases).toBeDisabled();
+  await expect(leases).toHaveAccessibleDescription(never);
+  const algorithm = page.getByLabel('Algorithm');
+  await algorithm.selectOption('Token bucket');
+  await page.getByLabel('Over the limit').selectOption('queue');
+  await expect(leases).toHaveAccessibleDescription('Never leased: requests that wait book permits in advance.');
+  await page.getByLabel('Over the limit').selectOption('reject');
+  await leases.selectOption('within bounds');
+  await expect(checked(page)).toBeVisible();
+
+  await algorithm.selectOption('Concurrency');
+  await expect(leases).toHaveAccessibleDescription(/whose permits cannot be leased; expected auto or off/);
+  await expect(leases).toHaveValue('within');
+  await leases.selectOption('automatic');
+  await expect(leases).toBeDisabled();
+  await expect(leases).toHaveAccessibleDescription(never);
+  await expect(checked(page)).toBeVisible();
+  expect(await textOf(yaml(page))).not.toContain('leases');
+});
+
 test('a policy keeps its name', async ({ page }) => {
   const name = await policy();
   await openEditor(page, name);

@@ -152,6 +152,7 @@ const FIELDS: Record<string, Key> = {
   overflow: 'policy.field.overflow',
   carry: 'policy.field.carry',
   on_store_failure: 'policy.field.on_store_failure',
+  leases: 'policy.field.leases',
   apps: 'policy.field.apps',
   until: 'policy.field.until',
 };

@@ -24,7 +24,7 @@ export const POLICY_FIELDS = [
 
 const PARAM_FIELDS = [...new Set(ALGORITHM_NAMES.flatMap((name) => paramsOf(name).map((p) => p.name)))];
 const RULE_FIELDS = ['name', ...ALGORITHM_NAMES];
-const OTHER_FIELDS = ['path', 'method', 'status', 'headers', 'body'];
+const OTHER_FIELDS = ['path', 'method', 'status', 'headers', 'body', 'max_share', 'term'];
 
 /** A new field takes its place by this order, whatever object it is in. */
 export const FIELD_ORDER = [...POLICY_FIELDS, ...RULE_FIELDS.slice(1), ...PARAM_FIELDS, ...OTHER_FIELDS];

@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -10,6 +10,7 @@ import { differenceWords, differences } from './diff.ts';
 import { arranged } from './document.ts';
 import { appended, edited, moved, withAlgorithm, withRule, without } from './edit.ts';
 import { type Json, type JsonObject, get, same } from './json.ts';
+import { LEASES, LEASES_STARTS, leasesOf, neverLeased, tooSmall } from './leases.ts';
 import { merge } from './merge.ts';
 import { orderedAs } from './order.ts';
 import { durationText, parseRate } from './units.ts';
@@ -107,8 +108,6 @@ function randomDocument(next: (below: number) => number, name: string): JsonObje
   if (next(2)) document.key = pick([['remote_ip'], ['header:X-Tenant', 'path'], ['user_agent', 'host']]);
   if (next(2)) document.match = { path: { prefix: `/${printable(pick(AWKWARD)).replace(/[?#]/g, '')}` } };
   if (next(2)) document.on_overload = pick<Json>(['refuse', { wait: '1s' }]);
-  // Bounds need rules that can be leased, which these seldom are.
-  if (next(2)) document.leases = pick<Json>(['auto', 'off']);
   if (next(2)) {
     const headers = { 'x-note': printable(pick(AWKWARD)).replace(/[^\x20-\x7e]/g, '') || 'x' };
     document.overflow = pick<Json>([
@@ -118,6 +117,8 @@ function randomDocument(next: (below: number) => number, name: string): JsonObje
       { divert: { target: printable(pick(AWKWARD)) } },
     ]);
   }
+  const bounds: Json[] = neverLeased(document, english) === undefined ? [{}, { max_share: '50%' }, { term: '250ms', max_share: '1%' }] : [];
+  if (next(2)) document.leases = pick<Json>(['auto', 'off', ...bounds]);
   return document;
 }
 
@@ -343,6 +344,81 @@ describe('the table of algorithms', () => {
     }
   });
 
+});
+
+describe('leases', () => {
+  const policy = (rule: Json, more: object = {}): Json => ({ name: 'p', rules: [rule], ...more });
+  const concurrency = { name: 'slots', concurrency: { limit: 5, ttl: '1s' } };
+
+  test.each<[Json, string, string]>([
+    [policy(concurrency), 'Never leased: any node can release the permits of rule slots.', '从不租用：规则 slots 的许可可由任意节点释放。'],
+    [policy({ smooth_bursty: { rate: '5/s' } }), 'Never leased: rule smooth_bursty books permits in advance.', '从不租用：规则 smooth_bursty 会预占许可。'],
+    [policy({ leaky_bucket: { rate: '5/s' } }), 'Never leased: the delay of rule leaky_bucket is not “none”.', '从不租用：规则 leaky_bucket 的延迟方式不是“none”。'],
+    [policy({ sliding_log: { limit: 5, window: '9999ms' } }), 'Never leased: the window of rule sliding_log is shorter than 10 s.', '从不租用：规则 sliding_log 的窗口短于 10 秒。'],
+    [policy({ fixed_window: { limit: 5, window: '999ms' } }), 'Never leased: the window of rule fixed_window is shorter than 1 s.', '从不租用：规则 fixed_window 的窗口短于 1 秒。'],
+    [
+      policy({ token_bucket: { rate: '5/s' } }, { overrides: [{ key: 'acme', rules: [concurrency] }] }),
+      'Never leased: any node can release the permits of key acme · rule slots.',
+      '从不租用：键 acme · 规则 slots 的许可可由任意节点释放。',
+    ],
+    [policy({ token_bucket: { rate: '5/s' } }, { overflow: { queue: { max_wait: '1s' } } }), 'Never leased: requests that wait book permits in advance.', '从不租用：排队的请求会预占许可。'],
+  ])('%j is never leased', (document, words, wordsZh) => {
+    expect(neverLeased(document, english)).toBe(words);
+    expect(neverLeased(document, chinese)).toBe(wordsZh);
+  });
+
+  test.each<[Json, string | undefined]>([
+    [policy({ token_bucket: { rate: '160/s' } }), undefined],
+    [policy({ token_bucket: { rate: '1000/s', burst: 159 } }), 'Not leased: the limit 159 is below 160.'],
+    [policy({ token_bucket: { rate: '79/s' } }, { leases: { max_share: '10%' } }), 'Not leased: the limit 79 is below 80.'],
+    [policy({ token_bucket: { rate: '16/s' } }, { leases: { max_share: '50%' } }), undefined],
+    [policy({ token_bucket: { rate: '266/s' } }, { leases: { max_share: '3%' } }), 'Not leased: the limit 266 is below 267.'],
+    [policy({ token_bucket: { rate: '1/s' } }, { leases: { max_share: 'all' } }), undefined],
+    [policy({ token_bucket: { rate: 'soon' } }), undefined],
+  ])('whether the limit of %j is too small', (document, words) => {
+    expect(tooSmall(document, english)).toBe(words);
+  });
+
+  test('each choice there and back gives the same document, with its fields in the same order', () => {
+    const next = random(20_261_125);
+    for (let count = 0; count < 300; count += 1) {
+      const document = randomDocument(next, 'p');
+      const was = document.leases;
+      for (const choice of LEASES) {
+        const chosen = edited(document, ['leases'], LEASES_STARTS[choice]);
+        expect(leasesOf(chosen)).toBe(choice);
+        expect(without(chosen, ['leases'])).toEqual(without(document, ['leases']));
+        if (was !== undefined && choice === 'auto') continue;
+        expect(JSON.stringify(edited(chosen, ['leases'], was))).toBe(JSON.stringify(document));
+      }
+      for (const [bound, other] of [['max_share', 'term'], ['term', 'max_share']]) {
+        const within = edited(document, ['leases'], { max_share: '7%', term: '1s' });
+        const emptied = edited(within, ['leases', bound!], undefined);
+        expect(Object.keys(get(emptied, ['leases'])!)).toEqual([other]);
+        const bounds = get(within, ['leases', bound!]);
+        expect(JSON.stringify(edited(emptied, ['leases', bound!], bounds))).toBe(JSON.stringify(within));
+        expect(leasesOf(edited(emptied, ['leases', other!], undefined))).toBe('within');
+      }
+    }
+  });
+
+  test.skipIf(!BINARY)('bounds are offered exactly where the server takes them', () => {
+    const next = random(20_261_126);
+    const several = Array.from({ length: 300 }, (_, n) => randomDocument(next, `random-${n}`));
+    const policies = [...vectorDocuments(), ...several].map((document) => ({ ...document, leases: {} }));
+    // A check names at most a hundred errors.
+    const refused = new Set<JsonObject>();
+    for (let start = 0; start < policies.length; start += 100) {
+      const some = policies.slice(start, start + 100);
+      const { stdout, stderr } = spawnSync(BINARY!, ['policies', 'check', '-'], { input: printYaml({ policies: some }) });
+      const found = `${stdout}${stderr}`.matchAll(/policies\[(\d+)\] \(.*\)\.leases: /g);
+      for (const [, place] of found) refused.add(some[Number(place)]!);
+    }
+    expect(refused.size).toBeGreaterThan(100);
+    expect(policies.length - refused.size).toBeGreaterThan(100);
+    const wrong = policies.filter((document) => refused.has(document) === (neverLeased(document, english) === undefined));
+    expect(wrong).toEqual([]);
+  });
 });
 
 describe('what-if', () => {
