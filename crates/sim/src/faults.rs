@@ -253,7 +253,7 @@ fn note_forgotten(world: &mut World<'_>, forgotten: Vec<Forgotten>) {
             world.note_at((at, world.executed()), key, What::Lost { held });
         }
     }
-    for Forgotten { name, permits, held, alive: _ } in forgotten {
+    for Forgotten { name, permits, held, alive: _, back_to } in forgotten {
         let Some(key) = (0..world.plan.keys).find(|key| node::key_name(*key)[..] == *name) else {
             continue;
         };
@@ -262,5 +262,9 @@ fn note_forgotten(world: &mut World<'_>, forgotten: Vec<Forgotten>) {
         let what = What::Forgiven { permits: permits.to_vec(), why: "forgotten" };
         world.note_at((at, world.executed()), key, what);
         world.note_at((at, world.executed()), key, What::Excused { permits: held });
+        if let Some(rules) = back_to {
+            let version = world.version_of(&rules);
+            world.note_at((at, world.executed()), key, What::Version(version));
+        }
     }
 }

@@ -463,6 +463,9 @@ impl KeyJudge {
             let over = rule.meter.admit(at, permits);
             used.over = used.over.max(over);
             let share = rule.limit_most.div_ceil(nodes);
+            // Windows of a node begin by its own clock: two of them are in one of a store whose clock was set.
+            let is_aligned = matches!(rule.meter, Meter::Aligned { .. });
+            let share = if is_aligned && self.ahead_us != 0 { 2 * share } else { share };
             // An answer is put down as of its question: each share that begins is as much larger as flowed out in
             // between.
             let late = self.outages * rule.meter.flows_in(plan.deadline_us);

@@ -86,6 +86,8 @@ pub(crate) struct Forgotten {
     /// That were out, and of them those that had not lapsed.
     pub(crate) held: u64,
     pub(crate) alive: u64,
+    /// The rules that the key goes by again, if a write is lost that took it over to others.
+    pub(crate) back_to: Option<Arc<RuleSet>>,
 }
 
 impl Server {
@@ -258,7 +260,13 @@ impl Server {
             if goes && name.0 == "p" {
                 let (permits, held) = (stored.usage(&at).0, stored.leased.leases.held());
                 let alive = stored.alive(at.now());
-                forgotten.push(Forgotten { name: name.1.clone(), permits, held, alive });
+                forgotten.push(Forgotten {
+                    name: name.1.clone(),
+                    permits,
+                    held,
+                    alive,
+                    back_to: None,
+                });
             }
             !goes
         });
@@ -284,9 +292,17 @@ impl Server {
                 let rules = before.as_ref().zip(stored);
                 let is_converted = rules.is_some_and(|(old, new)| old.rules != new.rules);
                 let took = if is_converted { took.map(|_| ALL) } else { took };
+                let old = rules.filter(|_| is_converted);
+                let back_to = old.map(|(old, _)| Arc::clone(&old.rules));
                 let held = stored.map_or(0, |stored| stored.leased.leases.held());
                 let alive = stored.map_or(0, |stored| stored.alive(self.clock(now)));
-                forgotten.push(Forgotten { name: name.1.clone(), permits: took, held, alive });
+                forgotten.push(Forgotten {
+                    name: name.1.clone(),
+                    permits: took,
+                    held,
+                    alive,
+                    back_to,
+                });
             }
             if let Some(id) = debt {
                 self.charged.remove(&id);

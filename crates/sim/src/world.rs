@@ -630,7 +630,8 @@ impl<'p> World<'p> {
         self.executed
     }
 
-    fn version_of(&self, rules: &RuleSet) -> usize {
+    /// The last version that has these rules.
+    pub(crate) fn version_of(&self, rules: &RuleSet) -> usize {
         let is = |policies: &PolicySet| {
             let policy = policies.resolve("p").expect("each version has it");
             **policy.rules_at(b"a", sluicegate::Micros::ZERO).rules.set() == *rules
