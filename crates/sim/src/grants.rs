@@ -142,9 +142,12 @@ pub(crate) fn check_end(world: &mut World<'_>) {
     let is_late = plan.faults.iter().any(|fault| comes_late(fault.kind));
     let back_us: u64 = plan.faults.iter().map(|fault| set_back_us(fault.kind)).sum();
     let specs: Vec<_> = plan.versions.iter().flat_map(|version| &version.rules).collect();
-    // Usage of a larger limit is taken over.
-    let limit_most = specs.iter().map(|spec| spec.limit()).max().unwrap_or(0);
-    let span_us = specs.iter().map(|spec| full_again_us(spec, limit_most)).max().unwrap_or(0);
+    // Usage of a larger limit is taken over, and in proportion to a limit that it is above already.
+    let limits = || specs.iter().map(|spec| spec.limit());
+    let (least, most) = (limits().min().unwrap_or(1), limits().max().unwrap_or(0));
+    let is_scaled = plan.versions.iter().any(|version| version.carry == "proportional");
+    let used_most = if is_scaled { most * most.div_ceil(least) } else { most };
+    let span_us = specs.iter().map(|spec| full_again_us(spec, used_most)).max().unwrap_or(0);
     // A bursty limiter begins with nothing saved: once seen, it is never again as it was.
     let is_forgotten = specs.iter().all(|spec| spec.is_strict());
     for key in 0..plan.keys {
