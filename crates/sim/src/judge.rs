@@ -228,9 +228,13 @@ impl KeyJudge {
     fn begin(&mut self, plan: &Plan, version: usize, at: u64) {
         let carries = plan.versions[version].carry == "usage";
         let (old, ahead_us) = (std::mem::take(&mut self.rules), self.ahead_us);
-        // What Guava's let pass on the next one's bill is not in use: no change takes it over.
-        if old.iter().any(|rule| !rule.spec.is_strict()) {
-            self.excused += plan.cost_max();
+        // What Guava's let pass on the next one's bill is not in use: no change takes it over. Nor does it know of
+        // more than its limit in use, after that was lowered.
+        for (old, new) in old.iter().zip(&plan.versions[version].rules) {
+            if !old.spec.is_strict() {
+                let lowered = old.spec.limit().saturating_sub(new.limit());
+                self.excused += plan.cost_max() + lowered;
+            }
         }
         self.version = version;
         self.rules = plan.versions[version]
