@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sluicegate_kernel::lease::{Message, Stands};
-use sluicegate_kernel::{Decision, Micros, Outcome as Decided, Retry, RuleSet, Verdict, Word};
+use sluicegate_kernel::{
+    Decision, Micros, Outcome as Decided, Retry, Rule, RuleSet, Verdict, Word,
+};
 use sluicegate_policy::Rules;
 use sluicegate_store::{Quota, RuleOrigin, StoreError, StoreRequest};
 
@@ -407,7 +409,10 @@ impl Desk {
         self.is_retired = false;
         self.verdict = Some((stands.verdict, now));
         if let Some(bounds) = &self.subject.bounds {
-            self.pace.heard((stands, self.wanted), (bounds, &self.demand), now);
+            let decides = self.subject.rules.set().rules().get(stands.verdict.rule);
+            let begins_anew = decides.is_some_and(|it| matches!(it.rule, Rule::FixedWindow(_)));
+            let said = (stands, self.wanted, begins_anew);
+            self.pace.heard(said, (bounds, &self.demand), now);
         }
         let rules = self.subject.rules.set();
         let (mut served, mut spent) = (0_u32, 0_u32);

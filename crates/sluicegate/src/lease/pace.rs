@@ -45,10 +45,11 @@ impl Pace {
         (self.next, self.soon) = (now, now);
     }
 
-    /// The last message, which asked for `wanted` permits, was answered so.
+    /// The last message, which asked for `wanted` permits, was answered so. `begins_anew` says whether the rule that
+    /// decides has its whole budget back at one instant.
     pub(super) fn heard(
         &mut self,
-        (stands, wanted): (&Stands, u64),
+        (stands, wanted, begins_anew): (&Stands, u64, bool),
         (bounds, demand): (&Bounds, &Demand),
         now: Micros,
     ) {
@@ -69,6 +70,12 @@ impl Pace {
         if stands.granted == 0 {
             // The store knows when there will be some.
             let retry = stands.verdict.decision.retry_after().unwrap_or(Micros::ZERO);
+            if begins_anew {
+                // Then, and not later: what a window admits late, it may not admit at all.
+                self.next = now.plus(retry.min(about(PACE_MAX)).max(PACE_MIN));
+                self.soon = self.next;
+                return;
+            }
             pace = pace.max(retry.min(PACE_MAX));
             self.soon = now.plus(pace);
         }

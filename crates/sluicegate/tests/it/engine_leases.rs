@@ -419,6 +419,23 @@ async fn a_share_counts_what_was_leased_in_the_window_in_which_it_was_spent() {
 }
 
 #[tokio::test]
+async fn a_window_that_begins_is_asked_for_at_once() {
+    let world = World::hot("window").await;
+    for second in 1..10 {
+        while world.engine.now() < START.plus(Micros::from_secs(second)) {
+            world.check("window", 6).await;
+            world.advance(Micros::from_millis(5)).await;
+        }
+        let mut waited = 0;
+        while !world.check("window", 6).await.answer.decision.allowed() {
+            world.advance(Micros::from_millis(5)).await;
+            waited += 5;
+        }
+        assert!(waited <= 15, "{waited} ms into the window");
+    }
+}
+
+#[tokio::test]
 async fn a_store_that_is_given_up_ends_the_pace_of_a_lease() {
     let world = World::hot("hot").await;
     for _ in 0..3_000 {
