@@ -207,9 +207,8 @@ fn modes(world: &mut World<'_>, task: TaskView, answer: &Answer) {
         );
     }
     let is_without = !matches!(mode, Mode::Store | Mode::Leased | Mode::Remembered);
-    // Before that, the breaker may not let a request find out.
-    if is_without && world.disturbed_until[task.node] + PROBE_US < task.begun_at {
-        world.asked_since[task.node].get_or_insert(task.begun_at);
+    if is_without {
+        finds_out(world, task);
     }
     // A store that books the future grants beside a debt that it has no room for, until the engine gives up.
     let is_owing = mode == Mode::Shed && world.nodes[task.node].engine.debts() > 0;
@@ -217,6 +216,14 @@ fn modes(world: &mut World<'_>, task: TaskView, answer: &Answer) {
         let what =
             format!("node {} decides by `{}`, and the store answers", task.node, mode.name());
         world.judge.fail("I13", now, what);
+    }
+}
+
+/// A request went without the store: those that come now find out whether it is back. Before that, the breaker may
+/// not let one.
+fn finds_out(world: &mut World<'_>, task: TaskView) {
+    if world.disturbed_until[task.node] + PROBE_US < task.begun_at {
+        world.asked_since[task.node].get_or_insert(task.begun_at);
     }
 }
 
@@ -231,6 +238,7 @@ fn failed(world: &mut World<'_>, task: TaskView, arrival: Arrival, error: &Decid
     if is_removed && matches!(error, DecideError::UnknownPolicy { .. }) {
         return;
     }
+    finds_out(world, task);
     if !can_fail || !is_disturbed(world, task) {
         world.judge.fail("I13", world.now, format!("{arrival:?}: {error}"));
     }

@@ -152,6 +152,8 @@ struct KeyJudge {
     allowed: (u64, u64),
     /// Permits that were out on leases when that was forgotten.
     excused: u64,
+    /// The most permits that were in use beyond a limit when it was lowered. A share knows of its limit at most.
+    beyond: u64,
     /// Of each process that ever decided by its share.
     shares: BTreeMap<Process, Share>,
     /// How often a process began to decide by its share.
@@ -210,6 +212,7 @@ impl KeyJudge {
             rounded: 0,
             allowed: (0, 0),
             excused: 0,
+            beyond: 0,
             rules,
             shares,
             outages: 0,
@@ -268,6 +271,8 @@ impl KeyJudge {
                 }
             })
             .collect();
+        let beyond = self.rules.iter().map(|rule| rule.meter.above(at)).max();
+        self.beyond = self.beyond.max(beyond.unwrap_or(0));
         for share in self.shares.values_mut() {
             share.run = None;
         }
@@ -481,7 +486,9 @@ impl KeyJudge {
                 true => late,
                 false => with_share * share + late + rule.flowed_permits(plan),
             };
+            let beyond = if with_share > 0 { self.beyond } else { 0 };
             let allowed = shares + self.ended * share + self.unknown + self.rounded + self.excused;
+            let allowed = allowed + beyond;
             // Of what Guava's lets pass on the next one's bill, no answer says how much it is.
             let is_known = rule.spec.is_strict() || with_share == 0;
             if over > allowed && is_known {
