@@ -391,12 +391,13 @@ impl KeyJudge {
     }
 
     /// Counts what was admitted by `allow`, as far as the budget goes. Of several nodes the store may grant to
-    /// one what another has not paid yet; and of a window, and of what was given back, a node may count more in
-    /// use than is.
+    /// one what another has not paid yet; and of a window, of what was given back, and of what flowed out when the
+    /// store's clock was set, a node may count more in use than is.
     fn by_allow(&mut self, plan: &Plan, (begun, at): (u64, u64), permits: u64) {
         if let [rule] = &mut *self.rules
             && plan.nodes == 1
             && self.booked_most == 0
+            && self.ahead_us == 0
             && !self.gave_back
             && rule.spec.is_bucket()
             && rule.spec.is_strict()
