@@ -141,15 +141,10 @@ pub(crate) fn check_end(world: &mut World<'_>) {
     };
     let is_late = plan.faults.iter().any(|fault| comes_late(fault.kind));
     let back_us: u64 = plan.faults.iter().map(|fault| set_back_us(fault.kind)).sum();
-    let specs: Vec<_> = plan.versions.iter().flat_map(|version| &version.rules).collect();
-    // Usage of a larger limit is taken over, and in proportion to a limit that it is above already.
-    let limits = || specs.iter().map(|spec| spec.limit());
-    let (least, most) = (limits().min().unwrap_or(1), limits().max().unwrap_or(0));
-    let is_scaled = plan.versions.iter().any(|version| version.carry == "proportional");
-    let used_most = if is_scaled { most * most.div_ceil(least) } else { most };
-    let span_us = specs.iter().map(|spec| full_again_us(spec, used_most)).max().unwrap_or(0);
+    let span_us = full_again_most_us(plan);
     // A bursty limiter begins with nothing saved: once seen, it is never again as it was.
-    let is_forgotten = specs.iter().all(|spec| spec.is_strict());
+    let mut specs = plan.versions.iter().flat_map(|version| &version.rules);
+    let is_forgotten = specs.all(RuleSpec::is_strict);
     for key in 0..plan.keys {
         let name = node::key_name(key);
         let held = world.server.out(&name, now);
@@ -170,6 +165,38 @@ fn set_back_us(kind: FaultKind) -> u64 {
         FaultKind::StoreClock(by_us) => by_us.min(0).unsigned_abs(),
         _ => 0,
     }
+}
+
+/// When a key is full again at the latest, whatever its versions, µs.
+fn full_again_most_us(plan: &Plan) -> u64 {
+    let mut latest_us = 0;
+    for place in 0..plan.versions[0].rules.len() {
+        let rules = plan.versions.iter().filter_map(|version| version.rules.get(place));
+        let most_used = most_used(plan, place);
+        let each_us = rules.zip(most_used).map(|(spec, used)| full_again_us(spec, used));
+        latest_us = each_us.fold(latest_us, u64::max);
+    }
+    latest_us
+}
+
+/// The most permits of the rule at `place` that are in use under each version.
+///
+/// Usage of a larger limit is taken over, and may be many times a smaller one. `carry: proportional` keeps the part
+/// of the limit that was in use, also if that is more than all of it: 340 of 2 become 59,670 of 351. What is out on
+/// leases stays as it is, whatever the policy carries.
+fn most_used(plan: &Plan, place: usize) -> Vec<u64> {
+    let mut earlier: Vec<(u64, u64)> = Vec::new();
+    for version in &plan.versions {
+        let Some(limit) = version.rules.get(place).map(RuleSpec::limit) else { break };
+        // A version may replace any earlier one, where nobody asked for the key in between.
+        let taken_over = earlier.iter().map(|(from, used)| match version.carry {
+            "proportional" => (used * limit).div_ceil(*from).max(*used),
+            _ => *used,
+        });
+        let most = taken_over.fold(limit, u64::max);
+        earlier.push((limit, most));
+    }
+    earlier.into_iter().map(|(_, used)| used).collect()
 }
 
 /// When a rule of which `used` permits are in use is full again, µs.
