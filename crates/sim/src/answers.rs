@@ -37,9 +37,10 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
             Ok(settled) => {
                 let Ask::CheckAndSettle(charged, cost) = arrival.ask else { return };
                 world.seen(format_args!("settled {}", settled.refunded));
-                // A store that forgets its keys forgets what was settled, too.
                 let is_first = world.settled.insert((arrival.load, arrival.at, arrival.number));
-                if !is_first && world.forgot == 0 {
+                // Only the store knows which ids are settled: what it forgets meanwhile is settled once more.
+                let has_forgotten = world.forgot_at.is_some_and(|then| then >= task.begun_at);
+                if !is_first && !has_forgotten {
                     world.judge.fail("I14", world.now, format!("{arrival:?} is settled twice"));
                 }
                 if settled.refunded > charged.saturating_sub(cost)

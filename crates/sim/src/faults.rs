@@ -240,6 +240,7 @@ fn start(world: &mut World<'_>, node: usize) {
 /// The store forgot, and nodes may notice.
 fn forgot(world: &mut World<'_>, forgotten: Vec<Forgotten>) {
     world.forgot += 1;
+    world.forgot_at = Some(world.now);
     note_forgotten(world, forgotten);
 }
 

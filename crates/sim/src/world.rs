@@ -161,6 +161,8 @@ pub(crate) struct World<'p> {
     pub(crate) down: u32,
     /// Times that it forgot something, and of which of them each node knows.
     pub(crate) forgot: u32,
+    /// When it last did, µs.
+    pub(crate) forgot_at: Option<u64>,
     reminded: Vec<u32>,
     /// Until when a fault may keep each node from the store, µs.
     pub(crate) disturbed_until: Vec<u64>,
@@ -209,6 +211,7 @@ impl<'p> World<'p> {
             paused_until: 0,
             down: 0,
             forgot: 0,
+            forgot_at: None,
             reminded: vec![0; plan.nodes],
             disturbed_until: vec![0; plan.nodes],
             asked_since: vec![None; plan.nodes],
