@@ -249,7 +249,7 @@ impl KeyJudge {
                 let flowed_before = before.map_or(0, |before| before.flowed_permits(plan));
                 let carried = |meter: fn(&RuleJudge) -> &Meter| {
                     let mut carried = match before {
-                        Some(before) => meter(before).under(at, spec, plan),
+                        Some(before) => meter(before).under(at, (&before.spec, spec), plan),
                         None => Meter::of(spec, plan),
                     };
                     carried.set_ahead(ahead_us);

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::plan::{Plan, RuleSpec};
+use crate::plan::{Plan, RuleSpec, SECOND};
 
 /// How much was admitted under one rule.
 #[derive(Clone, Debug)]
@@ -48,15 +48,15 @@ impl Meter {
             | RuleSpec::SlidingWindow { limit, window_us } => sliding(limit, window_us),
             // A request passes on what the next one pays, whatever its cost.
             RuleSpec::SmoothBursty { permits, burst_s } => {
-                bucket(permits, 1_000_000, permits * burst_s + plan.cost_max())
+                bucket(permits, SECOND, permits * burst_s + plan.cost_max())
             }
         }
     }
 
-    /// The same usage under a rule that replaces it; usage of another algorithm is not followed.
-    pub(crate) fn under(&self, at: u64, spec: &RuleSpec, plan: &Plan) -> Self {
-        let used = self.used(at) / self.units();
-        match (self, Self::of(spec, plan)) {
+    /// The usage of `old` under a rule that replaces it; usage of another algorithm is not followed.
+    pub(crate) fn under(&self, at: u64, (old, new): (&RuleSpec, &RuleSpec), plan: &Plan) -> Self {
+        let used = carried(self.used(at), old, new) / self.units();
+        match (self, Self::of(new, plan)) {
             (Self::Bucket { .. }, Self::Bucket { permits, period_us, burst, .. }) => {
                 let since = vec![(at, used.saturating_sub(1) * period_us)];
                 Self::Bucket { since, permits, period_us, burst }
@@ -216,4 +216,17 @@ impl Meter {
             }
         }
     }
+}
+
+/// What `used` units under `old` are under `new`. Permits that are in use stay; of Guava's, those that are stored
+/// are rescaled, and a debt keeps its time (`spec/README.md`).
+fn carried(used: u64, old: &RuleSpec, new: &RuleSpec) -> u64 {
+    let (RuleSpec::SmoothBursty { permits: from, .. }, RuleSpec::SmoothBursty { permits: to, .. }) =
+        (old, new)
+    else {
+        return used;
+    };
+    let stored_max = old.limit() * SECOND;
+    let debt = used.saturating_sub(stored_max);
+    (used - debt) * new.limit() / old.limit() + debt * to / from
 }
