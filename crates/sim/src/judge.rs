@@ -483,9 +483,11 @@ impl KeyJudge {
             // An answer is put down as of its question: each share that begins is as much larger as flowed out in
             // between.
             let late = self.outages * rule.meter.flows_in(plan.deadline_us);
+            // A share is that of a window of the node's clock, and two of these may lie in one of the store's.
+            let windows = 1 + u64::from(rule.meter.is_out_of_step());
             let shares = match knows_all {
                 true => late,
-                false => with_share * share + late + rule.flowed_permits(plan),
+                false => with_share * share * windows + late + rule.flowed_permits(plan),
             };
             let beyond = if with_share > 0 { self.beyond } else { 0 };
             let allowed = shares + self.ended * share + self.unknown + self.rounded + self.excused;

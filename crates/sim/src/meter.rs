@@ -166,6 +166,11 @@ impl Meter {
         }
     }
 
+    /// Whether its windows, of the store's clock, begin at other instants than those of nodes' clocks.
+    pub(crate) fn is_out_of_step(&self) -> bool {
+        matches!(self, Self::Aligned { ahead_us: 1.., .. })
+    }
+
     /// Units in use at `at`.
     fn used(&self, at: u64) -> u64 {
         match self {
