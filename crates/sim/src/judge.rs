@@ -231,14 +231,6 @@ impl KeyJudge {
     fn begin(&mut self, plan: &Plan, version: usize, at: u64) {
         let carries = plan.versions[version].carry == "usage";
         let (old, ahead_us) = (std::mem::take(&mut self.rules), self.ahead_us);
-        // What Guava's let pass on the next one's bill is not in use: no change takes it over. Nor does it know of
-        // more than its limit in use, after that was lowered.
-        for (old, new) in old.iter().zip(&plan.versions[version].rules) {
-            if !old.spec.is_strict() {
-                let lowered = old.spec.limit().saturating_sub(new.limit());
-                self.excused += plan.cost_max() + lowered;
-            }
-        }
         self.version = version;
         self.rules = plan.versions[version]
             .rules
@@ -477,9 +469,6 @@ impl KeyJudge {
             let over = rule.meter.admit(at, permits);
             used.over = used.over.max(over);
             let share = rule.limit_most.div_ceil(nodes);
-            // Windows of a node begin by its own clock: two of them are in one of a store whose clock was set.
-            let is_aligned = matches!(rule.meter, Meter::Aligned { .. });
-            let share = if is_aligned && self.ahead_us != 0 { 2 * share } else { share };
             // An answer is put down as of its question: each share that begins is as much larger as flowed out in
             // between.
             let late = self.outages * rule.meter.flows_in(plan.deadline_us);
