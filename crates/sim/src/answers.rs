@@ -170,9 +170,10 @@ fn version_of(world: &World<'_>, answer: &Answer) -> usize {
 /// I8: what is refused by memory would be refused by the store.
 fn remembered(world: &mut World<'_>, task: TaskView, arrival: Arrival) {
     let now = world.now;
+    let cost = Cost::new(arrival.ask.cost()).expect("costs are at least 1");
     // A holder asks for all its requests at its own pace, and what is out may come back at any time.
     if world.plan.leases {
-        return;
+        return crate::grants::check_refusal(world, (task.node, arrival.key), cost);
     }
     let changed = world.given_back[arrival.key];
     let is_recent = changed.is_some_and(|then| then + REMEMBERED_US > now);
@@ -181,7 +182,6 @@ fn remembered(world: &mut World<'_>, task: TaskView, arrival: Arrival) {
     if is_recent || is_asked || is_disturbed(world, task) {
         return;
     }
-    let cost = Cost::new(arrival.ask.cost()).expect("costs are at least 1");
     if world.server.refuses(&node::key_name(arrival.key), cost, now) != Some(true) {
         let what =
             format!("node {} remembers a refusal of {arrival:?} that holds no more", task.node);

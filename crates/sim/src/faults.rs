@@ -1,5 +1,7 @@
 //! What a fault does when it begins, and when it ends.
 
+use std::num::NonZeroU32;
+
 use crate::judge::What;
 use crate::node::{self, Node};
 use crate::plan::{Fault, FaultKind, MS, generator};
@@ -10,8 +12,9 @@ use crate::world::World;
 const KEEPER_LATE_MAX_US: u64 = 500 * MS;
 
 pub(crate) fn begins(world: &mut World<'_>, fault: &Fault) {
-    let Fault { node, span, kind, .. } = *fault;
+    let Fault { number, node, span, kind, .. } = *fault;
     let until = world.now + span;
+    go_by_nodes(world, world.plan.more_nodes(number));
     match kind {
         FaultKind::RequestsLost => {
             world.links[node].requests_lost += 1;
@@ -118,6 +121,7 @@ fn begins_at_nodes(world: &mut World<'_>, fault: &Fault) {
 
 pub(crate) fn ends(world: &mut World<'_>, fault: &Fault) {
     let Fault { node, span, kind, .. } = *fault;
+    go_by_nodes(world, 0);
     match kind {
         FaultKind::RequestsLost => world.links[node].requests_lost -= 1,
         FaultKind::AnswersLost => world.links[node].answers_lost -= 1,
@@ -161,6 +165,14 @@ pub(crate) fn ends(world: &mut World<'_>, fault: &Fault) {
         | FaultKind::StoreClock(_)
         | FaultKind::Policy(_) => {}
     }
+}
+
+/// All nodes go by so many more nodes than there are: shares that begin now are smaller.
+fn go_by_nodes(world: &World<'_>, more: u32) {
+    let nodes =
+        u32::try_from(world.plan.nodes).ok().and_then(|nodes| NonZeroU32::new(nodes + more));
+    let nodes = nodes.expect("there is a node at least");
+    world.nodes.iter().for_each(|node| node.engine.set_nodes(nodes));
 }
 
 /// The store's clock is set.

@@ -1,5 +1,6 @@
 //! What nodes hold, and whether the store stands for it: I3, I4 and I11.
 
+use sluicegate::Cost;
 use sluicegate::store::lease::{Found, Holder, Stands};
 
 use crate::node;
@@ -22,6 +23,8 @@ struct Grant {
     permits: u64,
     /// When the last permit lapses, µs.
     until: u64,
+    /// Whether the store had as much left as the process had asked for in vain.
+    is_plenty: bool,
 }
 
 /// Of all nodes and keys.
@@ -65,7 +68,9 @@ impl Grants {
             _ => now + stands.lasts.get(),
         };
         let permits = u64::from(stands.kept) + u64::from(stands.granted);
-        *grant = Grant { life, holder, permits, until };
+        let asked = ask.message.map_or(0, |it| u64::from(it.need) + u64::from(it.want));
+        let is_plenty = asked > 0 && stands.free >= asked.saturating_sub(stands.granted.into());
+        *grant = Grant { life, holder, permits, until, is_plenty };
     }
 
     /// From now on the store may not stand for what is out of `key`, or of all keys.
@@ -81,6 +86,17 @@ impl Grants {
     pub(crate) fn goes_on(&mut self, now: u64, node: usize, key: usize) -> u64 {
         self.nodes_lost_until[node] = now + LAPSES_WITHIN_US;
         self.of[node][key].permits
+    }
+}
+
+/// I8: a holder refuses nothing that passes, where the store had as much left as it had asked for.
+pub(crate) fn check_refusal(world: &mut World<'_>, (node, key): (usize, usize), cost: Cost) {
+    let (now, Grant { life, is_plenty, .. }) = (world.now, world.grants.of[node][key]);
+    let is_calm = world.plan.is_quiet() && life == world.nodes[node].life;
+    let passes = world.server.refuses(&node::key_name(key), cost, now) == Some(false);
+    if is_calm && is_plenty && passes {
+        let what = format!("node {node} refuses {cost:?} of key {key}, and the store had plenty");
+        world.judge.fail("I8", now, what);
     }
 }
 

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use crate::meter::Meter;
-use crate::plan::{Plan, RuleSpec};
+use crate::plan::{OnFailure, Plan, RuleSpec};
 
 /// What breaks an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl Judge {
         let mut used = Used::default();
         let mut keys: BTreeMap<usize, KeyJudge> = BTreeMap::new();
         for entry in &self.entries {
-            let judge = keys.entry(entry.key).or_insert_with(|| KeyJudge::new(plan));
+            let judge = keys.entry(entry.key).or_insert_with(|| KeyJudge::new(plan, entry.key));
             if let Some(what) = judge.see(plan, entry, &mut used) {
                 self.fail("I1", entry.at, format!("key {}: {what}", entry.key));
                 break;
@@ -140,6 +140,8 @@ const ROUNDED: u64 = 2;
 #[derive(Debug)]
 struct KeyJudge {
     version: usize,
+    /// Whether one node alone asks for it.
+    has_one_asker: bool,
     /// How far the store's clock is ahead, µs.
     ahead_us: i64,
     /// One for each rule of the version.
@@ -203,10 +205,11 @@ struct Share {
 }
 
 impl KeyJudge {
-    fn new(plan: &Plan) -> Self {
+    fn new(plan: &Plan, key: usize) -> Self {
         let (rules, shares) = (Vec::new(), BTreeMap::new());
         let mut judge = Self {
             version: 0,
+            has_one_asker: plan.has_one_asker(key),
             ahead_us: 0,
             gave_back: false,
             rounded: 0,
@@ -387,7 +390,7 @@ impl KeyJudge {
     /// store's clock was set, a node may count more in use than is.
     fn by_allow(&mut self, plan: &Plan, (begun, at): (u64, u64), permits: u64) {
         if let [rule] = &mut *self.rules
-            && plan.nodes == 1
+            && self.has_one_asker
             && self.booked_most == 0
             && self.ahead_us == 0
             && !self.gave_back
@@ -457,7 +460,8 @@ impl KeyJudge {
         permits: u64,
         used: &mut Used,
     ) -> Option<String> {
-        let nodes = plan.nodes as u64;
+        // What is admitted by `allow` is not divided by the nodes.
+        let nodes = if plan.on_failure == OnFailure::Allow { 1 } else { plan.nodes as u64 };
         let with_share = self.shares.len() as u64;
         // The only server knows all that is in use, until it starts anew.
         let is_first = self.shares.keys().all(|(_, life)| *life == 0) && self.ended == 0;

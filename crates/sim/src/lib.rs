@@ -12,7 +12,7 @@
 //! | `net`, `wire` | connections; an engine's end of them |
 //! | `server` | the store, by the kernel |
 //! | `node`, `clock` | an engine and its clients; their clocks |
-//! | `answers`, `grants`, `judge`, `meter`, `oracle` | the invariants |
+//! | `answers`, `grants`, `judge`, `meter`, `oracle`, `probes` | the invariants |
 //! | [`shrink`], [`token`] | the smallest history that fails, in one line |
 //! | [`report`] | what holds of many histories together |
 //! | [`table`] | what leases admit, and how many calls they take, under loads of millions of requests |
@@ -27,6 +27,7 @@ mod net;
 mod node;
 mod oracle;
 pub mod plan;
+mod probes;
 mod queue;
 pub mod report;
 mod server;

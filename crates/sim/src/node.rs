@@ -11,6 +11,7 @@ use sluicegate::{
 
 use crate::clock::{BEGIN, SimClock};
 use crate::plan::{Arrival, Ask, MS, Plan};
+use crate::probes::Probes;
 use crate::wire::SimStore;
 
 /// Keys that an engine remembers: more than a history has, with the ids of all that it settles.
@@ -30,6 +31,8 @@ pub(crate) struct Node {
     pub(crate) version: usize,
     /// Answers of the store that it heard, of each key.
     pub(crate) heard: Vec<u64>,
+    /// What it asked while it had given the store up.
+    pub(crate) probes: Probes,
     /// Faults that keep the policy from it.
     pub(crate) without: u32,
 }
@@ -96,6 +99,7 @@ impl Node {
             paused_until: 0,
             version,
             heard: vec![0; plan.keys],
+            probes: Probes::default(),
             without: 0,
         }
     }

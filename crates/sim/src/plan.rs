@@ -360,6 +360,18 @@ impl Plan {
         self.arrivals.iter().all(is_plain)
     }
 
+    /// How many nodes more than there are the fleet is thought to have during the fault of this number.
+    pub(crate) fn more_nodes(&self, fault: u32) -> u32 {
+        generator(self.seed, 500 + u64::from(fault)).u32(0..=3)
+    }
+
+    /// Whether all requests of a key come to one node.
+    pub(crate) fn has_one_asker(&self, key: usize) -> bool {
+        let mut askers = self.arrivals.iter().filter(|arrival| arrival.key == key);
+        let first = askers.next().map(|arrival| arrival.node);
+        askers.all(|arrival| Some(arrival.node) == first)
+    }
+
     /// How long a holder of leases listens to an answer, µs.
     pub(crate) fn patience_us(&self) -> u64 {
         self.deadline_us.max(50 * MS)

@@ -37,6 +37,8 @@ pub(crate) struct Wire {
 pub(crate) struct WireState {
     /// Why nothing can be sent, if that is so.
     pub(crate) down: bool,
+    /// Calls that were made since the world looked, also if nothing could be sent.
+    pub(crate) calls: u32,
     /// What was sent since the world looked.
     pub(crate) outbox: Vec<Outgoing>,
     /// Answers that the engine took since the world looked.
@@ -125,6 +127,7 @@ impl Future for Call {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
         let Some(slot) = self.slot.clone() else {
             let mut wire = self.wire.lock();
+            wire.calls += 1;
             if wire.down {
                 let reason = "no connection".to_owned();
                 return Poll::Ready(Err(StoreError::Unavailable { reason, executed: Effect::No }));
@@ -158,6 +161,14 @@ impl Drop for Call {
 }
 
 impl SimStore {
+    /// What was sent, what was heard, and how many calls were made since the last look.
+    pub(crate) fn take(&self) -> (Vec<Outgoing>, Vec<Heard>, u32) {
+        let mut wire = self.0.lock();
+        let outbox = std::mem::take(&mut wire.outbox);
+        let heard = std::mem::take(&mut wire.heard);
+        (outbox, heard, std::mem::take(&mut wire.calls))
+    }
+
     fn call(
         &self,
         (debt, message): (Option<&Debt>, Option<&Message>),

@@ -483,11 +483,11 @@ impl<'p> World<'p> {
             return self.at(late_until, Event::Rings { node, life, wall: 0, waker });
         }
         node.clock.set(self.now);
+        let was_without = node.engine.is_without_store();
         let polled = task.future.as_mut().poll(&mut Context::from_waker(&task.waker));
-        let (outbox, heard) = {
-            let mut wire = node.store.0.lock();
-            (std::mem::take(&mut wire.outbox), std::mem::take(&mut wire.heard))
-        };
+        let (outbox, heard, calls) = node.store.take();
+        let asked = (was_without, calls > 0, task.begun_at == self.now || task.is_keeper);
+        crate::probes::see(self, task.node, asked, &polled);
         for Heard { key, executed } in heard {
             task.executed = Some(executed);
             if let Some(key) = self.key_of(&key) {
