@@ -89,10 +89,12 @@ impl Grants {
     }
 }
 
-/// I8: a holder refuses nothing that passes, where the store had as much left as it had asked for.
+/// I8: a holder refuses nothing that passes, where the store had as much left as it had asked for. Of several
+/// holders others give back meanwhile, of which a refusal knows nothing for a second.
 pub(crate) fn check_refusal(world: &mut World<'_>, (node, key): (usize, usize), cost: Cost) {
     let (now, Grant { life, is_plenty, .. }) = (world.now, world.grants.of[node][key]);
-    let is_calm = world.plan.is_quiet() && life == world.nodes[node].life;
+    let is_alone = world.plan.nodes == 1;
+    let is_calm = is_alone && world.plan.is_quiet() && life == world.nodes[node].life;
     let passes = world.server.refuses(&node::key_name(key), cost, now) == Some(false);
     if is_calm && is_plenty && passes {
         let what = format!("node {node} refuses {cost:?} of key {key}, and the store had plenty");

@@ -490,15 +490,17 @@ impl Desk {
             Some((verdict, at)) => (*verdict, now.since(*at)),
             None => (blank(self.rules()), Micros::ZERO),
         };
-        let Decision { outcome, remaining, reset_after, .. } = &mut verdict.decision;
+        let Decision { outcome, limit, remaining, reset_after } = &mut verdict.decision;
         let retry = match outcome {
             Decided::Deny { retry: Retry::After(retry) } => retry.since(elapsed),
             _ => Micros::ZERO,
         };
         let retry = retry.max(self.pace.missing(now)).max(Micros::new(1));
         *outcome = Decided::Deny { retry: Retry::After(retry) };
-        // What has ended, or is of other rules, is not used any more.
-        *remaining = if now.get() < cell.end() { cell.left().into() } else { 0 };
+        // What has ended, or is of other rules, is not used any more; and a limit that was lowered elsewhere may be
+        // less than what is left here.
+        let left = if now.get() < cell.end() { cell.left().into() } else { 0 };
+        *remaining = left.min(*limit);
         *reset_after = reset_after.since(elapsed);
         verdict
     }
