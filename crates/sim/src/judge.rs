@@ -474,8 +474,9 @@ impl KeyJudge {
             used.over = used.over.max(over);
             let share = rule.limit_most.div_ceil(nodes);
             // An answer is put down as of its question: each share that begins is as much larger as flowed out in
-            // between.
-            let late = self.outages * rule.meter.flows_in(plan.deadline_us);
+            // between. Each fault is one outage.
+            let outages = self.outages.min(plan.faults.len() as u64 + 1);
+            let late = outages * rule.meter.flows_in(plan.deadline_us);
             // A share is that of a window of the node's clock, and two of these may lie in one of the store's.
             let windows = 1 + u64::from(rule.meter.is_out_of_step());
             let shares = match knows_all {

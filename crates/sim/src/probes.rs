@@ -52,6 +52,14 @@ pub(crate) fn see(
     }
 }
 
+/// I13: a store that answers others, and was not given up before, is not replaced because it has too much to do.
+pub(crate) fn check_overload(world: &mut World<'_>, is_overloaded: bool, polled: &Poll<Done>) {
+    if is_overloaded && is_without_word(polled) {
+        let what = "a node decides for a store that has too much to do".to_owned();
+        world.judge.fail("I13", world.now, what);
+    }
+}
+
 /// Breakers go by the wall clock of their node.
 fn has_wrong_clocks(world: &World<'_>) -> bool {
     let is_wrong = |kind| {

@@ -39,6 +39,8 @@ pub(crate) struct WireState {
     pub(crate) down: bool,
     /// Calls that were made since the world looked, also if nothing could be sent.
     pub(crate) calls: u32,
+    /// Whether the last answer was that the store has too much to do.
+    pub(crate) is_overloaded: bool,
     /// What was sent since the world looked.
     pub(crate) outbox: Vec<Outgoing>,
     /// Answers that the engine took since the world looked.
@@ -145,9 +147,12 @@ impl Future for Call {
             return Poll::Pending;
         };
         state.is_dropped = true;
+        let mut wire = self.wire.lock();
+        wire.is_overloaded = matches!(reply, Err(StoreError::Overloaded { .. }));
         if reply.is_ok() {
-            self.wire.lock().heard.push(Heard { key: self.ask.key.clone(), executed });
+            wire.heard.push(Heard { key: self.ask.key.clone(), executed });
         }
+        drop(wire);
         Poll::Ready(reply)
     }
 }
@@ -161,12 +166,11 @@ impl Drop for Call {
 }
 
 impl SimStore {
-    /// What was sent, what was heard, and how many calls were made since the last look.
-    pub(crate) fn take(&self) -> (Vec<Outgoing>, Vec<Heard>, u32) {
+    /// What was sent and heard since the last look.
+    pub(crate) fn take(&self) -> WireState {
         let mut wire = self.0.lock();
-        let outbox = std::mem::take(&mut wire.outbox);
-        let heard = std::mem::take(&mut wire.heard);
-        (outbox, heard, std::mem::take(&mut wire.calls))
+        let down = wire.down;
+        std::mem::replace(&mut *wire, WireState { down, ..WireState::default() })
     }
 
     fn call(

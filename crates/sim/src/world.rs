@@ -19,7 +19,7 @@ use crate::node::{self, Done, Node};
 use crate::plan::{Arrival, Fault, MS, Plan, SECOND, generator};
 use crate::queue::Queue;
 use crate::server::{Execution, Note, Server};
-use crate::wire::{Executed, Heard, Outgoing, Reply, Said, Slot, StoreAsk};
+use crate::wire::{Executed, Heard, Outgoing, Reply, Said, Slot, StoreAsk, WireState};
 
 /// How often a node pays what it owes, and notes that it lives, µs.
 const CHORES_EVERY_US: u64 = 250 * MS;
@@ -485,9 +485,10 @@ impl<'p> World<'p> {
         node.clock.set(self.now);
         let was_without = node.engine.is_without_store();
         let polled = task.future.as_mut().poll(&mut Context::from_waker(&task.waker));
-        let (outbox, heard, calls) = node.store.take();
+        let WireState { calls, is_overloaded, outbox, heard, .. } = node.store.take();
         let asked = (was_without, calls > 0, task.begun_at == self.now || task.is_keeper);
         crate::probes::see(self, task.node, asked, &polled);
+        crate::probes::check_overload(self, is_overloaded && !was_without, &polled);
         for Heard { key, executed } in heard {
             task.executed = Some(executed);
             if let Some(key) = self.key_of(&key) {
