@@ -54,6 +54,8 @@ pub(crate) enum What {
     Lost { held: u64 },
     /// A holder knew what the store had lost.
     Repaired,
+    /// A holder gave so many permits back.
+    Returned { permits: u64 },
     /// The store's clock was set.
     ClockStep { by_us: i64 },
     /// The store goes by this version.
@@ -152,9 +154,12 @@ struct KeyJudge {
     rounded: u64,
     /// How often a node began to decide by `allow`, and until when it did, µs.
     allowed: (u64, u64),
+    /// Permits that holders gave back.
+    returned: u64,
     /// Permits that were out on leases when that was forgotten.
     excused: u64,
-    /// The most permits that were in use beyond a limit when it was lowered. A share knows of its limit at most.
+    /// The most permits that were in use beyond a limit when it was lowered. A share knows of its limit at most, and
+    /// a debt is charged up to it.
     beyond: u64,
     /// Of each process that ever decided by its share.
     shares: BTreeMap<Process, Share>,
@@ -214,6 +219,7 @@ impl KeyJudge {
             gave_back: false,
             rounded: 0,
             allowed: (0, 0),
+            returned: 0,
             excused: 0,
             beyond: 0,
             rules,
@@ -268,6 +274,11 @@ impl KeyJudge {
             .collect();
         let beyond = self.rules.iter().map(|rule| rule.meter.above(at)).max();
         self.beyond = self.beyond.max(beyond.unwrap_or(0));
+        // What is out unknown to the store passes beside what is in use, of a lowered limit as well.
+        if self.excused > 0 {
+            let above = self.rules.iter().map(|rule| rule.exact.above(at)).max();
+            self.excused += above.unwrap_or(0);
+        }
         for share in self.shares.values_mut() {
             share.run = None;
         }
@@ -344,6 +355,7 @@ impl KeyJudge {
                 self.is_lost = true;
             }
             What::Repaired => self.is_lost = false,
+            What::Returned { permits } => self.returned += permits,
             What::ClockStep { by_us } => {
                 self.ahead_us += by_us;
                 for RuleJudge { meter, exact, .. } in &mut self.rules {
@@ -400,11 +412,13 @@ impl KeyJudge {
             let over = rule.meter.admit((begun, at), permits);
             rule.meter.forgive(at, over);
             // It charges what passes as of the question: more has flowed out until the answer. Each time that it
-            // finds the store again, it charges another debt.
+            // finds the store again, it charges another debt. And what a lease gave back counts as in use for two
+            // seconds more, so that so much less of the budget is there to be used up.
             let (times, until) = &mut self.allowed;
             *times += u64::from(begun > *until + plan.deadline_us);
             *until = at;
-            self.rounded = *times * (ROUNDED + rule.meter.flows_in(plan.deadline_us));
+            let rounded = *times * (ROUNDED + rule.meter.flows_in(plan.deadline_us));
+            self.rounded = rounded + self.returned;
         }
     }
 
@@ -483,7 +497,8 @@ impl KeyJudge {
                 true => late,
                 false => with_share * share * windows + late + rule.flowed_permits(plan),
             };
-            let beyond = if with_share > 0 { self.beyond } else { 0 };
+            let has_decided_alone = with_share > 0 || self.allowed.0 > 0;
+            let beyond = if has_decided_alone { self.beyond } else { 0 };
             let allowed = shares + self.ended * share + self.unknown + self.rounded + self.excused;
             let allowed = allowed + beyond;
             // Of what Guava's lets pass on the next one's bill, no answer says how much it is.

@@ -66,6 +66,8 @@ pub(crate) enum Note {
     Reset,
     /// A holder knew what the store had forgotten.
     Repaired,
+    /// A holder gave so many permits back.
+    Returned(u64),
 }
 
 /// An execution.
@@ -197,6 +199,8 @@ impl Server {
             } else {
                 broken = within(&rules, &first, &after);
             }
+            let returned = first.since(&after).into_iter().max().unwrap_or(0);
+            notes.push(Note::Returned(returned));
             let answer = named_as(stands.verdict.into(), &rules, &ask.rules);
             stands.verdict = answer.verdict;
         }

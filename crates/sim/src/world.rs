@@ -607,6 +607,9 @@ impl<'p> World<'p> {
                 self.given_back[key] = Some(at);
                 self.note_at((at, self.executed), key, What::Repaired);
             }
+            Note::Returned(permits) => {
+                self.note_at((at, self.executed), key, What::Returned { permits });
+            }
             Note::Refunded => {
                 self.given_back[key] = Some(at);
                 let permits = match ask.verb {
