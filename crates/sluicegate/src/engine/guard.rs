@@ -213,14 +213,17 @@ impl StoreGuard {
                 }
             };
             ask_store_each(store, &asks, &mut hear).await;
-            for (place, said) in left {
+            let deciding = left.into_iter().map(|(place, said)| async move {
                 let said = match said {
                     // Others were admitted here meanwhile: the permit stays unused.
-                    Ok(_) => Box::pin(self.ask(store, questions[place])).await,
+                    Ok(_) => self.ask(store, questions[place]).await,
                     said => said,
                 };
-                answered.push((place, self.decided(questions[place], said)));
-            }
+                (place, self.decided(questions[place], said))
+            });
+            let deciding: Vec<BoxFuture<'_, _>> =
+                deciding.map(|deciding| Box::pin(deciding) as _).collect();
+            answered.extend(join_all(deciding).await);
             answered
         };
         let (of_alone, of_together) = tokio::join!(join_all(asking_alone), asking_together);
