@@ -2,7 +2,7 @@
 
 use sluicegate::{Answer, Cost, DecideError, Mode, SettleError};
 
-use crate::judge::What;
+use crate::judge::{By, What};
 use crate::node::{self, Done};
 use crate::plan::{Arrival, Ask, MS, OnFailure, SECOND};
 use crate::wire::Executed;
@@ -21,6 +21,7 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
     match done {
         Done::Decided(arrival, Ok(admission)) => decided(world, task, arrival, &admission.answer),
         Done::Decided(arrival, Err(error)) => failed(world, task, arrival, &error),
+        Done::DecidedEach(_) => unreachable!("each is seen on its own"),
         Done::Explained(arrival, explained) => match explained {
             Ok(explanation) => modes(world, task, &explanation.answer),
             Err(error) => failed(world, task, arrival, &error),
@@ -51,10 +52,10 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
                 returned(world, &arrival, &settled.answer, settled.refunded);
                 if settled.taken > 0 && settled.answer.mode == Mode::Leased {
                     let at = (world.now, world.executed());
-                    admitted(world, arrival.key, at, (settled.taken, world.now, true));
+                    admitted(world, arrival.key, at, (settled.taken, world.now, By::Lease));
                 } else if settled.taken > 0 {
                     let at = task.executed.unwrap_or((world.now, u64::MAX));
-                    admitted(world, arrival.key, at, (settled.taken, task.begun_at, false));
+                    admitted(world, arrival.key, at, (settled.taken, task.begun_at, By::Store));
                 }
             }
             Err(SettleError::Settled) => {}
@@ -103,13 +104,22 @@ fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Ans
                 world.note_at((at, order), arrival.key, what);
             }
             let begun = task.begun_at + wait;
-            admitted(world, arrival.key, (at + wait, order), (granted, begun, false));
+            admitted(world, arrival.key, (at + wait, order), (granted, begun, By::Store));
         }
         // The node's clock was read at this instant.
         Mode::Leased if granted > 0 => {
-            crate::grants::check_end_of(world, task.node, key);
             let at = (world.now, world.executed());
-            admitted(world, arrival.key, at, (granted, world.now, true));
+            // Whether it was before or after something that was given back meanwhile, nobody knows.
+            let changed = world.given_back[key].is_some_and(|then| then >= task.begun_at);
+            if task.is_batch && changed {
+                return;
+            }
+            if task.is_batch {
+                let permits = (granted, task.begun_at, By::EarlierLease);
+                return admitted(world, arrival.key, at, permits);
+            }
+            crate::grants::check_end_of(world, task.node, key);
+            admitted(world, arrival.key, at, (granted, world.now, By::Lease));
         }
         Mode::Local if granted > 0 => {
             let version = version_of(world, answer);
@@ -119,6 +129,7 @@ fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Ans
                 let what = What::Booked { permits: granted, passes_at: at, by_share: true };
                 world.note_at((world.now, world.executed()), key, what);
             }
+            let run = (!task.is_batch).then_some(run);
             let what = What::ByShare { permits: granted, version, of, run, begun };
             world.note_at((at, world.executed()), key, what);
         }
@@ -149,13 +160,8 @@ fn returned(world: &mut World<'_>, arrival: &Arrival, answer: &Answer, permits: 
 }
 
 /// Permits were admitted that were asked for at `begun`, by the store or from a lease.
-fn admitted(
-    world: &mut World<'_>,
-    key: usize,
-    at: Executed,
-    (permits, begun, is_leased): (u64, u64, bool),
-) {
-    world.note_at(at, key, What::Admitted { permits, begun, is_leased });
+fn admitted(world: &mut World<'_>, key: usize, at: Executed, (permits, begun, by): (u64, u64, By)) {
+    world.note_at(at, key, What::Admitted { permits, begun, by });
 }
 
 /// Which version of the policy an answer is by.

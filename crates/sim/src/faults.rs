@@ -77,8 +77,9 @@ fn begins_at_nodes(world: &mut World<'_>, fault: &Fault) {
     match kind {
         FaultKind::NodeKilled => kill(world, node),
         FaultKind::NodeStopped => {
-            // It pays first, as far as the store answers; others go on meanwhile.
+            // It gives back and pays first, as far as the store answers; others go on meanwhile.
             let engine = std::sync::Arc::clone(&world.nodes[node].engine);
+            engine.return_leases();
             world.spawn(node, node::pay(engine));
         }
         FaultKind::NodePaused | FaultKind::NodeSuspended | FaultKind::MachineStopped => {

@@ -38,12 +38,13 @@ pub(crate) struct Entry {
 
 #[derive(Clone, Debug)]
 pub(crate) enum What {
-    /// The store admitted so many permits, which were asked for at `begun`; or a node did that had leased them.
-    Admitted { permits: u64, begun: u64, is_leased: bool },
+    /// So many permits were admitted, which were asked for at `begun`.
+    Admitted { permits: u64, begun: u64, by: By },
     /// So many permits were admitted that pass then. What a share books is charged before it passes.
     Booked { permits: u64, passes_at: u64, by_share: bool },
-    /// A node admitted them by its share. `run` counts the answers of the store before it.
-    ByShare { permits: u64, version: usize, of: Process, run: u64, begun: u64 },
+    /// A node admitted them by its share. `run` counts the answers of the store before it; `None`: of several
+    /// requests that were made together, so that nobody knows.
+    ByShare { permits: u64, version: usize, of: Process, run: Option<u64>, begun: u64 },
     /// A node admitted them because its policy says `allow`. They use the budget up, as far as it goes.
     Allowed { permits: u64, begun: u64 },
     /// So many permits of each rule do not count any more.
@@ -62,6 +63,17 @@ pub(crate) enum What {
     Version(usize),
     /// A node ended with what it owed, or forgot it.
     Ended(usize),
+}
+
+/// By whose word permits were admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// The store's, at this instant.
+    Store,
+    /// A node's that had leased them, at this instant.
+    Lease,
+    /// The same, at some instant until then.
+    EarlierLease,
 }
 
 /// A node, and which process of it.
@@ -204,6 +216,8 @@ struct RuleJudge {
 #[derive(Debug, Default)]
 struct Share {
     run: Option<u64>,
+    /// Whether some of it may be of an earlier run.
+    is_vague: bool,
     meters: Vec<Meter>,
     /// When the last of it was asked for, µs.
     last: u64,
@@ -272,28 +286,34 @@ impl KeyJudge {
                 }
             })
             .collect();
-        let beyond = self.rules.iter().map(|rule| rule.meter.above(at)).max();
-        self.beyond = self.beyond.max(beyond.unwrap_or(0));
+        self.beyond = self.beyond.max(self.above(at));
         // What is out unknown to the store passes beside what is in use, of a lowered limit as well.
         if self.excused > 0 {
-            let above = self.rules.iter().map(|rule| rule.exact.above(at)).max();
-            self.excused += above.unwrap_or(0);
+            self.excused += self.above(at);
         }
         for share in self.shares.values_mut() {
             share.run = None;
         }
     }
 
+    /// Permits in use beyond a limit.
+    fn above(&self, at: u64) -> u64 {
+        let above = |rule: &RuleJudge| rule.exact.above(at).max(rule.meter.above(at));
+        self.rules.iter().map(above).max().unwrap_or(0)
+    }
+
     fn see(&mut self, plan: &Plan, entry: &Entry, used: &mut Used) -> Option<String> {
         let at = entry.at;
         match &entry.what {
-            What::Admitted { permits, begun, is_leased } => {
+            What::Admitted { permits, begun, by } => {
                 used.admitted += permits;
                 // Until a holder speaks, the store cannot know of what it lost.
-                if *is_leased || !self.is_lost {
+                if *by != By::Store || !self.is_lost {
                     self.admit_whole((*begun, at), *permits);
                 }
-                if let Some(what) = self.by_store(at, *permits) {
+                if *by != By::EarlierLease
+                    && let Some(what) = self.by_store(at, *permits)
+                {
                     return Some(what);
                 }
                 self.admit(plan, (*begun, at), *permits, used)
@@ -346,8 +366,7 @@ impl KeyJudge {
             }
             // They pass beside what is in use already; after a limit was lowered that may be more than it.
             What::Excused { permits } if *permits > 0 => {
-                let above = self.rules.iter().map(|rule| rule.exact.above(at)).max();
-                self.excused += permits + above.unwrap_or(0);
+                self.excused += permits + self.above(at);
             }
             What::Lost { held } => {
                 self.lost += 1;
@@ -437,23 +456,25 @@ impl KeyJudge {
     fn by_share(
         &mut self,
         plan: &Plan,
-        (of, run): (Process, u64),
+        (of, run): (Process, Option<u64>),
         (begun, at): (u64, u64),
         permits: u64,
     ) -> Option<String> {
         let share = self.shares.entry(of).or_default();
-        if share.run != Some(run) {
-            share.run = Some(run);
+        if share.run.is_none() || run.is_some_and(|run| share.run != Some(run)) {
+            share.run = Some(run.unwrap_or(0));
+            share.is_vague = false;
             self.outages += 1;
             self.unknown += self.booked_most;
             share.meters = self.rules.iter().map(|rule| Meter::of(&rule.spec, plan)).collect();
         }
+        share.is_vague |= run.is_none();
         let nodes = plan.nodes as u64;
         for (rule, meter) in self.rules.iter_mut().zip(&mut share.meters) {
             rule.flowed += meter.flows(share.last, at);
             let over = meter.admit((begun, at), permits * nodes);
             // A request from before a change takes the share back to the rules of then.
-            if over > 0 && rule.spec.is_strict() && plan.versions.len() == 1 {
+            if over > 0 && !share.is_vague && rule.spec.is_strict() && plan.versions.len() == 1 {
                 return Some(format!(
                     "node {} of {nodes} is {} over its share of {:?}",
                     of.0,

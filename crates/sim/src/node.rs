@@ -12,7 +12,7 @@ use sluicegate::{
 use crate::clock::{BEGIN, SimClock};
 use crate::plan::{Arrival, Ask, MS, Plan};
 use crate::probes::Probes;
-use crate::wire::SimStore;
+use crate::wire::{Asker, SimStore, asker};
 
 /// Keys that an engine remembers: more than a history has, with the ids of all that it settles.
 const KEYS_REMEMBERED: usize = 4_096;
@@ -41,6 +41,8 @@ pub(crate) struct Node {
 #[derive(Debug)]
 pub(crate) enum Done {
     Decided(Arrival, Result<Admission, DecideError>),
+    /// Of requests that were made together.
+    DecidedEach(Vec<(Arrival, Asker, Result<Admission, DecideError>)>),
     Explained(Arrival, Result<Explanation, DecideError>),
     Refunded(Arrival, u64, Result<Admission, DecideError>),
     Settled(Arrival, Result<Settled, SettleError>),
@@ -136,8 +138,29 @@ impl Node {
 /// Makes the request of `arrival`.
 pub(crate) async fn decide(engine: Arc<Engine<SimStore>>, arrival: Arrival) -> Done {
     let key = key_name(arrival.key);
+    let request = Request::new("p", Some(&key), verb(arrival.ask));
+    let turn = engine.turn();
+    match arrival.ask {
+        Ask::Explain(_) => Done::Explained(arrival, turn.explain(&request).await),
+        _ => Done::Decided(arrival, turn.decide(&request).await),
+    }
+}
+
+/// Makes the requests of `arrivals` together.
+pub(crate) async fn decide_each(engine: Arc<Engine<SimStore>>, arrivals: Vec<Arrival>) -> Done {
+    let keys: Vec<_> = arrivals.iter().map(|arrival| key_name(arrival.key)).collect();
+    let request = |(arrival, key): (&Arrival, _)| Request::new("p", Some(key), verb(arrival.ask));
+    let requests: Vec<_> =
+        arrivals.iter().zip(keys.iter().map(|key| &key[..])).map(request).collect();
+    let decided = engine.turn().decide_each(&requests).await;
+    let each = arrivals.into_iter().zip(&keys).zip(decided);
+    Done::DecidedEach(each.map(|((arrival, key), said)| (arrival, asker(key), said)).collect())
+}
+
+/// What the engine is asked.
+fn verb(ask: Ask) -> Verb {
     let cost = |cost| Cost::new(cost).expect("costs are at least 1");
-    let verb = match arrival.ask {
+    match ask {
         Ask::Check(of) | Ask::CheckAndRefund(of, _) | Ask::CheckAndSettle(of, _) => {
             Verb::Check { cost: cost(of) }
         }
@@ -147,12 +170,6 @@ pub(crate) async fn decide(engine: Arc<Engine<SimStore>>, arrival: Arrival) -> D
         }
         Ask::Peek(of) | Ask::Explain(of) => Verb::Peek { cost: cost(of) },
         Ask::Reset => Verb::Reset,
-    };
-    let request = Request::new("p", Some(&key), verb);
-    let turn = engine.turn();
-    match arrival.ask {
-        Ask::Explain(_) => Done::Explained(arrival, turn.explain(&request).await),
-        _ => Done::Decided(arrival, turn.decide(&request).await),
     }
 }
 

@@ -162,6 +162,8 @@ pub struct Arrival {
     pub key: usize,
     /// What is asked.
     pub ask: Ask,
+    /// Whether it is asked together with the others of its load at this instant.
+    pub is_batched: bool,
 }
 
 /// What a client asks, and does with what it gets.
@@ -396,11 +398,24 @@ impl Plan {
         while at < end.min(self.span_us) && made < ARRIVALS_MAX {
             for _ in 0..burst {
                 let ask = ask(&mut rng, cost_max, verbs, does);
-                self.arrivals.push(Arrival { at, load: number, number: made, node, key, ask });
+                let made_at = (at, made);
+                self.arrivals.push(self.arrival((number, made_at), (node, key), ask));
                 made += 1;
             }
             at += rng.u64(1..=2 * gap) * burst;
         }
+    }
+
+    /// A request of the load of this number. Every third load asks together for what comes together.
+    fn arrival(
+        &self,
+        (load, (at, number)): (u32, (u64, usize)),
+        (node, key): (usize, usize),
+        ask: Ask,
+    ) -> Arrival {
+        let batches = generator(self.seed, 600 + u64::from(load)).u8(0..3) == 0;
+        let is_batched = batches && !matches!(ask, Ask::Explain(_));
+        Arrival { at, load, number, node, key, ask, is_batched }
     }
 
     fn add_fault(&mut self, number: u32, books: bool) {
@@ -458,6 +473,13 @@ impl FaultKind {
             }
             kind => kind,
         }
+    }
+}
+
+impl Arrival {
+    /// Whether both are asked together.
+    pub(crate) fn is_asked_with(&self, other: &Self) -> bool {
+        self.is_batched && other.is_batched && (self.at, self.load) == (other.at, other.load)
     }
 }
 

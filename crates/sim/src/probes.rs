@@ -2,7 +2,7 @@
 
 use std::task::Poll;
 
-use sluicegate::Mode;
+use sluicegate::{Admission, Mode};
 
 use crate::node::Done;
 use crate::plan::{FaultKind, MS};
@@ -54,7 +54,9 @@ pub(crate) fn see(
 
 /// I13: a store that answers others, and was not given up before, is not replaced because it has too much to do.
 pub(crate) fn check_overload(world: &mut World<'_>, is_overloaded: bool, polled: &Poll<Done>) {
-    if is_overloaded && is_without_word(polled) {
+    // Of several requests others may have got no answer.
+    let is_one = matches!(polled, Poll::Ready(Done::Decided(..)));
+    if is_overloaded && is_one && is_without_word(polled) {
         let what = "a node decides for a store that has too much to do".to_owned();
         world.judge.fail("I13", world.now, what);
     }
@@ -76,6 +78,14 @@ fn has_wrong_clocks(world: &World<'_>) -> bool {
 
 /// Whether a request was decided by the word of nobody.
 fn is_without_word(polled: &Poll<Done>) -> bool {
-    let Poll::Ready(Done::Decided(_, Ok(admission))) = polled else { return false };
-    matches!(admission.answer.mode, Mode::Local | Mode::Allow | Mode::Deny)
+    let is_without = |decided: &Result<Admission, _>| {
+        decided.as_ref().is_ok_and(|admission| {
+            matches!(admission.answer.mode, Mode::Local | Mode::Allow | Mode::Deny)
+        })
+    };
+    match polled {
+        Poll::Ready(Done::Decided(_, decided)) => is_without(decided),
+        Poll::Ready(Done::DecidedEach(each)) => each.iter().any(|(.., said)| is_without(said)),
+        _ => false,
+    }
 }

@@ -58,8 +58,13 @@ pub(crate) struct Outgoing {
 #[derive(Clone, Debug)]
 pub(crate) struct Heard {
     pub(crate) key: Vec<u8>,
+    /// Which request it is to.
+    pub(crate) of: Asker,
     pub(crate) executed: Executed,
 }
+
+/// Where the key of a request is. Of several that are made together each has its own copy.
+pub(crate) type Asker = usize;
 
 /// When the store executed something, µs, and which of its executions it was.
 pub(crate) type Executed = (u64, u64);
@@ -94,6 +99,7 @@ struct SlotState {
 
 struct Call {
     wire: Arc<Wire>,
+    of: Asker,
     ask: Arc<StoreAsk>,
     slot: Option<Arc<Slot>>,
 }
@@ -150,7 +156,7 @@ impl Future for Call {
         let mut wire = self.wire.lock();
         wire.is_overloaded = matches!(reply, Err(StoreError::Overloaded { .. }));
         if reply.is_ok() {
-            wire.heard.push(Heard { key: self.ask.key.clone(), executed });
+            wire.heard.push(Heard { key: self.ask.key.clone(), of: self.of, executed });
         }
         drop(wire);
         Poll::Ready(reply)
@@ -188,7 +194,7 @@ impl SimStore {
             debt: debt.copied(),
             message: message.copied(),
         };
-        Call { wire: Arc::clone(&self.0), ask: Arc::new(ask), slot: None }
+        Call { wire: Arc::clone(&self.0), of: asker(key), ask: Arc::new(ask), slot: None }
     }
 }
 
@@ -225,6 +231,11 @@ impl Store for SimStore {
             Said::Decided(..) => unreachable!("a message gets a word"),
         }
     }
+}
+
+/// The request of this key.
+pub(crate) fn asker(key: &[u8]) -> Asker {
+    key.as_ptr().addr()
 }
 
 fn decided(said: Said) -> (StoreAnswer, Permits) {

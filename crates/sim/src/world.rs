@@ -19,7 +19,7 @@ use crate::node::{self, Done, Node};
 use crate::plan::{Arrival, Fault, MS, Plan, SECOND, generator};
 use crate::queue::Queue;
 use crate::server::{Execution, Note, Server};
-use crate::wire::{Executed, Heard, Outgoing, Reply, Said, Slot, StoreAsk, WireState};
+use crate::wire::{Asker, Executed, Heard, Outgoing, Reply, Said, Slot, StoreAsk, WireState};
 
 /// How often a node pays what it owes, and notes that it lives, µs.
 const CHORES_EVERY_US: u64 = 250 * MS;
@@ -128,8 +128,8 @@ struct Task {
     node: usize,
     life: u32,
     begun_at: u64,
-    /// The last answer of the store that it took.
-    executed: Option<Executed>,
+    /// The answers of the store that it took.
+    heard: Vec<(Asker, Executed)>,
     /// Whether it keeps the leases of its node.
     is_keeper: bool,
     /// The same each time.
@@ -322,7 +322,7 @@ impl<'p> World<'p> {
             return self.at(at, event);
         }
         match event {
-            Event::Arrives(place) => self.arrives(self.plan.arrivals[place]),
+            Event::Arrives(place) => self.arrives(place),
             Event::Follows(arrival, then) => self.follows(arrival, then),
             Event::AtServer { call } => self.at_server(call),
             Event::AtNode { call, reply, executed } => self.at_node(call, *reply, executed),
@@ -387,12 +387,20 @@ impl<'p> World<'p> {
         }
     }
 
-    fn arrives(&mut self, arrival: Arrival) {
-        if !self.nodes[arrival.node].is_up {
+    fn arrives(&mut self, place: usize) {
+        let (before, from) = self.plan.arrivals.split_at(place);
+        let arrival = from[0];
+        let is_asked = before.last().is_some_and(|before| arrival.is_asked_with(before));
+        if is_asked || !self.nodes[arrival.node].is_up {
             return;
         }
         let engine = Arc::clone(&self.nodes[arrival.node].engine);
-        self.spawn(arrival.node, node::decide(engine, arrival));
+        let together = from.iter().take_while(|other| arrival.is_asked_with(other));
+        let together: Vec<_> = together.copied().collect();
+        match together.len() {
+            0..=1 => self.spawn(arrival.node, node::decide(engine, arrival)),
+            _ => self.spawn(arrival.node, node::decide_each(engine, together)),
+        }
     }
 
     fn follows(&mut self, arrival: Arrival, then: Then) {
@@ -448,8 +456,8 @@ impl<'p> World<'p> {
         let waker = TaskWaker { task: number, ready: Arc::clone(&self.ready) };
         let waker = Waker::from(Arc::new(waker));
         let (future, begun_at) = (Box::pin(future), self.now);
-        let (executed, is_keeper) = (None, false);
-        self.tasks.push(Some(Task { node, life, begun_at, executed, is_keeper, waker, future }));
+        let (heard, is_keeper) = (Vec::new(), false);
+        self.tasks.push(Some(Task { node, life, begun_at, heard, is_keeper, waker, future }));
         self.ready.lock().expect("nobody panics with it").push_back(number);
     }
 
@@ -489,8 +497,11 @@ impl<'p> World<'p> {
         let asked = (was_without, calls > 0, task.begun_at == self.now || task.is_keeper);
         crate::probes::see(self, task.node, asked, &polled);
         crate::probes::check_overload(self, is_overloaded && !was_without, &polled);
-        for Heard { key, executed } in heard {
-            task.executed = Some(executed);
+        for Heard { key, of, executed } in heard {
+            // What a keeper hears is nobody's answer.
+            if !task.is_keeper {
+                task.heard.push((of, executed));
+            }
             if let Some(key) = self.key_of(&key) {
                 self.nodes[task.node].heard[key] += 1;
             }
@@ -730,17 +741,30 @@ impl<'p> World<'p> {
     // ---- answers
 
     fn done(&mut self, task: &Task, done: Done) {
-        self.decided += 1;
+        self.decided += match &done {
+            Done::DecidedEach(each) => each.len() as u64,
+            _ => 1,
+        };
         let (now, took) = (self.now, self.now - task.begun_at);
         let until = self.nodes[task.node].paused_until.max(self.late_until[task.node]);
         let stood = until > task.begun_at;
-        if matches!(done, Done::Decided(..) | Done::Refunded(..)) && !stood {
+        let is_decided =
+            matches!(done, Done::Decided(..) | Done::DecidedEach(_) | Done::Refunded(..));
+        if is_decided && !stood {
             self.slowest = self.slowest.max(took);
             if took > ASKED_MAX * self.plan.deadline_us {
                 self.judge.fail("I9", now, format!("a decision took {took} µs: {done:?}"));
             }
         }
-        crate::answers::see(self, task.view(), done);
+        match done {
+            Done::DecidedEach(each) => {
+                for (arrival, asker, decided) in each {
+                    let view = TaskView { is_batch: took > 0, ..task.view(Some(asker)) };
+                    crate::answers::see(self, view, Done::Decided(arrival, decided));
+                }
+            }
+            done => crate::answers::see(self, task.view(None), done),
+        }
     }
 
     pub(crate) fn refund_later(&mut self, arrival: Arrival, permits: u64) {
@@ -774,12 +798,18 @@ pub(crate) struct TaskView {
     pub(crate) life: u32,
     pub(crate) begun_at: u64,
     pub(crate) executed: Option<Executed>,
+    /// Whether what it comes to was decided at several instants, until now.
+    pub(crate) is_batch: bool,
 }
 
 impl Task {
-    fn view(&self) -> TaskView {
-        let Self { node, life, begun_at, executed, .. } = *self;
-        TaskView { node, life, begun_at, executed }
+    /// What it did, or what it did for one of several requests.
+    fn view(&self, of: Option<Asker>) -> TaskView {
+        let Self { node, life, begun_at, .. } = *self;
+        let mut heard = self.heard.iter().rev();
+        let executed = heard.find(|heard| of.is_none_or(|of| heard.0 == of));
+        let executed = executed.map(|(_, executed)| *executed);
+        TaskView { node, life, begun_at, executed, is_batch: false }
     }
 }
 

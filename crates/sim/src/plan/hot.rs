@@ -8,8 +8,8 @@ use fastrand::Rng;
 use crate::token::Cut;
 
 use super::{
-    Arrival, Fault, FaultKind, Leases, MS, OnFailure, Plan, PolicySpec, RuleSpec, SECOND, ask,
-    changed, clock_step, generator,
+    Fault, FaultKind, Leases, MS, OnFailure, Plan, PolicySpec, RuleSpec, SECOND, ask, changed,
+    clock_step, generator,
 };
 
 /// Requests of one load at most.
@@ -109,7 +109,8 @@ impl Plan {
             let surges = surge > 0 && rng.u8(0..16) == 0;
             for _ in 0..if surges { surge } else { burst } {
                 let ask = ask(&mut rng, cost_max, verbs, does);
-                self.arrivals.push(Arrival { at, load: number, number: made, node, key, ask });
+                let made_at = (at, made);
+                self.arrivals.push(self.arrival((number, made_at), (node, key), ask));
                 made += 1;
             }
             at += rng.u64(1..=2 * gap) * burst;
