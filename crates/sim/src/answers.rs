@@ -1,5 +1,6 @@
 //! What nodes answer their clients, and whether each answer is true at that instant.
 
+use sluicegate::store::Permits;
 use sluicegate::{Answer, Cost, DecideError, Mode, SettleError};
 
 use crate::judge::{By, What};
@@ -10,6 +11,23 @@ use crate::world::{RECOVERY_US, TaskView, World};
 
 /// How long a refusal is remembered after something was given back elsewhere, µs: a second, and a question.
 const REMEMBERED_US: u64 = SECOND + 50 * MS;
+
+/// What a node admitted of a key without the store, and what the store charged for that.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Dues {
+    admitted: u64,
+    /// Of each rule.
+    charged: Permits,
+    bills: u64,
+}
+
+impl Dues {
+    /// The store charged a bill.
+    pub(crate) fn charge(&mut self, permits: Permits) {
+        self.charged.iter_mut().zip(permits).for_each(|(charged, permits)| *charged += permits);
+        self.bills += 1;
+    }
+}
 
 /// How long a breaker that is open lets no request through, at most, and a deadline, µs.
 const PROBE_US: u64 = 350 * MS;
@@ -95,6 +113,9 @@ fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Ans
         _ => decision.granted(),
     };
     let (key, wait) = (arrival.key, decision.wait().get());
+    if matches!(mode, Mode::Local | Mode::Allow) {
+        world.dues[task.node][key].admitted += granted;
+    }
     match mode {
         Mode::Store if granted > 0 => {
             let (at, order) = task.executed.unwrap_or((world.now, u64::MAX));
@@ -137,7 +158,8 @@ fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Ans
             let what = What::Allowed { permits: granted, begun: task.begun_at };
             world.note_at((world.now, world.executed()), key, what);
         }
-        Mode::Remembered => remembered(world, task, arrival),
+        // Of a batch it was refused at some instant before.
+        Mode::Remembered if !task.is_batch => remembered(world, task, arrival),
         _ => {}
     }
     let charged = answer.charged();
@@ -264,6 +286,18 @@ fn is_disturbed(world: &World<'_>, task: TaskView) -> bool {
 /// What is owed is charged once the store answers and has room.
 pub(crate) fn check_debts(world: &mut World<'_>) {
     let now = world.now;
+    for (node, dues) in world.dues.iter().enumerate() {
+        for (key, Dues { admitted, charged, bills }) in dues.iter().enumerate() {
+            let charged = charged.iter().max().unwrap_or(&0);
+            // A part of a permit is billed as one. Other rules may count permits otherwise.
+            if *charged > admitted + bills && world.plan.versions.len() == 1 {
+                let what = format!(
+                    "node {node} admitted {admitted} of key {key} alone, and was charged {charged}"
+                );
+                world.judge.fail("I17", now, what);
+            }
+        }
+    }
     let one = Cost::ONE;
     let refuses = |key| world.server.refuses(&node::key_name(key), one, now.saturating_sub(SECOND));
     let has_room = (0..world.plan.keys).all(|key| refuses(key) != Some(true));

@@ -68,6 +68,8 @@ pub(crate) enum Note {
     Repaired,
     /// A holder gave so many permits back.
     Returned(u64),
+    /// So many permits of each rule were charged of the debt with this id.
+    Charged(u128, Permits),
 }
 
 /// An execution.
@@ -120,6 +122,9 @@ impl Server {
             Some(debt) => self.charge(debt, &mut stored, &at),
             None => (Permits::default(), None),
         };
+        if let (Some(id), Some(Debt { charge: Charge::Added, .. })) = (debt, &ask.debt) {
+            notes.push(Note::Charged(id, paid));
+        }
         let usage = stored.usage(&at);
         let rules = Arc::clone(&stored.rules);
         let verdict = match rules.decide_beside(&mut stored.leased, &ask.verb, &at) {

@@ -12,6 +12,7 @@ use sluicegate::policy::PolicySet;
 use sluicegate::store::lease::Word;
 use sluicegate::store::{Executed as Effect, StoreError};
 
+use crate::answers::Dues;
 use crate::grants::Grants;
 use crate::judge::{Entry, Judge, Lost, Used, Violation, What};
 use crate::net::{Link, SILENCE_MAX_US};
@@ -180,6 +181,10 @@ pub(crate) struct World<'p> {
     pub(crate) removed_until: Vec<u64>,
     /// What nodes were granted.
     pub(crate) grants: Grants,
+    /// What each node owed of each key.
+    pub(crate) dues: Vec<Vec<Dues>>,
+    /// Debts that were charged.
+    charged: BTreeSet<u128>,
     pub(crate) judge: Judge,
     hash: u64,
     decided: u64,
@@ -221,6 +226,8 @@ impl<'p> World<'p> {
             late_until: vec![0; plan.nodes],
             removed_until: vec![0; plan.nodes],
             grants: Grants::new(plan),
+            dues: vec![vec![Dues::default(); plan.keys]; plan.nodes],
+            charged: BTreeSet::new(),
             judge: Judge::default(),
             hash: 0xcbf2_9ce4_8422_2325,
             decided: 0,
@@ -560,7 +567,7 @@ impl<'p> World<'p> {
         }
         if let (Some(key), "p") = (self.key_of(&ask.key), &*ask.policy) {
             for note in notes {
-                self.note(key, note, &ask);
+                self.note((node, key), note, &ask);
             }
             match &reply {
                 Ok(Said::Decided(answer, paid)) => {
@@ -605,9 +612,14 @@ impl<'p> World<'p> {
     }
 
     /// Tells the judge what the store did.
-    fn note(&mut self, key: usize, note: Note, ask: &StoreAsk) {
+    fn note(&mut self, (node, key): (usize, usize), note: Note, ask: &StoreAsk) {
         let at = self.now;
         match note {
+            // A store that forgot charges it once more.
+            Note::Charged(id, permits) if self.charged.insert(id) => {
+                self.dues[node][key].charge(permits);
+            }
+            Note::Charged(..) => {}
             Note::Converted(rules, held) => {
                 self.given_back[key] = Some(at);
                 let version = self.version_of(&rules);
