@@ -3,6 +3,7 @@
 use sluicegate::store::Permits;
 use sluicegate::{Answer, Cost, DecideError, Mode, SettleError};
 
+use crate::grants::Central;
 use crate::judge::{By, What};
 use crate::node::{self, Done};
 use crate::plan::{Arrival, Ask, MS, OnFailure, SECOND};
@@ -115,6 +116,13 @@ fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Ans
     let (key, wait) = (arrival.key, decision.wait().get());
     if matches!(mode, Mode::Local | Mode::Allow) {
         world.dues[task.node][key].admitted += granted;
+    }
+    match (mode, arrival.ask) {
+        (Mode::Store, Ask::Check(1)) => {
+            let is_disturbed = is_disturbed(world, task);
+            crate::grants::check_central(world, (task.node, key), (answer, is_disturbed));
+        }
+        _ => world.central[task.node][key] = Central::default(),
     }
     match mode {
         Mode::Store if granted > 0 => {

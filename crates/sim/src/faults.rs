@@ -131,7 +131,10 @@ pub(crate) fn ends(world: &mut World<'_>, fault: &Fault) {
         FaultKind::Late(by_us) => world.links.iter_mut().for_each(|link| link.late_us -= by_us),
         FaultKind::StoreKilled(_) => world.down -= 1,
         FaultKind::NodeKilled => start(world, node),
-        FaultKind::NodeStopped => replace(world, node),
+        FaultKind::NodeStopped => {
+            crate::grants::check_returned(world, node, span);
+            replace(world, node);
+        }
         FaultKind::NodePaused => {
             let now = world.now;
             world.links[node].heard_at = now;

@@ -1,7 +1,8 @@
 //! What nodes hold, and whether the store stands for it: I3, I4 and I11.
 
-use sluicegate::Cost;
+use sluicegate::policy::LeaseBounds;
 use sluicegate::store::lease::{Found, Holder, Stands};
+use sluicegate::{Answer, Cost, Decision};
 
 use crate::node;
 use crate::plan::{FaultKind, MS, Plan, RuleSpec, SECOND};
@@ -14,6 +15,29 @@ const GONE_AFTER_US: u64 = 62 * SECOND;
 
 /// All that is out has lapsed so long after a message, µs: the longest term, a sixteenth, and the longest patience.
 const LAPSES_WITHIN_US: u64 = 2_375 * MS;
+
+/// A key that a node asks the store for one after the other is leased by then: four times as many asks as make it hot.
+const CENTRAL_MAX: u32 = 32;
+
+/// And so long after the first of them, µs: messages have been there and back.
+const CENTRAL_MAX_US: u64 = 500 * MS;
+
+/// Asks further apart say nothing, µs.
+const CENTRAL_WITHIN_US: u64 = 50 * MS;
+
+/// Fewer permits than eight are not leased, as many as the asks that make a key hot.
+const SHARED_MIN: u64 = 8;
+
+/// Checks that one node asked the store for, one after the other, and that passed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Central {
+    checks: u32,
+    since: u64,
+    last: u64,
+}
+
+/// A node that stops has given its leases back so much later, µs: what is under way comes back first.
+const RETURNED_WITHIN_US: u64 = 500 * MS;
 
 /// What a process was last granted of a key.
 #[derive(Clone, Copy, Debug, Default)]
@@ -102,6 +126,40 @@ pub(crate) fn check_refusal(world: &mut World<'_>, (node, key): (usize, usize), 
     }
 }
 
+/// I18: a key that is hot is leased, while the store answers and has plenty. Of a check that the store decided.
+pub(crate) fn check_central(
+    world: &mut World<'_>,
+    (node, key): (usize, usize),
+    (answer, is_disturbed): (&Answer, bool),
+) {
+    let now = world.now;
+    let version = world.nodes[node].version;
+    let Decision { limit, remaining, .. } = answer.decision;
+    // It changes over to other rules when it asks the next time.
+    let is_changing = world.plan.versions.len() > 1;
+    // As many holders as there may be leave no place; and a node that stops leases nothing more.
+    let takes = |kind| matches!(kind, FaultKind::Crowd(_) | FaultKind::NodeStopped);
+    let is_full = world.plan.faults.iter().any(|fault| takes(fault.kind));
+    let policy = world.policies[version].resolve("p").expect("each version has it");
+    let rules = policy.rules_at(b"a", sluicegate::Micros::ZERO);
+    let limits = rules.rules.set().rules().iter().map(|named| named.rule.limit());
+    let least = limits.min().unwrap_or(0);
+    let has_share = |bounds: LeaseBounds| least * u64::from(bounds.share_percent) / 100;
+    let share = policy.lease_bounds().map_or(0, has_share);
+    let is_leasable = share >= SHARED_MIN && rules.rules.set().leasable().is_ok();
+    let is_meant = world.plan.leases && is_leasable && !is_changing && !is_full && !is_disturbed;
+    let has_plenty = answer.decision.allowed() && remaining > limit / 2;
+    let central = &mut world.central[node][key];
+    if !is_meant || !has_plenty || now > central.last + CENTRAL_WITHIN_US {
+        *central = Central { since: now, ..Central::default() };
+    }
+    (central.checks, central.last) = (central.checks + 1, now);
+    if central.checks > CENTRAL_MAX && now > central.since + CENTRAL_MAX_US {
+        let what = format!("node {node} asks the store for each check of key {key}");
+        world.judge.fail("I18", now, what);
+    }
+}
+
 /// I4: permits that `node` takes have not lapsed.
 pub(crate) fn check_end_of(world: &mut World<'_>, node: usize, key: usize) {
     let (now, Grant { life, until, .. }) = (world.now, world.grants.of[node][key]);
@@ -139,6 +197,19 @@ pub(crate) fn check_held(world: &mut World<'_>, node: usize) {
             let left = leased.left;
             let what = format!("node {node} has {left} permits of key {key}, the store {stands}");
             world.judge.fail("I3", now, what);
+        }
+    }
+}
+
+/// I19: `node` has given all its leases back before it stops, where nothing was in its way.
+pub(crate) fn check_returned(world: &mut World<'_>, node: usize, span_us: u64) {
+    let is_alone = world.plan.faults.len() == 1 && span_us > RETURNED_WITHIN_US;
+    for key in (0..world.plan.keys).filter(|_| is_alone) {
+        let Some(holder) = world.grants.of[node][key].holder else { continue };
+        let held = world.server.held_by(&node::key_name(key), holder, world.now);
+        if held > 0 {
+            let what = format!("node {node} stops, and {held} permits of key {key} are out");
+            world.judge.fail("I19", world.now, what);
         }
     }
 }

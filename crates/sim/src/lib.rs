@@ -18,6 +18,7 @@
 //! | [`table`] | what leases admit, and how many calls they take, under loads of millions of requests |
 
 mod answers;
+mod calls;
 mod clock;
 mod faults;
 mod grants;

@@ -399,21 +399,31 @@ impl Plan {
             for _ in 0..burst {
                 let ask = ask(&mut rng, cost_max, verbs, does);
                 let made_at = (at, made);
-                self.arrivals.push(self.arrival((number, made_at), (node, key), ask));
+                self.arrivals.push(self.arrival((number, made_at), (node, key), (ask, does)));
                 made += 1;
             }
             at += rng.u64(1..=2 * gap) * burst;
         }
     }
 
-    /// A request of the load of this number. Every third load asks together for what comes together.
+    /// A request of the load of this number. Every third load asks together for what comes together; and of those that
+    /// give back, every third gives back half of all its requests, which are large.
     fn arrival(
         &self,
         (load, (at, number)): (u32, (u64, usize)),
         (node, key): (usize, usize),
-        ask: Ask,
+        (ask, does): (Ask, (bool, bool)),
     ) -> Arrival {
-        let batches = generator(self.seed, 600 + u64::from(load)).u8(0..3) == 0;
+        let mut rng = generator(self.seed, 600 + u64::from(load));
+        let (batches, gives_back) = (rng.u8(0..3) == 0, rng.u8(0..3) == 0);
+        let ask = match ask {
+            Ask::CheckAndRefund(..) | Ask::Check(_) if gives_back && does.0 && self.leases => {
+                let cost = rng.u64(4..=24);
+                let backs = number % 2 == 0;
+                if backs { Ask::CheckAndRefund(cost, cost) } else { Ask::Check(1) }
+            }
+            ask => ask,
+        };
         let is_batched = batches && !matches!(ask, Ask::Explain(_));
         Arrival { at, load, number, node, key, ask, is_batched }
     }

@@ -7,20 +7,18 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-use sluicegate::RuleSet;
 use sluicegate::policy::PolicySet;
-use sluicegate::store::lease::Word;
-use sluicegate::store::{Executed as Effect, StoreError};
 
 use crate::answers::Dues;
-use crate::grants::Grants;
-use crate::judge::{Entry, Judge, Lost, Used, Violation, What};
-use crate::net::{Link, SILENCE_MAX_US};
+use crate::calls::Call;
+use crate::grants::{Central, Grants};
+use crate::judge::{Judge, Lost, Used, Violation};
+use crate::net::Link;
 use crate::node::{self, Done, Node};
 use crate::plan::{Arrival, Fault, MS, Plan, SECOND, generator};
 use crate::queue::Queue;
-use crate::server::{Execution, Note, Server};
-use crate::wire::{Asker, Executed, Heard, Outgoing, Reply, Said, Slot, StoreAsk, WireState};
+use crate::server::Server;
+use crate::wire::{Asker, Executed, Heard, Reply, WireState};
 
 /// How often a node pays what it owes, and notes that it lives, µs.
 const CHORES_EVERY_US: u64 = 250 * MS;
@@ -62,7 +60,7 @@ pub struct Outcome {
 
 /// Something that happens at an instant.
 #[derive(Clone, Debug)]
-enum Event {
+pub(crate) enum Event {
     Arrives(usize),
     /// What a client does with what it got.
     Follows(Arrival, Then),
@@ -105,24 +103,9 @@ enum Event {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Then {
+pub(crate) enum Then {
     Refund(u64),
     Settle,
-}
-
-/// A call of the store.
-#[derive(Debug)]
-struct Call {
-    slot: Arc<Slot>,
-    ask: Arc<StoreAsk>,
-    node: usize,
-    life: u32,
-    epoch: u32,
-    sent_at: u64,
-    /// Executed, if it was.
-    is_over: bool,
-    /// It comes once more.
-    is_repeated: bool,
 }
 
 struct Task {
@@ -151,7 +134,7 @@ pub(crate) struct World<'p> {
     events: Queue<Event>,
     tasks: Vec<Option<Task>>,
     ready: Arc<Mutex<VecDeque<usize>>>,
-    calls: Vec<Call>,
+    pub(crate) calls: Vec<Call>,
     pub(crate) policies: Vec<PolicySet>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) links: Vec<Link>,
@@ -181,14 +164,16 @@ pub(crate) struct World<'p> {
     pub(crate) removed_until: Vec<u64>,
     /// What nodes were granted.
     pub(crate) grants: Grants,
+    /// Checks that each node asks the store for of each key.
+    pub(crate) central: Vec<Vec<Central>>,
     /// What each node owed of each key.
     pub(crate) dues: Vec<Vec<Dues>>,
     /// Debts that were charged.
-    charged: BTreeSet<u128>,
+    pub(crate) charged: BTreeSet<u128>,
     pub(crate) judge: Judge,
     hash: u64,
     decided: u64,
-    executed: u64,
+    pub(crate) executed: u64,
     slowest: u64,
     trace: Option<Vec<String>>,
 }
@@ -226,6 +211,7 @@ impl<'p> World<'p> {
             late_until: vec![0; plan.nodes],
             removed_until: vec![0; plan.nodes],
             grants: Grants::new(plan),
+            central: vec![vec![Central::default(); plan.keys]; plan.nodes],
             dues: vec![vec![Dues::default(); plan.keys]; plan.nodes],
             charged: BTreeSet::new(),
             judge: Judge::default(),
@@ -285,7 +271,7 @@ impl<'p> World<'p> {
         }
     }
 
-    fn at(&mut self, at: u64, event: Event) {
+    pub(crate) fn at(&mut self, at: u64, event: Event) {
         self.events.add(at, event);
     }
 
@@ -440,7 +426,7 @@ impl<'p> World<'p> {
     }
 
     /// A node that reaches the store finds out whether it has forgotten.
-    fn notice_loss(&mut self, node: usize) {
+    pub(crate) fn notice_loss(&mut self, node: usize) {
         let reaches = self.links[node].is_connected && self.links[node].carries();
         let answers = self.down == 0 && self.paused_until <= self.now;
         if self.plan.reminds && reaches && answers && self.reminded[node] < self.forgot {
@@ -530,224 +516,8 @@ impl<'p> World<'p> {
     }
 
     /// The place of a key that is called so.
-    fn key_of(&self, name: &[u8]) -> Option<usize> {
+    pub(crate) fn key_of(&self, name: &[u8]) -> Option<usize> {
         (0..self.plan.keys).find(|key| node::key_name(*key) == name)
-    }
-
-    // ---- calls
-
-    fn send(&mut self, node: usize, Outgoing { slot, ask }: Outgoing) {
-        if let Some(key) = self.key_of(&ask.key) {
-            self.sent_at[node][key] = self.now;
-        }
-        let epoch = self.links[node].epoch;
-        let (life, sent_at) = (self.nodes[node].life, self.now);
-        let (is_message, is_over, is_repeated) = (ask.message.is_some(), false, false);
-        self.calls.push(Call { slot, ask, node, life, epoch, sent_at, is_over, is_repeated });
-        let call = self.calls.len() - 1;
-        self.at(self.now + self.plan.deadline_us, Event::Deadline { call });
-        if let Some(arrives) = self.links[node].request(self.plan, self.now, is_message) {
-            self.at(arrives, Event::AtServer { call });
-        }
-    }
-
-    fn at_server(&mut self, call: usize) {
-        if self.down > 0 {
-            return;
-        }
-        if self.paused_until > self.now {
-            return self.at(self.paused_until, Event::AtServer { call });
-        }
-        let Call { ref ask, node, life, is_repeated, .. } = self.calls[call];
-        let ask = Arc::clone(ask);
-        let Execution { reply, notes, broken } = self.server.execute(&ask, self.now);
-        self.executed += 1;
-        if let Some((invariant, what)) = broken {
-            self.judge.fail(invariant, self.now, what);
-        }
-        if let (Some(key), "p") = (self.key_of(&ask.key), &*ask.policy) {
-            for note in notes {
-                self.note((node, key), note, &ask);
-            }
-            match &reply {
-                Ok(Said::Decided(answer, paid)) => {
-                    let decision = &answer.verdict.decision;
-                    let said = (decision.outcome, decision.remaining, paid[0]);
-                    let numbers = [node as u64, decision.granted(), said.1, said.2];
-                    self.seen_often(
-                        &numbers,
-                        format_args!("  store: {node} {:?} {:?}: {said:?}", ask.verb, ask.debt),
-                    );
-                }
-                Ok(Said::Word(word)) => {
-                    let said = match word {
-                        Word::Stands(stands) => {
-                            self.grants.stands(self.now, (node, life, key), (&ask, stands));
-                            [stands.number.0, stands.kept, stands.granted, stands.hint.held]
-                        }
-                        Word::Overtaken => [0; 4],
-                    };
-                    self.seen_often(
-                        &said.map(u64::from),
-                        format_args!("  store: {node} {:?}: {word:?}", ask.message),
-                    );
-                }
-                Err(error) => self.seen(format_args!("  store: {node} {:?}: {error}", ask.verb)),
-            }
-        }
-        if ask.message.is_some() {
-            crate::grants::check_held(self, node);
-            let after_us = self.links[node].repeats_after_us;
-            if after_us > 0 && !is_repeated {
-                self.calls[call].is_repeated = true;
-                self.at(self.now + after_us, Event::AtServer { call });
-            }
-        }
-        let executed = (self.now, self.executed);
-        let (link, now) = (&mut self.links[node], self.now);
-        if let Some(arrives) = link.answer(self.plan, now, ask.message.is_some()) {
-            let reply = Box::new(reply);
-            self.at(arrives, Event::AtNode { call, reply, executed });
-        }
-    }
-
-    /// Tells the judge what the store did.
-    fn note(&mut self, (node, key): (usize, usize), note: Note, ask: &StoreAsk) {
-        let at = self.now;
-        match note {
-            // A store that forgot charges it once more.
-            Note::Charged(id, permits) if self.charged.insert(id) => {
-                self.dues[node][key].charge(permits);
-            }
-            Note::Charged(..) => {}
-            Note::Converted(rules, held) => {
-                self.given_back[key] = Some(at);
-                let version = self.version_of(&rules);
-                self.note_at((at, self.executed), key, What::Version(version));
-                self.note_at((at, self.executed), key, What::Excused { permits: held });
-            }
-            Note::Repaired => {
-                self.given_back[key] = Some(at);
-                self.note_at((at, self.executed), key, What::Repaired);
-            }
-            Note::Returned(permits) => {
-                self.note_at((at, self.executed), key, What::Returned { permits });
-            }
-            Note::Refunded => {
-                self.given_back[key] = Some(at);
-                let permits = match ask.verb {
-                    sluicegate::Verb::Refund { cost } => cost.get(),
-                    _ => 0,
-                };
-                let permits = vec![permits; ask.rules.rules().len()];
-                self.note_at((at, self.executed), key, What::Forgiven { permits, why: "refunded" });
-            }
-            Note::Reset => {
-                self.given_back[key] = Some(at);
-                let permits = vec![u64::MAX; ask.rules.rules().len()];
-                self.note_at((at, self.executed), key, What::Forgiven { permits, why: "reset" });
-            }
-        }
-    }
-
-    /// Tells the judge of something that counts for a key.
-    pub(crate) fn note_at(&mut self, (at, order): Executed, key: usize, what: What) {
-        self.judge.note(Entry { at, order, key, what });
-    }
-
-    /// The number of the last execution.
-    pub(crate) const fn executed(&self) -> u64 {
-        self.executed
-    }
-
-    /// The last version that has these rules.
-    pub(crate) fn version_of(&self, rules: &RuleSet) -> usize {
-        let is = |policies: &PolicySet| {
-            let policy = policies.resolve("p").expect("each version has it");
-            **policy.rules_at(b"a", sluicegate::Micros::ZERO).rules.set() == *rules
-        };
-        self.policies.iter().rposition(is).unwrap_or(0)
-    }
-
-    /// Tells the judge of all keys.
-    pub(crate) fn note_all(&mut self, what: &What) {
-        for key in 0..self.plan.keys {
-            self.note_at((self.now, self.executed), key, what.clone());
-        }
-    }
-
-    fn at_node(&mut self, call: usize, reply: Reply, executed: Executed) {
-        let Call { ref slot, node, life, epoch, ref mut is_over, .. } = self.calls[call];
-        let link = &mut self.links[node];
-        if life != self.nodes[node].life || epoch != link.epoch || !link.is_connected {
-            return;
-        }
-        link.heard_at = self.now;
-        *is_over = true;
-        slot.put(reply, executed);
-    }
-
-    fn deadline(&mut self, call: usize) {
-        let Call { ref slot, node, life, epoch, sent_at, is_over, .. } = self.calls[call];
-        let link = &self.links[node];
-        if is_over || life != self.nodes[node].life || epoch != link.epoch {
-            return;
-        }
-        let silent_since = link.heard_at.max(sent_at);
-        let is_silent = self.now - silent_since >= self.plan.deadline_us;
-        let executed = Effect::Perhaps;
-        let error = match is_silent {
-            true => StoreError::Unavailable { reason: "no answer".to_owned(), executed },
-            false => StoreError::Overloaded { executed },
-        };
-        let was_heard = link.heard_at;
-        slot.put(Err(error), (self.now, 0));
-        let oldest = self.calls.iter().filter(|other| {
-            other.node == node && other.epoch == epoch && other.life == life && !other.is_over
-        });
-        let oldest = oldest.map(|other| other.sent_at).min().unwrap_or(self.now);
-        let since = oldest.max(was_heard);
-        if self.now - since > SILENCE_MAX_US {
-            self.disconnect(node, "silence");
-        }
-    }
-
-    /// The connection of a node breaks; what is under way on it is never answered.
-    pub(crate) fn disconnect(&mut self, node: usize, why: &str) {
-        if !self.links[node].is_connected {
-            return;
-        }
-        self.seen(format_args!("node {node} is disconnected: {why}"));
-        let link = &mut self.links[node];
-        link.is_connected = false;
-        let (epoch, pause) = (link.epoch, link.pause());
-        self.nodes[node].store.0.lock().down = true;
-        let (life, now) = (self.nodes[node].life, self.now);
-        for call in &mut self.calls {
-            if call.node == node && call.epoch == epoch && call.life == life && !call.is_over {
-                call.is_over = true;
-                let reason = "connection lost".to_owned();
-                let executed = Effect::Perhaps;
-                call.slot.put(Err(StoreError::Unavailable { reason, executed }), (now, 0));
-            }
-        }
-        self.at(self.now + pause, Event::Connects { node });
-    }
-
-    fn connects(&mut self, node: usize) {
-        let link = &mut self.links[node];
-        if link.is_connected {
-            return;
-        }
-        if self.down > 0 || self.paused_until > self.now || !link.carries() {
-            let again = self.now + link.pause();
-            return self.at(again, Event::Connects { node });
-        }
-        link.connect(self.now);
-        self.nodes[node].store.0.lock().down = false;
-        self.seen(format_args!("node {node} is connected"));
-        // What comes back may have forgotten: that is found out first.
-        self.notice_loss(node);
     }
 
     // ---- answers
@@ -780,7 +550,8 @@ impl<'p> World<'p> {
     }
 
     pub(crate) fn refund_later(&mut self, arrival: Arrival, permits: u64) {
-        let at = self.now + 1 + arrival.at % (200 * MS);
+        let within = if self.plan.leases { 600 * MS } else { 200 * MS };
+        let at = self.now + 1 + arrival.at % within;
         self.at(at, Event::Follows(arrival, Then::Refund(permits)));
     }
 

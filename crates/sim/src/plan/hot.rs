@@ -110,7 +110,7 @@ impl Plan {
             for _ in 0..if surges { surge } else { burst } {
                 let ask = ask(&mut rng, cost_max, verbs, does);
                 let made_at = (at, made);
-                self.arrivals.push(self.arrival((number, made_at), (node, key), ask));
+                self.arrivals.push(self.arrival((number, made_at), (node, key), (ask, does)));
                 made += 1;
             }
             at += rng.u64(1..=2 * gap) * burst;
