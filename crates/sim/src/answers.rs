@@ -87,6 +87,41 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
 }
 
 fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {
+    let (decision, mode, key) = (answer.decision, answer.mode, arrival.key);
+    trace(world, task, arrival, answer);
+    modes(world, task, answer);
+    if decision.remaining > decision.limit || decision.granted() > arrival.ask.cost() {
+        world.judge.fail("I13", world.now, format!("{decision:?} to {arrival:?}"));
+    }
+    match (mode, arrival.ask) {
+        (Mode::Store, Ask::Check(1)) => {
+            let is_disturbed = is_disturbed(world, task);
+            crate::grants::check_central(world, (task.node, key), (answer, is_disturbed));
+        }
+        _ => world.central[task.node][key] = Central::default(),
+    }
+    let granted = match arrival.ask {
+        Ask::Peek(_) | Ask::Explain(_) | Ask::Reset => 0,
+        _ => decision.granted(),
+    };
+    if granted > 0 {
+        count(world, task, (key, granted), answer);
+    }
+    // Of a batch it was refused at some instant before.
+    if mode == Mode::Remembered && !task.is_batch {
+        remembered(world, task, arrival);
+    }
+    let charged = answer.charged();
+    match arrival.ask {
+        Ask::CheckAndRefund(_, back) if charged > 0 => {
+            world.refund_later(arrival, back.min(charged));
+        }
+        Ask::CheckAndSettle(..) if charged > 0 => world.settle_later(arrival),
+        _ => {}
+    }
+}
+
+fn trace(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {
     let (decision, mode) = (answer.decision, answer.mode);
     let numbers = [task.node, arrival.key, arrival.number]
         .map(|number| number as u64)
@@ -105,78 +140,53 @@ fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Ans
             decision.remaining
         ),
     );
-    modes(world, task, answer);
-    if decision.remaining > decision.limit || decision.granted() > arrival.ask.cost() {
-        world.judge.fail("I13", world.now, format!("{decision:?} to {arrival:?}"));
-    }
-    let granted = match arrival.ask {
-        Ask::Peek(_) | Ask::Explain(_) | Ask::Reset => 0,
-        _ => decision.granted(),
-    };
-    let (key, wait) = (arrival.key, decision.wait().get());
-    if matches!(mode, Mode::Local | Mode::Allow) {
+}
+
+/// Tells the judge that so many permits of a key were granted.
+fn count(world: &mut World<'_>, task: TaskView, (key, granted): (usize, u64), answer: &Answer) {
+    let wait = answer.decision.wait().get();
+    let here = (world.now, world.executed());
+    if matches!(answer.mode, Mode::Local | Mode::Allow) {
         world.dues[task.node][key].admitted += granted;
     }
-    match (mode, arrival.ask) {
-        (Mode::Store, Ask::Check(1)) => {
-            let is_disturbed = is_disturbed(world, task);
-            crate::grants::check_central(world, (task.node, key), (answer, is_disturbed));
-        }
-        _ => world.central[task.node][key] = Central::default(),
-    }
-    match mode {
-        Mode::Store if granted > 0 => {
+    match answer.mode {
+        Mode::Store => {
             let (at, order) = task.executed.unwrap_or((world.now, u64::MAX));
             if wait > 0 {
                 let passes_at = at + wait;
                 let what = What::Booked { permits: granted, passes_at, by_share: false };
-                world.note_at((at, order), arrival.key, what);
+                world.note_at((at, order), key, what);
             }
             let begun = task.begun_at + wait;
-            admitted(world, arrival.key, (at + wait, order), (granted, begun, By::Store));
+            admitted(world, key, (at + wait, order), (granted, begun, By::Store));
+        }
+        Mode::Leased if task.is_batch => {
+            // Whether it was before or after something that was given back meanwhile, nobody knows.
+            if world.given_back[key].is_none_or(|then| then < task.begun_at) {
+                admitted(world, key, here, (granted, task.begun_at, By::EarlierLease));
+            }
         }
         // The node's clock was read at this instant.
-        Mode::Leased if granted > 0 => {
-            let at = (world.now, world.executed());
-            // Whether it was before or after something that was given back meanwhile, nobody knows.
-            let changed = world.given_back[key].is_some_and(|then| then >= task.begun_at);
-            if task.is_batch && changed {
-                return;
-            }
-            if task.is_batch {
-                let permits = (granted, task.begun_at, By::EarlierLease);
-                return admitted(world, arrival.key, at, permits);
-            }
+        Mode::Leased => {
             crate::grants::check_end_of(world, task.node, key);
-            admitted(world, arrival.key, at, (granted, world.now, By::Lease));
+            admitted(world, key, here, (granted, world.now, By::Lease));
         }
-        Mode::Local if granted > 0 => {
+        Mode::Local => {
             let version = version_of(world, answer);
             let (begun, at) = (task.begun_at + wait, world.now + wait);
             let (of, run) = ((task.node, task.life), world.nodes[task.node].heard[key]);
             if wait > 0 {
                 let what = What::Booked { permits: granted, passes_at: at, by_share: true };
-                world.note_at((world.now, world.executed()), key, what);
+                world.note_at(here, key, what);
             }
             let run = (!task.is_batch).then_some(run);
             let what = What::ByShare { permits: granted, version, of, run, begun };
-            world.note_at((at, world.executed()), key, what);
+            world.note_at((at, here.1), key, what);
         }
-        Mode::Allow if granted > 0 => {
-            let what = What::Allowed { permits: granted, begun: task.begun_at };
-            world.note_at((world.now, world.executed()), key, what);
+        Mode::Allow => {
+            world.note_at(here, key, What::Allowed { permits: granted, begun: task.begun_at });
         }
-        // Of a batch it was refused at some instant before.
-        Mode::Remembered if !task.is_batch => remembered(world, task, arrival),
-        _ => {}
-    }
-    let charged = answer.charged();
-    match arrival.ask {
-        Ask::CheckAndRefund(_, back) if charged > 0 => {
-            world.refund_later(arrival, back.min(charged));
-        }
-        Ask::CheckAndSettle(..) if charged > 0 => world.settle_later(arrival),
-        _ => {}
+        Mode::Remembered | Mode::Shed | Mode::Deny => {}
     }
 }
 
