@@ -104,8 +104,15 @@ impl Plan {
             _ => (at, node, gap, burst),
         };
         let (surge, pause) = if theme == Theme::Crowd { (0, 0) } else { (surge, pause) };
+        // Demand that is too low for a lease between two times in which it is not.
+        let fades =
+            theme != Theme::Crowd && generator(self.seed, 700 + u64::from(number)).u8(0..8) == 0;
+        let slow = at + (end - at) / 5..at + (end - at) * 4 / 5;
         let mut made = 0;
         while at < end.min(self.span_us) && made < ARRIVALS_MAX {
+            if fades && slow.contains(&at) {
+                at += rng.u64(300 * MS..=700 * MS);
+            }
             let surges = surge > 0 && rng.u8(0..16) == 0;
             for _ in 0..if surges { surge } else { burst } {
                 let ask = ask(&mut rng, cost_max, verbs, does);
