@@ -80,6 +80,7 @@ fn begins_at_nodes(world: &mut World<'_>, fault: &Fault) {
             // It gives back and pays first, as far as the store answers; others go on meanwhile.
             let engine = std::sync::Arc::clone(&world.nodes[node].engine);
             engine.return_leases();
+            world.stops_since[node] = Some(world.now);
             world.spawn(node, node::pay(engine));
         }
         FaultKind::NodePaused | FaultKind::NodeSuspended | FaultKind::MachineStopped => {
@@ -131,10 +132,7 @@ pub(crate) fn ends(world: &mut World<'_>, fault: &Fault) {
         FaultKind::Late(by_us) => world.links.iter_mut().for_each(|link| link.late_us -= by_us),
         FaultKind::StoreKilled(_) => world.down -= 1,
         FaultKind::NodeKilled => start(world, node),
-        FaultKind::NodeStopped => {
-            crate::grants::check_returned(world, node, span);
-            replace(world, node);
-        }
+        FaultKind::NodeStopped => replace(world, node),
         FaultKind::NodePaused => {
             let now = world.now;
             world.links[node].heard_at = now;
@@ -228,6 +226,7 @@ fn kill(world: &mut World<'_>, node: usize) {
     }
     process.is_up = false;
     process.life += 1;
+    world.stops_since[node] = None;
     if process.engine.debts() > 0 {
         world.note_all(&What::Ended(node));
     }

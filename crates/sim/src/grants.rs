@@ -5,7 +5,7 @@ use sluicegate::store::lease::{Found, Holder, Stands};
 use sluicegate::{Answer, Cost, Decision};
 
 use crate::node;
-use crate::plan::{FaultKind, MS, Plan, RuleSpec, SECOND};
+use crate::plan::{Fault, FaultKind, MS, Plan, RuleSpec, SECOND};
 use crate::wire::StoreAsk;
 use crate::world::World;
 
@@ -37,7 +37,7 @@ pub(crate) struct Central {
 }
 
 /// A node that stops has given its leases back so much later, µs: what is under way comes back first.
-const RETURNED_WITHIN_US: u64 = 500 * MS;
+const RETURNED_WITHIN_US: u64 = 300 * MS;
 
 /// What a process was last granted of a key.
 #[derive(Clone, Copy, Debug, Default)]
@@ -201,15 +201,24 @@ pub(crate) fn check_held(world: &mut World<'_>, node: usize) {
     }
 }
 
-/// I19: `node` has given all its leases back before it stops, where nothing was in its way.
-pub(crate) fn check_returned(world: &mut World<'_>, node: usize, span_us: u64) {
-    let is_alone = world.plan.faults.len() == 1 && span_us > RETURNED_WITHIN_US;
-    for key in (0..world.plan.keys).filter(|_| is_alone) {
+/// I19: `node` has given its leases back soon after it began to stop, where nothing was in its way.
+pub(crate) fn check_returned(world: &mut World<'_>, node: usize) {
+    let now = world.now;
+    let Some(since) = world.stops_since[node].filter(|since| now > since + RETURNED_WITHIN_US)
+    else {
+        return;
+    };
+    world.stops_since[node] = None;
+    let is_near = |fault: &&Fault| fault.at + fault.span + SECOND > since && fault.at <= now;
+    if world.plan.faults.iter().filter(is_near).count() > 1 {
+        return;
+    }
+    for key in 0..world.plan.keys {
         let Some(holder) = world.grants.of[node][key].holder else { continue };
-        let held = world.server.held_by(&node::key_name(key), holder, world.now);
+        let held = world.server.held_by(&node::key_name(key), holder, now);
         if held > 0 {
             let what = format!("node {node} stops, and {held} permits of key {key} are out");
-            world.judge.fail("I19", world.now, what);
+            world.judge.fail("I19", now, what);
         }
     }
 }

@@ -162,6 +162,8 @@ pub(crate) struct World<'p> {
     pub(crate) late_until: Vec<u64>,
     /// Until when each node may be without the policy, µs.
     pub(crate) removed_until: Vec<u64>,
+    /// When each node began to stop, if it did, µs.
+    pub(crate) stops_since: Vec<Option<u64>>,
     /// What nodes were granted.
     pub(crate) grants: Grants,
     /// Checks that each node asks the store for of each key.
@@ -210,6 +212,7 @@ impl<'p> World<'p> {
             given_back: vec![None; plan.keys],
             late_until: vec![0; plan.nodes],
             removed_until: vec![0; plan.nodes],
+            stops_since: vec![None; plan.nodes],
             grants: Grants::new(plan),
             central: vec![vec![Central::default(); plan.keys]; plan.nodes],
             dues: vec![vec![Dues::default(); plan.keys]; plan.nodes],
@@ -418,6 +421,7 @@ impl<'p> World<'p> {
             return;
         }
         crate::grants::check_held(self, node);
+        crate::grants::check_returned(self, node);
         self.notice_loss(node);
         if self.nodes[node].engine.debts() > 0 {
             let engine = Arc::clone(&self.nodes[node].engine);
