@@ -412,12 +412,14 @@ impl Plan {
         &self,
         (load, (at, number)): (u32, (u64, usize)),
         (node, key): (usize, usize),
-        (ask, does): (Ask, (bool, bool)),
+        (ask, (may_give_back, books)): (Ask, (bool, bool)),
     ) -> Arrival {
         let mut rng = generator(self.seed, 600 + u64::from(load));
         let (batches, gives_back) = (rng.u8(0..3) == 0, rng.u8(0..3) == 0);
         let ask = match ask {
-            Ask::CheckAndRefund(..) | Ask::Check(_) if gives_back && does.0 && self.leases => {
+            Ask::CheckAndRefund(..) | Ask::Check(_)
+                if gives_back && may_give_back && !books && self.leases =>
+            {
                 let cost = rng.u64(4..=24);
                 let backs = number % 2 == 0;
                 if backs { Ask::CheckAndRefund(cost, cost) } else { Ask::Check(1) }
