@@ -33,6 +33,7 @@ impl World<'_> {
         if let Some(key) = self.key_of(&ask.key) {
             self.sent_at[node][key] = self.now;
         }
+        crate::grants::check_kept(self, node, &ask);
         let epoch = self.links[node].epoch;
         let (life, sent_at) = (self.nodes[node].life, self.now);
         let (is_message, is_over, is_repeated) = (ask.message.is_some(), false, false);

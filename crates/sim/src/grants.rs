@@ -201,6 +201,18 @@ pub(crate) fn check_held(world: &mut World<'_>, node: usize) {
     }
 }
 
+/// I21: a message of `node` keeps no more than the node can still use; the store would stand for it in vain.
+pub(crate) fn check_kept(world: &mut World<'_>, node: usize, ask: &StoreAsk) {
+    let Some(message) = ask.message.filter(|message| message.keep > 0) else { return };
+    let leased = world.nodes[node].engine.leased_keys();
+    let usable = leased.iter().filter(|it| it.key == ask.key && it.ends_in.get() > 0);
+    let usable: u32 = usable.map(|leased| leased.left).sum();
+    if message.keep > usable {
+        let what = format!("node {node} keeps {} permits and can use {usable}", message.keep);
+        world.judge.fail("I21", world.now, what);
+    }
+}
+
 /// I19: `node` has given its leases back soon after it began to stop, where nothing was in its way.
 pub(crate) fn check_returned(world: &mut World<'_>, node: usize) {
     let now = world.now;

@@ -11,7 +11,7 @@ use sluicegate::{
 
 use crate::clock::{BEGIN, SimClock};
 use crate::plan::{Arrival, Ask, MS, Plan};
-use crate::probes::Probes;
+use crate::probes::{Probes, Silence};
 use crate::wire::{Asker, SimStore, asker};
 
 /// Keys that an engine remembers: more than a history has, with the ids of all that it settles.
@@ -33,6 +33,8 @@ pub(crate) struct Node {
     pub(crate) heard: Vec<u64>,
     /// What it asked while it had given the store up.
     pub(crate) probes: Probes,
+    /// What it asked in vain.
+    pub(crate) silence: Silence,
     /// Faults that keep the policy from it.
     pub(crate) without: u32,
 }
@@ -102,6 +104,7 @@ impl Node {
             version,
             heard: vec![0; plan.keys],
             probes: Probes::default(),
+            silence: Silence::default(),
             without: 0,
         }
     }

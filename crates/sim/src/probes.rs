@@ -1,11 +1,13 @@
 //! What a node asks of a store that it has given up: one question now and then, and no fewer (I16).
 
+use std::collections::VecDeque;
 use std::task::Poll;
 
 use sluicegate::{Admission, Mode};
 
 use crate::node::Done;
 use crate::plan::{FaultKind, MS};
+use crate::wire::Replies;
 use crate::world::World;
 
 /// Two questions are so far apart at least, µs.
@@ -13,6 +15,31 @@ const APART_MIN_US: u64 = 100 * MS;
 
 /// And at most, where requests come, µs.
 const APART_MAX_US: u64 = 300 * MS;
+
+/// After more calls than this, all in vain, the store is given up: half of five are enough.
+const SILENT_MAX: usize = 5;
+
+/// They were made within so much, µs: a breaker counts a second of its own clock.
+const SILENT_WITHIN_US: u64 = 800 * MS;
+
+/// And nothing was answered for so long, µs: then nothing else counts.
+const SILENT_FOR_US: u64 = 1_200 * MS;
+
+/// Of a process: when it was answered last, and when it asked in vain.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Silence {
+    answered_at: Option<u64>,
+    failed: VecDeque<u64>,
+    /// When the clock by which breakers count was last set.
+    since: u64,
+}
+
+impl Silence {
+    /// The clock by which breakers count was set. By the new one it may have been answered just now.
+    pub(crate) fn begin_anew(&mut self, now: u64) {
+        *self = Self { answered_at: Some(now), failed: VecDeque::new(), since: now };
+    }
+}
 
 /// Of a process, since it gave the store up.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,13 +79,45 @@ pub(crate) fn see(
     }
 }
 
-/// I13: a store that answers others, and was not given up before, is not replaced because it has too much to do.
-pub(crate) fn check_overload(world: &mut World<'_>, is_overloaded: bool, polled: &Poll<Done>) {
-    // Of several requests others may have got no answer.
+/// I13: a store that answers others, and was not given up before, is not given up, nor replaced, because it has too
+/// much to do.
+pub(crate) fn check_overload(
+    world: &mut World<'_>,
+    node: usize,
+    (replies, polled): (Replies, &Poll<Done>),
+) {
+    if replies.overloaded == 0 || replies.silent > 0 {
+        return;
+    }
+    // Of several requests others may have got no answer before.
     let is_one = matches!(polled, Poll::Ready(Done::Decided(..)));
-    if is_overloaded && is_one && is_without_word(polled) {
-        let what = "a node decides for a store that has too much to do".to_owned();
+    if world.nodes[node].engine.is_without_store() || is_one && is_without_word(polled) {
+        let what = format!("node {node} decides for a store that has too much to do");
         world.judge.fail("I13", world.now, what);
+    }
+}
+
+/// I20: a store that answers nothing is given up. Of a task that asked it at `begun`, if it did.
+pub(crate) fn check_silence(
+    world: &mut World<'_>,
+    node: usize,
+    begun: Option<u64>,
+    (replies, polled): (Replies, &Poll<Done>),
+) {
+    let (now, is_without) = (world.now, world.nodes[node].engine.is_without_store());
+    let silence = &mut world.nodes[node].silence;
+    if replies.answered + replies.overloaded > 0 {
+        silence.answered_at = Some(now);
+    }
+    let is_one = matches!(polled, Poll::Ready(Done::Decided(..)));
+    let Some(begun) = begun.filter(|_| is_one && is_without_word(polled)) else { return };
+    silence.failed.push_back(begun);
+    let since = silence.since;
+    silence.failed.retain(|begun| *begun >= since && *begun + SILENT_WITHIN_US > now);
+    let is_silent = silence.answered_at.is_none_or(|then| then + SILENT_FOR_US < now);
+    if silence.failed.len() > SILENT_MAX && is_silent && !is_without {
+        let what = format!("node {node} asks on and on, and nobody answers");
+        world.judge.fail("I20", now, what);
     }
 }
 

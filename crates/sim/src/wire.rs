@@ -39,12 +39,23 @@ pub(crate) struct WireState {
     pub(crate) down: bool,
     /// Calls that were made since the world looked, also if nothing could be sent.
     pub(crate) calls: u32,
-    /// Whether the last answer was that the store has too much to do.
-    pub(crate) is_overloaded: bool,
+    /// What the engine heard since the world looked.
+    pub(crate) replies: Replies,
     /// What was sent since the world looked.
     pub(crate) outbox: Vec<Outgoing>,
     /// Answers that the engine took since the world looked.
     pub(crate) heard: Vec<Heard>,
+}
+
+/// How often calls came to what.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Replies {
+    /// To nothing.
+    pub(crate) silent: u32,
+    /// The store has too much to do.
+    pub(crate) overloaded: u32,
+    /// An answer.
+    pub(crate) answered: u32,
 }
 
 /// A call on its way to the store.
@@ -137,6 +148,7 @@ impl Future for Call {
             let mut wire = self.wire.lock();
             wire.calls += 1;
             if wire.down {
+                wire.replies.silent += 1;
                 let reason = "no connection".to_owned();
                 return Poll::Ready(Err(StoreError::Unavailable { reason, executed: Effect::No }));
             }
@@ -154,7 +166,11 @@ impl Future for Call {
         };
         state.is_dropped = true;
         let mut wire = self.wire.lock();
-        wire.is_overloaded = matches!(reply, Err(StoreError::Overloaded { .. }));
+        match reply {
+            Err(StoreError::Unavailable { .. }) => wire.replies.silent += 1,
+            Err(StoreError::Overloaded { .. }) => wire.replies.overloaded += 1,
+            _ => wire.replies.answered += 1,
+        }
         if reply.is_ok() {
             wire.heard.push(Heard { key: self.ask.key.clone(), of: self.of, executed });
         }

@@ -116,6 +116,8 @@ struct Task {
     heard: Vec<(Asker, Executed)>,
     /// Whether it keeps the leases of its node.
     is_keeper: bool,
+    /// Whether it called the store.
+    has_asked: bool,
     /// The same each time.
     waker: Waker,
     future: Pin<Box<dyn Future<Output = Done> + Send>>,
@@ -453,8 +455,9 @@ impl<'p> World<'p> {
         let waker = TaskWaker { task: number, ready: Arc::clone(&self.ready) };
         let waker = Waker::from(Arc::new(waker));
         let (future, begun_at) = (Box::pin(future), self.now);
-        let (heard, is_keeper) = (Vec::new(), false);
-        self.tasks.push(Some(Task { node, life, begun_at, heard, is_keeper, waker, future }));
+        let (heard, is_keeper, has_asked) = (Vec::new(), false, false);
+        let task = Task { node, life, begun_at, heard, is_keeper, has_asked, waker, future };
+        self.tasks.push(Some(task));
         self.ready.lock().expect("nobody panics with it").push_back(number);
     }
 
@@ -490,10 +493,15 @@ impl<'p> World<'p> {
         node.clock.set(self.now);
         let was_without = node.engine.is_without_store();
         let polled = task.future.as_mut().poll(&mut Context::from_waker(&task.waker));
-        let WireState { calls, is_overloaded, outbox, heard, .. } = node.store.take();
+        let WireState { calls, replies, outbox, heard, .. } = node.store.take();
+        task.has_asked |= calls > 0;
         let asked = (was_without, calls > 0, task.begun_at == self.now || task.is_keeper);
         crate::probes::see(self, task.node, asked, &polled);
-        crate::probes::check_overload(self, is_overloaded && !was_without, &polled);
+        if !was_without {
+            crate::probes::check_overload(self, task.node, (replies, &polled));
+        }
+        let begun = task.has_asked.then_some(task.begun_at);
+        crate::probes::check_silence(self, task.node, begun, (replies, &polled));
         for Heard { key, of, executed } in heard {
             // What a keeper hears is nobody's answer.
             if !task.is_keeper {

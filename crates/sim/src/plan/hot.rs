@@ -32,6 +32,8 @@ pub(super) enum Theme {
     Changes,
     /// More processes than a key has places for holders.
     Crowd,
+    /// One node that loses its store again and again, while it leases much.
+    Outages,
 }
 
 impl Plan {
@@ -56,6 +58,13 @@ impl Plan {
         // Shares go by the wall clock of their node: what a wrong one costs is no matter of leases.
         if matches!(theme, Theme::Lost | Theme::Clocks) || theme == Theme::Any && rng.bool() {
             self.on_failure = OnFailure::Deny;
+        }
+        // Drawn apart, so that others stay as they are.
+        let has_outages = theme == Theme::Network && generator(self.seed, 2).u8(0..3) == 0;
+        let theme = if has_outages { Theme::Outages } else { theme };
+        if theme == Theme::Outages {
+            (self.nodes, self.keys, self.on_failure) = (1, 1, OnFailure::Local);
+            self.versions[0].leases = Leases::Large;
         }
         if theme == Theme::Crowd {
             // Each process lives as long as it takes to become a holder; its lease lasts two seconds.
@@ -140,6 +149,7 @@ impl Plan {
             Theme::Processes => 3,
             Theme::Changes => 4,
             Theme::Crowd => 5,
+            Theme::Outages => 6,
         };
         let kind = match of {
             0 => {
@@ -155,6 +165,10 @@ impl Plan {
                 self.add_version(version)
             }
             4 => FaultKind::PolicyRemoved,
+            6 => {
+                (at, span) = (self.changes_at(number), rng.u64(100..=500) * MS);
+                [FaultKind::LinkDown, FaultKind::StorePaused][rng.usize(0..2)]
+            }
             _ if number == 0 => {
                 (at, span) = (rng.u64(0..SECOND), self.span_us);
                 FaultKind::Crowd(rng.u64(80..=130) * MS)
@@ -163,7 +177,9 @@ impl Plan {
         };
         let kind = if books { kind.that_forgets_nothing() } else { kind };
         self.faults.push(Fault { number, at, span, node, kind });
-        if matches!(kind, FaultKind::AnswersLost | FaultKind::Drift(_)) && rng.bool() {
+        let has_more =
+            matches!(kind, FaultKind::AnswersLost | FaultKind::Drift(_) | FaultKind::WallClock(_));
+        if has_more && rng.bool() {
             // The store has heard of a message, and then hears nothing until permits have ended.
             let (at, span) = (at + rng.u64(1..=span), rng.u64(300..=2_000) * MS);
             self.faults.push(Fault { number, at, span, node, kind: FaultKind::LinkDown });
