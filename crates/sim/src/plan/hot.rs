@@ -65,6 +65,11 @@ impl Plan {
         if theme == Theme::Outages {
             (self.nodes, self.keys, self.on_failure) = (1, 1, OnFailure::Local);
             self.versions[0].leases = Leases::Large;
+            // What is leased flows out before it is spent, and all is asked for.
+            let (permits, burst) = (rng.u64(60..=150), rng.u64(100..=200));
+            self.deadline_us = self.deadline_us.min(20 * MS);
+            self.versions[0].rules =
+                vec![RuleSpec::TokenBucket { permits, period_us: SECOND, burst }];
         }
         if theme == Theme::Crowd {
             // Each process lives as long as it takes to become a holder; its lease lasts two seconds.
@@ -89,6 +94,7 @@ impl Plan {
         let limit = self.versions[0].rules.iter().map(RuleSpec::limit).min().unwrap_or(1);
         let cost_max = match rng.u8(0..12) {
             _ if theme == Theme::Lost => 1,
+            _ if theme == Theme::Outages && number > 0 => 8,
             0..=7 => 1,
             8..=10 => 1 << rng.u64(1..4),
             _ => limit,
