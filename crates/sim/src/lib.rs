@@ -9,13 +9,36 @@
 //! | [`plan`] | a seed → nodes, keys, rules, loads, faults |
 //! | `world`, `queue` | events in the order of true time, and an executor of futures |
 //! | `faults` | what a fault does |
-//! | `net`, `wire` | connections; an engine's end of them |
+//! | `net`, `calls`, `wire` | connections; what is under way on them; an engine's end |
 //! | `server` | the store, by the kernel |
 //! | `node`, `clock` | an engine and its clients; their clocks |
 //! | `answers`, `grants`, `judge`, `meter`, `oracle`, `probes` | the invariants |
 //! | [`shrink`], [`token`] | the smallest history that fails, in one line |
 //! | [`report`] | what holds of many histories together |
 //! | [`table`] | what leases admit, and how many calls they take, under loads of millions of requests |
+//!
+//! The invariants, as a violation names them:
+//!
+//! | | |
+//! |---|---|
+//! | I1 | the fleet admits no more than `docs/exactness.md` allows |
+//! | I2 | the store has no more in use than the limit |
+//! | I3, I4 | the store stands for what a node holds; a node takes nothing that has lapsed |
+//! | I5 | where nothing goes wrong, as much is admitted as by one limiter |
+//! | I7 | what lost writes cost on leased keys, of all histories together |
+//! | I8 | a refusal holds until its `retry_after`, and no longer |
+//! | I9 | a decision takes five deadlines at most |
+//! | I10 | a look and a refusal change nothing |
+//! | I11, I12 | nothing stays of what nobody asks for; a key has 64 holders at most |
+//! | I13 | an answer says by whose word it is, and a busy store is not replaced |
+//! | I14 | no more is given back or settled than was taken |
+//! | I16 | a store that is given up is asked now and then |
+//! | I17 | no more is charged than was admitted |
+//! | I18 | a hot key is leased |
+//! | I19 | a node that stops gives its leases back |
+//! | I20 | a store that answers nothing is given up |
+//! | I21 | a message keeps no more than its node can use |
+//! | debts | what is owed is charged once the store answers |
 
 mod answers;
 mod calls;

@@ -50,6 +50,8 @@ pub struct Plan {
     pub reminds: bool,
     /// Whether keys are hot, and leased.
     pub leases: bool,
+    /// Whether an earlier generator made it.
+    pub is_earlier: bool,
     /// All requests, by time.
     pub arrivals: Vec<Arrival>,
     /// All faults, by time.
@@ -280,6 +282,7 @@ impl Plan {
         let mut plan = Self {
             seed,
             leases: cut.leases,
+            is_earlier: cut.is_earlier,
             nodes: nodes.min(cut.nodes),
             keys: keys.min(cut.keys),
             span_us,
@@ -415,7 +418,8 @@ impl Plan {
         (ask, (may_give_back, books)): (Ask, (bool, bool)),
     ) -> Arrival {
         let mut rng = generator(self.seed, 600 + u64::from(load));
-        let (batches, gives_back) = (rng.u8(0..3) == 0, rng.u8(0..3) == 0);
+        let mut is_every_third = || rng.u8(0..3) == 0 && !self.is_earlier;
+        let (batches, gives_back) = (is_every_third(), is_every_third());
         let ask = match ask {
             Ask::CheckAndRefund(..) | Ask::Check(_)
                 if gives_back && may_give_back && !books && self.leases =>

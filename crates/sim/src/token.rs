@@ -1,6 +1,6 @@
-//! One line that names a history, or what is left of it: `s1-6f3a9c20-n2k1-f3.7-l0-t2213`.
+//! One line that names a history, or what is left of it: `s2-6f3a9c20-n2k1-f3.7-l0-t2213`.
 //!
-//! `s1`, or `h2` for hot keys, is the version of the generator, then the seed, at most so many nodes and keys, the faults and
+//! `s2`, or `h3` for hot keys, is the version of the generator, then the seed, at most so many nodes and keys, the faults and
 //! loads that are kept (without the part: all), and the last instant in ms.
 
 use std::fmt;
@@ -21,6 +21,8 @@ pub struct Cut {
     pub until_us: u64,
     /// Whether keys are hot, and leased.
     pub leases: bool,
+    /// Whether an earlier generator makes the plan, without batches and what came with them.
+    pub is_earlier: bool,
 }
 
 /// A history: a seed, and which part of it is left.
@@ -34,10 +36,14 @@ pub struct Token {
 
 /// The generator of fleets without leases, and its version: a plan that would be made otherwise of the same
 /// seed needs another.
-const COLD: &str = "s1";
+const COLD: &str = "s2";
 
 /// The same with hot keys, and leases.
-const HOT: &str = "h2";
+const HOT: &str = "h3";
+
+/// The generators of before, of tokens that once failed.
+const COLD_EARLIER: &str = "s1";
+const HOT_EARLIER: &str = "h2";
 
 impl Cut {
     /// Whether the fault of this number is kept.
@@ -60,6 +66,7 @@ impl Default for Cut {
             loads: None,
             until_us: u64::MAX,
             leases: false,
+            is_earlier: false,
         }
     }
 }
@@ -73,8 +80,15 @@ impl Token {
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, cut: Cut { nodes, keys, faults, loads, until_us, leases } } = self;
-        write!(f, "{}-{seed:x}", if *leases { HOT } else { COLD })?;
+        let Self { seed, cut } = self;
+        let Cut { nodes, keys, faults, loads, until_us, leases, is_earlier } = cut;
+        let version = match (leases, is_earlier) {
+            (false, false) => COLD,
+            (true, false) => HOT,
+            (false, true) => COLD_EARLIER,
+            (true, true) => HOT_EARLIER,
+        };
+        write!(f, "{version}-{seed:x}")?;
         if *nodes < usize::MAX || *keys < usize::MAX {
             write!(f, "-n{nodes}k{keys}")?;
         }
@@ -95,15 +109,17 @@ impl FromStr for Token {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("token: `{text}` is not like `s1-6f3a9c20-n2k1-f3.7-l0-t2213`");
+        let wrong = || format!("token: `{text}` is not like `s2-6f3a9c20-n2k1-f3.7-l0-t2213`");
         let mut parts = text.trim().trim_start_matches("SIM=").split('-');
-        let leases = match parts.next() {
-            Some(COLD) => false,
-            Some(HOT) => true,
+        let (leases, is_earlier) = match parts.next() {
+            Some(COLD) => (false, false),
+            Some(HOT) => (true, false),
+            Some(COLD_EARLIER) => (false, true),
+            Some(HOT_EARLIER) => (true, true),
             _ => return Err(wrong()),
         };
         let seed = parts.next().and_then(|seed| u64::from_str_radix(seed, 16).ok());
-        let cut = Cut { leases, ..Cut::default() };
+        let cut = Cut { leases, is_earlier, ..Cut::default() };
         let mut token = Self { seed: seed.ok_or_else(wrong)?, cut };
         let cut = &mut token.cut;
         for part in parts {

@@ -562,7 +562,8 @@ impl<'p> World<'p> {
     }
 
     pub(crate) fn refund_later(&mut self, arrival: Arrival, permits: u64) {
-        let within = if self.plan.leases { 600 * MS } else { 200 * MS };
+        let is_late = self.plan.leases && !self.plan.is_earlier;
+        let within = if is_late { 600 * MS } else { 200 * MS };
         let at = self.now + 1 + arrival.at % within;
         self.at(at, Event::Follows(arrival, Then::Refund(permits)));
     }

@@ -60,7 +60,8 @@ impl Plan {
             self.on_failure = OnFailure::Deny;
         }
         // Drawn apart, so that others stay as they are.
-        let has_outages = theme == Theme::Network && generator(self.seed, 2).u8(0..3) == 0;
+        let has_outages =
+            !self.is_earlier && theme == Theme::Network && generator(self.seed, 2).u8(0..3) == 0;
         let theme = if has_outages { Theme::Outages } else { theme };
         if theme == Theme::Outages {
             (self.nodes, self.keys, self.on_failure) = (1, 1, OnFailure::Local);
@@ -120,8 +121,9 @@ impl Plan {
         };
         let (surge, pause) = if theme == Theme::Crowd { (0, 0) } else { (surge, pause) };
         // Demand that is too low for a lease between two times in which it is not.
-        let fades =
-            theme != Theme::Crowd && generator(self.seed, 700 + u64::from(number)).u8(0..8) == 0;
+        let fades = !self.is_earlier
+            && theme != Theme::Crowd
+            && generator(self.seed, 700 + u64::from(number)).u8(0..8) == 0;
         let slow = at + (end - at) / 5..at + (end - at) * 4 / 5;
         let mut made = 0;
         while at < end.min(self.span_us) && made < ARRIVALS_MAX {
@@ -183,8 +185,11 @@ impl Plan {
         };
         let kind = if books { kind.that_forgets_nothing() } else { kind };
         self.faults.push(Fault { number, at, span, node, kind });
-        let has_more =
-            matches!(kind, FaultKind::AnswersLost | FaultKind::Drift(_) | FaultKind::WallClock(_));
+        let has_more = match kind {
+            FaultKind::WallClock(_) => !self.is_earlier,
+            FaultKind::AnswersLost | FaultKind::Drift(_) => true,
+            _ => false,
+        };
         if has_more && rng.bool() {
             // The store has heard of a message, and then hears nothing until permits have ended.
             let (at, span) = (at + rng.u64(1..=span), rng.u64(300..=2_000) * MS);

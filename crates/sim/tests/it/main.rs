@@ -98,9 +98,9 @@ fn the_same_seed_gives_the_same_events() {
 
 #[test]
 fn a_history_without_a_fault_has_all_other_events_planned_alike() {
-    let cut = "s1-7".parse::<Token>().unwrap().cut;
+    let cut = "s2-7".parse::<Token>().unwrap().cut;
     let whole = sluicegate_sim::plan::Plan::of(7, &cut);
-    let token: Token = "s1-7-f".parse().unwrap();
+    let token: Token = "s2-7-f".parse().unwrap();
     let part = sluicegate_sim::plan::Plan::of(7, &token.cut);
     assert!(!whole.faults.is_empty() && part.faults.is_empty());
     assert_eq!(whole.arrivals, part.arrivals);
@@ -108,13 +108,20 @@ fn a_history_without_a_fault_has_all_other_events_planned_alike() {
 
 #[test]
 fn a_token_is_read_as_it_is_written() {
-    for text in ["s1-7", "h2-7-n1k1-f0.1", "s1-6f3a9c20-n2k1-f3.7-l0-t2213", "s1-ff-f", "s1-1-l1.2"]
-    {
+    for text in [
+        "s1-7",
+        "s2-7",
+        "h3-1",
+        "h2-7-n1k1-f0.1",
+        "s1-6f3a9c20-n2k1-f3.7-l0-t2213",
+        "s1-ff-f",
+        "s1-1-l1.2",
+    ] {
         let token: Token = text.parse().unwrap();
         assert_eq!(token.to_string(), text);
         assert_eq!(format!("SIM={text}").parse(), Ok(token));
     }
-    for text in ["", "s2-7", "s1", "s1-x", "s1-7-q1", "s1-7-n1", "s1-7-tx"] {
+    for text in ["", "s1", "s1-x", "s1-7-q1", "s1-7-n1", "s1-7-tx", "s3-7"] {
         assert!(text.parse::<Token>().is_err(), "{text}");
     }
 }
