@@ -1,12 +1,14 @@
 //! What nodes answer their clients, and whether each answer is true at that instant.
 
-use sluicegate::store::Permits;
+use std::collections::{BTreeMap, BTreeSet};
+
+use sluicegate::store::{Charge, Debt, Permits};
 use sluicegate::{Answer, Cost, DecideError, Mode, SettleError};
 
 use crate::grants::Central;
 use crate::judge::{By, What};
 use crate::node::{self, Done};
-use crate::plan::{Arrival, Ask, MS, OnFailure, SECOND};
+use crate::plan::{Arrival, Ask, MS, OnFailure, RuleSpec, SECOND};
 use crate::wire::Executed;
 use crate::world::{RECOVERY_US, TaskView, World};
 
@@ -14,12 +16,17 @@ use crate::world::{RECOVERY_US, TaskView, World};
 const REMEMBERED_US: u64 = SECOND + 50 * MS;
 
 /// What a node admitted of a key without the store, and what the store charged for that.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Dues {
     admitted: u64,
     /// Of each rule.
     charged: Permits,
     bills: u64,
+    /// What was left of the last bill that was paid in part, which bill that was, and when it was made out.
+    rest: Option<(Permits, u128, u64)>,
+    /// When each bill was made out; and those that it heard of.
+    made_at: BTreeMap<u128, u64>,
+    heard: BTreeSet<u128>,
 }
 
 impl Dues {
@@ -27,6 +34,51 @@ impl Dues {
     pub(crate) fn charge(&mut self, permits: Permits) {
         self.charged.iter_mut().zip(permits).for_each(|(charged, permits)| *charged += permits);
         self.bills += 1;
+    }
+
+    /// A node heard what was charged of a bill.
+    pub(crate) fn hear(&mut self, debt: &Debt, paid: Permits) {
+        // Others carried it, too.
+        if !self.heard.insert(debt.id) {
+            return;
+        }
+        let mut rest = debt.permits;
+        rest.iter_mut().zip(paid).for_each(|(rest, paid)| *rest = rest.saturating_sub(paid));
+        // What is in use flows out while the bill is on its way.
+        self.rest = self.made_at.get(&debt.id).map(|made_at| (rest, debt.id, *made_at));
+    }
+
+    /// A process begins, which owes nothing.
+    pub(crate) fn begin_anew(&mut self) {
+        self.rest = None;
+    }
+}
+
+/// I22: what was not paid of a bill is on the next one, but for what has flowed out meanwhile.
+pub(crate) fn check_bill(world: &mut World<'_>, (node, key): (usize, usize), debt: &Debt) {
+    let (now, plan) = (world.now, world.plan);
+    if debt.charge == Charge::AtLeast {
+        return;
+    }
+    world.dues[node][key].made_at.entry(debt.id).or_insert(now);
+    let Some((rest, id, since)) = world.dues[node][key].rest else { return };
+    if id == debt.id {
+        return;
+    }
+    world.dues[node][key].rest = None;
+    if plan.versions.len() > 1 || crate::probes::has_wrong_clocks(world) || plan.removes() {
+        return;
+    }
+    for (place, spec) in plan.versions[0].rules.iter().enumerate() {
+        let RuleSpec::TokenBucket { permits, period_us, .. } = *spec else { continue };
+        // Bills are made as of the question, some deadlines before.
+        let span_us = now - since + 2 * plan.deadline_us;
+        let flowed = (span_us * permits).div_ceil(period_us) + 1;
+        if debt.permits[place] + flowed < rest[place] {
+            let (bill, rest) = (debt.permits[place], rest[place]);
+            let what = format!("node {node} owed {rest} of key {key} and is billed {bill}");
+            world.judge.fail("I22", now, what);
+        }
     }
 }
 
@@ -304,11 +356,14 @@ fn is_disturbed(world: &World<'_>, task: TaskView) -> bool {
 /// What is owed is charged once the store answers and has room.
 pub(crate) fn check_debts(world: &mut World<'_>) {
     let now = world.now;
+    // A store that forgot what it charged charges it once more.
+    let keeps_all =
+        world.plan.versions.len() == 1 && world.forgot_at.is_none() && !world.plan.evicts();
     for (node, dues) in world.dues.iter().enumerate() {
-        for (key, Dues { admitted, charged, bills }) in dues.iter().enumerate() {
+        for (key, Dues { admitted, charged, bills, .. }) in dues.iter().enumerate() {
             let charged = charged.iter().max().unwrap_or(&0);
             // A part of a permit is billed as one. Other rules may count permits otherwise.
-            if *charged > admitted + bills && world.plan.versions.len() == 1 {
+            if *charged > admitted + bills && keeps_all {
                 let what = format!(
                     "node {node} admitted {admitted} of key {key} alone, and was charged {charged}"
                 );

@@ -32,6 +32,9 @@ impl World<'_> {
     pub(crate) fn send(&mut self, node: usize, Outgoing { slot, ask }: Outgoing) {
         if let Some(key) = self.key_of(&ask.key) {
             self.sent_at[node][key] = self.now;
+            if let Some(debt) = &ask.debt {
+                crate::answers::check_bill(self, (node, key), debt);
+            }
         }
         crate::grants::check_kept(self, node, &ask);
         let epoch = self.links[node].epoch;

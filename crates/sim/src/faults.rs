@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use crate::answers::Dues;
 use crate::judge::What;
 use crate::node::{self, Node};
 use crate::plan::{Fault, FaultKind, MS, generator};
@@ -230,6 +231,7 @@ fn kill(world: &mut World<'_>, node: usize) {
     process.is_up = false;
     process.life += 1;
     world.stops_since[node] = None;
+    world.dues[node].iter_mut().for_each(Dues::begin_anew);
     if process.engine.debts() > 0 {
         world.note_all(&What::Ended(node));
     }

@@ -296,7 +296,8 @@ impl Plan {
             faults: Vec::new(),
         };
         let theme = cut.leases.then(|| plan.make_hot(cut));
-        let loads = if theme == Some(Theme::Crowd) { LOADS_MAX } else { loads };
+        let has_all = matches!(theme, Some(Theme::Crowd | Theme::Outages));
+        let loads = if has_all { LOADS_MAX } else { loads };
         for number in (0..faults).filter(|number| cut.has_fault(*number)) {
             match theme {
                 Some(theme) => plan.add_hot_fault(number, (theme, books)),
@@ -355,6 +356,16 @@ impl Plan {
             )
         };
         self.leases && !self.faults.is_empty() && self.faults.iter().all(loses) && self.is_plain()
+    }
+
+    /// Whether single keys are deleted.
+    pub(crate) fn evicts(&self) -> bool {
+        self.faults.iter().any(|fault| matches!(fault.kind, FaultKind::Evicted(_)))
+    }
+
+    /// Whether the policy is taken away for a while.
+    pub(crate) fn removes(&self) -> bool {
+        self.faults.iter().any(|fault| matches!(fault.kind, FaultKind::PolicyRemoved))
     }
 
     /// Whether nothing is given back, forgotten or booked.

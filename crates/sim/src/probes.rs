@@ -122,7 +122,7 @@ pub(crate) fn check_silence(
 }
 
 /// Breakers go by the wall clock of their node.
-fn has_wrong_clocks(world: &World<'_>) -> bool {
+pub(crate) fn has_wrong_clocks(world: &World<'_>) -> bool {
     let is_wrong = |kind| {
         matches!(
             kind,

@@ -7,7 +7,8 @@ use std::task::{Context, Poll, Waker};
 
 use sluicegate::store::lease::{Message, Word};
 use sluicegate::store::{
-    Debt, Executed as Effect, Permits, RuleOrigin, Store, StoreAnswer, StoreError, StoreRequest,
+    Charge, Debt, Executed as Effect, Permits, RuleOrigin, Store, StoreAnswer, StoreError,
+    StoreRequest,
 };
 use sluicegate::{Moment, RuleSet, Verb};
 
@@ -72,6 +73,8 @@ pub(crate) struct Heard {
     /// Which request it is to.
     pub(crate) of: Asker,
     pub(crate) executed: Executed,
+    /// The debt that the request carried, and what was charged of it.
+    pub(crate) paid: Option<(Debt, Permits)>,
 }
 
 /// Where the key of a request is. Of several that are made together each has its own copy.
@@ -171,8 +174,14 @@ impl Future for Call {
             Err(StoreError::Overloaded { .. }) => wire.replies.overloaded += 1,
             _ => wire.replies.answered += 1,
         }
-        if reply.is_ok() {
-            wire.heard.push(Heard { key: self.ask.key.clone(), of: self.of, executed });
+        if let Ok(said) = &reply {
+            let paid = match (said, self.ask.debt) {
+                (Said::Decided(_, paid), Some(debt)) if debt.charge == Charge::Added => {
+                    Some((debt, *paid))
+                }
+                _ => None,
+            };
+            wire.heard.push(Heard { key: self.ask.key.clone(), of: self.of, executed, paid });
         }
         drop(wire);
         Poll::Ready(reply)

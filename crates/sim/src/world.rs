@@ -502,13 +502,16 @@ impl<'p> World<'p> {
         }
         let begun = task.has_asked.then_some(task.begun_at);
         crate::probes::check_silence(self, task.node, begun, (replies, &polled));
-        for Heard { key, of, executed } in heard {
+        for Heard { key, of, executed, paid } in heard {
             // What a keeper hears is nobody's answer.
             if !task.is_keeper {
                 task.heard.push((of, executed));
             }
             if let Some(key) = self.key_of(&key) {
                 self.nodes[task.node].heard[key] += 1;
+                if let Some((debt, paid)) = paid {
+                    self.dues[task.node][key].hear(&debt, paid);
+                }
             }
         }
         for outgoing in outbox {

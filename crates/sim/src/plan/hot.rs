@@ -8,8 +8,8 @@ use fastrand::Rng;
 use crate::token::Cut;
 
 use super::{
-    Fault, FaultKind, Leases, MS, OnFailure, Plan, PolicySpec, RuleSpec, SECOND, ask, changed,
-    clock_step, generator,
+    Arrival, Ask, Fault, FaultKind, Leases, MS, OnFailure, Plan, PolicySpec, RuleSpec, SECOND, ask,
+    changed, clock_step, generator,
 };
 
 /// Requests of one load at most.
@@ -61,16 +61,17 @@ impl Plan {
         }
         // Drawn apart, so that others stay as they are.
         let has_outages =
-            !self.is_earlier && theme == Theme::Network && generator(self.seed, 2).u8(0..3) == 0;
+            !self.is_earlier && theme == Theme::Network && generator(self.seed, 2).bool();
         let theme = if has_outages { Theme::Outages } else { theme };
         if theme == Theme::Outages {
             (self.nodes, self.keys, self.on_failure) = (1, 1, OnFailure::Local);
             self.versions[0].leases = Leases::Large;
-            // What is leased flows out before it is spent, and all is asked for.
-            let (permits, burst) = (rng.u64(60..=150), rng.u64(100..=200));
-            self.deadline_us = self.deadline_us.min(20 * MS);
+            // What is leased has flowed out by what the store said when it is spent, and answers come at once.
+            let (permits, burst) = (rng.u64(100..=300), rng.u64(100..=200));
             self.versions[0].rules =
                 vec![RuleSpec::TokenBucket { permits, period_us: SECOND, burst }];
+            self.deadline_us = 5 * MS;
+            (self.latency_us, self.jitter_us) = (self.latency_us.min(300), self.jitter_us.min(300));
         }
         if theme == Theme::Crowd {
             // Each process lives as long as it takes to become a holder; its lease lasts two seconds.
@@ -89,13 +90,50 @@ impl Plan {
         theme
     }
 
+    /// A slow load that has a lease; and, as each outage begins, others that spend it and then ask for more.
+    fn add_outage_load(&mut self, number: u32) {
+        let mut rng = generator(self.seed, 100 + u64::from(number));
+        let mut made = 0;
+        let mut ask = |plan: &mut Self, at, cost| {
+            let arrival = Arrival {
+                at,
+                load: number,
+                number: made,
+                node: 0,
+                key: 0,
+                ask: Ask::Check(cost),
+                is_batched: false,
+            };
+            plan.arrivals.push(arrival);
+            made += 1;
+        };
+        let Some(outage) = number.checked_sub(1) else {
+            let mut at = rng.u64(0..100 * MS);
+            let gap = rng.u64(self.span_us / ARRIVALS_MAX as u64..=50 * MS);
+            while at < self.span_us {
+                ask(self, at, 1);
+                at += rng.u64(gap / 2..=gap * 3 / 2);
+            }
+            return;
+        };
+        let begin = self.changes_at(outage) + rng.u64(MS..=10 * MS);
+        (0..rng.u64(5..=15)).for_each(|nth| ask(self, begin + nth * 200, rng.u64(1..=6)));
+        let mut at = begin + rng.u64(20 * MS..=100 * MS);
+        for _ in 0..rng.u64(40..=100) {
+            ask(self, at, rng.u64(1..=4));
+            at += rng.u64(MS / 2..=4 * MS);
+        }
+    }
+
     pub(super) fn add_hot_load(&mut self, number: u32, (theme, back, books): (Theme, bool, bool)) {
+        if theme == Theme::Outages {
+            return self.add_outage_load(number);
+        }
         let mut rng = generator(self.seed, 100 + u64::from(number));
         let (node, key) = (rng.usize(0..6) % self.nodes, rng.usize(0..3) % self.keys);
         let limit = self.versions[0].rules.iter().map(RuleSpec::limit).min().unwrap_or(1);
         let cost_max = match rng.u8(0..12) {
             _ if theme == Theme::Lost => 1,
-            _ if theme == Theme::Outages && number > 0 => 8,
             0..=7 => 1,
             8..=10 => 1 << rng.u64(1..4),
             _ => limit,
