@@ -40,11 +40,24 @@ pub struct ExplainedKey {
     pub is_override: bool,
     /// What happens to the request.
     pub outcome: KeyOutlook,
-    /// Who decides: `store`, `remembered` (this node knows it from the store), `local`, `allow`, `deny` or `shed`
-    /// (without the store, see `on_store_failure`).
+    /// Who decides: `store`, `leased` (permits that this node holds), `remembered` (this node knows it from the
+    /// store), `local`, `allow`, `deny` or `shed` (without the store, see `on_store_failure`).
     pub mode: &'static str,
     /// The rules in their order; null while the store does not answer.
     pub rules: Option<Vec<RuleOutlook>>,
+    /// Permits of the key that nodes hold; null if none does.
+    pub leased: Option<LeasedPermits>,
+}
+
+/// Permits of a key that nodes have leased. They count as used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct LeasedPermits {
+    /// Permits that all nodes hold: unspent, or spent and not yet reported.
+    pub out: u32,
+    /// How many nodes hold them.
+    pub holders: u32,
+    /// Permits that this node has left of them.
+    pub here: u32,
 }
 
 /// What happens to a request.

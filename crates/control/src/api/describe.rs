@@ -5,7 +5,9 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::PREFIX;
 use super::boost::Boost;
-use super::budgets::{Budget, ExplainRequest, ExplainedKey, KeyOutlook, RuleOutlook};
+use super::budgets::{
+    Budget, ExplainRequest, ExplainedKey, KeyOutlook, LeasedPermits, RuleOutlook,
+};
 use super::handlers::{
     SignInFailure, accounts, apps, audit, import, keys, meta, policies, refused, sessions, tokens,
     traffic, whatif,
@@ -299,6 +301,7 @@ fn schemas() -> Json {
     add::<ExplainRequest>(&mut all);
     add::<ExplainedKey>(&mut all);
     add::<RuleOutlook>(&mut all);
+    add::<LeasedPermits>(&mut all);
     add::<KeyOutlook>(&mut all);
     add::<AccountView>(&mut all);
     add::<App>(&mut all);

@@ -50,7 +50,7 @@ use crate::traffic::{LiveTraffic, NoTraffic};
 use attempts::Attempts;
 pub use budgets::{
     Budget, BudgetFuture, Budgets, ExplainError, ExplainFuture, ExplainRequest, ExplainedKey,
-    KeyOutlook, NoBudgets, RuleOutlook, ToExplain,
+    KeyOutlook, LeasedPermits, NoBudgets, RuleOutlook, ToExplain,
 };
 use changes::Changes;
 use denial_audit::DenialAudit;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use sluicegate::http::{AddressKey, V6Prefix};
 use sluicegate::policy::{Attributes, Overflow, Policy, PolicySet, attribute, finding};
-use sluicegate::{Answer, Cost, Decision, Micros, Mode, NamedRule, Request, Verb};
+use sluicegate::{Answer, Cost, Decision, ExplainedLease, Micros, Mode, NamedRule, Request, Verb};
 use sluicegate_control::api::{
     Budget, BudgetFuture, Budgets, ExplainError, ExplainFuture, ExplainRequest, ExplainedKey,
-    KeyOutlook, RuleOutlook, ToExplain,
+    KeyOutlook, LeasedPermits, RuleOutlook, ToExplain,
 };
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
 use sluicegate_text::terminal;
@@ -91,8 +91,16 @@ impl EngineBudgets {
             outcome: outcome(answer, &policy),
             mode: answer.mode.name(),
             rules,
+            leased: explained.lease.and_then(|lease| leased_permits(&lease)),
         })
     }
+}
+
+/// What nodes hold of a key, if they hold anything.
+fn leased_permits(ExplainedLease { out, here, .. }: &ExplainedLease) -> Option<LeasedPermits> {
+    let (out, holders) = out.filter(|(_, holders)| *holders > 0)?;
+    let here = here.as_ref().map_or(0, |here| here.left);
+    Some(LeasedPermits { out, holders: u32::try_from(holders).unwrap_or(u32::MAX), here })
 }
 
 fn unavailable(problem: &str) -> ExplainError {

@@ -63,6 +63,31 @@ async fn programs_that_go_to_redis_find_the_policies_there_also_after_it_lost_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_nodes_hold_on_lease_is_said_of_a_key() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let store = format!("[store]\nurl = 'redis://{}'\n", redis.address());
+    let node = Node::start("sqlite:DIR/catalog.db", &store);
+    let ada = node.set_up();
+    node.admin(&ada, "POST", "/apps", &json!({ "name": "shop" }));
+    let new = json!({ "document": policy("orders", 100_000), "state": "active" });
+    node.admin(&ada, "POST", "/apps/shop/policies", &new);
+    until(|| node.limit("orders") == Some(100_000));
+    let path = "/apps/shop/policies/orders/keys/explain";
+    let leased = |key: &str| {
+        let explain = json!({ "key": key });
+        node.admin(&ada, "POST", path, &explain).1["leased"].clone()
+    };
+    until(|| {
+        (0..20).for_each(|_| drop(node.check(&Who::default(), "orders", "hot")));
+        leased("hot").is_object()
+    });
+    let held = leased("hot");
+    assert_eq!(held["holders"], 1, "{held}");
+    assert!(held["out"].as_u64() >= held["here"].as_u64(), "{held}");
+    assert_eq!(leased("cold"), Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_budget_is_not_invented_while_the_store_hangs() {
     let redis = need!(RedisServer::start(Options::default()).await);
     let store = format!("[store]\nurl = 'redis://{}'\n", redis.address());
