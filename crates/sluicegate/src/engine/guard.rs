@@ -20,7 +20,7 @@ use sluicegate_kernel::limits::COST_MAX;
 use sluicegate_kernel::{Cost, Micros, Moment, RuleSet, Verb, Verdict};
 use sluicegate_policy::{OnOverload, OnStoreFailure, Policy};
 use sluicegate_store::{
-    Charge, Debt, Executed, KeyHash, Permits, Quota, RuleOrigin, Store, StoreAnswer, StoreError,
+    Charge, Debt, Executed, KeyHash, Quota, RuleOrigin, Store, StoreAnswer, StoreError,
     StoreRequest,
 };
 
@@ -369,8 +369,8 @@ impl StoreGuard {
         }
         let mut executed = Executed::No;
         for _ in 0..ASKED_MAX {
-            let (answer, _) = match debts.bill(key, request.rules, at) {
-                None => ask_store(store, None, request, at).await?,
+            let answer = match debts.bill(key, request.rules, at) {
+                None => ask_store(store, None, request, at).await?.0,
                 Some(Billed { debt, is_all: true }) => {
                     Box::pin(self.charge(store, question, debt)).await?
                 }
@@ -389,6 +389,7 @@ impl StoreGuard {
                 return Ok(answer);
             }
             // It stays charged.
+            self.share.record_usage(key, request, &answer, at);
             executed = Executed::Perhaps;
         }
         Err(StoreError::Contended { executed })
@@ -416,14 +417,16 @@ impl StoreGuard {
         store: &impl Store,
         GuardedRequest { key, request, at, .. }: GuardedRequest<'_>,
         debt: Debt,
-    ) -> Result<(StoreAnswer, Permits), StoreError> {
+    ) -> Result<StoreAnswer, StoreError> {
         // A caller that goes away in between leaves a debt that was perhaps charged.
         let mut carried =
             CarriedDebt { share: &self.share, key, id: debt.id, executed: Executed::Perhaps };
         match ask_store(store, Some(&debt), request, at).await {
             Ok((answer, permits)) => {
                 self.share.debts().paid(key, debt.id, permits, at);
-                Ok((answer, permits))
+                // What was owed is no debt any more: a share that begins before the request is decided knows of it.
+                self.share.record_usage(key, request, &answer, at);
+                Ok(answer)
             }
             Err(error) => {
                 carried.executed = error.executed();
