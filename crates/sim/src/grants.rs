@@ -221,7 +221,8 @@ pub(crate) fn check_returned(world: &mut World<'_>, node: usize) {
         return;
     };
     world.stops_since[node] = None;
-    let is_near = |fault: &&Fault| fault.at + fault.span + SECOND > since && fault.at <= now;
+    let is_near =
+        |fault: &&Fault| fault.at + fault.span + LAPSES_WITHIN_US > since && fault.at <= now;
     if world.plan.faults.iter().filter(is_near).count() > 1 {
         return;
     }

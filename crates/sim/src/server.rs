@@ -303,7 +303,9 @@ impl Server {
                 let took = if is_converted { took.map(|_| ALL) } else { took };
                 let old = rules.filter(|_| is_converted);
                 let back_to = old.map(|(old, _)| Arc::clone(&old.rules));
-                let held = stored.map_or(0, |stored| stored.leased.leases.held());
+                // What was out before may have been spent since, and come back as if it were not.
+                let held = |stored: &Stored| stored.leased.leases.held();
+                let held = stored.map_or(0, held).max(before.as_ref().map_or(0, held));
                 let alive = stored.map_or(0, |stored| stored.alive(self.clock(now)));
                 forgotten.push(Forgotten {
                     name: name.1.clone(),
