@@ -497,9 +497,8 @@ impl<'p> World<'p> {
         task.has_asked |= calls > 0;
         let asked = (was_without, calls > 0, task.begun_at == self.now || task.is_keeper);
         crate::probes::see(self, task.node, asked, &polled);
-        if !was_without {
-            crate::probes::check_overload(self, task.node, (replies, &polled));
-        }
+        let asker = (task.node, was_without, task.is_keeper);
+        crate::probes::check_overload(self, asker, (replies, &polled));
         let begun = task.has_asked.then_some(task.begun_at);
         crate::probes::check_silence(self, task.node, begun, (replies, &polled));
         for Heard { key, of, executed, paid } in heard {

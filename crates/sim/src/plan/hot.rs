@@ -230,7 +230,11 @@ impl Plan {
         };
         if has_more && rng.bool() {
             // The store has heard of a message, and then hears nothing until permits have ended.
-            let (at, span) = (at + rng.u64(1..=span), rng.u64(300..=2_000) * MS);
+            let (later, span) = (at + rng.u64(1..=span), rng.u64(300..=2_000) * MS);
+            // Or the clock is set while the store is given up already.
+            let earlier = at.saturating_sub(rng.u64(200..=600) * MS);
+            let is_earlier = matches!(kind, FaultKind::WallClock(_)) && rng.bool();
+            let at = if is_earlier { earlier } else { later };
             self.faults.push(Fault { number, at, span, node, kind: FaultKind::LinkDown });
         }
     }
