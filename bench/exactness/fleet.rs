@@ -156,9 +156,13 @@ impl Fleet {
 
     /// So many requests a second to each server, over four connections.
     pub(crate) fn steady(&self, per_s: u32) -> Load {
-        const CONNECTIONS: u32 = 4;
-        let pace = Pace::Open { per_s: f64::from(per_s) / f64::from(CONNECTIONS) };
-        self.load(Wire::Resp, CONNECTIONS as usize, pace)
+        self.steady_over(per_s, 4)
+    }
+
+    /// So many requests a second to each server, over so many connections to it.
+    pub(crate) fn steady_over(&self, per_s: u32, connections: u16) -> Load {
+        let pace = Pace::Open { per_s: f64::from(per_s) / f64::from(connections) };
+        self.load(Wire::Resp, usize::from(connections), pace)
     }
 
     /// The process of a server.

@@ -102,11 +102,16 @@ async fn forgets(
 }
 
 /// Redis stands still for a second, ten times; or the same without leases.
+///
+/// Connections are as many as a pool has, so that hardly any request is sent behind another one of its connection
+/// that waits for the store: it would be answered after that.
 pub(crate) async fn outage(build: &Build, leases: bool) -> anyhow::Result<Outcome> {
+    /// Each asks ten times a second.
+    const CONNECTIONS: u16 = 32;
     let redis = RedisServer::start(Options::default()).await?;
     let setup = Setup { leases, ..three(build) };
     let fleet = setup.start(&[redis.url(), redis.url(), redis.url()]).await?;
-    let running = fleet.steady(PER_S / 4).start()?;
+    let running = fleet.steady_over(PER_S / 4, CONNECTIONS).start()?;
     let mut faults = Vec::new();
     for _ in 0..build.times(10) {
         sleep(Duration::from_secs(2)).await;
