@@ -38,6 +38,7 @@
 //! | I19 | a node that stops gives its leases back |
 //! | I20 | a store that answers nothing is given up |
 //! | I21 | a message keeps no more than its node can use |
+//! | I22 | what was not paid of a bill is on the next |
 //! | debts | what is owed is charged once the store answers |
 
 mod answers;

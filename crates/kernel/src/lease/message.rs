@@ -17,7 +17,7 @@ impl Holder {
 pub struct Number(pub u32);
 
 /// Permits of which it is known by when they were spent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mark {
     /// How many.
     pub spent: u32,
@@ -26,14 +26,14 @@ pub struct Mark {
 }
 
 /// At most [`LEASE_MARKS_MAX`] marks, oldest first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Marks {
     marks: [Mark; LEASE_MARKS_MAX],
     len: usize,
 }
 
 /// What an answer said of the key, for a store that has lost it since.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Hint {
     /// The version of the leases.
     pub version: Micros,
@@ -45,7 +45,7 @@ pub struct Hint {
 
 /// All that a holder says of its lease. It says how much there is and never how much more or less, so
 /// that a message may be lost, repeated, late or out of order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Message {
     /// Its sender; [`Holder::NONE`] only looks.
     pub holder: Holder,

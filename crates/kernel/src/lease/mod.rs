@@ -81,7 +81,7 @@ pub struct Leases {
 }
 
 /// What one holder has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
     /// Its holder. [`Holder::NONE`] stands for holders whose records were lost.
     pub holder: Holder,

@@ -118,3 +118,12 @@ const fn left(word: u64) -> u32 {
 const fn hits(word: u64) -> u32 {
     (word >> 32) as u32
 }
+
+#[cfg(test)]
+impl Clone for Cell {
+    fn clone(&self) -> Self {
+        let (word, end) = (&self.word, &self.end);
+        let [word, end] = [word, end].map(|it| AtomicU64::new(it.load(Ordering::Relaxed)));
+        Self { word, end }
+    }
+}

@@ -17,6 +17,7 @@ const MARKS_APART_MIN: Micros = Micros::from_millis(50);
 
 /// The last message about one key, and what the store last answered.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Talk {
     holder: Holder,
     /// How long an answer is listened to. The store keeps the permits as much longer than they are used.
@@ -38,6 +39,7 @@ pub(super) struct Talk {
 }
 
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(test, derive(Hash))]
 struct Sent {
     at: Micros,
     unspent: u32,
@@ -47,6 +49,7 @@ struct Sent {
 
 /// When permits were spent since the last message.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone, Hash))]
 struct MarkLog {
     /// Instants, and how much was spent by then in all.
     marks: Vec<(Micros, u32)>,
@@ -263,3 +266,6 @@ impl MarkLog {
 fn narrow(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod small_world;
