@@ -1,4 +1,4 @@
-//! What nodes hold, and whether the store stands for it: I3, I4 and I11.
+//! What nodes hold, and whether the store stands for it: I3, I4, I11 and I24.
 
 use sluicegate::policy::LeaseBounds;
 use sluicegate::store::lease::{Found, Holder, Stands};
@@ -308,6 +308,20 @@ fn most_used(plan: &Plan, place: usize) -> Vec<u64> {
         earlier.push((limit, most));
     }
     earlier.into_iter().map(|(_, used)| used).collect()
+}
+
+/// I24: a process that owes something of a key uses none of its permits. It says of all keys together what it owes,
+/// so that this is looked at where there is one.
+pub(crate) fn check_owing(world: &mut World<'_>, node: usize) {
+    let engine = &world.nodes[node].engine;
+    if world.plan.keys > 1 || engine.debts() == 0 {
+        return;
+    }
+    let leased = engine.leased_keys();
+    if let Some(key) = leased.iter().find(|key| key.left > 0 && key.ends_in.get() > 0) {
+        let what = format!("node {node} owes, and has {} permits to use", key.left);
+        world.judge.fail("I24", world.now, what);
+    }
 }
 
 /// When a rule of which `used` permits are in use is full again, µs.

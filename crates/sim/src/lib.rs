@@ -39,6 +39,8 @@
 //! | I20 | a store that answers nothing is given up |
 //! | I21 | a message keeps no more than its node can use |
 //! | I22 | what was not paid of a bill is on the next |
+//! | I23 | a store that answers is not given up |
+//! | I24 | what is owed is paid before permits are used |
 //! | debts | what is owed is charged once the store answers |
 
 mod answers;

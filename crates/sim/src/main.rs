@@ -46,12 +46,12 @@ fn wrong(error: &str) -> ExitCode {
 fn replay(token: &Token) -> ExitCode {
     let plan = Plan::of(token.seed, &token.cut);
     (0..plan.versions.len()).for_each(|version| println!("{}", plan.document(version)));
-    let Plan { nodes, keys, deadline_us, latency_us, jitter_us, reminds, ref faults, .. } = plan;
+    let Plan { nodes, keys, deadline_us, latency_us, jitter_us, reminds, calls_max, .. } = plan;
     println!(
         "nodes {nodes}, keys {keys}, deadline {deadline_us} µs, latency {latency_us} µs + {jitter_us} µs, \
-         reminds: {reminds}"
+         calls of a node at a time: {calls_max:?}, reminds: {reminds}"
     );
-    faults.iter().for_each(|fault| println!("{fault:?}"));
+    plan.faults.iter().for_each(|fault| println!("{fault:?}"));
     let outcome = run_traced(token, true);
     outcome.trace.iter().for_each(|line| println!("{line}"));
     println!(

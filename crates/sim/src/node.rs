@@ -81,7 +81,7 @@ impl Node {
         clock: Arc<SimClock>,
         life: u32,
     ) -> Self {
-        let store = SimStore::default();
+        let store = SimStore::new(plan.calls_max);
         let nodes = u32::try_from(plan.nodes).ok().and_then(NonZeroU32::new);
         let failure = StoreFailure {
             nodes: nodes.expect("there is a node at least"),

@@ -48,6 +48,8 @@ pub struct Plan {
     pub jitter_us: u64,
     /// Whether nodes notice that the store has forgotten.
     pub reminds: bool,
+    /// So many calls of a node may be under way; another one is refused at once. `None`: as many as there are.
+    pub calls_max: Option<usize>,
     /// Whether keys are hot, and leased.
     pub leases: bool,
     /// Whether an earlier generator made it.
@@ -292,9 +294,14 @@ impl Plan {
             latency_us,
             jitter_us,
             reminds,
+            calls_max: None,
             arrivals: Vec::new(),
             faults: Vec::new(),
         };
+        let mut few = generator(seed, 3);
+        if !cut.is_earlier && few.u8(0..8) == 0 {
+            plan.calls_max = Some(few.usize(1..=4));
+        }
         let theme = cut.leases.then(|| plan.make_hot(cut));
         let has_all = matches!(theme, Some(Theme::Crowd | Theme::Outages));
         let loads = if has_all { LOADS_MAX } else { loads };
@@ -368,12 +375,12 @@ impl Plan {
         self.faults.iter().any(|fault| matches!(fault.kind, FaultKind::PolicyRemoved))
     }
 
-    /// Whether nothing is given back, forgotten or booked.
+    /// Whether nothing is given back, forgotten, booked, or refused because too many calls are under way.
     fn is_plain(&self) -> bool {
         let is_plain = |arrival: &Arrival| {
             matches!(arrival.ask, Ask::Check(_) | Ask::AtMost(_) | Ask::Peek(_) | Ask::Explain(_))
         };
-        self.arrivals.iter().all(is_plain)
+        self.calls_max.is_none() && self.arrivals.iter().all(is_plain)
     }
 
     /// How many nodes more than there are the fleet is thought to have during the fault of this number.

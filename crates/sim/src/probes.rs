@@ -1,4 +1,4 @@
-//! What a node asks of a store that it has given up: one question now and then, and no fewer (I16).
+//! When a node gives a store up, and what it asks of it then: one question now and then, and no fewer.
 
 use std::collections::VecDeque;
 use std::task::Poll;
@@ -6,7 +6,7 @@ use std::task::Poll;
 use sluicegate::{Admission, Mode};
 
 use crate::node::Done;
-use crate::plan::{FaultKind, MS};
+use crate::plan::{FaultKind, MS, SECOND};
 use crate::wire::Replies;
 use crate::world::World;
 
@@ -25,11 +25,21 @@ const SILENT_WITHIN_US: u64 = 800 * MS;
 /// And nothing was answered for so long, µs: then nothing else counts.
 const SILENT_FOR_US: u64 = 1_200 * MS;
 
+/// No fewer calls in vain give a store up: half of five.
+const IN_VAIN_MIN: usize = 3;
+
+/// What a breaker counts of answers for certain, µs: nine slots and a little less.
+const COUNTED_US: u64 = 890 * MS;
+
 /// Of a process: when it was answered last, and when it asked in vain.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Silence {
     answered_at: Option<u64>,
     failed: VecDeque<u64>,
+    /// When calls were found to be in vain, lately.
+    in_vain: VecDeque<u64>,
+    /// When requests came that were decided by the store, since it was given up last, and lately.
+    decided: VecDeque<u64>,
     /// When the clock by which breakers count was last set.
     since: u64,
 }
@@ -37,7 +47,7 @@ pub(crate) struct Silence {
 impl Silence {
     /// The clock by which breakers count was set. By the new one it may have been answered just now.
     pub(crate) fn begin_anew(&mut self, now: u64) {
-        *self = Self { answered_at: Some(now), failed: VecDeque::new(), since: now };
+        *self = Self { answered_at: Some(now), since: now, ..Self::default() };
     }
 }
 
@@ -129,6 +139,38 @@ pub(crate) fn check_silence(
     if silence.failed.len() > SILENT_MAX && is_silent && !is_without {
         let what = format!("node {node} asks on and on, and nobody answers");
         world.judge.fail("I20", now, what);
+    }
+}
+
+/// I23: a store is given up only where half of a second's calls were in vain. Of a task of `node` that asked it at
+/// `begun`, if it did, and whether the store was given up before it ran.
+pub(crate) fn check_given_up(
+    world: &mut World<'_>,
+    (node, was_without): (usize, bool),
+    begun: Option<u64>,
+    (replies, polled): (Replies, &Poll<Done>),
+) {
+    let (now, is_without) = (world.now, world.nodes[node].engine.is_without_store());
+    let (has_wrong_clocks, deadline_us) = (has_wrong_clocks(world), world.plan.deadline_us);
+    let Silence { in_vain, decided, .. } = &mut world.nodes[node].silence;
+    in_vain.extend((0..replies.silent).map(|_| now));
+    // A call counts when its request came, five deadlines before at most.
+    in_vain.retain(|at| *at + SECOND + 5 * deadline_us >= now);
+    if let (Poll::Ready(Done::Decided(_, Ok(said))), Some(begun)) = (polled, begun)
+        && said.answer.mode == Mode::Store
+    {
+        decided.push_back(begun);
+    }
+    decided.retain(|begun| *begun + COUNTED_US >= now);
+    if was_without && !is_without {
+        decided.clear();
+    }
+    let (in_vain, decided) = (in_vain.len(), decided.len());
+    let is_fair = in_vain >= IN_VAIN_MIN.max(decided);
+    if is_without && !was_without && !is_fair && !has_wrong_clocks {
+        let what =
+            format!("node {node} gives the store up: {in_vain} calls in vain, {decided} not");
+        world.judge.fail("I23", now, what);
     }
 }
 

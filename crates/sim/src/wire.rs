@@ -38,6 +38,10 @@ pub(crate) struct Wire {
 pub(crate) struct WireState {
     /// Why nothing can be sent, if that is so.
     pub(crate) down: bool,
+    /// So many calls may be under way.
+    calls_max: Option<usize>,
+    /// What is under way, if that is bounded.
+    under_way: Vec<Arc<Slot>>,
     /// Calls that were made since the world looked, also if nothing could be sent.
     pub(crate) calls: u32,
     /// What the engine heard since the world looked.
@@ -55,6 +59,8 @@ pub(crate) struct Replies {
     pub(crate) silent: u32,
     /// The store has too much to do.
     pub(crate) overloaded: u32,
+    /// Of these, calls that were refused before they were sent.
+    pub(crate) refused: u32,
     /// An answer.
     pub(crate) answered: u32,
 }
@@ -155,7 +161,15 @@ impl Future for Call {
                 let reason = "no connection".to_owned();
                 return Poll::Ready(Err(StoreError::Unavailable { reason, executed: Effect::No }));
             }
+            if !wire.has_room() {
+                wire.replies.overloaded += 1;
+                wire.replies.refused += 1;
+                return Poll::Ready(Err(StoreError::Overloaded { executed: Effect::No }));
+            }
             let slot = Arc::new(Slot::default());
+            if wire.calls_max.is_some() {
+                wire.under_way.push(Arc::clone(&slot));
+            }
             slot.lock().waker = Some(cx.waker().clone());
             wire.outbox.push(Outgoing { slot: Arc::clone(&slot), ask: Arc::clone(&self.ask) });
             drop(wire);
@@ -196,12 +210,31 @@ impl Drop for Call {
     }
 }
 
+impl WireState {
+    /// Whether one more call may be sent.
+    fn has_room(&mut self) -> bool {
+        self.under_way.retain(|slot| {
+            let slot = slot.lock();
+            !slot.is_dropped && slot.reply.is_none()
+        });
+        self.calls_max.is_none_or(|most| self.under_way.len() < most)
+    }
+}
+
 impl SimStore {
+    /// One that takes so many calls at a time.
+    pub(crate) fn new(calls_max: Option<usize>) -> Self {
+        let state = Mutex::new(WireState { calls_max, ..WireState::default() });
+        Self(Arc::new(Wire { state }))
+    }
+
     /// What was sent and heard since the last look.
     pub(crate) fn take(&self) -> WireState {
         let mut wire = self.0.lock();
-        let down = wire.down;
-        std::mem::replace(&mut *wire, WireState { down, ..WireState::default() })
+        let under_way = std::mem::take(&mut wire.under_way);
+        let WireState { down, calls_max, .. } = *wire;
+        let rest = WireState { down, calls_max, under_way, ..WireState::default() };
+        std::mem::replace(&mut *wire, rest)
     }
 
     fn call(

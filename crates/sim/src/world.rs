@@ -495,12 +495,19 @@ impl<'p> World<'p> {
         let polled = task.future.as_mut().poll(&mut Context::from_waker(&task.waker));
         let WireState { calls, replies, outbox, heard, .. } = node.store.take();
         task.has_asked |= calls > 0;
+        if replies.refused > 0 {
+            // What was refused before it was sent is decided otherwise, as in an outage.
+            let until = &mut self.disturbed_until[task.node];
+            *until = self.now.max(*until);
+        }
         let asked = (was_without, calls > 0, task.begun_at == self.now || task.is_keeper);
         crate::probes::see(self, task.node, asked, &polled);
         let asker = (task.node, was_without, task.is_keeper);
         crate::probes::check_overload(self, asker, (replies, &polled));
         let begun = task.has_asked.then_some(task.begun_at);
         crate::probes::check_silence(self, task.node, begun, (replies, &polled));
+        crate::probes::check_given_up(self, (task.node, was_without), begun, (replies, &polled));
+        crate::grants::check_owing(self, task.node);
         for Heard { key, of, executed, paid } in heard {
             // What a keeper hears is nobody's answer.
             if !task.is_keeper {
