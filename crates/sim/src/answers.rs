@@ -1,86 +1,16 @@
 //! What nodes answer their clients, and whether each answer is true at that instant.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use sluicegate::store::{Charge, Debt, Permits};
 use sluicegate::{Answer, Cost, DecideError, Mode, SettleError};
 
 use crate::grants::Central;
 use crate::judge::{By, What};
 use crate::node::{self, Done};
-use crate::plan::{Arrival, Ask, MS, OnFailure, RuleSpec, SECOND};
+use crate::plan::{Arrival, Ask, MS, OnFailure, SECOND};
 use crate::wire::Executed;
 use crate::world::{RECOVERY_US, TaskView, World};
 
 /// How long a refusal is remembered after something was given back elsewhere, µs: a second, and a question.
 const REMEMBERED_US: u64 = SECOND + 50 * MS;
-
-/// What a node admitted of a key without the store, and what the store charged for that.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Dues {
-    admitted: u64,
-    /// Of each rule.
-    charged: Permits,
-    bills: u64,
-    /// What was left of the last bill that was paid in part, which bill that was, and when it was made out.
-    rest: Option<(Permits, u128, u64)>,
-    /// When each bill was made out; and those that it heard of.
-    made_at: BTreeMap<u128, u64>,
-    heard: BTreeSet<u128>,
-}
-
-impl Dues {
-    /// The store charged a bill.
-    pub(crate) fn charge(&mut self, permits: Permits) {
-        self.charged.iter_mut().zip(permits).for_each(|(charged, permits)| *charged += permits);
-        self.bills += 1;
-    }
-
-    /// A node heard what was charged of a bill.
-    pub(crate) fn hear(&mut self, debt: &Debt, paid: Permits) {
-        // Others carried it, too.
-        if !self.heard.insert(debt.id) {
-            return;
-        }
-        let mut rest = debt.permits;
-        rest.iter_mut().zip(paid).for_each(|(rest, paid)| *rest = rest.saturating_sub(paid));
-        // What is in use flows out while the bill is on its way.
-        self.rest = self.made_at.get(&debt.id).map(|made_at| (rest, debt.id, *made_at));
-    }
-
-    /// A process begins, which owes nothing.
-    pub(crate) fn begin_anew(&mut self) {
-        self.rest = None;
-    }
-}
-
-/// I22: what was not paid of a bill is on the next one, but for what has flowed out meanwhile.
-pub(crate) fn check_bill(world: &mut World<'_>, (node, key): (usize, usize), debt: &Debt) {
-    let (now, plan) = (world.now, world.plan);
-    if debt.charge == Charge::AtLeast {
-        return;
-    }
-    world.dues[node][key].made_at.entry(debt.id).or_insert(now);
-    let Some((rest, id, since)) = world.dues[node][key].rest else { return };
-    if id == debt.id {
-        return;
-    }
-    world.dues[node][key].rest = None;
-    if plan.versions.len() > 1 || crate::probes::has_wrong_clocks(world) || plan.removes() {
-        return;
-    }
-    for (place, spec) in plan.versions[0].rules.iter().enumerate() {
-        let RuleSpec::TokenBucket { permits, period_us, .. } = *spec else { continue };
-        // Bills are made as of the question, some deadlines before.
-        let span_us = now - since + 2 * plan.deadline_us;
-        let flowed = (span_us * permits).div_ceil(period_us) + 1;
-        if debt.permits[place] + flowed < rest[place] {
-            let (bill, rest) = (debt.permits[place], rest[place]);
-            let what = format!("node {node} owed {rest} of key {key} and is billed {bill}");
-            world.judge.fail("I22", now, what);
-        }
-    }
-}
 
 /// How long a breaker that is open lets no request through, at most, and a deadline, µs.
 const PROBE_US: u64 = 350 * MS;
@@ -145,6 +75,7 @@ fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Ans
     if decision.remaining > decision.limit || decision.granted() > arrival.ask.cost() {
         world.judge.fail("I13", world.now, format!("{decision:?} to {arrival:?}"));
     }
+    crate::dues::hear(world, task, arrival, answer);
     match (mode, arrival.ask) {
         (Mode::Store, Ask::Check(1)) => {
             let is_disturbed = is_disturbed(world, task);
@@ -199,7 +130,7 @@ fn count(world: &mut World<'_>, task: TaskView, (key, granted): (usize, u64), an
     let wait = answer.decision.wait().get();
     let here = (world.now, world.executed());
     if matches!(answer.mode, Mode::Local | Mode::Allow) {
-        world.dues[task.node][key].admitted += granted;
+        crate::dues::admit(world, task, key, (granted, answer));
     }
     match answer.mode {
         Mode::Store => {
@@ -256,13 +187,18 @@ fn admitted(world: &mut World<'_>, key: usize, at: Executed, (permits, begun, by
     world.note_at(at, key, What::Admitted { permits, begun, by });
 }
 
-/// Which version of the policy an answer is by.
+/// Which version of the policy an answer is by: the last one that has its rules.
 fn version_of(world: &World<'_>, answer: &Answer) -> usize {
-    let is = |policies: &sluicegate::policy::PolicySet| {
+    versions_of(world, answer).last().unwrap_or(0)
+}
+
+/// The versions of the policy that have the rules of an answer.
+pub(crate) fn versions_of(world: &World<'_>, answer: &Answer) -> impl Iterator<Item = usize> {
+    let has = |policies: &sluicegate::policy::PolicySet| {
         let policy = policies.resolve("p").expect("each version has it");
         **policy.rules_at(b"a", sluicegate::Micros::ZERO).rules.set() == **answer.rules()
     };
-    world.policies.iter().rposition(is).unwrap_or(0)
+    (0..world.policies.len()).filter(move |version| has(&world.policies[*version]))
 }
 
 /// I8: what is refused by memory would be refused by the store.
@@ -351,38 +287,4 @@ fn is_disturbed(world: &World<'_>, task: TaskView) -> bool {
         (until, asked) => until.max(asked.unwrap_or(until)),
     };
     until + RECOVERY_US >= task.begun_at
-}
-
-/// What is owed is charged once the store answers and has room.
-pub(crate) fn check_debts(world: &mut World<'_>) {
-    let now = world.now;
-    // A store that forgot what it charged charges it once more.
-    let keeps_all =
-        world.plan.versions.len() == 1 && world.forgot_at.is_none() && !world.plan.evicts();
-    for (node, dues) in world.dues.iter().enumerate() {
-        for (key, Dues { admitted, charged, bills, .. }) in dues.iter().enumerate() {
-            let charged = charged.iter().max().unwrap_or(&0);
-            // A part of a permit is billed as one. Other rules may count permits otherwise.
-            if *charged > admitted + bills && keeps_all {
-                let what = format!(
-                    "node {node} admitted {admitted} of key {key} alone, and was charged {charged}"
-                );
-                world.judge.fail("I17", now, what);
-            }
-        }
-    }
-    let one = Cost::ONE;
-    let refuses = |key| world.server.refuses(&node::key_name(key), one, now.saturating_sub(SECOND));
-    let has_room = (0..world.plan.keys).all(|key| refuses(key) != Some(true));
-    for node in 0..world.plan.nodes {
-        let owing = world.nodes[node].engine.debts();
-        let is_calm = world.disturbed_until[node] + 2 * SECOND < now && world.nodes[node].is_up;
-        // A window may have had room for a moment only.
-        let flows = world.plan.versions.iter().flat_map(|version| &version.rules);
-        let flows = flows.into_iter().all(crate::plan::RuleSpec::is_bucket);
-        if owing > 0 && has_room && is_calm && flows {
-            let what = format!("node {node} owes on {owing} keys, and the store has room");
-            world.judge.fail("debts", now, what);
-        }
-    }
 }

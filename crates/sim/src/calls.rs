@@ -33,7 +33,7 @@ impl World<'_> {
         if let Some(key) = self.key_of(&ask.key) {
             self.sent_at[node][key] = self.now;
             if let Some(debt) = &ask.debt {
-                crate::answers::check_bill(self, (node, key), debt);
+                crate::dues::check_bill(self, (node, key), (debt, &ask.verb));
             }
         }
         crate::grants::check_kept(self, node, &ask);

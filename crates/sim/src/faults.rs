@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::answers::Dues;
+use crate::dues::Dues;
 use crate::judge::What;
 use crate::node::{self, Node};
 use crate::plan::{Fault, FaultKind, MS, generator};
@@ -177,11 +177,14 @@ pub(crate) fn ends(world: &mut World<'_>, fault: &Fault) {
 }
 
 /// All nodes go by so many more nodes than there are: shares that begin now are smaller.
-fn go_by_nodes(world: &World<'_>, more: u32) {
+fn go_by_nodes(world: &mut World<'_>, more: u32) {
     let nodes =
         u32::try_from(world.plan.nodes).ok().and_then(|nodes| NonZeroU32::new(nodes + more));
     let nodes = nodes.expect("there is a node at least");
-    world.nodes.iter().for_each(|node| node.engine.set_nodes(nodes));
+    for node in &mut world.nodes {
+        node.counts = nodes.get().into();
+        node.engine.set_nodes(nodes);
+    }
 }
 
 /// The store's clock is set.

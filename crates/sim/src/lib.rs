@@ -41,11 +41,15 @@
 //! | I22 | what was not paid of a bill is on the next |
 //! | I23 | a store that answers is not given up |
 //! | I24 | what is owed is paid before permits are used |
+//! | I25 | a share begins from what the store said last |
+//! | I26 | a request that takes permits carries all that is owed |
+//! | I27 | an answer names the limit of its rule |
 //! | debts | what is owed is charged once the store answers |
 
 mod answers;
 mod calls;
 mod clock;
+mod dues;
 mod faults;
 mod grants;
 mod judge;

@@ -31,6 +31,8 @@ pub(crate) struct Node {
     pub(crate) version: usize,
     /// Answers of the store that it heard, of each key.
     pub(crate) heard: Vec<u64>,
+    /// How many nodes the fleet has, as it knows.
+    pub(crate) counts: u64,
     /// What it asked while it had given the store up.
     pub(crate) probes: Probes,
     /// What it asked in vain.
@@ -103,6 +105,7 @@ impl Node {
             paused_until: 0,
             version,
             heard: vec![0; plan.keys],
+            counts: plan.nodes as u64,
             probes: Probes::default(),
             silence: Silence::default(),
             without: 0,

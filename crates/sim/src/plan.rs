@@ -18,6 +18,9 @@ pub(crate) const MS: u64 = 1_000;
 /// µs in a second.
 pub(crate) const SECOND: u64 = 1_000_000;
 
+/// Nodes more than there are that the fleet is thought to have at most.
+pub(crate) const MORE_NODES_MAX: u32 = 3;
+
 /// Most loads of a history.
 pub const LOADS_MAX: u32 = 6;
 /// Most faults of a history.
@@ -377,15 +380,20 @@ impl Plan {
 
     /// Whether nothing is given back, forgotten, booked, or refused because too many calls are under way.
     fn is_plain(&self) -> bool {
-        let is_plain = |arrival: &Arrival| {
+        self.calls_max.is_none() && self.only_takes()
+    }
+
+    /// Whether nothing is given back, forgotten or booked.
+    pub(crate) fn only_takes(&self) -> bool {
+        let only_takes = |arrival: &Arrival| {
             matches!(arrival.ask, Ask::Check(_) | Ask::AtMost(_) | Ask::Peek(_) | Ask::Explain(_))
         };
-        self.calls_max.is_none() && self.arrivals.iter().all(is_plain)
+        self.arrivals.iter().all(only_takes)
     }
 
     /// How many nodes more than there are the fleet is thought to have during the fault of this number.
     pub(crate) fn more_nodes(&self, fault: u32) -> u32 {
-        generator(self.seed, 500 + u64::from(fault)).u32(0..=3)
+        generator(self.seed, 500 + u64::from(fault)).u32(0..=MORE_NODES_MAX)
     }
 
     /// Whether all requests of a key come to one node.

@@ -164,6 +164,7 @@ pub(crate) fn check_given_up(
     decided.retain(|begun| *begun + COUNTED_US >= now);
     if was_without && !is_without {
         decided.clear();
+        in_vain.clear();
     }
     let (in_vain, decided) = (in_vain.len(), decided.len());
     let is_fair = in_vain >= IN_VAIN_MIN.max(decided);

@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use sluicegate::policy::PolicySet;
 
-use crate::answers::Dues;
 use crate::calls::Call;
+use crate::dues::Dues;
 use crate::grants::{Central, Grants};
 use crate::judge::{Judge, Lost, Used, Violation};
 use crate::net::Link;
@@ -172,6 +172,8 @@ pub(crate) struct World<'p> {
     pub(crate) central: Vec<Vec<Central>>,
     /// What each node owed of each key.
     pub(crate) dues: Vec<Vec<Dues>>,
+    /// On how many keys the node owed something before the task ran that runs now.
+    pub(crate) owed_before: usize,
     /// Debts that were charged.
     pub(crate) charged: BTreeSet<u128>,
     pub(crate) judge: Judge,
@@ -218,6 +220,7 @@ impl<'p> World<'p> {
             grants: Grants::new(plan),
             central: vec![vec![Central::default(); plan.keys]; plan.nodes],
             dues: vec![vec![Dues::default(); plan.keys]; plan.nodes],
+            owed_before: 0,
             charged: BTreeSet::new(),
             judge: Judge::default(),
             hash: 0xcbf2_9ce4_8422_2325,
@@ -257,7 +260,7 @@ impl<'p> World<'p> {
     }
 
     fn end(mut self) -> Outcome {
-        crate::answers::check_debts(&mut self);
+        crate::dues::check_debts(&mut self);
         crate::grants::check_end(&mut self);
         let (mut violation, used, lost) = self.judge.verdict(self.plan);
         if violation.is_none() {
@@ -492,6 +495,7 @@ impl<'p> World<'p> {
         }
         node.clock.set(self.now);
         let was_without = node.engine.is_without_store();
+        self.owed_before = node.engine.debts();
         let polled = task.future.as_mut().poll(&mut Context::from_waker(&task.waker));
         let WireState { calls, replies, outbox, heard, .. } = node.store.take();
         task.has_asked |= calls > 0;

@@ -1,0 +1,202 @@
+//! What nodes admit alone, what they know then, and what they owe for it: I17, I22, I25, I26 and I27.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sluicegate::store::{Charge, Debt, Permits};
+use sluicegate::{Answer, Cost, Mode, Verb};
+
+use crate::node;
+use crate::plan::{Arrival, MORE_NODES_MAX, RuleSpec, SECOND};
+use crate::world::{TaskView, World};
+
+/// What a node admitted of a key without the store, and what the store charged for that.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dues {
+    admitted: u64,
+    /// Of it by its share, at once.
+    by_share: u64,
+    /// Of each rule.
+    charged: Permits,
+    bills: u64,
+    /// What was left of the last bill that was paid in part, which bill that was, and when it was made out.
+    rest: Option<(Permits, u128, u64)>,
+    /// When each bill was made out, and what was admitted until then; and those that it heard of.
+    made: BTreeMap<u128, (u64, u64)>,
+    heard: BTreeSet<u128>,
+    said: Option<Said>,
+}
+
+/// What a node heard last of a key.
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    /// The rule that decided, by its place.
+    rule: usize,
+    remaining: u64,
+    /// When it asked.
+    since: u64,
+    /// What it has admitted alone since.
+    alone: u64,
+}
+
+impl Dues {
+    /// The store charged a bill.
+    pub(crate) fn charge(&mut self, permits: Permits) {
+        self.charged.iter_mut().zip(permits).for_each(|(charged, permits)| *charged += permits);
+        self.bills += 1;
+    }
+
+    /// A node heard what was charged of a bill.
+    pub(crate) fn hear(&mut self, debt: &Debt, paid: Permits) {
+        // Others carried it, too.
+        if !self.heard.insert(debt.id) {
+            return;
+        }
+        let mut rest = debt.permits;
+        rest.iter_mut().zip(paid).for_each(|(rest, paid)| *rest = rest.saturating_sub(paid));
+        // What is in use flows out while the bill is on its way.
+        self.rest = self.made.get(&debt.id).map(|(made_at, _)| (rest, debt.id, *made_at));
+    }
+
+    /// A process begins, which owes nothing.
+    pub(crate) fn begin_anew(&mut self) {
+        (self.rest, self.said) = (None, None);
+    }
+}
+
+/// I22: what was not paid of a bill is on the next one, but for what has flowed out meanwhile. I26: a request that
+/// takes permits carries all that is owed.
+pub(crate) fn check_bill(
+    world: &mut World<'_>,
+    (node, key): (usize, usize),
+    (debt, verb): (&Debt, &Verb),
+) {
+    let (now, plan) = (world.now, world.plan);
+    if debt.charge == Charge::AtLeast {
+        return;
+    }
+    let dues = &mut world.dues[node][key];
+    let (_, admitted) = *dues.made.entry(debt.id).or_insert((now, dues.by_share));
+    let more = dues.by_share - admitted;
+    if more > 0 && !matches!(verb, Verb::Peek { .. } | Verb::Refund { .. } | Verb::Reset) {
+        let what = format!("node {node} asks for {verb:?} of key {key}, and leaves {more} unpaid");
+        world.judge.fail("I26", now, what);
+    }
+    let Some((rest, id, since)) = world.dues[node][key].rest else { return };
+    if id == debt.id {
+        return;
+    }
+    world.dues[node][key].rest = None;
+    if plan.versions.len() > 1 || crate::probes::has_wrong_clocks(world) || plan.removes() {
+        return;
+    }
+    for (place, spec) in plan.versions[0].rules.iter().enumerate() {
+        let RuleSpec::TokenBucket { permits, period_us, .. } = *spec else { continue };
+        // Bills are made as of the question, some deadlines before.
+        let span_us = now - since + 2 * plan.deadline_us;
+        let flowed = (span_us * permits).div_ceil(period_us) + 1;
+        if debt.permits[place] + flowed < rest[place] {
+            let (bill, rest) = (debt.permits[place], rest[place]);
+            let what = format!("node {node} owed {rest} of key {key} and is billed {bill}");
+            world.judge.fail("I22", now, what);
+        }
+    }
+}
+
+/// A node admitted permits alone. I25: no more than its share of what it heard last was left, and of what has flowed
+/// out since.
+pub(crate) fn admit(
+    world: &mut World<'_>,
+    task: TaskView,
+    key: usize,
+    (granted, answer): (u64, &Answer),
+) {
+    let (now, plan, nodes) = (world.now, world.plan, world.plan.nodes as u64);
+    let is_exact = plan.only_takes() && plan.versions.len() == 1 && !plan.removes();
+    let is_exact = is_exact && !crate::probes::has_wrong_clocks(world);
+    let dues = &mut world.dues[task.node][key];
+    dues.admitted += granted;
+    if answer.mode == Mode::Local && !task.is_batch {
+        dues.by_share += granted;
+    }
+    let Some(said) = &mut dues.said else { return };
+    said.alone += granted;
+    let Said { rule, remaining, since, alone } = *said;
+    let (RuleSpec::TokenBucket { permits, period_us, .. }
+    | RuleSpec::LeakyBucket { permits, period_us, .. }) = plan.versions[0].rules[rule]
+    else {
+        return;
+    };
+    let most = remaining + ((now - since) * permits).div_ceil(period_us) + 1;
+    if is_exact && answer.mode == Mode::Local && alone * nodes > most {
+        let what = format!(
+            "node {} of {nodes} admits {alone} alone since it heard of {remaining}",
+            task.node
+        );
+        world.judge.fail("I25", now, what);
+    }
+}
+
+/// A node answers. I27: the limit in an answer is that of the rule that it names, or the node's share of it. A store
+/// that knows of later rules goes by them.
+pub(crate) fn hear(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {
+    let mut rules = answer.rules().rules().iter();
+    let place = rules.position(|named| &*named.name == answer.rule()).unwrap_or(0);
+    let (said, limit) = (answer.decision.limit, answer.rules().rules()[place].rule.limit());
+    let first = crate::answers::versions_of(world, answer).next().unwrap_or(0);
+    let versions = &world.plan.versions[first..];
+    let is_true = match answer.mode {
+        // One that owes goes by the nodes of the day on which it began to.
+        Mode::Local if world.owed_before > 0 || task.is_batch => {
+            let nodes = world.plan.nodes as u64;
+            (nodes..=nodes + u64::from(MORE_NODES_MAX)).any(|nodes| said == limit / nodes)
+        }
+        Mode::Local => said == limit / world.nodes[task.node].counts,
+        Mode::Store | Mode::Remembered => {
+            versions.iter().flat_map(|version| &version.rules).any(|rule| said == rule.limit())
+        }
+        Mode::Leased | Mode::Allow | Mode::Deny | Mode::Shed => said == limit,
+    };
+    if !is_true {
+        let what = format!("{said} is not the limit: {answer:?}");
+        world.judge.fail("I27", world.now, what);
+    }
+    if answer.mode == Mode::Store {
+        let remaining = answer.decision.remaining;
+        let said = Said { rule: place, remaining, since: task.begun_at, alone: 0 };
+        world.dues[task.node][arrival.key].said = (!task.is_batch).then_some(said);
+    }
+}
+
+/// What is owed is charged once the store answers and has room.
+pub(crate) fn check_debts(world: &mut World<'_>) {
+    let now = world.now;
+    // A store that forgot what it charged charges it once more.
+    let keeps_all =
+        world.plan.versions.len() == 1 && world.forgot_at.is_none() && !world.plan.evicts();
+    for (node, dues) in world.dues.iter().enumerate() {
+        for (key, Dues { admitted, charged, bills, .. }) in dues.iter().enumerate() {
+            let charged = charged.iter().max().unwrap_or(&0);
+            // A part of a permit is billed as one. Other rules may count permits otherwise.
+            if *charged > admitted + bills && keeps_all {
+                let what = format!(
+                    "node {node} admitted {admitted} of key {key} alone, and was charged {charged}"
+                );
+                world.judge.fail("I17", now, what);
+            }
+        }
+    }
+    let one = Cost::ONE;
+    let refuses = |key| world.server.refuses(&node::key_name(key), one, now.saturating_sub(SECOND));
+    let has_room = (0..world.plan.keys).all(|key| refuses(key) != Some(true));
+    for node in 0..world.plan.nodes {
+        let owing = world.nodes[node].engine.debts();
+        let is_calm = world.disturbed_until[node] + 2 * SECOND < now && world.nodes[node].is_up;
+        // A window may have had room for a moment only.
+        let flows = world.plan.versions.iter().flat_map(|version| &version.rules);
+        let flows = flows.into_iter().all(crate::plan::RuleSpec::is_bucket);
+        if owing > 0 && has_room && is_calm && flows {
+            let what = format!("node {node} owes on {owing} keys, and the store has room");
+            world.judge.fail("debts", now, what);
+        }
+    }
+}
