@@ -1,22 +1,16 @@
 //! What nodes answer their clients, and whether each answer is true at that instant.
 
-use sluicegate::{Answer, Cost, DecideError, Mode, SettleError};
+use sluicegate::{Admission, Answer, DecideError, Mode, Outcome, Retry, SettleError};
 
 use crate::grants::Central;
 use crate::judge::{By, What};
-use crate::node::{self, Done};
-use crate::plan::{Arrival, Ask, MS, OnFailure, SECOND};
+use crate::node::Done;
+use crate::plan::{Arrival, Ask, MS, OnFailure};
 use crate::wire::Executed;
 use crate::world::{RECOVERY_US, TaskView, World};
 
-/// How long a refusal is remembered after something was given back elsewhere, µs: a second, and a question.
-const REMEMBERED_US: u64 = SECOND + 50 * MS;
-
 /// How long a breaker that is open lets no request through, at most, and a deadline, µs.
 const PROBE_US: u64 = 350 * MS;
-
-/// How long others get a refusal while one asks, µs.
-const ASKING_US: u64 = 50 * MS;
 
 pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
     match done {
@@ -27,14 +21,10 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
             Ok(explanation) => modes(world, task, &explanation.answer),
             Err(error) => failed(world, task, arrival, &error),
         },
-        Done::Refunded(arrival, asked, refunded) => match refunded {
-            Ok(admission) if admission.answer.decision.granted() > asked => {
-                let granted = admission.answer.decision.granted();
-                world.judge.fail("I14", world.now, format!("{granted} of {asked} are given back"));
-            }
-            Ok(admission) => returned(world, &arrival, &admission.answer, asked),
-            Err(error) => failed(world, task, arrival, &error),
-        },
+        Done::Refunded(arrival, asked, refunded) => {
+            crate::memory::forget(world, (task.node, arrival.key), refunded.is_ok());
+            refunded_or_not(world, task, (arrival, asked), refunded);
+        }
         Done::Settled(arrival, settled) => match settled {
             Ok(settled) => {
                 let Ask::CheckAndSettle(charged, cost) = arrival.ask else { return };
@@ -68,12 +58,33 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
     }
 }
 
+fn refunded_or_not(
+    world: &mut World<'_>,
+    task: TaskView,
+    (arrival, asked): (Arrival, u64),
+    refunded: Result<Admission, DecideError>,
+) {
+    match refunded {
+        Ok(admission) if admission.answer.decision.granted() > asked => {
+            let granted = admission.answer.decision.granted();
+            world.judge.fail("I14", world.now, format!("{granted} of {asked} are given back"));
+        }
+        Ok(admission) => returned(world, &arrival, &admission.answer, asked),
+        Err(error) => failed(world, task, arrival, &error),
+    }
+}
+
 fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {
     let (decision, mode, key) = (answer.decision, answer.mode, arrival.key);
     trace(world, task, arrival, answer);
     modes(world, task, answer);
     if decision.remaining > decision.limit || decision.granted() > arrival.ask.cost() {
         world.judge.fail("I13", world.now, format!("{decision:?} to {arrival:?}"));
+    }
+    let mut limits = world.plan.versions.iter().flat_map(|version| &version.rules);
+    let fits = limits.all(|rule| arrival.ask.cost() <= rule.limit());
+    if fits && matches!(decision.outcome, Outcome::Deny { retry: Retry::Never }) {
+        world.judge.fail("I13", world.now, format!("never, to {arrival:?}: {decision:?}"));
     }
     crate::dues::hear(world, task, arrival, answer);
     match (mode, arrival.ask) {
@@ -90,10 +101,7 @@ fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Ans
     if granted > 0 {
         count(world, task, (key, granted), answer);
     }
-    // Of a batch it was refused at some instant before.
-    if mode == Mode::Remembered && !task.is_batch {
-        remembered(world, task, arrival);
-    }
+    crate::memory::see(world, task, arrival, answer);
     let charged = answer.charged();
     match arrival.ask {
         Ask::CheckAndRefund(_, back) if charged > 0 => {
@@ -201,28 +209,6 @@ pub(crate) fn versions_of(world: &World<'_>, answer: &Answer) -> impl Iterator<I
     (0..world.policies.len()).filter(move |version| has(&world.policies[*version]))
 }
 
-/// I8: what is refused by memory would be refused by the store.
-fn remembered(world: &mut World<'_>, task: TaskView, arrival: Arrival) {
-    let now = world.now;
-    let cost = Cost::new(arrival.ask.cost()).expect("costs are at least 1");
-    // A holder asks for all its requests at its own pace, and what is out may come back at any time.
-    if world.plan.leases {
-        return crate::grants::check_refusal(world, (task.node, arrival.key), cost);
-    }
-    let changed = world.given_back[arrival.key];
-    let is_recent = changed.is_some_and(|then| then + REMEMBERED_US > now);
-    // One finds out that it holds no more, and others get it meanwhile.
-    let is_asked = changed.is_some() && world.sent_at[task.node][arrival.key] + ASKING_US > now;
-    if is_recent || is_asked || is_disturbed(world, task) {
-        return;
-    }
-    if world.server.refuses(&node::key_name(arrival.key), cost, now) != Some(true) {
-        let what =
-            format!("node {} remembers a refusal of {arrival:?} that holds no more", task.node);
-        world.judge.fail("I8", now, what);
-    }
-}
-
 /// I13: an answer is by whose word it says, and the store is asked as soon as it can be.
 fn modes(world: &mut World<'_>, task: TaskView, answer: &Answer) {
     let (now, mode, on_failure) = (world.now, answer.mode, world.plan.on_failure);
@@ -281,7 +267,7 @@ fn failed(world: &mut World<'_>, task: TaskView, arrival: Arrival, error: &Decid
 
 /// Whether a fault may keep the node from the store, or has until a moment ago: only requests find out that the
 /// store is back.
-fn is_disturbed(world: &World<'_>, task: TaskView) -> bool {
+pub(crate) fn is_disturbed(world: &World<'_>, task: TaskView) -> bool {
     let until = match (world.disturbed_until[task.node], world.asked_since[task.node]) {
         (0, _) => return false,
         (until, asked) => until.max(asked.unwrap_or(until)),

@@ -6,7 +6,7 @@ use sluicegate::store::{Charge, Debt, Permits};
 use sluicegate::{Answer, Cost, Mode, Verb};
 
 use crate::node;
-use crate::plan::{Arrival, MORE_NODES_MAX, RuleSpec, SECOND};
+use crate::plan::{Arrival, Ask, MORE_NODES_MAX, RuleSpec, SECOND};
 use crate::world::{TaskView, World};
 
 /// What a node admitted of a key without the store, and what the store charged for that.
@@ -24,6 +24,19 @@ pub(crate) struct Dues {
     made: BTreeMap<u128, (u64, u64)>,
     heard: BTreeSet<u128>,
     said: Option<Said>,
+    owed: Option<Owed>,
+}
+
+/// What a node has admitted by its share since it owed nothing.
+#[derive(Clone, Copy, Debug)]
+struct Owed {
+    permits: u64,
+    /// What was paid of it, by the first rule.
+    paid: u64,
+    /// Bills of which it heard: each is rounded up.
+    bills: u64,
+    /// When the first of it was asked for.
+    since: u64,
 }
 
 /// What a node heard last of a key.
@@ -51,6 +64,9 @@ impl Dues {
         if !self.heard.insert(debt.id) {
             return;
         }
+        if let (Charge::Added, Some(owed)) = (debt.charge, &mut self.owed) {
+            (owed.paid, owed.bills) = (owed.paid + paid[0], owed.bills + 1);
+        }
         let mut rest = debt.permits;
         rest.iter_mut().zip(paid).for_each(|(rest, paid)| *rest = rest.saturating_sub(paid));
         // What is in use flows out while the bill is on its way.
@@ -59,7 +75,7 @@ impl Dues {
 
     /// A process begins, which owes nothing.
     pub(crate) fn begin_anew(&mut self) {
-        (self.rest, self.said) = (None, None);
+        (self.rest, self.said, self.owed) = (None, None, None);
     }
 }
 
@@ -73,6 +89,13 @@ pub(crate) fn check_bill(
     let (now, plan) = (world.now, world.plan);
     if debt.charge == Charge::AtLeast {
         return;
+    }
+    let least = owed_at_least(world, node, key);
+    let dues = &mut world.dues[node][key];
+    if least > debt.permits[0] && !dues.made.contains_key(&debt.id) {
+        let what =
+            format!("node {node} owes {least} of key {key}, and is billed {}", debt.permits[0]);
+        world.judge.fail("I28", now, what);
     }
     let dues = &mut world.dues[node][key];
     let (_, admitted) = *dues.made.entry(debt.id).or_insert((now, dues.by_share));
@@ -117,6 +140,8 @@ pub(crate) fn admit(
     dues.admitted += granted;
     if answer.mode == Mode::Local && !task.is_batch {
         dues.by_share += granted;
+        let since = task.begun_at;
+        dues.owed.get_or_insert(Owed { permits: 0, paid: 0, bills: 0, since }).permits += granted;
     }
     let Some(said) = &mut dues.said else { return };
     said.alone += granted;
@@ -134,6 +159,39 @@ pub(crate) fn admit(
         );
         world.judge.fail("I25", now, what);
     }
+}
+
+/// A node that owes nothing begins anew. It says of all keys together what it owes.
+pub(crate) fn settle(world: &mut World<'_>, node: usize) {
+    if world.plan.keys == 1 && world.nodes[node].engine.debts() == 0 {
+        world.dues[node][0].owed = None;
+    }
+}
+
+/// I28: so much at least a node owes of a key by the first rule, where nothing but time and the store takes it away.
+fn owed_at_least(world: &World<'_>, node: usize, key: usize) -> u64 {
+    let (plan, now) = (world.plan, world.now);
+    let Some(Owed { permits, paid, bills, since }) = world.dues[node][key].owed else { return 0 };
+    if !plan.only_takes() || plan.removes() || crate::probes::has_wrong_clocks(world) {
+        return 0;
+    }
+    let (mut flowed, mut limit) = (0, 0);
+    for version in &plan.versions {
+        let (RuleSpec::TokenBucket { permits, period_us, .. }
+        | RuleSpec::LeakyBucket { permits, period_us, .. }) = version.rules[0]
+        else {
+            return 0;
+        };
+        // A lowered limit forgets what is beyond it.
+        if version.carry != "usage" || version.rules[0].limit() < limit {
+            return 0;
+        }
+        limit = version.rules[0].limit();
+        // Bills are made as of the question, some deadlines before.
+        let span_us = now - since + 2 * plan.deadline_us;
+        flowed = flowed.max((span_us * permits).div_ceil(period_us));
+    }
+    permits.saturating_sub(paid + flowed + bills + 1)
 }
 
 /// A node answers. I27: the limit in an answer is that of the rule that it names, or the node's share of it. A store
@@ -159,6 +217,12 @@ pub(crate) fn hear(world: &mut World<'_>, task: TaskView, arrival: Arrival, answ
     if !is_true {
         let what = format!("{said} is not the limit: {answer:?}");
         world.judge.fail("I27", world.now, what);
+    }
+    let takes = !matches!(arrival.ask, Ask::Peek(_) | Ask::Explain(_) | Ask::Reset);
+    let owed = owed_at_least(world, task.node, arrival.key);
+    if answer.mode == Mode::Store && takes && answer.decision.granted() > 0 && owed > 0 {
+        let what = format!("node {} owes {owed}, and the store grants {arrival:?}", task.node);
+        world.judge.fail("I28", world.now, what);
     }
     if answer.mode == Mode::Store {
         let remaining = answer.decision.remaining;

@@ -44,6 +44,8 @@
 //! | I25 | a share begins from what the store said last |
 //! | I26 | a request that takes permits carries all that is owed |
 //! | I27 | an answer names the limit of its rule |
+//! | I28 | what was admitted alone is owed until it is paid |
+//! | I29 | a node remembers what was refused, and asks no more for it |
 //! | debts | what is owed is charged once the store answers |
 
 mod answers;
@@ -53,6 +55,7 @@ mod dues;
 mod faults;
 mod grants;
 mod judge;
+mod memory;
 mod meter;
 mod net;
 mod node;

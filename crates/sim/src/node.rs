@@ -10,6 +10,7 @@ use sluicegate::{
 };
 
 use crate::clock::{BEGIN, SimClock};
+use crate::memory::Refusal;
 use crate::plan::{Arrival, Ask, MS, Plan};
 use crate::probes::{Probes, Silence};
 use crate::wire::{Asker, SimStore, asker};
@@ -31,6 +32,8 @@ pub(crate) struct Node {
     pub(crate) version: usize,
     /// Answers of the store that it heard, of each key.
     pub(crate) heard: Vec<u64>,
+    /// What it was refused last, of each key.
+    pub(crate) refusals: Vec<Refusal>,
     /// How many nodes the fleet has, as it knows.
     pub(crate) counts: u64,
     /// What it asked while it had given the store up.
@@ -105,6 +108,7 @@ impl Node {
             paused_until: 0,
             version,
             heard: vec![0; plan.keys],
+            refusals: Refusal::of_each_key(plan),
             counts: plan.nodes as u64,
             probes: Probes::default(),
             silence: Silence::default(),

@@ -512,6 +512,7 @@ impl<'p> World<'p> {
         crate::probes::check_silence(self, task.node, begun, (replies, &polled));
         crate::probes::check_given_up(self, (task.node, was_without), begun, (replies, &polled));
         crate::grants::check_owing(self, task.node);
+        crate::dues::settle(self, task.node);
         for Heard { key, of, executed, paid } in heard {
             // What a keeper hears is nobody's answer.
             if !task.is_keeper {

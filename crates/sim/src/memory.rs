@@ -1,0 +1,146 @@
+//! What nodes remember of refusals: I8 and I29.
+
+use std::sync::Arc;
+
+use sluicegate::{Answer, Cost, Mode, Outcome, Retry, RuleSet};
+
+use crate::node;
+use crate::plan::{Arrival, Ask, MS, Plan, SECOND};
+use crate::world::{TaskView, World};
+
+/// How long a refusal is remembered after something was given back elsewhere, µs: a second, and a question.
+const REMEMBERED_US: u64 = SECOND + 50 * MS;
+
+/// How long others get a refusal while one asks, µs.
+const ASKING_US: u64 = 50 * MS;
+
+/// How long a refusal is remembered without another question, µs.
+const REMEMBERED_AT_ONCE_US: u64 = SECOND;
+
+/// The refusal of a key that a node was told last.
+#[derive(Clone, Debug)]
+pub(crate) enum Refusal {
+    /// Requests are made together, or settled: in which order they are decided, nobody knows.
+    Unknown,
+    /// There is none, or permits were given back since.
+    Forgotten,
+    Known {
+        cost: u64,
+        rules: Arc<RuleSet>,
+        asked_at: u64,
+        heard_at: u64,
+        retry_us: Option<u64>,
+        reset_us: u64,
+    },
+}
+
+impl Refusal {
+    /// What a process knows of each key when it starts.
+    pub(crate) fn of_each_key(plan: &Plan) -> Vec<Self> {
+        let is_vague = |arrival: &Arrival| {
+            arrival.is_batched || matches!(arrival.ask, Ask::CheckAndSettle(..))
+        };
+        let is_vague =
+            |key| plan.arrivals.iter().any(|arrival| arrival.key == key && is_vague(arrival));
+        let first = |key| if is_vague(key) { Self::Unknown } else { Self::Forgotten };
+        (0..plan.keys).map(first).collect()
+    }
+}
+
+/// Something was given back by a node; or perhaps, if not `for_certain`.
+pub(crate) fn forget(world: &mut World<'_>, (node, key): (usize, usize), for_certain: bool) {
+    let refusal = &mut world.nodes[node].refusals[key];
+    if !matches!(refusal, Refusal::Unknown) {
+        *refusal = if for_certain { Refusal::Forgotten } else { Refusal::Unknown };
+    }
+}
+
+/// A node answers. I29: it remembers what the store said to it last, and does not ask again for what is refused.
+pub(crate) fn see(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {
+    let is_check =
+        matches!(arrival.ask, Ask::Check(_) | Ask::CheckAndRefund(..) | Ask::CheckAndSettle(..));
+    // Of a batch it was refused at some instant before.
+    if answer.mode == Mode::Remembered && !task.is_batch {
+        check(world, task, arrival);
+    }
+    if matches!(arrival.ask, Ask::Reset) {
+        return forget(world, (task.node, arrival.key), true);
+    }
+    if world.plan.leases || !is_check || crate::probes::has_wrong_clocks(world) {
+        return;
+    }
+    let (now, cost) = (world.now, arrival.ask.cost());
+    let refusal = &mut world.nodes[task.node].refusals[arrival.key];
+    let elapsed = match &*refusal {
+        Refusal::Unknown => return,
+        Refusal::Known { cost: refused, rules, asked_at, retry_us, .. }
+            if *refused == cost
+                && Arc::ptr_eq(rules, answer.rules())
+                && *asked_at <= task.begun_at
+                && retry_us.is_none_or(|retry| task.begun_at - asked_at < retry) =>
+        {
+            Some(task.begun_at - asked_at)
+        }
+        _ => None,
+    };
+    let said = match (answer.mode, elapsed, &*refusal) {
+        (Mode::Remembered, Some(elapsed), Refusal::Known { retry_us, reset_us, .. }) => {
+            let left = (retry_us.map(|us| us - elapsed), reset_us.saturating_sub(elapsed));
+            let said = (retry_us_of(answer), answer.decision.reset_after.get());
+            (said != left).then(|| format!("{said:?} are left of a refusal, not {left:?}"))
+        }
+        (Mode::Remembered, ..) => Some("a refusal is remembered that nobody said".to_owned()),
+        (Mode::Store, Some(elapsed), Refusal::Known { heard_at, .. })
+            if *heard_at < task.begun_at && elapsed < REMEMBERED_AT_ONCE_US =>
+        {
+            Some("the store is asked again for what it refused".to_owned())
+        }
+        _ => None,
+    };
+    match (answer.mode, answer.decision.outcome) {
+        (Mode::Store, Outcome::Deny { .. }) => {
+            *refusal = Refusal::Known {
+                cost,
+                rules: Arc::clone(answer.rules()),
+                asked_at: task.begun_at,
+                heard_at: now,
+                retry_us: retry_us_of(answer),
+                reset_us: answer.decision.reset_after.get(),
+            };
+        }
+        (Mode::Store, Outcome::Allow { .. }) if elapsed.is_some() => *refusal = Refusal::Forgotten,
+        _ => {}
+    }
+    if let Some(said) = said {
+        world.judge.fail("I29", now, format!("node {} {arrival:?}: {said}", task.node));
+    }
+}
+
+fn retry_us_of(answer: &Answer) -> Option<u64> {
+    match answer.decision.outcome {
+        Outcome::Deny { retry: Retry::After(retry) } => Some(retry.get()),
+        _ => None,
+    }
+}
+
+/// I8: what is refused by memory would be refused by the store.
+fn check(world: &mut World<'_>, task: TaskView, arrival: Arrival) {
+    let now = world.now;
+    let cost = Cost::new(arrival.ask.cost()).expect("costs are at least 1");
+    // A holder asks for all its requests at its own pace, and what is out may come back at any time.
+    if world.plan.leases {
+        return crate::grants::check_refusal(world, (task.node, arrival.key), cost);
+    }
+    let changed = world.given_back[arrival.key];
+    let is_recent = changed.is_some_and(|then| then + REMEMBERED_US > now);
+    // One finds out that it holds no more, and others get it meanwhile.
+    let is_asked = changed.is_some() && world.sent_at[task.node][arrival.key] + ASKING_US > now;
+    if is_recent || is_asked || crate::answers::is_disturbed(world, task) {
+        return;
+    }
+    if world.server.refuses(&node::key_name(arrival.key), cost, now) != Some(true) {
+        let what =
+            format!("node {} remembers a refusal of {arrival:?} that holds no more", task.node);
+        world.judge.fail("I8", now, what);
+    }
+}
