@@ -22,7 +22,7 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
             Err(error) => failed(world, task, arrival, &error),
         },
         Done::Refunded(arrival, asked, refunded) => {
-            crate::memory::forget(world, (task.node, arrival.key), refunded.is_ok());
+            crate::memory::forget(world, (task.node, arrival.key));
             refunded_or_not(world, task, (arrival, asked), refunded);
         }
         Done::Settled(arrival, settled) => match settled {

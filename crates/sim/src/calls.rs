@@ -29,9 +29,12 @@ pub(crate) struct Call {
 }
 
 impl World<'_> {
-    pub(crate) fn send(&mut self, node: usize, Outgoing { slot, ask }: Outgoing) {
+    /// Sends what a request asks that came to a node at an instant.
+    pub(crate) fn send(&mut self, (node, begun_at): (usize, u64), outgoing: Outgoing) {
+        let Outgoing { slot, ask } = outgoing;
         if let Some(key) = self.key_of(&ask.key) {
             self.sent_at[node][key] = self.now;
+            crate::dues::check_reminded(self, (node, key), &ask, begun_at);
             if let Some(debt) = &ask.debt {
                 crate::dues::check_bill(self, (node, key), (debt, &ask.verb));
             }

@@ -7,6 +7,7 @@ use sluicegate::{Answer, Cost, Mode, Verb};
 
 use crate::node;
 use crate::plan::{Arrival, Ask, MORE_NODES_MAX, RuleSpec, SECOND};
+use crate::wire::StoreAsk;
 use crate::world::{TaskView, World};
 
 /// What a node admitted of a key without the store, and what the store charged for that.
@@ -25,6 +26,8 @@ pub(crate) struct Dues {
     heard: BTreeSet<u128>,
     said: Option<Said>,
     owed: Option<Owed>,
+    /// Since when the store is to be reminded of it, if it is.
+    reminds_since: Option<u64>,
 }
 
 /// What a node has admitted by its share since it owed nothing.
@@ -45,6 +48,7 @@ struct Said {
     /// The rule that decided, by its place.
     rule: usize,
     remaining: u64,
+    limit: u64,
     /// When it asked.
     since: u64,
     /// What it has admitted alone since.
@@ -76,6 +80,7 @@ impl Dues {
     /// A process begins, which owes nothing.
     pub(crate) fn begin_anew(&mut self) {
         (self.rest, self.said, self.owed) = (None, None, None);
+        self.reminds_since = None;
     }
 }
 
@@ -145,7 +150,7 @@ pub(crate) fn admit(
     }
     let Some(said) = &mut dues.said else { return };
     said.alone += granted;
-    let Said { rule, remaining, since, alone } = *said;
+    let Said { rule, remaining, since, alone, .. } = *said;
     let (RuleSpec::TokenBucket { permits, period_us, .. }
     | RuleSpec::LeakyBucket { permits, period_us, .. }) = plan.versions[0].rules[rule]
     else {
@@ -158,6 +163,46 @@ pub(crate) fn admit(
             task.node
         );
         world.judge.fail("I25", now, what);
+    }
+}
+
+/// A node finds out that the store has forgotten.
+pub(crate) fn remind(world: &mut World<'_>, node: usize) {
+    let now = world.now;
+    world.dues[node].iter_mut().for_each(|dues| dues.reminds_since = Some(now));
+}
+
+/// I30: a store that has forgotten is reminded of a key before it is asked for it. Of what a node sends for a request
+/// that came at `begun_at`.
+pub(crate) fn check_reminded(
+    world: &mut World<'_>,
+    (node, key): (usize, usize),
+    ask: &StoreAsk,
+    begun_at: u64,
+) {
+    let (now, plan) = (world.now, world.plan);
+    let dues = &mut world.dues[node][key];
+    let reminds = ask.debt.is_some_and(|debt| debt.charge == Charge::AtLeast);
+    let Some(since) = dues.reminds_since.filter(|since| reminds || *since <= begun_at) else {
+        return;
+    };
+    if ask.message.is_some() {
+        return;
+    }
+    dues.reminds_since = None;
+    let is_known = plan.only_takes() && plan.versions.len() == 1 && !plan.removes();
+    let (Some(said), false, true) = (dues.said, reminds, is_known) else { return };
+    let (RuleSpec::TokenBucket { permits, period_us, .. }
+    | RuleSpec::LeakyBucket { permits, period_us, .. }) = plan.versions[0].rules[said.rule]
+    else {
+        return;
+    };
+    let flowed = ((now - said.since) * permits).div_ceil(period_us) + 1;
+    let used = (said.limit - said.remaining).saturating_sub(flowed);
+    // At one instant it may have asked before.
+    if used > 0 && since < begun_at && !crate::probes::has_wrong_clocks(world) {
+        let what = format!("node {node} knows that {used} of key {key} are in use, and asks");
+        world.judge.fail("I30", now, what);
     }
 }
 
@@ -226,7 +271,8 @@ pub(crate) fn hear(world: &mut World<'_>, task: TaskView, arrival: Arrival, answ
     }
     if answer.mode == Mode::Store {
         let remaining = answer.decision.remaining;
-        let said = Said { rule: place, remaining, since: task.begun_at, alone: 0 };
+        let (limit, since) = (answer.decision.limit, task.begun_at);
+        let said = Said { rule: place, remaining, limit, since, alone: 0 };
         world.dues[task.node][arrival.key].said = (!task.is_batch).then_some(said);
     }
 }

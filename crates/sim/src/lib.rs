@@ -46,6 +46,7 @@
 //! | I27 | an answer names the limit of its rule |
 //! | I28 | what was admitted alone is owed until it is paid |
 //! | I29 | a node remembers what was refused, and asks no more for it |
+//! | I30 | a store that has forgotten is reminded of a key before it is asked |
 //! | debts | what is owed is charged once the store answers |
 
 mod answers;

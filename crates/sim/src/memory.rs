@@ -47,11 +47,11 @@ impl Refusal {
     }
 }
 
-/// Something was given back by a node; or perhaps, if not `for_certain`.
-pub(crate) fn forget(world: &mut World<'_>, (node, key): (usize, usize), for_certain: bool) {
+/// Something was given back by a node, or perhaps.
+pub(crate) fn forget(world: &mut World<'_>, (node, key): (usize, usize)) {
     let refusal = &mut world.nodes[node].refusals[key];
     if !matches!(refusal, Refusal::Unknown) {
-        *refusal = if for_certain { Refusal::Forgotten } else { Refusal::Unknown };
+        *refusal = Refusal::Forgotten;
     }
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, arrival: Arrival, answe
         check(world, task, arrival);
     }
     if matches!(arrival.ask, Ask::Reset) {
-        return forget(world, (task.node, arrival.key), true);
+        return forget(world, (task.node, arrival.key));
     }
     if world.plan.leases || !is_check || crate::probes::has_wrong_clocks(world) {
         return;

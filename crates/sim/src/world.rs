@@ -443,6 +443,7 @@ impl<'p> World<'p> {
             self.seen(format_args!("node {node} notices that the store has forgotten"));
             self.nodes[node].clock.set(self.now);
             self.nodes[node].engine.remind_store();
+            crate::dues::remind(self, node);
         }
     }
 
@@ -526,7 +527,7 @@ impl<'p> World<'p> {
             }
         }
         for outgoing in outbox {
-            self.send(task.node, outgoing);
+            self.send((task.node, task.begun_at), outgoing);
         }
         let (node, life) = (task.node, task.life);
         for (wall, waker) in self.nodes[node].clock.take_alarms() {
