@@ -250,6 +250,9 @@ fn finds_out(world: &mut World<'_>, task: TaskView) {
 
 fn failed(world: &mut World<'_>, task: TaskView, arrival: Arrival, error: &DecideError) {
     world.seen(format_args!("node {} {:?}: {error}", task.node, arrival.ask));
+    if matches!(arrival.ask, Ask::Reset) {
+        crate::memory::forget(world, (task.node, arrival.key));
+    }
     let can_fail = matches!(
         arrival.ask,
         Ask::Reset | Ask::CheckAndRefund(..) | Ask::CheckAndSettle(..) | Ask::Explain(_)

@@ -153,6 +153,10 @@ pub(crate) fn check_given_up(
     let (now, is_without) = (world.now, world.nodes[node].engine.is_without_store());
     let (has_wrong_clocks, deadline_us) = (has_wrong_clocks(world), world.plan.deadline_us);
     let Silence { in_vain, decided, .. } = &mut world.nodes[node].silence;
+    let is_back = was_without && !is_without;
+    if is_back {
+        in_vain.clear();
+    }
     in_vain.extend((0..replies.silent).map(|_| now));
     // A call counts when its request came, five deadlines before at most.
     in_vain.retain(|at| *at + SECOND + 5 * deadline_us >= now);
@@ -162,9 +166,8 @@ pub(crate) fn check_given_up(
         decided.push_back(begun);
     }
     decided.retain(|begun| *begun + COUNTED_US >= now);
-    if was_without && !is_without {
+    if is_back {
         decided.clear();
-        in_vain.clear();
     }
     let (in_vain, decided) = (in_vain.len(), decided.len());
     let is_fair = in_vain >= IN_VAIN_MIN.max(decided);

@@ -40,8 +40,9 @@ pub(crate) struct WireState {
     pub(crate) down: bool,
     /// So many calls may be under way.
     calls_max: Option<usize>,
-    /// What is under way, if that is bounded.
-    under_way: Vec<Arc<Slot>>,
+    /// What is under way, and since when, if that is bounded.
+    under_way: Vec<(Arc<Slot>, u64)>,
+    pub(crate) time: Time,
     /// Calls that were made since the world looked, also if nothing could be sent.
     pub(crate) calls: u32,
     /// What the engine heard since the world looked.
@@ -63,6 +64,15 @@ pub(crate) struct Replies {
     pub(crate) refused: u32,
     /// An answer.
     pub(crate) answered: u32,
+}
+
+/// What a client knows of time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Time {
+    pub(crate) now: u64,
+    /// When the store answered last.
+    pub(crate) heard_at: u64,
+    pub(crate) deadline_us: u64,
 }
 
 /// A call on its way to the store.
@@ -162,13 +172,13 @@ impl Future for Call {
                 return Poll::Ready(Err(StoreError::Unavailable { reason, executed: Effect::No }));
             }
             if !wire.has_room() {
-                wire.replies.overloaded += 1;
                 wire.replies.refused += 1;
-                return Poll::Ready(Err(StoreError::Overloaded { executed: Effect::No }));
+                return Poll::Ready(Err(wire.refusal()));
             }
             let slot = Arc::new(Slot::default());
             if wire.calls_max.is_some() {
-                wire.under_way.push(Arc::clone(&slot));
+                let now = wire.time.now;
+                wire.under_way.push((Arc::clone(&slot), now));
             }
             slot.lock().waker = Some(cx.waker().clone());
             wire.outbox.push(Outgoing { slot: Arc::clone(&slot), ask: Arc::clone(&self.ask) });
@@ -213,11 +223,25 @@ impl Drop for Call {
 impl WireState {
     /// Whether one more call may be sent.
     fn has_room(&mut self) -> bool {
-        self.under_way.retain(|slot| {
+        self.under_way.retain(|(slot, _)| {
             let slot = slot.lock();
             !slot.is_dropped && slot.reply.is_none()
         });
         self.calls_max.is_none_or(|most| self.under_way.len() < most)
+    }
+
+    /// Why a call is not sent where too many are under way: the store is silent, or has too much to do.
+    fn refusal(&mut self) -> StoreError {
+        let Time { now, heard_at, deadline_us } = self.time;
+        let asked_at = self.under_way.iter().map(|(_, since)| *since).min().unwrap_or(now);
+        let executed = Effect::No;
+        if now - asked_at.max(heard_at) >= deadline_us {
+            self.replies.silent += 1;
+            let reason = "no answer".to_owned();
+            return StoreError::Unavailable { reason, executed };
+        }
+        self.replies.overloaded += 1;
+        StoreError::Overloaded { executed }
     }
 }
 
@@ -232,8 +256,8 @@ impl SimStore {
     pub(crate) fn take(&self) -> WireState {
         let mut wire = self.0.lock();
         let under_way = std::mem::take(&mut wire.under_way);
-        let WireState { down, calls_max, .. } = *wire;
-        let rest = WireState { down, calls_max, under_way, ..WireState::default() };
+        let WireState { down, calls_max, time, .. } = *wire;
+        let rest = WireState { down, calls_max, under_way, time, ..WireState::default() };
         std::mem::replace(&mut *wire, rest)
     }
 

@@ -18,7 +18,7 @@ use crate::node::{self, Done, Node};
 use crate::plan::{Arrival, Fault, MS, Plan, SECOND, generator};
 use crate::queue::Queue;
 use crate::server::Server;
-use crate::wire::{Asker, Executed, Heard, Reply, WireState};
+use crate::wire::{Asker, Executed, Heard, Reply, Time, WireState};
 
 /// How often a node pays what it owes, and notes that it lives, µs.
 const CHORES_EVERY_US: u64 = 250 * MS;
@@ -497,6 +497,9 @@ impl<'p> World<'p> {
         node.clock.set(self.now);
         let was_without = node.engine.is_without_store();
         self.owed_before = node.engine.debts();
+        let (now, heard_at) = (self.now, self.links[task.node].heard_at);
+        let time = Time { now, heard_at, deadline_us: self.plan.deadline_us };
+        node.store.0.lock().time = time;
         let polled = task.future.as_mut().poll(&mut Context::from_waker(&task.waker));
         let WireState { calls, replies, outbox, heard, .. } = node.store.take();
         task.has_asked |= calls > 0;
