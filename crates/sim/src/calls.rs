@@ -133,13 +133,8 @@ impl World<'_> {
             Note::Returned(permits) => {
                 self.note_at((at, self.executed), key, What::Returned { permits });
             }
-            Note::Refunded => {
+            Note::Refunded(permits) => {
                 self.given_back[key] = Some(at);
-                let permits = match ask.verb {
-                    sluicegate::Verb::Refund { cost } => cost.get(),
-                    _ => 0,
-                };
-                let permits = vec![permits; ask.rules.rules().len()];
                 self.note_at((at, self.executed), key, What::Forgiven { permits, why: "refunded" });
             }
             Note::Reset => {

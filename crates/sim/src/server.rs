@@ -60,8 +60,8 @@ struct Write {
 pub(crate) enum Note {
     /// These rules took over while so many permits were out.
     Converted(Arc<RuleSet>, u64),
-    /// Permits were given back.
-    Refunded,
+    /// So many permits of each rule were given back.
+    Refunded(Vec<u64>),
     /// The usage was forgotten as asked.
     Reset,
     /// A holder knew what the store had forgotten.
@@ -139,7 +139,11 @@ impl Server {
             .or_else(|| within(&rules, &first, &after))
             .or_else(|| retry_is_honest(&stored, ask, &verdict.decision, at.now()));
         match ask.verb {
-            Verb::Refund { .. } => notes.push(Note::Refunded),
+            Verb::Refund { .. } => {
+                let back = usage.0.iter().zip(&after.0);
+                let back = back.map(|(before, after)| before.saturating_sub(*after)).collect();
+                notes.push(Note::Refunded(back));
+            }
             Verb::Reset => notes.push(Note::Reset),
             _ => {}
         }
