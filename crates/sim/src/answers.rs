@@ -102,6 +102,7 @@ fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Ans
         count(world, task, (key, granted), answer);
     }
     crate::memory::see(world, task, arrival, answer);
+    crate::memory::see_share(world, task, arrival, answer);
     let charged = answer.charged();
     match arrival.ask {
         Ask::CheckAndRefund(_, back) if charged > 0 => {
@@ -160,6 +161,7 @@ fn count(world: &mut World<'_>, task: TaskView, (key, granted): (usize, u64), an
         // The node's clock was read at this instant.
         Mode::Leased => {
             crate::grants::check_end_of(world, task.node, key);
+            crate::grants::check_rules(world, (task.node, key), answer);
             admitted(world, key, here, (granted, world.now, By::Lease));
         }
         Mode::Local => {

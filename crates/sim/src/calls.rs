@@ -35,6 +35,10 @@ impl World<'_> {
         if let Some(key) = self.key_of(&ask.key) {
             self.sent_at[node][key] = self.now;
             crate::dues::check_reminded(self, (node, key), &ask, begun_at);
+            let asked_by = &mut self.nodes[node].asked_by[key];
+            if ask.message.is_some() && !asked_by.iter().any(|by| Arc::ptr_eq(by, &ask.rules)) {
+                asked_by.push(Arc::clone(&ask.rules));
+            }
             if let Some(debt) = &ask.debt {
                 crate::dues::check_bill(self, (node, key), (debt, &ask.verb));
             }
