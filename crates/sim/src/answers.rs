@@ -102,7 +102,6 @@ fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Ans
         count(world, task, (key, granted), answer);
     }
     crate::memory::see(world, task, arrival, answer);
-    crate::memory::see_share(world, task, arrival, answer);
     let charged = answer.charged();
     match arrival.ask {
         Ask::CheckAndRefund(_, back) if charged > 0 => {

@@ -1,4 +1,4 @@
-//! What nodes hold, and whether the store stands for it: I3, I4, I11, I24 and I32.
+//! What nodes hold, and whether the store stands for it: I3, I4, I11, I24 and I31.
 
 use std::sync::Arc;
 
@@ -312,12 +312,12 @@ fn most_used(plan: &Plan, place: usize) -> Vec<u64> {
     earlier.into_iter().map(|(_, used)| used).collect()
 }
 
-/// I32: permits are used by the rules by which they were asked for.
+/// I31: permits are used by the rules by which they were asked for.
 pub(crate) fn check_rules(world: &mut World<'_>, (node, key): (usize, usize), answer: &Answer) {
     let asked_by = &world.nodes[node].asked_by[key];
     if !asked_by.iter().any(|rules| Arc::ptr_eq(rules, answer.rules())) {
         let what = format!("node {node} has asked for no permits of key {key} by {answer:?}");
-        world.judge.fail("I32", world.now, what);
+        world.judge.fail("I31", world.now, what);
     }
 }
 

@@ -47,8 +47,7 @@
 //! | I28 | what was admitted alone is owed until it is paid |
 //! | I29 | a node remembers what was refused, and asks no more for it |
 //! | I30 | a store that has forgotten is reminded of a key before it is asked |
-//! | I31 | what a share refuses passes when the wait is over |
-//! | I32 | permits are used by the rules by which they were asked for |
+//! | I31 | permits are used by the rules by which they were asked for |
 //! | debts | what is owed is charged once the store answers |
 
 mod answers;

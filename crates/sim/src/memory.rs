@@ -1,11 +1,11 @@
-//! What becomes of refusals: I8, I29 and I31.
+//! What nodes remember of refusals: I8 and I29.
 
 use std::sync::Arc;
 
 use sluicegate::{Answer, Cost, Mode, Outcome, Retry, RuleSet};
 
 use crate::node;
-use crate::plan::{Arrival, Ask, MORE_NODES_MAX, MS, Plan, RuleSpec, SECOND};
+use crate::plan::{Arrival, Ask, MS, Plan, SECOND};
 use crate::world::{TaskView, World};
 
 /// How long a refusal is remembered after something was given back elsewhere, µs: a second, and a question.
@@ -113,50 +113,6 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, arrival: Arrival, answe
     }
     if let Some(said) = said {
         world.judge.fail("I29", now, format!("node {} {arrival:?}: {said}", task.node));
-    }
-}
-
-/// A refusal by a node's share.
-#[derive(Clone, Debug)]
-pub(crate) struct ShareRefusal {
-    cost: u64,
-    /// When its wait is over, also by a clock that drifts.
-    until: u64,
-    /// How many answers of the store the node had heard.
-    heard: u64,
-    counts: u64,
-}
-
-/// I31: where a node decides alone, and has neither admitted nor heard anything, what it refused passes when the wait
-/// that it named is over.
-pub(crate) fn see_share(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {
-    let (now, plan, key) = (world.now, world.plan, arrival.key);
-    if plan.leases || !plan.only_takes() || plan.versions.len() > 1 {
-        return;
-    }
-    let node = &mut world.nodes[task.node];
-    let (heard, counts) = (node.heard[key], node.counts);
-    let cost = arrival.ask.cost();
-    let most = plan.versions[0].rules.iter().map(RuleSpec::limit).min().unwrap_or(0);
-    let fits = cost * (plan.nodes as u64 + u64::from(MORE_NODES_MAX)) <= most;
-    let refusal = match (answer.mode, answer.decision.outcome, arrival.ask) {
-        (Mode::Local, Outcome::Deny { retry: Retry::After(retry) }, Ask::Check(_)) if fits => {
-            let until = now + retry.get() + retry.get() / 5 + 10 * MS;
-            Some(ShareRefusal { cost, until, heard, counts })
-        }
-        (_, _, Ask::Peek(_) | Ask::Explain(_)) => return,
-        _ => None,
-    };
-    let before = std::mem::replace(&mut node.share_refusals[key], refusal.clone());
-    let (Some(before), Some(refusal), false) = (before, refusal, task.is_batch) else { return };
-    let is_same = (before.heard, before.counts) == (heard, counts) && cost <= before.cost;
-    if is_same && before.until <= task.begun_at {
-        let what = format!("node {} refuses {arrival:?} again: {refusal:?}", task.node);
-        world.judge.fail("I31", now, what);
-    }
-    // It holds until then, however often it is said meanwhile.
-    if is_same {
-        world.nodes[task.node].share_refusals[key] = Some(before);
     }
 }
 

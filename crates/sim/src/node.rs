@@ -10,7 +10,7 @@ use sluicegate::{
 };
 
 use crate::clock::{BEGIN, SimClock};
-use crate::memory::{Refusal, ShareRefusal};
+use crate::memory::Refusal;
 use crate::plan::{Arrival, Ask, MS, Plan};
 use crate::probes::{Probes, Silence};
 use crate::wire::{Asker, SimStore, asker};
@@ -34,8 +34,6 @@ pub(crate) struct Node {
     pub(crate) heard: Vec<u64>,
     /// What it was refused last, of each key.
     pub(crate) refusals: Vec<Refusal>,
-    /// What it refused last by its share, of each key.
-    pub(crate) share_refusals: Vec<Option<ShareRefusal>>,
     /// The rules by which it has asked for permits to lease, of each key.
     pub(crate) asked_by: Vec<Vec<Arc<RuleSet>>>,
     /// How many nodes the fleet has, as it knows.
@@ -113,7 +111,6 @@ impl Node {
             version,
             heard: vec![0; plan.keys],
             refusals: Refusal::of_each_key(plan),
-            share_refusals: vec![None; plan.keys],
             asked_by: vec![Vec::new(); plan.keys],
             counts: plan.nodes as u64,
             probes: Probes::default(),
