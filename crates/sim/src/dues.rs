@@ -77,6 +77,11 @@ impl Dues {
         self.rest = self.made.get(&debt.id).map(|(made_at, _)| (rest, debt.id, *made_at));
     }
 
+    /// A node heard the store. If that answers nobody's check, nobody knows what it said.
+    pub(crate) fn hear_other(&mut self) {
+        self.said = None;
+    }
+
     /// A process begins, which owes nothing.
     pub(crate) fn begin_anew(&mut self) {
         (self.rest, self.said, self.owed) = (None, None, None);
