@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluicegate::store::{Charge, Debt, Permits};
-use sluicegate::{Answer, Cost, Mode, Verb};
+use sluicegate::{Answer, Cost, Mode, Outcome, Retry, Verb};
 
 use crate::node;
 use crate::plan::{Arrival, Ask, MORE_NODES_MAX, RuleSpec, SECOND};
@@ -28,6 +28,18 @@ pub(crate) struct Dues {
     owed: Option<Owed>,
     /// Since when the store is to be reminded of it, if it is.
     reminds_since: Option<u64>,
+    /// What its share refused last, unless permits came into use since.
+    refused: Option<Refused>,
+}
+
+/// What a share refused.
+#[derive(Clone, Copy, Debug)]
+struct Refused {
+    cost: u64,
+    /// How many nodes shared the limit.
+    nodes: u64,
+    /// From when on it is not refused any more, µs.
+    until: u64,
 }
 
 /// What a node has admitted by its share since it owed nothing.
@@ -64,6 +76,7 @@ impl Dues {
 
     /// A node heard what was charged of a bill.
     pub(crate) fn hear(&mut self, debt: &Debt, paid: Permits) {
+        self.refused = None;
         // Others carried it, too.
         if !self.heard.insert(debt.id) {
             return;
@@ -79,13 +92,18 @@ impl Dues {
 
     /// A node heard the store. If that answers nobody's check, nobody knows what it said.
     pub(crate) fn hear_other(&mut self) {
-        self.said = None;
+        (self.said, self.refused) = (None, None);
+    }
+
+    /// The clock by which shares flow out was set: what is in use may all have come into use just now.
+    pub(crate) fn set_clock(&mut self) {
+        self.refused = None;
     }
 
     /// A process begins, which owes nothing.
     pub(crate) fn begin_anew(&mut self) {
         (self.rest, self.said, self.owed) = (None, None, None);
-        self.reminds_since = None;
+        (self.reminds_since, self.refused) = (None, None);
     }
 }
 
@@ -171,6 +189,43 @@ pub(crate) fn admit(
     }
 }
 
+/// A node answers by its share, or otherwise. I8: what a share refuses it refuses no longer than it says, unless
+/// permits come into use meanwhile.
+fn check_share_refusal(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {
+    let (now, plan) = (world.now, world.plan);
+    let is_bucket = matches!(*plan.versions[0].rules, [RuleSpec::TokenBucket { .. }]);
+    if !is_bucket || plan.versions.len() > 1 || plan.removes() {
+        return;
+    }
+    let (cost, nodes) = (arrival.ask.cost(), world.nodes[task.node].counts);
+    let has_room = cost <= answer.decision.limit;
+    let refused = &mut world.dues[task.node][arrival.key].refused;
+    // A part of what is asked for, or a later turn, may be there sooner.
+    let is_whole =
+        matches!(arrival.ask, Ask::Check(_) | Ask::CheckAndRefund(..) | Ask::CheckAndSettle(..));
+    match (answer.mode, answer.decision.outcome) {
+        (Mode::Local, Outcome::Deny { retry: Retry::After(retry) })
+            // Of a batch, nobody knows in which order it was decided.
+            if !arrival.is_batched && is_whole =>
+        {
+            let begun = task.begun_at;
+            let ends = |refused: Refused| {
+                cost <= refused.cost && nodes == refused.nodes && begun > refused.until
+            };
+            if has_room && refused.is_some_and(ends) {
+                let what = format!("node {} refuses {arrival:?} by its share again", task.node);
+                return world.judge.fail("I8", now, what);
+            }
+            // Its clock may be a twentieth too slow, and others may have read it later.
+            let retry_us = retry.get() + retry.get() / 16 + 2 * plan.deadline_us;
+            *refused = has_room.then_some(Refused { cost, nodes, until: now + retry_us });
+        }
+        (Mode::Local, Outcome::Deny { .. }) if !arrival.is_batched => {}
+        (Mode::Deny | Mode::Shed, _) => {}
+        _ => *refused = None,
+    }
+}
+
 /// A node finds out that the store has forgotten.
 pub(crate) fn remind(world: &mut World<'_>, node: usize) {
     let now = world.now;
@@ -247,6 +302,7 @@ fn owed_at_least(world: &World<'_>, node: usize, key: usize) -> u64 {
 /// A node answers. I27: the limit in an answer is that of the rule that it names, or the node's share of it. A store
 /// that knows of later rules goes by them.
 pub(crate) fn hear(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {
+    check_share_refusal(world, task, arrival, answer);
     let mut rules = answer.rules().rules().iter();
     let place = rules.position(|named| &*named.name == answer.rule()).unwrap_or(0);
     let (said, limit) = (answer.decision.limit, answer.rules().rules()[place].rule.limit());

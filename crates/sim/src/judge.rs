@@ -5,7 +5,8 @@
 //!
 //! - what the fleet admits stays within the rule, plus `allowed`;
 //! - `allowed` is what the store forgot, what its clock brought when it was set forward, what was out on leases
-//!   then, or when rules changed, and, with more than one node, the shares of nodes that decided without it: one share of the burst for each, and what
+//!   then, or when rules changed; one share of the burst for each time that a node's clock was set; and, with
+//!   more than one node, the shares of nodes that decided without it: one share of the burst for each, and what
 //!   flowed out of that share meanwhile;
 //! - each node's own share stays within the rule divided by the nodes, from one answer of the store to the next.
 
@@ -59,6 +60,8 @@ pub(crate) enum What {
     Returned { permits: u64 },
     /// The store's clock was set.
     ClockStep { by_us: i64 },
+    /// A node's wall clock was, by which its share flows out.
+    WallClock(usize),
     /// The store goes by this version.
     Version(usize),
     /// A node ended with what it owed, or forgot it.
@@ -179,6 +182,8 @@ struct KeyJudge {
     outages: u64,
     /// Processes that ended with what they owed.
     ended: u64,
+    /// How often a node's wall clock was set.
+    set_clocks: u64,
     /// When turns that the store booked pass, and their permits.
     booked: Vec<(u64, u64)>,
     /// The most permits of turns that were to come.
@@ -240,6 +245,7 @@ impl KeyJudge {
             shares,
             outages: 0,
             ended: 0,
+            set_clocks: 0,
             booked: Vec::new(),
             booked_most: 0,
             unknown: 0,
@@ -394,6 +400,13 @@ impl KeyJudge {
                 let shares = self.shares.iter_mut().filter(|((of, _), _)| of == node);
                 shares.for_each(|(_, share)| share.run = None);
             }
+            // A request that read the clock before it was set back may be decided after one that did not: by its
+            // time all has flowed out.
+            What::WallClock(node) => {
+                self.set_clocks += 1;
+                let shares = self.shares.iter_mut().filter(|((of, _), _)| of == node);
+                shares.for_each(|(_, share)| share.run = None);
+            }
             What::Excused { .. }
             | What::Admitted { .. }
             | What::ByShare { .. }
@@ -520,7 +533,8 @@ impl KeyJudge {
             };
             let has_decided_alone = with_share > 0 || self.allowed.0 > 0;
             let beyond = if has_decided_alone { self.beyond } else { 0 };
-            let allowed = shares + self.ended * share + self.unknown + self.rounded + self.excused;
+            let anew = (self.ended + self.set_clocks) * share;
+            let allowed = shares + anew + self.unknown + self.rounded + self.excused;
             let allowed = allowed + beyond;
             // Of what Guava's lets pass on the next one's bill, no answer says how much it is.
             let is_known = rule.spec.is_strict() || with_share == 0;

@@ -223,6 +223,11 @@ impl Plan {
         };
         let kind = if books { kind.that_forgets_nothing() } else { kind };
         self.faults.push(Fault { number, at, span, node, kind });
+        // In an outage the clock is set back by an hour, which nobody waits for.
+        if theme == Theme::Outages && number == 1 && generator(self.seed, 4).u8(0..4) == 0 {
+            let kind = FaultKind::WallClock(-3_600 * 1_000_000);
+            self.faults.push(Fault { number, at: at + span / 4, span: 0, node, kind });
+        }
         let has_more = match kind {
             FaultKind::WallClock(_) => !self.is_earlier,
             FaultKind::AnswersLost | FaultKind::Drift(_) => true,
