@@ -137,6 +137,9 @@ fn trace(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answe
 fn count(world: &mut World<'_>, task: TaskView, (key, granted): (usize, u64), answer: &Answer) {
     let wait = answer.decision.wait().get();
     let here = (world.now, world.executed());
+    if answer.mode == Mode::Leased {
+        world.dues[task.node][key].lease(granted);
+    }
     if matches!(answer.mode, Mode::Local | Mode::Allow) {
         crate::dues::admit(world, task, key, (granted, answer));
     }

@@ -71,7 +71,7 @@ impl World<'_> {
         }
         if let (Some(key), "p") = (self.key_of(&ask.key), &*ask.policy) {
             for note in notes {
-                self.note((node, key), note, &ask);
+                self.note((node, life, key), note, &ask);
             }
             match &reply {
                 Ok(Said::Decided(answer, paid)) => {
@@ -116,7 +116,12 @@ impl World<'_> {
     }
 
     /// Tells the judge what the store did.
-    pub(crate) fn note(&mut self, (node, key): (usize, usize), note: Note, ask: &StoreAsk) {
+    pub(crate) fn note(
+        &mut self,
+        (node, life, key): (usize, u32, usize),
+        note: Note,
+        ask: &StoreAsk,
+    ) {
         let at = self.now;
         match note {
             // A store that forgot charges it once more.
@@ -137,6 +142,10 @@ impl World<'_> {
             Note::Returned(permits) => {
                 self.note_at((at, self.executed), key, What::Returned { permits });
             }
+            Note::Spent(permits) if life == self.nodes[node].life => {
+                crate::dues::check_spent(self, (node, key), permits);
+            }
+            Note::Spent(_) => {}
             Note::Refunded(permits) => {
                 self.given_back[key] = Some(at);
                 self.note_at((at, self.executed), key, What::Forgiven { permits, why: "refunded" });

@@ -1,4 +1,5 @@
-//! What nodes admit alone, what they know then, and what they owe for it: I17, I22, I25, I26 and I27.
+//! What nodes admit alone, what they know then, and what they owe for it: I8, I17,
+//! I22, I25 to I28, I30 and I32.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +7,7 @@ use sluicegate::store::{Charge, Debt, Permits};
 use sluicegate::{Answer, Cost, Mode, Outcome, Retry, Verb};
 
 use crate::node;
-use crate::plan::{Arrival, Ask, MORE_NODES_MAX, RuleSpec, SECOND};
+use crate::plan::{Arrival, Ask, FaultKind, MORE_NODES_MAX, RuleSpec, SECOND};
 use crate::wire::StoreAsk;
 use crate::world::{TaskView, World};
 
@@ -28,6 +29,9 @@ pub(crate) struct Dues {
     owed: Option<Owed>,
     /// Since when the store is to be reminded of it, if it is.
     reminds_since: Option<u64>,
+    /// What the process has admitted from leases, and what the store charged for that.
+    leased: u64,
+    spent: u64,
     /// What its share refused last, unless permits came into use since.
     refused: Option<Refused>,
 }
@@ -95,6 +99,11 @@ impl Dues {
         (self.said, self.refused) = (None, None);
     }
 
+    /// The process admitted so many permits from a lease.
+    pub(crate) fn lease(&mut self, permits: u64) {
+        self.leased += permits;
+    }
+
     /// The clock by which shares flow out was set: what is in use may all have come into use just now.
     pub(crate) fn set_clock(&mut self) {
         self.refused = None;
@@ -104,6 +113,7 @@ impl Dues {
     pub(crate) fn begin_anew(&mut self) {
         (self.rest, self.said, self.owed) = (None, None, None);
         (self.reminds_since, self.refused) = (None, None);
+        (self.leased, self.spent) = (0, 0);
     }
 }
 
@@ -335,6 +345,28 @@ pub(crate) fn hear(world: &mut World<'_>, task: TaskView, arrival: Arrival, answ
         let (limit, since) = (answer.decision.limit, task.begun_at);
         let said = Said { rule: place, remaining, limit, since, alone: 0 };
         world.dues[task.node][arrival.key].said = (!task.is_batch).then_some(said);
+    }
+}
+
+/// I32: a holder is charged for what it admitted, and for no more. What is not reported in time lapses, and counts as
+/// spent: that is no holder's word.
+pub(crate) fn check_spent(world: &mut World<'_>, (node, key): (usize, usize), permits: u64) {
+    let (now, plan) = (world.now, world.plan);
+    let is_known = plan.only_takes() && plan.versions.len() == 1 && !plan.removes();
+    let forgets = world.forgot_at.is_some() || plan.evicts();
+    // An old message that comes once more when its lease has lapsed is granted something, which nobody hears of.
+    let comes_late = |kind| matches!(kind, FaultKind::Repeated(SECOND..));
+    let forgets = forgets || plan.faults.iter().any(|fault| comes_late(fault.kind));
+    let dues = &mut world.dues[node][key];
+    dues.spent += permits;
+    let (spent, leased) = (dues.spent, dues.leased);
+    // What a batch takes is answered with the last of it.
+    let is_batched = || plan.arrivals.iter().any(|it| it.key == key && it.is_batched);
+    if spent > leased && is_known && !forgets && !is_batched() {
+        let what = format!(
+            "node {node} admitted {leased} from leases of key {key}, and is charged {spent}"
+        );
+        world.judge.fail("I32", now, what);
     }
 }
 

@@ -48,6 +48,7 @@
 //! | I29 | a node remembers what was refused, and asks no more for it |
 //! | I30 | a store that has forgotten is reminded of a key before it is asked |
 //! | I31 | permits are used by the rules by which they were asked for |
+//! | I32 | a holder is charged for what it admitted, and for no more |
 //! | debts | what is owed is charged once the store answers |
 
 mod answers;

@@ -68,6 +68,8 @@ pub(crate) enum Note {
     Repaired,
     /// A holder gave so many permits back.
     Returned(u64),
+    /// A holder was charged so many permits, by the first rule.
+    Spent(u64),
     /// So many permits of each rule were charged of the debt with this id.
     Charged(u128, Permits),
 }
@@ -199,6 +201,7 @@ impl Server {
     ) -> Execution {
         let at = Moment::new(self.clock(now));
         let (rules, first) = (Arc::clone(&stored.rules), stored.usage(&at));
+        let lapsed = used_beside(&stored, message, &at);
         let mut word = rules.lease(&mut stored.leased, message, &at);
         let after = stored.usage(&at);
         let mut broken = None;
@@ -210,6 +213,12 @@ impl Server {
             }
             let returned = first.since(&after).into_iter().max().unwrap_or(0);
             notes.push(Note::Returned(returned));
+            // Requests that wait for the answer are charged at once where no holder more has a place; and all that
+            // a holder had left when its lease ended, if the store has heard nothing of it before.
+            if stands.found != Found::Full && !message.ended {
+                let used = u64::from(stands.hint.used[0]);
+                notes.push(Note::Spent(used.saturating_sub(lapsed)));
+            }
             let answer = named_as(stands.verdict.into(), &rules, &ask.rules);
             stands.verdict = answer.verdict;
         }
@@ -365,6 +374,15 @@ impl Stored {
             *permits += if named.rule.leasing().is_possible() { held } else { 0 };
         }
         Usage(permits)
+    }
+}
+
+/// Permits in use by the first rule when what has lapsed by `at` is charged, and nothing else.
+fn used_beside(stored: &Stored, message: &Message, at: &Moment<'_>) -> u64 {
+    let look = Message { holder: Holder::NONE, ..*message };
+    match stored.rules.lease(&mut stored.leased.clone(), &look, at) {
+        Word::Stands(stands) => stands.hint.used[0].into(),
+        Word::Overtaken => unreachable!("a look has no number"),
     }
 }
 
