@@ -18,7 +18,10 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
         Done::Decided(arrival, Err(error)) => failed(world, task, arrival, &error),
         Done::DecidedEach(_) => unreachable!("each is seen on its own"),
         Done::Explained(arrival, explained) => match explained {
-            Ok(explanation) => modes(world, task, &explanation.answer),
+            Ok(explanation) => {
+                modes(world, task, &explanation.answer);
+                know(world, task, arrival, &explanation.answer);
+            }
             Err(error) => failed(world, task, arrival, &error),
         },
         Done::Refunded(arrival, asked, refunded) => {
@@ -29,6 +32,7 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
             Ok(settled) => {
                 let Ask::CheckAndSettle(charged, cost) = arrival.ask else { return };
                 world.seen(format_args!("settled {}", settled.refunded));
+                know(world, task, arrival, &settled.answer);
                 let is_first = world.settled.insert((arrival.load, arrival.at, arrival.number));
                 // Only the store knows which ids are settled: what it forgets meanwhile is settled once more.
                 let has_forgotten = world.forgot_at.is_some_and(|then| then >= task.begun_at);
@@ -69,7 +73,10 @@ fn refunded_or_not(
             let granted = admission.answer.decision.granted();
             world.judge.fail("I14", world.now, format!("{granted} of {asked} are given back"));
         }
-        Ok(admission) => returned(world, &arrival, &admission.answer, asked),
+        Ok(admission) => {
+            know(world, task, arrival, &admission.answer);
+            returned(world, &arrival, &admission.answer, asked);
+        }
         Err(error) => failed(world, task, arrival, &error),
     }
 }
@@ -87,6 +94,7 @@ fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Ans
         world.judge.fail("I13", world.now, format!("never, to {arrival:?}: {decision:?}"));
     }
     crate::dues::hear(world, task, arrival, answer);
+    know(world, task, arrival, answer);
     match (mode, arrival.ask) {
         (Mode::Store, Ask::Check(1)) => {
             let is_disturbed = is_disturbed(world, task);
@@ -110,6 +118,11 @@ fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Ans
         Ask::CheckAndSettle(..) if charged > 0 => world.settle_later(arrival),
         _ => {}
     }
+}
+
+fn know(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {
+    let asked = if matches!(arrival.ask, Ask::Reset) { 0 } else { arrival.ask.cost() };
+    crate::dues::know(world, task, (arrival.key, asked), answer);
 }
 
 fn trace(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {

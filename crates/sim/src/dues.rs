@@ -1,15 +1,17 @@
-//! What nodes admit alone, what they know then, and what they owe for it: I8, I17,
-//! I22, I25 to I28, I30 and I32.
+//! What nodes admit alone, what they know then, and what they owe for it: I8, I17, I22, I25 to I28, I30 and I32.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use sluicegate::store::{Charge, Debt, Permits};
-use sluicegate::{Answer, Cost, Mode, Outcome, Retry, Verb};
+use sluicegate::{Answer, Cost, Decision, Mode, Outcome, Retry, Verb};
 
 use crate::node;
 use crate::plan::{Arrival, Ask, FaultKind, MORE_NODES_MAX, RuleSpec, SECOND};
 use crate::wire::StoreAsk;
 use crate::world::{TaskView, World};
+
+/// For so long an answer that says less may be an older one, µs.
+const SETTLED_US: u64 = 2 * SECOND;
 
 /// What a node admitted of a key without the store, and what the store charged for that.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +34,10 @@ pub(crate) struct Dues {
     /// What the process has admitted from leases, and what the store charged for that.
     leased: u64,
     spent: u64,
+    /// What the store said lately to be in use: when that was asked, and the permits.
+    known: VecDeque<(u64, u64)>,
+    /// When it last admitted something alone, or heard something that answers nobody, µs.
+    other_at: Option<u64>,
     /// What its share refused last, unless permits came into use since.
     refused: Option<Refused>,
 }
@@ -99,6 +105,11 @@ impl Dues {
         (self.said, self.refused) = (None, None);
     }
 
+    /// What a node heard at `now` answers nobody.
+    pub(crate) fn hear_unasked(&mut self, now: u64) {
+        self.other_at = Some(now);
+    }
+
     /// The process admitted so many permits from a lease.
     pub(crate) fn lease(&mut self, permits: u64) {
         self.leased += permits;
@@ -114,6 +125,7 @@ impl Dues {
         (self.rest, self.said, self.owed) = (None, None, None);
         (self.reminds_since, self.refused) = (None, None);
         (self.leased, self.spent) = (0, 0);
+        (self.known, self.other_at) = (VecDeque::new(), None);
     }
 }
 
@@ -176,6 +188,7 @@ pub(crate) fn admit(
     let is_exact = is_exact && !crate::probes::has_wrong_clocks(world);
     let dues = &mut world.dues[task.node][key];
     dues.admitted += granted;
+    dues.other_at = Some(now);
     if answer.mode == Mode::Local && !task.is_batch {
         dues.by_share += granted;
         let since = task.begun_at;
@@ -233,6 +246,41 @@ fn check_share_refusal(world: &mut World<'_>, task: TaskView, arrival: Arrival, 
         (Mode::Local, Outcome::Deny { .. }) if !arrival.is_batched => {}
         (Mode::Deny | Mode::Shed, _) => {}
         _ => *refused = None,
+    }
+}
+
+/// A node answers. I25: a share that begins refuses nothing for which the store had room by all that it said in the
+/// last seconds.
+pub(crate) fn know(
+    world: &mut World<'_>,
+    task: TaskView,
+    (key, cost): (usize, u64),
+    answer: &Answer,
+) {
+    let (now, plan, nodes) = (world.now, world.plan, world.nodes[task.node].counts);
+    let owes = world.nodes[task.node].engine.debts() > 0;
+    let is_vague = plan.leases || plan.removes() || crate::probes::has_wrong_clocks(world);
+    let [spec] = &*plan.versions[0].rules else { return };
+    if plan.versions.len() > 1 || is_vague || !spec.is_strict() {
+        return;
+    }
+    let Dues { known, other_at, .. } = &mut world.dues[task.node][key];
+    let Decision { limit, remaining, outcome, .. } = answer.decision;
+    if answer.mode == Mode::Store {
+        known.push_back((task.begun_at, limit - remaining));
+        let last = known.iter().map(|(at, _)| *at).max().unwrap_or(0);
+        known.retain(|(at, _)| at + SETTLED_US >= last);
+    }
+    let used = known.iter().map(|(_, used)| *used).max();
+    let has_room = used.is_some_and(|used| cost * nodes + used <= spec.limit());
+    let is_sure = other_at.is_none_or(|then| then + SETTLED_US < now) && !owes;
+    if answer.mode == Mode::Local && matches!(outcome, Outcome::Deny { .. }) && has_room && is_sure
+    {
+        let what = format!(
+            "node {} of {nodes} refuses {cost} of key {key} alone, and has heard of {used:?} in use",
+            task.node
+        );
+        world.judge.fail("I25", now, what);
     }
 }
 

@@ -216,7 +216,7 @@ impl Server {
             // Requests that wait for the answer are charged at once where no holder more has a place; and all that
             // a holder had left when its lease ended, if the store has heard nothing of it before.
             if stands.found != Found::Full && !message.ended {
-                let used = u64::from(stands.hint.used[0]);
+                let used = stands.hint.used[0];
                 notes.push(Note::Spent(used.saturating_sub(lapsed)));
             }
             let answer = named_as(stands.verdict.into(), &rules, &ask.rules);
@@ -381,7 +381,7 @@ impl Stored {
 fn used_beside(stored: &Stored, message: &Message, at: &Moment<'_>) -> u64 {
     let look = Message { holder: Holder::NONE, ..*message };
     match stored.rules.lease(&mut stored.leased.clone(), &look, at) {
-        Word::Stands(stands) => stands.hint.used[0].into(),
+        Word::Stands(stands) => stands.hint.used[0],
         Word::Overtaken => unreachable!("a look has no number"),
     }
 }

@@ -525,6 +525,9 @@ impl<'p> World<'p> {
             if let Some(key) = self.key_of(&key) {
                 self.nodes[task.node].heard[key] += 1;
                 self.dues[task.node][key].hear_other();
+                if task.is_keeper {
+                    self.dues[task.node][key].hear_unasked(self.now);
+                }
                 if let Some((debt, paid)) = paid {
                     self.dues[task.node][key].hear(&debt, paid);
                 }
