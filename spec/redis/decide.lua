@@ -60,6 +60,7 @@ elseif act == 'unpack' then
 local text, pos, length = rule, used, #rule - used + 1
 if length == 14 then
 at, used = struct.unpack('<I7I7', text, pos)
+if used > 9007199254740992 or at > 9007199254740992 then return nil end
 return { used = used, at = at }, pos + 14
 elseif length < 9 or length > 14 then
 return nil
@@ -67,6 +68,7 @@ end
 local format = length == 9 and '<I6I3' or length == 10 and '<I6I4' or length == 11 and '<I6I5'
 or length == 12 and '<I6I6' or '<I6I7'
 at, used = struct.unpack(format, text, pos)
+if used > 9007199254740992 then return nil end
 return { used = used, at = at + 1767225600000000 }, pos + length
 end
 end
@@ -94,6 +96,7 @@ elseif act == 'unpack' then
 if more then return flow('unpack', state, now) end
 if #state < now + 13 then return nil end
 local at, used = struct.unpack('<I7I7', state, now)
+if used > 9007199254740992 or at > 9007199254740992 then return nil end
 return { used = used, at = at }, now + 14
 elseif act == 'pack' then
 if more then return flow('pack', now, state.used, state.at) end
@@ -209,7 +212,7 @@ return rule.limit
 elseif act == 'unpack' then
 if #state < now + 14 then return nil end
 local balance, at = struct.unpack('<dI7', state, now)
-if not (balance <= 9007199254740992 and balance >= -340282366920938463463374607431768211456) then return nil end
+if not (balance <= 9007199254740992 and balance >= -340282366920938463463374607431768211456) or at > 9007199254740992 then return nil end
 return { balance = balance, at = at }, now + 15
 elseif act == 'pack' then
 return now .. struct.pack('<dI7', state.balance, state.at)
@@ -301,7 +304,7 @@ return rule.limit
 elseif act == 'unpack' then
 if #state < now + 22 then return nil end
 local stored, debt_us, at = struct.unpack('<ddI7', state, now)
-if not (stored >= 0 and debt_us >= 0 and stored + debt_us <= 340282366920938463463374607431768211456) then return nil end
+if not (stored >= 0 and debt_us >= 0 and stored + debt_us <= 340282366920938463463374607431768211456) or at > 9007199254740992 then return nil end
 return { stored = stored, debt_us = debt_us, at = at }, now + 23
 elseif act == 'pack' then
 return now .. struct.pack('<ddI7', state.stored, state.debt_us, state.at)
@@ -404,6 +407,7 @@ elseif act == 'unpack' then
 local text, pos, length = rule, used, #rule - used + 1
 if length == 14 then
 at, used = struct.unpack('<I7I7', text, pos)
+if used > 9007199254740992 or at > 9007199254740992 then return nil end
 return { used = used, at = at }, pos + 14
 elseif length < 9 or length > 14 then
 return nil
@@ -411,6 +415,7 @@ end
 local format = length == 9 and '<I6I3' or length == 10 and '<I6I4' or length == 11 and '<I6I5'
 or length == 12 and '<I6I6' or '<I6I7'
 at, used = struct.unpack(format, text, pos)
+if used > 9007199254740992 then return nil end
 return { used = used, at = at + 1767225600000000 }, pos + length
 end
 end
@@ -438,6 +443,7 @@ elseif act == 'unpack' then
 if more then return flow('unpack', state, now) end
 if #state < now + 13 then return nil end
 local at, used = struct.unpack('<I7I7', state, now)
+if used > 9007199254740992 or at > 9007199254740992 then return nil end
 return { used = used, at = at }, now + 14
 elseif act == 'pack' then
 if more then return flow('pack', now, state.used, state.at) end
@@ -530,6 +536,7 @@ return (rule.kind == 2 or rule.span_us >= 1000000) and 2
 elseif act == 'unpack' then
 if #state < now + 13 then return nil end
 local count, till = struct.unpack('<I7I7', state, now)
+if count > 9007199254740992 or till > 9007199254740992 then return nil end
 return { count = count, till = till }, now + 14
 elseif act == 'pack' then
 return now .. struct.pack('<I7I7', state.count, state.till)
@@ -640,7 +647,9 @@ elseif act == 'unpack' then
 if #state < now + 7 then return nil end
 local newest, width = struct.unpack('<I7B', state, now)
 local pos, len = now + 8, rule.len
-if (width ~= 4 and width ~= 7) or #state < pos + width * len - 1 then return nil end
+if (width ~= 4 and width ~= 7) or #state < pos + width * len - 1 or newest * rule.bucket_us > 9007199254740992 then
+return nil
+end
 local counts = { struct.unpack('<' .. ('I' .. width):rep(len), state, pos) }
 counts[len + 1] = nil
 return { newest = newest, counts = counts }, pos + width * len
@@ -790,6 +799,7 @@ return rule.window_us >= 10000000 and 1
 elseif act == 'unpack' then
 if #state < now + 14 then return nil end
 local window, previous, current = struct.unpack('<I7I4I4', state, now)
+if window * rule.window_us > 9007199254740992 then return nil end
 return { window = window, previous = previous, current = current }, now + 15
 elseif act == 'pack' then
 return now .. struct.pack('<I7I4I4', state.window, state.previous, state.current)
@@ -1541,6 +1551,17 @@ if #value < pos + 19 or mark ~= 76 and mark ~= 108 then return nil end
 local version, held, first, holders = struct.unpack('<I7I4I7B', value, pos + 1)
 local records = value:sub(pos + 20)
 if #records % 27 ~= 0 or #records > 27 * 64 then return nil end
+local sum, alive, soonest, latest = 0, 0, 9007199254740992, 0
+for place = 1, #records, 27 do
+local kept, granted, deadline = struct.unpack('<I4I4I7', records, place + 12)
+sum = sum + kept + granted
+if deadline < soonest then soonest = deadline end
+if deadline > latest then latest = deadline end
+if kept + granted > 0 and records:sub(place, place + 7) ~= ('\0'):rep(8) then alive = alive + 1 end
+end
+if sum ~= held or alive ~= holders or first > soonest or latest > 9007199254740992 or version > 9007199254740992 then
+return nil
+end
 return {
 version = version, held = held, first = first, holders = holders, records = records,
 alone = mark == 108,
@@ -1837,7 +1858,7 @@ local begin = value and value:sub(1, #head)
 if value and (begin == head or begin:sub(1, same) == head:sub(1, same)) then
 head = begin
 states, out = recall(rules, twins, value, #head + 1)
-if not states then return '\4state' end
+if not states and verb ~= 6 then return '\4state' end
 elseif value and how == 1 then
 local old_text = ask:sub(pos + 1)
 local old_rules, old_twins, _, _, old_head, old_same = parse(old_text)
@@ -1858,6 +1879,7 @@ else
 states = { nil }
 end
 local asked_at = now
+states = states or { nil }
 if clock == 2 then
 for place = 1, #rules do
 local state = states[place]
@@ -1995,12 +2017,14 @@ if #rules > 1 then reply = reply .. struct.pack('<' .. ('I7'):rep(#rules), unpac
 return reply, packed, full_after, full_is_fresh, clock, ahead
 end
 end
+local decided
 if #args ~= #keys then
-reply, packed, full_after, full_is_fresh, clock, ahead = decide_any(value, text, ask)
+decided, reply, packed, full_after, full_is_fresh, clock, ahead = pcall(decide_any, value, text, ask)
 else
-reply, packed, full_after, full_is_fresh, clock, ahead, charged_now =
-make('after_debt')(decide_any, keys[2], value, text, ask)
+decided, reply, packed, full_after, full_is_fresh, clock, ahead, charged_now =
+pcall(make('after_debt'), decide_any, keys[2], value, text, ask)
 end
+if not decided then reply, packed = '\4state', nil end
 end
 if packed and packed ~= value then
 local written

@@ -67,6 +67,7 @@ local function flow(act, rule, used, at, now, units)
     local text, pos, length = rule, used, #rule - used + 1
     if length == 14 then
       at, used = struct.unpack('<I7I7', text, pos)
+      if used > UNITS_MAX or at > UNITS_MAX then return nil end
       return { used = used, at = at }, pos + 14
     elseif length < 9 or length > 14 then
       return nil
@@ -74,6 +75,7 @@ local function flow(act, rule, used, at, now, units)
     local format = length == 9 and '<I6I3' or length == 10 and '<I6I4' or length == 11 and '<I6I5'
       or length == 12 and '<I6I6' or '<I6I7'
     at, used = struct.unpack(format, text, pos)
+    if used > UNITS_MAX then return nil end
     return { used = used, at = at + YEAR_2026_US }, pos + length
   end
 end

@@ -33,6 +33,7 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'unpack' then
     if #state < now + 13 then return nil end
     local count, till = struct.unpack('<I7I7', state, now)
+    if count > UNITS_MAX or till > UNITS_MAX then return nil end
     return { count = count, till = till }, now + 14
   elseif act == 'pack' then
     return now .. struct.pack('<I7I7', state.count, state.till)

@@ -28,6 +28,7 @@ return function(act, rule, state, now, cost, more)
     if more then return flow('unpack', state, now) end
     if #state < now + 13 then return nil end
     local at, used = struct.unpack('<I7I7', state, now)
+    if used > UNITS_MAX or at > UNITS_MAX then return nil end
     return { used = used, at = at }, now + 14
   elseif act == 'pack' then
     if more then return flow('pack', now, state.used, state.at) end

@@ -64,6 +64,7 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'unpack' then
     if #state < now + 14 then return nil end
     local window, previous, current = struct.unpack('<I7I4I4', state, now)
+    if window * rule.window_us > UNITS_MAX then return nil end
     return { window = window, previous = previous, current = current }, now + 15
   elseif act == 'pack' then
     return now .. struct.pack('<I7I4I4', state.window, state.previous, state.current)

@@ -73,7 +73,9 @@ return function(act, rule, state, now, cost, more)
     if #state < now + 7 then return nil end
     local newest, width = struct.unpack('<I7B', state, now)
     local pos, len = now + 8, rule.len
-    if (width ~= 4 and width ~= 7) or #state < pos + width * len - 1 then return nil end
+    if (width ~= 4 and width ~= 7) or #state < pos + width * len - 1 or newest * rule.bucket_us > UNITS_MAX then
+      return nil
+    end
     local counts = { struct.unpack('<' .. ('I' .. width):rep(len), state, pos) }
     counts[len + 1] = nil
     return { newest = newest, counts = counts }, pos + width * len

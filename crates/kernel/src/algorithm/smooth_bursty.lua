@@ -52,7 +52,7 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'unpack' then
     if #state < now + 14 then return nil end
     local balance, at = struct.unpack('<dI7', state, now)
-    if not (balance <= UNITS_MAX and balance >= -LARGEST) then return nil end
+    if not (balance <= UNITS_MAX and balance >= -LARGEST) or at > UNITS_MAX then return nil end
     return { balance = balance, at = at }, now + 15
   elseif act == 'pack' then
     return now .. struct.pack('<dI7', state.balance, state.at)

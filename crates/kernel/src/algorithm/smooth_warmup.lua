@@ -49,7 +49,7 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'unpack' then
     if #state < now + 22 then return nil end
     local stored, debt_us, at = struct.unpack('<ddI7', state, now)
-    if not (stored >= 0 and debt_us >= 0 and stored + debt_us <= LARGEST) then return nil end
+    if not (stored >= 0 and debt_us >= 0 and stored + debt_us <= LARGEST) or at > UNITS_MAX then return nil end
     return { stored = stored, debt_us = debt_us, at = at }, now + 23
   elseif act == 'pack' then
     return now .. struct.pack('<ddI7', state.stored, state.debt_us, state.at)

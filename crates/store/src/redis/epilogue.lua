@@ -143,13 +143,16 @@ for place = 1, #args / 2 do
     if not decide_any then
       -- part: general.lua
     end
+    local decided
     if #args ~= #keys then
-      reply, packed, full_after, full_is_fresh, clock, ahead = decide_any(value, text, ask)
+      decided, reply, packed, full_after, full_is_fresh, clock, ahead = pcall(decide_any, value, text, ask)
     else
       -- Two keys and one pair of arguments: a debt comes before the request, and the second key notes it.
-      reply, packed, full_after, full_is_fresh, clock, ahead, charged_now =
-        make('after_debt')(decide_any, keys[2], value, text, ask)
+      decided, reply, packed, full_after, full_is_fresh, clock, ahead, charged_now =
+        pcall(make('after_debt'), decide_any, keys[2], value, text, ask)
     end
+    -- A state that somebody else has changed may fail in any way. That is about its key alone.
+    if not decided then reply, packed = '\4state', nil end
   end
 
   -- Store what has changed, until every budget is full: then it says no more than no key at all.

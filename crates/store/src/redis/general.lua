@@ -156,7 +156,8 @@ function decide_any(value, text, ask)
     -- These rules wrote it. The rest of the head, which version of them that was, stays.
     head = begin
     states, out = recall(rules, twins, value, #head + 1)
-    if not states then return '\4state' end
+    -- What cannot be read can be forgotten.
+    if not states and verb ~= RESET then return '\4state' end
   elseif value and how == RULES then
     local old_text = ask:sub(pos + 1)
     local old_rules, old_twins, _, _, old_head, old_same = parse(old_text)
@@ -180,6 +181,7 @@ function decide_any(value, text, ask)
   -- What time is it? On the callers' clocks, never earlier than what a state has seen. On the others, a state
   -- from later than now means that time went back: it becomes one of now.
   local asked_at = now
+  states = states or { nil }
   if clock == CLIENT then
     for place = 1, #rules do
       local state = states[place]

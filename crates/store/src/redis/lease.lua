@@ -332,6 +332,18 @@ elseif what == 'leases' then
       local version, held, first, holders = struct.unpack('<I7I4I7B', value, pos + 1)
       local records = value:sub(pos + 20)
       if #records % 27 ~= 0 or #records > 27 * LEASE_HOLDERS_MAX then return nil end
+      -- What is said of all records is what they say, or somebody else has written here.
+      local sum, alive, soonest, latest = 0, 0, UNITS_MAX, 0
+      for place = 1, #records, 27 do
+        local kept, granted, deadline = struct.unpack('<I4I4I7', records, place + 12)
+        sum = sum + kept + granted
+        if deadline < soonest then soonest = deadline end
+        if deadline > latest then latest = deadline end
+        if kept + granted > 0 and records:sub(place, place + 7) ~= NOBODY then alive = alive + 1 end
+      end
+      if sum ~= held or alive ~= holders or first > soonest or latest > UNITS_MAX or version > UNITS_MAX then
+        return nil
+      end
       return {
         version = version, held = held, first = first, holders = holders, records = records,
         alone = mark == LEASE_SECTION_ALONE,

@@ -10,7 +10,7 @@ namespace Sluicegate\Redis;
 final class Script
 {
     /** The SHA-1 of its text. The text itself is read only where a Redis does not have it. */
-    public const SHA1 = '14efdc5b269585e0e4be3f198a982ba84c04f2b8';
+    public const SHA1 = '2551a2676674dcb076dd02f526c46f81245d024d';
 
     /** Its text, to the byte. */
     public static function text(): string

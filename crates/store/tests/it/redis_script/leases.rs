@@ -77,7 +77,7 @@ impl Model {
 
 /// What a holder knows, some of which it gets wrong.
 #[derive(Clone, Default)]
-struct Peer {
+pub(crate) struct Peer {
     number: u32,
     heard: u32,
     stood: u32,
@@ -89,7 +89,7 @@ struct Peer {
 
 impl Peer {
     /// What it says next: mostly the truth.
-    fn message(&mut self, rng: &mut Rng, holder: Holder, limit: u64) -> Message {
+    pub(crate) fn message(&mut self, rng: &mut Rng, holder: Holder, limit: u64) -> Message {
         let few = |rng: &mut Rng| {
             let most = limit.min(u64::from(u32::MAX));
             u32::try_from(random::number(rng, 0, most)).unwrap()
@@ -127,7 +127,7 @@ impl Peer {
         message
     }
 
-    fn hear(&mut self, word: &Word) {
+    pub(crate) fn hear(&mut self, word: &Word) {
         let Word::Stands(stands) = word else { return };
         self.heard = stands.number.0;
         self.stood = stands.kept + stands.granted;
@@ -168,7 +168,7 @@ fn leasable(rng: &mut Rng) -> Rule {
 }
 
 /// One to three rules that can be leased, sometimes any.
-fn rules(rng: &mut Rng) -> RuleSet {
+pub(crate) fn leasable_rules(rng: &mut Rng) -> RuleSet {
     if rng.u32(0..8) == 0 {
         return random::rules(rng);
     }
@@ -194,7 +194,7 @@ fn next(rng: &mut Rng, now: u64) -> u64 {
 /// Lives through one history, and counts in `found` what the store knew of holders.
 fn history(scripted: &mut Scripted<impl Executor>, seed: u64, found: &mut [u64; 5]) {
     let mut rng = Rng::with_seed(seed);
-    let (first, mut other) = (rules(&mut rng), rules(&mut rng));
+    let (first, mut other) = (leasable_rules(&mut rng), leasable_rules(&mut rng));
     let mut model = Model { rules: first.clone(), written_by: first, leased: Leased::default() };
     // Enough of them to find no room, sometimes.
     let many = if rng.u32(0..20) == 0 { 80 } else { 4 };

@@ -43,11 +43,19 @@ impl FakeRedis {
         redis.set("call", call).unwrap();
         lua.globals().set("redis", redis).unwrap();
         let packer = lua.create_table().unwrap();
-        packer.set("pack", lua.create_function(pack).unwrap()).unwrap();
+        packer.set("pack", lua.create_function(pack_in_range).unwrap()).unwrap();
         packer.set("unpack", lua.create_function(unpack).unwrap()).unwrap();
         lua.globals().set("struct", packer).unwrap();
         forbid_globals(&lua);
         Self { lua, script, server }
+    }
+
+    /// The same, which packs numbers that are none of the script's as Redis does.
+    pub(crate) fn lenient() -> Self {
+        let redis = Self::new();
+        let packer: mlua::Table = redis.lua.globals().get("struct").unwrap();
+        packer.set("pack", redis.lua.create_function(pack_any).unwrap()).unwrap();
+        redis
     }
 
     /// The value of a key that has not ended.
@@ -162,9 +170,22 @@ fn items(format: &str) -> Vec<(char, usize)> {
     items
 }
 
-/// `struct.pack` for the items that the script uses.
+/// `struct.pack` for the items that the script uses, and numbers that are exact.
 #[expect(clippy::needless_pass_by_value, reason = "what a function of Lua takes")]
-fn pack(lua: &Lua, args: Variadic<Value>) -> mlua::Result<LuaString> {
+fn pack_in_range(lua: &Lua, args: Variadic<Value>) -> mlua::Result<LuaString> {
+    pack(lua, &args, |number| {
+        assert!(number.fract() == 0.0, "`{number}` as an integer");
+        assert!((-1.0..=2_f64.powi(53)).contains(&number), "`{number}` is packed");
+    })
+}
+
+/// The same for any numbers.
+#[expect(clippy::needless_pass_by_value, reason = "what a function of Lua takes")]
+fn pack_any(lua: &Lua, args: Variadic<Value>) -> mlua::Result<LuaString> {
+    pack(lua, &args, |_| ())
+}
+
+fn pack(lua: &Lua, args: &[Value], check: impl Fn(f64)) -> mlua::Result<LuaString> {
     let format = String::from_utf8(argument(&args[0])).unwrap();
     let mut bytes = Vec::new();
     for ((letter, size), value) in items(&format).into_iter().zip(&args[1..]) {
@@ -174,9 +195,11 @@ fn pack(lua: &Lua, args: Variadic<Value>) -> mlua::Result<LuaString> {
             ('d', value) => bytes.extend_from_slice(&double(value).to_le_bytes()),
             (_, value) => {
                 let number = double(value);
-                assert!(number.fract() == 0.0, "`{number}` as an integer");
-                assert!((-1.0..=2_f64.powi(53)).contains(&number), "`{number}` is packed");
-                #[expect(clippy::cast_possible_truncation, reason = "within the range above")]
+                check(number);
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "as the library of Redis does"
+                )]
                 bytes.extend_from_slice(&(number as i64).to_le_bytes()[..size]);
             }
         }
