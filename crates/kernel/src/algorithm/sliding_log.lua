@@ -58,7 +58,7 @@ return function(act, rule, state, now, cost, more)
     if #state < now + 7 then return nil end
     local pos, entries = now + 8, 0
     local sum, count = struct.unpack('<I4I4', state, now)
-    if #state < pos + count * 11 - 1 then return nil end
+    if sum > 10000 or count > sum or #state < pos + count * 11 - 1 then return nil end
     return { sum = sum, entries = state:sub(pos, pos + count * 11 - 1) }, pos + count * 11
   elseif act == 'pack' then
     return now .. struct.pack('<I4I4', state.sum, #state.entries / 11) .. state.entries

@@ -10,7 +10,7 @@ use mlua::debug::Debug;
 use mlua::{HookTriggers, Lua};
 use sluicegate_conformance::{LeasingSubject as _, Subject as _};
 use sluicegate_kernel::lease::{Holder, Message};
-use sluicegate_kernel::{Cost, Micros, Moment, RuleSet, SlidingWindow, Verb, Word};
+use sluicegate_kernel::{Cost, Micros, Moment, RuleSet, SlidingLog, SlidingWindow, Verb, Word};
 use sluicegate_store::redis::codec::{PreviousRules, ScriptClock, ScriptReply, ScriptRequest};
 use sluicegate_store::redis::lease::{LeaseReply, LeaseRequest};
 
@@ -135,7 +135,7 @@ fn a_damaged_state_is_decided_or_refused_and_nothing_fails() {
 }
 
 /// Has the state of `rules` after a check and a lease changed by `damage`: then it is refused, until it is reset.
-fn is_refused_until_reset(rules: &RuleSet, damage: impl FnOnce(&mut [u8], usize)) {
+fn is_refused_until_reset(rules: &RuleSet, damage: impl FnOnce(&mut Vec<u8>, usize)) {
     let mut scripted = Scripted::new(FakeRedis::lenient(), ScriptClock::Server);
     scripted.start(rules);
     let at = Moment::new(Micros::from_secs(1_800_000_000));
@@ -173,5 +173,15 @@ fn leases_that_do_not_add_up_are_refused() {
     is_refused_until_reset(&rules, |value, head| {
         assert_eq!(value[head + 14], b'L');
         value[head + 14 + 8 + 2] ^= 0x40;
+    });
+}
+
+#[test]
+fn a_log_with_more_entries_than_permits_is_refused() {
+    let rules = RuleSet::single("a", SlidingLog::new(100, Micros::from_secs(3_600)).unwrap());
+    // Behind the sum of all costs the number of entries, and these.
+    is_refused_until_reset(&rules, |value, head| {
+        value[head + 4] += 100;
+        value.splice(head + 8..head + 8, [0; 100 * 11]);
     });
 }

@@ -910,7 +910,7 @@ elseif act == 'unpack' then
 if #state < now + 7 then return nil end
 local pos, entries = now + 8, 0
 local sum, count = struct.unpack('<I4I4', state, now)
-if #state < pos + count * 11 - 1 then return nil end
+if sum > 10000 or count > sum or #state < pos + count * 11 - 1 then return nil end
 return { sum = sum, entries = state:sub(pos, pos + count * 11 - 1) }, pos + count * 11
 elseif act == 'pack' then
 return now .. struct.pack('<I4I4', state.sum, #state.entries / 11) .. state.entries
@@ -1104,7 +1104,7 @@ elseif act == 'unpack' then
 if #state < now + 7 then return nil end
 local sum, count, pos = struct.unpack('<I4I4', state, now)
 local ends, after = pos + count * 16, pos + count * 27
-if #state < after - 1 then return nil end
+if count > 10000 or count > sum or #state < after - 1 then return nil end
 return { sum = sum, permits = state:sub(pos, ends - 1), ends = state:sub(ends, after - 1) }, after
 elseif act == 'pack' then
 return now .. struct.pack('<I4I4', state.sum, #state.ends / 11) .. state.permits .. state.ends
