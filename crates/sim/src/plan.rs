@@ -4,6 +4,7 @@
 //! history without one of them has all the others unchanged, which is what [`shrink`](crate::shrink)
 //! needs.
 
+mod ebb;
 mod hot;
 
 use std::fmt::Write as _;
@@ -305,6 +306,10 @@ impl Plan {
         if !cut.is_earlier && few.u8(0..8) == 0 {
             plan.calls_max = Some(few.usize(1..=4));
         }
+        if !cut.leases && !cut.is_earlier && generator(seed, 5).u8(0..32) == 0 {
+            plan.make_ebb(cut);
+            return plan.until(cut);
+        }
         let theme = cut.leases.then(|| plan.make_hot(cut));
         let has_all = matches!(theme, Some(Theme::Crowd | Theme::Outages));
         let loads = if has_all { LOADS_MAX } else { loads };
@@ -320,12 +325,17 @@ impl Plan {
                 None => plan.add_load(number, (gives_back, books)),
             }
         }
-        plan.arrivals.retain(|arrival| arrival.at <= cut.until_us);
-        plan.faults.retain(|fault| fault.at <= cut.until_us);
-        plan.arrivals.sort_by_key(|arrival| arrival.at);
-        plan.faults.sort_by_key(|fault| fault.at);
-        plan.span_us = plan.span_us.min(cut.until_us);
-        plan
+        plan.until(cut)
+    }
+
+    /// As much of it as comes before the cut, by time.
+    fn until(mut self, cut: &Cut) -> Self {
+        self.arrivals.retain(|arrival| arrival.at <= cut.until_us);
+        self.faults.retain(|fault| fault.at <= cut.until_us);
+        self.arrivals.sort_by_key(|arrival| arrival.at);
+        self.faults.sort_by_key(|fault| fault.at);
+        self.span_us = self.span_us.min(cut.until_us);
+        self
     }
 
     /// The policy document of a version.
