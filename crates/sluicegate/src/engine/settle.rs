@@ -85,6 +85,10 @@ pub enum SettleError {
     /// The store did not carry out the correction. The same id may be settled again.
     #[error("store: {0}; nothing was changed, retry")]
     Undone(StoreError),
+    /// The store did not say whether it has taken the id, so that no correction was made. What was charged stands, and
+    /// the id may count as settled for an hour.
+    #[error("store: {0}; nothing was corrected; the id may count as settled for an hour")]
+    Unclaimed(StoreError),
     /// Nobody knows whether the store carried out the correction, so it is not tried again.
     #[error("store: {0}; it is unknown whether the correction was made; it is not retried")]
     Unknown(StoreError),
@@ -119,9 +123,11 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         let seen = match &settled {
             Ok(settled) => Ok(settled.answer.clone().into()),
             Err(SettleError::Decide(error)) => Err(error.clone()),
-            Err(SettleError::Undone(error) | SettleError::Unknown(error)) => {
-                Err(DecideError::Store(error.clone()))
-            }
+            Err(
+                SettleError::Undone(error)
+                | SettleError::Unclaimed(error)
+                | SettleError::Unknown(error),
+            ) => Err(DecideError::Store(error.clone())),
             // Nothing was decided about a budget.
             Err(_) => return settled,
         };
@@ -172,7 +178,10 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         let (turn, take) = (settled(name), Verb::Check { cost: Cost::ONE });
         // Only the store knows what was settled: without it there is nothing to go on.
         let asked = self.engine.ask(&turn, &take, Conditions::default(), self.now);
-        let ruling = asked.await.map_err(DecideError::from)?;
+        let ruling = asked.await.map_err(|error| match error.executed() {
+            Executed::No => SettleError::Undone(error),
+            Executed::Perhaps => SettleError::Unclaimed(error),
+        })?;
         if ruling.verdict.decision.allowed() { Ok(()) } else { Err(SettleError::Settled) }
     }
 

@@ -192,20 +192,21 @@ fn without_a_store_nothing_is_settled_whatever_the_policy_says() {
     let settlement = settlement("open", "a", 60, 20);
     store.fails_after(0, Executed::No);
     let gone = now(engine.turn().settle(&settlement)).unwrap_err();
-    assert!(matches!(gone, SettleError::Decide(DecideError::Store(_))), "{gone}");
+    assert!(matches!(gone, SettleError::Undone(_)), "{gone}");
     assert_eq!(parts(&now(engine.turn().settle(&settlement)).unwrap()), [40, 0, 0]);
 }
 
 #[test]
-fn whether_an_id_was_taken_that_brought_no_answer_is_left_open() {
+fn an_id_that_was_perhaps_taken_is_said_to_be_without_a_correction() {
     let (store, clock) = (Shared::new(), Arc::new(ManualClock::default()));
     let engine = engine(&store, &clock);
-    for executed in [Executed::Perhaps, Executed::No] {
-        store.fails_after(0, executed);
-        let gone = now(engine.turn().settle(&settlement("open", "a", 60, 20))).unwrap_err();
-        let SettleError::Decide(DecideError::Store(error)) = gone else { panic!("{gone}") };
-        assert_eq!(error.executed(), executed);
-    }
+    check(&engine, "open", 60);
+    store.fails_after(0, Executed::Perhaps);
+    let gone = now(engine.turn().settle(&settlement("open", "a", 60, 20))).unwrap_err();
+    assert!(matches!(gone, SettleError::Unclaimed(_)), "{gone}");
+    let said = gone.to_string();
+    assert!(said.ends_with("nothing was corrected; the id may count as settled for an hour"));
+    assert_eq!(left(&engine, "open"), 40);
 }
 
 #[test]

@@ -231,7 +231,7 @@ impl From<SettleError> for Problem {
             SettleError::Decide(error) => error.into(),
             SettleError::Settled => Self::new(StatusCode::CONFLICT, detail)
                 .of_kind("urn:sluicegate:problem:settled", "Already settled"),
-            SettleError::Undone(_) | SettleError::Unknown(_) => {
+            SettleError::Undone(_) | SettleError::Unclaimed(_) | SettleError::Unknown(_) => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
                     .of_kind("urn:sluicegate:problem:no-store", "Store unavailable")
             }
