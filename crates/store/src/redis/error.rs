@@ -222,6 +222,10 @@ impl ServerErrorReply {
     }
 }
 
+/// Of an error's code and of its text so much is kept, each: what Redis says is shorter, and an answer and a line of
+/// the log stay readable whatever is in its place.
+const TEXT_BYTES_KEPT: usize = 512;
+
 impl From<&redis::ServerError> for ServerErrorReply {
     fn from(error: &redis::ServerError) -> Self {
         Self::new(error.code(), error.details().unwrap_or_default())
@@ -238,7 +242,8 @@ impl ServerErrorReply {
         let inner = wrapped.then(|| message.split_once(": -")).flatten();
         let inner = inner.and_then(|(_place, inner)| inner.split_once(' '));
         let (code, message) = inner.unwrap_or((code, message));
-        Self { code: code.into(), message: message.into() }
+        let cut = |text: &str| text[..text.floor_char_boundary(TEXT_BYTES_KEPT)].into();
+        Self { code: cut(code), message: cut(message) }
     }
 }
 
@@ -276,6 +281,13 @@ mod tests {
         assert_eq!(replied, refusal);
         let refusal = wrapped("WRONGTYPE Operation against a key");
         assert_eq!((&*refusal.code, refusal.outcome()), ("ERR", CallEffect::Unknown));
+    }
+
+    #[test]
+    fn of_a_long_error_the_beginning_is_kept() {
+        let long = "\u{e9}".repeat(40_000);
+        let error = ServerErrorReply::new(&format!("E{long}"), &long);
+        assert_eq!((error.code.len(), error.message.len()), (511, 512));
     }
 
     #[test]
