@@ -151,12 +151,16 @@ function decide_any(value, text, ask)
   -- What does each rule remember? If other rules wrote the state, the caller has to bring them along, or to
   -- say that they are lost; until then the reply is how the state begins.
   local states, out, touched = nil, nil, false
+  -- What cannot be read can be forgotten.
+  if value == '' then
+    if verb ~= RESET then return '\4state' end
+    value = nil
+  end
   local begin = value and value:sub(1, #head)
   if value and (begin == head or begin:sub(1, same) == head:sub(1, same)) then
     -- These rules wrote it. The rest of the head, which version of them that was, stays.
     head = begin
     states, out = recall(rules, twins, value, #head + 1)
-    -- What cannot be read can be forgotten.
     if not states and verb ~= RESET then return '\4state' end
   elseif value and how == RULES then
     local old_text = ask:sub(pos + 1)
@@ -167,9 +171,12 @@ function decide_any(value, text, ask)
     end
     local before
     before, out = recall(old_rules, old_twins, value, #old_head + 1)
-    if not before then return '\4state' end
-    states, touched = make('take_over')(text, rules, twins, flags, carry, old_text, old_rules, old_twins,
-      before, now), true
+    if before then
+      states = make('take_over')(text, rules, twins, flags, carry, old_text, old_rules, old_twins, before, now)
+    elseif verb ~= RESET then
+      return '\4state'
+    end
+    touched = true
   elseif value and how == LOST then
     states, touched = make('use_up')(rules, twins, flags, now), true
   elseif value then

@@ -10,7 +10,7 @@ namespace Sluicegate\Redis;
 final class Script
 {
     /** The SHA-1 of its text. The text itself is read only where a Redis does not have it. */
-    public const SHA1 = '7559eac428adadd503c650f5c662c9d4bda0a77c';
+    public const SHA1 = 'b10fcd0e325bfeacfc86d798d9191f92500c08eb';
 
     /** Its text, to the byte. */
     public static function text(): string

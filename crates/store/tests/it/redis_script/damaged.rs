@@ -185,3 +185,9 @@ fn a_log_with_more_entries_than_permits_is_refused() {
         value.splice(head + 8..head + 8, [0; 100 * 11]);
     });
 }
+
+#[test]
+fn an_empty_text_is_no_state() {
+    let rules = RuleSet::single("a", bucket(1, 100));
+    is_refused_until_reset(&rules, |value, _| value.clear());
+}

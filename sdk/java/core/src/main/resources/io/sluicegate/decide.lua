@@ -1854,6 +1854,10 @@ or verb < 4 and holds_permits then
 return '\2'
 end
 local states, out, touched = nil, nil, false
+if value == '' then
+if verb ~= 6 then return '\4state' end
+value = nil
+end
 local begin = value and value:sub(1, #head)
 if value and (begin == head or begin:sub(1, same) == head:sub(1, same)) then
 head = begin
@@ -1868,9 +1872,12 @@ return '\3' .. value:sub(1, 1024)
 end
 local before
 before, out = recall(old_rules, old_twins, value, #old_head + 1)
-if not before then return '\4state' end
-states, touched = make('take_over')(text, rules, twins, flags, carry, old_text, old_rules, old_twins,
-before, now), true
+if before then
+states = make('take_over')(text, rules, twins, flags, carry, old_text, old_rules, old_twins, before, now)
+elseif verb ~= 6 then
+return '\4state'
+end
+touched = true
 elseif value and how == 2 then
 states, touched = make('use_up')(rules, twins, flags, now), true
 elseif value then
