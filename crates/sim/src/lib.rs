@@ -49,6 +49,7 @@
 //! | I30 | a store that has forgotten is reminded of a key before it is asked |
 //! | I31 | permits are used by the rules by which they were asked for |
 //! | I32 | a holder is charged for what it admitted, and for no more |
+//! | I33 | what lapses counts as used by its deadline |
 //! | debts | what is owed is charged once the store answers |
 
 mod answers;

@@ -42,6 +42,8 @@ struct Stored {
     /// Since when these rules are in force, ms; `None`: a caller brought them.
     since_ms: Option<u64>,
     leased: Leased,
+    /// When it was written.
+    at: Micros,
 }
 
 /// A write that can be lost.
@@ -117,8 +119,11 @@ impl Server {
             notes.push(Note::Converted(Arc::clone(&stored.rules), stored.leased.leases.held()));
         }
         let first = stored.usage(&at);
+        let late = lapses_late(&stored, &at);
+        stored.at = at.now();
         if let Some(message) = &ask.message {
-            return self.hear((ask, message), (name, before, stored), notes, now);
+            let heard = self.hear((ask, message), (name, before, stored), notes, now);
+            return Execution { broken: heard.broken.or(late), ..heard };
         }
         let (paid, debt) = match &ask.debt {
             Some(debt) => self.charge(debt, &mut stored, &at),
@@ -137,7 +142,8 @@ impl Server {
         };
         let after = stored.usage(&at);
         let is_look = matches!(ask.verb, Verb::Peek { .. });
-        let broken = check(&ask.verb, &verdict.decision, (&usage, &after))
+        let broken = late
+            .or_else(|| check(&ask.verb, &verdict.decision, (&usage, &after)))
             .or_else(|| within(&rules, &first, &after))
             .or_else(|| retry_is_honest(&stored, ask, &verdict.decision, at.now()));
         match ask.verb {
@@ -386,13 +392,43 @@ fn used_beside(stored: &Stored, message: &Message, at: &Moment<'_>) -> u64 {
     }
 }
 
+/// I33: what lapses counts as used by its deadline, from when on it flows out. Of the only bucket of a key that was
+/// written before.
+fn lapses_late(stored: &Stored, at: &Moment<'_>) -> Option<(&'static str, String)> {
+    let Stored { rules, leased, at: written_at, .. } = stored;
+    let [named] = rules.rules() else { return None };
+    let Rule::TokenBucket(bucket) = &named.rule else { return None };
+    let rate = bucket.rate();
+    let (now, permits, period_us) = (at.now(), rate.permits(), rate.period().get());
+    let mut lapsed: Vec<_> =
+        leased.leases.records.iter().filter(|record| record.deadline <= now).collect();
+    lapsed.sort_by_key(|record| record.deadline);
+    if lapsed.first()?.deadline < *written_at {
+        return None;
+    }
+    let flows = |used: u64, span: Micros| used.saturating_sub(span.get() * permits);
+    let (mut used, mut since) =
+        (rules.in_use(&leased.states, &Moment::new(*written_at))[0] * period_us, *written_at);
+    for record in lapsed {
+        used = flows(used, record.deadline.since(since)) + record.permits() * period_us;
+        since = record.deadline;
+    }
+    let most = flows(used, now.since(since)).div_ceil(period_us) + 1;
+    let mut settled = leased.clone();
+    rules.debit_beside(&mut settled, &mut Permits::default(), at);
+    let used = rules.in_use(&settled.states, at)[0];
+    (used > most).then(|| {
+        ("I33", format!("{used} of {named:?} are in use, and {most} may be by what lapsed"))
+    })
+}
+
 /// The rules that decide about `ask`, and the states under them: the later version of a policy.
 fn in_force(before: Option<&Stored>, ask: &StoreAsk, at: &Moment<'_>) -> Stored {
     let since_ms = match ask.origin {
         RuleOrigin::Policy { since } => Some(since.get() / MS),
         RuleOrigin::Caller => None,
     };
-    let own = |leased| Stored { rules: Arc::clone(&ask.rules), since_ms, leased };
+    let own = |leased| Stored { rules: Arc::clone(&ask.rules), since_ms, leased, at: at.now() };
     let Some(before) = before else { return own(Leased::default()) };
     if *before.rules == *ask.rules {
         return before.clone();
