@@ -6,7 +6,7 @@ use sluicegate::store::{Charge, Debt, Permits};
 use sluicegate::{Answer, Cost, Decision, Mode, Outcome, Retry, Verb};
 
 use crate::node;
-use crate::plan::{Arrival, Ask, FaultKind, MORE_NODES_MAX, RuleSpec, SECOND};
+use crate::plan::{Arrival, Ask, FaultKind, MORE_NODES_MAX, PolicySpec, RuleSpec, SECOND};
 use crate::wire::StoreAsk;
 use crate::world::{TaskView, World};
 
@@ -422,13 +422,19 @@ pub(crate) fn check_spent(world: &mut World<'_>, (node, key): (usize, usize), pe
 pub(crate) fn check_debts(world: &mut World<'_>) {
     let now = world.now;
     // A store that forgot what it charged charges it once more.
-    let keeps_all =
-        world.plan.versions.len() == 1 && world.forgot_at.is_none() && !world.plan.evicts();
+    // Of Guava's, a debt keeps its time under another rate, and so its permits do not.
+    let versions = &world.plan.versions;
+    let is_exact = |version: &PolicySpec| version.rules.iter().all(RuleSpec::is_strict);
+    let carries = versions.iter().skip(1).all(|version| version.carry == "usage")
+        && (versions.len() == 1 || versions.iter().all(is_exact));
+    let keeps_all = carries && world.forgot_at.is_none() && !world.plan.evicts();
+    // Of each version, a part of a permit is rounded up.
+    let rounded = world.plan.versions.len() as u64;
     for (node, dues) in world.dues.iter().enumerate() {
         for (key, Dues { admitted, charged, bills, .. }) in dues.iter().enumerate() {
             let charged = charged.iter().max().unwrap_or(&0);
             // A part of a permit is billed as one. Other rules may count permits otherwise.
-            if *charged > admitted + bills && keeps_all {
+            if *charged > admitted + bills * rounded && keeps_all {
                 let what = format!(
                     "node {node} admitted {admitted} of key {key} alone, and was charged {charged}"
                 );

@@ -39,7 +39,7 @@
 //! | I20 | a store that answers nothing is given up |
 //! | I21 | a message keeps no more than its node can use |
 //! | I22 | what was not paid of a bill is on the next |
-//! | I23 | a store that answers is not given up |
+//! | I23 | a store that answers is not given up, nor any more once it answers about a lease |
 //! | I24 | what is owed is paid before permits are used |
 //! | I25 | a share begins from what the store said last |
 //! | I26 | a request that takes permits carries all that is owed |

@@ -4,8 +4,8 @@
 //! history without one of them has all the others unchanged, which is what [`shrink`](crate::shrink)
 //! needs.
 
-mod ebb;
 mod hot;
+mod rare;
 
 use std::fmt::Write as _;
 
@@ -56,6 +56,8 @@ pub struct Plan {
     pub calls_max: Option<usize>,
     /// Whether keys are hot, and leased.
     pub leases: bool,
+    /// Whether some clients go away before they have an answer.
+    pub leaves: bool,
     /// Whether an earlier generator made it.
     pub is_earlier: bool,
     /// All requests, by time.
@@ -299,6 +301,7 @@ impl Plan {
             jitter_us,
             reminds,
             calls_max: None,
+            leaves: !cut.is_earlier && generator(seed, 6).u8(0..8) == 0,
             arrivals: Vec::new(),
             faults: Vec::new(),
         };
@@ -306,10 +309,25 @@ impl Plan {
         if !cut.is_earlier && few.u8(0..8) == 0 {
             plan.calls_max = Some(few.usize(1..=4));
         }
-        if !cut.leases && !cut.is_earlier && generator(seed, 5).u8(0..32) == 0 {
-            plan.make_ebb(cut);
+        if !cut.leases && !cut.is_earlier {
+            match generator(seed, 5).u8(0..32) {
+                0 => plan.make_ebb(cut),
+                1 => plan.make_change_in_debt(cut),
+                _ => return plan.with_loads(cut, (loads, faults), (gives_back, books)),
+            }
             return plan.until(cut);
         }
+        plan.with_loads(cut, (loads, faults), (gives_back, books))
+    }
+
+    /// With so many loads and faults, as much of them as `cut` leaves.
+    fn with_loads(
+        mut self,
+        cut: &Cut,
+        (loads, faults): (u32, u32),
+        (gives_back, books): (bool, bool),
+    ) -> Self {
+        let plan = &mut self;
         let theme = cut.leases.then(|| plan.make_hot(cut));
         let has_all = matches!(theme, Some(Theme::Crowd | Theme::Outages));
         let loads = if has_all { LOADS_MAX } else { loads };
@@ -325,7 +343,7 @@ impl Plan {
                 None => plan.add_load(number, (gives_back, books)),
             }
         }
-        plan.until(cut)
+        self.until(cut)
     }
 
     /// As much of it as comes before the cut, by time.
@@ -388,9 +406,10 @@ impl Plan {
         self.faults.iter().any(|fault| matches!(fault.kind, FaultKind::PolicyRemoved))
     }
 
-    /// Whether nothing is given back, forgotten, booked, or refused because too many calls are under way.
+    /// Whether nothing is given back, forgotten, booked, left before it is answered, or refused because too many calls
+    /// are under way.
     fn is_plain(&self) -> bool {
-        self.calls_max.is_none() && self.only_takes()
+        self.calls_max.is_none() && !self.leaves && self.only_takes()
     }
 
     /// Whether nothing is given back, forgotten or booked.
@@ -399,6 +418,13 @@ impl Plan {
             matches!(arrival.ask, Ask::Check(_) | Ask::AtMost(_) | Ask::Peek(_) | Ask::Explain(_))
         };
         self.arrivals.iter().all(only_takes)
+    }
+
+    /// How long after its request the client of an arrival goes away, µs, if it does not wait for the answer.
+    pub(crate) fn leaves_after(&self, arrival: &Arrival) -> Option<u64> {
+        let (load, number) = (u64::from(arrival.load), arrival.number as u64);
+        let mut rng = generator(self.seed ^ number, 800 + load);
+        (self.leaves && rng.u8(0..4) == 0).then(|| rng.u64(0..self.deadline_us))
     }
 
     /// How many nodes more than there are the fleet is thought to have during the fault of this number.

@@ -142,11 +142,11 @@ pub(crate) fn check_silence(
     }
 }
 
-/// I23: a store is given up only where half of a second's calls were in vain. Of a task of `node` that asked it at
-/// `begun`, if it did, and whether the store was given up before it ran.
+/// I23: a store is given up only where half of a second's calls were in vain, and no more once it answers about a lease. Of a task of `node` that asked it at
+/// `begun`, if it did, and whether the store was given up before it ran, and whether it keeps leases.
 pub(crate) fn check_given_up(
     world: &mut World<'_>,
-    (node, was_without): (usize, bool),
+    (node, was_without, is_keeper): (usize, bool, bool),
     begun: Option<u64>,
     (replies, polled): (Replies, &Poll<Done>),
 ) {
@@ -154,6 +154,11 @@ pub(crate) fn check_given_up(
     let (has_wrong_clocks, deadline_us) = (has_wrong_clocks(world), world.plan.deadline_us);
     let Silence { in_vain, decided, .. } = &mut world.nodes[node].silence;
     let is_back = was_without && !is_without;
+    if is_keeper && was_without && is_without && replies.answered > 0 && replies.silent == 0 {
+        let what =
+            format!("node {node} has an answer about a lease, and goes on without the store");
+        return world.judge.fail("I23", now, what);
+    }
     if is_back {
         in_vain.clear();
     }

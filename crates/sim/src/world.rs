@@ -62,6 +62,10 @@ pub struct Outcome {
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Arrives(usize),
+    /// The client of a task goes away.
+    Leaves {
+        task: usize,
+    },
     /// What a client does with what it got.
     Follows(Arrival, Then),
     AtServer {
@@ -324,6 +328,7 @@ impl<'p> World<'p> {
         }
         match event {
             Event::Arrives(place) => self.arrives(place),
+            Event::Leaves { task } => self.leaves(task),
             Event::Follows(arrival, then) => self.follows(arrival, then),
             Event::AtServer { call } => self.at_server(call),
             Event::AtNode { call, reply, executed } => self.at_node(call, *reply, executed),
@@ -360,6 +365,7 @@ impl<'p> World<'p> {
             | Event::Connects { node }
             | Event::Rings { node, .. } => Some(node),
             Event::AtNode { call, .. } | Event::Deadline { call } => Some(self.calls[call].node),
+            Event::Leaves { task } => self.tasks[task].as_ref().map(|task| task.node),
             Event::AtServer { .. } | Event::Begins(_) | Event::Ends(_) | Event::Crowds { .. } => {
                 None
             }
@@ -399,8 +405,22 @@ impl<'p> World<'p> {
         let together = from.iter().take_while(|other| arrival.is_asked_with(other));
         let together: Vec<_> = together.copied().collect();
         match together.len() {
-            0..=1 => self.spawn(arrival.node, node::decide(engine, arrival)),
+            0..=1 => {
+                self.spawn(arrival.node, node::decide(engine, arrival));
+                if let Some(after) = self.plan.leaves_after(&arrival) {
+                    let task = self.tasks.len() - 1;
+                    self.at(self.now + after, Event::Leaves { task });
+                }
+            }
             _ => self.spawn(arrival.node, node::decide_each(engine, together)),
+        }
+    }
+
+    /// A client goes away, and what the node has begun for it is dropped.
+    fn leaves(&mut self, task: usize) {
+        if let Some(task) = self.tasks[task].take() {
+            self.seen(format_args!("a client of node {} goes away", task.node));
+            self.nodes[task.node].clock.set(self.now);
         }
     }
 
@@ -514,7 +534,7 @@ impl<'p> World<'p> {
         crate::probes::check_overload(self, asker, (replies, &polled));
         let begun = task.has_asked.then_some(task.begun_at);
         crate::probes::check_silence(self, task.node, begun, (replies, &polled));
-        crate::probes::check_given_up(self, (task.node, was_without), begun, (replies, &polled));
+        crate::probes::check_given_up(self, asker, begun, (replies, &polled));
         crate::grants::check_owing(self, task.node);
         crate::dues::settle(self, task.node);
         for Heard { key, of, executed, paid } in heard {

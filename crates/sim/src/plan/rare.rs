@@ -1,5 +1,4 @@
-//! Histories of a key that is asked for up to its limit, then for seconds less often; then the store falls silent.
-//! What is known of usage by then is what is in use by then, and not what was at the peak.
+//! Histories of what is rare where all is drawn.
 
 use crate::token::Cut;
 
@@ -12,7 +11,8 @@ use super::{
 const SILENT_US: u64 = SECOND;
 
 impl Plan {
-    /// Makes it such a history, as much of it as `cut` leaves: one fault, and two loads.
+    /// A key that is asked for up to its limit, then for seconds less often; then the store falls silent. What is known
+    /// of usage by then is what is in use by then, and not what was at the peak.
     pub(super) fn make_ebb(&mut self, cut: &Cut) {
         let mut rng = generator(self.seed, 5);
         (self.on_failure, self.calls_max, self.keys) = (OnFailure::Local, None, 1);
@@ -38,6 +38,39 @@ impl Plan {
         if cut.has_fault(0) {
             let (at, span, kind) = (silence, SILENT_US, FaultKind::Partition);
             self.faults.push(Fault { number: 0, at, span, node: 0, kind });
+        }
+    }
+
+    /// A node that hears no answers admits alone, and sends its bill in vain; the policy changes its rate, and more is
+    /// admitted; then it hears answers again.
+    pub(super) fn make_change_in_debt(&mut self, cut: &Cut) {
+        let mut rng = generator(self.seed, 5);
+        (self.on_failure, self.calls_max, self.leaves) = (OnFailure::Local, None, false);
+        (self.keys, self.nodes) = (1, 1);
+        let (slow, burst) = (rng.u64(5..=20), rng.u64(60..=100));
+        let mut rates = [slow, slow * rng.u64(2..=10)];
+        rng.shuffle(&mut rates);
+        let version = |permits| PolicySpec {
+            rules: vec![RuleSpec::TokenBucket { permits, period_us: SECOND, burst }],
+            carry: "usage",
+            leases: Leases::Auto,
+        };
+        self.versions = rates.into_iter().map(version).collect();
+        let unheard = rng.u64(200..=500) * MS;
+        let change = unheard + rng.u64(200..=500) * MS;
+        let heard = change + rng.u64(50..=200) * MS;
+        self.span_us = heard + SECOND;
+        let mut fault = |number, at, span, kind| {
+            if cut.has_fault(number) {
+                self.faults.push(Fault { number, at, span, node: 0, kind });
+            }
+        };
+        fault(0, unheard, heard - unheard, FaultKind::AnswersLost);
+        fault(1, change, 20 * MS, FaultKind::Policy(1));
+        let (mut at, mut made) = (MS, 0);
+        while at < self.span_us && cut.has_load(0) {
+            self.ask_once((0, made), at);
+            (at, made) = (at + rng.u64(5 * MS..=40 * MS), made + 1);
         }
     }
 
