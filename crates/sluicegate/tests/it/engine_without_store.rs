@@ -14,8 +14,8 @@ use sluicegate::store::{
     Debt, Executed, MemoryStore, Permits, Store, StoreAnswer, StoreError, StoreRequest,
 };
 use sluicegate::{
-    Answer, Cost, DecideError, Engine, ManualClock, Micros, Mode, Moment, Patience, Request,
-    StoreFailure, Verb,
+    Answer, Cost, DecideError, Engine, ManualClock, Micros, Mode, Moment, Patience, Rate, Request,
+    StoreFailure, TokenBucket, Verb,
 };
 
 const POLICIES: &str = "
@@ -31,6 +31,9 @@ policies:
 
 /// A key whose state the store cannot read.
 const POISONED: &[u8] = b"poisoned";
+
+/// A key whose decision costs the store more than it may: it is not asked.
+const DEAR: &[u8] = b"dear";
 
 const CHECK: Verb = Verb::Check { cost: Cost::ONE };
 
@@ -55,6 +58,10 @@ impl Store for Shared {
         self.0.asked.fetch_add(1, Ordering::Relaxed);
         if request.key == POISONED {
             return Err(StoreError::Unreadable { reason: "not a state".to_owned() });
+        }
+        if request.key == DEAR {
+            let second = Rate::per_second(1).expect("one is a rate");
+            return Err(StoreError::TooDear(TokenBucket::new(second, 0).expect_err("no burst")));
         }
         if self.0.is_off.load(Ordering::Relaxed) {
             let reason = "switched off".to_owned();
@@ -129,6 +136,21 @@ fn ask(engine: &Arc<Engine<Shared>>, policy: &str, verb: Verb, at_ms: u64) -> An
 
 fn passed(engine: &Arc<Engine<Shared>>, policy: &str, times: u64, at_ms: u64) -> u64 {
     (0..times).map(|_| ask(engine, policy, CHECK, at_ms).decision.granted()).sum()
+}
+
+#[test]
+fn a_request_that_is_not_sent_does_not_bring_a_silent_store_back() {
+    let store = Shared::new();
+    let engine = store.engine(1);
+    store.switch(false);
+    passed(&engine, "orders", 10, 1_000);
+    assert!(engine.is_without_store());
+    for at_ms in (1_000..4_000).step_by(50) {
+        let dear = try_ask_of(&engine, ("orders", DEAR), CHECK, at_ms);
+        let is_dear = matches!(&dear, Err(DecideError::Store(StoreError::TooDear(_))));
+        assert!(is_dear || dear.is_ok_and(|answer| answer.mode == Mode::Local));
+        assert!(engine.is_without_store(), "at {at_ms} ms");
+    }
 }
 
 #[test]
