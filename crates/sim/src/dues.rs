@@ -36,8 +36,12 @@ pub(crate) struct Dues {
     spent: u64,
     /// What the store said lately to be in use: when that was asked, and the permits.
     known: VecDeque<(u64, u64)>,
+    /// When it heard that, µs.
+    heard_at: u64,
     /// When it last admitted something alone, or heard something that answers nobody, µs.
     other_at: Option<u64>,
+    /// When the clock was set by which its share flows out, µs.
+    clock_set_at: u64,
     /// What its share refused last, unless permits came into use since.
     refused: Option<Refused>,
 }
@@ -46,8 +50,9 @@ pub(crate) struct Dues {
 #[derive(Clone, Copy, Debug)]
 struct Refused {
     cost: u64,
-    /// How many nodes shared the limit.
-    nodes: u64,
+    /// How many nodes shared the limit, what the share of it was, and whether the node owed something: then it goes
+    /// by the nodes of the day on which it began to.
+    share: (u64, u64, bool),
     /// From when on it is not refused any more, µs.
     until: u64,
 }
@@ -116,8 +121,8 @@ impl Dues {
     }
 
     /// The clock by which shares flow out was set: what is in use may all have come into use just now.
-    pub(crate) fn set_clock(&mut self) {
-        self.refused = None;
+    pub(crate) fn set_clock(&mut self, now: u64) {
+        (self.refused, self.clock_set_at) = (None, now);
     }
 
     /// A process begins, which owes nothing.
@@ -220,28 +225,30 @@ fn check_share_refusal(world: &mut World<'_>, task: TaskView, arrival: Arrival, 
     if !is_bucket || plan.versions.len() > 1 || plan.removes() {
         return;
     }
-    let (cost, nodes) = (arrival.ask.cost(), world.nodes[task.node].counts);
-    let has_room = cost <= answer.decision.limit;
-    let refused = &mut world.dues[task.node][arrival.key].refused;
+    let (cost, limit) = (arrival.ask.cost(), answer.decision.limit);
+    // A debt that has flowed out is forgotten as it is looked for, and then the share is that of today.
+    let owes = (world.owed_before > 0, world.nodes[task.node].engine.debts() > 0);
+    let share = (world.nodes[task.node].counts, limit, owes.0);
+    let Dues { refused, clock_set_at, .. } = &mut world.dues[task.node][arrival.key];
+    let has_room = cost <= limit && task.begun_at > *clock_set_at && owes != (true, false);
     // A part of what is asked for, or a later turn, may be there sooner.
-    let is_whole =
-        matches!(arrival.ask, Ask::Check(_) | Ask::CheckAndRefund(..) | Ask::CheckAndSettle(..));
+    let is_whole = matches!(arrival.ask, Ask::Check(_) | Ask::CheckAndRefund(..));
     match (answer.mode, answer.decision.outcome) {
         (Mode::Local, Outcome::Deny { retry: Retry::After(retry) })
-            // Of a batch, nobody knows in which order it was decided.
+            // Of a batch, nobody knows in which order it was decided, and what it has taken until it is answered.
             if !arrival.is_batched && is_whole =>
         {
             let begun = task.begun_at;
             let ends = |refused: Refused| {
-                cost <= refused.cost && nodes == refused.nodes && begun > refused.until
+                cost <= refused.cost && share == refused.share && begun > refused.until
             };
-            if has_room && refused.is_some_and(ends) {
+            if has_room && refused.is_some_and(ends) && !plan.batches(arrival.key) {
                 let what = format!("node {} refuses {arrival:?} by its share again", task.node);
                 return world.judge.fail("I8", now, what);
             }
             // Its clock may be a twentieth too slow, and others may have read it later.
             let retry_us = retry.get() + retry.get() / 16 + 2 * plan.deadline_us;
-            *refused = has_room.then_some(Refused { cost, nodes, until: now + retry_us });
+            *refused = has_room.then_some(Refused { cost, share, until: now + retry_us });
         }
         (Mode::Local, Outcome::Deny { .. }) if !arrival.is_batched => {}
         (Mode::Deny | Mode::Shed, _) => {}
@@ -264,17 +271,22 @@ pub(crate) fn know(
     if plan.versions.len() > 1 || is_vague || !spec.is_strict() {
         return;
     }
-    let Dues { known, other_at, .. } = &mut world.dues[task.node][key];
+    let Dues { known, heard_at, other_at, .. } = &mut world.dues[task.node][key];
     let Decision { limit, remaining, outcome, .. } = answer.decision;
     if answer.mode == Mode::Store {
         known.push_back((task.begun_at, limit - remaining));
         let last = known.iter().map(|(at, _)| *at).max().unwrap_or(0);
         known.retain(|(at, _)| at + SETTLED_US >= last);
+        *heard_at = now;
     }
     let used = known.iter().map(|(_, used)| *used).max();
     let has_room = used.is_some_and(|used| cost * nodes + used <= spec.limit());
-    let is_sure = other_at.is_none_or(|then| then + SETTLED_US < now) && !owes;
-    if answer.mode == Mode::Local && matches!(outcome, Outcome::Deny { .. }) && has_room && is_sure
+    let is_sure = other_at.is_none_or(|then| then + SETTLED_US < now) && *heard_at < task.begun_at;
+    if answer.mode == Mode::Local
+        && matches!(outcome, Outcome::Deny { .. })
+        && has_room
+        && is_sure
+        && !owes
     {
         let what = format!(
             "node {} of {nodes} refuses {cost} of key {key} alone, and has heard of {used:?} in use",
@@ -403,14 +415,13 @@ pub(crate) fn check_spent(world: &mut World<'_>, (node, key): (usize, usize), pe
     let is_known = plan.only_takes() && plan.versions.len() == 1 && !plan.removes();
     let forgets = world.forgot_at.is_some() || plan.evicts();
     // An old message that comes once more when its lease has lapsed is granted something, which nobody hears of.
-    let comes_late = |kind| matches!(kind, FaultKind::Repeated(SECOND..));
+    let comes_late = |kind| matches!(kind, FaultKind::Repeated(_) | FaultKind::Overtaken(_));
     let forgets = forgets || plan.faults.iter().any(|fault| comes_late(fault.kind));
     let dues = &mut world.dues[node][key];
     dues.spent += permits;
     let (spent, leased) = (dues.spent, dues.leased);
     // What a batch takes is answered with the last of it.
-    let is_batched = || plan.arrivals.iter().any(|it| it.key == key && it.is_batched);
-    if spent > leased && is_known && !forgets && !is_batched() {
+    if spent > leased && is_known && !forgets && !plan.batches(key) {
         let what = format!(
             "node {node} admitted {leased} from leases of key {key}, and is charged {spent}"
         );

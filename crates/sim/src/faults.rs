@@ -102,7 +102,8 @@ fn begins_at_nodes(world: &mut World<'_>, fault: &Fault) {
             world.nodes[node].clock.step_wall(world.now, by_us);
             world.nodes[node].silence.begin_anew(world.now);
             world.nodes[node].probes.begin_anew();
-            world.dues[node].iter_mut().for_each(Dues::set_clock);
+            let now = world.now;
+            world.dues[node].iter_mut().for_each(|dues| dues.set_clock(now));
             world.note_all(&What::WallClock(node));
             // What it remembers is of another time, and breakers open and close by it.
             disturb(world, Some(node), u64::MAX / 2);
@@ -152,14 +153,16 @@ pub(crate) fn ends(world: &mut World<'_>, fault: &Fault) {
             world.nodes[node].clock.step_wall(world.now, -by_us);
             world.nodes[node].silence.begin_anew(world.now);
             world.nodes[node].probes.begin_anew();
-            world.dues[node].iter_mut().for_each(Dues::set_clock);
+            let now = world.now;
+            world.dues[node].iter_mut().for_each(|dues| dues.set_clock(now));
             world.links[node].heard_at = world.now;
         }
         FaultKind::MachineStopped => {
             world.nodes[node].clock.stood(world.now, span);
             world.nodes[node].silence.begin_anew(world.now);
             world.nodes[node].probes.begin_anew();
-            world.dues[node].iter_mut().for_each(Dues::set_clock);
+            let now = world.now;
+            world.dues[node].iter_mut().for_each(|dues| dues.set_clock(now));
             world.links[node].heard_at = world.now;
             // By its clock it may use what has lapsed meanwhile.
             for key in 0..world.plan.keys {

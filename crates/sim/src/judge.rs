@@ -486,8 +486,10 @@ impl KeyJudge {
         for (rule, meter) in self.rules.iter_mut().zip(&mut share.meters) {
             rule.flowed += meter.flows(share.last, at);
             let over = meter.admit((begun, at), permits * nodes);
-            // A request from before a change takes the share back to the rules of then.
-            if over > 0 && !share.is_vague && rule.spec.is_strict() && plan.versions.len() == 1 {
+            // A request from before a change takes the share back to the rules of then, and one from before the
+            // clock was set to the time of then.
+            let is_exact = !share.is_vague && self.set_clocks == 0 && plan.versions.len() == 1;
+            if over > 0 && is_exact && rule.spec.is_strict() {
                 return Some(format!(
                     "node {} of {nodes} is {} over its share of {:?}",
                     of.0,

@@ -432,6 +432,11 @@ impl Plan {
         generator(self.seed, 500 + u64::from(fault)).u32(0..=MORE_NODES_MAX)
     }
 
+    /// Whether some requests of a key are made together.
+    pub(crate) fn batches(&self, key: usize) -> bool {
+        self.arrivals.iter().any(|arrival| arrival.key == key && arrival.is_batched)
+    }
+
     /// Whether all requests of a key come to one node.
     pub(crate) fn has_one_asker(&self, key: usize) -> bool {
         let mut askers = self.arrivals.iter().filter(|arrival| arrival.key == key);
