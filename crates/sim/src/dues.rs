@@ -415,8 +415,11 @@ pub(crate) fn check_spent(world: &mut World<'_>, (node, key): (usize, usize), pe
     let is_known = plan.only_takes() && plan.versions.len() == 1 && !plan.removes();
     let forgets = world.forgot_at.is_some() || plan.evicts();
     // An old message that comes once more when its lease has lapsed is granted something, which nobody hears of.
-    let comes_late = |kind| matches!(kind, FaultKind::Repeated(_) | FaultKind::Overtaken(_));
-    let forgets = forgets || plan.faults.iter().any(|fault| comes_late(fault.kind));
+    // And when the store's clock is set, it takes a holder's word for more than it knows.
+    let is_lost = |kind| {
+        matches!(kind, FaultKind::Repeated(_) | FaultKind::Overtaken(_) | FaultKind::StoreClock(_))
+    };
+    let forgets = forgets || plan.faults.iter().any(|fault| is_lost(fault.kind));
     let dues = &mut world.dues[node][key];
     dues.spent += permits;
     let (spent, leased) = (dues.spent, dues.leased);
