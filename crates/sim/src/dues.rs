@@ -91,7 +91,6 @@ impl Dues {
 
     /// A node heard what was charged of a bill.
     pub(crate) fn hear(&mut self, debt: &Debt, paid: Permits) {
-        self.refused = None;
         // Others carried it, too.
         if !self.heard.insert(debt.id) {
             return;
@@ -235,7 +234,7 @@ fn check_share_refusal(world: &mut World<'_>, task: TaskView, arrival: Arrival, 
     let is_whole = matches!(arrival.ask, Ask::Check(_) | Ask::CheckAndRefund(..));
     match (answer.mode, answer.decision.outcome) {
         (Mode::Local, Outcome::Deny { retry: Retry::After(retry) })
-            // Of a batch, nobody knows in which order it was decided, and what it has taken until it is answered.
+            // A batch is answered as a whole: until then you cannot see what it took, nor in which order.
             if !arrival.is_batched && is_whole =>
         {
             let begun = task.begun_at;

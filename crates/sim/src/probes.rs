@@ -142,8 +142,9 @@ pub(crate) fn check_silence(
     }
 }
 
-/// I23: a store is given up only where half of a second's calls were in vain, and no more once it answers about a lease. Of a task of `node` that asked it at
-/// `begun`, if it did, and whether the store was given up before it ran, and whether it keeps leases.
+/// I23: a node gives the store up only where half of a second's calls were in vain, and not after an answer about a
+/// lease. Of a task of `node` that asked the store at `begun`, if it did; whether the store was given up before the task
+/// ran, and whether the task keeps leases.
 pub(crate) fn check_given_up(
     world: &mut World<'_>,
     (node, was_without, is_keeper): (usize, bool, bool),
@@ -176,7 +177,8 @@ pub(crate) fn check_given_up(
     }
     let (in_vain, decided) = (in_vain.len(), decided.len());
     let is_fair = in_vain >= IN_VAIN_MIN.max(decided);
-    // Of calls that are refused before they are sent, some close it again, and some come to nothing at that instant.
+    // A call that the client refuses counts as an answer: at one instant it may close the breaker between two calls
+    // that were in vain, and the order is not known here.
     let is_vague = world.plan.calls_max.is_some();
     if is_without && !was_without && !is_fair && !has_wrong_clocks && !is_vague {
         let what =

@@ -207,7 +207,7 @@ impl Server {
     ) -> Execution {
         let at = Moment::new(self.clock(now));
         let (rules, first) = (Arc::clone(&stored.rules), stored.usage(&at));
-        let lapsed = used_beside(&stored, message, &at);
+        let lapsed = used_with_lapsed(&stored, &at);
         let mut word = rules.lease(&mut stored.leased, message, &at);
         let after = stored.usage(&at);
         let mut broken = None;
@@ -384,12 +384,10 @@ impl Stored {
 }
 
 /// Permits in use by the first rule when what has lapsed by `at` is charged, and nothing else.
-fn used_beside(stored: &Stored, message: &Message, at: &Moment<'_>) -> u64 {
-    let look = Message { holder: Holder::NONE, ..*message };
-    match stored.rules.lease(&mut stored.leased.clone(), &look, at) {
-        Word::Stands(stands) => stands.hint.used[0],
-        Word::Overtaken => unreachable!("a look has no number"),
-    }
+fn used_with_lapsed(Stored { rules, leased, .. }: &Stored, at: &Moment<'_>) -> u64 {
+    let mut settled = leased.clone();
+    rules.debit_beside(&mut settled, &mut Permits::default(), at);
+    rules.in_use(&settled.states, at)[0]
 }
 
 /// I33: what lapses counts as used by its deadline, from when on it flows out. Of the only bucket of a key that was
@@ -414,9 +412,7 @@ fn lapses_late(stored: &Stored, at: &Moment<'_>) -> Option<(&'static str, String
         since = record.deadline;
     }
     let most = flows(used, now.since(since)).div_ceil(period_us) + 1;
-    let mut settled = leased.clone();
-    rules.debit_beside(&mut settled, &mut Permits::default(), at);
-    let used = rules.in_use(&settled.states, at)[0];
+    let used = used_with_lapsed(stored, at);
     (used > most).then(|| {
         ("I33", format!("{used} of {named:?} are in use, and {most} may be by what lapsed"))
     })
