@@ -90,7 +90,7 @@ fn leased() -> anyhow::Result<Work> {
         for _ in 0..ops {
             let request = Request::new(black_box("orders"), Some(black_box(KEY)), CHECK);
             // Without permits a message is on its way.
-            while black_box(engine.turn_at(NOW).try_decide(&request)).is_none() {
+            while black_box(engine.turn_at(NOW).try_decide(&request).is_none()) {
                 runtime.block_on(async { engine.turn().decide(&request).await }).ok();
             }
         }

@@ -20,6 +20,7 @@
 
 mod arena;
 mod bucket;
+mod key_hash;
 #[cfg(test)]
 mod model;
 mod overflow;
@@ -29,16 +30,17 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::Hash;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use siphasher::sip128::{Hasher128, SipHasher13};
 use sluicegate_kernel::{Micros, Moment, RuleSet, States, Unsupported, Verb, Verdict};
 
+pub use self::key_hash::KeyHash;
 pub use self::snapshot::{Restored, Saved, SnapshotError};
 
 use self::arena::Arena;
+use self::key_hash::KeyHasher;
 use self::overflow::QuotaOverflow;
 use self::shard::{Shard, ShardLayout};
 use crate::{Quota, RuleOrigin, StoreRequest};
@@ -77,22 +79,7 @@ pub struct MemoryStore {
     shards: Box<[CachePadded<Mutex<Shard>>]>,
     arena: Arena,
     overflow: QuotaOverflow,
-    seed: (u64, u64),
-}
-
-/// A keyed hash that stands for (policy, key) in one store of one process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct KeyHash {
-    shard: u64,
-    tag: u64,
-}
-
-impl KeyHash {
-    /// Half of its bits, for tables of their own. As random as the whole.
-    #[inline]
-    pub const fn word(self) -> u64 {
-        self.tag
-    }
+    hasher: KeyHasher,
 }
 
 /// A value with cache lines of its own, so that threads do not take them from each other.
@@ -132,9 +119,7 @@ impl MemoryStore {
         // Segments that were split are a quarter full at least, save for a few.
         let slots = segment_buckets_min as usize * bucket::SLOTS;
         let arena = Arena::new(2 + 4 * keys_per_shard_max.div_ceil(slots), begin as usize);
-        let random = RandomState::new();
-        let seed = (random.hash_one(0), random.hash_one(1));
-        Self { shards, arena, overflow: QuotaOverflow::default(), seed }
+        Self { shards, arena, overflow: QuotaOverflow::default(), hasher: KeyHasher::random() }
     }
 
     /// The same store, but at most `keys_max` keys (at least 1) count to the same [`Quota`], so that a
@@ -168,16 +153,13 @@ impl MemoryStore {
 
     /// The hash that stands for `key` under `policy`.
     pub fn hash(&self, policy: &str, key: &[u8]) -> KeyHash {
-        self.hash_of(&(policy, key))
+        self.hasher.hash(policy, key)
     }
 
     /// The hash that stands for any value that can be hashed.
     #[inline]
     pub fn hash_of(&self, key: &(impl Hash + ?Sized)) -> KeyHash {
-        let mut hasher = SipHasher13::new_with_keys(self.seed.0, self.seed.1);
-        key.hash(&mut hasher);
-        let hash = hasher.finish128();
-        KeyHash { shard: hash.h1, tag: hash.h2 }
+        self.hasher.hash_of(key)
     }
 
     /// Decides `request` at the moment `at`.

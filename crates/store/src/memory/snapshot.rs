@@ -18,6 +18,9 @@
 //! | 4 | the length of what follows |
 //! | | the states, as [`RuleSet::write_states`] writes them |
 //!
+//! Version 3 is version 2 with keys hashed in another layout ([`KeyLayout`]). A store goes on as it was restored,
+//! since nobody knows the keys: from version 2 it writes version 2 again.
+//!
 //! All numbers are little-endian. If a tag is there twice, the later one holds: while a shard is
 //! written, a key may move on. The file is written beside its place, synchronised, and renamed: at
 //! every moment there is the old one or the new one. It holds the seed, with which anybody can find
@@ -37,6 +40,7 @@ use sluicegate_kernel::limits::STORED_BYTES_MAX;
 use sluicegate_kernel::{Micros, RuleSet, States};
 use sluicegate_net::file;
 
+use super::key_hash::{KeyHasher, KeyLayout};
 use super::rules::QuotaId;
 use super::shard::NewState;
 use super::{KEYS_MAX, MemoryStore, SEGMENT_BUCKETS_MIN, SHARDS_MAX};
@@ -44,8 +48,11 @@ use super::{KEYS_MAX, MemoryStore, SEGMENT_BUCKETS_MIN, SHARDS_MAX};
 /// What the file begins with.
 const MAGIC: [u8; 8] = *b"sluicegt";
 
-/// The version that is written, and the newest that is understood.
-const VERSION: u32 = 2;
+/// The version that a store writes which was not restored from an earlier one, and the newest that is understood.
+const VERSION: u32 = 3;
+
+/// The last version of [`KeyLayout::LengthFirst`].
+const LENGTH_FIRST_VERSION: u32 = 2;
 
 /// Rule sets in one file: far more than there ever are, for a document holds fewer. What a broken
 /// file may claim is bounded by it.
@@ -131,10 +138,10 @@ impl MemoryStore {
     ) -> Result<(Self, Restored), SnapshotError> {
         let file = File::open(path).map_err(SnapshotError::Io)?;
         let mut source = SnapshotReader::new(file);
-        let SnapshotHeader { seed, shards, latest } = source.head()?;
+        let SnapshotHeader { hasher, shards, latest } = source.head()?;
         let keys_per_shard_max = (keys_max.min(KEYS_MAX) / shards as usize).max(1);
         let store =
-            Self { seed, ..Self::with_shards(shards, keys_per_shard_max, SEGMENT_BUCKETS_MIN) };
+            Self { hasher, ..Self::with_shards(shards, keys_per_shard_max, SEGMENT_BUCKETS_MIN) };
         let ours: HashMap<_, _> = rules
             .iter()
             .map(|(quota, rules)| (fingerprint(rules), Ours { quota, rules }))
@@ -163,9 +170,14 @@ impl MemoryStore {
     fn write_to(&self, file: &mut File) -> io::Result<Saved> {
         let mut sink = SnapshotWriter::new(file);
         sink.put(&MAGIC)?;
-        sink.put(&VERSION.to_le_bytes())?;
-        sink.put(&self.seed.0.to_le_bytes())?;
-        sink.put(&self.seed.1.to_le_bytes())?;
+        let KeyHasher { seed, layout } = self.hasher;
+        let version = match layout {
+            KeyLayout::LengthFirst => LENGTH_FIRST_VERSION,
+            KeyLayout::WholeWords => VERSION,
+        };
+        sink.put(&version.to_le_bytes())?;
+        sink.put(&seed.0.to_le_bytes())?;
+        sink.put(&seed.1.to_le_bytes())?;
         let shards = u32::try_from(self.shards.len()).expect("there are at most SHARDS_MAX");
         sink.put(&shards.to_le_bytes())?;
         sink.put(&self.latest().get().to_le_bytes())?;
@@ -231,7 +243,7 @@ impl Numbers {
 
 /// What comes before the keys.
 struct SnapshotHeader {
-    seed: (u64, u64),
+    hasher: KeyHasher,
     shards: u32,
     latest: Micros,
 }
@@ -306,12 +318,16 @@ impl SnapshotReader {
             newer => return Err(SnapshotError::Newer(newer)),
         };
         let seed = (self.u64()?, self.u64()?);
+        let layout = match version {
+            ..=LENGTH_FIRST_VERSION => KeyLayout::LengthFirst,
+            _ => KeyLayout::WholeWords,
+        };
         let shards = self.u32()?;
         if !(1..=SHARDS_MAX).contains(&shards) {
             return Err(SnapshotError::Torn("invalid number of shards"));
         }
         let latest = if version >= 2 { Micros::new(self.u64()?) } else { Micros::ZERO };
-        Ok(SnapshotHeader { seed, shards, latest })
+        Ok(SnapshotHeader { hasher: KeyHasher { seed, layout }, shards, latest })
     }
 
     /// The next key of a shard, if it has one more. `theirs` are the rule sets met so far in the

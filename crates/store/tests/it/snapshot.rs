@@ -260,10 +260,10 @@ fn a_snapshot_under_load_holds_every_key_that_was_there_before() {
 fn a_foreign_or_newer_or_missing_file_is_refused_with_its_reason() {
     let (directory, path) = saved();
     let mut whole = fs::read(&path).unwrap();
-    whole[8] = 3;
+    whole[8] = 4;
     fs::write(&path, &whole).unwrap();
     let error = restore(&path, 1_000, START).err().unwrap();
-    assert_eq!(error, "snapshot: unsupported version `3`, expected 1..=2");
+    assert_eq!(error, "snapshot: unsupported version `4`, expected 1..=3");
     fs::write(&path, "#!/bin/sh\n").unwrap();
     let error = restore(&path, 1_000, START).err().unwrap();
     assert_eq!(error, "snapshot: not a snapshot of a memory store");
