@@ -2,6 +2,7 @@
 
 mod fleet;
 mod outage;
+mod unreadable;
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -25,6 +26,7 @@ use crate::histogram::{Histogram, Spans};
 use crate::trace;
 pub(crate) use fleet::{FleetStatus, run as keep_fleet};
 pub(crate) use outage::log as log_outages;
+use unreadable::UnreadableStates;
 
 /// A store that was named.
 #[derive(Debug)]
@@ -47,6 +49,7 @@ pub(crate) struct RedisBackend {
     errors: [AtomicU64; 2],
     /// Why the last decision without an answer had none.
     last_error: Mutex<Option<Box<str>>>,
+    unreadable: UnreadableStates,
 }
 
 impl AnyStore {
@@ -76,6 +79,7 @@ impl AnyStore {
             nodes,
             errors: Default::default(),
             last_error: Mutex::default(),
+            unreadable: UnreadableStates::default(),
         })))
     }
 }
@@ -104,7 +108,7 @@ impl Store for AnyStore {
                     None => redis.store.decide(request, at).await,
                     Some(within) => Box::pin(within.store(redis.store.decide(request, at))).await,
                 };
-                redis.measured(begun, decided)
+                redis.measured(begun, request, decided)
             }
         }
     }
@@ -118,7 +122,9 @@ impl Store for AnyStore {
             Self::Memory(store) => store.decide_each(requests, said).await,
             Self::Redis(redis) => {
                 let begun = StoreTimer::now();
-                let mut hear = |place, decided| said(place, redis.measured(begun, decided));
+                let mut hear = |place: usize, decided| {
+                    said(place, redis.measured(begun, &requests[place].0, decided));
+                };
                 redis.store.decide_each(requests, &mut hear).await;
             }
         }
@@ -139,7 +145,7 @@ impl Store for AnyStore {
                     None => charging.await,
                     Some(within) => within.store(charging).await,
                 };
-                redis.measured(begun, decided)
+                redis.measured(begun, request, decided)
             }
         }
     }
@@ -161,7 +167,7 @@ impl Store for AnyStore {
             Self::Memory(store) => store.lease(request, message, at).await,
             Self::Redis(redis) => {
                 let begun = StoreTimer::now();
-                redis.measured(begun, redis.store.lease(request, message, at).await)
+                redis.measured(begun, request, redis.store.lease(request, message, at).await)
             }
         }
     }
@@ -202,12 +208,20 @@ impl RedisBackend {
     fn measured<T>(
         &self,
         begun: StoreTimer,
+        request: &StoreRequest<'_>,
         decided: Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.latency.record(begun.0.elapsed());
-        if let Err(StoreError::Unavailable { executed, reason }) = &decided {
-            self.errors[usize::from(*executed == Executed::Perhaps)].fetch_add(1, Relaxed);
-            self.failed(reason);
+        let took = begun.0.elapsed();
+        self.latency.record(took);
+        match &decided {
+            Err(StoreError::Unavailable { executed, reason }) => {
+                self.errors[usize::from(*executed == Executed::Perhaps)].fetch_add(1, Relaxed);
+                self.failed(reason);
+            }
+            Err(StoreError::Unreadable { reason }) => {
+                self.unreadable.record(&self.name, request, reason, begun.0 + took);
+            }
+            _ => {}
         }
         decided
     }
@@ -300,5 +314,10 @@ impl RedisBackend {
     /// Decisions without an answer: those surely not charged, and those perhaps.
     pub(crate) fn errors(&self) -> [u64; 2] {
         self.errors.each_ref().map(|errors| errors.load(Relaxed))
+    }
+
+    /// Decisions that were refused because the state of their key cannot be read.
+    pub(crate) fn unreadable(&self) -> u64 {
+        self.unreadable.total()
     }
 }

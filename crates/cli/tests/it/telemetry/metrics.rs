@@ -334,6 +334,35 @@ async fn a_store_on_redis_is_counted_also_when_it_is_gone() {
 }
 
 #[tokio::test]
+async fn states_that_cannot_be_read_are_counted_and_logged_once_with_their_policy() {
+    let redis =
+        need!(sluicegate_testkit::RedisServer::start(sluicegate_testkit::Options::default()).await);
+    let url = format!("redis://{}", redis.address());
+    let folder = tempfile::tempdir().expect("there is room for files");
+    let log = folder.path().join("log");
+    let told = std::fs::File::create(&log).expect("it can be written");
+    let server = Server::start_with(&["--store", &url], Stdio::from(told));
+    server.check("login", "zoe7", "");
+    let found = redis.cli(&["KEYS", "sg:{??????????????????????}"]).await.expect("it answers");
+    let [key] = found.list() else { panic!("one state: {found:?}") };
+    let key = key.text();
+    redis.cli(&["APPEND", &key, "junk"]).await.expect("it answers");
+    for _ in 0..5 {
+        server.check("login", "zoe7", "");
+        server.check("login", "bob", "");
+    }
+    let (_, text) = server.see("/metrics", "");
+    let seen = samples(&text);
+    assert_eq!(seen["sluicegate_store_unreadable_total"], 5.0, "{key}: {text}");
+    assert_eq!(seen["sluicegate_store_breaker_open"], 0.0, "others are decided");
+    let log = std::fs::read_to_string(&log).expect("it is text");
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("unreadable key")).collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    assert!(lines[0].contains("of policy `login`: the script cannot read"), "{log}");
+    assert!(!log.contains("zoe7"), "keys are not logged: {log}");
+}
+
+#[tokio::test]
 async fn a_server_that_stops_is_no_longer_counted_by_the_others() {
     let redis =
         need!(sluicegate_testkit::RedisServer::start(sluicegate_testkit::Options::default()).await);
