@@ -405,7 +405,7 @@ impl Desk {
     }
 
     fn goes_on(&mut self, (cell, said): (&Cell, &Said), stands: &Stands, now: Micros) {
-        said.note(stands, now);
+        said.note(stands, self.subject.rules.set(), now);
         self.is_retired = false;
         self.verdict = Some((stands.verdict, now));
         if let Some(bounds) = &self.subject.bounds {
@@ -414,13 +414,12 @@ impl Desk {
             let said = (stands, self.wanted, begins_anew);
             self.pace.heard(said, (bounds, &self.demand), now);
         }
-        let rules = self.subject.rules.set();
         let (mut served, mut spent) = (0_u32, 0_u32);
         let untaken = self.line.serve(|cost| {
             let left = cell.take(cost, || now.get())?;
             served += 1;
             spent = spent.saturating_add(cost);
-            Some(said.hit(rules, cost, left, now))
+            Some(said.hit(cost, left, now))
         });
         // They were counted when they found no permits.
         self.noted.0 = self.noted.0.wrapping_add(served);

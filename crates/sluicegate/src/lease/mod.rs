@@ -180,7 +180,7 @@ impl Leasing {
         if left < lease.low.load(Ordering::Relaxed) {
             self.runs_low(lease, now);
         }
-        Some(lease.said.hit(request.rules, cost, left, now))
+        Some(lease.said.hit(cost, left, now))
     }
 
     /// What a request of `cost` is answered that found no permits, and whether its key is leased at all.
@@ -255,7 +255,7 @@ impl Leasing {
             return None;
         }
         drop(desk);
-        Some(lease.said.hit(request.rules, cost, lease.cell.left(), now))
+        Some(lease.said.hit(cost, lease.cell.left(), now))
     }
 
     /// The key is decided without the store from now on: no permit that is leased is used any more. Returns how

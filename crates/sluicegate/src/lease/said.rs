@@ -14,6 +14,9 @@ pub(super) struct Said {
     free: AtomicU64,
     /// The rule that decides, by its place.
     rule: AtomicU64,
+    /// Its limit. A hit does not read it from the rules: all threads count references there, which keeps their
+    /// cache line busy.
+    limit: AtomicU64,
     /// When nothing is in use any more, by the steady clock in µs.
     reset: AtomicU64,
     /// When the store answered, by the steady clock in µs.
@@ -21,20 +24,22 @@ pub(super) struct Said {
 }
 
 impl Said {
-    pub(super) fn note(&self, stands: &Stands, now: Micros) {
+    /// Keeps what the store said to a holder with `rules`; others may have written there by later ones.
+    pub(super) fn note(&self, stands: &Stands, rules: &RuleSet, now: Micros) {
         let Verdict { decision, rule } = stands.verdict;
         self.free.store(stands.free, Ordering::Relaxed);
+        let rule = if rule < rules.rules().len() { rule } else { 0 };
         self.rule.store(rule as u64, Ordering::Relaxed);
+        self.limit.store(rules.rules()[rule].rule.limit(), Ordering::Relaxed);
         self.reset.store(now.plus(decision.reset_after).get(), Ordering::Relaxed);
         self.at.store(now.get(), Ordering::Relaxed);
     }
 
     /// What a request that took `cost` permits, so that `left` are left here, is answered.
-    pub(super) fn hit(&self, rules: &RuleSet, cost: u32, left: u32, now: Micros) -> Hit {
+    pub(super) fn hit(&self, cost: u32, left: u32, now: Micros) -> Hit {
         let outcome = Outcome::Allow { granted: cost.into(), wait: Micros::ZERO };
         let rule = usize::try_from(self.rule.load(Ordering::Relaxed)).unwrap_or(0);
-        let rule = if rule < rules.rules().len() { rule } else { 0 };
-        let limit = rules.rules()[rule].rule.limit();
+        let limit = self.limit.load(Ordering::Relaxed);
         let remaining = (u64::from(left) + self.free.load(Ordering::Relaxed)).min(limit);
         let reset_after = Micros::new(self.reset.load(Ordering::Relaxed)).since(now);
         let verdict =
