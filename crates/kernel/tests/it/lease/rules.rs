@@ -340,6 +340,28 @@ fn a_store_that_lost_everything_learns_from_the_first_holder_what_all_of_them_ha
 }
 
 #[test]
+fn a_holder_that_a_store_knows_by_an_older_lease_leaves_what_others_hold_to_the_record_of_nobody() {
+    let mut key = Key::bucket();
+    let old = key.lease(1, 10, 0);
+    let replica = key.leased.clone();
+    let more = key.stands(&Message { want: 15, ..next(1, &old, 10) }, 0);
+    key.lease(2, 10, 0);
+    let third = key.lease(3, 10, 0);
+    assert_eq!((more.kept, more.granted, key.held()), (10, 15, 45));
+    key.leased = replica;
+    assert_eq!(key.stands(&next(3, &third, 10), 0).found, Found::Lost);
+    // 10 of the first and 10 of the third; nobody's are 15 of the first and 10 of the second.
+    let nobodys = |key: &Key| {
+        let record = key.leases().records.iter().find(|record| record.holder == Holder::NONE);
+        record.unwrap().permits()
+    };
+    assert_eq!((nobodys(&key), key.held()), (25, 45));
+    assert_eq!(key.stands(&next(1, &more, 25), 0).found, Found::Lost);
+    assert_eq!((nobodys(&key), key.held()), (10, 45), "the second has not spoken yet");
+    assert!(!key.check(56, 0).allowed());
+}
+
+#[test]
 fn a_lost_lease_that_has_ended_counts_as_spent() {
     let mut key = Key::bucket();
     let stands = key.lease(1, 40, 0);
