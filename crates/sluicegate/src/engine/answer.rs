@@ -133,10 +133,7 @@ impl From<Hit> for Ruling {
 impl Answer {
     pub(super) fn new(ruling: Ruling, rules: &Rules) -> Self {
         let Ruling { verdict: Verdict { decision, rule }, mode, age } = ruling;
-        let rules = Arc::clone(rules.set());
-        // A lease that goes over to other rules at this moment may name one of theirs.
-        let rule = if rule < rules.rules().len() { rule } else { 0 };
-        Self { decision, mode, age, rules, rule }
+        Self { decision, mode, age, rules: Arc::clone(rules.set()), rule }
     }
 
     /// Permits that the store was charged, or 0: what can be given back to it. What was granted without

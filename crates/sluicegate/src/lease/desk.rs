@@ -368,7 +368,10 @@ impl Desk {
         // What was due meanwhile has waited for this.
         self.reason = None;
         let heard = match heard {
-            Ok(word) => self.talk.hear(cell, word, now),
+            Ok(word) => {
+                let rules = self.subject.rules.set();
+                self.talk.hear(cell, word, now, |stands| said.note(stands, rules, now))
+            }
             Err(error) => {
                 self.talk.counts().message(self.kind, MessageOutcome::Lost);
                 self.talk.give_up();
@@ -405,7 +408,6 @@ impl Desk {
     }
 
     fn goes_on(&mut self, (cell, said): (&Cell, &Said), stands: &Stands, now: Micros) {
-        said.note(stands, self.subject.rules.set(), now);
         self.is_retired = false;
         self.verdict = Some((stands.verdict, now));
         if let Some(bounds) = &self.subject.bounds {

@@ -176,8 +176,15 @@ impl Talk {
         }
     }
 
-    /// Takes in `word`, if it is the answer that is waited for and in time.
-    pub(super) fn hear(&mut self, cell: &Cell, word: &Word, now: Micros) -> Heard {
+    /// Takes in `word`, if it is the answer that is waited for and in time. `note` gets what it says before the
+    /// permits that it grants can be used.
+    pub(super) fn hear(
+        &mut self,
+        cell: &Cell,
+        word: &Word,
+        now: Micros,
+        note: impl FnOnce(&Stands),
+    ) -> Heard {
         let (Word::Stands(stands), Some(sent)) = (word, self.sent) else { return self.give_up() };
         if stands.number != Number(self.number) || self.is_too_late(now) {
             return self.give_up();
@@ -200,6 +207,7 @@ impl Talk {
         self.stood = kept.saturating_add(granted);
         self.had = self.had.saturating_add(granted);
         let used_for = lasts.since(self.patience).get() / 17 * 16;
+        note(stands);
         cell.open(granted, sent.at.get() + used_for);
         Heard::Goes(Box::new(*stands))
     }

@@ -105,6 +105,18 @@ pub(crate) struct Hit {
     pub(crate) age: Micros,
 }
 
+impl Hit {
+    /// The same for a request with `rules`, where those of the lease have changed since it looked at them.
+    #[cold]
+    fn under(mut self, rules: &RuleSet) -> Self {
+        let limit = rules.rules()[0].rule.limit();
+        let decision = &mut self.verdict.decision;
+        (decision.limit, decision.remaining) = (limit, decision.remaining.min(limit));
+        self.verdict.rule = 0;
+        self
+    }
+}
+
 /// All leases of a process.
 #[derive(Debug)]
 pub(crate) struct Leasing {
@@ -180,7 +192,9 @@ impl Leasing {
         if left < lease.low.load(Ordering::Relaxed) {
             self.runs_low(lease, now);
         }
-        Some(lease.said.hit(cost, left, now))
+        let hit = lease.said.hit(cost, left, now);
+        let same = lease.rules.load(Ordering::Relaxed) == address(request.rules);
+        Some(if same { hit } else { hit.under(request.rules) })
     }
 
     /// What a request of `cost` is answered that found no permits, and whether its key is leased at all.

@@ -264,7 +264,10 @@ impl World {
             }
             Mail::Answer { side, ref word } => {
                 let Side { talk, cell } = &mut self.sides[side];
-                drop(talk.hear(cell, word, now));
+                let before = cell.left();
+                let note =
+                    |_: &_| assert!(cell.left() <= before, "nothing is granted before it is noted");
+                drop(talk.hear(cell, word, now, note));
                 // The store loses nothing here.
                 talk.hint = None;
             }
