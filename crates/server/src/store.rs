@@ -1,8 +1,8 @@
 //! The stores that a configuration can name. No other module of the server knows which one it is.
 
 mod fleet;
+mod key_errors;
 mod outage;
-mod unreadable;
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -25,8 +25,8 @@ use crate::config::TimeSource;
 use crate::histogram::{Histogram, Spans};
 use crate::trace;
 pub(crate) use fleet::{FleetStatus, run as keep_fleet};
+use key_errors::KeyErrors;
 pub(crate) use outage::log as log_outages;
-use unreadable::UnreadableStates;
 
 /// A store that was named.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub(crate) struct RedisBackend {
     errors: [AtomicU64; 2],
     /// Why the last decision without an answer had none.
     last_error: Mutex<Option<Box<str>>>,
-    unreadable: UnreadableStates,
+    key_errors: KeyErrors,
 }
 
 impl AnyStore {
@@ -79,7 +79,7 @@ impl AnyStore {
             nodes,
             errors: Default::default(),
             last_error: Mutex::default(),
-            unreadable: UnreadableStates::default(),
+            key_errors: KeyErrors::default(),
         })))
     }
 }
@@ -219,7 +219,7 @@ impl RedisBackend {
                 self.failed(reason);
             }
             Err(StoreError::Unreadable { reason }) => {
-                self.unreadable.record(&self.name, request, reason, begun.0 + took);
+                self.key_errors.record(&self.name, request, reason, begun.0 + took);
             }
             _ => {}
         }
@@ -316,8 +316,8 @@ impl RedisBackend {
         self.errors.each_ref().map(|errors| errors.load(Relaxed))
     }
 
-    /// Decisions that were refused because the state of their key cannot be read.
-    pub(crate) fn unreadable(&self) -> u64 {
-        self.unreadable.total()
+    /// Calls that were answered by an error about their key alone.
+    pub(crate) fn key_errors(&self) -> u64 {
+        self.key_errors.total()
     }
 }

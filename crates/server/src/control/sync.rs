@@ -52,7 +52,7 @@ const OFFICE_AFTER: Duration = Duration::from_secs(5);
 /// How long the end of the process may wait for the catalog to forget the node: it is forgotten after a day anyway.
 const FORGET_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// How long the end of the process may wait for connections to the catalog to end: a WAL of SQLite is some MB.
+/// How long the end of the process may wait for connections to the catalog to end, twice: a WAL of SQLite is some MB.
 const CLOSE_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// What follows the catalog.
@@ -211,14 +211,10 @@ impl NodeEnd {
         if !matches!(forgetting.await, Ok(Ok(()))) {
             tracing::debug!("catalog: could not record that this node has ended");
         }
-        // The last connection to SQLite writes its log (WAL) back into the database. One after the other:
-        // of two that end at once, each finds the other still there, and neither writes it.
-        timeout(CLOSE_WAIT_MAX, async {
-            catalog.close().await;
-            admin_api.close().await;
-        })
-        .await
-        .ok();
+        // The last connection to SQLite writes its log (WAL) back into the database. If two close at once, each
+        // still sees the other, and neither writes it.
+        timeout(CLOSE_WAIT_MAX, catalog.close()).await.ok();
+        timeout(CLOSE_WAIT_MAX, admin_api.close()).await.ok();
     }
 }
 

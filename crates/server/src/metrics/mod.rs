@@ -235,8 +235,8 @@ fn redis(store: &RedisBackend, families: &mut Families<'_>) -> fmt::Result {
     let errors = [([("executed", "no")], not_executed), ([("executed", "perhaps")], perhaps)];
     let help = "Decisions without an answer from the store, by whether it may have charged them";
     families.counters("sluicegate_store_errors", help, errors.into_iter())?;
-    let help = "Decisions refused because the stored state of their key cannot be read";
-    families.counter("sluicegate_store_unreadable", help, store.unreadable())?;
+    let help = "Calls that the store answered with an error about their key alone";
+    families.counter("sluicegate_store_key_errors", help, store.key_errors())?;
     for (name, help, count) in [
         ("calls", "Script and command calls sent to the store", stats.calls),
         (

@@ -39,7 +39,7 @@ impl KeyHash {
 }
 
 impl KeyHasher {
-    /// With a secret that nobody knows.
+    /// With a random secret.
     pub(super) fn random() -> Self {
         let random = RandomState::new();
         let seed = (random.hash_one(0), random.hash_one(1));
@@ -66,10 +66,10 @@ impl KeyHasher {
         let mut hasher = self.hasher();
         let (words, rest) = policy.as_bytes().as_chunks();
         for word in words {
-            hasher.write_u64(u64::from_le_bytes(*word));
+            hasher.write_u64(u64::from_ne_bytes(*word));
         }
         let last = rest.iter().rev().fold(0xff, |word, byte| word << 8 | u64::from(*byte));
-        hasher.write_u64(last);
+        hasher.write_u64(u64::to_le(last));
         hasher.hash(key).into()
     }
 

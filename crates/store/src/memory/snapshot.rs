@@ -19,7 +19,7 @@
 //! | | the states, as [`RuleSet::write_states`] writes them |
 //!
 //! Version 3 is version 2 with keys hashed in another layout ([`KeyLayout`]). A store goes on as it was restored,
-//! since nobody knows the keys: from version 2 it writes version 2 again.
+//! because a snapshot has no keys, only hashes: from version 2 it writes version 2 again.
 //!
 //! All numbers are little-endian. If a tag is there twice, the later one holds: while a shard is
 //! written, a key may move on. The file is written beside its place, synchronised, and renamed: at
@@ -48,7 +48,7 @@ use super::{KEYS_MAX, MemoryStore, SEGMENT_BUCKETS_MIN, SHARDS_MAX};
 /// What the file begins with.
 const MAGIC: [u8; 8] = *b"sluicegt";
 
-/// The version that a store writes which was not restored from an earlier one, and the newest that is understood.
+/// The version of new stores, and the newest that is understood.
 const VERSION: u32 = 3;
 
 /// The last version of [`KeyLayout::LengthFirst`].

@@ -465,12 +465,24 @@ fn a_store_of_an_earlier_snapshot_finds_its_keys_and_writes_that_version_again()
     let mut store = MemoryStore::new(1_000);
     store.hasher.layout = KeyLayout::LengthFirst;
     assert!(check(&store, &rules, "a", 0));
-    for new in ["b", "c"] {
+    for (new, version) in [("b", 2), ("c", 1)] {
         store.snapshot(&path).unwrap();
-        assert_eq!(std::fs::read(&path).unwrap()[8], 2, "the version");
+        let mut file = std::fs::read(&path).unwrap();
+        assert_eq!(file[8], 2, "the version");
+        if version == 1 {
+            // Without the instant after magic, version, seed and shards.
+            file[8] = 1;
+            file.drain(32..40);
+            let end = file.len() - 4;
+            let checksum = crc32fast::hash(&file[..end]).to_le_bytes();
+            file[end..].copy_from_slice(&checksum);
+            std::fs::write(&path, file).unwrap();
+        }
         let ours = [("p", Arc::clone(&rules))];
         (store, _) = MemoryStore::restore(&path, 1_000, &ours, Micros::ZERO).unwrap();
         assert!(!check(&store, &rules, "a", 0), "it is used up");
         assert!(check(&store, &rules, new, 0));
     }
+    store.snapshot(&path).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap()[8], 2, "the version");
 }

@@ -334,7 +334,7 @@ async fn a_store_on_redis_is_counted_also_when_it_is_gone() {
 }
 
 #[tokio::test]
-async fn states_that_cannot_be_read_are_counted_and_logged_once_with_their_policy() {
+async fn errors_of_one_key_are_counted_and_logged_once_with_the_policy() {
     let redis =
         need!(sluicegate_testkit::RedisServer::start(sluicegate_testkit::Options::default()).await);
     let url = format!("redis://{}", redis.address());
@@ -353,10 +353,10 @@ async fn states_that_cannot_be_read_are_counted_and_logged_once_with_their_polic
     }
     let (_, text) = server.see("/metrics", "");
     let seen = samples(&text);
-    assert_eq!(seen["sluicegate_store_unreadable_total"], 5.0, "{key}: {text}");
+    assert_eq!(seen["sluicegate_store_key_errors_total"], 5.0, "{key}: {text}");
     assert_eq!(seen["sluicegate_store_breaker_open"], 0.0, "others are decided");
     let log = std::fs::read_to_string(&log).expect("it is text");
-    let lines: Vec<_> = log.lines().filter(|line| line.contains("unreadable key")).collect();
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("error of a key")).collect();
     assert_eq!(lines.len(), 1, "{log}");
     assert!(lines[0].contains("of policy `login`: the script cannot read"), "{log}");
     assert!(!log.contains("zoe7"), "keys are not logged: {log}");
