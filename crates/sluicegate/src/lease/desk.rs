@@ -421,7 +421,7 @@ impl Desk {
             let left = cell.take(cost, || now.get())?;
             served += 1;
             spent = spent.saturating_add(cost);
-            Some(said.hit(cost, left, now))
+            Some(said.hit((cost, left), None, now))
         });
         // They were counted when they found no permits.
         self.noted.0 = self.noted.0.wrapping_add(served);

@@ -105,18 +105,6 @@ pub(crate) struct Hit {
     pub(crate) age: Micros,
 }
 
-impl Hit {
-    /// The same for a request with `rules`, where those of the lease have changed since it looked at them.
-    #[cold]
-    fn under(mut self, rules: &RuleSet) -> Self {
-        let limit = rules.rules()[0].rule.limit();
-        let decision = &mut self.verdict.decision;
-        (decision.limit, decision.remaining) = (limit, decision.remaining.min(limit));
-        self.verdict.rule = 0;
-        self
-    }
-}
-
 /// All leases of a process.
 #[derive(Debug)]
 pub(crate) struct Leasing {
@@ -192,9 +180,9 @@ impl Leasing {
         if left < lease.low.load(Ordering::Relaxed) {
             self.runs_low(lease, now);
         }
-        let hit = lease.said.hit(cost, left, now);
-        let same = lease.rules.load(Ordering::Relaxed) == address(request.rules);
-        Some(if same { hit } else { hit.under(request.rules) })
+        // What the store said may be about rules that took the place of the request's.
+        let is_replaced = lease.rules.load(Ordering::Relaxed) != address(request.rules);
+        Some(lease.said.hit((cost, left), is_replaced.then_some(request.rules), now))
     }
 
     /// What a request of `cost` is answered that found no permits, and whether its key is leased at all.
@@ -269,7 +257,7 @@ impl Leasing {
             return None;
         }
         drop(desk);
-        Some(lease.said.hit(cost, lease.cell.left(), now))
+        Some(lease.said.hit((cost, lease.cell.left()), None, now))
     }
 
     /// The key is decided without the store from now on: no permit that is leased is used any more. Returns how

@@ -1,5 +1,6 @@
 //! What the store last said of a leased key, for the answers of its holder.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluicegate_kernel::lease::Stands;
@@ -39,16 +40,31 @@ impl Said {
         self.at.store(now.get(), Ordering::Relaxed);
     }
 
-    /// What a request that took `cost` permits, so that `left` are left here, is answered.
-    pub(super) fn hit(&self, cost: u32, left: u32, now: Micros) -> Hit {
+    /// What a request that took `cost` permits, so that `left` are left here, is answered. A request whose rules were
+    /// `replaced` since is answered by the first of them.
+    #[inline]
+    pub(super) fn hit(
+        &self,
+        (cost, left): (u32, u32),
+        replaced: Option<&Arc<RuleSet>>,
+        now: Micros,
+    ) -> Hit {
         let outcome = Outcome::Allow { granted: cost.into(), wait: Micros::ZERO };
-        let (limit, rule) = unpack(self.rule.load(Ordering::Relaxed));
+        let (limit, rule) = match replaced {
+            None => unpack(self.rule.load(Ordering::Relaxed)),
+            Some(rules) => first_of(rules),
+        };
         let remaining = (u64::from(left) + self.free.load(Ordering::Relaxed)).min(limit);
         let reset_after = Micros::new(self.reset.load(Ordering::Relaxed)).since(now);
         let verdict =
             Verdict { decision: Decision { outcome, limit, remaining, reset_after }, rule };
         Hit { verdict, age: now.since(Micros::new(self.at.load(Ordering::Relaxed))) }
     }
+}
+
+#[cold]
+fn first_of(rules: &RuleSet) -> (u64, usize) {
+    (rules.rules()[0].rule.limit(), 0)
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "it has few bits")]
