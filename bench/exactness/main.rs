@@ -30,7 +30,7 @@ use fleet::Build;
 use report::Outcome;
 
 /// What can be run, in this order.
-const SCENARIOS: [&str; 40] = [
+const SCENARIOS: [&str; 43] = [
     "healthy",
     "frozen-often",
     "frozen-in-step",
@@ -62,7 +62,10 @@ const SCENARIOS: [&str; 40] = [
     "leases-flushed-off",
     "leases-restarted",
     "leases-evicted",
+    "leases-replies-lost",
+    "leases-replies-lost-off",
     "leases-bad-network",
+    "leases-bad-network-off",
     "leases-clocks",
     "leases-clock-ahead",
     "leases-edited",
@@ -151,7 +154,10 @@ async fn run(scenario: &str, build: &Build) -> anyhow::Result<Outcome> {
         "leases-flushed-off" => leases::flushed(build, false).await,
         "leases-restarted" => leases::restarted(build).await,
         "leases-evicted" => leases::evicted(build).await,
-        "leases-bad-network" => leases::bad_network(build).await,
+        "leases-replies-lost" => leases::replies_lost(build, true).await,
+        "leases-replies-lost-off" => leases::replies_lost(build, false).await,
+        "leases-bad-network" => leases::bad_network(build, true).await,
+        "leases-bad-network-off" => leases::bad_network(build, false).await,
         "leases-clocks" => leases::clocks(build).await,
         "leases-clock-ahead" => leases::clock_ahead(build).await,
         "leases-edited" => leases::edited(build).await,

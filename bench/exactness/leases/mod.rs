@@ -62,27 +62,41 @@ pub(crate) async fn killed(build: &Build) -> anyhow::Result<Outcome> {
     outcome(tally, Vec::new(), remark)
 }
 
-/// One of three servers stands still six times for five seconds.
+/// One of three servers stands still twenty times for ten seconds.
 pub(crate) async fn stopped(build: &Build) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
     let fleet = three(build).start(&[redis.url(), redis.url(), redis.url()]).await?;
     let running = fleet.steady(PER_S).start()?;
-    for round in 0..build.times(6) {
+    for round in 0..build.times(20) {
         sleep(Duration::from_secs(1)).await;
         fleet.program(round % 3).stop_process()?;
-        sleep(Duration::from_secs(5)).await;
+        sleep(Duration::from_secs(10)).await;
         fleet.program(round % 3).continue_process()?;
     }
     sleep(Duration::from_secs(2)).await;
     outcome(running.stop().await?, Vec::new(), String::new())
 }
 
-/// Replies of Redis are lost for 50 ms of each second, and come 30 ms late in another half of it.
-pub(crate) async fn bad_network(build: &Build) -> anyhow::Result<Outcome> {
+/// Replies of Redis are lost for 50 ms of each second: one of twenty, and with it its connection.
+pub(crate) async fn replies_lost(build: &Build, leases: bool) -> anyhow::Result<Outcome> {
+    through_bad_network(build, leases, Duration::ZERO).await
+}
+
+/// The same, and for another half of each second replies come 30 ms late.
+pub(crate) async fn bad_network(build: &Build, leases: bool) -> anyhow::Result<Outcome> {
+    through_bad_network(build, leases, Duration::from_millis(500)).await
+}
+
+/// Replies of Redis are lost for 50 ms of each second, and come 30 ms late for `late` of it.
+async fn through_bad_network(
+    build: &Build,
+    leases: bool,
+    late: Duration,
+) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
     let proxy = FaultProxy::start(redis.address()).await?;
     let url = format!("redis://{}", proxy.address());
-    let setup = Setup { on_store_failure: "deny", ..three(build) };
+    let setup = Setup { on_store_failure: "deny", leases, ..three(build) };
     let fleet = setup.start(&[&url, &url, &url]).await?;
     let running = fleet.steady(PER_S).start()?;
     sleep(Duration::from_secs(2)).await;
@@ -90,10 +104,12 @@ pub(crate) async fn bad_network(build: &Build) -> anyhow::Result<Outcome> {
     for _ in 0..build.times(20) {
         proxy.set(Faults::cut_replies()).await?;
         sleep(Duration::from_millis(50)).await;
-        proxy.set(Faults::delay(Duration::ZERO, Duration::from_millis(30))).await?;
-        sleep(Duration::from_millis(500)).await;
+        if !late.is_zero() {
+            proxy.set(Faults::delay(Duration::ZERO, Duration::from_millis(30))).await?;
+            sleep(late).await;
+        }
         proxy.heal().await?;
-        sleep(Duration::from_millis(450)).await;
+        sleep(Duration::from_millis(950) - late).await;
     }
     let faults = vec![(from, running.now_us())];
     sleep(Duration::from_secs(2)).await;
