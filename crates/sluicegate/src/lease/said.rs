@@ -67,7 +67,6 @@ fn first_of(rules: &RuleSet) -> (u64, usize) {
     (rules.rules()[0].rule.limit(), 0)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "it has few bits")]
 const fn unpack(word: u64) -> (u64, usize) {
     (word >> PLACE_BITS, (word & ((1 << PLACE_BITS) - 1)) as usize)
 }
