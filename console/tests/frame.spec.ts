@@ -189,7 +189,10 @@ test('back and forward show the pages between', async ({ context, page }) => {
 test('without the server a banner says so, until it is back', async ({ context, page }) => {
   await enter(context, world, 'bea');
   await page.clock.install();
+  // What the chart has not read it cannot keep.
+  const traffic = page.waitForResponse(/\/traffic\?/);
   await page.goto(`${world.url}/apps/demo`);
+  await (await traffic).finished();
   await settled(page);
   await context.setOffline(true);
   await page.clock.runFor(11_000);
