@@ -162,6 +162,18 @@ impl Catalog {
         Ok(true)
     }
 
+    /// Writes to the database what is there already, to see whether it takes changes
+    /// ([`is_catalog_writable`](crate::is_catalog_writable)): one that failed is asked again, also if nobody
+    /// changes anything.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn try_write(&self) -> Result<(), Error> {
+        let mut rows = self.db.begin().await?;
+        rows.run(LOCK_HEAD, &[]).await?;
+        rows.commit().await
+    }
+
     /// Forgets that `by` asked this before: it was not done, and may be asked for again.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{
     Arguments, AssertSqlSafe, Database, Decode, Executor, IntoArguments, MySql, Postgres, Row as _,
-    SqlSafeStr, SqlStr, Sqlite, Type,
+    SqlSafeStr, SqlStr, Sqlite, Type, raw_sql,
 };
 use tokio::time::timeout;
 
@@ -48,17 +48,42 @@ impl Column for Option<i64> {}
 impl Column for Option<String> {}
 
 /// A database with what differs.
-pub(super) trait Dialect: Database {
+pub(crate) trait Dialect: Database {
+    /// Begins a transaction in which something is changed.
+    const BEGIN: &'static str;
+
     fn row(row: Self::Row) -> Row;
     fn sql(sql: &'static str) -> SqlStr;
     fn met(done: &Self::QueryResult) -> u64;
     fn bind(values: &[SqlValue<'_>]) -> Result<Self::Arguments, Error>;
+
+    /// Runs a statement about transactions.
+    fn control(
+        connection: &mut Self::Connection,
+        sql: &'static str,
+    ) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
+
+    /// The rows that `sql` finds.
+    fn rows(
+        connection: &mut Self::Connection,
+        sql: &'static str,
+        values: &[SqlValue<'_>],
+    ) -> impl Future<Output = Result<Vec<Row>, Error>> + Send;
+
+    /// Does what `sql` says; the number of rows that it changed.
+    fn run(
+        connection: &mut Self::Connection,
+        sql: &'static str,
+        values: &[SqlValue<'_>],
+    ) -> impl Future<Output = Result<u64, Error>> + Send;
 }
 
 /// Binds values, which is the same words for each of the databases and not the same types.
 macro_rules! dialect {
-    ($db:ident, $arguments:ty, $sql:expr) => {
+    ($db:ident, $arguments:ty, $begin:literal, $sql:expr) => {
         impl Dialect for $db {
+            const BEGIN: &'static str = $begin;
+
             fn row(row: Self::Row) -> Row {
                 Row::$db(row)
             }
@@ -85,13 +110,36 @@ macro_rules! dialect {
                 }
                 Ok(arguments)
             }
+
+            async fn control(
+                connection: &mut Self::Connection,
+                sql: &'static str,
+            ) -> Result<(), sqlx::Error> {
+                raw_sql(sql).execute(connection).await.map(drop)
+            }
+
+            async fn rows(
+                connection: &mut Self::Connection,
+                sql: &'static str,
+                values: &[SqlValue<'_>],
+            ) -> Result<Vec<Row>, Error> {
+                rows(connection, sql, values).await
+            }
+
+            async fn run(
+                connection: &mut Self::Connection,
+                sql: &'static str,
+                values: &[SqlValue<'_>],
+            ) -> Result<u64, Error> {
+                run(connection, sql, values).await
+            }
         }
     };
 }
 
-dialect!(Sqlite, SqliteArguments, SqlSafeStr::into_sql_str);
-dialect!(MySql, MySqlArguments, SqlSafeStr::into_sql_str);
-dialect!(Postgres, PgArguments, numbered);
+dialect!(Sqlite, SqliteArguments, "BEGIN IMMEDIATE", SqlSafeStr::into_sql_str);
+dialect!(MySql, MySqlArguments, "BEGIN", SqlSafeStr::into_sql_str);
+dialect!(Postgres, PgArguments, "BEGIN", numbered);
 
 /// Postgres wants the places of what is bound by number. No statement of ours has a `?` in a text.
 fn numbered(sql: &'static str) -> SqlStr {
@@ -104,7 +152,7 @@ fn numbered(sql: &'static str) -> SqlStr {
     AssertSqlSafe(text).into_sql_str()
 }
 
-pub(super) async fn rows<'e, D>(
+async fn rows<'e, D>(
     executor: impl Executor<'e, Database = D>,
     sql: &'static str,
     values: &[SqlValue<'_>],
@@ -122,7 +170,7 @@ where
     Ok(found.into_iter().map(D::row).collect())
 }
 
-pub(super) async fn run<'e, D>(
+async fn run<'e, D>(
     executor: impl Executor<'e, Database = D>,
     sql: &'static str,
     values: &[SqlValue<'_>],

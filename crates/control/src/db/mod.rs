@@ -3,9 +3,13 @@
 //! Statements are written with `?` for what is bound and use what all three have: whole numbers, texts,
 //! no `RETURNING`. What differs is in this folder.
 
+mod connection;
 mod dialect;
 mod migrate;
+#[cfg(test)]
+mod tests;
 mod url;
+mod writes;
 
 use std::time::Duration;
 
@@ -16,8 +20,11 @@ use sqlx::{ConnectOptions, MySql, Pool, Postgres, Sqlite};
 use tokio::time::timeout;
 
 use crate::error::Error;
+use connection::Borrowed;
 pub(crate) use dialect::{Row, SqlValue};
 pub use url::Url;
+pub use writes::{catalog_write_failures_total, is_catalog_writable};
+use writes::{committed, written};
 
 /// Longest wait for a connection, and for a statement: who changes a rule waits for it, and a database
 /// that takes longer is not there.
@@ -41,9 +48,9 @@ pub(crate) enum Db {
 
 /// Statements that happen all or not at all: not, if it is dropped.
 pub(crate) enum Transaction {
-    Sqlite(sqlx::Transaction<'static, Sqlite>),
-    MySql(sqlx::Transaction<'static, MySql>),
-    Postgres(sqlx::Transaction<'static, Postgres>),
+    Sqlite(Borrowed<Sqlite>),
+    MySql(Borrowed<MySql>),
+    Postgres(Borrowed<Postgres>),
 }
 
 /// Does the same with whichever database it is.
@@ -102,16 +109,12 @@ impl Db {
         })
     }
 
-    /// Begins a transaction. SQLite has one writer at a time, who waits for it here and not later, when
-    /// it would be refused.
+    /// Begins a transaction, in which something is changed.
     pub(crate) async fn begin(&self) -> Result<Transaction, Error> {
-        let wait = CONNECT_WAIT_MAX + STATEMENT_WAIT_MAX;
-        Ok(match self {
-            Self::Sqlite(pool) => {
-                Transaction::Sqlite(timeout(wait, pool.begin_with("BEGIN IMMEDIATE")).await??)
-            }
-            Self::MySql(pool) => Transaction::MySql(timeout(wait, pool.begin()).await??),
-            Self::Postgres(pool) => Transaction::Postgres(timeout(wait, pool.begin()).await??),
+        written(match self {
+            Self::Sqlite(pool) => Borrowed::begin(pool).await.map(Transaction::Sqlite),
+            Self::MySql(pool) => Borrowed::begin(pool).await.map(Transaction::MySql),
+            Self::Postgres(pool) => Borrowed::begin(pool).await.map(Transaction::Postgres),
         })
     }
 
@@ -121,7 +124,7 @@ impl Db {
         sql: &'static str,
         values: &[SqlValue<'_>],
     ) -> Result<Vec<Row>, Error> {
-        each!(Self, self, pool => dialect::rows(pool, sql, values).await)
+        each!(Self, self, pool => Borrowed::of(pool).await?.rows(sql, values).await)
     }
 
     /// The one row that `sql` finds, if there is one.
@@ -139,7 +142,10 @@ impl Db {
         sql: &'static str,
         values: &[SqlValue<'_>],
     ) -> Result<u64, Error> {
-        each!(Self, self, pool => dialect::run(pool, sql, values).await)
+        written(each!(Self, self, pool => match Borrowed::of(pool).await {
+            Ok(mut borrowed) => borrowed.run(sql, values).await,
+            Err(error) => Err(error),
+        }))
     }
 
     /// Ends all connections.
@@ -169,7 +175,7 @@ impl Transaction {
         sql: &'static str,
         values: &[SqlValue<'_>],
     ) -> Result<Vec<Row>, Error> {
-        each!(Self, self, inner => dialect::rows(&mut **inner, sql, values).await)
+        each!(Self, self, inner => inner.rows(sql, values).await)
     }
 
     /// The one row that `sql` finds, if there is one.
@@ -187,7 +193,7 @@ impl Transaction {
         sql: &'static str,
         values: &[SqlValue<'_>],
     ) -> Result<u64, Error> {
-        each!(Self, self, inner => dialect::run(&mut **inner, sql, values).await)
+        written(each!(Self, self, inner => inner.run(sql, values).await))
     }
 
     /// Makes it so.
@@ -195,16 +201,11 @@ impl Transaction {
     /// # Errors
     /// [`Error::Unknown`]: the database did not say whether it did.
     pub(crate) async fn commit(self) -> Result<(), Error> {
-        let committed =
-            each!(Self, self, inner => timeout(STATEMENT_WAIT_MAX, inner.commit()).await);
-        match committed {
-            Ok(committed) => committed.map_err(|error| Error::Unknown(error.to_string())),
-            Err(elapsed) => Err(Error::Unknown(Error::from(elapsed).to_string())),
-        }
+        committed(each!(Self, self, inner => inner.commit().await))
     }
 
     /// Leaves everything as it was.
     pub(crate) async fn roll_back(self) -> Result<(), Error> {
-        each!(Self, self, inner => Ok(timeout(STATEMENT_WAIT_MAX, inner.rollback()).await??))
+        each!(Self, self, inner => inner.roll_back().await)
     }
 }

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use sluicegate_control::Catalog;
 use sluicegate_control::node::Presence;
+use sluicegate_control::{Catalog, is_catalog_writable};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -16,8 +16,8 @@ use crate::authenticator::Authenticator;
 /// How often it is looked at whether there is something to tell.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// How often the catalog is told which tokens were used, and how long that may take: nothing is as
-/// little urgent.
+/// How often the catalog is told which tokens were used, and asked whether it takes changes again; and how
+/// long the former may take: nothing is as little urgent.
 const USED_EVERY: Duration = Duration::from_secs(10);
 const USED_WAIT_MAX: Duration = Duration::from_millis(500);
 
@@ -45,6 +45,12 @@ pub(super) async fn run(
             if used_at.is_none_or(|at| at.elapsed() >= USED_EVERY) {
                 used_at = Some(Instant::now());
                 record_used_tokens(authenticator, &catalog).await;
+                // One that did not take a write is asked again, also if nobody changes anything.
+                if !is_catalog_writable()
+                    && let Some(Err(error)) = stop.run_until_cancelled(catalog.try_write()).await
+                {
+                    tracing::debug!("catalog: {error}");
+                }
             }
         }
         tokio::select! {

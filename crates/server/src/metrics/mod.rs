@@ -20,6 +20,7 @@ use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Registry;
 use sluicegate::LeaseStats;
 use sluicegate_control::api::damaged_total;
+use sluicegate_control::{catalog_write_failures_total, is_catalog_writable};
 
 use crate::authenticator::Authenticator;
 use crate::engine::ServerEngine;
@@ -133,6 +134,14 @@ impl Scrape {
         let help = "Last successful request to the catalog, seconds since the Unix epoch";
         let at = seconds(catalog.answered_at_us);
         families.gauge("sluicegate_catalog_last_success_timestamp_seconds", help, at)?;
+        let help = "1 if the database took the last change, 0 after a write that it did not take";
+        families.gauge("sluicegate_catalog_writable", help, u64::from(is_catalog_writable()))?;
+        let help = "Writes that the database of the catalog did not take";
+        families.counter(
+            "sluicegate_catalog_write_failures",
+            help,
+            catalog_write_failures_total(),
+        )?;
         let help = "Admin API requests that failed because the catalog is damaged";
         families.counter("sluicegate_catalog_damaged", help, damaged_total())?;
         let help = "Rows of traffic history that the catalog did not take in time";

@@ -1,6 +1,7 @@
 //! Servers that follow a catalog: the real program on real databases.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod disk;
 mod fleet;
 mod import;
 mod kill;

@@ -3,17 +3,20 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluicegate::{Clock, Micros, MonotonicClock};
+use sluicegate_testkit::Error;
 use tempfile::TempDir;
 
 use crate::program::{PATIENCE, Process, serve};
 
 /// The account of the first administrator.
 pub(crate) const ADMIN: &str = "ada";
-const PASSWORD: &str = "correct horse battery staple";
+pub(crate) const PASSWORD: &str = "correct horse battery staple";
 
 /// A node, and the folder that outlives its process.
 pub(crate) struct Node {
@@ -38,6 +41,33 @@ impl Node {
         let config = format!("[catalog]\nurl = '{url}'\nkept = '{kept}'\n{more}");
         let process = spawn(&folder, &config);
         Self { folder, config, process }
+    }
+
+    /// A node of a SQLite catalog whose folder is a file system of its own, of 8 MiB.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] where nothing can be mounted.
+    pub(crate) fn start_on_small_disk() -> Result<Self, Error> {
+        let folder = tempfile::tempdir().expect("there is room for files");
+        let disk = folder.path().join("disk");
+        fs::create_dir(&disk).expect("it is new");
+        if !on_disk(&disk, &Command::new("true")).status().is_ok_and(|status| status.success()) {
+            return Err(Error::Missing("no file system can be mounted here".to_owned()));
+        }
+        let [kept, database] =
+            ["kept.json", "disk/catalog.db"].map(|name| folder.path().join(name));
+        let (kept, database) = (kept.display(), database.display());
+        let config = format!("[catalog]\nurl = 'sqlite:{database}'\nkept = '{kept}'\n");
+        let told = File::create(folder.path().join("told")).expect("it can be written");
+        let process = Process::start(on_disk(&disk, &serve(&folder, &config)).stderr(told), 4);
+        Ok(Self { folder, config, process })
+    }
+
+    /// A file on the small disk of this node, as its process sees it.
+    pub(crate) fn on_small_disk(&self, name: &str) -> PathBuf {
+        let disk = self.folder.path().join("disk").join(name);
+        let inside = disk.strip_prefix("/").expect("it is absolute");
+        Path::new("/proc").join(self.process.id().to_string()).join("root").join(inside)
     }
 
     /// The same node, killed and started again.
@@ -221,6 +251,18 @@ fn spawn(folder: &TempDir, config: &str) -> Process {
     // The admin API may have an address of its own.
     let listens = 4 + usize::from(config.contains("\nlisten = "));
     Process::start(serve(folder, config).stderr(told), listens)
+}
+
+/// `program` with a file system of its own at `disk`. It ends with the program.
+fn on_disk(disk: &Path, program: &Command) -> Command {
+    let mut on_disk = Command::new("unshare");
+    let mount = "mount -t tmpfs -o size=8m none \"$0\" && exec \"$@\"";
+    on_disk.args(["-rm", "sh", "-c", mount]).arg(disk);
+    on_disk.arg(program.get_program()).args(program.get_args());
+    for (name, value) in program.get_envs() {
+        on_disk.env(name, value.expect("nothing is unset"));
+    }
+    on_disk
 }
 
 /// Asks, and returns status, head and body; none: nobody answered.
