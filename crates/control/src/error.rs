@@ -1,10 +1,11 @@
 //! Why something of the catalog was not done.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sluicegate_policy::{Finding, TextPlace};
 
 use crate::access::AccessDenied;
+use crate::db::CatalogAddress;
 
 /// Why something was not done. Nothing has changed, unless it is [`Unknown`](Self::Unknown).
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +50,16 @@ pub enum Error {
     /// What is in the database is not what is written there.
     #[error("the catalog is damaged: {0}")]
     Damaged(String),
+    /// The copy is one of another catalog, or does not say of which.
+    #[error("{}", other_catalog(path, found.as_ref(), wanted))]
+    OtherCatalog {
+        /// The file.
+        path: PathBuf,
+        /// The catalog that it is a copy of, if it says so.
+        found: Option<CatalogAddress>,
+        /// The catalog that a copy is wanted of.
+        wanted: CatalogAddress,
+    },
     /// The copy of the catalog was written by another version of this program.
     #[error(
         "{} has format {format}, expected {expected}: another version of Sluicegate wrote it; start \
@@ -96,6 +107,20 @@ fn listed(errors: &[PlacedFinding]) -> String {
             pointer => format!("{pointer}: {finding}"),
         });
     lines.collect::<Vec<_>>().join("; ")
+}
+
+fn other_catalog(path: &Path, found: Option<&CatalogAddress>, wanted: &CatalogAddress) -> String {
+    let path = path.display();
+    match found {
+        Some(found) => format!(
+            "{path} is a copy of {found}, and not of {wanted}; if the same catalog was there before, \
+             set `catalog.kept_of = \"{found}\"`"
+        ),
+        None => format!(
+            "{path} does not say which catalog it is a copy of, because an earlier version of Sluicegate \
+             wrote it; if it is one of {wanted}, set `catalog.kept_of = \"{wanted}\"`"
+        ),
+    }
 }
 
 fn listed_findings(warnings: &[PlacedFinding]) -> String {

@@ -25,6 +25,6 @@ pub mod traffic;
 
 pub use access::{AccessDenied, AccessRule, Action, Actor, Role, Scope, allow};
 pub use catalog::{Catalog, ChangeContext};
-pub use db::{Url, catalog_write_failures_total, is_catalog_writable};
+pub use db::{CatalogAddress, Url, catalog_write_failures_total, is_catalog_writable};
 pub use error::{Error, PlacedFinding};
 pub use limiter_info::read_limiter_info;

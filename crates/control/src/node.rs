@@ -12,5 +12,5 @@ mod tokens;
 
 pub use follower::Follower;
 pub use presence::Presence;
-pub use snapshot::{CatalogDelta, CatalogSnapshot};
+pub use snapshot::{CatalogCopy, CatalogDelta, CatalogSnapshot};
 pub use tokens::{CachedToken, SECRET_BYTES_MAX, Tokens};

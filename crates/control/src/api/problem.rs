@@ -228,7 +228,7 @@ impl From<Error> for ApiProblem {
                 (StatusCode::SERVICE_UNAVAILABLE, detail)
             }
             // Of a file that only a node that starts reads.
-            Error::OtherFormat { .. } => {
+            Error::OtherFormat { .. } | Error::OtherCatalog { .. } => {
                 tracing::error!("catalog: {error}");
                 let detail = finding!("catalog_unavailable", "catalog unavailable");
                 (StatusCode::SERVICE_UNAVAILABLE, detail)

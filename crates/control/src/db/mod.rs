@@ -3,6 +3,7 @@
 //! Statements are written with `?` for what is bound and use what all three have: whole numbers, texts,
 //! no `RETURNING`. What differs is in this folder.
 
+mod address;
 mod connection;
 mod dialect;
 mod migrate;
@@ -20,6 +21,7 @@ use sqlx::{ConnectOptions, MySql, Pool, Postgres, Sqlite};
 use tokio::time::timeout;
 
 use crate::error::Error;
+pub use address::CatalogAddress;
 use connection::Borrowed;
 pub(crate) use dialect::{Row, SqlValue};
 pub use url::Url;

@@ -1,12 +1,11 @@
 //! Follows the catalog: what changes there is held here within the time between two looks.
 
 use std::cmp::Ordering;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 
-use super::{CatalogDelta, CatalogSnapshot};
+use super::{CatalogCopy, CatalogDelta, CatalogSnapshot};
 use crate::catalog::Catalog;
 use crate::db::Url;
 use crate::error::Error;
@@ -19,30 +18,31 @@ pub struct Follower {
     /// The one that is being opened: its tables are made to the end, whoever waits for that.
     opening: Option<JoinHandle<Result<Catalog, Error>>>,
     held: Arc<CatalogSnapshot>,
-    kept: PathBuf,
+    copy: CatalogCopy,
     /// Whether the last look was answered.
     was_there: bool,
 }
 
 impl Follower {
-    /// A node of the catalog at `url`. It holds nothing yet: what the file at `kept` has is
+    /// A node of the catalog at `url`. It holds nothing yet: what the file of `copy` has is
     /// [restored](Self::restore), the catalog is asked by [`poll`](Self::poll).
-    pub fn new(url: Url, kept: PathBuf) -> Self {
-        Self { url, catalog: None, opening: None, held: Arc::default(), kept, was_there: false }
+    pub fn new(url: Url, copy: CatalogCopy) -> Self {
+        Self { url, catalog: None, opening: None, held: Arc::default(), copy, was_there: false }
     }
 
     /// Takes over what the file has; nothing, if there is none.
     ///
     /// # Errors
-    /// [`Error::OtherFormat`]: another version wrote the file. [`Error::Damaged`]: there is a file, and it is not what was written, or of another catalog than
-    /// the one that answered. What is held stays.
+    /// [`Error::OtherFormat`]: another version wrote the file. [`Error::OtherCatalog`]: it is a copy of another
+    /// catalog. [`Error::Damaged`]: it is not what was written, or of another catalog than the one that answered.
+    /// What is held stays.
     pub fn restore(&mut self) -> Result<CatalogDelta, Error> {
-        let Some((held, news)) = CatalogSnapshot::read(&self.kept)? else {
+        let Some((held, news)) = CatalogSnapshot::read(&self.copy)? else {
             return Ok(CatalogDelta::default());
         };
         let seen = self.held.catalog();
         if !seen.is_empty() && held.catalog() != seen {
-            let problem = format!("{}: it belongs to another catalog", self.kept.display());
+            let problem = format!("{}: it belongs to another catalog", self.copy.path.display());
             return Err(Error::Damaged(problem));
         }
         self.held = Arc::new(held);

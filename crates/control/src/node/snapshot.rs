@@ -1,9 +1,10 @@
 //! Policies and tokens as a node holds them, in memory and in a file.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
-use std::path::Path;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use tokio::task::spawn_blocking;
 
 use super::tokens::{CachedToken, Tokens};
 use crate::catalog::{PolicyState, PublishedCatalog, PublishedPolicy, PublishedToken};
+use crate::db::{CatalogAddress, Url};
 use crate::error::Error;
 
 /// The format of the file. Another one is not read: the catalog has everything.
@@ -57,7 +59,45 @@ struct CacheFormat {
 #[derive(Serialize, Deserialize)]
 struct CatalogCacheFile {
     format: u32,
+    /// The catalog that this is a copy of; absent in files of earlier versions.
+    #[serde(default)]
+    of: Option<CatalogAddress>,
     published: PublishedCatalog,
+}
+
+/// The file for a copy of a catalog, which is read while the catalog is unavailable.
+#[derive(Clone, Debug)]
+pub struct CatalogCopy {
+    /// The file.
+    pub path: PathBuf,
+    /// The catalog that it is a copy of.
+    pub of: CatalogAddress,
+    /// An address that the same catalog had before. A copy of that address, or one that names none, is read as
+    /// well.
+    pub of_before: Option<CatalogAddress>,
+}
+
+impl CatalogCopy {
+    /// A copy of the catalog at `url` in the file at `path`.
+    pub fn new(path: PathBuf, url: &Url) -> Self {
+        Self { path, of: CatalogAddress::of(url), of_before: None }
+    }
+
+    /// Whether a file that says it is a copy of `found` is read.
+    ///
+    /// # Errors
+    /// [`Error::OtherCatalog`].
+    fn is_of(&self, found: Option<CatalogAddress>) -> Result<(), Error> {
+        let is_before = match (&found, &self.of_before) {
+            (None, before) => before.is_some(),
+            (found, before) => found == before,
+        };
+        if is_before || found.as_ref() == Some(&self.of) {
+            return Ok(());
+        }
+        let (path, wanted) = (self.path.clone(), self.of.clone());
+        Err(Error::OtherCatalog { path, found, wanted })
+    }
 }
 
 impl CatalogSnapshot {
@@ -166,11 +206,12 @@ impl CatalogSnapshot {
         Arc::new(Tokens::new(self.tokens.values().cloned()))
     }
 
-    /// What the file at `path` has, and what to make of it; none, if there is no file.
+    /// What the file of `copy` has, and what to make of it; none, if there is no file.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if it is not what was written; [`Error::OtherFormat`].
-    pub fn read(path: &Path) -> Result<Option<(Self, CatalogDelta)>, Error> {
+    /// [`Error::Damaged`] if it is not what was written; [`Error::OtherFormat`]; [`Error::OtherCatalog`].
+    pub fn read(copy: &CatalogCopy) -> Result<Option<(Self, CatalogDelta)>, Error> {
+        let path = copy.path.as_path();
         tidy(path);
         let damaged = |problem: &dyn std::fmt::Display| {
             Error::Damaged(format!("{}: {problem}", path.display()))
@@ -190,6 +231,7 @@ impl CatalogSnapshot {
         }
         let kept: CatalogCacheFile =
             serde_json::from_slice(&bytes).map_err(|error| damaged(&error))?;
+        copy.is_of(kept.of)?;
         let mut held = Self::default();
         let news = held.apply(kept.published);
         Ok(Some((held, news)))
@@ -199,26 +241,31 @@ impl CatalogSnapshot {
     ///
     /// # Errors
     /// What the system says, with the path.
-    pub async fn write_in_background(self: &Arc<Self>, path: &Path) -> Result<(), String> {
-        let (held, path) = (Arc::clone(self), path.to_owned());
+    pub async fn write_in_background(self: &Arc<Self>, copy: &CatalogCopy) -> Result<(), String> {
+        let (held, copy) = (Arc::clone(self), copy.clone());
         let written = spawn_blocking(move || {
-            held.write(&path).map_err(|error| format!("cannot write {}: {error}", path.display()))
+            let failed = |error| format!("cannot write {}: {error}", copy.path.display());
+            held.write(&copy).map_err(failed)
         });
         written.await.map_err(|error| error.to_string())?
     }
 
-    /// Writes all of it to the file at `path`, which is replaced whole, and is for its owner only.
+    /// Writes all of it to the file of `copy`, which is replaced whole, and is for its owner only. Its folder is
+    /// made if it is not there.
     ///
     /// # Errors
     /// Those of the system.
-    pub fn write(&self, path: &Path) -> io::Result<()> {
+    pub fn write(&self, copy: &CatalogCopy) -> io::Result<()> {
+        let path = copy.path.as_path();
         let published = PublishedCatalog {
             catalog: self.catalog.clone(),
             revision: self.revision,
             policies: self.policies().cloned().collect(),
             tokens: self.tokens.values().map(|token| token.published().clone()).collect(),
         };
-        let bytes = serde_json::to_vec(&CatalogCacheFile { format: FORMAT, published })?;
+        let of = Some(copy.of.clone());
+        let bytes = serde_json::to_vec(&CatalogCacheFile { format: FORMAT, of, published })?;
+        DirBuilder::new().recursive(true).mode(0o700).create(directory_of(path))?;
         // Others may share the folder, and then must not guess how the file is called.
         let name = format!("{}{}{NEW}", beginning(path), uuid::Uuid::new_v4().simple());
         let beside = path.with_file_name(name);

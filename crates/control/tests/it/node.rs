@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use serde_json::json;
 use sluicegate_control::catalog::{NewToken, Page, PolicyAt, PolicyState};
 use sluicegate_control::identity::{Secret, SecretKind};
-use sluicegate_control::node::{CatalogDelta, Follower, Presence, Tokens};
-use sluicegate_control::{Catalog, ChangeContext, Scope, Url};
+use sluicegate_control::node::{CatalogCopy, CatalogDelta, Follower, Presence, Tokens};
+use sluicegate_control::{Catalog, CatalogAddress, ChangeContext, Scope, Url};
 use sqlx::{ConnectOptions as _, Executor as _};
 use tempfile::TempDir;
 
@@ -30,8 +30,12 @@ impl Stage {
         self.dir.path().join("held.json")
     }
 
+    fn copy(&self) -> CatalogCopy {
+        CatalogCopy::new(self.kept(), &url(&self.dir))
+    }
+
     fn follower(&self) -> (Follower, CatalogDelta) {
-        let mut follower = Follower::new(url(&self.dir), self.kept());
+        let mut follower = Follower::new(url(&self.dir), self.copy());
         let news = follower.restore().expect("there is no file, or a good one");
         (follower, news)
     }
@@ -91,14 +95,14 @@ async fn a_node_starts_with_what_it_held_while_the_catalog_is_away() {
     let token = stage.catalog.create_token(&by(), "shop", new).await.unwrap();
     let (mut follower, _) = stage.follower();
     follower.poll(NOW).await.unwrap();
-    follower.held().write_in_background(&stage.kept()).await.unwrap();
+    follower.held().write_in_background(&stage.copy()).await.unwrap();
     assert!(!fs::read_to_string(stage.kept()).unwrap().contains(secret.expose()));
 
     let away = stage.dir.path().join("away.db");
     fs::rename(stage.dir.path().join("catalog.db"), &away).unwrap();
-    let nowhere: Url =
-        format!("sqlite:{}/none/catalog.db", stage.dir.path().display()).parse().unwrap();
-    let mut alone = Follower::new(nowhere, stage.kept());
+    let in_its_way = stage.dir.path().join("catalog.db");
+    fs::create_dir(&in_its_way).unwrap();
+    let mut alone = Follower::new(url(&stage.dir), stage.copy());
     let news = alone.restore().unwrap();
     assert_eq!(names(&news), ["a"]);
     let is_good = |tokens: &Tokens, scope, at| {
@@ -113,11 +117,67 @@ async fn a_node_starts_with_what_it_held_while_the_catalog_is_away() {
     assert!(alone.poll(NOW).await.is_err());
     assert_eq!(alone.held().revision(), 2);
 
-    fs::rename(&away, stage.dir.path().join("catalog.db")).unwrap();
+    fs::remove_dir(&in_its_way).unwrap();
+    fs::rename(&away, in_its_way).unwrap();
     stage.catalog.revoke_token(&by(), "shop", &token.id).await.unwrap();
     let (mut back, _) = stage.follower();
     let news = back.poll(NOW).await.unwrap().expect("there is news");
     assert!(news.tokens.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_copy_of_another_catalog_is_refused_by_name_with_its_policies_and_tokens() {
+    let stage = Stage::set().await;
+    stage.policy("a", PolicyState::Active).await;
+    let (mut follower, _) = stage.follower();
+    follower.poll(NOW).await.unwrap();
+    follower.held().write_in_background(&stage.copy()).await.unwrap();
+
+    let production: Url = "postgres://u:hunter2@127.0.0.1:1/production".parse().unwrap();
+    let mut copy = CatalogCopy::new(stage.kept(), &production);
+    let mut other = Follower::new(production.clone(), copy.clone());
+    let refused = other.restore().unwrap_err().to_string();
+    let staging = CatalogAddress::of(&url(&stage.dir));
+    let setting = format!("set `catalog.kept_of = \"{staging}\"`");
+    assert!(refused.contains(&setting), "{refused}");
+    assert!(refused.contains("not of postgres://127.0.0.1:1/production"), "{refused}");
+    assert!(!refused.contains("hunter2"), "{refused}");
+    assert_eq!((other.held().revision(), other.held().policies().count()), (0, 0));
+    assert!(other.held().tokens().is_empty());
+
+    // The setting as it is printed.
+    copy.of_before = Some(staging.to_string().parse().unwrap());
+    let mut moved = Follower::new(production.clone(), copy.clone());
+    assert_eq!(names(&moved.restore().unwrap()), ["a"]);
+    copy.of_before = Some("postgres://elsewhere/production".parse().unwrap());
+    assert!(Follower::new(production, copy).restore().is_err(), "another one is still refused");
+}
+
+#[tokio::test]
+async fn a_copy_that_names_no_catalog_is_read_only_if_the_operator_says_of_which_it_is() {
+    let stage = Stage::set().await;
+    stage.policy("a", PolicyState::Active).await;
+    let (mut follower, _) = stage.follower();
+    follower.poll(NOW).await.unwrap();
+    follower.held().write_in_background(&stage.copy()).await.unwrap();
+    // As an earlier version wrote it.
+    let mut written: serde_json::Value =
+        serde_json::from_slice(&fs::read(stage.kept()).unwrap()).unwrap();
+    written.as_object_mut().unwrap().remove("of").unwrap();
+    fs::write(stage.kept(), written.to_string()).unwrap();
+
+    let mut copy = stage.copy();
+    let mut follower = Follower::new(url(&stage.dir), copy.clone());
+    let refused = follower.restore().unwrap_err().to_string();
+    let setting = format!("set `catalog.kept_of = \"{}\"`", copy.of);
+    assert!(refused.contains("earlier version") && refused.contains(&setting), "{refused}");
+    assert_eq!(follower.held().revision(), 0);
+    copy.of_before = Some(copy.of.clone());
+    let mut follower = Follower::new(url(&stage.dir), copy.clone());
+    assert_eq!(names(&follower.restore().unwrap()), ["a"]);
+    // The next copy names its catalog.
+    follower.held().write_in_background(&copy).await.unwrap();
+    assert_eq!(names(&stage.follower().1), ["a"]);
 }
 
 #[tokio::test]
@@ -127,11 +187,14 @@ async fn a_catalog_that_was_taken_back_is_followed_there() {
     stage.policy("b", PolicyState::Active).await;
     let (mut follower, _) = stage.follower();
     follower.poll(NOW).await.unwrap();
-    follower.held().write_in_background(&stage.kept()).await.unwrap();
+    follower.held().write_in_background(&stage.copy()).await.unwrap();
 
     let earlier = Stage::set().await;
     earlier.policy("c", PolicyState::Active).await;
-    let mut follower = Follower::new(url(&earlier.dir), stage.kept());
+    // A backup that was restored elsewhere: the operator says that it is the same catalog.
+    let mut copy = CatalogCopy::new(stage.kept(), &url(&earlier.dir));
+    copy.of_before = Some(CatalogAddress::of(&url(&stage.dir)));
+    let mut follower = Follower::new(url(&earlier.dir), copy);
     let news = follower.restore().unwrap();
     assert_eq!(names(&news), ["a", "b"]);
     let news = follower.poll(NOW).await.unwrap().expect("there is news");
@@ -146,15 +209,16 @@ async fn a_file_that_is_not_what_was_written_is_told_of_and_a_policy_nobody_can_
     let stage = Stage::set().await;
     for text in ["", "{", r#"{"format":2,"published":{"revision":1,"policies":[],"tokens":[]}}"#] {
         fs::write(stage.kept(), text).unwrap();
-        let mut follower = Follower::new(url(&stage.dir), stage.kept());
+        let mut follower = Follower::new(url(&stage.dir), stage.copy());
         assert!(follower.restore().unwrap_err().to_string().contains("held.json"), "{text}");
     }
     fs::write(stage.kept(), r#"{"format":2,"of":"tomorrow"}"#).unwrap();
-    let mut follower = Follower::new(url(&stage.dir), stage.kept());
+    let mut follower = Follower::new(url(&stage.dir), stage.copy());
     let other = follower.restore().unwrap_err().to_string();
     assert!(other.contains("held.json has format 2, expected 1: another version"), "{other}");
     assert!(!other.contains("damaged"), "{other}");
-    let later = json!({ "format": 1, "published": { "revision": 9, "tokens": [], "policies": [
+    let of = CatalogAddress::of(&url(&stage.dir));
+    let later = json!({ "format": 1, "of": of, "published": { "revision": 9, "tokens": [], "policies": [
         { "name": "p", "app": "shop", "state": "active", "version": 1, "document": "{\"name\":\"p\",\"of\":\"tomorrow\"}" },
     ] } });
     fs::write(stage.kept(), later.to_string()).unwrap();
@@ -176,7 +240,7 @@ async fn another_catalog_is_taken_over_whole_whatever_its_revision() {
     let (mut follower, _) = stage.follower();
     follower.poll(NOW).await.unwrap();
     assert_eq!(follower.held().catalog(), one);
-    follower.held().write_in_background(&stage.kept()).await.unwrap();
+    follower.held().write_in_background(&stage.copy()).await.unwrap();
 
     // The database is another one from one look to the next, with a later revision.
     let Url::Sqlite(database) = url(&stage.dir) else { panic!("it is a file") };
@@ -206,7 +270,7 @@ async fn files_of_those_who_were_killed_while_they_wrote_are_removed() {
     let (mut follower, _) = stage.follower();
     assert!(!left.exists() && mine.exists());
     follower.poll(NOW).await.unwrap();
-    follower.held().write_in_background(&stage.kept()).await.unwrap();
+    follower.held().write_in_background(&stage.copy()).await.unwrap();
     let news = fs::read_dir(dir).unwrap().flatten();
     let news = news.filter(|entry| entry.path().extension().is_some_and(|end| end == "new"));
     assert_eq!(news.count(), 1, "only the one that is somebody else's");

@@ -152,7 +152,7 @@ fn check_store(store: &StoreConfig) -> Result<StoreName, ConfigError> {
 
 fn check_catalog(catalog: &CatalogConfig) -> Result<(), ConfigError> {
     let CatalogConfig { url, node, listen, seed, oidc, .. } = catalog;
-    let CatalogConfig { changes_per_minute, setup_token_file, .. } = catalog;
+    let CatalogConfig { changes_per_minute, setup_token_file, kept_of, .. } = catalog;
     if changes_per_minute.get() > CHANGES_PER_MINUTE_MAX {
         let problem = format!("`{changes_per_minute}` is outside 1..={CHANGES_PER_MINUTE_MAX}");
         return wrong("catalog.changes_per_minute", problem);
@@ -161,6 +161,11 @@ fn check_catalog(catalog: &CatalogConfig) -> Result<(), ConfigError> {
         // It is not repeated: there may be a password in it.
         let url: Result<sluicegate_control::Url, _> = url.expose().parse();
         url.or_else(|error| wrong("catalog.url", error.to_string()))?;
+    }
+    let kept_of: Option<Result<sluicegate_control::CatalogAddress, _>> =
+        kept_of.as_deref().map(str::parse);
+    if let Some(Err(error)) = kept_of {
+        return wrong("catalog.kept_of", error.to_string());
     }
     let is_name =
         |node: &str| (1..=NODE_BYTES_MAX).contains(&node.len()) && !node.contains(char::is_control);

@@ -151,8 +151,14 @@ pub(crate) struct CatalogConfig {
     /// Name of this server among the nodes. Unset: host name and first listening port.
     pub(crate) node: Option<String>,
     /// File for a copy of the catalog, so that the server can start while the database is
-    /// unavailable.
-    pub(crate) kept: PathBuf,
+    /// unavailable. Unset: beside the file of a SQLite catalog, else in the state directory
+    /// (`$STATE_DIRECTORY`, `$XDG_STATE_HOME/sluicegate`, `~/.local/state/sluicegate`), with a name of
+    /// its own for each catalog.
+    pub(crate) kept: Option<PathBuf>,
+    /// Earlier address of the same catalog, without user and password: `sqlite:PATH` or
+    /// `postgres://HOST:PORT/DATABASE`. A copy of the catalog at that address, or one that names no
+    /// catalog, is used as well.
+    pub(crate) kept_of: Option<String>,
     /// Which requests must carry a token; the token identifies the calling app.
     pub(crate) tokens_required: TokensRequired,
     /// Listen addresses of the admin API. Unset: `admin.listen`.
@@ -460,7 +466,8 @@ impl Default for CatalogConfig {
             url: None,
             seed: None,
             node: None,
-            kept: "sluicegate-kept.json".into(),
+            kept: None,
+            kept_of: None,
             tokens_required: TokensRequired::default(),
             listen: OneOrMany::default(),
             tls: None,

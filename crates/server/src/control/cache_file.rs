@@ -1,10 +1,12 @@
 //! Keeps what is held in a file, for a start without the catalog.
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_control::node::CatalogSnapshot;
+use sluicegate_control::node::{CatalogCopy, CatalogSnapshot};
+use sluicegate_control::{CatalogAddress, Url};
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -15,10 +17,35 @@ use super::sync::SyncState;
 /// changed: one that was revoked must not be good again after a start without the catalog.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Writes what is held to the file at `path` when it changes, until `stop`, and what is not there by
+/// What the name of a copy beside the file of a SQLite catalog ends with.
+const BESIDE: &str = ".kept.json";
+
+/// The file for the copy of the catalog at `url`, if none is configured: beside its file, or in the folder for
+/// state that the environment names, the present one if it names none. No two catalogs have the same.
+pub(super) fn default_path(url: &Url, var: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    if let Some(database) = url.file() {
+        let mut path = database.into_os_string();
+        path.push(BESIDE);
+        return path.into();
+    }
+    let name = format!("kept-{}.json", CatalogAddress::of(url).file_tag());
+    state_directory(var).unwrap_or_default().join(name)
+}
+
+/// The first folder of `STATE_DIRECTORY`, which systemd sets; else the one of XDG. Paths that are not absolute
+/// do not count.
+fn state_directory(var: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |path: PathBuf| path.is_absolute().then_some(path);
+    let of_service = || std::env::split_paths(&var("STATE_DIRECTORY")?).find_map(absolute);
+    let of_xdg = || Some(absolute(var("XDG_STATE_HOME")?.into())?.join("sluicegate"));
+    let of_home = || Some(absolute(var("HOME")?.into())?.join(".local/state/sluicegate"));
+    of_service().or_else(of_xdg).or_else(of_home)
+}
+
+/// Writes what is held to the file of `copy` when it changes, until `stop`, and what is not there by
 /// then.
 pub(super) async fn run(
-    path: &Path,
+    copy: &CatalogCopy,
     mut holding: watch::Receiver<SyncState>,
     stop: &CancellationToken,
 ) {
@@ -27,7 +54,7 @@ pub(super) async fn run(
         let is_last = stop.is_cancelled();
         let now = holding.borrow_and_update().clone();
         if !is_held(&now, written.as_ref()) {
-            match now.held.write_in_background(path).await {
+            match now.held.write_in_background(copy).await {
                 Ok(()) => (written, is_failing) = (Some(Arc::clone(&now.held)), false),
                 Err(error) if !is_failing => {
                     is_failing = true;
@@ -56,4 +83,46 @@ pub(super) async fn run(
 
 fn is_held(holding: &SyncState, written: Option<&Arc<CatalogSnapshot>>) -> bool {
     written.is_some_and(|written| Arc::ptr_eq(written, &holding.held))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(url: &str, vars: &[(&str, &str)]) -> String {
+        let var = |name: &str| {
+            vars.iter().find(|(set, _)| *set == name).map(|(_, value)| OsString::from(value))
+        };
+        default_path(&url.parse().expect("it is a URL"), var).display().to_string()
+    }
+
+    #[test]
+    fn a_copy_lies_beside_a_sqlite_file_or_in_the_folder_for_state() {
+        let all = [
+            ("STATE_DIRECTORY", "/var/lib/a:/var/lib/b"),
+            ("XDG_STATE_HOME", "/x"),
+            ("HOME", "/h"),
+        ];
+        assert_eq!(path("sqlite:/nowhere/catalog.db", &all), "/nowhere/catalog.db.kept.json");
+        let production = "postgres://u:hunter2@db/production";
+        for (vars, folder) in [
+            (&all[..], "/var/lib/a/"),
+            (&all[1..], "/x/sluicegate/"),
+            (&all[2..], "/h/.local/state/sluicegate/"),
+            (&[("HOME", "not/absolute")], ""),
+            (&[], ""),
+        ] {
+            let path = path(production, vars);
+            assert!(path.starts_with(&format!("{folder}kept-postgres-production-")), "{path}");
+            assert!(path.ends_with(".json") && !path.contains("hunter2"), "{path}");
+        }
+    }
+
+    #[test]
+    fn two_catalogs_of_one_working_directory_have_two_copies() {
+        let urls =
+            ["sqlite:a.db", "sqlite:b.db", "postgres://h/a", "postgres://h/b", "mysql://h/a"];
+        let paths: std::collections::BTreeSet<_> = urls.map(|url| path(url, &[])).into();
+        assert_eq!(paths.len(), urls.len(), "{paths:?}");
+    }
 }

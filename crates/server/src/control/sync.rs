@@ -1,17 +1,18 @@
 //! Follows the catalog: what changes there holds here within a second.
 
 use std::future::pending;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
+use jiff::Timestamp;
 use rustix::system::uname;
 use sluicegate::store::redis::Revisions;
 use sluicegate::{Clock, WallClock};
 use sluicegate_control::api::{Api, Setup};
-use sluicegate_control::node::{CatalogDelta, CatalogSnapshot, Follower, Presence};
-use sluicegate_control::{Catalog, Url};
+use sluicegate_control::node::{CatalogCopy, CatalogDelta, CatalogSnapshot, Follower, Presence};
+use sluicegate_control::{Catalog, CatalogAddress, Url};
 use sluicegate_policy::PolicySet;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
@@ -61,7 +62,7 @@ pub(crate) struct CatalogSync {
     looks: Poller,
     presence: Presence,
     /// The file that what is held is kept in.
-    kept: PathBuf,
+    copy: CatalogCopy,
     history: HistoryKept,
 }
 
@@ -83,6 +84,8 @@ struct Poller {
     is_away: bool,
     /// When the look began that was answered last.
     asked_at: Instant,
+    /// The file that what is held comes from, and when it was written, until the catalog answers.
+    restored: Option<String>,
 }
 
 /// What is held, for those who do something with it that nobody waits for.
@@ -127,25 +130,31 @@ impl CatalogSync {
             seed::run(&url, file).await.context("catalog.seed")?;
         }
         let presence = Presence::new(&name, env!("CARGO_PKG_VERSION"), now());
-        let mut follower = Follower::new(url.clone(), config.kept.clone());
+        let copy = copy_of(&url, config)?;
+        let mut follower = Follower::new(url.clone(), copy.clone());
         let mut news = Vec::new();
-        match follower.restore() {
-            Ok(held) => news.push(held),
-            Err(error) => tracing::warn!("catalog.kept: ignored: {error}"),
+        let restored = follower.restore();
+        let problem = restored.as_ref().err().map(ToString::to_string);
+        news.extend(restored.ok());
+        let restored = (follower.held().revision() > 0).then(|| described(&copy.path));
+        let asked_at = Instant::now();
+        let mut looks = Poller { follower, url, is_away: false, asked_at, restored };
+        let polled = looks.poll().await;
+        if let Some(problem) = &problem {
+            tracing::warn!("catalog.kept: ignored: {problem}");
         }
-        let mut looks = Poller { follower, url, is_away: false, asked_at: Instant::now() };
-        match looks.poll().await {
+        match polled {
             Ok(new) => news.extend(new),
             Err(error) if looks.revision() == 0 => {
-                let file = config.kept.display();
-                return Err(error.context(format!(
-                    "catalog.url: cannot read the catalog, and {file} has no copy of it"
-                )));
+                let nothing = || format!("{} has no copy of it", copy.path.display());
+                let problem = problem.unwrap_or_else(nothing);
+                let problem =
+                    format!("catalog.url: cannot read the catalog {}, and {problem}", copy.of);
+                return Err(error.context(problem));
             }
             Err(error) => looks.record_failure(&error),
         }
-        let (kept, history) = (config.kept.clone(), config.history);
-        Ok((Self { looks, presence, kept, history }, news))
+        Ok((Self { looks, presence, copy, history: config.history }, news))
     }
 
     /// Which kind of database it is.
@@ -177,7 +186,7 @@ impl CatalogSync {
         publishes: bool,
         stop: &CancellationToken,
     ) -> NodeEnd {
-        let Self { looks, presence, kept, history } = self;
+        let Self { looks, presence, copy, history } = self;
         let (node, telemetry) = (presence.name().to_owned(), told.engine.telemetry());
         let started_at = presence.started_at();
         let redis = told.engine.core().store().on_redis();
@@ -193,7 +202,7 @@ impl CatalogSync {
             looks.run(&told, redis.map(RedisBackend::revisions), &tell, stop),
             node_reporter::run(presence, &told, holding.clone(), stop),
             traffic::run(telemetry, history, &node, &holding, stop),
-            cache_file::run(&kept, holding.clone(), stop),
+            cache_file::run(&copy, holding.clone(), stop),
             published,
         );
         let catalog = holding.borrow().catalog.clone();
@@ -271,12 +280,17 @@ impl Poller {
         let looked = timeout(LOOK_WAIT_MAX, self.follower.poll(now())).await;
         let news = looked.context("no answer in time")??;
         self.asked_at = asked_at;
+        self.restored = None;
         Ok(news)
     }
 
     fn record_failure(&mut self, error: &anyhow::Error) {
         if !self.is_away {
-            tracing::warn!("catalog: unavailable, using the last known state: {error:#}");
+            let (catalog, revision) = (CatalogAddress::of(&self.url), self.revision());
+            let held = self.restored.as_deref().unwrap_or("what it said last");
+            tracing::warn!(
+                "catalog {catalog}: unavailable ({error:#}); using {held} (revision {revision})"
+            );
         }
         self.is_away = true;
     }
@@ -377,6 +391,25 @@ pub(crate) fn initial_policies(
         }
         live.apply_delta(&policies, news, revision).unwrap_or(policies)
     })
+}
+
+/// The file that a copy of the catalog at `url` is kept in.
+fn copy_of(url: &Url, config: &CatalogConfig) -> Result<CatalogCopy> {
+    let default = || cache_file::default_path(url, |name| std::env::var_os(name));
+    let copy = CatalogCopy::new(config.kept.clone().unwrap_or_else(default), url);
+    let of_before = config.kept_of.as_deref().map(str::parse).transpose();
+    Ok(CatalogCopy { of_before: of_before.context("catalog.kept_of")?, ..copy })
+}
+
+/// The file at `path`, and when it was written.
+fn described(path: &Path) -> String {
+    let written = || {
+        let written = path.metadata().and_then(|file| file.modified()).ok()?;
+        let since = written.duration_since(UNIX_EPOCH).ok()?;
+        Timestamp::from_second(since.as_secs().try_into().ok()?).ok()
+    };
+    let path = path.display();
+    written().map_or_else(|| path.to_string(), |written| format!("{path} of {written}"))
 }
 
 /// This host, and the first port that it listens on.

@@ -150,11 +150,7 @@ async fn away(faults: Faults) {
     assert_eq!(node.check(&Who::default(), "orders", "k").0, 200);
     node.restart();
     assert_eq!(node.limit("orders"), Some(5));
-    assert!(
-        node.told().contains("catalog: unavailable, using the last known state"),
-        "{}",
-        node.told()
-    );
+    assert!(node.told().contains("kept.json of 2"), "{}", node.told());
     assert_eq!(node.admin(&ada, "GET", "/apps", &Value::Null).0, 503);
 
     network.heal().await.unwrap();

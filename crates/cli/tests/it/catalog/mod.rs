@@ -4,6 +4,7 @@
 mod disk;
 mod fleet;
 mod import;
+mod kept;
 mod kill;
 mod node;
 #[cfg(feature = "oidc")]

@@ -223,7 +223,7 @@ fn came_from(node: &Node, expected: &str) {
 fn a_node_without_a_catalog_and_without_anything_kept_does_not_start() {
     let told = why_not("postgres://nobody@127.0.0.1:1/none");
     assert!(
-        told.contains("catalog.url: cannot read the catalog, and /none/kept has no copy of it"),
+        told.contains("catalog.url: cannot read the catalog postgres://127.0.0.1:1/none, and /none/kept has no copy of it"),
         "{told}"
     );
 }

@@ -43,6 +43,13 @@ impl Node {
         Self { folder, config, process }
     }
 
+    /// The same, whose copy of the catalog is where it lies by default, unless `more` says where.
+    pub(crate) fn start_with_own_copy(folder: TempDir, url: &str, more: &str) -> Self {
+        let config = format!("[catalog]\nurl = '{url}'\n{more}");
+        let process = spawn(&folder, &config);
+        Self { folder, config, process }
+    }
+
     /// A node of a SQLite catalog whose folder is a file system of its own, of 8 MiB.
     ///
     /// # Errors

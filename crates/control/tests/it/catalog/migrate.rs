@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluicegate_control::node::Follower;
+use sluicegate_control::node::{CatalogCopy, Follower};
 use sluicegate_control::{Catalog, Error, Url};
 use sluicegate_testkit::{SqlKind, SqlServer, need, until};
 use sqlx::{ConnectOptions as _, Executor as _};
@@ -55,7 +55,7 @@ async fn who_does_not_wait_for_the_tables_does_not_break_them_off() {
     let server = need!(SqlServer::shared(SqlKind::MariaDb).await);
     for wait in [1, 5, 20, 40] {
         let url: Url = server.database().unwrap().parse().unwrap();
-        let mut follower = Follower::new(url.clone(), "none".into());
+        let mut follower = Follower::new(url.clone(), CatalogCopy::new("none".into(), &url));
         let looked = tokio::time::timeout(Duration::from_millis(wait), follower.poll(1)).await;
         if looked.is_err() {
             // It had not begun, or goes on by itself.

@@ -1,0 +1,128 @@
+//! The copy of a catalog, for a start without it: it is used by servers of that catalog alone.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::catalog::stage::{Node, Who, policy, until};
+use crate::program::serve;
+
+/// A database that nobody reaches.
+const PRODUCTION: &str = "postgres://u:hunter2@127.0.0.1:1/production";
+
+/// A node of `DIR/staging.db` with a policy and a token, which has written its copy and is killed.
+fn staging() -> (Node, Who) {
+    let mut node = Node::start("sqlite:DIR/staging.db", "tokens_required = 'always'\n");
+    let ada = node.set_up();
+    node.admin(&ada, "POST", "/apps", &json!({ "name": "shop" }));
+    let new = json!({ "document": policy("orders", 5), "state": "active" });
+    assert_eq!(node.admin(&ada, "POST", "/apps/shop/policies", &new).0, 201);
+    let new = json!({ "name": "t", "scopes": ["check"], "expires_in_days": 1 });
+    let (status, made) = node.admin(&ada, "POST", "/apps/shop/tokens", &new);
+    assert_eq!(status, 201, "{made}");
+    let token = Who::with_token(made["secret"].as_str().unwrap());
+    until(|| node.check(&token, "orders", "k").0 == 200);
+    let copy = node.folder.path().join("kept.json");
+    until(|| fs::read_to_string(&copy).is_ok_and(|text| text.contains("\"scopes\":[\"check\"]")));
+    node.kill();
+    (node, token)
+}
+
+/// What a server with this catalog and this copy says that does not start.
+fn why_not(url: &str, kept: &Path, more: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!("[catalog]\nurl = '{url}'\nkept = '{}'\n{more}", kept.display());
+    let output = serve(&folder, &config).output().unwrap();
+    assert!(!output.status.success());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn a_server_obeys_no_policies_and_tokens_of_the_copy_of_another_catalog() {
+    let (staging, token) = staging();
+    let folder = staging.folder.path().canonicalize().unwrap();
+    let kept = folder.join("kept.json");
+    let address = format!("sqlite:{}", folder.join("staging.db").display());
+    let setting = format!("set `catalog.kept_of = \"{address}\"`");
+    let mistyped = format!("sqlite:{}/nothing/staging.db", folder.display());
+    for (url, named) in
+        [(PRODUCTION, "postgres://127.0.0.1:1/production"), (&mistyped, mistyped.as_str())]
+    {
+        let told = why_not(url, &kept, "");
+        assert!(told.contains(&setting), "{told}");
+        assert!(told.contains(&format!("cannot read the catalog {named}, and ")), "{told}");
+        assert!(
+            told.contains(&format!("kept.json is a copy of {address}, and not of {named}")),
+            "{told}"
+        );
+        assert!(!told.contains("hunter2"), "{told}");
+    }
+
+    // On purpose, by the setting that is printed.
+    let more = format!(
+        "kept = '{}'\nkept_of = \"{address}\"\ntokens_required = 'always'\n",
+        kept.display()
+    );
+    let moved = Node::start_with_own_copy(tempfile::tempdir().unwrap(), PRODUCTION, &more);
+    assert_eq!(moved.check(&token, "orders", "k").0, 200);
+    let told = moved.told();
+    assert!(told.contains("catalog postgres://127.0.0.1:1/production: unavailable ("), "{told}");
+    assert!(told.contains(&format!("using {} of 20", kept.display())), "{told}");
+    assert!(told.contains("Z (revision 2)"), "{told}");
+}
+
+#[test]
+fn a_copy_of_an_earlier_version_names_no_catalog_and_is_used_if_the_operator_says_of_which_it_is() {
+    let (staging, token) = staging();
+    let folder = staging.folder.path().canonicalize().unwrap();
+    let kept = folder.join("kept.json");
+    let mut written: Value = serde_json::from_slice(&fs::read(&kept).unwrap()).unwrap();
+    written.as_object_mut().unwrap().remove("of").unwrap();
+    fs::write(&kept, written.to_string()).unwrap();
+    let told = why_not(PRODUCTION, &kept, "");
+    let setting = "set `catalog.kept_of = \"postgres://127.0.0.1:1/production\"`";
+    assert!(told.contains("does not say which catalog") && told.contains(setting), "{told}");
+    let more = format!(
+        "kept = '{}'\nkept_of = 'postgres://127.0.0.1:1/production'\ntokens_required = 'always'\n",
+        kept.display()
+    );
+    let node = Node::start_with_own_copy(tempfile::tempdir().unwrap(), PRODUCTION, &more);
+    assert_eq!(node.check(&token, "orders", "k").0, 200);
+}
+
+#[test]
+fn two_servers_of_one_folder_start_by_their_own_copies() {
+    let folder = TempDir::new().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for (name, limit) in [("one", 1), ("two", 2)] {
+        let url = format!("sqlite:{}", at(&format!("{name}.db")).display());
+        let node = Node::start_with_own_copy(tempfile::tempdir().unwrap(), &url, "");
+        let ada = node.set_up();
+        node.admin(&ada, "POST", "/apps", &json!({ "name": "shop" }));
+        let new = json!({ "document": policy("orders", limit), "state": "active" });
+        assert_eq!(node.admin(&ada, "POST", "/apps/shop/policies", &new).0, 201);
+        let copy = at(&format!("{name}.db.kept.json"));
+        until(|| fs::read_to_string(&copy).is_ok_and(|text| text.contains("orders")));
+    }
+    for (name, limit) in [("one", 1), ("two", 2)] {
+        let database = at(&format!("{name}.db"));
+        fs::remove_file(&database).unwrap();
+        fs::create_dir(&database).unwrap();
+        let url = format!("sqlite:{}", database.display());
+        let node = Node::start_with_own_copy(tempfile::tempdir().unwrap(), &url, "");
+        assert_eq!(node.limit("orders"), Some(limit), "{name}");
+    }
+}
+
+#[test]
+fn an_earlier_address_has_no_user_and_no_password() {
+    let more = "kept_of = 'postgres://ada:hunter2@db/production'\n";
+    let told = why_not(PRODUCTION, Path::new("/none/kept"), more);
+    assert!(
+        told.contains("catalog.kept_of: ") && told.contains("without user and password"),
+        "{told}"
+    );
+    assert!(!told.contains("hunter2"), "{told}");
+}
