@@ -142,6 +142,12 @@ fn headers(node: &DocumentNode, at: &At<'_>) -> Option<HeaderPairs> {
                 "{given} is not a header name",
                 given = quoted(name)
             ));
+        } else if is_reserved(&lower) {
+            at.report::<()>(finding!(
+                "reserved_header",
+                "{given} is reserved: Sluicegate or the connection sets it",
+                given = quoted(name)
+            ));
         } else if !names.insert(lower.clone()) {
             at.report::<()>(given_twice());
         } else if let Some(value) = header_value(value, &at) {
@@ -150,6 +156,26 @@ fn headers(node: &DocumentNode, at: &At<'_>) -> Option<HeaderPairs> {
     }
     (headers.len() == entries.len()).then(|| headers.into_boxed_slice())
 }
+
+/// Whether a header of this name, in small letters, is ours alone, so that nobody takes what a policy says for what
+/// was decided; or one that says how a connection goes on or a body ends, which the server of the response knows.
+fn is_reserved(name: &str) -> bool {
+    let is_ours =
+        ["x-sluicegate-", "x-ratelimit-", "ratelimit-"].iter().any(|own| name.starts_with(own));
+    is_ours || name == "ratelimit" || OF_THE_CONNECTION.contains(&name)
+}
+
+/// The header fields of one connection and one message (RFC 9110, 7.6.1 and 8.6; RFC 9112, 6).
+const OF_THE_CONNECTION: [&str; 8] = [
+    "connection",
+    "content-length",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
 
 fn header_value<'n>(node: &'n DocumentNode, at: &At<'_>) -> Option<&'n str> {
     let value = line(node, at, "a value", TEXT_BYTES_MAX)?;

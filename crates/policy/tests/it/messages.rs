@@ -256,10 +256,32 @@ fn of_overflow() {
         "overflow: { degrade: { response: { status: 503, body: b, headers: { 'a b': c, x: 'y\n\nz', d: e, D: f, g: é } } } }",
         "~.overflow.degrade.response.headers[\"a b\"]: `a b` is not a header name\n~.overflow.degrade.response.headers.x: `y\\nz` is not a value: expected 1 to 4096 bytes without control characters\n~.overflow.degrade.response.headers.D: is given twice\n~.overflow.degrade.response.headers.g: expected ASCII",
     );
+    for name in ["X-Sluicegate-Verdict", "x-sluicegate-x", "RateLimit", "RateLimit-Policy"] {
+        rest(&format!("overflow: {{ {} }}", with_header(name)), &reserved(name));
+    }
+    for name in ["X-RateLimit-Limit", "Connection", "content-length", "Transfer-Encoding", "TE"] {
+        rest(&format!("overflow: {{ {} }}", with_header(name)), &reserved(name));
+    }
+    // How long a client should stay away is for the policy to say.
+    for name in ["Retry-After", "x-sluice", "x-rate", "content-type"] {
+        rest(&format!("overflow: {{ {} }}", with_header(name)), "ok");
+    }
     rest(
         "overflow: { divert: { target: '' } }",
         "~.overflow.divert.target: `` is not a target: expected 1 to 4096 bytes without control characters",
     );
+}
+
+/// A degraded response with a header of this name.
+fn with_header(name: &str) -> String {
+    format!("degrade: {{ response: {{ status: 503, body: b, headers: {{ {name}: v }} }} }}")
+}
+
+/// What is said of a header of this name, which no policy may set.
+fn reserved(name: &str) -> String {
+    format!(
+        "~.overflow.degrade.response.headers.{name}: `{name}` is reserved: Sluicegate or the connection sets it"
+    )
 }
 
 #[test]

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use sluicegate::http::headers::{RATELIMIT, RATELIMIT_POLICY, add_retry_after};
 use sluicegate::http::problem;
@@ -130,10 +130,7 @@ fn served<'a>(
     *response.status_mut() = status;
     for (name, value) in fields {
         let Ok(name) = HeaderName::try_from(name) else { continue };
-        // How long the body is, and how it is sent, is said by who sends it.
-        if ![CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING].contains(&name) {
-            response.headers_mut().insert(name, field(value));
-        }
+        response.headers_mut().insert(name, field(value));
     }
     *response.body_mut() = Body::from(body);
     response
