@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! request ─▶ CSRF guard ─▶ route ─▶ who asks ─▶ access::allow ─▶ handler ─▶ Catalog
+//!                            │                       │             └ beside the threads that decide, if there is a body
 //!                            │                       └─ denied: 401, 403, and of writes an audit entry
 //!                            └ ROUTES: method, path, action, handler, and how it is described
 //! ```
@@ -25,6 +26,7 @@ mod setup;
 mod sightings;
 mod table;
 mod whatif;
+mod work;
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -39,7 +41,6 @@ use axum::response::Response;
 use axum::routing::on;
 use sluicegate::{Clock, Micros};
 use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
 use tower_http::csrf::CsrfLayer;
 
 use crate::access::allow;
@@ -60,7 +61,7 @@ use handlers::stream::Streams;
 use principal::authenticate;
 use problem::ApiProblem;
 pub use problem::damaged_total;
-use request::ApiRequest;
+use request::{ApiRequest, ApiResponse};
 pub use setup::Setup;
 use sightings::Sightings;
 use sluicegate_policy::finding;
@@ -71,6 +72,7 @@ pub use whatif::{
     BucketCounts, ComparedBucket, ComparedCounts, ComparedKey, ComparedPolicy, ComparedTimeline,
     Comparison, NoWhatIf, ToCompare, WhatIf, WhatIfError,
 };
+use work::{Work, beside};
 
 /// Where the API is.
 pub const PREFIX: &str = "/v1/admin";
@@ -90,10 +92,7 @@ pub struct Api {
     verifying: Arc<Semaphore>,
     traffic: Arc<dyn LiveTraffic>,
     reading: Arc<Semaphore>,
-    /// One permit for each long body that is being read.
-    bodies: Arc<Semaphore>,
-    /// One permit for each text that is read as policies.
-    parsing: Arc<Semaphore>,
+    work: Arc<Work>,
     streams: Arc<Streams>,
     sightings: Arc<Sightings>,
     what_if: Arc<dyn WhatIf>,
@@ -117,12 +116,6 @@ const VERIFIED_MAX: usize = 1;
 
 /// How many requests read traffic at a time: one may read thousands of rows.
 const READ_MAX: usize = 2;
-
-/// How many long bodies are read at a time: each may take eight megabytes, as slowly as its sender likes.
-const LONG_BODIES_MAX: usize = 8;
-
-/// How many texts are read as policies at a time: one of some megabytes takes a processor for a while.
-const PARSED_MAX: usize = 2;
 
 /// How many what-ifs run at a time: one takes a processor and some hundred megabytes.
 const COMPARED_MAX: usize = 1;
@@ -153,8 +146,7 @@ impl Api {
             verifying: Arc::new(Semaphore::new(VERIFIED_MAX)),
             traffic: Arc::new(NoTraffic),
             reading: Arc::new(Semaphore::new(READ_MAX)),
-            bodies: Arc::new(Semaphore::new(LONG_BODIES_MAX)),
-            parsing: Arc::new(Semaphore::new(PARSED_MAX)),
+            work: Arc::default(),
             streams: Arc::default(),
             sightings: Arc::default(),
             what_if: Arc::new(NoWhatIf),
@@ -249,23 +241,6 @@ impl Api {
             .layer(map_response(of_other_site))
     }
 
-    /// Runs `parse` beside the threads that answer requests, when it is its turn.
-    async fn parse<T: Send + 'static>(
-        &self,
-        parse: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, ApiProblem> {
-        let turn = Arc::clone(&self.parsing).acquire_owned().await;
-        let turn = turn.expect("nobody closes it");
-        let parsed = spawn_blocking(move || {
-            let _turn = turn;
-            parse()
-        });
-        parsed.await.map_err(|error| {
-            tracing::error!("parse: {error}");
-            ApiProblem::invalid("", finding!("parse_failed", "the body cannot be read"))
-        })
-    }
-
     /// Milliseconds since 1970.
     fn now(&self) -> i64 {
         i64::try_from(self.clock.now().get() / 1_000).unwrap_or(i64::MAX)
@@ -311,8 +286,23 @@ impl Api {
         if let Some(app) = app.filter(|_| route.action.writes() && !ask.by.dry_run) {
             self.changes.count_bytes(&app, ask.body_bytes())?;
         }
-        (route.handle)(ask).await.map(request::ApiResponse::respond)
+        let answered = match ask.body_bytes() {
+            0 => handled(route, ask).await,
+            // A what-if has its turn already.
+            _ if route.takes_log() => beside(None, handled(route, ask)).await,
+            length => {
+                let turn = self.work.turn_for(&ask.by.actor, length).await?;
+                beside(Some(turn), handled(route, ask)).await
+            }
+        };
+        answered.map(ApiResponse::respond)
     }
+}
+
+/// What is replied to a request, from the first look at its body on.
+async fn handled(route: &'static Route, mut ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    ask.look(route)?;
+    (route.handle)(ask).await
 }
 
 /// A request that a page of another site has a browser send is refused without a body: it gets one.

@@ -134,7 +134,6 @@ impl ApiProblem {
     }
 
     /// It is not there now; come again in a second.
-    #[cfg(feature = "oidc")]
     pub(super) fn unavailable(detail: Finding) -> Self {
         let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, detail);
         Self { retry_after_s: Some(1), ..problem }

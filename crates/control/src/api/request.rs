@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use super::principal::Principal;
 use super::problem::ApiProblem;
 use super::table::Route;
+use super::work::LONG_BODY_BYTES;
 use super::{Api, ClientAddress};
 use crate::access::{Action, Actor};
 use crate::audit::{AuditOutcome, AuditTarget, EntryFilter};
@@ -36,9 +37,6 @@ const BODY_BYTES_MAX: usize = 8 << 20;
 
 /// Largest body of who is not known: a name and a password.
 const BODY_OF_NOBODY_BYTES_MAX: usize = 4 << 10;
-
-/// Bodies from here on take turns.
-const LONG_BODY_BYTES: u64 = 64 << 10;
 
 /// Largest body with a log: some hundred thousand lines, or some million as gzip.
 const LOG_BODY_BYTES_MAX: usize = 32 << 20;
@@ -83,6 +81,8 @@ pub(super) struct ApiRequest {
     log: Bytes,
     /// The right to run a what-if.
     turn: Option<OwnedSemaphorePermit>,
+    /// The room in memory that a long body takes.
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 /// What can be said behind a `?`.
@@ -176,10 +176,11 @@ impl ApiRequest {
             body: Bytes::new(),
             log: Bytes::new(),
             turn: None,
+            _room: None,
         }
     }
 
-    /// Reads the body, and which request this is if it may come again.
+    /// Reads the body, and looks no closer at it than at its length.
     pub(super) async fn read(&mut self, route: &Route, body: Body) -> Result<(), ApiProblem> {
         if let Some(wrong) = self.wrong.take() {
             return Err(wrong);
@@ -199,13 +200,11 @@ impl ApiRequest {
             _ => (BODY_BYTES_MAX, BODY_WAIT_MAX),
         };
         // Only long bodies wait for slow senders.
-        let is_long = body.size_hint().exact().is_none_or(|bytes| bytes > LONG_BODY_BYTES);
-        let bodies = self.api.bodies.clone();
-        let read = async move {
-            let _turn = if is_long { bodies.acquire_owned().await.ok() } else { None };
-            Limited::new(body, most).collect().await
-        };
-        let body = timeout(wait_max, read).await;
+        let length = body.size_hint().exact();
+        if length.is_none_or(|bytes| bytes > LONG_BODY_BYTES as u64) {
+            self._room = Some(self.api.work.room().await?);
+        }
+        let body = timeout(wait_max, Limited::new(body, most).collect()).await;
         let body = body.map_err(|_| {
             ApiProblem::new(
                 StatusCode::REQUEST_TIMEOUT,
@@ -221,6 +220,11 @@ impl ApiRequest {
         if !self.body.is_empty() {
             self.require_type(route)?;
         }
+        Ok(())
+    }
+
+    /// Looks at the body: where its log begins, and which request this is if it may come again.
+    pub(super) fn look(&mut self, route: &Route) -> Result<(), ApiProblem> {
         if route.takes_log() {
             self.part_log()?;
         }
@@ -408,8 +412,8 @@ impl ApiRequest {
     }
 
     /// The body as it was sent.
-    pub(super) fn body(&self) -> Bytes {
-        self.body.clone()
+    pub(super) const fn body(&self) -> &Bytes {
+        &self.body
     }
 }
 

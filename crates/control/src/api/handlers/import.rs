@@ -47,7 +47,7 @@ struct PreviewedPolicy {
 
 pub(in crate::api) async fn preview(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let ImportText { from, text } = ask.json()?;
-    let imported = ask.api.parse(move || import(from, &text)).await?;
+    let imported = import(from, &text);
     let Imported { policies, notes, descriptors } =
         imported.map_err(|notes| Error::Invalid(notes.iter().map(placed).collect()))?;
     let policy = |ImportedPolicy { document, comment }| PreviewedPolicy { document, comment };

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use crate::api::boost::{Boost, place_in_boost};
 use crate::api::problem::{ApiProblem, FindingBody};
-use crate::api::request::{ApiRequest, ApiResponse, QueryParams, json};
+use crate::api::request::{ApiRequest, ApiResponse, QueryParams};
 use crate::catalog::{
     Diff, PolicyFilter, PolicyState, PolicyVersion, PolicyView, Wanted, changes, policy_schema,
 };
@@ -122,7 +122,7 @@ pub(in crate::api) async fn get(ask: ApiRequest) -> Result<ApiResponse, ApiProbl
 }
 
 pub(in crate::api) async fn create(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
-    let sent = SentPolicy::read(&ask).await?;
+    let sent = SentPolicy::read(&ask)?;
     let (app, state) = (ask.param("app"), initial_state(sent.state)?);
     let made = ask.api.catalog.create_policy(&ask.by, app, &sent.document, state).await;
     let made = sent.placed(made)?;
@@ -138,7 +138,7 @@ pub(in crate::api) async fn apply(ask: ApiRequest) -> Result<ApiResponse, ApiPro
 }
 
 pub(in crate::api) async fn validate(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
-    let sent = SentPolicy::read(&ask).await?;
+    let sent = SentPolicy::read(&ask)?;
     let judged = ask.api.catalog.judge_policy(ask.param("app"), &sent.document, sent.state).await;
     let (before, warnings) = sent.placed(judged)?;
     let before = before.map_or(Json::Null, |before| before.document);
@@ -149,7 +149,7 @@ pub(in crate::api) async fn validate(ask: ApiRequest) -> Result<ApiResponse, Api
 }
 
 pub(in crate::api) async fn change(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
-    let (sent, at) = (SentPolicy::read_document(&ask).await?, ask.policy_at(ask.version()?));
+    let (sent, at) = (SentPolicy::read_document(&ask)?, ask.policy_at(ask.version()?));
     let changed = ask.api.catalog.change_policy(&ask.by, &at, &sent.document).await;
     Ok(policy_response(&sent.placed(changed)?))
 }
@@ -232,22 +232,20 @@ struct SentPolicy {
 
 impl SentPolicy {
     /// With the state that it should have.
-    async fn read(ask: &ApiRequest) -> Result<Self, ApiProblem> {
-        let (body, state) = (ask.body(), ask.query().state);
+    fn read(ask: &ApiRequest) -> Result<Self, ApiProblem> {
         if ask.is_yaml() {
-            return ask.api.parse(move || Self::of_yaml(&body, state)).await?;
+            return Self::of_yaml(ask.body(), ask.query().state);
         }
-        let NewPolicy { document, state } = ask.api.parse(move || json(&body)).await??;
+        let NewPolicy { document, state } = ask.json()?;
         Ok(Self { document, state, places: None })
     }
 
     /// Without one.
-    async fn read_document(ask: &ApiRequest) -> Result<Self, ApiProblem> {
-        let body = ask.body();
+    fn read_document(ask: &ApiRequest) -> Result<Self, ApiProblem> {
         if ask.is_yaml() {
-            return ask.api.parse(move || Self::of_yaml(&body, None)).await?;
+            return Self::of_yaml(ask.body(), None);
         }
-        let PolicyDocument { document } = ask.api.parse(move || json(&body)).await??;
+        let PolicyDocument { document } = ask.json()?;
         Ok(Self { document, state: None, places: None })
     }
 

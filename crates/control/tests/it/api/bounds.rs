@@ -68,6 +68,18 @@ async fn an_app_takes_so_many_bytes_in_an_hour() {
 }
 
 #[tokio::test]
+async fn what_a_caller_sent_is_worked_on_beside_the_thread_that_answers_requests() {
+    let (served, ada) = shop_of(100).await;
+    let new = json!({ "document": document("orders", "10/s") });
+    assert_eq!(served.ask(&ada, "POST /apps/shop/policies", Some(new)).await.status, 201);
+    let key = json!({ "key": "alice" });
+    let peek = "POST /apps/shop/policies/orders/keys/peek";
+    assert_eq!(served.ask(&ada, peek, Some(key)).await.status, 200);
+    let threads = served.budgets.1.lock().unwrap();
+    assert!(!threads.is_empty() && !threads.contains(&std::thread::current().id()));
+}
+
+#[tokio::test]
 async fn a_version_is_an_etag_to_the_letter() {
     let (served, ada) = shop_of(100).await;
     let new = json!({ "document": document("orders", "10/s") });

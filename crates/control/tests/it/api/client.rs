@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::thread::{ThreadId, current};
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -55,12 +56,13 @@ pub(crate) struct Answer {
     pub(crate) body: Json,
 }
 
-/// Budgets that note what is done to them.
+/// Budgets that note what is done to them, and on which thread.
 #[derive(Debug, Default)]
-pub(crate) struct Noted(pub(crate) Mutex<Vec<String>>);
+pub(crate) struct Noted(pub(crate) Mutex<Vec<String>>, pub(crate) Mutex<Vec<ThreadId>>);
 
 impl Noted {
     fn note(&self, what: String) -> BudgetFuture<'_> {
+        self.1.lock().expect("nothing panics while it is held").push(current().id());
         self.0.lock().expect("nothing panics while it is held").push(what);
         let budget = Budget {
             allowed: true,

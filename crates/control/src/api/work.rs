@@ -1,0 +1,257 @@
+//! Work on what a caller sent: beside the threads that answer requests, and bounded in number, bytes and time.
+//!
+//! A body of some megabytes takes a processor for a while and several times its size in memory, whatever is done
+//! with it: it is parsed, judged, compared, applied. The same threads decide requests of all apps. So every
+//! handler of a request with a body runs here, from the first look at the body to the text of the answer, and no
+//! route has to ask for it.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_policy::finding;
+use tokio::runtime::Handle;
+use tokio::select;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::problem::ApiProblem;
+use super::request::ApiResponse;
+use crate::access::Actor;
+use crate::error::Error;
+
+/// Bodies from here on are long, in bytes.
+pub(super) const LONG_BODY_BYTES: usize = 64 << 10;
+
+/// How many long bodies are in memory at a time: each may have eight megabytes, as slowly as its sender likes.
+const LONG_BODIES_MAX: usize = 8;
+
+/// How many long bodies are worked on at a time: each takes a processor, and ten times its size in memory. Changes
+/// wait for each other anyway.
+const LONG_MAX: usize = 1;
+
+/// How many short bodies are worked on at a time, most of which wait for the database.
+const SHORT_MAX: usize = 32;
+
+/// How long a request waits for its turn: eight long bodies, one after the other.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// How long the work on one body may take: ten thousand policies take half a minute on a database that is a
+/// millisecond away.
+const WORK_WAIT_MAX: Duration = Duration::from_secs(2 * 60);
+
+/// The bounds of work on bodies.
+pub(super) struct Work {
+    bodies: Arc<Semaphore>,
+    long: Arc<Semaphore>,
+    short: Arc<Semaphore>,
+    /// Of those who sign in, who take no turns of those who have.
+    unknown: Arc<Semaphore>,
+    turn_wait_max: Duration,
+}
+
+impl Default for Work {
+    fn default() -> Self {
+        let permits = |count| Arc::new(Semaphore::new(count));
+        Self {
+            bodies: permits(LONG_BODIES_MAX),
+            long: permits(LONG_MAX),
+            short: permits(SHORT_MAX),
+            unknown: permits(SHORT_MAX),
+            turn_wait_max: TURN_WAIT_MAX,
+        }
+    }
+}
+
+impl Work {
+    /// Room in memory for a long body, which is held until its request ends.
+    ///
+    /// # Errors
+    /// 503 if there is none in time.
+    pub(super) async fn room(&self) -> Result<OwnedSemaphorePermit, ApiProblem> {
+        self.turn(&self.bodies).await
+    }
+
+    /// The right to work on a body of `length` bytes that `actor` sent.
+    ///
+    /// # Errors
+    /// 503 if others have it for too long.
+    pub(super) async fn turn_for(
+        &self,
+        actor: &Actor,
+        length: usize,
+    ) -> Result<OwnedSemaphorePermit, ApiProblem> {
+        let of = match actor {
+            Actor::Nobody => &self.unknown,
+            _ if length > LONG_BODY_BYTES => &self.long,
+            _ => &self.short,
+        };
+        self.turn(of).await
+    }
+
+    async fn turn(&self, of: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, ApiProblem> {
+        match timeout(self.turn_wait_max, Arc::clone(of).acquire_owned()).await {
+            Ok(Ok(turn)) => Ok(turn),
+            _ => Err(Error::Busy.into()),
+        }
+    }
+}
+
+/// Does `work` on a thread that answers no requests, and gives `turn` back at its end. It ends at its next wait
+/// when this is dropped.
+///
+/// # Errors
+/// Those of the work, and 503 if it takes too long.
+pub(super) async fn beside(
+    turn: Option<OwnedSemaphorePermit>,
+    work: impl Future<Output = Result<ApiResponse, ApiProblem>> + Send + 'static,
+) -> Result<ApiResponse, ApiProblem> {
+    let (asking, gone) = oneshot::channel::<Infallible>();
+    let runtime = Handle::current();
+    let working = spawn_blocking(move || {
+        let _turn = turn;
+        runtime.block_on(async {
+            select! {
+                biased;
+                done = timeout(WORK_WAIT_MAX, work) => done.unwrap_or_else(|_| Err(too_slow())),
+                // Nobody reads this.
+                _ = gone => Err(Error::Busy.into()),
+            }
+        })
+    });
+    let done = working.await;
+    drop(asking);
+    done.unwrap_or_else(|error| {
+        tracing::error!("admin API: {error}");
+        Err(ApiProblem::invalid("", finding!("parse_failed", "the body cannot be read")))
+    })
+}
+
+fn too_slow() -> ApiProblem {
+    let seconds = WORK_WAIT_MAX.as_secs();
+    ApiProblem::unavailable(finding!("work_timeout", "not done within {seconds} s", seconds))
+}
+
+#[cfg(test)]
+impl Work {
+    /// Takes every turn of this work until the permits are dropped; others are told so at once.
+    pub(super) fn occupied() -> (Self, Vec<OwnedSemaphorePermit>) {
+        let work = Self { turn_wait_max: Duration::ZERO, ..Self::default() };
+        let all = |of: &Arc<Semaphore>, count: usize| {
+            let count = u32::try_from(count).expect("it is small");
+            Arc::clone(of).try_acquire_many_owned(count).expect("nobody else has any")
+        };
+        let permits =
+            [(&work.long, LONG_MAX), (&work.short, SHORT_MAX), (&work.unknown, SHORT_MAX)]
+                .map(|(of, count)| all(of, count))
+                .into();
+        (work, permits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use axum::body::Body;
+    use axum::http::{Request, StatusCode, header};
+    use axum::response::Response;
+    use http_body_util::BodyExt as _;
+    use serde_json::{Value as Json, json};
+    use sluicegate::WallClock;
+    use tempfile::TempDir;
+    use tower::ServiceExt as _;
+
+    use super::*;
+    use crate::Catalog;
+    use crate::api::request::LOG;
+    use crate::api::table::{ROUTES, Route};
+    use crate::api::{Api, NoBudgets, PREFIX, Setup};
+
+    async fn send(
+        api: &Api,
+        cookie: &str,
+        (method, path): (&str, &str),
+        kind: &str,
+        body: String,
+    ) -> Response {
+        let request = Request::builder().method(method).uri(format!("{PREFIX}{path}"));
+        let request = request.header(header::CONTENT_TYPE, kind).header(header::COOKIE, cookie);
+        let request = request.body(Body::from(body)).unwrap();
+        api.router().oneshot(request).await.unwrap()
+    }
+
+    /// An API with an administrator, and the cookie of their session.
+    async fn stage(folder: &TempDir) -> (Api, String) {
+        let url = format!("sqlite:{}", folder.path().join("catalog.db").display());
+        let catalog = Catalog::open(&url.parse().unwrap()).await.unwrap();
+        let clock = Arc::new(WallClock);
+        let mut api = Api::new(catalog, clock, Setup::none(), Arc::new(NoBudgets));
+        let token = api.renew_setup().await.unwrap().unwrap();
+        api = api.with_changes_per_minute(NonZeroU32::new(1_000).unwrap());
+        let password = "correct horse battery";
+        let new = json!({ "token": token.expose(), "account": "ada", "password": password });
+        let json = "application/json";
+        let made = send(&api, "", ("POST", "/setup"), json, new.to_string()).await;
+        assert_eq!(made.status(), StatusCode::CREATED);
+        let who = json!({ "account": "ada", "password": password }).to_string();
+        let signed_in = send(&api, "", ("POST", "/session"), json, who).await;
+        let cookie = signed_in.headers()[header::SET_COOKIE].to_str().unwrap();
+        (api, cookie.split(';').next().unwrap().to_owned())
+    }
+
+    /// Sends a body to a route, of which names of things are made up.
+    async fn ask(api: &Api, cookie: &str, route: &Route, length: usize) -> Response {
+        let path = route.path.replace(['{', '}'], "");
+        let body = json!({ "x": "x".repeat(length) }).to_string();
+        let kind = if route.takes_log() { LOG } else { "application/json" };
+        let body = if route.takes_log() { format!("{body}\nlog") } else { body };
+        send(api, cookie, (route.method.as_str(), &path), kind, body).await
+    }
+
+    #[tokio::test]
+    async fn every_route_that_takes_a_body_waits_for_its_turn_and_refuses_when_there_is_none() {
+        let folder = TempDir::new().unwrap();
+        let (free, cookie) = stage(&folder).await;
+        let (work, turns) = Work::occupied();
+        let what_if = Arc::clone(&free.comparing).try_acquire_owned().unwrap();
+        let busy = Api { work: Arc::new(work), ..free };
+        let takers = || ROUTES.iter().filter(|route| route.asks.is_some());
+        assert!(takers().count() > 20);
+        for length in [1, 2 * LONG_BODY_BYTES] {
+            for route in takers() {
+                let what = format!("{} {} of {length} bytes", route.method, route.path);
+                let response = ask(&busy, &cookie, route, length).await;
+                let expected = if route.takes_log() { 429 } else { 503 };
+                assert_eq!(response.status().as_u16(), expected, "{what}");
+                assert!(response.headers().contains_key(header::RETRY_AFTER), "{what}");
+                let body = response.into_body().collect().await.unwrap().to_bytes();
+                let problem: Json = serde_json::from_slice(&body).unwrap();
+                let code = if route.takes_log() { "whatif_busy" } else { "busy" };
+                assert_eq!(problem["code"], code, "{what}");
+            }
+        }
+        drop((turns, what_if));
+        for route in takers() {
+            let response = ask(&busy, &cookie, route, 1).await;
+            let what = format!("{} {}", route.method, route.path);
+            assert!(![503, 429].contains(&response.status().as_u16()), "{what}");
+        }
+    }
+
+    #[tokio::test]
+    async fn work_of_a_request_that_is_dropped_ends_and_gives_its_turn_back() {
+        let work = Work { turn_wait_max: Duration::from_secs(60), ..Work::default() };
+        for _ in 0..SHORT_MAX {
+            let turn = work.turn_for(&Actor::Operator, 1).await.unwrap();
+            let never = beside(Some(turn), std::future::pending());
+            assert!(timeout(Duration::from_millis(1), never).await.is_err());
+        }
+        // All of them come back.
+        for _ in 0..2 * SHORT_MAX {
+            drop(work.turn_for(&Actor::Operator, 1).await.unwrap());
+        }
+        assert!(Arc::clone(&work.short).try_acquire_many_owned(1).is_ok());
+    }
+}
