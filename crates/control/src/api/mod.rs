@@ -35,8 +35,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{RawPathParams, Request};
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::middleware::map_response;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{map_request, map_response};
 use axum::response::Response;
 use axum::routing::on;
 use sluicegate::{Clock, Micros};
@@ -73,6 +73,9 @@ pub use whatif::{
     Comparison, NoWhatIf, ToCompare, WhatIf, WhatIfError,
 };
 use work::{Work, beside};
+
+/// Which site a browser says that a request comes from.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Where the API is.
 pub const PREFIX: &str = "/v1/admin";
@@ -238,6 +241,7 @@ impl Api {
                 ApiProblem::new(StatusCode::NOT_FOUND, problem).respond()
             })
             .layer(CsrfLayer::new())
+            .layer(map_request(without_contradiction))
             .layer(map_response(of_other_site))
     }
 
@@ -303,6 +307,17 @@ impl Api {
 async fn handled(route: &'static Route, mut ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     ask.look(route)?;
     (route.handle)(ask).await
+}
+
+/// A request without a `Sec-Fetch-Site: none` beside an `Origin`, which then decides. A browser that says that no
+/// site asks names none; what comes from elsewhere and says so is not believed.
+async fn without_contradiction(mut request: Request) -> Request {
+    let headers = request.headers_mut();
+    let is_none = |value: &HeaderValue| value.as_bytes().trim_ascii() == b"none";
+    if headers.contains_key(header::ORIGIN) && headers.get_all(SEC_FETCH_SITE).iter().any(is_none) {
+        headers.remove(SEC_FETCH_SITE);
+    }
+    request
 }
 
 /// A request that a page of another site has a browser send is refused without a body: it gets one.

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use serde_json::json;
-use sluicegate::Micros;
+use sluicegate::{Clock as _, Micros};
 use sluicegate_control::api::damaged_total;
 
 use crate::api::client::{Client, PASSWORD, Served, document};
@@ -137,6 +137,31 @@ async fn every_refusal_is_a_problem() {
         assert_eq!(answer.status, status, "{what}");
         assert_eq!(answer.headers["content-type"], "application/problem+json", "{what}");
         assert_eq!(answer.body["status"], status, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_origin_is_refused_whatever_the_request_says_of_its_site() {
+    let (served, ada) = shop_of(100).await;
+    let client = ada.with("host", "admin.example");
+    for (site, origin, expected) in [
+        ("none", Some("https://evil.example"), 403),
+        ("none", Some("null"), 403),
+        (" none", Some("https://evil.example"), 403),
+        ("cross-site", Some("https://evil.example"), 403),
+        ("same-site", Some("https://evil.example"), 403),
+        ("none", Some("https://admin.example"), 201),
+        ("same-origin", Some("https://admin.example"), 201),
+        ("none", None, 201),
+    ] {
+        let mut client = client.with("sec-fetch-site", site);
+        if let Some(origin) = origin {
+            client = client.with("origin", origin);
+        }
+        let name = format!("app{}", served.clock.now().get());
+        served.clock.advance(Micros::from_secs(1));
+        let answer = served.ask(&client, "POST /apps", Some(json!({ "name": name }))).await;
+        assert_eq!(answer.status, expected, "{site} {origin:?}: {answer:?}");
     }
 }
 
