@@ -241,6 +241,26 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_body_without_a_length_of_somebody_unknown_takes_no_room_of_long_bodies() {
+        let folder = TempDir::new().unwrap();
+        let (api, cookie) = stage(&folder).await;
+        let work = Work { turn_wait_max: Duration::ZERO, ..Work::default() };
+        let count = u32::try_from(LONG_BODIES_MAX).unwrap();
+        let _rooms = Arc::clone(&work.bodies).try_acquire_many_owned(count).unwrap();
+        let api = Api { work: Arc::new(work), ..api };
+        for (cookie, path, expected) in [("", "/session", 401), (&*cookie, "/apps", 503)] {
+            let body = br#"{"account":"ada","password":"wrong wrong wrong"}"#;
+            let parts = futures_util::stream::iter([Ok::<_, Infallible>(&body[..])]);
+            let request = Request::post(format!("{PREFIX}{path}"));
+            let request = request.header(header::CONTENT_TYPE, "application/json");
+            let request = request.header(header::COOKIE, cookie);
+            let request = request.body(Body::from_stream(parts)).unwrap();
+            let response = api.router().oneshot(request).await.unwrap();
+            assert_eq!(response.status().as_u16(), expected, "{path}");
+        }
+    }
+
+    #[tokio::test]
     async fn work_of_a_request_that_is_dropped_ends_and_gives_its_turn_back() {
         let work = Work { turn_wait_max: Duration::from_secs(60), ..Work::default() };
         for _ in 0..SHORT_MAX {
