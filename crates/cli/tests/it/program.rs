@@ -30,6 +30,7 @@ pub(crate) fn serve(folder: &TempDir, config: &str) -> Command {
     fs::write(&file, config).expect("it can be written");
     let mut serving = program();
     serving.arg("serve").arg("--config").arg(file);
+    serving.env_remove("STATE_DIRECTORY").env("XDG_STATE_HOME", folder.path());
     if !config.contains("[policies]") && !config.contains("[catalog]") {
         serving.arg("--policies").arg(EXAMPLES);
     }

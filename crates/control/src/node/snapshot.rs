@@ -1,9 +1,8 @@
 //! Policies and tokens as a node holds them, in memory and in a file.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -250,8 +249,7 @@ impl CatalogSnapshot {
         written.await.map_err(|error| error.to_string())?
     }
 
-    /// Writes all of it to the file of `copy`, which is replaced whole, and is for its owner only. Its folder is
-    /// made if it is not there.
+    /// Writes all of it to the file of `copy`, which is replaced whole, and is for its owner only.
     ///
     /// # Errors
     /// Those of the system.
@@ -265,7 +263,6 @@ impl CatalogSnapshot {
         };
         let of = Some(copy.of.clone());
         let bytes = serde_json::to_vec(&CatalogCacheFile { format: FORMAT, of, published })?;
-        DirBuilder::new().recursive(true).mode(0o700).create(directory_of(path))?;
         // Others may share the folder, and then must not guess how the file is called.
         let name = format!("{}{}{NEW}", beginning(path), uuid::Uuid::new_v4().simple());
         let beside = path.with_file_name(name);

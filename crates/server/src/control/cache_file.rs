@@ -1,7 +1,9 @@
 //! Keeps what is held in a file, for a start without the catalog.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +32,14 @@ pub(super) fn default_path(url: &Url, var: impl Fn(&str) -> Option<OsString>) ->
     }
     let name = format!("kept-{}.json", CatalogAddress::of(url).file_tag());
     state_directory(var).unwrap_or_default().join(name)
+}
+
+/// Makes the folder of a copy that no configuration names, for its owner only. Where that fails, so does the first
+/// copy, which is logged.
+pub(super) fn make_folder(path: &Path) {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).ok();
+    }
 }
 
 /// The first folder of `STATE_DIRECTORY`, which systemd sets; else the one of XDG. Paths that are not absolute

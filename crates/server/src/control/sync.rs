@@ -395,7 +395,11 @@ pub(crate) fn initial_policies(
 
 /// The file that a copy of the catalog at `url` is kept in.
 fn copy_of(url: &Url, config: &CatalogConfig) -> Result<CatalogCopy> {
-    let default = || cache_file::default_path(url, |name| std::env::var_os(name));
+    let default = || {
+        let path = cache_file::default_path(url, |name| std::env::var_os(name));
+        cache_file::make_folder(&path);
+        path
+    };
     let copy = CatalogCopy::new(config.kept.clone().unwrap_or_else(default), url);
     let of_before = config.kept_of.as_deref().map(str::parse).transpose();
     Ok(CatalogCopy { of_before: of_before.context("catalog.kept_of")?, ..copy })

@@ -1,9 +1,11 @@
 //! The copy of a catalog, for a start without it: it is used by servers of that catalog alone.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use sluicegate_testkit::{SqlKind, SqlServer, need};
 use tempfile::TempDir;
 
 use crate::catalog::stage::{Node, Who, policy, until};
@@ -114,6 +116,18 @@ fn two_servers_of_one_folder_start_by_their_own_copies() {
         let node = Node::start_with_own_copy(tempfile::tempdir().unwrap(), &url, "");
         assert_eq!(node.limit("orders"), Some(limit), "{name}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_copy_of_a_catalog_on_a_server_is_in_the_folder_for_state_and_for_its_owner() {
+    let server = need!(SqlServer::shared(SqlKind::Postgres).await);
+    let node = Node::start_with_own_copy(TempDir::new().unwrap(), &server.database().unwrap(), "");
+    let folder = node.folder.path().join("sluicegate");
+    until(|| folder.read_dir().is_ok_and(|files| files.count() == 1));
+    assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    let copy = folder.read_dir().unwrap().next().unwrap().unwrap();
+    let name = copy.file_name().into_string().unwrap();
+    assert!(name.starts_with("kept-postgres-test"), "{name}");
 }
 
 #[test]

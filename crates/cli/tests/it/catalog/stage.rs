@@ -267,7 +267,10 @@ fn on_disk(disk: &Path, program: &Command) -> Command {
     on_disk.args(["-rm", "sh", "-c", mount]).arg(disk);
     on_disk.arg(program.get_program()).args(program.get_args());
     for (name, value) in program.get_envs() {
-        on_disk.env(name, value.expect("nothing is unset"));
+        match value {
+            Some(value) => on_disk.env(name, value),
+            None => on_disk.env_remove(name),
+        };
     }
     on_disk
 }
