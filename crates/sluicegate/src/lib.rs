@@ -62,6 +62,8 @@ mod concurrency;
 mod engine;
 #[cfg(feature = "redis")]
 mod following;
+#[cfg(feature = "gateway")]
+pub mod gateway;
 #[cfg(feature = "http")]
 pub mod http;
 mod keyed;

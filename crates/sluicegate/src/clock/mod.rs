@@ -49,6 +49,13 @@ pub trait Clock: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Whether an engine holds requests back by this clock alone: a replay decides a day of traffic in seconds. `false`,
+    /// the default, lets held requests sleep in real time. A clock that returns `true` keeps the promise of
+    /// [`wake_at`](Self::wake_at).
+    fn is_virtual(&self) -> bool {
+        false
+    }
+
     /// Promises to wake `waker` when the clock reaches `at`; waking too early or twice is fine.
     ///
     /// `false`, the default, promises nothing: the clock follows real time, and who waits sleeps
@@ -72,6 +79,10 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     #[inline]
     fn steady(&self) -> Option<Micros> {
         (**self).steady()
+    }
+
+    fn is_virtual(&self) -> bool {
+        (**self).is_virtual()
     }
 
     fn wake_at(&self, at: Micros, waker: &Waker) -> bool {

@@ -22,17 +22,19 @@
 //! overflow ([`Patience::Gateway`]).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Poll, Waker};
 
 use sluicegate_kernel::{Cost, Decision, Micros, Outcome, Retry, Verb};
 use sluicegate_policy::Overflow;
 use sluicegate_store::Store;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::Instant;
 
 use super::request::ResolvedBudget;
 use super::vacancies::{Claim, Vacancy};
 use super::{
     Admission, Answer, DecideError, Disposition, Engine, Observer, Patience, Request, Turn,
 };
+use crate::wait::wait;
 
 /// Requests that one engine holds back at most, over all policies; the next is refused. In the server each
 /// keeps 15 KB busy over Envoy's protocol (measured), whose connections carry many, so that is 150 MB, and
@@ -179,7 +181,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             }
             match decision.retry_after() {
                 Some(retry) if retry <= left && tries_left > 0 => {
-                    sleep(retry.into()).await;
+                    self.engine.pass_time(retry).await;
                     held = held.plus(retry);
                     later = Some(self.engine.turn_for(self.label));
                     refused = Some(admission);
@@ -201,6 +203,22 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
 }
 
 impl<S, O: Observer> Engine<S, O> {
+    /// Lets `span` pass, by the engine's clock if that is virtual.
+    async fn pass_time(&self, span: Micros) {
+        if !self.clock.is_virtual() {
+            return tokio::time::sleep(span.into()).await;
+        }
+        let until = self.clock.now().plus(span);
+        let reached = |_: &Waker, look_again: &mut Option<Micros>| {
+            if self.clock.now() >= until {
+                return Poll::Ready(());
+            }
+            *look_again = Some(until);
+            Poll::Pending
+        };
+        wait(&*self.clock, reached).await;
+    }
+
     /// Requests that are held back now.
     pub fn held(&self) -> usize {
         self.held.0.load(Ordering::Relaxed)
@@ -254,8 +272,8 @@ impl<'a, S: Store + 'static, O: Observer> BookedTurn<'a, S, O> {
 
     /// Waits; if that is given up, the turn is vacant.
     async fn held(mut self) {
-        if let Some(turn) = &self.turn {
-            sleep_until(turn.due).await;
+        if let Some(Vacancy { answer, .. }) = &self.turn {
+            self.engine.pass_time(answer.decision.wait()).await;
         }
         self.turn = None;
     }

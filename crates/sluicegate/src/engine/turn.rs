@@ -113,6 +113,16 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         }
     }
 
+    /// Checks that `request` can be decided: that its policy, key and verb go together. Asks no store and changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`DecideError`], as deciding it would give, but for those of the store.
+    pub fn check(&self, request: &Request<'_>) -> Result<(), DecideError> {
+        let budget = ResolvedBudget::of(&self.policies, request, self.now)?;
+        Ok(budget.rules.set().supports(&request.verb)?)
+    }
+
     /// Decides each of `requests` on its own, all at once: one that is held back holds up no other. What
     /// can neither be decided at once nor be held back is asked of the store together.
     pub async fn decide_each(

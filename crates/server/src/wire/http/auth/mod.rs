@@ -19,5 +19,5 @@ pub(super) use serve::{AUTH, AUTH_POLICY, knowing, routes};
 /// The one spelling of the path that `target`, the target of a request, asks for; `None` if it asks for
 /// none. For fuzzing.
 pub fn path_of(target: &[u8]) -> Option<String> {
-    codec::normal_path(target).ok()
+    sluicegate::gateway::normal_path(target).ok()
 }

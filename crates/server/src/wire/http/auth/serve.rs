@@ -9,19 +9,16 @@ use axum::extract::{Request, State};
 use axum::http::Response;
 use axum::http::request::Parts;
 use axum::routing::any;
-use sluicegate::{BatchError, BatchOutcome, DecideError, Turn};
+use sluicegate::DecideError;
+use sluicegate::gateway::{self, GUARDING_MAX, Guarding};
 use sluicegate_control::Scope;
 use sluicegate_net::headers;
 
-use super::codec::{
-    AuthError, GatewayRequest, POLICIES_MAX, PolicyDecision, PolicyKey, Query, TOKEN, TrustedPeers,
-    encode,
-};
+use super::codec::{AuthError, GatewayRequest, Query, TOKEN, TrustedPeers, encode};
 use crate::authenticator::{CallerError, ListenerAuth};
-use crate::engine::{EngineObserver, ServerEngine};
+use crate::engine::ServerEngine;
 use crate::protocol::Peer;
 use crate::protocol::Wire;
-use crate::store::AnyStore;
 use crate::verbs::VerbName;
 use crate::wire::headers::BudgetHeaders;
 use crate::wire::http::codec::Problem;
@@ -80,26 +77,6 @@ pub(in crate::wire::http) fn knowing<B>(peer: Peer, mut request: Request<B>) -> 
     request
 }
 
-/// Takes a permit for `app` from each of `budgets`: what all of them say, or the one that does not let the
-/// request pass; then none is charged. The request may be held back here.
-pub(super) async fn decide(
-    turn: &Turn<'_, AnyStore, EngineObserver>,
-    budgets: &[PolicyKey],
-    app: Option<&str>,
-) -> Result<Vec<PolicyDecision>, DecideError> {
-    let checks: Vec<_> = budgets.iter().map(|budget| budget.check(app)).collect();
-    match turn.decide_all(&checks).await {
-        Ok(BatchOutcome::Passed(admissions)) => {
-            let decided = budgets.iter().zip(admissions);
-            Ok(decided.map(|(budget, admission)| budget.decided(admission)).collect())
-        }
-        Ok(BatchOutcome::Refused { place, admission, .. }) => {
-            Ok(vec![budgets[place].decided(admission)])
-        }
-        Err(BatchError { error, .. }) => Err(error),
-    }
-}
-
 impl AuthHandler {
     async fn answer(&self, head: &Parts) -> Result<Response<Body>, AuthError> {
         let parent = self.engine.parent(&head.headers);
@@ -126,7 +103,7 @@ impl AuthHandler {
         let budgets =
             match head.uri.path().strip_prefix(AUTH).and_then(|path| path.strip_prefix('/')) {
                 None => {
-                    let (budgets, left_out) = guarded.matching(turn.policies(), app)?;
+                    let Guarding { budgets, left_out } = guarded.guarding(turn.policies(), app)?;
                     self.leave_out(left_out);
                     budgets
                 }
@@ -135,7 +112,7 @@ impl AuthHandler {
                     None => return Err(DecideError::UnknownPolicy(name.to_owned()).into()),
                 },
             };
-        let decided = parent.over(decide(&turn, &budgets, app)).await?;
+        let decided = parent.over(gateway::decide(&turn, &budgets, app)).await?;
         Ok(encode(&decided, deny, self.headers))
     }
 
@@ -157,7 +134,7 @@ impl AuthHandler {
         self.engine.telemetry().leave_out(policies);
         if !self.told_left_out.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                "forward-auth: more than {POLICIES_MAX} policies match a request; {policies} skipped"
+                "forward-auth: more than {GUARDING_MAX} policies match a request; {policies} skipped"
             );
         }
     }

@@ -4,19 +4,15 @@ use std::net::IpAddr;
 
 use axum::http::{HeaderName, StatusCode};
 use sluicegate::DecideError;
+use sluicegate::gateway::PathError;
 use sluicegate_text::terminal;
 
-use super::path::PathError;
 use crate::authenticator::CallerError;
 use crate::wire::http::codec::Problem;
 
 /// Where a gateway shows its own token: what stands in `Authorization` is its client's.
 pub(in crate::wire::http::auth) const TOKEN: HeaderName =
     HeaderName::from_static("x-sluicegate-token");
-
-/// Most policies that are decided for one request: each is a decision of its own, and nobody keeps more
-/// in mind.
-pub(in crate::wire::http::auth) const POLICIES_MAX: usize = 16;
 
 /// What is wrong with what a gateway asks, or with what its client wrote.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -1,18 +1,15 @@
-//! The request that a gateway asks about, and whose budgets it takes.
+//! The request that a gateway asks about, read from header fields.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderValue, header};
-use sha2::{Digest, Sha256};
-use sluicegate::http::{AddressKey, IpNet, TrustedProxies, V6Prefix, address_at_hop};
-use sluicegate::{Admission, Cost, Micros, Patience, Request, Verb};
-use sluicegate_kernel::limits::KEY_BYTES_MAX;
-use sluicegate_policy::{Attributes, KeyAttribute, Overflow, Policy, PolicySet, attribute};
+use sluicegate::gateway::{Guarding, GuardingBudget, address_text, normal_path};
+use sluicegate::http::{IpNet, TrustedProxies, address_at_hop};
+use sluicegate_policy::{Attributes, KeyAttribute, Policy, PolicySet};
 
-use super::error::POLICIES_MAX;
-use super::{AuthError, PolicyDecision, path};
+use super::AuthError;
 use crate::config::Network;
 use crate::protocol::Peer;
 
@@ -42,14 +39,6 @@ pub(in crate::wire::http::auth) struct GatewayRequest<'h> {
     method: &'h str,
     host: Option<String>,
     headers: Vec<(&'h str, Cow<'h, str>)>,
-}
-
-/// A budget that the request takes from.
-#[derive(Clone, Debug)]
-pub(in crate::wire::http::auth) struct PolicyKey {
-    pub(in crate::wire::http::auth) policy: Arc<Policy>,
-    /// `None`: the one that all share.
-    pub(in crate::wire::http::auth) key: Option<Vec<u8>>,
 }
 
 impl TrustedPeers {
@@ -93,7 +82,7 @@ impl<'h> GatewayRequest<'h> {
         peer: Peer,
         trusted: &TrustedPeers,
     ) -> Result<Self, AuthError> {
-        let remote_ip = AddressKey::text_of(trusted.client(peer, headers)?, V6Prefix::default());
+        let remote_ip = address_text(trusted.client(peer, headers)?);
         let uri = said(headers, URI)?.ok_or(AuthError::Missing(URI[0], URI[1]))?;
         let method = said(headers, METHOD)?.ok_or(AuthError::Missing(METHOD[0], METHOD[1]))?;
         let method = method.to_str().map_err(|_| AuthError::NoText(METHOD[0]))?;
@@ -102,32 +91,24 @@ impl<'h> GatewayRequest<'h> {
         let headers = headers.iter().map(|(name, value)| (name.as_str(), text(value)));
         Ok(Self {
             remote_ip,
-            path: path::normal(uri.as_bytes())?,
+            path: normal_path(uri.as_bytes())?,
             method,
             host,
             headers: headers.collect(),
         })
     }
 
-    /// The budgets of the policies that guard the request of `app`, and how many of those policies are
-    /// left out because there are too many. Those that refuse nothing are left out first, then the last
-    /// by name, so that all servers leave out the same.
-    pub(in crate::wire::http::auth) fn matching(
+    /// The budgets of the policies that guard the request of `app`.
+    pub(in crate::wire::http::auth) fn guarding(
         &self,
         policies: &PolicySet,
         app: Option<&str>,
-    ) -> Result<(Vec<PolicyKey>, usize), AuthError> {
+    ) -> Result<Guarding, AuthError> {
         self.with_attributes(|attributes| {
-            let guarding = policies.matching(attributes).filter(|policy| policy.guards(app));
-            let mut guarding: Vec<_> = guarding.collect();
-            let left_out = guarding.len().saturating_sub(POLICIES_MAX);
-            if left_out > 0 {
-                guarding
-                    .sort_by_key(|policy| (*policy.overflow() == Overflow::Shadow, policy.name()));
-                guarding.truncate(POLICIES_MAX);
-            }
-            let budgets = guarding.into_iter().map(|policy| budget(policy, attributes));
-            Ok((budgets.collect::<Result<_, _>>()?, left_out))
+            let guarding = Guarding::of(policies, attributes, app);
+            let mut budgets = guarding.budgets.iter();
+            budgets.try_for_each(|budget| check_headers(&budget.policy, attributes))?;
+            Ok(guarding)
         })
     }
 
@@ -135,8 +116,11 @@ impl<'h> GatewayRequest<'h> {
     pub(in crate::wire::http::auth) fn budget(
         &self,
         policy: &Arc<Policy>,
-    ) -> Result<PolicyKey, AuthError> {
-        self.with_attributes(|attributes| budget(policy, attributes))
+    ) -> Result<GuardingBudget, AuthError> {
+        self.with_attributes(|attributes| {
+            check_headers(policy, attributes)?;
+            Ok(GuardingBudget::of(policy, attributes))
+        })
     }
 
     fn with_attributes<T>(&self, ask: impl FnOnce(&Attributes<'_>) -> T) -> T {
@@ -155,45 +139,17 @@ impl<'h> GatewayRequest<'h> {
     }
 }
 
-/// How long a policy holds a request back at most, in a queue or because its rules delay it: as long as
-/// gateways wait for an answer unless you configure more. What would take longer is refused.
-const HOLD_MAX: Micros = Micros::from_secs(60);
-
-impl PolicyKey {
-    /// What was decided of it.
-    pub(in crate::wire::http::auth) fn decided(&self, admission: Admission) -> PolicyDecision {
-        PolicyDecision { policy: Arc::clone(&self.policy), admission }
-    }
-
-    /// One permit of it, for `app`.
-    pub(in crate::wire::http::auth) fn check<'a>(&'a self, app: Option<&'a str>) -> Request<'a> {
-        let verb = Verb::Check { cost: Cost::ONE };
-        let request = Request::new(self.policy.name(), self.key.as_deref(), verb);
-        Request { app, patience: Patience::Gateway(HOLD_MAX), ..request }
-    }
-}
-
-/// The budget of `policy` that a request with these attributes takes from.
-fn budget(policy: &Arc<Policy>, attributes: &Attributes<'_>) -> Result<PolicyKey, AuthError> {
+/// A header that the key of `policy` is made of is given once: what is protected may read the other one.
+fn check_headers(policy: &Policy, attributes: &Attributes<'_>) -> Result<(), AuthError> {
     for part in policy.key() {
         if let KeyAttribute::Header(wanted) = part {
             let given = attributes.headers.iter().filter(|(name, _)| *name == &**wanted);
-            // What is protected may go by the other one.
             if given.count() > 1 {
                 return Err(AuthError::Twice(wanted.to_string()));
             }
         }
     }
-    let key = attribute::key_of(policy.key(), attributes);
-    let key = (!key.is_empty()).then(|| bounded(key));
-    Ok(PolicyKey { policy: Arc::clone(policy), key })
-}
-
-/// `key` as stores take it: a long one is its hash, as text, which all wires carry. Gateways do not choose
-/// how long the paths and headers of their clients are.
-fn bounded(key: String) -> Vec<u8> {
-    let is_long = key.len() > KEY_BYTES_MAX;
-    if is_long { format!("sha256:{:x}", Sha256::digest(&key)) } else { key }.into_bytes()
+    Ok(())
 }
 
 /// What the one or the other field says, if any does.
@@ -222,17 +178,4 @@ fn host_text(host: &[u8]) -> String {
         _ => host.len(),
     };
     host[..end].trim_end_matches('.').to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_key_is_the_text_of_its_hash() {
-        let longest = "a".repeat(KEY_BYTES_MAX);
-        assert_eq!(bounded(longest.clone()), longest.as_bytes());
-        let hash = "4a82297889eb505cf6b5cbdf69977afab4632d6557539782f657bd7dc78091a5";
-        assert_eq!(bounded(longest + "a"), format!("sha256:{hash}").into_bytes());
-    }
 }

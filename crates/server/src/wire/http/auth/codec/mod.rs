@@ -2,15 +2,13 @@
 
 mod error;
 mod guarded;
-mod path;
 mod query;
 mod verdict;
 
-pub(super) use error::{AuthError, POLICIES_MAX, TOKEN};
-pub(super) use guarded::{GatewayRequest, PolicyKey};
-pub(super) use path::normal as normal_path;
+pub(super) use error::{AuthError, TOKEN};
+pub(super) use guarded::GatewayRequest;
 pub(super) use query::Query;
-pub(super) use verdict::{PolicyDecision, encode};
+pub(super) use verdict::encode;
 
 pub(crate) use guarded::TrustedPeers;
 

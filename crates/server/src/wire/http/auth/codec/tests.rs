@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use proptest::prelude::*;
+use sluicegate::gateway::{Guarding, GuardingBudget, decide};
 use sluicegate::policy::{Document, Policy, PolicySet};
 
-use super::{AuthError, GatewayRequest, PolicyKey, TrustedPeers};
+use super::{AuthError, GatewayRequest, TrustedPeers};
 use crate::config::{Config, HeaderStyle};
 use crate::engine::ServerEngine;
 use crate::protocol::Peer;
 use crate::protocol::Wire;
 use crate::wire::headers::BudgetHeaders;
-use crate::wire::http::auth::serve::decide;
 
 const GATEWAY: Peer = Peer::Ip(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
 
@@ -46,7 +46,7 @@ fn key(key: &str, peer: Peer, lines: &[(&str, &str)]) -> Result<Option<String>, 
     let lines = [&[("x-original-uri", "/"), ("x-original-method", "GET")], lines].concat();
     let headers = headers(&lines);
     let guarded = GatewayRequest::decode(&headers, peer, &trusted(""))?;
-    let PolicyKey { key, .. } = guarded.budget(policies.resolve("p").expect("it is there"))?;
+    let GuardingBudget { key, .. } = guarded.budget(policies.resolve("p").expect("it is there"))?;
     Ok(key.map(|key| String::from_utf8_lossy(&key).into_owned()))
 }
 
@@ -195,7 +195,7 @@ fn policies_are_found_by_every_spelling_of_a_path() {
     let found = |uri: &str, method: &str, app| {
         let headers = headers(&[("x-original-uri", uri), ("x-original-method", method)]);
         let guarded = GatewayRequest::decode(&headers, GATEWAY, &trusted("")).unwrap();
-        guarded.matching(&policies, app).unwrap().0.len()
+        guarded.guarding(&policies, app).unwrap().budgets.len()
     };
     for uri in ["/orders", "//orders/7?a", "/x/../orders", "/%6Frders", "/orders%2f7"] {
         assert_eq!(found(uri, "POST", Some("shop")), 1, "{uri}");
@@ -218,8 +218,9 @@ fn of_too_many_policies_those_are_left_out_that_refuse_nothing_then_the_last_by_
             let shadow = name.starts_with("a-shadow");
             policies.with(if shadow { policy.shadowed() } else { policy }).unwrap()
         });
-        assert_eq!(guarded.matching(&policies, Some("bank")).unwrap().0.len(), 0);
-        let (budgets, left_out) = guarded.matching(&policies, Some("shop")).unwrap();
+        let of = |app| guarded.guarding(&policies, Some(app)).unwrap();
+        assert_eq!(of("bank").budgets.len(), 0);
+        let Guarding { budgets, left_out } = of("shop");
         let names: Vec<_> = budgets.iter().map(|budget| budget.policy.name().to_owned()).collect();
         (names, left_out)
     };
@@ -241,7 +242,7 @@ async fn second(documents: &str, deny: StatusCode) -> Response<axum::body::Body>
     let document = Document::parse(documents).expect("tests write policies");
     let engine = ServerEngine::in_memory(PolicySet::new(document));
     let policies = engine.core().policies();
-    let budget = |policy: &Arc<Policy>| PolicyKey { policy: Arc::clone(policy), key: None };
+    let budget = |policy: &Arc<Policy>| GuardingBudget { policy: Arc::clone(policy), key: None };
     let mut response = None;
     for _ in 0..2 {
         let budgets: Vec<_> = policies.policies().iter().map(budget).collect();
@@ -292,7 +293,8 @@ async fn a_refusal_by_one_charges_no_other() {
     let engine = ServerEngine::in_memory(PolicySet::new(Document::parse(&documents).unwrap()));
     let policies = engine.core().policies();
     for passes in [true, false, false] {
-        let budget = |policy: &Arc<Policy>| PolicyKey { policy: Arc::clone(policy), key: None };
+        let budget =
+            |policy: &Arc<Policy>| GuardingBudget { policy: Arc::clone(policy), key: None };
         let budgets: Vec<_> = policies.policies().iter().map(budget).collect();
         let turn = engine.turn(Wire::Http);
         let decided = decide(&turn, &budgets, None).await.unwrap();
@@ -335,7 +337,8 @@ async fn what_was_charged_is_given_back_when_the_gateway_goes_away_while_it_is_h
     let engine = ServerEngine::in_memory(PolicySet::new(Document::parse(&documents).unwrap()));
     let policies = engine.core().policies();
     let ask = async || {
-        let budget = |policy: &Arc<Policy>| PolicyKey { policy: Arc::clone(policy), key: None };
+        let budget =
+            |policy: &Arc<Policy>| GuardingBudget { policy: Arc::clone(policy), key: None };
         let budgets: Vec<_> = policies.policies().iter().map(budget).collect();
         decide(&engine.turn(Wire::Http), &budgets, None).await
     };
@@ -361,7 +364,8 @@ async fn what_rules_delay_is_held_here() {
     let begin = tokio::time::Instant::now();
     let asking = (0..80).map(|_| async {
         let policies = engine.core().policies();
-        let budget = |policy: &Arc<Policy>| PolicyKey { policy: Arc::clone(policy), key: None };
+        let budget =
+            |policy: &Arc<Policy>| GuardingBudget { policy: Arc::clone(policy), key: None };
         let budgets: Vec<_> = policies.policies().iter().map(budget).collect();
         let turn = engine.turn(Wire::Http);
         let decided = decide(&turn, &budgets, None).await.unwrap();
@@ -402,7 +406,7 @@ proptest! {
         }
         let policies = policies("key: [remote_ip, host, path], match: { path: { prefix: / } }");
         if let Ok(guarded) = GatewayRequest::decode(&headers, GATEWAY, &trusted("")) {
-            prop_assert_eq!(guarded.matching(&policies, None).map(|(budgets, _)| budgets.len()), Ok(1));
+            prop_assert_eq!(guarded.guarding(&policies, None).map(|all| all.budgets.len()), Ok(1));
         }
     }
 }

@@ -12,14 +12,13 @@
 //! A gateway takes each status below 300 for leave to pass, so a fallback of such a status is sent with
 //! 429. Where no policy guards the request there is no verdict: 200 alone.
 
-use std::sync::Arc;
-
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use sluicegate::gateway::PolicyDecision;
 use sluicegate::http::headers::{RATELIMIT, RATELIMIT_POLICY, add_retry_after};
 use sluicegate::http::problem;
-use sluicegate::policy::{Fallback, Policy};
+use sluicegate::policy::Fallback;
 use sluicegate::{Admission, Disposition};
 
 use crate::wire::headers::{BudgetHeaders, MODE};
@@ -29,13 +28,6 @@ const VERDICT: HeaderName = HeaderName::from_static("x-sluicegate-verdict");
 const POLICY: HeaderName = HeaderName::from_static("x-sluicegate-policy");
 const DEGRADE: HeaderName = HeaderName::from_static("x-sluicegate-degrade");
 const DIVERT: HeaderName = HeaderName::from_static("x-sluicegate-divert");
-
-/// What became of the request in one policy.
-#[derive(Debug)]
-pub(in crate::wire::http::auth) struct PolicyDecision {
-    pub(in crate::wire::http::auth) policy: Arc<Policy>,
-    pub(in crate::wire::http::auth) admission: Admission,
-}
 
 /// Writes what was `decided`: by all policies if all let the request pass, else by the one that does
 /// not. `deny` is the status of a refusal.
@@ -48,8 +40,7 @@ pub(in crate::wire::http::auth) fn encode(
     let headers = response.headers_mut();
     decided.iter().for_each(|decided| add_budget_headers(headers, limits, decided));
     [RATELIMIT_POLICY, RATELIMIT].into_iter().for_each(|name| join(headers, name));
-    let over = decided.iter().find(|decided| decided.admission.way != Disposition::Allowed);
-    let Some(PolicyDecision { policy, admission }) = over.or(decided.first()) else {
+    let Some(PolicyDecision { policy, admission, .. }) = PolicyDecision::deciding(decided) else {
         return response;
     };
     headers.insert(POLICY, HeaderValue::from_str(policy.name()).expect("names are ASCII"));

@@ -16,7 +16,7 @@ use std::fmt::Write;
 
 /// Why something is no path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(in crate::wire::http::auth) enum PathError {
+pub enum PathError {
     /// It does not begin with `/`.
     #[error("does not begin with `/`")]
     Relative,
@@ -29,7 +29,7 @@ pub(in crate::wire::http::auth) enum PathError {
 }
 
 /// The path that `target` asks for, as the first line of a request has it, in its one spelling.
-pub(in crate::wire::http::auth) fn normal(target: &[u8]) -> Result<String, PathError> {
+pub fn normal_path(target: &[u8]) -> Result<String, PathError> {
     let mut bytes = path_of(target)?;
     let mut path = Segments::default();
     while let Some((byte, rest)) = bytes.split_first() {
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     fn check(target: &str, expected: &str) {
-        assert_eq!(normal(target.as_bytes()).as_deref(), Ok(expected), "{target}");
+        assert_eq!(normal_path(target.as_bytes()).as_deref(), Ok(expected), "{target}");
     }
 
     #[test]
@@ -201,29 +201,29 @@ mod tests {
             "/orders/a%2f../..",
             "//..",
         ] {
-            assert_eq!(normal(target.as_bytes()), Err(PathError::Ambiguous), "{target}");
+            assert_eq!(normal_path(target.as_bytes()), Err(PathError::Ambiguous), "{target}");
         }
         for target in ["", "*", "orders", "example.com:443", "mailto:a", "?a"] {
-            assert_eq!(normal(target.as_bytes()), Err(PathError::Relative), "{target}");
+            assert_eq!(normal_path(target.as_bytes()), Err(PathError::Relative), "{target}");
         }
         for target in ["/%", "/%2", "/%zz", "/%+1", "/a%"] {
-            assert_eq!(normal(target.as_bytes()), Err(PathError::Escape), "{target}");
+            assert_eq!(normal_path(target.as_bytes()), Err(PathError::Escape), "{target}");
         }
     }
 
     proptest! {
         #[test]
         fn a_normal_path_is_its_own_only_spelling(target in r"/([a-c./?#%]|%2[ef5]|%41|é|\x01){0,20}") {
-            if let Ok(path) = normal(target.as_bytes()) {
+            if let Ok(path) = normal_path(target.as_bytes()) {
                 prop_assert!(path.starts_with('/') && !path.contains(['?', '#']));
                 prop_assert!(!path.contains("//") && !path.split('/').any(|s| s == "." || s == ".."));
-                prop_assert_eq!(normal(path.as_bytes()), Ok(path));
+                prop_assert_eq!(normal_path(path.as_bytes()), Ok(path));
             }
         }
 
         #[test]
         fn no_bytes_make_it_panic(target in proptest::collection::vec(any::<u8>(), 0..60)) {
-            let _ = normal(&target);
+            let _ = normal_path(&target);
         }
     }
 }

@@ -1,0 +1,162 @@
+//! A request in the hands of a gateway: which policies guard it, and what they decide together.
+//!
+//! ```text
+//! attributes ─▶ Guarding::of ─▶ the budget of each policy ─▶ decide ─▶ a decision of each, or of the one that refuses
+//! ```
+//!
+//! Every policy whose `match` fits guards the request, and all of them must let it pass; if one does not, none is
+//! charged. Forward-auth and recorded traffic (`sluicegate replay`, `policies whatif`) use this one module, so a replay
+//! shows what a gateway does.
+
+mod path;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use sluicegate_kernel::limits::KEY_BYTES_MAX;
+use sluicegate_kernel::{Cost, Micros, Verb};
+use sluicegate_policy::{Attributes, Overflow, Policy, PolicySet, attribute};
+use sluicegate_store::Store;
+
+pub use path::{PathError, normal_path};
+
+use crate::engine::{
+    Admission, BatchError, BatchOutcome, DecideError, Disposition, Observer, Patience, Request,
+    Turn,
+};
+use crate::http::{AddressKey, V6Prefix};
+
+/// Most policies that are decided for one request: each costs a call of its own, and more would be hard to
+/// understand.
+pub const GUARDING_MAX: usize = 16;
+
+/// How long a policy holds a request back at most, in a queue or because its rules delay it: as long as
+/// gateways wait for an answer unless you configure more. What would take longer is refused.
+pub const HOLD_MAX: Micros = Micros::from_secs(60);
+
+/// The budgets that a request takes from.
+#[derive(Clone, Debug, Default)]
+pub struct Guarding {
+    /// One for each policy that guards the request, at most [`GUARDING_MAX`], in the order of the document.
+    pub budgets: Vec<GuardingBudget>,
+    /// How many policies guard the request beyond that, and are not decided. Policies in shadow are left out
+    /// first, then the last by name, so that all servers leave out the same.
+    pub left_out: usize,
+}
+
+/// A budget that a request takes a permit from.
+#[derive(Clone, Debug)]
+pub struct GuardingBudget {
+    /// The policy that guards the request.
+    pub policy: Arc<Policy>,
+    /// The key; `None` is the budget that all share.
+    pub key: Option<Vec<u8>>,
+}
+
+/// The decision of one policy on a request.
+#[derive(Clone, Debug)]
+pub struct PolicyDecision {
+    /// The policy.
+    pub policy: Arc<Policy>,
+    /// The key; `None` is the budget that all share.
+    pub key: Option<Vec<u8>>,
+    /// Its decision, and what follows from it.
+    pub admission: Admission,
+}
+
+impl Guarding {
+    /// The budgets of all policies whose `match` fits a request with these attributes of `app`.
+    pub fn of(policies: &PolicySet, attributes: &Attributes<'_>, app: Option<&str>) -> Self {
+        let guarding = policies.matching(attributes).filter(|policy| policy.guards(app));
+        let mut guarding: Vec<_> = guarding.collect();
+        let left_out = guarding.len().saturating_sub(GUARDING_MAX);
+        if left_out > 0 {
+            guarding.sort_by_key(|policy| (*policy.overflow() == Overflow::Shadow, policy.name()));
+            guarding.truncate(GUARDING_MAX);
+        }
+        let budgets = guarding.into_iter().map(|policy| GuardingBudget::of(policy, attributes));
+        Self { budgets: budgets.collect(), left_out }
+    }
+}
+
+impl GuardingBudget {
+    /// The budget of `policy` that a request with these attributes takes from.
+    pub fn of(policy: &Arc<Policy>, attributes: &Attributes<'_>) -> Self {
+        Self::with_key(policy, attribute::key_of(policy.key(), attributes))
+    }
+
+    /// The budget of `policy` for `key`; an empty one is the budget that all share.
+    pub fn with_key(policy: &Arc<Policy>, key: String) -> Self {
+        let key = (!key.is_empty()).then(|| bounded(key));
+        Self { policy: Arc::clone(policy), key }
+    }
+
+    /// A check of one permit, for `app`, that is held back as gateways need it.
+    pub fn check<'a>(&'a self, app: Option<&'a str>) -> Request<'a> {
+        let verb = Verb::Check { cost: Cost::ONE };
+        let request = Request::new(self.policy.name(), self.key.as_deref(), verb);
+        Request { app, patience: Patience::Gateway(HOLD_MAX), ..request }
+    }
+}
+
+impl PolicyDecision {
+    /// The decision that answers the request: the first that is not a plain pass, else the first.
+    pub fn deciding(decided: &[Self]) -> Option<&Self> {
+        let over = decided.iter().find(|decided| decided.admission.way != Disposition::Allowed);
+        over.or(decided.first())
+    }
+}
+
+/// Takes a permit for `app` from each of `budgets`. Returns the decisions of all if all let the request pass, else
+/// the one that does not; then none is charged. The request may be held back here.
+///
+/// # Errors
+/// [`DecideError`]; a refusal is an answer, not an error.
+pub async fn decide<S: Store + 'static, O: Observer>(
+    turn: &Turn<'_, S, O>,
+    budgets: &[GuardingBudget],
+    app: Option<&str>,
+) -> Result<Vec<PolicyDecision>, DecideError> {
+    let checks: Vec<_> = budgets.iter().map(|budget| budget.check(app)).collect();
+    let decided = |budget: &GuardingBudget, admission| PolicyDecision {
+        policy: Arc::clone(&budget.policy),
+        key: budget.key.clone(),
+        admission,
+    };
+    match turn.decide_all(&checks).await {
+        Ok(BatchOutcome::Passed(admissions)) => {
+            let all = budgets.iter().zip(admissions);
+            Ok(all.map(|(budget, admission)| decided(budget, admission)).collect())
+        }
+        Ok(BatchOutcome::Refused { place, admission, .. }) => {
+            Ok(vec![decided(&budgets[place], admission)])
+        }
+        Err(BatchError { error, .. }) => Err(error),
+    }
+}
+
+/// The `remote_ip` of a client at `address`: an IPv4 address, or the /64 of an IPv6 address.
+pub fn address_text(address: IpAddr) -> String {
+    AddressKey::text_of(address, V6Prefix::default())
+}
+
+/// `key` as stores take it: a long one is its hash, as text, which all wires carry. Gateways do not choose
+/// how long the paths and headers of their clients are.
+fn bounded(key: String) -> Vec<u8> {
+    let is_long = key.len() > KEY_BYTES_MAX;
+    if is_long { format!("sha256:{:x}", Sha256::digest(&key)) } else { key }.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_key_is_the_text_of_its_hash() {
+        let longest = "a".repeat(KEY_BYTES_MAX);
+        assert_eq!(bounded(longest.clone()), longest.as_bytes());
+        let hash = "4a82297889eb505cf6b5cbdf69977afab4632d6557539782f657bd7dc78091a5";
+        assert_eq!(bounded(longest + "a"), format!("sha256:{hash}").into_bytes());
+    }
+}
