@@ -1,32 +1,55 @@
-//! The `combined` format: access logs as Apache and nginx write them, and the older `common` one.
+//! The `combined` format: access logs as Apache and nginx write them, the older `common` one, and `vhost_combined`.
 //!
 //! ```text
 //! 203.0.113.7 - alice [17/May/2015:10:05:03 +0200] "GET /a?b=1 HTTP/1.1" 200 2326 "-" "curl/8.5"
-//! remote_ip         at (to the second)              method, path         status bytes referer user_agent
+//! client            at (to the second)              method, path         status bytes referer user_agent
 //! ```
 //!
-//! Pure: a line in, a [`LogLine`] or a [`LogError`] out. Values stay as they are written in the log,
-//! escapes included, for the same value is always escaped alike. What comes after the user agent
-//! (many logs append fields) is not looked at, and neither is what the request line says if it is
-//! no request line: clients send anything, and the server logged it. Of a line that a limit of its
-//! length has cut, what is left of the last field is that field.
+//! Pure: a line in, a [`LogLine`] or a [`LogError`] out. A line says what a gateway says of the request: the path in its
+//! one spelling ([`normal_path`]), an IPv6 client by its /64 ([`address_text`]), values without the escapes of the log.
+//! Fields after the user agent (many logs append some) are ignored, and so is a request line that is none: clients
+//! send anything, and the server logged it. Of a line that a limit of its length has cut, what is left of the last
+//! field is that field.
+//!
+//! [`normal_path`]: sluicegate::gateway::normal_path
+//! [`address_text`]: sluicegate::gateway::address_text
+
+use std::borrow::Cow;
+use std::net::IpAddr;
 
 use jiff::civil;
 use jiff::tz::Offset;
 use sluicegate::Micros;
+use sluicegate::gateway::{PathError, address_text, normal_path};
+use sluicegate::http::{TrustedProxies, address::parse_address};
 use sluicegate_policy::Attributes;
 use sluicegate_text::terminal::one_line;
 
-/// One request of a log, borrowed from its line.
-#[derive(Clone, Copy, Debug)]
+/// How the lines of a log are written.
+#[derive(Clone, Debug, Default)]
+pub struct LogFormat {
+    /// Whether each line begins with the host that was asked, as Apache's `vhost_combined` does (`%v:%p`).
+    pub has_host: bool,
+    /// Whether the client may be a name instead of an address, as Apache writes with `HostnameLookups On`.
+    pub has_client_names: bool,
+    /// Proxies in front of the server: where a line has a list of addresses, the client is the last one that is not
+    /// theirs. None: a list is an error.
+    pub proxies: Option<TrustedProxies>,
+}
+
+/// One request of a log.
+#[derive(Clone, Debug)]
 pub struct LogLine<'a> {
     /// When, µs since the Unix epoch; logs write whole seconds.
     pub at: Micros,
-    /// What the line says of the request; `None` where it says `-`. The path is without query,
-    /// scheme and host.
-    pub request: Attributes<'a>,
-    /// Whether the line was cut before its user agent: that there is none in `request` says nothing.
+    /// Whether the line was cut before its user agent: that there is none says nothing.
     pub is_cut: bool,
+    client: Option<Cow<'a, str>>,
+    host: Option<&'a str>,
+    method: Option<&'a str>,
+    path: Option<String>,
+    status: &'a str,
+    user_agent: Option<Cow<'a, str>>,
 }
 
 /// Why a line is no line of a log.
@@ -42,6 +65,18 @@ pub enum LogError {
     /// The field has no end.
     #[error("{0}: the closing `{1}` is missing")]
     Open(&'static str, char),
+    /// The first field is no address: the line has a prefix, or another format.
+    #[error("client: `{0}` is not an address; names of clients need --client-names")]
+    Client(String),
+    /// The first field is a list of addresses.
+    #[error("client: `{0}` is a list of addresses; --trusted-proxies says which are proxies")]
+    ClientList(String),
+    /// The line begins with the host that was asked.
+    #[error("client: `{0}` is a host with a port; the format is vhost_combined")]
+    Host(String),
+    /// A gateway refuses such a path, so no policy decides the request.
+    #[error("path: `{0}` {1}; gateways refuse it")]
+    Path(String, PathError),
     /// The time is not written as `17/May/2015:10:05:03 +0000`.
     #[error("time: `{0}` is not a time such as `17/May/2015:10:05:03 +0000`")]
     Time(String),
@@ -59,37 +94,124 @@ pub enum LogError {
     Bytes(String),
 }
 
-/// Parses one line.
-///
-/// # Errors
-/// [`LogError`], which names the field.
-pub fn parse(line: &[u8]) -> Result<LogLine<'_>, LogError> {
-    let line = std::str::from_utf8(line).map_err(|error| LogError::Utf8(error.valid_up_to()))?;
-    let (remote_ip, rest) = word("remote_ip", line)?;
-    let (_, rest) = rest.split_once(" [").ok_or(LogError::Missing("time"))?;
-    let (at, rest) = rest.split_once(']').ok_or(LogError::Open("time", ']'))?;
-    let at = time(at)?;
-    let (request, rest) = quoted("request", rest)?;
-    let (status, rest) = word("status", rest)?;
-    if status != "-" && !(status.len() == 3 && is_digits(status)) {
-        return Err(LogError::Status(one_line(status)));
+impl LogLine<'_> {
+    /// What the line says of the request, as gateways do; `None` where it says `-`.
+    pub fn attributes(&self) -> Attributes<'_> {
+        let Self { at: _, is_cut: _, client, host, method, path, status, user_agent } = self;
+        Attributes {
+            remote_ip: client.as_deref(),
+            path: path.as_deref(),
+            method: *method,
+            user_agent: user_agent.as_deref(),
+            status: given(status),
+            host: *host,
+            headers: &[],
+        }
     }
-    let (bytes, rest) = word("bytes", rest)?;
-    if bytes != "-" && !is_digits(bytes) {
-        return Err(LogError::Bytes(one_line(bytes)));
+}
+
+impl LogFormat {
+    /// Parses one line.
+    ///
+    /// # Errors
+    /// [`LogError`], which names the field.
+    pub fn parse<'a>(&self, line: &'a [u8]) -> Result<LogLine<'a>, LogError> {
+        let line =
+            std::str::from_utf8(line).map_err(|error| LogError::Utf8(error.valid_up_to()))?;
+        let line = line.strip_prefix('\u{feff}').unwrap_or(line);
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        let (host, line) = match self.has_host {
+            true => word("host", line).map(|(host, rest)| (Some(host), rest))?,
+            false => (None, line),
+        };
+        let (start, rest) = line.split_once(" [").ok_or(LogError::Missing("time"))?;
+        let client = self.client(start)?;
+        let (at, rest) = rest.split_once(']').ok_or(LogError::Open("time", ']'))?;
+        let at = time(at)?;
+        let (request, rest) = quoted("request", rest)?;
+        let (status, rest) = word("status", rest)?;
+        if status != "-" && !(status.len() == 3 && is_digits(status)) {
+            return Err(LogError::Status(one_line(status)));
+        }
+        let (bytes, rest) = word("bytes", rest)?;
+        if bytes != "-" && !is_digits(bytes) {
+            return Err(LogError::Bytes(one_line(bytes)));
+        }
+        let (user_agent, is_cut) = user_agent(rest);
+        let (method, target) = method_and_target(request).unzip();
+        Ok(LogLine {
+            at,
+            is_cut,
+            client,
+            host: host.and_then(given).map(without_port),
+            method,
+            path: target.and_then(given).map(path).transpose()?,
+            status,
+            user_agent: given(user_agent).map(unescaped_text),
+        })
     }
-    let (user_agent, is_cut) = user_agent(rest);
-    let (method, path) = method_and_path(request).unzip();
-    let request = Attributes {
-        remote_ip: given(remote_ip),
-        path: path.and_then(given),
-        method,
-        user_agent: given(user_agent),
-        status: given(status),
-        host: None,
-        headers: &[],
-    };
-    Ok(LogLine { at, request, is_cut })
+
+    /// The client that `start` names, the text before the time: `203.0.113.7 - alice`.
+    fn client<'a>(&self, start: &'a str) -> Result<Option<Cow<'a, str>>, LogError> {
+        let field = client_field(start)?;
+        if field.contains(',') {
+            let address = self.client_of_list(field);
+            return address.map(|address| Some(address_text(address).into()));
+        }
+        match parse_address(field.as_bytes()) {
+            Some(address) => Ok(Some(address_text(address).into())),
+            None if matches!(field, "" | "-") => Ok(None),
+            None if is_host_and_port(field) => Err(LogError::Host(one_line(field))),
+            None if self.has_client_names && is_name(field) => Ok(Some(field.into())),
+            None => Err(LogError::Client(one_line(field))),
+        }
+    }
+
+    /// The client in a list that proxies wrote: the last address that is not theirs.
+    fn client_of_list(&self, list: &str) -> Result<IpAddr, LogError> {
+        let Some(proxies) = &self.proxies else {
+            return Err(LogError::ClientList(one_line(list)));
+        };
+        let (before, last) = list.rsplit_once(',').expect("a list has a comma");
+        let last = parse_address(last.as_bytes());
+        let last = last.ok_or_else(|| LogError::Client(one_line(list)))?;
+        Ok(proxies.client_address(last, [before.as_bytes()]))
+    }
+}
+
+/// The first field of `start`: in quotes, a list whose commas end words, or a word.
+fn client_field(start: &str) -> Result<&str, LogError> {
+    let start = start.trim_ascii_start();
+    if start.starts_with('"') {
+        return quoted("client", start).map(|(list, _)| list);
+    }
+    if start.is_empty() {
+        return Err(LogError::Missing("client"));
+    }
+    let mut end = 0;
+    for word in start.split_inclusive(' ') {
+        end += word.len();
+        if !word.trim_ascii_end().ends_with(',') {
+            break;
+        }
+    }
+    Ok(start[..end].trim_ascii_end())
+}
+
+/// `www.example.com:443`, as `vhost_combined` begins.
+fn is_host_and_port(field: &str) -> bool {
+    let parts = field.rsplit_once(':');
+    parts.is_some_and(|(host, port)| is_name(host) && is_digits(port))
+}
+
+/// Whether `field` is the name of a host.
+fn is_name(field: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    !field.is_empty() && field.bytes().all(is_part)
+}
+
+fn without_port(host: &str) -> &str {
+    host.rsplit_once(':').filter(|(_, port)| is_digits(port)).map_or(host, |(host, _)| host)
 }
 
 /// The next field that ends at a space.
@@ -169,25 +291,59 @@ fn time(given: &str) -> Result<Micros, LogError> {
     seconds.map(Micros::from_secs).map_err(|_| LogError::TooEarly(one_line(given)))
 }
 
-/// What a request line such as `GET /a?b HTTP/1.1` asks for.
-fn method_and_path(request: &str) -> Option<(&str, &str)> {
+/// The method and the target of a request line such as `GET /a?b HTTP/1.1`.
+fn method_and_target(request: &str) -> Option<(&str, &str)> {
     let (method, rest) = request.split_once(' ')?;
     let is_method = !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_uppercase());
     let target = match rest.rsplit_once(' ') {
         Some((target, version)) if version.starts_with("HTTP/") => target,
         _ => rest,
     };
-    is_method.then(|| (method, path(target)))
+    is_method.then_some((method, target))
 }
 
-/// `target` without query and fragment, and without scheme and host if it has them.
-fn path(target: &str) -> &str {
-    let target = target.split(['?', '#']).next().unwrap_or_default();
-    match target.split_once("://") {
-        Some((scheme, rest)) if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
-            rest.find('/').map_or("/", |slash| &rest[slash..])
-        }
-        _ => target,
+/// The path of `target` in its one spelling.
+fn path(target: &str) -> Result<String, LogError> {
+    normal_path(&unescaped(target)).map_err(|error| LogError::Path(one_line(target), error))
+}
+
+/// The bytes that `text` stands for: servers write `\"`, `\\`, `\xC3` and `\n` for what would confuse a reader of the log.
+fn unescaped(text: &str) -> Cow<'_, [u8]> {
+    if !text.contains('\\') {
+        return Cow::Borrowed(text.as_bytes());
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((byte, after)) = rest.split_first() {
+        let (byte, after) = if *byte == b'\\' { escaped(after) } else { (*byte, after) };
+        bytes.push(byte);
+        rest = after;
+    }
+    Cow::Owned(bytes)
+}
+
+/// The byte that an escape stands for, and what follows; a backslash that begins none is itself.
+fn escaped(after: &[u8]) -> (u8, &[u8]) {
+    let hex = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
+    match *after {
+        [b'x', high, low, ref rest @ ..] => match (hex(high), hex(low)) {
+            (Some(high), Some(low)) => (high * 16 + low, rest),
+            _ => (b'\\', after),
+        },
+        [quoted @ (b'"' | b'\\'), ref rest @ ..] => (quoted, rest),
+        [b'n', ref rest @ ..] => (b'\n', rest),
+        [b'r', ref rest @ ..] => (b'\r', rest),
+        [b't', ref rest @ ..] => (b'\t', rest),
+        [b'b', ref rest @ ..] => (0x08, rest),
+        [b'v', ref rest @ ..] => (0x0b, rest),
+        _ => (b'\\', after),
+    }
+}
+
+fn unescaped_text(text: &str) -> Cow<'_, str> {
+    match unescaped(text) {
+        Cow::Borrowed(_) => Cow::Borrowed(text),
+        Cow::Owned(bytes) => String::from_utf8_lossy(&bytes).into_owned().into(),
     }
 }
 
@@ -217,21 +373,32 @@ mod tests {
         format!("203.0.113.7 - - [{time}] \"{request}\" {rest}")
     }
 
+    fn parse(line: &[u8]) -> Result<LogLine<'_>, LogError> {
+        LogFormat::default().parse(line)
+    }
+
     fn at(time: &str) -> Result<u64, String> {
         let line = line(time, "GET / HTTP/1.1", "200 1");
         parse(line.as_bytes()).map(|line| line.at.get()).map_err(|error| error.to_string())
     }
 
-    fn request(line: &str) -> Attributes<'_> {
-        parse(line.as_bytes()).unwrap().request
+    /// What `line` says of its client.
+    fn client(format: &LogFormat, line: &str) -> Result<Option<String>, String> {
+        let parsed = format.parse(line.as_bytes()).map_err(|error| error.to_string())?;
+        Ok(parsed.attributes().remote_ip.map(ToOwned::to_owned))
+    }
+
+    fn proxies(networks: &[&str]) -> Option<TrustedProxies> {
+        Some(TrustedProxies::new(networks.iter().map(|network| network.parse().unwrap())))
     }
 
     #[test]
     fn a_combined_line_gives_all_attributes() {
         let line = line(TIME, "GET /a?b=1 HTTP/1.1", r#"200 2326 "http://x/" "curl/8.5""#);
-        let LogLine { at, request, is_cut } = parse(line.as_bytes()).unwrap();
-        assert!(!is_cut);
-        assert_eq!(at, Micros::from_secs(1_431_857_103));
+        let parsed = parse(line.as_bytes()).unwrap();
+        assert!(!parsed.is_cut);
+        assert_eq!(parsed.at, Micros::from_secs(1_431_857_103));
+        let request = parsed.attributes();
         assert_eq!((request.remote_ip, request.status), (Some("203.0.113.7"), Some("200")));
         assert_eq!((request.method, request.path), (Some("GET"), Some("/a")));
         assert_eq!(request.user_agent, Some("curl/8.5"));
@@ -242,27 +409,91 @@ mod tests {
         for rest in
             ["200 -", "- -", "200 5 0.003", r#"200 5 "-" "-" "10.0.0.1" 0.003"#, r#"200 5 "-" """#]
         {
-            assert_eq!(request(&line(TIME, "GET / HTTP/1.1", rest)).user_agent, None, "{rest}");
+            let line = line(TIME, "GET / HTTP/1.1", rest);
+            let parsed = parse(line.as_bytes()).unwrap();
+            assert_eq!(parsed.attributes().user_agent, None, "{rest}");
         }
     }
 
     #[test]
-    fn quotes_inside_a_field_are_escaped() {
-        let line = line(TIME, r#"GET /\"x\" HTTP/1.1"#, r#"200 5 "\"" "a \"b\" \\""#);
-        let request = request(&line);
-        assert_eq!(request.path, Some(r#"/\"x\""#));
-        assert_eq!(request.user_agent, Some(r#"a \"b\" \\"#));
+    fn what_a_server_escaped_is_what_the_client_sent() {
+        let line =
+            line(TIME, r#"GET /\"x\"/caf\xC3\xA9\q HTTP/1.1"#, r#"200 5 "\"" "a \"b\" \\ \xE6""#);
+        let parsed = parse(line.as_bytes()).unwrap();
+        assert_eq!(parsed.attributes().path, Some(r#"/"x"/café\q"#));
+        assert_eq!(parsed.attributes().user_agent, Some("a \"b\" \\ \u{fffd}"));
     }
 
     #[test]
-    fn clients_may_be_ipv6_or_names_and_users_may_have_spaces() {
+    fn a_client_is_the_address_that_gateways_know_it_by() {
+        let names = LogFormat { has_client_names: true, ..LogFormat::default() };
         for (start, expected) in [
-            ("2001:db8::1 - -", "2001:db8::1"),
+            ("2001:db8::1 - -", "2001:db8::/64"),
+            ("[2001:db8::1]:443 - -", "2001:db8::/64"),
+            ("::ffff:192.0.2.1 - frank", "192.0.2.1"),
+            ("192.0.2.1:51123 - John Smith", "192.0.2.1"),
+            ("\"192.0.2.1\" - -", "192.0.2.1"),
             ("crawler.example.org - John Smith", "crawler.example.org"),
-            ("::ffff:192.0.2.1 - frank", "::ffff:192.0.2.1"),
         ] {
             let line = format!("{start} [{TIME}] \"GET / HTTP/1.1\" 200 1");
-            assert_eq!(request(&line).remote_ip, Some(expected));
+            assert_eq!(client(&names, &line), Ok(Some(expected.to_owned())));
+        }
+        let line = format!("- - - [{TIME}] \"GET / HTTP/1.1\" 200 1");
+        assert_eq!(client(&names, &line), Ok(None));
+    }
+
+    #[test]
+    fn of_a_list_the_client_is_the_last_that_is_no_proxy() {
+        let format =
+            |networks: &[&str]| LogFormat { proxies: proxies(networks), ..LogFormat::default() };
+        for start in [
+            "203.0.113.9, 198.51.100.4 - -",
+            "\"203.0.113.9, 198.51.100.4\" - -",
+            "203.0.113.9,198.51.100.4 - -",
+        ] {
+            let line = format!("{start} [{TIME}] \"GET / HTTP/1.1\" 200 1");
+            let of = |networks: &[&str]| client(&format(networks), &line);
+            assert_eq!(of(&["198.51.100.0/24"]), Ok(Some("203.0.113.9".to_owned())));
+            assert_eq!(of(&["10.0.0.0/8"]), Ok(Some("198.51.100.4".to_owned())));
+            let error = client(&LogFormat::default(), &line).unwrap_err();
+            assert!(error.contains("is a list of addresses; --trusted-proxies"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_first_field_that_is_no_address_is_no_client() {
+        for (start, problem) in [
+            ("Nov 27 10:00:00 web1 nginx: 203.0.113.9 - -", "client: `Nov` is not an address"),
+            ("web-1  | 203.0.113.9 - -", "client: `web-1` is not an address"),
+            ("\0 203.0.113.9 - -", "is not an address"),
+            ("www.example.com:443 203.0.113.9 - -", "the format is vhost_combined"),
+        ] {
+            let line = format!("{start} [{TIME}] \"GET / HTTP/1.1\" 200 1");
+            let error = client(&LogFormat::default(), &line).unwrap_err();
+            assert!(error.contains(problem), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_vhost_combined_begins_with_the_host() {
+        let format = LogFormat { has_host: true, ..LogFormat::default() };
+        let line =
+            format!("www.example.com:443 192.0.2.10 - - [{TIME}] \"GET /a HTTP/1.1\" 200 12");
+        let parsed = format.parse(line.as_bytes()).unwrap();
+        let request = parsed.attributes();
+        assert_eq!(
+            (request.host, request.remote_ip),
+            (Some("www.example.com"), Some("192.0.2.10"))
+        );
+    }
+
+    #[test]
+    fn the_end_of_a_line_and_the_mark_of_its_encoding_are_no_part_of_it() {
+        for line in [
+            format!("\u{feff}192.0.2.1 - - [{TIME}] \"GET / HTTP/1.1\" 200 5"),
+            format!("192.0.2.1 - - [{TIME}] \"GET / HTTP/1.1\" 200 5\r"),
+        ] {
+            assert_eq!(client(&LogFormat::default(), &line), Ok(Some("192.0.2.1".to_owned())));
         }
     }
 
@@ -296,7 +527,8 @@ mod tests {
     #[test]
     fn what_is_no_log_line_is_refused_with_the_field() {
         for (line, problem) in [
-            ("", "remote_ip: is missing"),
+            ("", "time: is missing"),
+            (&format!(" [{TIME}] \"GET / HTTP/1.1\" 200 1"), "client: is missing"),
             ("\u{7f}\u{2028} -", "time: is missing"),
             ("hello", "time: is missing"),
             ("1.1.1.1 - - [17/May", "time: the closing `]` is missing"),
@@ -318,7 +550,7 @@ mod tests {
     fn of_a_line_that_was_cut_the_last_field_is_what_is_left_of_it() {
         for (rest, user_agent, is_cut) in [
             (r#"200 1 "-" "curl/8.5"#, Some("curl/8.5"), false),
-            (r#"200 1 "-" "curl\""#, Some(r#"curl\""#), false),
+            (r#"200 1 "-" "curl\""#, Some(r#"curl""#), false),
             (r#"200 1 "-" "curl\"#, Some(r"curl\"), false),
             (r#"200 1 "-" ""#, None, false),
             (r#"200 1 "-" "#, None, true),
@@ -329,8 +561,9 @@ mod tests {
         ] {
             let line = line(TIME, "GET /a HTTP/1.1", rest);
             let parsed = parse(line.as_bytes()).unwrap();
-            assert_eq!((parsed.request.user_agent, parsed.is_cut), (user_agent, is_cut), "{rest}");
-            assert_eq!((parsed.request.path, parsed.request.status), (Some("/a"), Some("200")));
+            let request = parsed.attributes();
+            assert_eq!((request.user_agent, parsed.is_cut), (user_agent, is_cut), "{rest}");
+            assert_eq!((request.path, request.status), (Some("/a"), Some("200")));
         }
     }
 
@@ -343,15 +576,32 @@ mod tests {
             ("GET http://example.org/a?b HTTP/1.1", Some("GET"), Some("/a")),
             ("GET http://example.org HTTP/1.1", Some("GET"), Some("/")),
             ("GET /r?u=http://x/y HTTP/1.1", Some("GET"), Some("/r")),
-            ("OPTIONS * HTTP/1.1", Some("OPTIONS"), Some("*")),
-            ("GET ?q HTTP/1.1", Some("GET"), None),
+            ("GET //login HTTP/1.1", Some("GET"), Some("/login")),
+            ("GET /%6Cogin HTTP/1.1", Some("GET"), Some("/login")),
+            ("GET /x/../login?next=/ HTTP/1.1", Some("GET"), Some("/login")),
             ("-", None, None),
             ("", None, None),
             (r"\x16\x03\x01 x", None, None),
         ] {
             let line = line(TIME, written, "400 0 \"-\" \"-\"");
-            let request = request(&line);
+            let parsed = parse(line.as_bytes()).unwrap();
+            let request = parsed.attributes();
             assert_eq!((request.method, request.path), (method, path), "{written}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_gateways_refuse_is_no_line_of_a_policy() {
+        for (written, problem) in [
+            ("GET ?q HTTP/1.1", "path: `?q` does not begin with `/`; gateways refuse it"),
+            ("OPTIONS * HTTP/1.1", "path: `*` does not begin with `/`; gateways refuse it"),
+            (
+                "GET /a/%2e%2e/b HTTP/1.1",
+                "path: `/a/%2e%2e/b` has an ambiguous `..`; gateways refuse it",
+            ),
+        ] {
+            let line = line(TIME, written, "400 0");
+            assert_eq!(parse(line.as_bytes()).unwrap_err().to_string(), problem);
         }
     }
 

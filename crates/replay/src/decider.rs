@@ -1,35 +1,62 @@
 //! The engine of a replay, on the store that was named.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
 
 use anyhow::Result;
+use sluicegate::gateway::{self, GuardingBudget, PolicyDecision};
 use sluicegate::store::MemoryStore;
 use sluicegate::store::redis::codec::ScriptClock;
 use sluicegate::store::redis::{RedisConfig, RedisStore};
-use sluicegate::{Answer, DecideError, Engine, ManualClock, Micros, Request};
+use sluicegate::{Admission, Clock, DecideError, Engine, Micros, Request};
 use sluicegate_policy::PolicySet;
 use tokio::runtime::{Builder, Runtime};
 
-/// Decides one request after the other, in virtual time.
-pub(crate) enum Decider {
+/// Decides requests in virtual time.
+pub(crate) struct Decider {
+    clock: Arc<VirtualClock>,
+    engine: StoredEngine,
+    runtime: Runtime,
+}
+
+enum StoredEngine {
     Memory(Arc<Engine>),
-    Redis(RedisDecider),
+    Redis(Arc<Engine<RedisStore>>),
+}
+
+/// The decision of a gateway's request on its way: it may be held back.
+pub(crate) type Deciding = Pin<Box<dyn Future<Output = Result<Vec<PolicyDecision>, DecideError>>>>;
+
+/// How far a request of a gateway came.
+pub(crate) enum Progressed {
+    /// Its decision.
+    Decided(Result<Vec<PolicyDecision>, DecideError>),
+    /// It is held back until then.
+    HeldUntil(Micros),
+}
+
+/// The clock of an engine that is told the time by the input. It keeps the next instant that a held request waits for.
+#[derive(Debug)]
+struct VirtualClock {
+    now: AtomicU64,
+    /// `u64::MAX`: none.
+    wanted: AtomicU64,
 }
 
 /// When the first version of the policies was taken over, as states in Redis have it: any time that they
 /// can count from. Each later version is a millisecond later.
 const VERSIONS_SINCE: Micros = Micros::from_secs(1_800_000_000);
 
-pub(crate) struct RedisDecider {
-    engine: Arc<Engine<RedisStore>>,
-    runtime: Runtime,
-}
-
 impl Decider {
     /// In this process, remembering at most `keys_max` keys.
     pub(crate) fn in_memory(policies: PolicySet, keys_max: usize) -> Self {
-        let clock = Arc::new(ManualClock::default());
-        Self::Memory(Arc::new(Engine::new(policies, MemoryStore::new(keys_max), clock)))
+        let clock = Arc::new(VirtualClock::at(Micros::ZERO));
+        let engine = Engine::new(policies, MemoryStore::new(keys_max), clock.clone());
+        // Nothing waits for IO; what a refused request took of other policies goes back in a task.
+        let runtime = Builder::new_current_thread().build().expect("a runtime without IO");
+        Self { clock, engine: StoredEngine::Memory(Arc::new(engine)), runtime }
     }
 
     /// In Redis, with budgets that no other replay and no server sees.
@@ -43,49 +70,129 @@ impl Decider {
             store.ready().await?;
             anyhow::Ok(store.in_namespace(&format!("replay-{:016x}", fastrand::u64(..))))
         })?;
-        let clock = Arc::new(ManualClock::at(VERSIONS_SINCE));
-        let engine = Arc::new(Engine::new(policies, store, clock));
-        Ok(Self::Redis(RedisDecider { engine, runtime }))
+        let clock = Arc::new(VirtualClock::at(VERSIONS_SINCE));
+        let engine = Arc::new(Engine::new(policies, store, clock.clone()));
+        Ok(Self { clock, engine: StoredEngine::Redis(engine), runtime })
     }
 
-    /// Decides `request` at `at`.
+    /// Decides `request` at `at`, and holds it back in no case.
     pub(crate) fn decide_at(
         &self,
         request: &Request<'_>,
         at: Micros,
-    ) -> Result<Answer, DecideError> {
-        let decided = match self {
-            Self::Memory(engine) => {
+    ) -> Result<Admission, DecideError> {
+        match &self.engine {
+            StoredEngine::Memory(engine) => {
                 let decided = engine.turn_at(at).try_decide(request);
                 decided.expect("what is not held back need not be waited for in memory")
             }
-            Self::Redis(redis) => redis.runtime.block_on(redis.engine.turn_at(at).decide(request)),
-        };
-        decided.map(|admission| admission.answer)
+            StoredEngine::Redis(engine) => {
+                self.runtime.block_on(engine.turn_at(at).decide(request))
+            }
+        }
+    }
+
+    /// Checks that `request` would be decided at all, without a look at the store: no time passes there.
+    pub(crate) fn check(&self, request: &Request<'_>, at: Micros) -> Result<(), DecideError> {
+        match &self.engine {
+            StoredEngine::Memory(engine) => engine.turn_at(at).check(request),
+            StoredEngine::Redis(engine) => engine.turn_at(at).check(request),
+        }
+    }
+
+    /// The request of a gateway that takes a permit from each of `budgets` at `at`: to be moved on by
+    /// [`progress`](Self::progress).
+    pub(crate) fn ask_as_gateway(&self, budgets: Vec<GuardingBudget>, at: Micros) -> Deciding {
+        match &self.engine {
+            StoredEngine::Memory(engine) => {
+                let engine = Arc::clone(engine);
+                Box::pin(async move { gateway::decide(&engine.turn_at(at), &budgets, None).await })
+            }
+            StoredEngine::Redis(engine) => {
+                let engine = Arc::clone(engine);
+                Box::pin(async move { gateway::decide(&engine.turn_at(at), &budgets, None).await })
+            }
+        }
+    }
+
+    /// Moves a request of a gateway on at `now`, until it is decided or held back.
+    pub(crate) fn progress(&self, deciding: &mut Deciding, now: Micros) -> Progressed {
+        self.clock.set(now);
+        let entered = self.runtime.enter();
+        let at_once = deciding.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        drop(entered);
+        if let Poll::Ready(decided) = at_once {
+            return Progressed::Decided(decided);
+        }
+        if let Some(until) = self.clock.wanted() {
+            return Progressed::HeldUntil(until);
+        }
+        // It waits for the store, or for what it took to go back.
+        self.runtime.block_on(std::future::poll_fn(|cx| {
+            if let Poll::Ready(decided) = deciding.as_mut().poll(cx) {
+                return Poll::Ready(Progressed::Decided(decided));
+            }
+            self.clock
+                .wanted()
+                .map_or(Poll::Pending, |until| Poll::Ready(Progressed::HeldUntil(until)))
+        }))
     }
 
     /// The policies in force.
     pub(crate) fn policies(&self) -> Arc<PolicySet> {
-        match self {
-            Self::Memory(engine) => engine.policies(),
-            Self::Redis(redis) => redis.engine.policies(),
+        match &self.engine {
+            StoredEngine::Memory(engine) => engine.policies(),
+            StoredEngine::Redis(engine) => engine.policies(),
         }
     }
 
     /// Puts `policies` in force.
     pub(crate) fn set_policies(&self, policies: PolicySet) {
-        match self {
-            Self::Memory(engine) => engine.set_policies(policies),
-            Self::Redis(redis) => redis.engine.set_policies(policies),
+        match &self.engine {
+            StoredEngine::Memory(engine) => engine.set_policies(policies),
+            StoredEngine::Redis(engine) => engine.set_policies(policies),
         }
     }
 
     /// Budgets that had to be forgotten although they were not full.
     pub(crate) fn evictions(&self) -> u64 {
-        match self {
-            Self::Memory(engine) => engine.store().evictions() + engine.store().overflows(),
+        match &self.engine {
+            StoredEngine::Memory(engine) => engine.store().evictions() + engine.store().overflows(),
             // Redis evicts by its own rules, which its `INFO` tells.
-            Self::Redis(_) => 0,
+            StoredEngine::Redis(_) => 0,
         }
+    }
+}
+
+impl VirtualClock {
+    fn at(now: Micros) -> Self {
+        Self { now: AtomicU64::new(now.get()), wanted: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Moves to `now`; nothing is waited for yet.
+    fn set(&self, now: Micros) {
+        self.now.store(now.get(), Ordering::Relaxed);
+        self.wanted.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    /// The first instant that was waited for since the clock was set.
+    fn wanted(&self) -> Option<Micros> {
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        (wanted != u64::MAX).then_some(Micros::new(wanted))
+    }
+}
+
+impl Clock for VirtualClock {
+    fn now(&self) -> Micros {
+        Micros::new(self.now.load(Ordering::Relaxed))
+    }
+
+    fn is_virtual(&self) -> bool {
+        true
+    }
+
+    fn wake_at(&self, at: Micros, _: &Waker) -> bool {
+        self.wanted.fetch_min(at.get(), Ordering::Relaxed);
+        true
     }
 }

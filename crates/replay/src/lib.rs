@@ -22,6 +22,7 @@ pub mod combined;
 mod decider;
 pub mod error;
 mod files;
+mod held;
 pub mod jsonl;
 mod logs;
 mod output;
@@ -42,6 +43,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use chart::Picture;
+use combined::{LogError, LogFormat};
 use decider::Decider;
 use files::OpenedFiles;
 use logs::Logs;
@@ -49,6 +51,7 @@ use output::DecisionWriter;
 use progress::Progress;
 use rules::RuleTexts;
 use session::ReplaySession;
+use sluicegate::http::{IpNet, TrustedProxies};
 use sluicegate::store::KEYS_MAX_DEFAULT;
 use sluicegate::{Clock, Micros, MonotonicClock};
 use sluicegate_policy::text::{TextError, span};
@@ -69,14 +72,16 @@ pub struct ReplayArgs {
     /// Input format; detected from the input by default.
     #[arg(long, value_enum)]
     format: Option<InputFormat>,
-    /// Policy for log lines, and for events without one. Without it, log lines use the first policy
-    /// that matches, or the only one.
+    /// Policy for log lines, and for events without one. Without it, all policies that match a log line decide
+    /// it, as behind a gateway, or the only one.
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
     /// Attributes that form the keys of log lines: `remote_ip`, `path`, `method`, `user_agent`,
     /// `status`. Default: the policy's key, else `remote_ip`.
     #[arg(long, value_name = "ATTRIBUTE", value_delimiter = ',', value_parser = KeyAttribute::parse)]
     key: Option<Vec<KeyAttribute>>,
+    #[command(flatten)]
+    clients: ClientArgs,
     /// Write one line of JSON per decision; `-` for standard output (the summary then goes to
     /// standard error).
     #[arg(long, value_name = "OUT.jsonl")]
@@ -110,6 +115,30 @@ enum InputFormat {
     Jsonl,
     /// An access log of Apache or nginx.
     Combined,
+    /// The same with the host in front of each line, as Apache's `vhost_combined` has it.
+    #[value(name = "vhost_combined")]
+    VhostCombined,
+}
+
+/// How the clients in a log are written.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ClientArgs {
+    /// Proxies in front of the server that wrote the log. Where a line begins with a list of addresses, the
+    /// client is the last one that is not theirs. Without this, such a line is a bad line.
+    #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
+    trusted_proxies: Option<Vec<IpNet>>,
+    /// The first field of a line may be the name of a client instead of an address.
+    #[arg(long)]
+    client_names: bool,
+}
+
+impl ClientArgs {
+    /// The format of lines, which begin with the host that was asked if they have one.
+    fn format(&self, has_host: bool) -> LogFormat {
+        let Self { trusted_proxies, client_names } = self;
+        let proxies = trusted_proxies.clone().map(TrustedProxies::new);
+        LogFormat { has_host, has_client_names: *client_names, proxies }
+    }
 }
 
 /// Replays, writes what was asked for, and tells a summary. The exit code is 1 if an event was bad
@@ -127,7 +156,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let (document, policies) = load(&args.policies)?;
     let input = terminal::input(&args.input);
     let mut source = LineReader::open(&args.input).with_context(|| input.clone())?;
-    let format = args.format.unwrap_or_else(|| guess(source.peek()));
+    let format = args.format.unwrap_or_else(|| guess(source.peek(), &args.clients));
     let mut logs = log_lines(args, format, &policies)?;
     let mut files =
         OpenedFiles::reading(&[("the input", &args.input), ("--policies", &args.policies)]);
@@ -196,10 +225,11 @@ fn log_lines(args: &ReplayArgs, format: InputFormat, policies: &PolicySet) -> Re
             }
             Ok(None)
         }
-        InputFormat::Combined => {
+        InputFormat::Combined | InputFormat::VhostCombined => {
             let (policy, key) = (args.policy.as_deref(), args.key.clone());
             logs::check_choice(policies, policy)?;
-            Ok(Some(Logs::new(policies, policy, key, args.reorder)?))
+            let lines = args.clients.format(format == InputFormat::VhostCombined);
+            Ok(Some(Logs::new(policies, policy, key, lines, args.reorder)?))
         }
     }
 }
@@ -240,7 +270,7 @@ fn print_summary(
     let summary = session.tally.summary(complete);
     let input = title(&args.input);
     let (era, bad) = match format {
-        InputFormat::Combined => (Era::Unix, "bad lines"),
+        InputFormat::Combined | InputFormat::VhostCombined => (Era::Unix, "bad lines"),
         InputFormat::Jsonl => (summary.era(), "bad events"),
     };
     let mut text = Vec::new();
@@ -291,18 +321,34 @@ fn print_speed(events: u64, elapsed: Micros) {
     ));
 }
 
-/// The format of an input that begins with `head`: that of the first line which is one or the
-/// other.
-fn guess(head: &[u8]) -> InputFormat {
+/// The format of an input that begins with `head`: that of the first line which is of one of them.
+fn guess(head: &[u8], clients: &ClientArgs) -> InputFormat {
     for line in head.split(|byte| *byte == b'\n') {
-        if line.trim_ascii_start().starts_with(b"{") {
+        if begins_object(line) {
             return InputFormat::Jsonl;
         }
-        if combined::parse(String::from_utf8_lossy(line).as_bytes()).is_ok() {
-            return InputFormat::Combined;
+        if let Some(has_host) = host_in_front(line, clients) {
+            return if has_host { InputFormat::VhostCombined } else { InputFormat::Combined };
         }
     }
     InputFormat::Jsonl
+}
+
+/// Whether `line` begins an object of JSON, behind the mark of an encoding.
+fn begins_object(line: &[u8]) -> bool {
+    line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).trim_ascii_start().starts_with(b"{")
+}
+
+/// Whether `line` of an access log begins with the host that was asked; `None`: it is no line of such a log.
+fn host_in_front(line: &[u8], clients: &ClientArgs) -> Option<bool> {
+    let line = String::from_utf8_lossy(line);
+    let is_in = |has_host| match clients.format(has_host).parse(line.as_bytes()) {
+        Ok(_) => true,
+        // Lines of the format, of which nobody can say yet which policy they take from.
+        Err(LogError::ClientList(_) | LogError::Path(..)) => true,
+        Err(_) => false,
+    };
+    [false, true].into_iter().find(|has_host| is_in(*has_host))
 }
 
 /// What an input is called above its summary: its file name, or what `-` stands for.

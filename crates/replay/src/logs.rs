@@ -1,51 +1,51 @@
-//! Access logs against the engine: each line is a check of cost 1, in the order of time.
+//! Access logs against the engine: each line is the request of a gateway, in the order of time.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluicegate::{Cost, Micros, Verb};
+use sluicegate::Micros;
+use sluicegate::gateway::{Guarding, GuardingBudget};
 use sluicegate_policy::attribute::key_of;
-use sluicegate_policy::{KeyAttribute, Policy, PolicySet};
+use sluicegate_policy::{Attributes, KeyAttribute, Policy, PolicySet};
 
-use super::combined::{self, LogError, LogLine};
+use super::combined::{LogError, LogFormat, LogLine};
 use super::error::GuardError;
-use super::jsonl::OpName;
 use super::reorder::Reorder;
-use super::session::{ReplayRequest, ReplaySession};
+use super::session::ReplaySession;
 
 /// Most policies that an error lists: they fill half a screen.
 const LISTED_MAX: usize = 20;
 
-/// Lines on their way to the session: which policy they are a check of, with which key, and when.
+/// Lines on their way to the session: which budgets they take from, and when.
 pub(crate) struct Logs {
+    format: LogFormat,
     guard: LineGuard,
-    reorder: Reorder<(u64, GuardedLine)>,
+    reorder: Reorder<(u64, Vec<GuardingBudget>)>,
 }
 
-/// Which policy guards a line of a log, and what its key is made of.
+/// Which policies guard a line of a log, and what their keys are made of.
 pub(crate) struct LineGuard {
     choice: Choice,
     /// What keys are made of, if it is not what the policy says.
     key: Option<Vec<KeyAttribute>>,
-}
-
-/// A line that is guarded.
-pub(crate) struct GuardedLine {
-    pub(crate) policy: Arc<Policy>,
-    key: Box<str>,
+    /// Policies that match lines and were not decided, because one policy was chosen: by name, how many lines.
+    undecided: BTreeMap<Box<str>, u64>,
+    /// How often a policy was not decided because too many guard one line.
+    left_out: u64,
 }
 
 enum Choice {
-    /// Every line is a check of this policy.
-    One(Arc<Policy>),
-    /// The first that matches.
+    /// Every line is a request of this policy; the set has what else would guard it.
+    One(Arc<Policy>, PolicySet),
+    /// All that match.
     Matching(PolicySet),
-    /// None is a check of any.
+    /// None guards any.
     Nothing,
 }
 
 impl Logs {
-    /// Lines are checks of the policy called `policy`; without a name, of the first one of
-    /// `policies` that matches, or of the only one there is.
+    /// Lines of `format` are requests of the policy called `policy`; without a name, of all of `policies` that
+    /// match, or of the only one there is.
     ///
     /// # Errors
     /// If there is no such policy, or keys are to be made of what no log knows.
@@ -53,10 +53,11 @@ impl Logs {
         policies: &PolicySet,
         policy: Option<&str>,
         key: Option<Vec<KeyAttribute>>,
+        format: LogFormat,
         window: Micros,
     ) -> Result<Self, GuardError> {
-        let guard = LineGuard::new(choose(policies, policy)?, key)?;
-        Ok(Self { guard, reorder: Reorder::new(window) })
+        let guard = LineGuard::new(choose(policies, policy)?, key, &format)?;
+        Ok(Self { format, guard, reorder: Reorder::new(window) })
     }
 
     /// What the keys of `policy` are made of: `remote_ip, path`.
@@ -69,43 +70,50 @@ impl Logs {
     pub(crate) fn line(&mut self, line: u64, bytes: &[u8], session: &mut ReplaySession) {
         // Servers escape what is not text. Where one did not, the rest of the line still counts.
         let text = String::from_utf8_lossy(bytes);
-        let parsed = match combined::parse(text.as_bytes()) {
+        let parsed = match self.format.parse(text.as_bytes()) {
             Ok(parsed) => parsed,
             Err(error) => return session.failed(line, None, &error),
         };
         match self.guard.of(&parsed) {
-            Ok(Some(guarded)) => self.reorder.push(parsed.at, (line, guarded)),
+            Ok(Some(budgets)) => self.reorder.push(parsed.at, (line, budgets)),
             Ok(None) => return session.tally.unmatched += 1,
             Err(error) => return session.failed(line, Some(parsed.at), &error),
         }
-        while let Some((at, check)) = self.reorder.pop_due() {
-            decide(at, &check, session);
+        while let Some((at, (line, budgets))) = self.reorder.pop_due() {
+            session.gateway_request(line, at, budgets);
         }
     }
 
     /// The end of the log: decides what still waits for its turn.
     pub(crate) fn finish(&mut self, session: &mut ReplaySession) {
-        while let Some((at, check)) = self.reorder.pop() {
-            decide(at, &check, session);
+        while let Some((at, (line, budgets))) = self.reorder.pop() {
+            session.gateway_request(line, at, budgets);
         }
         session.tally.late = self.reorder.late();
+        session.tally.left_out = self.guard.left_out;
+        session.tally.undecided = self.guard.undecided().collect();
     }
 }
 
 impl LineGuard {
-    fn new(choice: Choice, key: Option<Vec<KeyAttribute>>) -> Result<Self, GuardError> {
+    fn new(
+        choice: Choice,
+        key: Option<Vec<KeyAttribute>>,
+        format: &LogFormat,
+    ) -> Result<Self, GuardError> {
         let own: Vec<_> = match (&key, &choice) {
             (Some(key), _) => key.iter().collect(),
-            (None, Choice::One(policy)) => policy.key().iter().collect(),
+            (None, Choice::One(policy, _)) => policy.key().iter().collect(),
             (None, Choice::Matching(set)) => {
-                set.policies().iter().flat_map(|policy| policy.key()).collect()
+                let matching = set.policies().iter().filter(|policy| policy.matcher().is_some());
+                matching.flat_map(|policy| policy.key()).collect()
             }
             (None, Choice::Nothing) => Vec::new(),
         };
-        if let Some(unknown) = own.into_iter().find(|attribute| !is_logged(attribute)) {
+        if let Some(unknown) = own.into_iter().find(|attribute| !is_logged(attribute, format)) {
             return Err(GuardError::NotLogged(unknown.clone()));
         }
-        Ok(Self { choice, key })
+        Ok(Self { choice, key, undecided: BTreeMap::new(), left_out: 0 })
     }
 
     /// As [`Logs::new`]; but nothing is guarded if there is no such policy, or none at all.
@@ -116,44 +124,79 @@ impl LineGuard {
         policies: &PolicySet,
         policy: Option<&str>,
         key: Option<Vec<KeyAttribute>>,
+        format: &LogFormat,
     ) -> Result<Self, GuardError> {
         let is_there = policy.map_or(!policies.is_empty(), |name| policies.resolve(name).is_some());
         let choice = if is_there { choose(policies, policy)? } else { Choice::Nothing };
-        Self::new(choice, key)
+        Self::new(choice, key, format)
     }
 
-    /// What guards `line`.
+    /// The budgets that `line` takes from; `None`: no policy guards it.
     ///
     /// # Errors
-    /// If the line lacks what its key is made of.
-    pub(crate) fn of(&self, line: &LogLine<'_>) -> Result<Option<GuardedLine>, LogError> {
-        let LogLine { at: _, request, is_cut } = line;
-        let policy = match &self.choice {
-            Choice::One(policy) => Some(policy),
-            Choice::Matching(policies) => policies.match_request(request),
-            Choice::Nothing => None,
+    /// If the line lacks what a key is made of.
+    pub(crate) fn of(
+        &mut self,
+        line: &LogLine<'_>,
+    ) -> Result<Option<Vec<GuardingBudget>>, LogError> {
+        let request = line.attributes();
+        let mut budgets = match &self.choice {
+            Choice::One(policy, others) => {
+                for other in others.matching(&request).filter(|other| other.name() != policy.name())
+                {
+                    count(&mut self.undecided, other.name());
+                }
+                vec![self.budget(policy, &request)]
+            }
+            Choice::Matching(policies) => {
+                let Guarding { budgets, left_out } = Guarding::of(policies, &request, None);
+                self.left_out += left_out as u64;
+                budgets
+            }
+            Choice::Nothing => Vec::new(),
         };
-        let Some(policy) = policy else { return Ok(None) };
-        let attributes = self.attributes(policy);
-        if *is_cut && attributes.contains(&KeyAttribute::UserAgent) {
+        if self.key.is_some() {
+            for budget in &mut budgets {
+                *budget = self.budget(&budget.policy, &request);
+            }
+        }
+        let needs_agent = |budget: &GuardingBudget| {
+            self.attributes(&budget.policy).contains(&KeyAttribute::UserAgent)
+        };
+        if line.is_cut && budgets.iter().any(needs_agent) {
             return Err(LogError::Missing("user_agent"));
         }
-        let key = key_of(attributes, request).into();
-        Ok(Some(GuardedLine { policy: Arc::clone(policy), key }))
+        Ok((!budgets.is_empty()).then_some(budgets))
     }
 
-    /// What the keys of `policy` are made of.
+    /// Policies that match lines and were not decided, because one policy was chosen.
+    pub(crate) fn undecided(&self) -> impl Iterator<Item = (String, u64)> {
+        self.undecided.iter().map(|(policy, lines)| (policy.to_string(), *lines))
+    }
+
+    /// How often a policy was not decided because too many guard one line.
+    pub(crate) const fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    fn budget(&self, policy: &Arc<Policy>, request: &Attributes<'_>) -> GuardingBudget {
+        GuardingBudget::with_key(policy, key_of(self.attributes(policy), request))
+    }
+
+    /// What the keys of `policy` are made of. A policy without `match` gets its keys from callers that name it: here
+    /// the client stands for them.
     fn attributes<'a>(&'a self, policy: &'a Policy) -> &'a [KeyAttribute] {
-        let own = self.key.as_deref().unwrap_or(policy.key());
-        if own.is_empty() { &[KeyAttribute::RemoteIp] } else { own }
+        match self.key.as_deref().unwrap_or(policy.key()) {
+            [] if policy.matcher().is_none() => &[KeyAttribute::RemoteIp],
+            own => own,
+        }
     }
 }
 
-impl GuardedLine {
-    /// Whose budget it is. A request without an attribute that is a whole key takes that of all who
-    /// lack it.
-    pub(crate) fn key(&self) -> Option<&str> {
-        (!self.key.is_empty()).then_some(&*self.key)
+fn count(lines: &mut BTreeMap<Box<str>, u64>, policy: &str) {
+    match lines.get_mut(policy) {
+        Some(lines) => *lines += 1,
+        None => _ = lines.insert(policy.into(), 1),
     }
 }
 
@@ -168,8 +211,8 @@ pub(crate) fn named<'a>(
     policies.resolve(name).ok_or_else(|| GuardError::UnknownPolicy(name.to_owned()))
 }
 
-/// That one policy guards each line of a log: the one called `policy`, the only one, or the first that
-/// matches. A set without policies guards none.
+/// That it is known which policies guard the lines of a log: the one called `policy`, the only one, or all that
+/// match. A set without policies guards none.
 ///
 /// # Errors
 /// If there are several to choose from: their names.
@@ -188,36 +231,23 @@ pub(crate) fn check_choice(policies: &PolicySet, policy: Option<&str>) -> anyhow
 
 fn choose(policies: &PolicySet, policy: Option<&str>) -> Result<Choice, GuardError> {
     if let Some(name) = policy {
-        return named(policies, name).map(|policy| Choice::One(Arc::clone(policy)));
+        let policy = Arc::clone(named(policies, name)?);
+        return Ok(Choice::One(policy, policies.clone()));
     }
     if policies.policies().iter().any(|policy| policy.matcher().is_some()) {
         return Ok(Choice::Matching(policies.clone()));
     }
     match policies.policies() {
-        [only] => Ok(Choice::One(Arc::clone(only))),
+        [only] => Ok(Choice::One(Arc::clone(only), policies.clone())),
         others => Err(GuardError::PolicyMissing(others.len())),
     }
 }
 
-fn decide(at: Micros, (line, guarded): &(u64, GuardedLine), session: &mut ReplaySession) {
-    let ask = ReplayRequest {
-        line: *line,
-        at,
-        policy: guarded.policy.name(),
-        key: guarded.key(),
-        op: OpName::Check,
-        verb: Verb::Check { cost: Cost::ONE },
-        id: None,
-    };
-    if let Err(error) = session.ask(ask) {
-        session.failed(*line, Some(at), &error);
-    }
-}
-
-fn is_logged(attribute: &KeyAttribute) -> bool {
+fn is_logged(attribute: &KeyAttribute, format: &LogFormat) -> bool {
     use KeyAttribute::{Header, Host, Method, Path, RemoteIp, Status, UserAgent};
     match attribute {
         RemoteIp | Path | Method | UserAgent | Status => true,
-        Host | Header(_) => false,
+        Host => format.has_host,
+        Header(_) => false,
     }
 }

@@ -48,11 +48,15 @@ pub(crate) struct DecisionLine<'a> {
     pub(crate) policy: &'a str,
     pub(crate) key: Option<&'a str>,
     pub(crate) op: OpName,
+    /// Time from `at` until an allowed request passes.
+    pub(crate) wait: Micros,
     /// Time from `at` to the decision: other than zero only if it was tried again.
     pub(crate) delay: Micros,
     pub(crate) decision: &'a Decision,
     pub(crate) rule: &'a str,
     pub(crate) id: Option<&'a str>,
+    /// Of a line of a log, the verdict of the gateway and the other policies that let the request pass.
+    pub(crate) verdict: Option<(&'static str, &'a [&'a str])>,
 }
 
 impl DecisionWriter {
@@ -138,7 +142,7 @@ impl DecisionWriter {
 impl DecisionLine<'_> {
     /// Appends the line to `out`.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        let Self { at, policy, key, op, delay, decision, rule, id } = self;
+        let Self { at, policy, key, op, wait, delay, decision, rule, id, verdict } = self;
         let Decision { outcome: _, limit, remaining, reset_after } = decision;
         number(out, b"{\"at_us\":", at.get());
         text(out, b",\"policy\":", policy);
@@ -155,7 +159,7 @@ impl DecisionLine<'_> {
             b"\",\"allowed\":false"
         });
         number(out, b",\"granted\":", decision.granted());
-        let wait = if allowed { decision.wait().plus(*delay) } else { Micros::ZERO };
+        let wait = if allowed { *wait } else { Micros::ZERO };
         number(out, b",\"wait_us\":", wait.get());
         number(out, b",\"limit\":", *limit);
         number(out, b",\"remaining\":", *remaining);
@@ -168,6 +172,13 @@ impl DecisionLine<'_> {
         text(out, b",\"rule\":", rule);
         if let Some(id) = id {
             text(out, b",\"id\":", id);
+        }
+        if let Some((verdict, others)) = verdict {
+            text(out, b",\"verdict\":", verdict);
+            if !others.is_empty() {
+                out.extend_from_slice(b",\"also\":");
+                serde_json::to_writer(&mut *out, others).expect("a vector takes everything");
+            }
         }
         out.extend_from_slice(b"}\n");
     }

@@ -5,20 +5,24 @@ use std::io;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
-use sluicegate::{Answer, Cost, DecideError, Micros, PermitId, Request, Verb};
+use sluicegate::gateway::{GuardingBudget, PolicyDecision};
+use sluicegate::{
+    Admission, Answer, Cost, DecideError, Disposition, Micros, PermitId, Request, Verb,
+};
 use sluicegate_kernel::limits::SPAN_MAX_US;
 use sluicegate_policy::{Policy, PolicySet};
 use sluicegate_text::fields::Field;
 
 use super::decider::Decider;
 use super::error::EventError;
+use super::held::{Decided, HeldRequests};
 use super::jsonl::{self, Act, BadEvent, OpName, ReplayEvent};
 use super::output::{
     DecisionLine, DecisionWriter, HELD_LINES_MAX, OutputSlot, write_configured, write_error,
 };
 use super::pending::{PENDING_MAX, Pending, PendingReservation};
 use super::progress::Progress;
-use super::summary::ReplayTally;
+use super::summary::{Answered, ReplayTally};
 
 /// A replay while it runs.
 pub(crate) struct ReplaySession {
@@ -29,10 +33,20 @@ pub(crate) struct ReplaySession {
     pub(crate) tally: ReplayTally,
     pub(crate) progress: Progress,
     pending: Pending,
+    /// Lines of a log that a gateway would hold back.
+    held: HeldRequests<HeldLine>,
     /// The instant of the last event that was decided.
     reached: Micros,
     /// Permits that were given a name here.
     permits: u64,
+}
+
+/// A line of a log on its way to its decision.
+struct HeldLine {
+    line: u64,
+    at: Micros,
+    /// Where its decision is written; `None`: in the order of the input.
+    place: Option<OutputSlot>,
 }
 
 /// One request, ready to be decided.
@@ -58,6 +72,7 @@ impl ReplaySession {
             tally: ReplayTally::new(),
             progress,
             pending: Pending::default(),
+            held: HeldRequests::new(),
             reached: Micros::ZERO,
             permits: 0,
         }
@@ -90,17 +105,19 @@ impl ReplaySession {
         let request = Request::new(policy, key.map(str::as_bytes), verb.clone());
         if self.pending.is_due(*at) {
             // An event that is not decided must not let time pass either.
-            self.probe(&request, *at)?;
+            self.decider.check(&request, *at)?;
             self.advance(*at);
         }
-        let answer = self.decider.decide_at(&request, *at)?;
+        let Admission { answer, way, held: _ } = self.decider.decide_at(&request, *at)?;
         if let Some(due) = due_again(&answer, verb, *at) {
             return self.hold(ask, due);
         }
         self.reached = *at;
         if matches!(op, OpName::Check | OpName::Reserve | OpName::AtMost | OpName::Acquire) {
             self.tally.arrived(*at, cost_of(verb));
-            self.tally.decided(policy, *key, &answer.decision, (*at, Micros::ZERO));
+            self.tally.count_budget(policy, key.map(str::as_bytes), !way.passes());
+            let wait = answer.decision.wait();
+            self.tally.answered(*at, &answered(&way, wait, Micros::ZERO));
         } else {
             self.tally.other(*at);
         }
@@ -109,10 +126,12 @@ impl ReplaySession {
             policy,
             key: *key,
             op: *op,
+            wait: answer.decision.wait(),
             delay: Micros::ZERO,
             decision: &answer.decision,
             rule: answer.rule(),
             id: *id,
+            verdict: None,
         };
         self.output.put(|out| decision.write(out));
         self.give_up_overdue();
@@ -138,12 +157,103 @@ impl ReplaySession {
         self.output.has_failed()
     }
 
+    /// Decides line `line` of a log, a request that takes a permit from each of `budgets`, as a gateway does.
+    pub(crate) fn gateway_request(&mut self, line: u64, at: Micros, budgets: Vec<GuardingBudget>) {
+        self.go_on_with_held(at);
+        self.tally.arrived(at, Cost::ONE);
+        for budget in &budgets {
+            self.tally.count_budget(budget.policy.name(), budget.key.as_deref(), false);
+        }
+        let output = &mut self.output;
+        let tag = |is_held: bool| HeldLine { line, at, place: is_held.then(|| output.hold()) };
+        if let Some(decided) = self.held.ask(&self.decider, at, budgets, tag) {
+            self.gateway_decided(decided);
+        }
+        self.give_up_overdue();
+    }
+
+    /// Decides held lines whose time comes at `now` or before.
+    fn go_on_with_held(&mut self, now: Micros) {
+        while let Some(decided) = self.held.next_decided(&self.decider, now) {
+            self.gateway_decided(decided);
+        }
+    }
+
+    fn gateway_decided(&mut self, Decided { tag, decided, .. }: Decided<HeldLine>) {
+        let HeldLine { line, at, place } = tag;
+        let error = match &decided {
+            Ok(decided) => match PolicyDecision::deciding(decided) {
+                Some(deciding) => return self.gateway_answered((at, place), deciding, decided),
+                None => return,
+            },
+            Err(error) => EventError::from(error.clone()),
+        };
+        self.tally.withdrawn();
+        self.line_failed((line, at, place), &error);
+    }
+
+    /// Counts and writes an answer: `decided` by all policies, of which `deciding` is the one that clients see.
+    fn gateway_answered(
+        &mut self,
+        (at, place): (Micros, Option<OutputSlot>),
+        deciding: &PolicyDecision,
+        decided: &[PolicyDecision],
+    ) {
+        let PolicyDecision { policy, key, admission } = deciding;
+        let Admission { answer, way, held } = admission;
+        if !way.passes() {
+            self.tally.count_budget(policy.name(), key.as_deref(), true);
+        }
+        let waited = decided.iter().map(|decided| decided.admission.held).max();
+        let waited = waited.unwrap_or(*held);
+        let is_shadowed =
+            decided.iter().any(|decided| decided.admission.way == Disposition::Shadowed);
+        let all = Answered { is_shadowed, ..answered(way, waited, waited) };
+        self.tally.answered(at, &all);
+        let text = key.as_deref().map(String::from_utf8_lossy);
+        let others = decided.iter().map(|decided| decided.policy.name());
+        let others: Vec<_> = others.filter(|name| *name != policy.name()).collect();
+        let decision = DecisionLine {
+            at,
+            policy: policy.name(),
+            key: text.as_deref(),
+            op: OpName::Check,
+            wait: waited,
+            delay: held.since(answer.decision.wait()),
+            decision: &answer.decision,
+            rule: answer.rule(),
+            id: None,
+            verdict: Some((verdict_name(way), &others)),
+        };
+        match place {
+            Some(place) => self.output.fill(place, |out| decision.write(out)),
+            None => self.output.put(|out| decision.write(out)),
+        }
+    }
+
+    /// A line of a log that was not decided after all.
+    fn line_failed(
+        &mut self,
+        (line, at, place): (u64, Micros, Option<OutputSlot>),
+        error: &EventError,
+    ) {
+        let error = error.to_string();
+        self.tally.errors += 1;
+        self.progress.problem(line, &error);
+        let write = |out: &mut Vec<u8>| write_error(out, Some(at), line, &error);
+        match place {
+            Some(place) => self.output.fill(place, write),
+            None => self.output.put(write),
+        }
+    }
+
     /// Lets all the time pass that somebody still waits for, and writes what is left.
     ///
     /// # Errors
     /// Those of writing, also earlier ones.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.advance(Micros::MAX);
+        self.go_on_with_held(Micros::MAX);
         self.tally.evicted = self.decider.evictions();
         self.progress.finish();
         self.output.finish()
@@ -209,13 +319,6 @@ impl ReplaySession {
         Ok(())
     }
 
-    /// Whether `request` would be decided at all. Changes nothing.
-    fn probe(&self, request: &Request<'_>, at: Micros) -> Result<(), DecideError> {
-        let peek = Request { verb: Verb::Peek { cost: Cost::ONE }, ..request.clone() };
-        let answer = self.decider.decide_at(&peek, at)?;
-        Ok(answer.rules().supports(&request.verb)?)
-    }
-
     /// Keeps a reservation that was refused until `due`.
     fn hold(&mut self, ask: ReplayRequest<'_>, due: Micros) -> Result<(), EventError> {
         let ReplayRequest { line, at, policy, key, op: _, verb, id: _ } = ask;
@@ -245,24 +348,28 @@ impl ReplaySession {
         let PendingReservation { line: _, at, deadline, policy, key, cost } = &reservation;
         let verb = Verb::Reserve { cost: *cost, max_wait: deadline.since(now) };
         let request = Request::new(policy, key.as_ref().map(|key| key.as_bytes()), verb);
-        let answer = match self.decider.decide_at(&request, now) {
-            Ok(answer) => answer,
+        let Admission { answer, way, held: _ } = match self.decider.decide_at(&request, now) {
+            Ok(admission) => admission,
             Err(error) => return self.withdraw(place, &reservation, &error.into()),
         };
         if let Some(due) = due_again(&answer, &request.verb, now) {
             return self.pending.push(due, place, reservation);
         }
         let delay = now.since(*at);
-        self.tally.decided(policy, key.as_deref(), &answer.decision, (*at, delay));
+        self.tally.count_budget(policy, key.as_ref().map(|key| key.as_bytes()), !way.passes());
+        let wait = answer.decision.wait().plus(delay);
+        self.tally.answered(*at, &answered(&way, wait, delay));
         let decision = DecisionLine {
             at: *at,
             policy,
             key: key.as_deref(),
             op: OpName::Reserve,
+            wait,
             delay,
             decision: &answer.decision,
             rule: answer.rule(),
             id: None,
+            verdict: None,
         };
         self.output.fill(place, |out| decision.write(out));
     }
@@ -274,18 +381,21 @@ impl ReplaySession {
         reservation: &PendingReservation,
         error: &EventError,
     ) {
-        let (line, at, error) = (reservation.line, reservation.at, error.to_string());
         self.tally.withdrawn();
-        self.tally.errors += 1;
-        self.progress.problem(line, &error);
-        self.output.fill(place, |out| write_error(out, Some(at), line, &error));
+        self.line_failed((reservation.line, reservation.at, Some(place)), error);
     }
 
     fn give_up_overdue(&mut self) {
         while let Some(place) = self.output.overdue() {
-            let reservation =
-                self.pending.remove(place).expect("only reservations hold lines back");
-            self.withdraw(place, &reservation, &EventError::HeldBack(HELD_LINES_MAX));
+            let error = EventError::HeldBack(HELD_LINES_MAX);
+            if let Some(reservation) = self.pending.remove(place) {
+                self.withdraw(place, &reservation, &error);
+            } else {
+                let held = self.held.remove(|held| held.place == Some(place));
+                let HeldLine { line, at, .. } = held.expect("what waits holds lines back");
+                self.tally.withdrawn();
+                self.line_failed((line, at, Some(place)), &error);
+            }
         }
     }
 }
@@ -303,6 +413,23 @@ fn due_again(answer: &Answer, verb: &Verb, now: Micros) -> Option<Micros> {
     let due = now.plus(retry.max(Micros::new(1)));
     (!books && due.get() <= SPAN_MAX_US).then_some(due)
 }
+
+/// What became of a request that goes this `way`, `wait` after it came; it was decided `delay` after that.
+fn answered(way: &Disposition, wait: Micros, delay: Micros) -> Answered {
+    Answered { passes: way.passes(), is_shadowed: *way == Disposition::Shadowed, wait, delay }
+}
+
+/// The verdict of a gateway: as in `X-Sluicegate-Verdict`.
+const fn verdict_name(way: &Disposition) -> &'static str {
+    match way {
+        Disposition::Allowed => "pass",
+        Disposition::Shadowed => "shadow",
+        Disposition::Degraded(_) => "degrade",
+        Disposition::Diverted(_) => "divert",
+        Disposition::Refused => "refuse",
+    }
+}
+
 /// How many permits `verb` is for.
 const fn cost_of(verb: &Verb) -> Cost {
     match verb {

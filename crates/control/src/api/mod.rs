@@ -70,7 +70,7 @@ use table::{ROUTES, Route};
 use whatif::KeptLogs;
 pub use whatif::{
     BucketCounts, ComparedBucket, ComparedCounts, ComparedKey, ComparedPolicy, ComparedTimeline,
-    Comparison, NoWhatIf, ToCompare, WhatIf, WhatIfError,
+    ComparedUndecided, Comparison, NoWhatIf, ToCompare, WhatIf, WhatIfError,
 };
 use work::{Work, beside};
 

@@ -199,9 +199,9 @@ impl ApiRequest {
             _ if route.takes_log() => (LOG_BODY_BYTES_MAX, LOG_WAIT_MAX),
             _ => (BODY_BYTES_MAX, BODY_WAIT_MAX),
         };
-        // Only long bodies wait for slow senders, and those who may send none take no room.
+        // Only long bodies wait for slow senders.
         let length = body.size_hint().exact();
-        if most > LONG_BODY_BYTES && length.is_none_or(|bytes| bytes > LONG_BODY_BYTES as u64) {
+        if length.is_none_or(|bytes| bytes > LONG_BODY_BYTES as u64) {
             self._room = Some(self.api.work.room().await?);
         }
         let body = timeout(wait_max, Limited::new(body, most).collect()).await;

@@ -24,7 +24,7 @@ pub struct ToCompare {
     pub today: PolicySet,
     /// What they would be.
     pub draft: PolicySet,
-    /// The policy that guards all lines; none: the first that matches, or the only one.
+    /// The policy that guards all lines; none: all that match it, or the only one.
     pub policy: Option<String>,
     /// What keys are made of; none: as the policies say.
     pub key: Option<Vec<KeyAttribute>>,
@@ -49,6 +49,10 @@ pub struct Comparison {
     pub no_longer_refused: u64,
     /// Lines that no policy guards.
     pub unguarded: u64,
+    /// Policies of the draft that match lines and were not decided, because `policy` names another one.
+    pub undecided_policies: Vec<ComparedUndecided>,
+    /// How often a policy was not decided because more than 16 match one line.
+    pub policies_left_out: u64,
     /// Lines that were not decided: they are not of an access log.
     pub errors: u64,
     /// Lines that came too late to be put in the order of time.
@@ -95,6 +99,15 @@ pub struct ComparedCounts {
     pub requests: u64,
     /// Those that are refused.
     pub refused: u64,
+}
+
+/// A policy that was not decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ComparedUndecided {
+    /// The name.
+    pub policy: String,
+    /// How many lines it matches.
+    pub lines: u64,
 }
 
 /// A key for which the draft decides otherwise.

@@ -53,11 +53,12 @@ pub(super) struct Work {
 
 impl Default for Work {
     fn default() -> Self {
+        let permits = |count| Arc::new(Semaphore::new(count));
         Self {
-            bodies: Arc::new(Semaphore::new(LONG_BODIES_MAX)),
-            long: Arc::new(Semaphore::new(LONG_MAX)),
-            short: Arc::new(Semaphore::new(SHORT_MAX)),
-            unknown: Arc::new(Semaphore::new(SHORT_MAX)),
+            bodies: permits(LONG_BODIES_MAX),
+            long: permits(LONG_MAX),
+            short: permits(SHORT_MAX),
+            unknown: permits(SHORT_MAX),
             turn_wait_max: TURN_WAIT_MAX,
         }
     }
@@ -236,26 +237,6 @@ mod tests {
             let response = ask(&busy, &cookie, route, 1).await;
             let what = format!("{} {}", route.method, route.path);
             assert!(![503, 429].contains(&response.status().as_u16()), "{what}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_body_without_a_length_of_somebody_unknown_takes_no_room_of_long_bodies() {
-        let folder = TempDir::new().unwrap();
-        let (api, cookie) = stage(&folder).await;
-        let work = Work { turn_wait_max: Duration::ZERO, ..Work::default() };
-        let count = u32::try_from(LONG_BODIES_MAX).unwrap();
-        let _rooms = Arc::clone(&work.bodies).try_acquire_many_owned(count).unwrap();
-        let api = Api { work: Arc::new(work), ..api };
-        for (cookie, path, expected) in [("", "/session", 401), (&*cookie, "/apps", 503)] {
-            let body = br#"{"account":"ada","password":"wrong wrong wrong"}"#;
-            let parts = futures_util::stream::iter([Ok::<_, Infallible>(&body[..])]);
-            let request = Request::post(format!("{PREFIX}{path}"));
-            let request = request.header(header::CONTENT_TYPE, "application/json");
-            let request = request.header(header::COOKIE, cookie);
-            let request = request.body(Body::from_stream(parts)).unwrap();
-            let response = api.router().oneshot(request).await.unwrap();
-            assert_eq!(response.status().as_u16(), expected, "{path}");
         }
     }
 

@@ -7,13 +7,19 @@ pub(crate) mod timeline;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use sluicegate::{Cost, Decision, Micros};
+use sluicegate::{Cost, Micros};
 
 use busiest::{Busiest, Second};
 use keys::Keys;
 use sluicegate_text::human::{Era, percent, span, thousands};
 use sluicegate_text::terminal::one_line;
 use timeline::{BUCKETS_MAX, RequestFate, Timeline};
+
+/// Note beside policies that were skipped because too many guard one line.
+pub(crate) const TOO_MANY_GUARD: &str = "not decided: more than 16 match one line";
+
+/// Undecided policies that are listed.
+const UNDECIDED_MAX: usize = 5;
 
 /// Refused keys that are listed.
 const LISTED_MAX: usize = 10;
@@ -27,12 +33,18 @@ pub(crate) struct ReplayTally {
     allowed: u64,
     waited: u64,
     refused: u64,
+    /// Those of the allowed that are over a limit in shadow.
+    shadowed: u64,
     /// Other operations.
     others: u64,
     /// Events and lines that were not decided.
     pub(crate) errors: u64,
     /// Log lines that no policy matches.
     pub(crate) unmatched: u64,
+    /// Policies that match log lines and were not decided, because one was chosen: each with how many lines.
+    pub(crate) undecided: Vec<(String, u64)>,
+    /// How often a policy was not decided because too many guard one log line.
+    pub(crate) left_out: u64,
     /// Log lines that came too late to be put in order.
     pub(crate) late: u64,
     /// Budgets that were forgotten although they were not full.
@@ -44,6 +56,19 @@ pub(crate) struct ReplayTally {
     before: Busiest,
     after: Busiest,
     timeline: Timeline,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered {
+    /// Whether it passes as it is.
+    pub(crate) passes: bool,
+    /// Whether it is over a limit whose policy is in shadow.
+    pub(crate) is_shadowed: bool,
+    /// How long after it came it passes.
+    pub(crate) wait: Micros,
+    /// How long after it came it was decided.
+    pub(crate) delay: Micros,
 }
 
 /// Whose requests were decided.
@@ -68,9 +93,15 @@ pub(crate) struct Summary {
     /// Those of the allowed that had to wait.
     would_wait: u64,
     pub(crate) refused: u64,
+    /// Those of the allowed that are over a limit in shadow.
+    would_be_refused_in_shadow: u64,
     other_operations: u64,
     errors: u64,
     unmatched: u64,
+    /// Policies that match log lines and were not decided, because one was chosen.
+    undecided_policies: Vec<UndecidedPolicy>,
+    /// How often a policy was not decided because too many guard one log line.
+    policies_left_out: u64,
     late: u64,
     evicted: u64,
     /// Whether the input was read to its end.
@@ -96,6 +127,15 @@ pub(crate) struct RefusedKey {
     /// `None` is the budget that all share.
     pub(crate) key: Option<String>,
     pub(crate) refused: u64,
+}
+
+/// A policy that was not decided, because one policy was chosen for all lines.
+#[derive(Clone, Debug, Serialize)]
+pub struct UndecidedPolicy {
+    /// Its name.
+    pub policy: String,
+    /// How many lines it matches.
+    pub lines: u64,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -135,9 +175,12 @@ impl ReplayTally {
             allowed: 0,
             waited: 0,
             refused: 0,
+            shadowed: 0,
             others: 0,
             errors: 0,
             unmatched: 0,
+            undecided: Vec::new(),
+            left_out: 0,
             late: 0,
             evicted: 0,
             span: None,
@@ -154,35 +197,30 @@ impl ReplayTally {
         self.passes_by(at);
         self.has_costs |= cost != Cost::ONE;
         self.requests += 1;
+        self.timeline.begin(at);
         self.before.add(at, at);
     }
 
-    /// The request of `at` was decided, `delay` later.
-    pub(crate) fn decided(
-        &mut self,
-        policy: &str,
-        key: Option<&str>,
-        decision: &Decision,
-        (at, delay): (Micros, Micros),
-    ) {
-        let allowed = decision.allowed();
+    /// A request takes from the budget of `key` under `policy`, or `is_refused` there.
+    pub(crate) fn count_budget(&mut self, policy: &str, key: Option<&[u8]>, is_refused: bool) {
         self.policy.add(policy);
-        self.keys.add(policy, key.map(str::as_bytes), !allowed);
-        let wait = decision.wait().plus(delay);
-        let fate = match (allowed, wait) {
+        self.keys.add(policy, key, is_refused);
+    }
+
+    /// The request of `at` was answered.
+    pub(crate) fn answered(&mut self, at: Micros, answered: &Answered) {
+        let Answered { passes, is_shadowed, wait, delay } = *answered;
+        let fate = match (passes, wait) {
             (false, _) => RequestFate::Refused,
             (true, Micros::ZERO) => RequestFate::Passed,
             (true, _) => RequestFate::Waited,
         };
         self.timeline.add(at, fate);
-        match fate {
-            RequestFate::Refused => self.refused += 1,
-            RequestFate::Passed => self.allowed += 1,
-            RequestFate::Waited => {
-                (self.allowed, self.waited) = (self.allowed + 1, self.waited + 1);
-            }
-        }
-        if allowed {
+        self.refused += u64::from(!passes);
+        self.allowed += u64::from(passes);
+        self.waited += u64::from(fate == RequestFate::Waited);
+        self.shadowed += u64::from(is_shadowed);
+        if passes {
             self.after.add(at.plus(wait), at.plus(delay));
         }
     }
@@ -228,9 +266,12 @@ impl ReplayTally {
             allowed: self.allowed,
             would_wait: self.waited,
             refused: self.refused,
+            would_be_refused_in_shadow: self.shadowed,
             other_operations: self.others,
             errors: self.errors,
             unmatched: self.unmatched,
+            undecided_policies: self.undecided.iter().map(UndecidedPolicy::of).collect(),
+            policies_left_out: self.left_out,
             late: self.late,
             evicted: self.evicted,
             complete,
@@ -259,6 +300,12 @@ impl DecidedPolicies {
             Self::One(one) if **one != *policy => *self = Self::Several,
             Self::One(_) | Self::Several => {}
         }
+    }
+}
+
+impl UndecidedPolicy {
+    pub(crate) fn of((policy, lines): &(String, u64)) -> Self {
+        Self { policy: policy.clone(), lines: *lines }
     }
 }
 
@@ -304,6 +351,7 @@ impl Summary {
         }
         writeln!(out)?;
         self.write_counts(out, bad)?;
+        write_undecided(out, &self.undecided_policies)?;
         self.write_busiest(out, era)?;
         self.write_refused(out)
     }
@@ -320,9 +368,15 @@ impl Summary {
         let more = if self.distinct_keys_exact { "" } else { "and more" };
         row("distinct keys", self.distinct_keys, more)?;
         for (name, count, note) in [
+            (
+                "  of these over in shadow",
+                self.would_be_refused_in_shadow,
+                "passed, would be refused",
+            ),
             ("other operations", self.other_operations, ""),
             (bad, self.errors, "not decided; see standard error"),
             ("unmatched lines", self.unmatched, "no policy applies"),
+            ("skipped policies", self.policies_left_out, TOO_MANY_GUARD),
             ("late lines", self.late, "too late, decided at the current time; see --reorder"),
             ("forgotten budgets", self.evicted, "NOT EXACT: raise --keys-max"),
         ] {
@@ -364,4 +418,29 @@ impl Summary {
         }
         Ok(())
     }
+}
+
+/// Writes which policies match lines and were not decided, because one was chosen.
+pub(crate) fn write_undecided(
+    out: &mut dyn Write,
+    undecided: &[UndecidedPolicy],
+) -> io::Result<()> {
+    if undecided.is_empty() {
+        return Ok(());
+    }
+    let named = undecided.iter().take(UNDECIDED_MAX);
+    let named = named.map(|UndecidedPolicy { policy, lines }| {
+        format!("{policy} ({} line{})", thousands(*lines), if *lines == 1 { "" } else { "s" })
+    });
+    let named = named.collect::<Vec<_>>().join(", ");
+    let more = if undecided.len() > UNDECIDED_MAX { ", …" } else { "" };
+    let (policies, match_them, were) = match undecided.len() {
+        1 => ("policy", "matches these lines", "was"),
+        _ => ("policies", "match these lines", "were"),
+    };
+    writeln!(
+        out,
+        "\n{} further {policies} {match_them} and {were} not decided: {named}{more}",
+        undecided.len()
+    )
 }

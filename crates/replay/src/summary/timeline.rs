@@ -93,11 +93,17 @@ impl Timeline {
         Self { width: width.expect("a second is a width"), ..Self::new(buckets_max) }
     }
 
-    /// Counts a request that came at `at`, which is not before the first one.
-    pub(crate) fn add(&mut self, at: Micros, fate: RequestFate) {
+    /// A request comes at `at`. The first one begins the timeline, whenever it is counted.
+    pub(crate) fn begin(&mut self, at: Micros) {
         if self.buckets.is_empty() {
             self.first = at.get() / self.width().get();
+            self.buckets.push(TimeBucket::default());
         }
+    }
+
+    /// Counts a request that came at `at`, which is not before the first one.
+    pub(crate) fn add(&mut self, at: Micros, fate: RequestFate) {
+        self.begin(at);
         let bucket = loop {
             let place = at.get() / self.width().get();
             match usize::try_from(place.saturating_sub(self.first)) {

@@ -6,12 +6,14 @@
 //!                              └─▶ the new guard and engine ─┘
 //! ```
 //!
-//! Each line is a check of cost 1 of the policy that guards it, which need not be the same one. To be
-//! refused is to be over the limit: a policy in the shadow refuses nobody.
+//! Each line is the request of a gateway, decided by all policies that match it on that side. It is refused if it does
+//! not pass as it is: a policy in shadow refuses nobody, and a request that a queue holds back until it passes is not
+//! refused.
 
 mod print;
 mod tally;
 
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -19,21 +21,25 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use sluicegate::Micros;
+use sluicegate::gateway::{GuardingBudget, PolicyDecision};
 use sluicegate::store::KEYS_MAX_DEFAULT;
-use sluicegate::{Cost, DecideError, Micros, Request, Verb};
-use sluicegate_policy::{KeyAttribute, Overflow, Policy, PolicySet};
+use sluicegate_policy::{KeyAttribute, PolicySet};
 use sluicegate_text::terminal::{self, OutputFormat};
 
+use super::combined::LogFormat;
 use super::decider::Decider;
 use super::error::{EventError, GuardError};
-use super::logs::{GuardedLine, LineGuard, check_choice};
+use super::held::{Decided, HeldRequests};
+use super::logs::{LineGuard, check_choice};
 use super::progress::Progress;
 use super::reorder::Reorder;
 use super::source::{InputLine, LineReader, beyond_limits};
-use super::{combined, window};
-use tally::WhatifTally;
+use super::{ClientArgs, begins_object, host_in_front, window};
+use tally::{SideVerdict, WhatifTally};
 
 pub use super::source::ReadLimits;
+pub use crate::summary::UndecidedPolicy;
 pub use tally::{
     AffectedKey, BucketCounts, NamedPolicy, PolicyTally, SideCounts, WhatifBucket, WhatifSummary,
     WhatifTimeline,
@@ -45,13 +51,16 @@ pub struct CompareArgs {
     /// The traffic: an access log of Apache or nginx, plain or gzip; `-` for standard input.
     #[arg(long, value_name = "LOG")]
     pub log: PathBuf,
-    /// Policy for all lines. Without it: the first that matches, or the only one.
+    /// Policy for all lines. Without it, all policies that match a line decide it, as behind a gateway, or the
+    /// only one.
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
     /// Attributes that form the keys: `remote_ip`, `path`, `method`, `user_agent`, `status`.
     /// Default: the policy's key, else `remote_ip`.
     #[arg(long, value_name = "ATTRIBUTE", value_delimiter = ',', value_parser = KeyAttribute::parse)]
     key: Option<Vec<KeyAttribute>>,
+    #[command(flatten)]
+    clients: ClientArgs,
     /// How far log lines may be out of order. At most 1,000,000 lines are held to sort them; with more,
     /// the earliest is decided. Lines later than this are decided at the current time.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = window)]
@@ -61,13 +70,15 @@ pub struct CompareArgs {
     output: OutputFormat,
 }
 
-/// How lines of a log become checks.
+/// How lines of a log become requests.
 #[derive(Clone, Debug)]
 pub struct CompareOptions {
-    /// Policy for all lines; none: the first that matches, or the only one.
+    /// Policy for all lines; none: all that match, or the only one.
     pub policy: Option<String>,
     /// Attributes that form the keys; none: the policy's key, else the address.
     pub key: Option<Vec<KeyAttribute>>,
+    /// How the clients in the log are written.
+    pub clients: ClientArgs,
     /// How far lines may be out of order.
     pub reorder: Micros,
 }
@@ -111,13 +122,19 @@ const DECIDED_PER_LOOK: usize = 1_024;
 struct Side {
     guard: LineGuard,
     decider: Decider,
+    /// Lines that it holds back, by their number.
+    held: HeldRequests<u64>,
 }
 
 /// Both, while the log is read.
 struct Sides {
+    format: LogFormat,
     today: Side,
     new: Side,
     reorder: Reorder<WaitingLine>,
+    /// Lines that one side has decided and the other holds back, and those that both hold back, by their number: at
+    /// most as many as both engines hold.
+    undecided: BTreeMap<u64, UndecidedLine>,
     tally: WhatifTally,
     progress: Progress,
 }
@@ -125,8 +142,15 @@ struct Sides {
 /// A line that waits for its turn.
 struct WaitingLine {
     line: u64,
-    today: Option<GuardedLine>,
-    new: Option<GuardedLine>,
+    today: Option<Vec<GuardingBudget>>,
+    new: Option<Vec<GuardingBudget>>,
+}
+
+/// A line that came, and what is known of its answers.
+struct UndecidedLine {
+    at: Micros,
+    today: Option<Result<SideVerdict, EventError>>,
+    new: Option<Result<SideVerdict, EventError>>,
 }
 
 /// Compares `today` with `new` on as much of a `log` as `limits` permit. The log is plain or gzip.
@@ -140,10 +164,11 @@ pub fn compare_log(
     limits: &ReadLimits,
 ) -> Result<LogComparison, CompareError> {
     let mut source = LineReader::limited(Box::new(log), limits)?;
-    if holds_events(&mut source) {
+    if begins_object(source.peek()) {
         return Err(CompareError::Events);
     }
-    let mut sides = Sides::new(today, new, options, Progress::silent())?;
+    let format = format_of(source.peek(), &options.clients);
+    let mut sides = Sides::new((today, new), options, format, Progress::silent())?;
     let read = sides.read(&mut source, &*limits.is_over);
     Ok(LogComparison {
         summary: sides.tally.summary(read.is_ok()),
@@ -157,18 +182,20 @@ pub fn compare_log(
 /// # Errors
 /// If the comparison cannot begin, or what it finds cannot be written.
 pub fn compare(args: &CompareArgs, today: PolicySet, new: PolicySet) -> Result<ExitCode> {
-    let CompareArgs { log, policy, key, reorder, output } = args;
-    let options = CompareOptions { policy: policy.clone(), key: key.clone(), reorder: *reorder };
+    let CompareArgs { log, policy, key, clients, reorder, output } = args;
+    let (key, clients) = (key.clone(), clients.clone());
+    let options = CompareOptions { policy: policy.clone(), key, clients, reorder: *reorder };
     options.check(&today, &new)?;
     check_choice(&today, policy.as_deref()).context("today's policies")?;
     check_choice(&new, policy.as_deref()).context("the new policies")?;
     let input = terminal::input(log);
     let mut source = LineReader::open(log).with_context(|| input.clone())?;
-    if holds_events(&mut source) {
+    if begins_object(source.peek()) {
         bail!("--log: {input} holds events, expected an access log");
     }
     let progress = Progress::new(input.clone(), &source);
-    let mut sides = Sides::new(today, new, &options, progress)?;
+    let format = format_of(source.peek(), &options.clients);
+    let mut sides = Sides::new((today, new), &options, format, progress)?;
     let read = sides.read(&mut source, &|| false);
     if let Err(error) = &read {
         let line = source.line_number();
@@ -194,16 +221,18 @@ impl CompareOptions {
 
 impl Sides {
     fn new(
-        today: PolicySet,
-        new: PolicySet,
+        (today, new): (PolicySet, PolicySet),
         options: &CompareOptions,
+        format: LogFormat,
         progress: Progress,
     ) -> Result<Self, CompareError> {
         options.check(&today, &new)?;
         Ok(Self {
-            today: Side::new(today, options).map_err(CompareError::Today)?,
-            new: Side::new(new, options).map_err(CompareError::New)?,
+            today: Side::new(today, options, &format).map_err(CompareError::Today)?,
+            new: Side::new(new, options, &format).map_err(CompareError::New)?,
+            format,
             reorder: Reorder::new(options.reorder),
+            undecided: BTreeMap::new(),
             tally: WhatifTally::new(),
             progress,
         })
@@ -228,9 +257,12 @@ impl Sides {
                 read = Err(beyond_limits());
                 break;
             }
-            self.decide(at, &waiting);
+            self.decide(at, waiting);
             decided += 1;
         }
+        self.go_on(Micros::MAX);
+        self.tally.undecided = self.new.guard.undecided().collect();
+        self.tally.left_out = self.today.guard.left_out().max(self.new.guard.left_out());
         self.tally.late = self.reorder.late();
         self.tally.evicted = self.today.decider.evictions() + self.new.decider.evictions();
         self.progress.finish();
@@ -239,7 +271,7 @@ impl Sides {
 
     fn line(&mut self, line: u64, bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
-        let parsed = match combined::parse(text.as_bytes()) {
+        let parsed = match self.format.parse(text.as_bytes()) {
             Ok(parsed) => parsed,
             Err(error) => return self.failed(line, &error),
         };
@@ -249,20 +281,45 @@ impl Sides {
             (Err(error), _) | (_, Err(error)) => return self.failed(line, &error),
         }
         while let Some((at, waiting)) = self.reorder.pop_due() {
-            self.decide(at, &waiting);
+            self.decide(at, waiting);
         }
     }
 
-    fn decide(&mut self, at: Micros, WaitingLine { line, today, new }: &WaitingLine) {
-        let refuses = |side: &Side, guarded: &Option<GuardedLine>| match guarded {
-            Some(guarded) => side.refuses(guarded, at),
-            None => Ok(false),
-        };
-        match (refuses(&self.today, today), refuses(&self.new, new)) {
-            (Ok(by_today), Ok(by_new)) => {
-                self.tally.decided(at, (today.as_ref(), by_today), (new.as_ref(), by_new));
+    fn decide(&mut self, at: Micros, WaitingLine { line, today, new }: WaitingLine) {
+        self.go_on(at);
+        self.tally.arrived(at);
+        let (today, new) = (self.today.ask(line, at, today), self.new.ask(line, at, new));
+        self.undecided.insert(line, UndecidedLine { at, today, new });
+        self.finish(line);
+    }
+
+    /// Decides held lines whose time comes at `now` or before.
+    fn go_on(&mut self, now: Micros) {
+        while let Some((line, verdict)) = self.today.next_decided(now) {
+            let undecided = self.undecided.get_mut(&line).expect("held lines are undecided");
+            undecided.today = Some(verdict);
+            self.finish(line);
+        }
+        while let Some((line, verdict)) = self.new.next_decided(now) {
+            let undecided = self.undecided.get_mut(&line).expect("held lines are undecided");
+            undecided.new = Some(verdict);
+            self.finish(line);
+        }
+    }
+
+    /// Counts `line` if both sides have decided it.
+    fn finish(&mut self, line: u64) {
+        let is_decided = |line: &UndecidedLine| line.today.is_some() && line.new.is_some();
+        if !self.undecided.get(&line).is_some_and(is_decided) {
+            return;
+        }
+        match self.undecided.remove(&line) {
+            Some(UndecidedLine { at, today: Some(Ok(today)), new: Some(Ok(new)) }) => {
+                self.tally.decided(at, &today, &new);
             }
-            (Err(error), _) | (_, Err(error)) => self.failed(*line, &EventError::from(error)),
+            Some(UndecidedLine { today: Some(Err(error)), .. })
+            | Some(UndecidedLine { new: Some(Err(error)), .. }) => self.failed(line, &error),
+            _ => {}
         }
     }
 
@@ -273,22 +330,51 @@ impl Sides {
 }
 
 impl Side {
-    fn new(policies: PolicySet, options: &CompareOptions) -> Result<Self, GuardError> {
-        let CompareOptions { policy, key, reorder: _ } = options;
-        let guard = LineGuard::if_any(&policies, policy.as_deref(), key.clone())?;
-        Ok(Self { guard, decider: Decider::in_memory(policies, KEYS_MAX_DEFAULT) })
+    fn new(
+        policies: PolicySet,
+        options: &CompareOptions,
+        format: &LogFormat,
+    ) -> Result<Self, GuardError> {
+        let CompareOptions { policy, key, clients: _, reorder: _ } = options;
+        let guard = LineGuard::if_any(&policies, policy.as_deref(), key.clone(), format)?;
+        let decider = Decider::in_memory(policies, KEYS_MAX_DEFAULT);
+        Ok(Self { guard, decider, held: HeldRequests::new() })
     }
 
-    fn refuses(&self, guarded: &GuardedLine, at: Micros) -> Result<bool, DecideError> {
-        let policy: &Policy = &guarded.policy;
-        let verb = Verb::Check { cost: Cost::ONE };
-        let request = Request::new(policy.name(), guarded.key().map(str::as_bytes), verb);
-        let answer = self.decider.decide_at(&request, at)?;
-        Ok(!answer.decision.allowed() && !matches!(policy.overflow(), Overflow::Shadow))
+    /// The answer to `line`, which takes from `budgets`; `None`: it is held back.
+    fn ask(
+        &mut self,
+        line: u64,
+        at: Micros,
+        budgets: Option<Vec<GuardingBudget>>,
+    ) -> Option<Result<SideVerdict, EventError>> {
+        let Some(budgets) = budgets else { return Some(Ok(SideVerdict::default())) };
+        let decided = self.held.ask(&self.decider, at, budgets, |_| line)?;
+        Some(verdict(decided).1)
+    }
+
+    /// The next line that was held back and is decided at `now` or before, with its answer.
+    fn next_decided(&mut self, now: Micros) -> Option<(u64, Result<SideVerdict, EventError>)> {
+        self.held.next_decided(&self.decider, now).map(verdict)
     }
 }
 
-/// Whether the input is not an access log but a list of events.
-fn holds_events(source: &mut LineReader) -> bool {
-    source.peek().trim_ascii_start().starts_with(b"{")
+/// The line that was decided, and its answer.
+fn verdict(decided: Decided<u64>) -> (u64, Result<SideVerdict, EventError>) {
+    let Decided { tag, budgets, decided } = decided;
+    let verdict = decided.map(|decided| {
+        let refused = decided.into_iter().find(|decided| !decided.admission.way.passes());
+        let refused_by = refused.and_then(|PolicyDecision { policy, .. }| {
+            budgets.iter().position(|budget| budget.policy.name() == policy.name())
+        });
+        SideVerdict { budgets, refused_by }
+    });
+    (tag, verdict.map_err(EventError::from))
+}
+
+/// The format of a log that begins with `head`.
+fn format_of(head: &[u8], clients: &ClientArgs) -> LogFormat {
+    let mut lines = head.split(|byte| *byte == b'\n');
+    let has_host = lines.find_map(|line| host_in_front(line, clients));
+    clients.format(has_host.unwrap_or_default())
 }

@@ -7,6 +7,8 @@ use sluicegate::Micros;
 use sluicegate_text::human::{Era, percent, span, thousands};
 use sluicegate_text::terminal::{self, OutputFormat, one_line};
 
+use crate::summary::{TOO_MANY_GUARD, write_undecided};
+
 use super::tally::{AffectedKey, NamedPolicy, WhatifSummary};
 
 /// Tells it of the log called `input`.
@@ -37,6 +39,7 @@ fn write(out: &mut Vec<u8>, summary: &WhatifSummary, input: &str) -> Result<()> 
     }
     writeln!(out)?;
     write_counts(out, summary)?;
+    write_undecided(out, &summary.undecided_policies)?;
     write_policies(out, &summary.policies)?;
     write_keys(out, "newly refused", &summary.keys_newly_refused)?;
     write_keys(out, "no longer refused", &summary.keys_no_longer_refused)?;
@@ -48,7 +51,8 @@ fn write(out: &mut Vec<u8>, summary: &WhatifSummary, input: &str) -> Result<()> 
 }
 
 fn write_counts(out: &mut Vec<u8>, summary: &WhatifSummary) -> Result<()> {
-    let WhatifSummary { requests, unguarded, errors, late, evicted, .. } = summary;
+    let WhatifSummary { requests, unguarded, policies_left_out, errors, late, evicted, .. } =
+        summary;
     let mut row = |name: &str, count: u64, note: &str| {
         let line = format!("{name:<30}{:>14}   {note}", thousands(count));
         writeln!(out, "{}", line.trim_end())
@@ -65,6 +69,7 @@ fn write_counts(out: &mut Vec<u8>, summary: &WhatifSummary) -> Result<()> {
     for (name, count, note) in [
         ("unguarded lines", *unguarded, "no policy applies, today or new"),
         ("bad lines", *errors, "not decided; see standard error"),
+        ("skipped policies", *policies_left_out, TOO_MANY_GUARD),
         ("late lines", *late, "too late, decided at the current time; see --reorder"),
         ("forgotten budgets", *evicted, "NOT EXACT: too many keys"),
     ] {

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use sluicegate::Micros;
+use sluicegate::gateway::GuardingBudget;
 
-use crate::logs::GuardedLine;
+use crate::summary::UndecidedPolicy;
 use crate::summary::keys::{Keys, RefusalCount};
 use crate::summary::timeline::{RequestFate, TimeBucket, Timeline};
 
@@ -24,6 +25,10 @@ pub(super) struct WhatifTally {
     no_longer_refused: u64,
     /// Lines that no policy guards, today or then.
     pub(super) unguarded: u64,
+    /// Policies of the new set that match lines and were not decided, because one was chosen.
+    pub(super) undecided: Vec<(String, u64)>,
+    /// How often a policy was not decided because too many guard one line.
+    pub(super) left_out: u64,
     /// Lines that were not decided.
     pub(super) errors: u64,
     /// Lines that came too late to be put in order.
@@ -37,6 +42,15 @@ pub(super) struct WhatifTally {
     passed: Keys,
     timeline_today: Timeline,
     timeline_new: Timeline,
+}
+
+/// What one set of policies decided on a request.
+#[derive(Debug, Default)]
+pub(super) struct SideVerdict {
+    /// The budgets that the request asked for; none: no policy guards it.
+    pub(super) budgets: Vec<GuardingBudget>,
+    /// The place of the one that refuses; `None`: the request passes.
+    pub(super) refused_by: Option<usize>,
 }
 
 /// What is told at the end.
@@ -54,6 +68,10 @@ pub struct WhatifSummary {
     pub no_longer_refused: u64,
     /// Lines that no policy guards, today or then.
     pub unguarded: u64,
+    /// Policies of the new set that match lines and were not decided, because one was chosen.
+    pub undecided_policies: Vec<UndecidedPolicy>,
+    /// How often a policy was not decided because too many guard one line.
+    pub policies_left_out: u64,
     /// Lines that were not decided.
     pub errors: u64,
     /// Lines that came too late to be put in order.
@@ -158,6 +176,8 @@ impl WhatifTally {
             newly_refused: 0,
             no_longer_refused: 0,
             unguarded: 0,
+            undecided: Vec::new(),
+            left_out: 0,
             errors: 0,
             late: 0,
             evicted: 0,
@@ -170,40 +190,45 @@ impl WhatifTally {
         }
     }
 
-    /// A request of `at` was decided by both: what guards it there, and whether it is refused.
-    pub(super) fn decided(
-        &mut self,
-        at: Micros,
-        today: (Option<&GuardedLine>, bool),
-        new: (Option<&GuardedLine>, bool),
-    ) {
-        let first = self.span.map_or(at, |(first, _)| first);
-        self.span = Some((first, at));
+    /// A request of `at` comes.
+    pub(super) fn arrived(&mut self, at: Micros) {
+        self.timeline_today.begin(at);
+        self.timeline_new.begin(at);
+    }
+
+    /// The request of `at` was decided by both sides.
+    pub(super) fn decided(&mut self, at: Micros, today: &SideVerdict, new: &SideVerdict) {
+        let (first, last) = self.span.unwrap_or((at, at));
+        self.span = Some((first.min(at), last.max(at)));
         self.requests += 1;
-        self.today += u64::from(today.1);
-        self.new += u64::from(new.1);
-        self.timeline_today.add(at, fate(today.1));
-        self.timeline_new.add(at, fate(new.1));
-        if let Some(guarded) = today.0 {
-            let newly = today.1 && !new.1;
-            let counts = self.of(guarded);
-            counts.today.requests += 1;
-            counts.today.refused += u64::from(today.1);
-            counts.no_longer_refused += u64::from(newly);
-            if newly {
+        self.today += u64::from(today.is_refused());
+        self.new += u64::from(new.is_refused());
+        self.timeline_today.add(at, fate(today.is_refused()));
+        self.timeline_new.add(at, fate(new.is_refused()));
+        for budget in &today.budgets {
+            self.of(budget).today.requests += 1;
+        }
+        for budget in &new.budgets {
+            self.of(budget).new.requests += 1;
+        }
+        if let Some(by) = today.refusing() {
+            let no_longer = !new.is_refused();
+            let counts = self.of(by);
+            counts.today.refused += 1;
+            counts.no_longer_refused += u64::from(no_longer);
+            if no_longer {
                 self.no_longer_refused += 1;
-                add(&mut self.passed, guarded);
+                add(&mut self.passed, by);
             }
         }
-        if let Some(guarded) = new.0 {
-            let newly = new.1 && !today.1;
-            let counts = self.of(guarded);
-            counts.new.requests += 1;
-            counts.new.refused += u64::from(new.1);
+        if let Some(by) = new.refusing() {
+            let newly = !today.is_refused();
+            let counts = self.of(by);
+            counts.new.refused += 1;
             counts.newly_refused += u64::from(newly);
             if newly {
                 self.newly_refused += 1;
-                add(&mut self.refused, guarded);
+                add(&mut self.refused, by);
             }
         }
     }
@@ -219,8 +244,8 @@ impl WhatifTally {
         WhatifTimeline { bucket_us, buckets: both.map(bucket).collect() }
     }
 
-    fn of(&mut self, guarded: &GuardedLine) -> &mut PolicyTally {
-        let name = guarded.policy.name();
+    fn of(&mut self, budget: &GuardingBudget) -> &mut PolicyTally {
+        let name = budget.policy.name();
         if !self.policies.contains_key(name) {
             self.policies.insert(name.into(), PolicyTally::default());
         }
@@ -239,6 +264,8 @@ impl WhatifTally {
             newly_refused: self.newly_refused,
             no_longer_refused: self.no_longer_refused,
             unguarded: self.unguarded,
+            undecided_policies: self.undecided.iter().map(UndecidedPolicy::of).collect(),
+            policies_left_out: self.left_out,
             errors: self.errors,
             late: self.late,
             evicted: self.evicted,
@@ -261,8 +288,19 @@ fn counts(TimeBucket { passed, waited, refused }: TimeBucket) -> BucketCounts {
     BucketCounts { allowed: passed + waited, refused }
 }
 
-fn add(keys: &mut Keys, guarded: &GuardedLine) {
-    keys.add(guarded.policy.name(), guarded.key().map(str::as_bytes), true);
+fn add(keys: &mut Keys, budget: &GuardingBudget) {
+    keys.add(budget.policy.name(), budget.key.as_deref(), true);
+}
+
+impl SideVerdict {
+    fn is_refused(&self) -> bool {
+        self.refused_by.is_some()
+    }
+
+    /// The budget that refuses.
+    fn refusing(&self) -> Option<&GuardingBudget> {
+        self.refused_by.and_then(|place| self.budgets.get(place))
+    }
 }
 
 fn most(keys: &Keys) -> Vec<AffectedKey> {

@@ -4,13 +4,14 @@ use std::io::Cursor;
 
 use sluicegate_control::api::{
     BucketCounts, ComparedBucket, ComparedCounts, ComparedKey, ComparedPolicy, ComparedTimeline,
-    Comparison, ToCompare, WhatIf, WhatIfError,
+    ComparedUndecided, Comparison, ToCompare, WhatIf, WhatIfError,
 };
+use sluicegate_replay::ClientArgs;
 use sluicegate_replay::error::GuardError;
 use sluicegate_replay::whatif::{
     self, AffectedKey, CompareError, CompareOptions, LogComparison, NamedPolicy, PolicyTally,
-    REORDER_DEFAULT, ReadLimits, SideCounts, WhatifBucket, WhatifSummary, WhatifTimeline,
-    compare_log,
+    REORDER_DEFAULT, ReadLimits, SideCounts, UndecidedPolicy, WhatifBucket, WhatifSummary,
+    WhatifTimeline, compare_log,
 };
 
 /// Most bytes of a log, inflated.
@@ -26,7 +27,8 @@ pub(super) struct ReplayWhatIf;
 impl WhatIf for ReplayWhatIf {
     fn compare(&self, asked: ToCompare) -> Result<Comparison, WhatIfError> {
         let ToCompare { today, draft, policy, key, log, is_over } = asked;
-        let options = CompareOptions { policy, key, reorder: REORDER_DEFAULT };
+        let clients = ClientArgs::default();
+        let options = CompareOptions { policy, key, clients, reorder: REORDER_DEFAULT };
         let limits = ReadLimits { bytes_max: LOG_BYTES_MAX, lines_max: LOG_LINES_MAX, is_over };
         let compared = compare_log(Cursor::new(log), (today, draft), &options, &limits);
         compared.map(comparison).map_err(problem)
@@ -57,6 +59,8 @@ fn comparison(LogComparison { summary, timeline }: LogComparison) -> Comparison 
         newly_refused,
         no_longer_refused,
         unguarded,
+        undecided_policies,
+        policies_left_out,
         errors,
         late,
         evicted,
@@ -70,7 +74,10 @@ fn comparison(LogComparison { summary, timeline }: LogComparison) -> Comparison 
     } = summary;
     let WhatifTimeline { bucket_us, buckets } = timeline;
     let buckets = buckets.into_iter().map(bucket).collect();
+    let undecided = |UndecidedPolicy { policy, lines }| ComparedUndecided { policy, lines };
     Comparison {
+        undecided_policies: undecided_policies.into_iter().map(undecided).collect(),
+        policies_left_out,
         requests,
         refused_today,
         refused_new,

@@ -3,13 +3,13 @@
 
 mod audit;
 mod auth;
-mod client;
+pub(crate) mod client;
 mod envoy;
 mod forward;
 mod nginx;
 mod overflow;
 mod page;
-mod stage;
+pub(crate) mod stage;
 
 use std::time::Duration;
 

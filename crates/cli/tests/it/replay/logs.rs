@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::replay::{allowed, lines, replay, summary};
 
@@ -25,7 +25,7 @@ fn a_log_is_decided_in_the_order_of_time_and_its_bad_lines_are_told() {
     // 600 was not, so that it still finds its place.
     assert_eq!(seconds, [0, 1, 1, 2, 3, 600, 601]);
     let keys: Vec<_> = good.iter().map(|line| line["key"].as_str().unwrap()).collect();
-    assert_eq!(keys[..4], ["203.0.113.7", "2001:db8::1", "203.0.113.7", "203.0.113.7"]);
+    assert_eq!(keys[..4], ["203.0.113.7", "2001:db8::/64", "203.0.113.7", "203.0.113.7"]);
     assert_eq!(allowed(&good), [true, true, true, false, false, true, true]);
     let numbers: Vec<_> = bad.iter().map(|line| line["line"].as_u64().unwrap()).collect();
     assert_eq!(numbers, [4, 6]);
@@ -39,7 +39,9 @@ fn a_log_is_decided_in_the_order_of_time_and_its_bad_lines_are_told() {
 fn a_line_that_comes_too_late_is_decided_at_the_time_already_reached() {
     let line = |second: u64| {
         let (minute, second) = (second / 60, second % 60);
-        format!("a - - [17/May/2015:10:{minute:02}:{second:02} +0000] \"GET / HTTP/1.1\" 200 1\n")
+        format!(
+            "192.0.2.1 - - [17/May/2015:10:{minute:02}:{second:02} +0000] \"GET / HTTP/1.1\" 200 1\n"
+        )
     };
     let log = [10, 20, 40, 5, 41].map(line).concat();
     let late = summary(POLICY, &log, &["--reorder", "10s"]);
@@ -64,8 +66,8 @@ fn keys_are_made_of_any_attributes() {
     };
     assert_eq!(key(&["--key", "method"]), "POST");
     assert_eq!(key(&["--key", "path,status"]), "/orders|201");
-    assert_eq!(key(&["--key", "user_agent"]), r#"a \"quoted\" agent"#);
-    assert_eq!(key(&["--key", "user_agent,remote_ip"]), r#"a \\"quoted\\" agent|2001:db8::1"#);
+    assert_eq!(key(&["--key", "user_agent"]), r#"a "quoted" agent"#);
+    assert_eq!(key(&["--key", "user_agent,remote_ip"]), r#"a "quoted" agent|2001:db8::/64"#);
 }
 
 #[test]
@@ -76,7 +78,7 @@ fn a_request_without_the_attribute_takes_the_budget_of_all_who_lack_it() {
 
 #[test]
 fn a_line_that_was_cut_is_decided_unless_the_key_needs_what_is_missing() {
-    let start = r#"a - - [17/May/2015:10:00:00 +0000] "GET / HTTP/1.1" 200 1"#;
+    let start = r#"192.0.2.1 - - [17/May/2015:10:00:00 +0000] "GET / HTTP/1.1" 200 1"#;
     let log = format!("{start} \"-\" \"curl\"\n{start} \"-\" \"cu\n{start} \"http://x\n");
     let counts = |key: &str| {
         let summary = summary(POLICY, &log, &["--format", "combined", "--key", key]);
@@ -98,17 +100,25 @@ fn policies_that_match_guard_their_own_paths() {
     let replayed = replay(policies, LOG, &["--decisions", "-"]);
     let lines = lines(&replayed.stdout);
     let good = lines.iter().filter(|line| line["error"].is_null());
-    let decided: Vec<_> = good
-        .map(|line| (line["policy"].as_str().unwrap(), line["key"].as_str().unwrap()))
-        .collect();
+    let decided: Vec<_> =
+        good.map(|line| (line["policy"].as_str().unwrap(), line["also"].clone())).collect();
+    let alone = |policy| (policy, Value::Null);
+    // The second request of GET in the hour is refused by the one policy, and charged to none.
     assert_eq!(
         decided,
-        [("orders", "GET"), ("writes", "2001:db8::1"), ("orders", "GET"), ("orders", "GET")]
+        [alone("orders"), ("writes", json!(["orders"])), alone("orders"), alone("orders")]
     );
+    assert_eq!(good_keys(&lines), [json!("GET"), Value::Null, json!("GET"), json!("GET")]);
     let summary = summary(policies, LOG, &[]);
     assert_eq!((&summary["unmatched"], &summary["requests"]), (&3.into(), &4.into()));
     let one = summary_of_one(policies);
     assert_eq!((&one["unmatched"], &one["requests"]), (&0.into(), &7.into()));
+}
+
+/// The keys of the lines that were decided.
+fn good_keys(lines: &[Value]) -> Vec<Value> {
+    let good = lines.iter().filter(|line| line["error"].is_null());
+    good.map(|line| line["key"].clone()).collect()
 }
 
 fn summary_of_one(policies: &str) -> serde_json::Value {

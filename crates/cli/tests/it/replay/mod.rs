@@ -4,6 +4,7 @@
 mod bad_input;
 mod choosing;
 mod files;
+mod gateway;
 mod guava;
 mod logs;
 mod operations;

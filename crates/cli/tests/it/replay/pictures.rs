@@ -41,7 +41,7 @@ fn the_title_names_the_policy_that_decided_and_the_attributes_of_its_key() {
         { name: all, rules: [{ sliding_log: { limit: 1, window: 1h } }] },\
         { name: orders, match: { path: { prefix: /orders } }, key: [method, path], \
           rules: [{ leaky_bucket: { burst: 4, rate: 6/min } }] }]";
-    let line = "a - - [17/May/2015:10:00:00 +0000] \"GET /orders HTTP/1.1\" 200 1\n";
+    let line = "192.0.2.1 - - [17/May/2015:10:00:00 +0000] \"GET /orders HTTP/1.1\" 200 1\n";
     let svg = picture_of(policies, &line.repeat(10), &[]);
     let title = "<title>orders: leaky_bucket 6/min, burst 4, by method, path. 50.0 % refused of 10 requests";
     assert!(svg.contains(title) && svg.contains("limit 6/min"), "{svg}");

@@ -35,7 +35,7 @@ pub(in crate::api) struct WhatIfQuestion {
     /// All policies that the app would have, as in a policy document, or the draft of one of them.
     #[schema(schema_with = draft_schema)]
     policies: Draft,
-    /// Name of the policy that guards all lines; default: the first that matches, or the only one.
+    /// Name of the policy that guards all lines; default: all that match it, or the only one.
     policy: Option<String>,
     /// Attributes that form the keys, such as `remote_ip`; default: as the policies say.
     key: Option<Vec<String>>,

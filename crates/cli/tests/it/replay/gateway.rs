@@ -1,0 +1,279 @@
+//! A replay decides a line of a log as a gateway decides its request.
+
+use std::fmt::Write as _;
+
+use fastrand::Rng;
+use serde_json::{Value, json};
+use sluicegate_testkit::need;
+
+use crate::gateways::client::ask;
+use crate::gateways::stage::Server;
+use crate::replay::{allowed, decisions, lines, numbers, replay, summary};
+
+/// Lines of a log: `GET PATH` of `client`, one a second.
+fn log(lines: &[(&str, &str, &str)]) -> String {
+    let line = |(second, (client, method, target)): (usize, &(&str, &str, &str))| {
+        format!(
+            "{client} - - [02/Nov/2026:10:00:{second:02} +0000] \"{method} {target} HTTP/1.1\" 200 12 \"-\" \"curl/8.5\"\n"
+        )
+    };
+    lines.iter().enumerate().map(line).collect()
+}
+
+/// Requests, those that passed, those that were refused, lines that were not decided.
+fn counts(summary: &Value) -> [u64; 4] {
+    ["requests", "allowed", "refused", "errors"].map(|name| summary[name].as_u64().unwrap())
+}
+
+const SITE_AND_API: &str = "policies:
+  - { name: a.site, match: { path: { prefix: / } }, key: [remote_ip], rules: [ { name: site, token_bucket: { rate: 1/min, burst: 10 } } ] }
+  - { name: b.api, match: { path: { prefix: /api } }, key: [remote_ip], rules: [ { name: api, token_bucket: { rate: 1/min, burst: 2 } } ] }
+";
+
+#[test]
+fn all_policies_that_match_a_line_decide_it() {
+    let log = log(&[("203.0.113.9", "GET", "/api/x"); 3]);
+    let replayed = replay(SITE_AND_API, &log, &["--decisions", "-"]);
+    let lines = lines(&replayed.stdout);
+    assert_eq!(allowed(&lines), [true, true, false]);
+    assert_eq!(lines[0]["also"], json!(["b.api"]));
+    assert_eq!((&lines[2]["policy"], &lines[2]["verdict"]), (&json!("b.api"), &json!("refuse")));
+    assert_eq!(counts(&summary(SITE_AND_API, &log, &[])), [3, 2, 1, 0]);
+}
+
+#[test]
+fn a_refused_line_is_charged_to_no_policy() {
+    let paths = ["/api/x", "/api/x", "/api/x", "/api/x", "/a"];
+    let log = log(&paths.map(|path| ("203.0.113.9", "GET", path)));
+    let lines = lines(&replay(SITE_AND_API, &log, &["--decisions", "-"]).stdout);
+    // Of ten permits of the site, two requests took two and the last one takes another.
+    assert_eq!(lines.last().unwrap()["remaining"], 7);
+}
+
+#[test]
+fn a_replay_of_one_policy_names_those_that_it_left_out() {
+    let log = log(&[("203.0.113.9", "GET", "/api/x"); 3]);
+    let text = replay(SITE_AND_API, &log, &["--policy", "a.site"]).stdout;
+    let expected = "1 further policy matches these lines and was not decided: b.api (3 lines)";
+    assert!(text.contains(expected), "{text}");
+    let summary = summary(SITE_AND_API, &log, &["--policy", "a.site"]);
+    assert_eq!(summary["undecided_policies"], json!([{ "policy": "b.api", "lines": 3 }]));
+}
+
+#[test]
+fn a_policy_in_shadow_refuses_no_line() {
+    let policies = SITE_AND_API.replace("name: b.api,", "name: b.api, overflow: shadow,");
+    let log = log(&[("203.0.113.9", "GET", "/api/x"); 3]);
+    let summary = summary(&policies, &log, &[]);
+    assert_eq!(counts(&summary), [3, 3, 0, 0]);
+    assert_eq!(summary["would_be_refused_in_shadow"], 1);
+}
+
+#[test]
+fn a_line_that_a_gateway_holds_back_passes_after_its_wait() {
+    for rule in [
+        "overflow: { queue: { max_wait: 10s } }, rules: [ { sliding_log: { limit: 1, window: 3s } } ]",
+        "overflow: { queue: { max_wait: 10s } }, rules: [ { token_bucket: { rate: 1/3s, burst: 1 } } ]",
+        "rules: [ { leaky_bucket: { rate: 1/3s, burst: 3 } } ]",
+    ] {
+        let policies =
+            format!("policies: [ {{ name: p, match: {{ path: {{ prefix: / }} }}, {rule} }} ]");
+        let log = log(&[("203.0.113.9", "GET", "/"); 3]);
+        let lines = lines(&replay(&policies, &log, &["--decisions", "-"]).stdout);
+        assert_eq!(allowed(&lines), [true, true, true], "{rule}");
+        let waits = numbers(&lines, "wait_us");
+        assert_eq!(waits, [Some(0), Some(2_000_000), Some(4_000_000)], "{rule}");
+    }
+}
+
+#[test]
+fn every_spelling_of_a_path_takes_from_one_budget() {
+    let policies = "policies: [ { name: login, match: { path: { exact: /login } }, key: [remote_ip], rules: [ { fixed_window: { limit: 3, window: 1h } } ] } ]";
+    let spellings = ["/login", "//login", "/./login", "/%6Cogin", "/x/../login", "/login?next=/"];
+    let log = log(&spellings.map(|path| ("203.0.113.9", "POST", path)));
+    let summary = summary(policies, &log, &[]);
+    assert_eq!((counts(&summary), &summary["unmatched"]), ([6, 3, 3, 0], &json!(0)));
+}
+
+#[test]
+fn a_client_behind_proxies_has_one_budget() {
+    let policies = "policies: [ { name: site, key: [remote_ip], rules: [ { fixed_window: { limit: 2, window: 1h } } ] } ]";
+    let clients = [
+        "203.0.113.9, 198.51.100.4",
+        "203.0.113.9",
+        "203.0.113.9:51123",
+        "203.0.113.9:51124",
+        "::ffff:203.0.113.9",
+        "\"203.0.113.9, 198.51.100.4\"",
+    ];
+    let log = log(&clients.map(|client| (client, "GET", "/")));
+    let trusted = summary(policies, &log, &["--trusted-proxies", "198.51.100.0/24"]);
+    assert_eq!((counts(&trusted), &trusted["distinct_keys"]), ([6, 2, 4, 0], &json!(1)));
+    // Which address of a list is the client's, only an operator knows.
+    let replayed = replay(policies, &log, &[]);
+    assert!(
+        replayed.stderr.contains(":1: client: `203.0.113.9, 198.51.100.4` is a list of addresses")
+    );
+    assert_eq!(counts(&summary(policies, &log, &[])), [4, 2, 2, 2]);
+}
+
+#[test]
+fn a_key_that_is_too_long_for_a_store_is_its_hash() {
+    let policies = "policies: [ { name: pth, match: { path: { prefix: /p/ } }, key: [remote_ip, path], rules: [ { fixed_window: { limit: 2, window: 1h } } ] } ]";
+    let path = format!("/p/{}", "a".repeat(1_500));
+    let log = log(&[("203.0.113.9", "GET", path.as_str()); 3]);
+    assert_eq!(counts(&summary(policies, &log, &[])), [3, 2, 1, 0]);
+}
+
+#[test]
+fn a_log_with_hosts_is_read_as_what_it_is() {
+    let policies = "policies: [ { name: site, match: { path: { prefix: / } }, key: [host, remote_ip], rules: [ { fixed_window: { limit: 1, window: 1h } } ] } ]";
+    let log = log(&[
+        ("www.example.com:443 192.0.2.10", "GET", "/a"),
+        ("www.example.com:443 192.0.2.11", "GET", "/b"),
+        ("www.example.com:443 192.0.2.11", "GET", "/c"),
+    ]);
+    for options in [&[][..], &["--format", "vhost_combined"]] {
+        let summary = summary(policies, &log, options);
+        assert_eq!((counts(&summary), &summary["distinct_keys"]), ([3, 2, 1, 0], &json!(2)));
+    }
+    let replayed = replay(policies, &log, &["--format", "combined", "--key", "remote_ip"]);
+    assert!(replayed.stderr.contains("the format is vhost_combined"), "{}", replayed.stderr);
+}
+
+#[test]
+fn a_prefix_of_syslog_or_compose_makes_no_client_of_all() {
+    let policies = "policies: [ { name: site, match: { path: { prefix: / } }, key: [remote_ip], rules: [ { fixed_window: { limit: 1, window: 1h } } ] } ]";
+    for prefix in ["Nov 27 10:00:00 web nginx: 203.0.113.9", "web-1  | 203.0.113.9"] {
+        let log = log(&[(prefix, "GET", "/"); 2]);
+        let replayed = replay(policies, &log, &["--format", "combined", "--json"]);
+        assert!(replayed.stderr.contains("is not an address"), "{}", replayed.stderr);
+        assert_eq!(counts(&serde_json::from_str(&replayed.stdout).unwrap()), [0, 0, 0, 2]);
+    }
+}
+
+#[test]
+fn a_waiter_is_charged_when_it_passes_whatever_comes_next() {
+    let policies =
+        "policies: [ { name: log, rules: [ { sliding_log: { limit: 1, window: 200ms } } ] } ]";
+    let first = r#"{"at_us":100000000,"policy":"log","key":"k"}"#.to_owned();
+    let waiter =
+        r#"{"at_us":100100000,"policy":"log","key":"k","op":"reserve","max_wait_us":5000000}"#
+            .to_owned();
+    let alone = decisions(policies, &[first.clone(), waiter.clone()]);
+    for later in [100_700_000_u64, 101_050_000, 105_000_000] {
+        let next = format!(r#"{{"at_us":{later},"policy":"log","key":"k"}}"#);
+        let decided = decisions(policies, &[first.clone(), waiter.clone(), next]);
+        assert_eq!(decided[..2], alone[..], "{later}");
+        // The waiter passed at 100.2 s and has left the window.
+        assert_eq!(decided[2]["allowed"], true, "{later}");
+    }
+}
+
+/// A catalog of up to six policies whose budgets last longer than a test.
+fn catalog(rng: &mut Rng) -> String {
+    let pick = |rng: &mut Rng, choices: &[&str]| choices[rng.usize(..choices.len())].to_owned();
+    let mut text = "policies:\n".to_owned();
+    for number in 0..rng.usize(1..=6) {
+        let path = pick(
+            rng,
+            &[
+                "prefix: /",
+                "prefix: /api",
+                "exact: /api/x",
+                "prefix: /api/",
+                "exact: /%41",
+                "exact: /login",
+            ],
+        );
+        let method = pick(rng, &["", ", method: [POST]", ", method: [GET, HEAD]"]);
+        let key =
+            pick(rng, &["", "key: [remote_ip], ", "key: [path], ", "key: [remote_ip, method], "]);
+        let overflow = pick(
+            rng,
+            &[
+                "",
+                "",
+                "overflow: shadow, ",
+                "overflow: { degrade: { tag: t } }, ",
+                "overflow: { divert: { target: d } }, ",
+            ],
+        );
+        let limit = rng.u32(1..=5);
+        let rule = pick(
+            rng,
+            &[
+                "fixed_window: { limit: N, window: 300d, align: first }",
+                "token_bucket: { rate: 1/300d, burst: N }",
+                "sliding_log: { limit: N, window: 300d }",
+                "sliding_window: { limit: N, window: 300d }",
+            ],
+        );
+        let rule = rule.replace('N', &limit.to_string());
+        let second = pick(rng, &["", ", { name: two, sliding_log: { limit: 3, window: 300d } }"]);
+        writeln!(
+            text,
+            "  - {{ name: p{number}, match: {{ path: {{ {path} }}{method} }}, {key}{overflow}rules: [ {{ name: one, {rule} }}{second} ] }}"
+        )
+        .unwrap();
+    }
+    text
+}
+
+#[tokio::test]
+async fn a_replay_and_a_gateway_decide_the_same() {
+    let seed = Rng::new().u64(..);
+    let mut rng = Rng::with_seed(seed);
+    for round in 0..8 {
+        let policies = catalog(&mut rng);
+        let server = need!(Server::start(&policies, &[]).await);
+        let (mut text, mut verdicts) = (String::new(), Vec::new());
+        for second in 0..50 {
+            let client =
+                ["203.0.113.9", "203.0.113.10:51123", "2001:db8::1", "2001:db8::2"][rng.usize(..4)];
+            let method = ["GET", "POST", "HEAD"][rng.usize(..3)];
+            let path = [
+                "/",
+                "/api",
+                "/api/x",
+                "//api/x",
+                "/%61pi/x?y",
+                "/a/../api/x",
+                "/login",
+                "/%41",
+                "/api/%2e./x",
+            ][rng.usize(..9)];
+            writeln!(text, "{client} - - [02/Nov/2026:10:00:{second:02} +0000] \"{method} {path} HTTP/1.1\" 200 1").unwrap();
+            let fields = format!(
+                "x-original-uri: {path}\r\nx-original-method: {method}\r\nx-forwarded-for: {client}\r\n"
+            );
+            let call = ask(server.http, "/v1/auth", &fields).await;
+            let verdict = call.header("x-sluicegate-verdict").map(ToOwned::to_owned);
+            let policy = call.header("x-sluicegate-policy").map(ToOwned::to_owned);
+            verdicts.push((call.status, verdict, policy));
+        }
+        let replayed = replay(&policies, &text, &["--decisions", "-"]);
+        // Bad lines are written as they are read, good ones in the order of time.
+        let (bad, good): (Vec<_>, Vec<_>) =
+            lines(&replayed.stdout).into_iter().partition(|line| !line["error"].is_null());
+        let text = format!("seed {seed} round {round}\n{policies}");
+        assert_eq!(
+            bad.len(),
+            verdicts.iter().filter(|(status, ..)| *status == 400).count(),
+            "{text}"
+        );
+        let told = verdicts
+            .iter()
+            .filter_map(|(_, verdict, policy)| verdict.as_ref().zip(policy.as_ref()));
+        let replayed = good.iter().map(|line| {
+            (
+                line["verdict"].as_str().expect("a line of a log"),
+                line["policy"].as_str().expect("its policy"),
+            )
+        });
+        // Where no policy guards a request, there is no verdict and no line.
+        let told: Vec<_> =
+            told.map(|(verdict, policy)| (verdict.as_str(), policy.as_str())).collect();
+        assert_eq!(replayed.collect::<Vec<_>>(), told, "{text}");
+    }
+}

@@ -1,0 +1,88 @@
+//! Requests of a gateway that are held back, in virtual time.
+//!
+//! A held request goes on at exactly its instant, before any request at or after it; of several at the same instant,
+//! the first that came goes first. So the answer to a line never depends on the lines after it.
+
+use std::collections::BTreeMap;
+
+use sluicegate::gateway::{GuardingBudget, PolicyDecision};
+use sluicegate::{DecideError, Micros};
+
+use super::decider::{Decider, Deciding, Progressed};
+
+/// Requests that are held back, each with what the caller knows it by. The engine bounds how many there are
+/// ([`sluicegate::HELD_MAX`]).
+pub(crate) struct HeldRequests<T> {
+    held: BTreeMap<(Micros, u64), HeldRequest<T>>,
+    /// The number of the next request.
+    next: u64,
+}
+
+struct HeldRequest<T> {
+    deciding: Deciding,
+    budgets: Vec<GuardingBudget>,
+    tag: T,
+}
+
+/// The answer to a request.
+pub(crate) struct Decided<T> {
+    /// What the caller knows it by.
+    pub(crate) tag: T,
+    /// The budgets that it asked for.
+    pub(crate) budgets: Vec<GuardingBudget>,
+    /// What all its policies decided, or the one that does not let it pass.
+    pub(crate) decided: Result<Vec<PolicyDecision>, DecideError>,
+}
+
+impl<T> HeldRequests<T> {
+    /// None yet.
+    pub(crate) const fn new() -> Self {
+        Self { held: BTreeMap::new(), next: 0 }
+    }
+
+    /// Asks `decider` at `at` for a permit from each of `budgets`; `None`: the request is held back. `tag` makes its tag
+    /// of whether it is.
+    pub(crate) fn ask(
+        &mut self,
+        decider: &Decider,
+        at: Micros,
+        budgets: Vec<GuardingBudget>,
+        tag: impl FnOnce(bool) -> T,
+    ) -> Option<Decided<T>> {
+        let mut deciding = decider.ask_as_gateway(budgets.clone(), at);
+        match decider.progress(&mut deciding, at) {
+            Progressed::Decided(decided) => Some(Decided { tag: tag(false), budgets, decided }),
+            Progressed::HeldUntil(due) => {
+                let request = HeldRequest { deciding, budgets, tag: tag(true) };
+                self.held.insert((due, self.next), request);
+                self.next += 1;
+                None
+            }
+        }
+    }
+
+    /// The next held request that is decided at `now` or before.
+    pub(crate) fn next_decided(&mut self, decider: &Decider, now: Micros) -> Option<Decided<T>> {
+        loop {
+            let first = self.held.first_entry().filter(|first| first.key().0 <= now)?;
+            let ((at, number), mut request) = first.remove_entry();
+            match decider.progress(&mut request.deciding, at) {
+                Progressed::Decided(decided) => {
+                    let HeldRequest { budgets, tag, .. } = request;
+                    return Some(Decided { tag, budgets, decided });
+                }
+                // An instant later at least, so that time goes on.
+                Progressed::HeldUntil(due) => {
+                    self.held.insert((due.max(at.plus(Micros::new(1))), number), request);
+                }
+            }
+        }
+    }
+
+    /// Takes the request out whose tag `is_wanted`, as if its caller had gone away.
+    pub(crate) fn remove(&mut self, is_wanted: impl Fn(&T) -> bool) -> Option<T> {
+        let mut held = self.held.iter();
+        let key = *held.find(|(_, request)| is_wanted(&request.tag))?.0;
+        self.held.remove(&key).map(|request| request.tag)
+    }
+}
