@@ -10,6 +10,10 @@
 -- X-Sluicegate-Degrade or X-Sluicegate-Divert with the tag or the target; `limit` returns the verdict and
 -- that, to act on it here. The response of a policy that degrades with one is served without its headers.
 --
+-- nginx runs the access phase again for a request that it redirects internally (`index`, `try_files`,
+-- `error_page`). Declare $sluicegate_charged as lua.conf does, and such a request is charged once; without
+-- the variable it is charged each time.
+--
 -- Without an answer a request ends with 503, or passes if `open` is true. `timeout_ms` must be longer than
 -- the policy may hold a request back; `password` is for servers that want one, `app` for policies that are
 -- for some apps only.
@@ -111,7 +115,27 @@ local function mark(verdict, what)
     return verdict, what
 end
 
+-- Whether this very request has taken from this budget before an internal redirect. ngx.ctx does not
+-- outlive such a redirect, and ngx.req.is_internal() is true for requests that were never asked about,
+-- those of a location that only try_files or error_page lead to.
+local function is_charged(charge)
+    local charged = ngx.var.sluicegate_charged
+    return charged ~= nil and charged:find(charge, 1, true) ~= nil
+end
+
+local function remember(charge)
+    -- It fails where the variable is not declared.
+    pcall(function()
+        ngx.var.sluicegate_charged = (ngx.var.sluicegate_charged or "") .. charge
+    end)
+end
+
 function _M.limit(options)
+    local charge = "\n" .. options.policy .. "\t" .. tostring(options.key) .. "\n"
+    if is_charged(charge) then
+        local said = ngx.req.get_headers()
+        return said["X-Sluicegate-Verdict"], said["X-Sluicegate-Degrade"] or said["X-Sluicegate-Divert"]
+    end
     local words = { "SG.CHECK", options.policy, options.key }
     if options.app then
         words[#words + 1] = "APP"
@@ -120,6 +144,9 @@ function _M.limit(options)
     mark()
     local reply, err = ask(options, words)
     local passes = reply and reply[1]
+    if reply then
+        remember(charge)
+    end
     if passes == 1 then
         -- What rules delay is held back here.
         if reply[6] > 0 then

@@ -336,3 +336,63 @@ policies:
         assert_eq!(call.status, status);
     }
 }
+
+/// The example at `path` for a site of files, among them `/index.html`, whose locations redirect internally.
+fn site_of_files(path: &str, folder: &Path) -> String {
+    let text = site(path);
+    let ask = match path {
+        AUTH_REQUEST => "auth_request /_sluicegate;",
+        _ => "access_by_lua_block {",
+    };
+    let (_, from) = text.split_once(ask).expect("the example asks");
+    // What the location of the example says, up to where it goes on to the application.
+    let (guard, _) = from.split_once("proxy_pass http://127.0.0.1:9000;").expect("it has one");
+    let guard = format!("{ask}{guard}");
+    let locations = format!(
+        "root {root}; index index.html;
+         location / {{ {guard} }}
+         location /tried/ {{ {guard} try_files $uri @app; }}
+         location @app {{ proxy_pass http://127.0.0.1:9000; }}
+         location /late/ {{ try_files $uri @guarded; }}
+         location @guarded {{ {guard} proxy_pass http://127.0.0.1:9000; }}
+         location /twice/ {{ {guard} try_files $uri /index.html; }}
+         error_page 404 /404.html;
+         location /",
+        root = folder.display()
+    );
+    let first = text.find("location / {").expect("the example has it");
+    let end = first + text[first..].find("\n    }\n").expect("it ends") + 7;
+    format!("{}{}{}", &text[..first], locations.trim_end_matches("location /"), &text[end..])
+}
+
+#[tokio::test]
+async fn a_request_that_nginx_redirects_internally_is_charged_once() {
+    let policies =
+        changed(&example("gateways/policies.yaml"), &[("10/s, burst: 5", "1/h, burst: 6")]);
+    let folder = tempfile::tempdir().expect("there is room");
+    for file in ["index.html", "404.html", "a.txt"] {
+        std::fs::write(folder.path().join(file), file).expect("there is room");
+    }
+    for path in [AUTH_REQUEST, LUA] {
+        for (target, status) in [
+            ("/a.txt", 200),
+            ("/", 200),
+            ("/tried/x", 200),
+            ("/late/x", 200),
+            ("/twice/x", 200),
+            ("/none", 404),
+        ] {
+            let site = site_of_files(path, folder.path());
+            let launch = async |places: &Places| start(places, &site);
+            let stage = need!(Stage::set(&policies, &[], launch).await);
+            let mut statuses = Vec::new();
+            for _ in 0..8 {
+                // What a client says of its own verdict is nothing to nginx.
+                let forged = "x-sluicegate-verdict: pass\r\nsluicegate_verdict: pass\r\n";
+                statuses.push(get(stage.gateway, target, forged).await.status);
+            }
+            let expected = [[status; 6].as_slice(), &[429; 2]].concat();
+            assert_eq!(statuses, expected, "{path} {target}");
+        }
+    }
+}
