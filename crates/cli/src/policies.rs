@@ -5,12 +5,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use sluicegate::store::redis::{RedisConfig, acl, program_acl, sentinel_acl};
+use sluicegate_policy::PolicySet;
+use sluicegate_policy::advice::{Advice, advice};
 use sluicegate_server::descriptors::Configuration;
 use sluicegate_text::documents::DocumentSource;
 use sluicegate_text::terminal;
 
 /// Prints whether the document or directory at `path` is sound, and if not, every path at which it is
-/// not.
+/// not. Warns of policies that clients can walk around.
 pub(crate) fn check(path: PathBuf) -> Result<ExitCode> {
     let (shown, is_dir) = (path.display().to_string(), path.is_dir());
     let source = DocumentSource::new(path);
@@ -21,10 +23,15 @@ pub(crate) fn check(path: PathBuf) -> Result<ExitCode> {
         ));
     }
     match source.check()? {
-        Ok(0) if is_dir => {
+        Ok(document) if is_dir && document.policies().is_empty() => {
             bail!("{shown}: no policies: expected *.yaml, *.yml or *.json files in the directory")
         }
-        Ok(count) => {
+        Ok(document) => {
+            let policies = PolicySet::new(document);
+            let count = policies.len();
+            for Advice { policy, text } in advice(&policies) {
+                terminal::print_error_line(format_args!("warning: policy {policy}: {text}"));
+            }
             let noun = if count == 1 { "policy" } else { "policies" };
             let found = format!("{shown}: {count} {noun}, no errors\n");
             terminal::print(found.as_bytes()).context("standard output")?;

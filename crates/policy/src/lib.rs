@@ -53,6 +53,7 @@
 
 extern crate alloc;
 
+pub mod advice;
 pub mod attribute;
 pub mod calendar;
 pub mod descriptor;

@@ -116,11 +116,11 @@ impl DocumentSource {
         Ok(Loaded { document, hash: format!("{:x}", hash.finalize()) })
     }
 
-    /// How many policies there are, or all that is wrong, a line for each path in a file.
+    /// The policies of all files, or all that is wrong, a line for each path in a file.
     ///
     /// # Errors
     /// If a file cannot be read.
-    pub fn check(&self) -> Result<std::result::Result<usize, Vec<String>>> {
+    pub fn check(&self) -> Result<std::result::Result<Document, Vec<String>>> {
         let files = self.files()?;
         let (mut documents, mut wrong) = (Vec::new(), Vec::new());
         for file in &files {
@@ -135,7 +135,6 @@ impl DocumentSource {
         }
         let joined = Document::joined(documents);
         Ok(joined
-            .map(|document| document.policies().len())
             .map_err(|(place, error)| vec![Located::of_joined(&files[place], &error).to_string()]))
     }
 

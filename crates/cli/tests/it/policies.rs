@@ -24,6 +24,23 @@ fn a_sound_document_is_told_with_its_name_and_the_number_of_its_policies() {
 }
 
 #[test]
+fn a_policy_that_clients_can_walk_around_is_warned_about() {
+    let rules = "rules: [ { token_bucket: { rate: 1/s } } ]";
+    let document = format!(
+        "policies: [ {{ name: a, match: {{ path: {{ exact: /login.php }} }}, key: [header:x-api-key], {rules} }} ]"
+    );
+    let (said, is_sound) = check("advice.yaml", document.as_bytes());
+    assert!(is_sound && said.starts_with("advice.yaml: 1 policy, no errors\n"), "{said}");
+    assert!(
+        said.contains("warning: policy a: match.path.exact: servers run `/login.php/x`"),
+        "{said}"
+    );
+    assert!(
+        said.contains("warning: policy a: key: clients choose the value of `header:x-api-key`")
+    );
+}
+
+#[test]
 fn every_error_names_the_file_and_the_path_in_it() {
     let (said, is_sound) = check("two.yaml", b"policies: [{ name: A }]");
     let expected = "\

@@ -1,0 +1,124 @@
+//! Policies that are valid, and that clients can walk around.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use alloc::{borrow::ToOwned, format};
+
+use crate::attribute::{KeyAttribute, Matcher, PathMatch};
+use crate::{Policy, PolicySet};
+
+/// A policy that clients can walk around, and the remedy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advice {
+    /// The policy.
+    pub policy: String,
+    /// Problem and remedy, in lower case, without a full stop.
+    pub text: String,
+}
+
+/// Ends of paths that servers run as programs, with what follows in the path as an argument (`PATH_INFO`).
+const PROGRAM_ENDS: [&str; 5] = [".php", ".cgi", ".fcgi", ".pl", ".py"];
+
+/// Advice on the policies that guard requests of gateways: those with a `match`.
+pub fn advice(policies: &PolicySet) -> Vec<Advice> {
+    let mut all = Vec::new();
+    for policy in policies.policies() {
+        let Some(matcher) = policy.matcher() else { continue };
+        let texts = [path_advice(matcher), key_advice(policies, policy, matcher)];
+        let advice = |text| Advice { policy: policy.name().to_owned(), text };
+        all.extend(texts.into_iter().flatten().map(advice));
+    }
+    all
+}
+
+/// Advice on a path that names a program.
+fn path_advice(matcher: &Matcher) -> Option<String> {
+    let Some(PathMatch::Exact(path)) = matcher.path() else { return None };
+    let is_program = PROGRAM_ENDS.iter().any(|end| path.ends_with(end));
+    is_program.then(|| {
+        format!("match.path.exact: servers run `{path}/x` as `{path}`, which it does not match; use `prefix: {path}`")
+    })
+}
+
+/// Advice on a key that clients choose, where no policy by address guards the same requests.
+fn key_advice(policies: &PolicySet, policy: &Policy, matcher: &Matcher) -> Option<String> {
+    let header = policy.key().iter().find(|part| matches!(part, KeyAttribute::Header(_)))?;
+    let is_by_address = |policy: &Policy| policy.key().contains(&KeyAttribute::RemoteIp);
+    let mut others = policies.policies().iter();
+    let is_bounded = others.any(|other| {
+        let is_bound = other.key().is_empty() || *other.key() == [KeyAttribute::RemoteIp];
+        is_bound && other.matcher().is_some_and(|other| covers(other, matcher))
+    });
+    (!is_bounded && !is_by_address(policy)).then(|| {
+        format!(
+            "key: clients choose the value of `{header}`, and each new value has a budget of its own; \
+             add a policy by `remote_ip` for the same paths, unless your gateway sets it"
+        )
+    })
+}
+
+/// Whether `wide` matches all requests that `narrow` matches.
+fn covers(wide: &Matcher, narrow: &Matcher) -> bool {
+    let methods = wide.methods().len() == 0
+        || narrow.methods().len() > 0
+            && narrow.methods().all(|method| wide.methods().any(|other| other == method));
+    let paths = match (wide.path(), narrow.path()) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(wide), Some(PathMatch::Exact(path) | PathMatch::Prefix(path))) => wide.matches(path),
+    };
+    let is_narrower = !matches!(
+        (wide.path(), narrow.path()),
+        (Some(PathMatch::Exact(_)), Some(PathMatch::Prefix(_)))
+    );
+    methods && paths && is_narrower
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Document;
+
+    fn texts(policies: &[&str]) -> Vec<String> {
+        let rules = "rules: [ { token_bucket: { rate: 1/s } } ]";
+        let policies: Vec<_> = policies
+            .iter()
+            .enumerate()
+            .map(|(number, fields)| format!("{{ name: p{number}, {fields}, {rules} }}"))
+            .collect();
+        let document = Document::parse(&format!("policies: [ {} ]", policies.join(", ")));
+        let document = document.expect("tests write policies");
+        advice(&PolicySet::new(document)).into_iter().map(|advice| advice.text).collect()
+    }
+
+    #[test]
+    fn an_exact_path_of_a_program_is_warned_about() {
+        let found = texts(&["match: { path: { exact: /login.php } }, key: [remote_ip]"]);
+        assert!(found[0].starts_with("match.path.exact: servers run `/login.php/x`"), "{found:?}");
+        for fields in ["exact: /login", "prefix: /login.php"] {
+            let fields = format!("match: {{ path: {{ {fields} }} }}, key: [remote_ip]");
+            assert_eq!(texts(&[&fields]), [""; 0], "{fields}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_a_header_is_warned_about_unless_addresses_are_limited_too() {
+        let by_header = "match: { path: { prefix: /api } }, key: [header:x-api-key]";
+        let found = texts(&[by_header]);
+        assert!(found[0].contains("clients choose the value of `header:x-api-key`"), "{found:?}");
+        for (other, advised) in [
+            ("match: { path: { prefix: / } }, key: [remote_ip]", 0),
+            ("match: { path: { prefix: /api } }", 0),
+            ("match: { path: { prefix: /api/x } }, key: [remote_ip]", 1),
+            ("match: { path: { exact: /api } }, key: [remote_ip]", 1),
+            ("match: { method: [POST] }, key: [remote_ip]", 1),
+            ("match: { path: { prefix: / } }, key: [remote_ip, path]", 1),
+            ("key: [remote_ip]", 1),
+        ] {
+            assert_eq!(texts(&[by_header, other]).len(), advised, "{other}");
+        }
+        let both = "match: { path: { prefix: /api } }, key: [remote_ip, header:x-api-key]";
+        assert_eq!(texts(&[both]), [""; 0]);
+        assert_eq!(texts(&["key: [header:x-api-key]"]), [""; 0], "no gateway asks it");
+    }
+}
