@@ -19,7 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::authenticator::Authenticator;
 use crate::config::{
-    Config, Listen, PolicyPublishing, Span, StoreConfig, TimeSource, TraceConfig, without_password,
+    Config, Listen, PolicyPublishing, RlsConfig, Span, StoreConfig, TimeSource, TraceConfig,
+    without_password,
 };
 use crate::control::{self, AdminApi, CatalogSync, Subscribers};
 use crate::descriptors::{self, Descriptors};
@@ -36,7 +37,7 @@ use crate::verbs::Verbs;
 use crate::wire::headers::BudgetHeaders;
 use crate::wire::http::TrustedPeers;
 use crate::wire::resp::Password;
-use crate::wire::rls::RateLimits;
+use crate::wire::rls::{RateLimits, RlsOptions};
 use crate::wire::{Bound, DRAIN_MAX, Renewal, ServerContext};
 use crate::workers::Workers;
 use crate::{log, wire};
@@ -169,8 +170,10 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
     let headers = BudgetHeaders::of(config.rls.headers.as_slice());
     let trusted_peers = TrustedPeers::new(config.http.trusted_peers.as_slice());
     let limits = RateLimits::new(Arc::clone(&engine), tree, headers);
+    let RlsConfig { looks_pass, stop_increment_when_over_limit, .. } = config.rls;
+    let options = RlsOptions { looks_pass, stop_increment_when_over_limit };
     let context = ServerContext {
-        limits: Arc::new(limits.letting_looks_pass(config.rls.looks_pass)),
+        limits: Arc::new(limits.with_options(options)),
         http_headers: BudgetHeaders::of(config.http.headers.as_slice()),
         engine,
         live: Arc::new(live),

@@ -45,7 +45,7 @@ pub struct FixedWindow {
 }
 
 /// Where windows begin.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum WindowKind {
     /// At multiples of this span since the epoch.
     Epoch(Micros),
@@ -68,7 +68,7 @@ impl WindowKind {
 }
 
 /// A unit of the calendar. Weeks begin on Monday (ISO 8601).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CalendarUnit {
     /// Midnight to midnight.
     Day,
@@ -98,6 +98,11 @@ impl FixedWindow {
             within("window in µs", span.get(), 1, PERIOD_MAX_US)?;
         }
         Ok(Self { limit, kind })
+    }
+
+    /// Where its windows begin.
+    pub const fn kind(&self) -> &WindowKind {
+        &self.kind
     }
 
     /// The window around this moment for a key whose state is `state`.

@@ -354,9 +354,12 @@ pub(crate) struct RlsConfig {
     pub(crate) headers: OneOrMany<HeaderStyle>,
     /// Allow an address that other machines can reach without tokens or client certificates.
     pub(crate) insecure: bool,
-    /// Whether a descriptor with `hits_addend: 0` is OK when exactly nothing is left, as in
-    /// envoyproxy/ratelimit.
+    /// Whether a descriptor with `hits_addend: 0` is OK when nothing is left, until a charge was
+    /// refused, as in envoyproxy/ratelimit.
     pub(crate) looks_pass: bool,
+    /// Whether a request that is over the limit is not counted for its other descriptors, as with
+    /// `STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT` of envoyproxy/ratelimit.
+    pub(crate) stop_increment_when_over_limit: bool,
     /// App of requests without token and app name: with a catalog, the app of the gateway. Unset:
     /// they have no app.
     pub(crate) app: Option<String>,
@@ -580,6 +583,7 @@ impl Default for RlsConfig {
             headers: OneOrMany::default(),
             insecure: false,
             looks_pass: false,
+            stop_increment_when_over_limit: false,
             app: None,
             token_file: None,
             verbs: VerbName::ALL.into(),

@@ -5,6 +5,7 @@
 //! between may one be charged and another refused; then what was charged is given back.
 
 use std::cmp::Reverse;
+use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use sluicegate_store::Store;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+use super::guard::takes;
 use super::request::OwnedRequest;
 use super::{Admission, Answer, DecideError, Limits, Observer, Patience, Request, Turn};
 
@@ -56,9 +58,9 @@ enum Forecast {
     MayBeHeld,
 }
 
-/// What was charged for requests that are not all decided yet: given back if they do not all pass, also if
+/// What was charged for requests that belong together: given back unless it is [kept](Self::keep), also if
 /// nobody waits for them any more.
-struct ChargedBatch<'t, 'r, S: Store + 'static, O: Observer> {
+pub struct ChargedBatch<'t, 'r, S: Store + 'static, O: Observer> {
     turn: &'t Turn<'t, S, O>,
     requests: &'t [Request<'r>],
     /// Places and permits.
@@ -76,14 +78,12 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     ///
     /// Outside of a tokio runtime nothing can be given back, and it stays charged.
     pub async fn decide_all(&self, requests: &[Request<'_>]) -> Result<BatchOutcome, BatchError> {
-        let mut charged = ChargedBatch { turn: self, requests, taken: Vec::new() };
+        let mut charged = self.batch(requests);
         let mut admissions = vec![None; requests.len()];
         for place in self.order(requests).await? {
             match self.decide(&self.not_held(&requests[place])).await {
                 Ok(admission) if admission.way.passes() => {
-                    if admission.answer.charged() > 0 {
-                        charged.taken.push((place, admission.answer.charged()));
-                    }
+                    charged.record(place, &admission);
                     admissions[place] = Some(admission);
                 }
                 Ok(admission) => {
@@ -96,8 +96,16 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
                 }
             }
         }
-        charged.taken.clear();
+        charged.keep();
         Ok(BatchOutcome::Passed(admissions.into_iter().flatten().collect()))
+    }
+
+    /// Nothing charged yet for `requests`, of which some may be charged together, and given back together.
+    pub const fn batch<'t, 'r>(
+        &'t self,
+        requests: &'t [Request<'r>],
+    ) -> ChargedBatch<'t, 'r, S, O> {
+        ChargedBatch { turn: self, requests, taken: Vec::new() }
     }
 
     /// The places of `requests` in the order in which they are asked: what would refuse comes first.
@@ -195,8 +203,41 @@ impl Forecast {
 }
 
 impl<S: Store + 'static, O: Observer> ChargedBatch<'_, '_, S, O> {
+    /// Decides the requests at `places`, each on its own and all at once, and records what those take that
+    /// pass.
+    ///
+    /// # Errors
+    /// The first [`DecideError`]; a refusal is an answer, not an error.
+    pub async fn decide(&mut self, places: &[usize]) -> Result<Vec<Admission>, DecideError> {
+        let asked: Vec<_> = places.iter().map(|place| self.requests[*place].clone()).collect();
+        let decided = self.turn.decide_each(&asked).await;
+        for (place, decided) in places.iter().zip(&decided) {
+            if let Ok(admission) = decided {
+                self.record(*place, admission);
+            }
+        }
+        decided.into_iter().collect()
+    }
+
+    /// The places of what is recorded as taken.
+    pub fn taken(&self) -> impl Iterator<Item = usize> {
+        self.taken.iter().map(|(place, _)| *place)
+    }
+
+    /// What was taken stays taken.
+    pub fn keep(mut self) {
+        self.taken.clear();
+    }
+
+    fn record(&mut self, place: usize, admission: &Admission) {
+        let takes = takes(&self.requests[place].verb);
+        if takes && admission.way.passes() && admission.answer.charged() > 0 {
+            self.taken.push((place, admission.answer.charged()));
+        }
+    }
+
     /// Gives back what was taken. Returns the places of what stays charged.
-    async fn give_back(&mut self) -> Vec<usize> {
+    pub async fn give_back(&mut self) -> Vec<usize> {
         let taken = mem::take(&mut self.taken);
         if taken.is_empty() {
             return Vec::new();
@@ -215,6 +256,12 @@ impl<S: Store + 'static, O: Observer> ChargedBatch<'_, '_, S, O> {
     fn spawn_refund(&self, taken: &[(usize, u64)]) -> Option<JoinHandle<Vec<usize>>> {
         let of = |(place, permits): &(usize, u64)| (self.requests[*place].to_owned(), *permits);
         self.turn.give_back(taken.iter().map(of).collect())
+    }
+}
+
+impl<S: Store + 'static, O: Observer> fmt::Debug for ChargedBatch<'_, '_, S, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChargedBatch").field("taken", &self.taken).finish_non_exhaustive()
     }
 }
 

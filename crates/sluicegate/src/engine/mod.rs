@@ -10,6 +10,7 @@
 //! | `turn` | one reading of the clock and one set of policies, and the only place that asks the store |
 //! | `hold` | holds requests back as their policies say |
 //! | `all` | decides several together: all pass, or none is charged |
+//! | `refusals` | notes that a budget has refused a charge, until it has something again |
 //! | `guard` | surrounds a store that may fail: known refusals, a breaker, this engine's share |
 //! | `answer` | the decision, and what follows from it |
 
@@ -24,6 +25,7 @@ mod guard;
 mod hold;
 mod known_usage;
 mod leased;
+mod refusals;
 mod repair;
 mod request;
 mod settle;
@@ -43,7 +45,7 @@ use sluicegate_store::{KEYS_MAX_DEFAULT, MemoryStore, RuleOrigin, Store};
 
 use crate::clock::{Clock, SteadyClock};
 use crate::lease::{LeaseOptions, LeaseStats, LeasedKey, Leasing};
-pub use all::{BatchError, BatchOutcome};
+pub use all::{BatchError, BatchOutcome, ChargedBatch};
 use answer::Ruling;
 pub use answer::{Admission, Answer, Disposition, Mode};
 use debts::Debtor;

@@ -20,7 +20,9 @@
 //! the limit, it refuses the request only together with all the others of this kind.
 //!
 //! **Hits.** A descriptor takes what its `hits_addend` says, else that of the request, else 1.
-//! `hits_addend: 0` of a descriptor only looks: it is over the limit if not one permit is left.
+//! `hits_addend: 0` of a descriptor only looks: it is over the limit if not one permit is left, or with
+//! `rls.looks_pass` once a charge was refused then. With `rls.stop_increment_when_over_limit`, a request
+//! that is over the limit charges no descriptor that is not.
 //! `is_negative_hits` gives permits back, and is always OK. More hits than are left: a policy that was
 //! named refuses them and takes nothing. Descriptors of a tree, and limits that were brought along,
 //! count as `envoyproxy/ratelimit` does, for gateways that say afterwards what a request has cost:
@@ -67,4 +69,4 @@ pub use client::{RlsClient, RlsReply};
 pub use codec::request_in;
 pub(crate) use json::routes;
 pub(crate) use serve::serve;
-pub(crate) use service::RateLimits;
+pub(crate) use service::{RateLimits, RlsOptions};

@@ -1,5 +1,7 @@
 //! The service: a message in, decisions of the engine, a message out.
 
+mod decide;
+
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
@@ -9,9 +11,10 @@ use sluicegate_net::headers::bearer;
 use sluicegate_policy::DescriptorTree;
 use tonic::{Request, Response, Status};
 
+use self::decide::AskedBudget;
 use super::codec::{
-    BudgetDecision, BudgetRequest, DescriptorRequest, ResponseBuilder, RlsError, WindowRuleCache,
-    decode, verb_at,
+    BudgetDecision, BudgetRequest, DescriptorRequest, Overall, ResponseBuilder, RlsError,
+    WindowRuleCache, decode, verb_at,
 };
 use super::proto::{RateLimitRequest, RateLimitResponse, RateLimitService};
 use crate::authenticator::{Caller, ListenerAuth};
@@ -26,9 +29,17 @@ use crate::wire::headers::BudgetHeaders;
 pub(crate) struct RateLimits {
     in_force: InForce,
     headers: BudgetHeaders,
-    /// Whether to look at a budget of which nothing is left is OK.
-    looks_pass: bool,
+    options: RlsOptions,
     limits: WindowRuleCache,
+}
+
+/// How descriptors are decided, where `envoyproxy/ratelimit` decides otherwise or has an option.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RlsOptions {
+    /// Whether a look at a budget of which nothing is left is OK until a charge was refused.
+    pub(crate) looks_pass: bool,
+    /// Whether a request that is over the limit is not counted for the descriptors that are not.
+    pub(crate) stop_increment_when_over_limit: bool,
 }
 
 /// The same, for those who come to one address.
@@ -77,12 +88,13 @@ impl RateLimits {
         headers: BudgetHeaders,
     ) -> Self {
         let in_force = InForce::new(engine, tree);
-        Self { in_force, headers, looks_pass: false, limits: WindowRuleCache::default() }
+        let options = RlsOptions::default();
+        Self { in_force, headers, options, limits: WindowRuleCache::default() }
     }
 
-    /// The same, where to look at a budget of which nothing is left is OK if `pass`.
-    pub(crate) fn letting_looks_pass(self, pass: bool) -> Self {
-        Self { looks_pass: pass, ..self }
+    /// The same with these options.
+    pub(crate) fn with_options(self, options: RlsOptions) -> Self {
+        Self { options, ..self }
     }
 
     /// The policies that it decides by, and the tree that leads to them.
@@ -124,7 +136,7 @@ impl RateLimits {
                 DescriptorRequest::NoLimit
                 | DescriptorRequest::Allowed
                 | DescriptorRequest::Zero(_) => {
-                    caller.permits(verb_at(message, place)?)?;
+                    caller.permits(verb_at(message, place))?;
                     caller.may(Scope::Check)?;
                 }
             }
@@ -133,8 +145,16 @@ impl RateLimits {
         // Most messages ask for one.
         if let [DescriptorRequest::Budget(budget)] = &*asks {
             let rules = budget.limit.map(|limit| self.limits.rules(limit));
-            let admission = turn.decide(&budget.request_by(rules.as_ref())).await?;
-            reply.push(BudgetDecision::new(budget, admission, self.looks_pass));
+            let request = budget.request_by(rules.as_ref());
+            let decided = turn.decide(&request).await?;
+            let admission = match self.options.is_more_to_do(budget, &decided) {
+                false => decided,
+                true => {
+                    let asked = AskedBudget { budget, request: &request };
+                    Box::pin(self.options.complete(&turn, asked, decided)).await?
+                }
+            };
+            reply.push(BudgetDecision::new(budget, admission));
             return Ok(reply.finish(self.headers));
         }
         let budgets: Vec<_> = asks.iter().filter_map(DescriptorRequest::budget).collect();
@@ -144,13 +164,25 @@ impl RateLimits {
         let requests = budgets.iter().zip(&rules);
         let requests = requests.map(|(budget, rules)| budget.request_by(rules.as_ref()));
         let requests: Vec<_> = requests.collect();
+        let asked = budgets.iter().zip(&requests);
+        let asked: Vec<_> =
+            asked.map(|(budget, request)| AskedBudget { budget, request }).collect();
         // On the heap: a message of one should not carry the space for many.
-        let mut decided = Box::pin(turn.decide_each(&requests)).await.into_iter();
+        let mut decided = match self.options.stop_increment_when_over_limit {
+            false => Box::pin(self.options.decide_apart(&turn, &asked, &requests)).await?,
+            true => {
+                let zeros = asks.iter().filter_map(DescriptorRequest::zero);
+                let mut zero = Overall::default();
+                zeros.for_each(|limit| zero.push(limit.is_quota(), limit.is_over()));
+                Box::pin(self.options.decide_together(&turn, (&asked, &requests), zero)).await?
+            }
+        }
+        .into_iter();
         for ask in &asks {
             match ask {
                 DescriptorRequest::Budget(budget) => {
-                    let admission = decided.next().expect("there is one for each budget")?;
-                    reply.push(BudgetDecision::new(budget, admission, self.looks_pass));
+                    let admission = decided.next().expect("there is one for each budget");
+                    reply.push(BudgetDecision::new(budget, admission));
                 }
                 other => reply.push_undecided(other, turn.now()),
             }

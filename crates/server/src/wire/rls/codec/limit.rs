@@ -4,11 +4,11 @@ use std::convert::Infallible;
 
 use quick_cache::sync::Cache;
 use sluicegate::policy::Rules;
-use sluicegate::{FixedWindow, Micros, Rule, RuleSet, Verb, WindowKind};
+use sluicegate::{FixedWindow, Micros, Rule, RuleSet, WindowKind};
 use sluicegate_policy::descriptor::join;
 
 use super::error::RlsError;
-use super::request::{BudgetRequest, DescriptorRequest, ZeroLimit, bounded, pairs};
+use super::request::{BudgetRequest, DescriptorRequest, Hits, ZeroLimit, bounded, pairs};
 use crate::wire::rls::proto::{Entry, RateLimitOverride, Unit};
 
 /// Under which name stores keep the budgets. No policy can have it: names have no capital letters.
@@ -45,7 +45,7 @@ pub(super) fn ask<'a>(
     domain: &'a str,
     entries: &'a [Entry],
     limit: &RateLimitOverride,
-    verb: Verb,
+    hits: Hits,
 ) -> Result<DescriptorRequest<'a>, RlsError> {
     let RateLimitOverride { requests_per_unit, unit } = *limit;
     let known = UNITS.iter().find(|(known, _)| *known as i32 == unit);
@@ -65,7 +65,7 @@ pub(super) fn ask<'a>(
     let parts = pairs(entries).flat_map(|(key, value)| [key, value]);
     let key = join([domain, unit.as_str_name()].into_iter().chain(parts)).map(bounded);
     let limit = Some(WindowLimit { permits: requests_per_unit.into(), window_s: *window_s });
-    Ok(DescriptorRequest::Budget(BudgetRequest::brought(NAME, key, verb, limit)))
+    Ok(DescriptorRequest::Budget(BudgetRequest::brought(NAME, key, hits, limit)))
 }
 
 impl WindowRuleCache {

@@ -18,7 +18,7 @@ use sluicegate_policy::{DescriptorTree, PolicySet};
 
 pub(super) use error::RlsError;
 pub(super) use limit::WindowRuleCache;
-pub(super) use reply::{BudgetDecision, ResponseBuilder};
+pub(super) use reply::{BudgetDecision, Overall, ResponseBuilder, is_refused};
 pub(super) use request::{BudgetRequest, DescriptorRequest, decode, verb_at};
 
 use super::proto::RateLimitRequest;

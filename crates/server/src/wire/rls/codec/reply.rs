@@ -41,31 +41,47 @@ pub(super) enum Limited<'a> {
 pub(in crate::wire::rls) struct ResponseBuilder<'a> {
     message: RateLimitResponse,
     limited: Vec<Limited<'a>>,
+    overall: Overall,
+}
+
+/// Whether a request is over the limit, by its descriptors.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::wire::rls) struct Overall {
     /// Whether a limit that everything has to keep to is exceeded.
     is_refused: bool,
     /// Of the descriptors of which any will do: how many there are, and how many are over the limit.
-    quotas: Quotas,
+    quotas: usize,
+    quotas_over: usize,
 }
 
-#[derive(Debug, Default)]
-struct Quotas {
-    all: usize,
-    over: usize,
+impl Overall {
+    /// Counts a descriptor that has a limit.
+    pub(in crate::wire::rls) fn push(&mut self, is_quota: bool, is_over: bool) {
+        if is_quota {
+            self.quotas += 1;
+            self.quotas_over += usize::from(is_over);
+        } else {
+            self.is_refused |= is_over;
+        }
+    }
+
+    /// Whether the request is over the limit.
+    pub(in crate::wire::rls) const fn is_over(self) -> bool {
+        self.is_refused || (self.quotas > 0 && self.quotas == self.quotas_over)
+    }
+}
+
+/// Whether a request that goes this `way` is answered with OVER_LIMIT.
+pub(in crate::wire::rls) fn is_refused(way: &Disposition) -> bool {
+    *way == Disposition::Refused || matches!(way.fallback(), Some(Fallback::Response { .. }))
 }
 
 impl<'a> BudgetDecision<'a> {
-    /// What is decided on `budget`, and what is to be done with the request; `looks_pass`, if all that is
-    /// asked is what is left.
-    pub(in crate::wire::rls) fn new(
-        budget: &BudgetRequest<'a>,
-        admission: Admission,
-        looks_pass: bool,
-    ) -> Self {
+    /// What is decided on `budget`, and what is to be done with the request.
+    pub(in crate::wire::rls) fn new(budget: &BudgetRequest<'a>, admission: Admission) -> Self {
         let Admission { answer, way, held: _ } = admission;
         let way = match way {
-            Disposition::Refused if budget.gives_back() || (looks_pass && budget.looks()) => {
-                Disposition::Allowed
-            }
+            Disposition::Refused if budget.gives_back() => Disposition::Allowed,
             way => way,
         };
         Self { name: budget.name.unwrap_or_default(), answer, way, quota: budget.quota }
@@ -73,8 +89,7 @@ impl<'a> BudgetDecision<'a> {
 
     /// Whether the request is to be refused.
     fn is_refused(&self) -> bool {
-        self.way == Disposition::Refused
-            || matches!(self.way.fallback(), Some(Fallback::Response { .. }))
+        is_refused(&self.way)
     }
 }
 
@@ -84,7 +99,7 @@ impl<'a> ResponseBuilder<'a> {
         let statuses = Vec::with_capacity(descriptors);
         let overall_code = Code::Ok.into();
         let message = RateLimitResponse { overall_code, statuses, ..RateLimitResponse::default() };
-        Self { message, limited: Vec::new(), is_refused: false, quotas: Quotas::default() }
+        Self { message, limited: Vec::new(), overall: Overall::default() }
     }
 
     /// Adds the status of a descriptor that no policy decides on.
@@ -116,14 +131,7 @@ impl<'a> ResponseBuilder<'a> {
     }
 
     fn push_limited(&mut self, limited: Limited<'a>) {
-        let is_over = limited.is_over();
-        match limited.is_quota() {
-            true => {
-                self.quotas.all += 1;
-                self.quotas.over += usize::from(is_over);
-            }
-            false => self.is_refused |= is_over,
-        }
+        self.overall.push(limited.is_quota(), limited.is_over());
         self.message.statuses.push(limited.status());
         self.limited.push(limited);
     }
@@ -148,8 +156,8 @@ impl<'a> ResponseBuilder<'a> {
 
     /// The message, with the header fields that `headers` says.
     pub(in crate::wire::rls) fn finish(self, headers: BudgetHeaders) -> RateLimitResponse {
-        let Self { mut message, limited, is_refused, quotas: Quotas { all, over } } = self;
-        let is_over = is_refused || (all > 0 && all == over);
+        let Self { mut message, limited, overall } = self;
+        let is_over = overall.is_over();
         if is_over {
             message.overall_code = Code::OverLimit.into();
         }
@@ -163,7 +171,7 @@ impl<'a> Limited<'a> {
     pub(super) fn is_over(&self) -> bool {
         match self {
             Self::Decided(decided) => decided.is_refused(),
-            Self::Zero(zero, _) => !zero.shadow,
+            Self::Zero(zero, _) => zero.is_over(),
         }
     }
 

@@ -5,9 +5,8 @@ use std::borrow::Cow;
 use sha2::{Digest, Sha256};
 use sluicegate::policy::Rules;
 use sluicegate::{Cost, Micros, Patience, Request, Verb};
-use sluicegate_kernel::limits::KEY_BYTES_MAX;
+use sluicegate_kernel::limits::{COST_MAX, KEY_BYTES_MAX};
 use sluicegate_policy::descriptor::{DescriptorAction, Leaf, RESERVED_DOMAIN, join};
-use sluicegate_policy::limits::ENTRIES_MAX;
 use sluicegate_policy::{DescriptorTree, PolicySet};
 use sluicegate_text::terminal::one_line;
 
@@ -49,6 +48,18 @@ pub(in crate::wire::rls) struct ZeroLimit<'a> {
     pub(super) quota: bool,
 }
 
+impl ZeroLimit<'_> {
+    /// Whether it is over the limit, which it is unless it passes all the same.
+    pub(in crate::wire::rls) const fn is_over(&self) -> bool {
+        !self.shadow
+    }
+
+    /// Whether it is one of several of which any will do.
+    pub(in crate::wire::rls) const fn is_quota(&self) -> bool {
+        self.quota
+    }
+}
+
 /// How long a request is held at most, in a queue or because its rules delay it: what would take longer
 /// is over the limit, and is answered before [`REQUEST_WAIT_MAX`](super::super::serve::REQUEST_WAIT_MAX), after
 /// which there is no answer.
@@ -61,6 +72,8 @@ pub(in crate::wire::rls) struct BudgetRequest<'a> {
     key: Option<Cow<'a, [u8]>>,
     app: Option<&'a str>,
     verb: Verb,
+    /// Hits beyond what one decision takes.
+    pub(in crate::wire::rls) rest: u64,
     /// The name of the limit where it is not that of the rule; may be empty.
     pub(in crate::wire::rls) name: Option<&'a str>,
     /// The limit that the descriptor brings along.
@@ -77,17 +90,32 @@ impl<'a> DescriptorRequest<'a> {
             Self::NoLimit | Self::Allowed | Self::Zero(_) => None,
         }
     }
+
+    /// The limit of zero that is met, if one is.
+    pub(in crate::wire::rls) const fn zero(&self) -> Option<&ZeroLimit<'a>> {
+        match self {
+            Self::Zero(zero) => Some(zero),
+            Self::NoLimit | Self::Allowed | Self::Budget(_) => None,
+        }
+    }
 }
 
 impl<'a> BudgetRequest<'a> {
     /// The budget of a limit that is no policy's.
     pub(super) fn brought(
-        name: &'a str,
+        name_of_limit: &'a str,
         key: Option<Cow<'a, [u8]>>,
-        verb: Verb,
+        hits: Hits,
         limit: Option<WindowLimit>,
     ) -> Self {
-        Self { policy: name, key, app: None, verb, name: Some(""), limit, quota: false }
+        let (verb, rest, name) = (hits.verb_to_the_end(), hits.rest, Some(""));
+        Self { policy: name_of_limit, key, app: None, verb, rest, name, limit, quota: false }
+    }
+
+    /// The budget of a policy that is named.
+    fn named(policy: &'a str, key: Option<Cow<'a, [u8]>>, hits: Hits) -> Self {
+        let (verb, rest) = (hits.verb(), hits.rest);
+        Self { policy, key, app: None, verb, rest, name: None, limit: None, quota: false }
     }
 
     /// Has it be the question of `caller`, if they may ask it.
@@ -100,8 +128,13 @@ impl<'a> BudgetRequest<'a> {
 
     /// As the engine is asked, by `rules` if it brings a limit along.
     pub(in crate::wire::rls) fn request_by<'r>(&'r self, rules: Option<&'r Rules>) -> Request<'r> {
-        let Self { policy, key, app, verb, name: _, limit: _, quota: _ } = self;
-        let request = Request::new(policy, key.as_deref(), verb.clone());
+        let Self { policy, key, app, verb, rest, name: _, limit: _, quota: _ } = self;
+        let verb = match *verb {
+            // All of them or none are more than one decision takes, so nothing is taken.
+            Verb::Check { cost } if *rest > 0 => Verb::Peek { cost },
+            _ => verb.clone(),
+        };
+        let request = Request::new(policy, key.as_deref(), verb);
         let request = Request { app: *app, patience: Patience::Gateway(HOLD_MAX), ..request };
         rules.map_or(request.clone(), |rules| request.by(rules))
     }
@@ -109,6 +142,26 @@ impl<'a> BudgetRequest<'a> {
     /// Whether it only looks.
     pub(in crate::wire::rls) const fn looks(&self) -> bool {
         matches!(self.verb, Verb::Peek { .. })
+    }
+
+    /// Whether it takes permits.
+    pub(in crate::wire::rls) const fn takes(&self) -> bool {
+        matches!(self.verb, Verb::Check { .. } | Verb::AtMost { .. })
+    }
+
+    /// Whether it takes all of its permits or none.
+    pub(in crate::wire::rls) const fn is_whole(&self) -> bool {
+        matches!(self.verb, Verb::Check { .. })
+    }
+
+    /// Whether it is one of several of which any will do.
+    pub(in crate::wire::rls) const fn is_quota(&self) -> bool {
+        self.quota
+    }
+
+    /// The name of the policy, or of limits that are brought along.
+    pub(in crate::wire::rls) const fn policy(&self) -> &'a str {
+        self.policy
     }
 
     /// Whether it is about permits that were granted before.
@@ -126,16 +179,10 @@ fn verb_name(verb: &Verb) -> VerbName {
 }
 
 /// What the descriptor at `place` asks for, also if nothing limits it.
-///
-/// # Errors
-/// If the number of permits is out of range.
-pub(in crate::wire::rls) fn verb_at(
-    message: &RateLimitRequest,
-    place: usize,
-) -> Result<VerbName, RlsError> {
+pub(in crate::wire::rls) fn verb_at(message: &RateLimitRequest, place: usize) -> VerbName {
     let RateLimitDescriptor { hits_addend, is_negative_hits, .. } = &message.descriptors[place];
     let hits = hits_of(*hits_addend, message.hits_addend);
-    Ok(verb_name(&Hits::new(hits, *is_negative_hits)?.verb()))
+    verb_name(&Hits::new(hits, *is_negative_hits).verb())
 }
 
 /// How many permits a descriptor is about, which says so itself, or for which the message does.
@@ -157,9 +204,6 @@ pub(in crate::wire::rls) fn decode<'a>(
         let found = descriptors.len();
         let problem = format!("descriptors: expected 1 to {DESCRIPTORS_MAX}, found {found}");
         return Err(RlsError::Invalid(problem));
-    }
-    if descriptors.iter().any(|descriptor| descriptor.hits_addend.is_none()) {
-        Hits::new(u64::from(*hits_addend), false)?;
     }
     let meaning = DomainMeaning::of(domain, tree, policies);
     let mut asks = Vec::with_capacity(descriptors.len());
@@ -214,26 +258,17 @@ impl<'a> DomainMeaning<'a> {
         request_hits: u32,
     ) -> Result<ResolvedDescriptor<'a>, RlsError> {
         let RateLimitDescriptor { entries, limit, hits_addend, is_negative_hits } = descriptor;
-        if entries.len() > ENTRIES_MAX {
-            let found = entries.len();
-            let problem = format!("entries: expected at most {ENTRIES_MAX}, found {found}");
-            return Err(RlsError::Invalid(problem));
-        }
-        let hits = Hits::new(hits_of(*hits_addend, request_hits), *is_negative_hits)?;
+        let hits = Hits::new(hits_of(*hits_addend, request_hits), *is_negative_hits);
         // In a domain that is not known, not even what it brings along is a limit.
         if let (Some(brought), false) = (limit, matches!(self, Self::Nothing)) {
-            return Ok((limit::ask(domain, entries, brought, hits.verb_to_the_end())?, None));
+            return Ok((limit::ask(domain, entries, brought, hits)?, None));
         }
         match self {
             Self::Nothing => Ok((DescriptorRequest::NoLimit, None)),
             Self::Reserved => Ok((DescriptorRequest::Budget(named(entries, hits)?), None)),
             Self::Policy => {
                 let key = join(pairs(entries).flat_map(|(key, value)| [key, value])).map(bounded);
-                let verb = hits.verb();
-                let (app, name, limit) = (None, None, None);
-                let budget =
-                    BudgetRequest { policy: domain, key, app, verb, name, limit, quota: false };
-                Ok((DescriptorRequest::Budget(budget), None))
+                Ok((DescriptorRequest::Budget(BudgetRequest::named(domain, key, hits)), None))
             }
             Self::Tree(tree) => {
                 let Some((leaf, key)) = tree.find(domain, pairs(entries)) else {
@@ -261,6 +296,7 @@ fn of_leaf<'a>(leaf: &'a Leaf, key: Option<Cow<'a, str>>, hits: Hits) -> Descrip
             key: key.map(bounded),
             app: None,
             verb: hits.verb_to_the_end(),
+            rest: hits.rest,
             name: Some(name),
             limit: None,
             quota: *quota,
@@ -289,8 +325,9 @@ fn named(entries: &[Entry], hits: Hits) -> Result<BudgetRequest<'_>, RlsError> {
     }
     let policy =
         policy.ok_or_else(|| RlsError::Invalid("entries: `policy` is missing".to_owned()))?;
-    let key = key.map(|key| Cow::Borrowed(key.as_bytes()));
-    Ok(BudgetRequest { policy, key, app, verb: hits.verb(), name: None, limit: None, quota: false })
+    // What a gateway finds empty, or too long for a store, is no error: it would let the request pass.
+    let key = key.filter(|key| !key.is_empty()).map(|key| bounded(Cow::Borrowed(key)));
+    Ok(BudgetRequest { app, ..BudgetRequest::named(policy, key, hits) })
 }
 
 /// The entries as the tree takes them.
@@ -312,36 +349,43 @@ pub(super) fn bounded(key: Cow<'_, str>) -> Cow<'_, [u8]> {
 
 /// How many permits a descriptor is about.
 #[derive(Clone, Copy)]
-enum Hits {
+pub(super) struct Hits {
+    way: Way,
+    /// Those beyond what one decision takes, which the way has.
+    rest: u64,
+}
+
+#[derive(Clone, Copy)]
+enum Way {
     Look,
     Take(Cost),
     GiveBack(Cost),
 }
 
 impl Hits {
-    fn new(hits: u64, negative: bool) -> Result<Self, RlsError> {
-        if hits == 0 {
-            return Ok(Self::Look);
-        }
-        let cost = Cost::new(hits)
-            .map_err(|error| RlsError::Invalid(format!("hits_addend: {}", error.problem())))?;
-        Ok(if negative { Self::GiveBack(cost) } else { Self::Take(cost) })
+    fn new(hits: u64, negative: bool) -> Self {
+        let way = match Cost::new(hits.min(COST_MAX)) {
+            Err(_) => Way::Look,
+            Ok(cost) if negative => Way::GiveBack(cost),
+            Ok(cost) => Way::Take(cost),
+        };
+        Self { way, rest: hits.saturating_sub(COST_MAX) }
     }
 
     /// All of them, or none.
     const fn verb(self) -> Verb {
-        match self {
-            Self::Look => Verb::Peek { cost: Cost::ONE },
-            Self::Take(cost) => Verb::Check { cost },
-            Self::GiveBack(cost) => Verb::Refund { cost },
+        match self.way {
+            Way::Look => Verb::Peek { cost: Cost::ONE },
+            Way::Take(cost) => Verb::Check { cost },
+            Way::GiveBack(cost) => Verb::Refund { cost },
         }
     }
 
     /// As many of them as there are.
     fn verb_to_the_end(self) -> Verb {
-        match self {
-            Self::Take(cost) if cost != Cost::ONE => Verb::AtMost { cost },
-            other => other.verb(),
+        match self.way {
+            Way::Take(cost) if cost != Cost::ONE => Verb::AtMost { cost },
+            _ => self.verb(),
         }
     }
 }

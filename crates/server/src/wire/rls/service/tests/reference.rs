@@ -278,19 +278,6 @@ async fn hits_are_the_descriptors_or_the_requests_or_one() {
 }
 
 #[tokio::test]
-async fn to_look_at_an_empty_budget_is_ok_only_where_that_is_said() {
-    for (pass, code) in [(false, Code::OverLimit), (true, Code::Ok)] {
-        let mut subject = Subject::serving(SHOP);
-        let limits = Arc::try_unwrap(subject.service.limits).expect("nothing else has it");
-        subject.service.limits = Arc::new(limits.letting_looks_pass(pass));
-        let ann = || descriptor(&[("user", "ann")]);
-        assert_eq!(subject.one("shop", hits(2, ann())).await, (Code::Ok, 0));
-        assert_eq!(subject.one("shop", hits(0, ann())).await, (code, 0));
-        assert_eq!(subject.one("shop", ann()).await, (Code::OverLimit, 0));
-    }
-}
-
-#[tokio::test]
 async fn a_request_needs_a_domain_and_a_descriptor() {
     let subject = Subject::serving(SHOP);
     for asked in [message("", vec![descriptor(&[("user", "ann")])]), message("shop", vec![])] {
