@@ -63,7 +63,7 @@ impl RlsClient {
         app: Option<&str>,
         hits: u32,
     ) -> Result<RlsReply> {
-        let entry = |key: &str, value: &str| Entry { key: key.to_owned(), value: value.to_owned() };
+        let entry = |key: &str, value: &str| Entry { key: key.into(), value: value.into() };
         let mut entries = vec![entry("policy", policy), entry("key", key)];
         entries.extend(app.map(|app| entry("app", app)));
         let descriptors = vec![RateLimitDescriptor { entries, ..RateLimitDescriptor::default() }];

@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 use self::decide::AskedBudget;
 use super::codec::{
     BudgetDecision, BudgetRequest, DescriptorRequest, Overall, ResponseBuilder, RlsError,
-    WindowRuleCache, decode, verb_at,
+    WindowRuleCache, decode, make_text, verb_at,
 };
 use super::proto::{RateLimitRequest, RateLimitResponse, RateLimitService};
 use crate::authenticator::{Caller, ListenerAuth};
@@ -199,7 +199,9 @@ impl RateLimitService for RlsHandler {
     ) -> Result<Response<RateLimitResponse>, Status> {
         let head = request.metadata().as_ref();
         let (caller, parent) = (self.caller(head)?, self.parent(head));
-        Ok(Response::new(parent.over(self.decide(&caller, request.get_ref())).await?))
+        let mut message = request.into_inner();
+        make_text(&mut message);
+        Ok(Response::new(parent.over(self.decide(&caller, &message)).await?))
     }
 }
 

@@ -157,8 +157,8 @@ impl From<JsonDescriptor> for RateLimitDescriptor {
     fn from(asked: JsonDescriptor) -> Self {
         let JsonDescriptor { entries, limit, hits_addend, is_negative_hits } = asked;
         let entry = |Object(JsonEntry { key, value })| Entry {
-            key: key.unwrap_or_default(),
-            value: value.unwrap_or_default(),
+            key: key.unwrap_or_default().into_bytes(),
+            value: value.unwrap_or_default().into_bytes(),
         };
         let limit = limit.map(|Object(JsonLimit { requests_per_unit, unit })| RateLimitOverride {
             requests_per_unit: requests_per_unit.map(|Number(n)| n).unwrap_or_default(),

@@ -19,7 +19,7 @@ use sluicegate_policy::{DescriptorTree, PolicySet};
 pub(super) use error::RlsError;
 pub(super) use limit::WindowRuleCache;
 pub(super) use reply::{BudgetDecision, Overall, ResponseBuilder, is_refused};
-pub(super) use request::{BudgetRequest, DescriptorRequest, decode, verb_at};
+pub(super) use request::{BudgetRequest, DescriptorRequest, decode, make_text, verb_at};
 
 use super::proto::RateLimitRequest;
 
@@ -27,7 +27,8 @@ use super::proto::RateLimitRequest;
 /// message, or makes no sense. What fuzzing feeds with bytes.
 #[must_use]
 pub fn request_in(bytes: &[u8], tree: &DescriptorTree, policies: &PolicySet) -> Option<usize> {
-    let message = RateLimitRequest::decode(bytes).ok().or_else(|| json::decode(bytes).ok())?;
+    let mut message = RateLimitRequest::decode(bytes).ok().or_else(|| json::decode(bytes).ok())?;
+    make_text(&mut message);
     let asks = decode(&message, tree, policies).ok()?;
     Some(asks.iter().filter(|ask| matches!(ask, DescriptorRequest::Budget(_))).count())
 }

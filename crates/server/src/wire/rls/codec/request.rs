@@ -332,7 +332,25 @@ fn named(entries: &[Entry], hits: Hits) -> Result<BudgetRequest<'_>, RlsError> {
 
 /// The entries as the tree takes them.
 pub(super) fn pairs(entries: &[Entry]) -> impl Iterator<Item = (&str, &str)> {
-    entries.iter().map(|Entry { key, value }| (key.as_str(), value.as_str()))
+    entries.iter().map(|Entry { key, value }| (text(key), text(value)))
+}
+
+fn text(bytes: &[u8]) -> &str {
+    str::from_utf8(bytes).unwrap_or(REPLACED)
+}
+
+/// What stands for bytes that are no text.
+const REPLACED: &str = "\u{fffd}";
+
+/// Replaces bytes of entries that are no text, each by U+FFFD. Clients of a gateway choose the bytes of header
+/// fields: were such a message an error, it would pass.
+pub(in crate::wire::rls) fn make_text(message: &mut RateLimitRequest) {
+    let entries = message.descriptors.iter_mut().flat_map(|descriptor| &mut descriptor.entries);
+    for bytes in entries.flat_map(|Entry { key, value }| [key, value]) {
+        if str::from_utf8(bytes).is_err() {
+            *bytes = String::from_utf8_lossy(bytes).into_owned().into_bytes();
+        }
+    }
 }
 
 /// `key` as stores take it. A gateway does not choose how long the values are that it sends.

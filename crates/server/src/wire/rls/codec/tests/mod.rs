@@ -10,8 +10,7 @@ use crate::wire::rls::proto::{Entry, RateLimitDescriptor, RateLimitRequest};
 
 /// A descriptor of these entries.
 fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {
-    let entry =
-        |(key, value): &(&str, &str)| Entry { key: (*key).to_owned(), value: (*value).to_owned() };
+    let entry = |(key, value): &(&str, &str)| Entry { key: (*key).into(), value: (*value).into() };
     RateLimitDescriptor {
         entries: entries.iter().map(entry).collect(),
         ..RateLimitDescriptor::default()

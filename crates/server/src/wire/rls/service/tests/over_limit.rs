@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 
+use prost::Message as _;
 use sluicegate_testkit::{Options, RedisServer, Reply, need};
 
 use super::*;
@@ -267,6 +268,28 @@ policies:
     assert_eq!(ask("p", u64::MAX).await, (Code::OverLimit, u32::MAX));
     assert_eq!(ask("p", 1 << 31).await, (Code::Ok, 1 << 31));
     assert_eq!(ask("s", u64::MAX).await, (Code::Ok, 5));
+}
+
+/// The message on the network that asks for this user by bytes.
+fn of_bytes(user: &[u8]) -> RateLimitRequest {
+    let mut asked = message("shop", vec![descriptor(&[("user", "")])]);
+    asked.descriptors[0].entries[0].value = user.to_vec();
+    asked
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_text_are_limited_as_well() {
+    let subject = Subject::serving(TWO_A_MINUTE);
+    let ask = async |user: &[u8]| {
+        let asked = RateLimitRequest::decode(&*of_bytes(user).encode_to_vec());
+        let asked = Request::new(asked.expect("it is a message"));
+        let answer = subject.service.should_rate_limit(asked).await.expect("it makes sense");
+        answer.into_inner().overall_code()
+    };
+    let (ok, over) = (Code::Ok, Code::OverLimit);
+    assert_eq!([ask(b"\xff").await, ask(b"\xff").await, ask(b"\xff").await], [ok, ok, over]);
+    assert_eq!(ask(b"Jos\xe9").await, ok);
+    assert_eq!(ask(b"Zo\xeb").await, ok);
 }
 
 /// What `envoyproxy/ratelimit` remembers and answers: a counter of all hits, refused ones too.
