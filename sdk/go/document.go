@@ -25,6 +25,18 @@ type overflow struct {
 	overflow Overflow
 }
 
+// covers says whether it decides on a request for v that the rules refuse. A permit that passed under `shadow` holds
+// nothing, so there a renewal or release of what is not held passes as well.
+func (o overflow) covers(v verb) bool {
+	switch v {
+	case verbCheck, verbReserve, verbAcquire:
+		return true
+	case verbRelease, verbRenew:
+		return o.kind == "shadow"
+	}
+	return false
+}
+
 // document is a policy document whose form and values were checked.
 type document struct {
 	name      string

@@ -121,7 +121,7 @@ func decisionOf(p *policy, pl *plan, v verb, a answer, mode Mode) Decision {
 	if !a.allowed && a.retry != never {
 		d.CanRetry, d.RetryAfter = true, span(a.retry)
 	}
-	if a.allowed || v != verbCheck && v != verbReserve {
+	if a.allowed || !p.overflow.covers(v) {
 		return d
 	}
 	switch p.overflow.kind {

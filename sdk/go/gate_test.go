@@ -204,6 +204,49 @@ func TestMistakesAreErrors(t *testing.T) {
 	}
 }
 
+func TestOverflowMeansForAcquireWhatItMeansForAllow(t *testing.T) {
+	clock, ctx := newManual(), context.Background()
+	rules := `"rules":[{"concurrency":{"limit":1,"ttl":"1m"}}],"overflow":`
+	gate := inMemory(t, clock, `{"name":"seen",`+rules+`"shadow"}`, `{"name":"later",`+rules+`{"degrade":{"tag":"queue"}}}`)
+	seen, later := gate.Policy("seen"), gate.Policy("later")
+	held, err := seen.Acquire(ctx, "tenant")
+	if err != nil || held.Decision.Overflow.Kind != OverflowNone {
+		t.Fatal(held, err)
+	}
+	over, err := seen.AcquireN(ctx, "tenant", "over", 1)
+	if err != nil || !over.Decision.Allowed || over.Decision.Overflow.Kind != OverflowShadow || over.Decision.Granted != 0 {
+		t.Fatal(over, err)
+	}
+	over.Hold(ctx)
+	if err := errors.Join(over.Renew(ctx), over.Release(ctx)); err != nil {
+		t.Error(err)
+	}
+	for _, ask := range []func(context.Context, string, string) (Decision, error){seen.Renew, seen.Release} {
+		if d, err := ask(ctx, "tenant", "over"); err != nil || !d.Allowed || d.Overflow.Kind != OverflowShadow {
+			t.Errorf("by its id: %+v, %v", d, err)
+		}
+	}
+	if d, err := seen.Peek(ctx, "tenant", 1); err != nil || d.Remaining != 0 {
+		t.Errorf("the place of the other is held: %+v, %v", d, err)
+	}
+	if err := held.Release(ctx); err != nil {
+		t.Error(err)
+	}
+	if d, err := seen.Peek(ctx, "tenant", 1); err != nil || d.Remaining != 1 {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if _, err := later.AcquireN(ctx, "tenant", "first", 1); err != nil {
+		t.Fatal(err)
+	}
+	var limited *LimitedError
+	if _, err := later.Acquire(ctx, "tenant"); !errors.As(err, &limited) || limited.Decision.Overflow.Tag != "queue" {
+		t.Error(err)
+	}
+	if d, err := later.Renew(ctx, "tenant", "second"); err != nil || d.Allowed {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
 func TestPermitsOfConcurrency(t *testing.T) {
 	clock, ctx := newManual(), context.Background()
 	gate := inMemory(t, clock)

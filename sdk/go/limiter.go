@@ -176,7 +176,8 @@ func (g *Gate) clock() Clock {
 }
 
 // Permit is a permit of a `concurrency` rule that is held. Release it; one that is neither released nor renewed lapses
-// after the rule's ttl.
+// after the rule's ttl. One that passed over the limit (`overflow: shadow`, see Decision.Overflow) holds nothing:
+// Release, Renew and Hold succeed without a call.
 type Permit struct {
 	// ID is the name by which the permit is held.
 	ID string
@@ -188,7 +189,9 @@ type Permit struct {
 	stop     func()
 }
 
-// Acquire holds one permit, under an id that nobody can guess. A refusal is a *LimitedError.
+// Acquire holds one permit, under an id that nobody can guess. A refusal is a *LimitedError. Over the limit, a policy
+// with `overflow: shadow` gives a permit that holds nothing; one that degrades or diverts refuses, and
+// LimitedError.Decision.Overflow has what to do instead.
 func (l *Limiter) Acquire(ctx context.Context, key string) (*Permit, error) {
 	return l.AcquireN(ctx, key, newID(), 1)
 }
@@ -212,15 +215,20 @@ func (l *Limiter) AcquireN(ctx context.Context, key, id string, n int64) (*Permi
 	return &Permit{ID: id, Decision: d, limiter: l, key: key}, nil
 }
 
-// Release gives back the permits that are held under an id. They were not held any more if the decision refuses.
+// Release gives back the permits that are held under an id. They were not held any more if the decision refuses, or,
+// under `overflow: shadow`, if its Overflow says so.
 func (l *Limiter) Release(ctx context.Context, key, id string) (Decision, error) {
 	return l.ask(ctx, verbRelease, key, 1, 0, id)
 }
 
-// Renew holds the permits of an id for another ttl. They were not held any more if the decision refuses.
+// Renew holds the permits of an id for another ttl. They were not held any more if the decision refuses, or, under
+// `overflow: shadow`, if its Overflow says so.
 func (l *Limiter) Renew(ctx context.Context, key, id string) (Decision, error) {
 	return l.ask(ctx, verbRenew, key, 1, 0, id)
 }
+
+// holdsNothing says whether the permit passed over the limit.
+func (p *Permit) holdsNothing() bool { return p.Decision.Overflow.Kind == OverflowShadow }
 
 // Release gives the permit back, and ends Hold. The error says that it is not known to be given back.
 func (p *Permit) Release(ctx context.Context) error {
@@ -230,12 +238,18 @@ func (p *Permit) Release(ctx context.Context) error {
 		p.stop = nil
 	}
 	p.mu.Unlock()
+	if p.holdsNothing() {
+		return nil
+	}
 	_, err := p.limiter.Release(ctx, p.key, p.ID)
 	return err
 }
 
 // Renew holds the permit for another ttl. A *LimitedError says that it is not held any more.
 func (p *Permit) Renew(ctx context.Context) error {
+	if p.holdsNothing() {
+		return nil
+	}
 	d, err := p.limiter.Renew(ctx, p.key, p.ID)
 	if err != nil {
 		return err
@@ -246,7 +260,7 @@ func (p *Permit) Renew(ctx context.Context) error {
 // Hold renews the permit in the background, each time a third of its ttl has passed, until it is released or ctx ends.
 func (p *Permit) Hold(ctx context.Context) {
 	every := p.Decision.ResetAfter / 3
-	if every <= 0 {
+	if every <= 0 || p.holdsNothing() {
 		return
 	}
 	ctx, stop := context.WithCancel(ctx)

@@ -45,6 +45,15 @@ func TestBothWiresOfAServerSayTheSame(t *testing.T) {
 	check := func(n int64) func(*Limiter, string) (Decision, error) {
 		return func(l *Limiter, key string) (Decision, error) { return l.AllowN(ctx, key, n) }
 	}
+	acquire := func(id string) func(*Limiter, string) (Decision, error) {
+		return func(l *Limiter, key string) (Decision, error) {
+			p, err := l.AcquireN(ctx, key, id, 1)
+			if err != nil {
+				return Decision{}, err
+			}
+			return p.Decision, nil
+		}
+	}
 	steps := map[string][]step{
 		"bucket": {
 			{"check", check(4)}, {"refused", check(4)}, {"never", check(9)},
@@ -60,17 +69,16 @@ func TestBothWiresOfAServerSayTheSame(t *testing.T) {
 		"shadow":  {{"check", check(1)}, {"over", check(1)}},
 		"queue":   {{"check", check(1)}, {"held", check(1)}},
 		"jobs": {
-			{"acquire", func(l *Limiter, key string) (Decision, error) {
-				p, err := l.AcquireN(ctx, key, "job-7", 1)
-				if err != nil {
-					return Decision{}, err
-				}
-				return p.Decision, nil
-			}},
+			{"acquire", acquire("job-7")},
 			{"renew", func(l *Limiter, key string) (Decision, error) { return l.Renew(ctx, key, "job-7") }},
 			{"release", func(l *Limiter, key string) (Decision, error) { return l.Release(ctx, key, "job-7") }},
 			{"again", func(l *Limiter, key string) (Decision, error) { return l.Release(ctx, key, "job-7") }},
 			{"unsupported", check(1)},
+		},
+		"seen": {
+			{"acquire", acquire("first")}, {"over", acquire("second")},
+			{"renew", func(l *Limiter, key string) (Decision, error) { return l.Renew(ctx, key, "second") }},
+			{"release", func(l *Limiter, key string) (Decision, error) { return l.Release(ctx, key, "second") }},
 		},
 		"none": {{"unknown", check(1)}},
 	}

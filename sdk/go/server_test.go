@@ -21,6 +21,7 @@ const serverPolicies = `{"policies":[
  {"name":"window","rules":[{"fixed_window":{"limit":100,"window":"1h"}}]},
  {"name":"month","rules":[{"name":"m","fixed_window":{"limit":100,"calendar":"month","time_zone":"america/New_york"}},{"name":"l","sliding_log":{"limit":50,"window":"1h"}}]},
  {"name":"jobs","rules":[{"concurrency":{"limit":2,"ttl":"1h"}}]},
+ {"name":"seen","rules":[{"concurrency":{"limit":1,"ttl":"1h"}}],"overflow":"shadow"},
  {"name":"bucket","rules":[{"token_bucket":{"rate":"1/h","burst":5}}],"overrides":[{"key":"big","rules":[{"token_bucket":{"rate":"1/h","burst":50}}]}]},
  {"name":"degrade","rules":[{"token_bucket":{"rate":"1/h","burst":1}}],"overflow":{"degrade":{"response":{"status":203,"body":"less"}}}},
  {"name":"tag","rules":[{"token_bucket":{"rate":"1/h","burst":1}}],"overflow":{"degrade":{"tag":"small"}}},
@@ -149,6 +150,22 @@ func TestAServerAndAProgramShareEveryBudget(t *testing.T) {
 		if d, err := second.Policy("jobs").Release(ctx, "tenant", "job-7"); err != nil || !d.Allowed || d.Remaining != 2 {
 			t.Fatal(d, err)
 		}
+	}
+	held, err := own.Policy("seen").Acquire(ctx, "tenant")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, gate := range []*Gate{own, asked} {
+		over, err := gate.Policy("seen").Acquire(ctx, "tenant")
+		if err != nil || over.Decision.Overflow.Kind != OverflowShadow {
+			t.Fatal(over, err)
+		}
+		if d, err := gate.Policy("seen").Renew(ctx, "tenant", over.ID); err != nil || !d.Allowed || d.Overflow.Kind != OverflowShadow {
+			t.Fatal(d, err)
+		}
+	}
+	if err := held.Release(ctx); err != nil {
+		t.Fatal(err)
 	}
 }
 

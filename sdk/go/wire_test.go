@@ -420,7 +420,7 @@ func TestLivesWithoutRedisAreThoseOfTheWire(t *testing.T) {
 		Nodes  int64
 		Policy json.RawMessage
 		Steps  []failureStep
-	}](t, "failure.json", 33) {
+	}](t, "failure.json", 39) {
 		t.Run(fmt.Sprint(place), func(t *testing.T) {
 			addr, ctx := redisAddr(t), context.Background()
 			publish(t, addr, 1, string(e.Policy))
@@ -481,7 +481,7 @@ func wireAnswer(d Decision, err error) wireDecision {
 	}
 	out := wireDecision{Allowed: d.Allowed, Granted: d.Granted, Wait: d.Wait.Microseconds(), Limit: d.Limit,
 		Remaining: d.Remaining, ResetAfter: d.ResetAfter.Microseconds(), Rule: d.Rule, Mode: string(d.Mode),
-		Way: map[OverflowKind]string{OverflowShadow: "shadowed", OverflowDivert: "diverted"}[d.Overflow.Kind]}
+		Way: map[OverflowKind]string{OverflowShadow: "shadowed", OverflowDegrade: "degraded", OverflowDivert: "diverted"}[d.Overflow.Kind]}
 	out.Allowed = d.Allowed && d.Overflow.Kind != OverflowShadow
 	if retry := d.RetryAfter.Microseconds(); out.Allowed || d.CanRetry {
 		out.Retry = &retry

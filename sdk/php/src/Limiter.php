@@ -85,7 +85,8 @@ final class Limiter
     }
 
     /**
-     * Holds `$cost` permits of a `concurrency` rule; look at `isHeld()`.
+     * Holds `$cost` permits of a `concurrency` rule; look at `isHeld()`. Over the limit of a policy with
+     * `overflow: shadow` the permit may go on as well, and takes no place.
      *
      * @param string|null $id a name of 1 to 1,024 bytes; null: one that nobody can guess
      */
@@ -95,13 +96,13 @@ final class Limiter
         return new Permit($this, $key, $id, $this->decide(Verb::Acquire, $key, $cost, null, $id));
     }
 
-    /** Gives a permit back by its name. */
+    /** Gives a permit back by its name; refused if it is not held, but under `overflow: shadow`. */
     public function release(?string $key, string $id): Decision
     {
         return $this->decide(Verb::Release, $key, 1, null, $id);
     }
 
-    /** Holds a permit for another time to live. */
+    /** Holds a permit for another time to live; refused if it is not held, but under `overflow: shadow`. */
     public function renew(?string $key, string $id): Decision
     {
         return $this->decide(Verb::Renew, $key, 1, null, $id);

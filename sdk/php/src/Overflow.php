@@ -23,4 +23,17 @@ final readonly class Overflow
         public ?string $target = null,
     ) {
     }
+
+    /**
+     * Whether it decides on a request that the rules refuse. A permit that passed in the shadow holds nothing, so
+     * there a renewal or release of what is not held passes as well.
+     */
+    public function covers(Verb $verb): bool
+    {
+        return match ($verb) {
+            Verb::Check, Verb::Reserve, Verb::Acquire => true,
+            Verb::Release, Verb::Renew => $this->kind === OverflowKind::Shadow,
+            default => false,
+        };
+    }
 }

@@ -7,7 +7,8 @@ namespace Sluicegate;
 use Sluicegate\Exception\SluicegateException;
 
 /**
- * A permit that was asked for: held if the decision allows, until it is released or its time to live ends.
+ * A permit that was asked for: held if the decision allows, until it is released or its time to live ends. One that
+ * passed over the limit (`overflow: shadow`) takes no place: it is renewed and released without a call.
  */
 final class Permit
 {
@@ -26,7 +27,7 @@ final class Permit
         $this->isHeld = $decision->allowed;
     }
 
-    /** Whether it was granted, and not released since. */
+    /** Whether the caller may go on: it was granted, or passed over the limit, and not released since. */
     public function isHeld(): bool
     {
         return $this->isHeld;
@@ -41,7 +42,9 @@ final class Permit
     {
         if ($this->isHeld) {
             $this->isHeld = false;
-            $this->limiter->release($this->key, $this->id);
+            if ($this->decision->overflow === null) {
+                $this->limiter->release($this->key, $this->id);
+            }
         }
     }
 
@@ -52,6 +55,8 @@ final class Permit
      */
     public function renew(): bool
     {
-        return $this->isHeld = $this->isHeld && $this->limiter->renew($this->key, $this->id)->allowed;
+        $takesNoPlace = $this->decision->overflow !== null;
+        return $this->isHeld = $this->isHeld
+            && ($takesNoPlace || $this->limiter->renew($this->key, $this->id)->allowed);
     }
 }

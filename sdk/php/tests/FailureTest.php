@@ -105,6 +105,7 @@ final class FailureTest extends TestCase
         ];
         $way = match ($d->overflow?->kind) {
             OverflowKind::Shadow => 'shadowed',
+            OverflowKind::Degrade => 'degraded',
             OverflowKind::Divert => 'diverted',
             default => null,
         };

@@ -133,6 +133,31 @@ final class InMemoryTest extends TestCase
         self::assertFalse($counter(1)->check('k')->allowed);
     }
 
+    public function testOverflowMeansForAcquireWhatItMeansForCheck(): void
+    {
+        $rules = [['concurrency' => ['limit' => 1, 'ttl' => '1m']]];
+        $gate = InMemoryGate::with(
+            new ManualClock(),
+            ['name' => 'seen', 'rules' => $rules, 'overflow' => 'shadow'],
+            ['name' => 'later', 'rules' => $rules, 'overflow' => ['degrade' => ['tag' => 'queue']]],
+        );
+        $seen = $gate->policy('seen');
+        $held = $seen->acquire('k');
+        $over = $seen->acquire('k', id: 'over');
+        self::assertSame([null, OverflowKind::Shadow], [$held->decision->overflow, $over->decision->overflow?->kind]);
+        self::assertTrue($over->isHeld() && $over->renew());
+        $over->release();
+        self::assertSame([false, 0], [$over->isHeld(), $seen->peek('k')->remaining]);
+        self::assertTrue($seen->renew('k', 'over')->allowed && $seen->release('k', 'over')->allowed);
+        $held->release();
+        self::assertSame(1, $seen->peek('k')->remaining);
+        $later = $gate->policy('later');
+        $later->acquire('k');
+        $refused = $later->acquire('k');
+        self::assertSame([false, 'queue'], [$refused->isHeld(), $refused->decision->overflow?->tag]);
+        self::assertFalse($later->renew('k', $refused->id)->allowed);
+    }
+
     public function testQueuesOverridesAndCalendarsWork(): void
     {
         $clock = new ManualClock();

@@ -33,6 +33,7 @@ final class RemoteTest extends TestCase
     private const POLICIES = [
         ['name' => 'llm', 'rules' => [['name' => 'tokens', 'token_bucket' => ['rate' => '1000/d', 'burst' => 1000]]]],
         ['name' => 'jobs', 'rules' => [['name' => 'running', 'concurrency' => ['limit' => 2, 'ttl' => '5m']]]],
+        ['name' => 'seen', 'rules' => [['concurrency' => ['limit' => 1, 'ttl' => '5m']]], 'overflow' => 'shadow'],
         ['name' => 'import', 'apps' => ['partner'], 'rules' => [['sliding_log' => ['limit' => 9, 'window' => '1h']]]],
         ['name' => 'old', 'rules' => [['sliding_log' => ['limit' => 1, 'window' => '1h']]], 'overflow' => [
             'degrade' => ['response' => ['status' => 203, 'body' => 'cached', 'headers' => ['x-a' => 'b']]],
@@ -91,6 +92,14 @@ final class RemoteTest extends TestCase
         self::assertSame(1, $gate->policy('jobs')->peek($way)->remaining);
         $permit->release();
         self::assertSame(2, $gate->policy('jobs')->peek($way)->remaining);
+        $held = $gate->policy('seen')->acquire($way);
+        $shadowed = $gate->policy('seen')->acquire($way, id: 'shadowed');
+        self::assertSame(OverflowKind::Shadow, $shadowed->decision->overflow?->kind);
+        self::assertTrue($held->isHeld() && $shadowed->isHeld() && $shadowed->renew());
+        $renewed = $gate->policy('seen')->renew($way, 'shadowed');
+        self::assertSame([true, OverflowKind::Shadow], [$renewed->allowed, $renewed->overflow?->kind]);
+        $shadowed->release();
+        self::assertSame(0, $gate->policy('seen')->peek($way)->remaining);
         $gate->policy('old')->check($way);
         $over = $gate->policy('old')->check($way);
         self::assertSame([false, OverflowKind::Degrade], [$over->allowed, $over->overflow?->kind]);

@@ -15,6 +15,7 @@ const POLICIES: &str = "policies:
   - { name: shade, rules: [ { fixed_window: { limit: 1, window: 1d } } ], overflow: shadow }
   - { name: mark, rules: [ { fixed_window: { limit: 1, window: 1d } } ], overflow: { degrade: { tag: t } } }
   - { name: away, rules: [ { fixed_window: { limit: 1, window: 1d } } ], overflow: { divert: { target: t } } }
+  - { name: seen, rules: [ { concurrency: { limit: 1, ttl: 1m } } ], overflow: shadow }
   - { name: closed, apps: [a], rules: [ { fixed_window: { limit: 1, window: 1d } } ] }
 ";
 
@@ -76,6 +77,27 @@ fn every_decision_is_counted_by_what_became_of_it() {
     let errors: Vec<_> =
         engine.telemetry().counts.errors(Wire::Rls).filter(|(_, n)| *n > 0).collect();
     assert_eq!(errors, [("unknown_policy", 2), ("unconfigured", 1), ("key", 1)]);
+}
+
+#[test]
+fn a_permit_that_passes_in_the_shadow_is_counted_as_shadowed() {
+    let engine = ServerEngine::in_memory(set(POLICIES));
+    let permit = sluicegate::PermitId;
+    for id in 0..3 {
+        let acquire = Verb::Acquire { cost: Cost::ONE, permit: permit(id) };
+        ask(&engine, Wire::Http, &Request::new("seen", Some(b"k"), acquire));
+    }
+    // Renewals and releases are no decisions, whether something is held or not.
+    for id in 0..3 {
+        let renew = Verb::Renew { permit: permit(id) };
+        ask(&engine, Wire::Http, &Request::new("seen", Some(b"k"), renew));
+    }
+    let expected = [("seen http allowed store", 1), ("seen http shadowed store", 2)];
+    assert_eq!(counted(&engine), is(&expected));
+    let totals = engine.telemetry().counts.totals();
+    let seen = totals.iter().find(|(policy, _)| **policy == *"seen");
+    // In the order of the results: allowed, held, shadowed, degraded, diverted, refused.
+    assert_eq!(seen.map(|(_, counts)| counts.0[..6].to_vec()), Some(vec![1, 0, 2, 0, 0, 0]));
 }
 
 #[test]

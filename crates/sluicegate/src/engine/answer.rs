@@ -71,7 +71,8 @@ pub enum Disposition {
     Degraded(Arc<Policy>),
     /// It is over the limit; the caller sends it to the target of this policy.
     Diverted(Arc<Policy>),
-    /// It is over the limit, and allowed all the same: the policy is in shadow mode.
+    /// It is over the limit, and allowed all the same: the policy is in shadow mode. A permit that was acquired so
+    /// holds nothing.
     Shadowed,
 }
 
@@ -163,8 +164,10 @@ impl Answer {
 }
 
 impl Admission {
-    /// What follows from an answer to `verb`, by the policy if there is one. Only `check` and `reserve` have
-    /// an overflow, and for a gateway what it does not get as a whole; other verbs pass or are refused.
+    /// What follows from an answer to `verb`, by the policy if there is one. `check`, `reserve` and `acquire`
+    /// have an overflow, and for a gateway what it does not get as a whole. A permit that passed under `shadow`
+    /// holds nothing, so there `renew` and `release` of what is not held pass as well: no caller notices the
+    /// limit. Other verbs pass or are refused.
     #[inline]
     pub(super) fn new(
         answer: Answer,
@@ -174,7 +177,11 @@ impl Admission {
     ) -> Self {
         let is_gateway = matches!(patience, Patience::Gateway(_));
         let is_over = match verb {
-            Verb::Check { .. } => !answer.decision.allowed(),
+            Verb::Check { .. } | Verb::Acquire { .. } => !answer.decision.allowed(),
+            Verb::Renew { .. } | Verb::Release { .. } => {
+                let is_shadow = |policy: &Arc<Policy>| *policy.overflow() == Overflow::Shadow;
+                !answer.decision.allowed() && policy.is_some_and(is_shadow)
+            }
             Verb::Reserve { .. } => !is_gateway && !answer.decision.allowed(),
             Verb::Peek { .. } => is_gateway && !answer.decision.allowed(),
             Verb::AtMost { cost } => is_gateway && answer.decision.granted() < cost.get(),

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A `reserve` brings its own wait along, so `queue` is nothing to it; all else is done with it as with a
-//! check.
+//! check. So it is with an `acquire`, whose policies have no `queue`: places are not waited for.
 //!
 //! **Queue.** Rules that book the future (`token_bucket`, `leaky_bucket`, Guava's two) say at once
 //! how long the request must be held, and it is held here. Others are asked again when they say so.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sluicegate::policy::{Document, Fallback, PolicySet};
 use sluicegate::store::MemoryStore;
 use sluicegate::{
-    Admission, Clock, Cost, Disposition, Engine, Limits, Micros, Patience, Request, Verb,
+    Admission, Clock, Cost, Disposition, Engine, Limits, Micros, Patience, PermitId, Request, Verb,
 };
 use tokio::time::Instant;
 
@@ -24,6 +24,10 @@ policies:
   - { name: hits, overflow: { degrade: { tag: cached } }, rules: [ { fixed_window: { limit: 5, window: 1h } } ] }
   - { name: steady, overflow: { queue: { max_wait: 2s } }, rules: [ { token_bucket: { rate: 50/s, burst: 1 } } ] }
   - { name: drips, rules: [ { leaky_bucket: { rate: 50/s, burst: 100 } } ] }
+  - { name: jobs-reject, rules: [ { concurrency: { limit: 1, ttl: 1m } } ] }
+  - { name: jobs-tag, overflow: { degrade: { tag: cached } }, rules: [ { concurrency: { limit: 1, ttl: 1m } } ] }
+  - { name: jobs-divert, overflow: { divert: { target: slow } }, rules: [ { concurrency: { limit: 1, ttl: 1m } } ] }
+  - { name: jobs-shadow, overflow: shadow, rules: [ { concurrency: { limit: 1, ttl: 1m } } ] }
   - { name: holds, overflow: { queue: { max_wait: 1h } }, rules: [ { token_bucket: { rate: 1/s, burst: 5 } } ] }
 ";
 
@@ -143,6 +147,68 @@ async fn no_more_pass_at_once_because_others_went_away() {
         for impatient in [0, 5, 9] {
             let over = over_the_rate(policy, impatient).await;
             assert!(over <= 0.0, "{policy}, {impatient} of 10 go away: {over} too many");
+        }
+    }
+}
+
+/// What becomes of `verb` about the permit `id`.
+async fn about_permit(
+    engine: &Arc<Engine>,
+    policy: &str,
+    id: u128,
+    verb: fn(PermitId) -> Verb,
+) -> Admission {
+    let request = Request::new(policy, Some(b"alice"), verb(PermitId(id)));
+    let request = request.with_patience(Patience::Policy);
+    engine.turn().decide(&request).await.expect("the store is in memory")
+}
+
+const fn acquire(permit: PermitId) -> Verb {
+    Verb::Acquire { cost: Cost::ONE, permit }
+}
+
+const fn renew(permit: PermitId) -> Verb {
+    Verb::Renew { permit }
+}
+
+const fn release(permit: PermitId) -> Verb {
+    Verb::Release { permit }
+}
+
+#[tokio::test]
+async fn overflow_means_for_acquire_what_it_means_for_check() {
+    let engine = engine();
+    for policy in ["jobs-reject", "jobs-tag", "jobs-divert", "jobs-shadow"] {
+        let first = about_permit(&engine, policy, 1, acquire).await;
+        assert_eq!(first.way, Disposition::Allowed, "{policy}");
+    }
+    let over = async |policy| about_permit(&engine, policy, 2, acquire).await;
+    assert_eq!(over("jobs-reject").await.way, Disposition::Refused);
+    assert_eq!(over("jobs-tag").await.way.fallback(), Some(&Fallback::Tag("cached".into())));
+    assert_eq!(over("jobs-divert").await.way.target(), Some("slow"));
+    let shadowed = over("jobs-shadow").await;
+    assert_eq!((&shadowed.way, shadowed.answer.decision.granted()), (&Disposition::Shadowed, 0));
+}
+
+#[tokio::test]
+async fn under_shadow_a_permit_that_holds_nothing_is_renewed_and_released_like_any_other() {
+    let engine = engine();
+    for id in [1, 2] {
+        assert!(about_permit(&engine, "jobs-shadow", id, acquire).await.way.passes(), "{id}");
+    }
+    for (id, way) in [(1, Disposition::Allowed), (2, Disposition::Shadowed)] {
+        for verb in [renew, release] {
+            assert_eq!(about_permit(&engine, "jobs-shadow", id, verb).await.way, way, "{id}");
+        }
+    }
+    // The place of the one that held something is free.
+    let next = about_permit(&engine, "jobs-shadow", 3, acquire).await;
+    assert_eq!(next.way, Disposition::Allowed);
+    // Without the shadow a permit that is not held is none.
+    for policy in ["jobs-reject", "jobs-tag", "jobs-divert"] {
+        for verb in [renew, release] {
+            let refused = about_permit(&engine, policy, 2, verb).await;
+            assert_eq!(refused.way, Disposition::Refused, "{policy}");
         }
     }
 }

@@ -359,7 +359,7 @@ final class DirectDecider implements Decider
     /** What the policy makes of a request over the limit. */
     private function overflown(Budget $budget, Verb $verb, Decision $decision): Decision
     {
-        if ($decision->allowed || ($verb !== Verb::Check && $verb !== Verb::Reserve)) {
+        if ($decision->allowed || !$budget->overflow->covers($verb)) {
             return $decision;
         }
         return match ($budget->overflow->kind) {

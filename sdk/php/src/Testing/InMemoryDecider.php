@@ -100,7 +100,7 @@ final class InMemoryDecider implements Decider
             quotas: $set->quotas,
         );
         $overflow = $document?->overflow ?? new Overflow(OverflowKind::Reject);
-        $overflows = !$decision->allowed && ($verb === Verb::Check || $verb === Verb::Reserve);
+        $overflows = !$decision->allowed && $overflow->covers($verb);
         return match ($overflows ? $overflow->kind : OverflowKind::Reject) {
             OverflowKind::Reject => $decision,
             OverflowKind::Queue => $verb === Verb::Check

@@ -52,6 +52,43 @@ fn tells_what_all_counted(mut first: Node, second: &Node) {
 }
 
 #[test]
+fn a_policy_in_the_state_shadow_refuses_no_acquire_and_counts_what_it_would_refuse() {
+    let node = Node::start("sqlite:DIR/catalog.db", "");
+    let ada = node.set_up();
+    node.admin(&ada, "POST", "/apps", &json!({ "name": "shop" }));
+    let rules = json!([{ "concurrency": { "limit": 1, "ttl": "1h" } }]);
+    let new = json!({ "document": { "name": "jobs", "rules": rules } });
+    let (status, made) = node.admin(&ada, "POST", "/apps/shop/policies", &new);
+    assert_eq!((status, &made["state"]), (201, &json!("shadow")), "{made}");
+    until(|| node.limit("jobs") == Some(1));
+    let ask = |path: &str, id: &str| {
+        let body = json!({ "policy": "jobs", "key": "k", "app": "shop", "id": id }).to_string();
+        let reply = ask(node.address("http"), &Who::default(), "POST", path, &body).unwrap();
+        let answer: Value = serde_json::from_str(&reply.2).unwrap();
+        (reply.0, answer["allowed"].clone(), answer["overflow"].clone())
+    };
+    let shadowed = (200, json!(true), json!("shadow"));
+    assert_eq!(ask("/v1/acquire", "one"), (200, json!(true), Value::Null));
+    assert_eq!(ask("/v1/acquire", "two"), shadowed);
+    assert_eq!(ask("/v1/renew", "two"), shadowed);
+    assert_eq!(ask("/v1/release", "two"), shadowed);
+    let metrics = ask_metrics(&node);
+    let counted = r#"{policy="jobs",wire="http",result="shadowed",mode="store"} 1"#;
+    assert!(metrics.contains(counted) && !metrics.contains("result=\"refused\""), "{metrics}");
+    // The rollout of the policy is a sum of the same series.
+    until(|| {
+        let path = "/apps/shop/traffic?policy=jobs";
+        let (_, traffic) = node.admin(&ada, "GET", path, &Value::Null);
+        let points = traffic["series"][0]["shadowed"].as_array();
+        points.is_some_and(|points| points.iter().filter_map(Value::as_u64).sum::<u64>() == 1)
+    });
+}
+
+fn ask_metrics(node: &Node) -> String {
+    ask(node.address("admin"), &Who::default(), "GET", "/metrics", "").expect("it answers").2
+}
+
+#[test]
 fn a_node_that_ends_loses_nothing_that_it_counted() {
     let mut node = Node::start("sqlite:DIR/catalog.db", "node = 'a'\n");
     let url = format!("sqlite:{}", node.folder.path().join("catalog.db").display());

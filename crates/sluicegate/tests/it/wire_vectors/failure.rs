@@ -21,7 +21,7 @@ use super::answers::decision;
 use super::is_fresh;
 
 /// Policies of these lives.
-const POLICIES: [&str; 11] = [
+const POLICIES: [&str; 13] = [
     r#"{"name":"p","rules":[{"token_bucket":{"rate":"10/s","burst":20}}]}"#,
     r#"{"name":"p","rules":[{"leaky_bucket":{"rate":"5/s","burst":11,"delay":3}}]}"#,
     r#"{"name":"p","rules":[{"fixed_window":{"limit":24,"window":"10s"}}]}"#,
@@ -33,6 +33,8 @@ const POLICIES: [&str; 11] = [
     r#"{"name":"p","rules":[{"concurrency":{"limit":6,"ttl":"20s"}}]}"#,
     r#"{"name":"p","rules":[{"name":"burst","token_bucket":{"rate":"8/s","burst":6}},{"name":"day","fixed_window":{"limit":60,"window":"1m"}}]}"#,
     r#"{"name":"p","rules":[{"name":"log","sliding_log":{"limit":24,"window":"8s"}},{"name":"leak","leaky_bucket":{"rate":"6/s","burst":5}},{"name":"counter","sliding_counter":{"limit":30,"window":"20s"}}]}"#,
+    r#"{"name":"p","rules":[{"concurrency":{"limit":3,"ttl":"20s"}}],"overflow":"shadow"}"#,
+    r#"{"name":"p","rules":[{"concurrency":{"limit":3,"ttl":"20s"}}],"overflow":{"degrade":{"tag":"later"}},"on_store_failure":"deny"}"#,
 ];
 
 /// Steps of a life.

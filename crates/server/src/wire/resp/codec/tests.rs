@@ -21,6 +21,8 @@ policies:
   - { name: login, rules: [ { name: tries, sliding_log: { limit: 2, window: 10s } } ] }
   - { name: api, apps: [shop], rules: [ { token_bucket: { rate: 2/s, burst: 1 } } ] }
   - { name: jobs, rules: [ { name: slots, concurrency: { limit: 1, ttl: 30s } } ] }
+  - { name: seen, overflow: shadow, rules: [ { name: slots, concurrency: { limit: 1, ttl: 30s } } ] }
+  - { name: later, overflow: { degrade: { tag: cached } }, rules: [ { name: slots, concurrency: { limit: 1, ttl: 30s } } ] }
   - { name: shadow, overflow: shadow, rules: [ { name: r, sliding_log: { limit: 1, window: 1s } } ] }
   - { name: tag, overflow: { degrade: { tag: cached } }, rules: [ { name: r, sliding_log: { limit: 1, window: 1s } } ] }
   - name: body
@@ -233,6 +235,36 @@ fn permits_are_held_and_given_back_by_whoever_knows_their_name() {
                 "SG.CHECK jobs q",
                 "-ERR op: `check` is not supported by this policy: it has a `concurrency` rule, use `acquire`",
             ),
+        ],
+    );
+}
+
+#[test]
+fn overflow_means_for_acquire_what_it_means_for_check() {
+    let held = "*8 :1 :1 :0 :0 :30000 :0 $5 slots $5 store";
+    check(
+        "",
+        &[
+            ("SG.ACQUIRE seen q one", held),
+            (
+                "SG.ACQUIRE seen q two",
+                "*11 :1 :1 :0 :30000 :30000 :0 $5 slots $5 store $6 shadow $-1 $-1",
+            ),
+            (
+                "SG.RENEW seen q two",
+                "*11 :1 :1 :0 :-1 :30000 :0 $5 slots $5 store $6 shadow $-1 $-1",
+            ),
+            (
+                "SG.RELEASE seen q two",
+                "*11 :1 :1 :0 :-1 :30000 :0 $5 slots $5 store $6 shadow $-1 $-1",
+            ),
+            ("SG.RENEW seen q one", held),
+            ("SG.ACQUIRE later q one", held),
+            (
+                "SG.ACQUIRE later q two",
+                "*11 :-1 :1 :0 :30000 :30000 :0 $5 slots $5 store $7 degrade $6 cached $-1",
+            ),
+            ("SG.RELEASE later q two", "*8 :-1 :1 :0 :-1 :30000 :0 $5 slots $5 store"),
         ],
     );
 }

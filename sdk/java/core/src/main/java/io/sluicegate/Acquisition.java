@@ -20,10 +20,10 @@ public final class Acquisition {
     }
 
     /**
-     * The permit, to be closed after use.
+     * The permit, to be closed after use. Over the limit of a policy with {@code overflow: shadow} it holds nothing.
      *
      * @return the permit
-     * @throws RateLimitExceededException if it was refused
+     * @throws RateLimitExceededException if it was refused; the overflow of its decision is what the policy says to do instead
      */
     public Permit orElseThrow() {
         decision.orThrow();

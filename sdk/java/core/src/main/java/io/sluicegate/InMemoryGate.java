@@ -133,7 +133,7 @@ public final class InMemoryGate implements Gate {
 
         private Decision decision(Policy policy, RuleSet rules, Verb verb, Answer answer) {
             Rule rule = rules.rules().get(answer.rule());
-            boolean over = !answer.allowed() && (verb == Verb.CHECK || verb == Verb.RESERVE);
+            boolean over = !answer.allowed() && policy.over().covers(verb);
             boolean shadow = over && policy.over().isShadow();
             return new Decision(answer.allowed() || shadow, answer.granted(), answer.waitUs(), answer.limit(), answer.remaining(),
                 shadow ? 0 : answer.retryAfterUs(), answer.resetAfterUs(), policy.name(), rule.name(), rules.quotas(), Mode.STORE,

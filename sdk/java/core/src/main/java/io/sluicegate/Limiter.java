@@ -251,7 +251,8 @@ public final class Limiter {
      * @param key whose budget
      * @param id the name, 1 to 1,024 bytes
      * @param cost how many
-     * @return the decision; a name that is held already is refused for good
+     * @return the decision; a name that is held already is refused for good. Under {@code overflow: shadow} it passes over the limit,
+     *     and nothing is held
      */
     public Decision acquire(String key, String id, long cost) {
         return decide(Verb.ACQUIRE, key, cost, Numbers.NO_WAIT_GIVEN, id);
@@ -262,7 +263,7 @@ public final class Limiter {
      *
      * @param key whose budget
      * @param id the name
-     * @return the decision; a name that is not held is refused
+     * @return the decision; a name that is not held is refused, but passes under {@code overflow: shadow}
      */
     public Decision release(String key, String id) {
         return decide(Verb.RELEASE, key, 1, Numbers.NO_WAIT_GIVEN, id);
@@ -273,7 +274,7 @@ public final class Limiter {
      *
      * @param key whose budget
      * @param id the name
-     * @return the decision; a name that is not held is refused
+     * @return the decision; a name that is not held is refused, but passes under {@code overflow: shadow}
      */
     public Decision renew(String key, String id) {
         return decide(Verb.RENEW, key, 1, Numbers.NO_WAIT_GIVEN, id);

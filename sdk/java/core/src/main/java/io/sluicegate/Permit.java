@@ -2,7 +2,10 @@ package io.sluicegate;
 
 import java.util.concurrent.atomic.AtomicBoolean;
 
-/** A permit that is held. Closing it gives it back; without that it lapses after the ttl of its rule. */
+/**
+ * A permit that is held. Closing it gives it back; without that it lapses after the ttl of its rule. One that passed over the limit
+ * ({@code overflow: shadow}) holds nothing: it is renewed and closed without a call.
+ */
 public final class Permit implements AutoCloseable {
     private final Limiter limiter;
     private final String key;
@@ -29,7 +32,7 @@ public final class Permit implements AutoCloseable {
 
     /** {@return the decision to hold it for another ttl; refused if it has lapsed} */
     public Decision renew() {
-        return limiter.renew(key, id);
+        return holdsNothing() ? decision : limiter.renew(key, id);
     }
 
     /**
@@ -37,7 +40,7 @@ public final class Permit implements AutoCloseable {
      */
     @Override
     public void close() {
-        if (!released.compareAndSet(false, true)) {
+        if (!released.compareAndSet(false, true) || holdsNothing()) {
             return;
         }
         try {
@@ -45,5 +48,9 @@ public final class Permit implements AutoCloseable {
         } catch (SluicegateException e) {
             System.getLogger("io.sluicegate").log(System.Logger.Level.DEBUG, "a permit was not released and will lapse", e);
         }
+    }
+
+    private boolean holdsNothing() {
+        return decision.overflow() != null;
     }
 }

@@ -74,6 +74,29 @@ class InMemoryGateTest {
         assertEquals(ErrorCode.UNKNOWN_POLICY, assertThrows(SluicegateException.class, () -> gate.policy("none").check("k")).code());
     }
 
+    @Test
+    void overflow_means_for_acquire_what_it_means_for_check() {
+        String jobs = "\"rules\":[{\"concurrency\":{\"limit\":1,\"ttl\":\"1m\"}}],\"overflow\":";
+        Limiter seen = gate.document("{\"name\":\"seen\"," + jobs + "\"shadow\"}");
+        Permit held = seen.acquire("k").orElseThrow();
+        Acquisition over = seen.acquire("k");
+        assertEquals(new Overflow.Shadow(), over.decision().overflow());
+        try (Permit permit = over.orElseThrow()) {
+            assertTrue(permit.renew().allowed());
+        }
+        assertEquals(0, seen.peek("k", 1).remaining());
+        assertTrue(seen.acquire("k", "over", 1).allowed());
+        assertTrue(seen.renew("k", "over").allowed() && seen.release("k", "over").allowed());
+        held.close();
+        assertEquals(1, seen.peek("k", 1).remaining());
+        Limiter later = gate.document("{\"name\":\"later\"," + jobs + "{\"degrade\":{\"tag\":\"queue\"}}}");
+        assertTrue(later.acquire("k", "first", 1).allowed());
+        Acquisition refused = later.acquire("k");
+        assertEquals(new Overflow.Tag("queue"), refused.decision().overflow());
+        assertThrows(RateLimitExceededException.class, refused::orElseThrow);
+        assertFalse(later.renew("k", "second").allowed());
+    }
+
     /** A sliding counter once cut what it had counted to a lower limit: 100 to 37 and back let 63 more pass each time. */
     @Test
     void a_limit_that_is_lowered_and_raised_again_gives_nothing_back() {

@@ -2,6 +2,7 @@ package io.sluicegate.http;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -36,6 +37,7 @@ class HttpGateTest {
               {"name":"llm","rules":[{"name":"tokens","token_bucket":{"rate":"1000/d","burst":1000}}]},
               {"name":"import","apps":["partner"],"rules":[{"fixed_window":{"limit":10,"window":"1h"}}]},
               {"name":"jobs","rules":[{"concurrency":{"limit":1,"ttl":"5m"}}]},
+              {"name":"seen","rules":[{"concurrency":{"limit":1,"ttl":"5m"}}],"overflow":"shadow"},
               {"name":"shadow","rules":[{"fixed_window":{"limit":1,"window":"366d"}}],"overflow":"shadow"},
               {"name":"degrade","rules":[{"fixed_window":{"limit":1,"window":"366d"}}],
                "overflow":{"degrade":{"response":{"status":200,"body":"later","headers":{"X-A":"b"}}}}}
@@ -84,6 +86,13 @@ class HttpGateTest {
         Limiter shadow = gate.policy("shadow");
         shadow.check(null);
         assertEquals(new Overflow.Shadow(), shadow.check(null).overflow());
+        Limiter seen = gate.policy("seen");
+        try (var held = seen.acquire("eve").orElseThrow(); var over = seen.acquire("eve").orElseThrow()) {
+            assertNull(held.decision().overflow());
+            assertEquals(new Overflow.Shadow(), over.decision().overflow());
+            assertTrue(over.renew().allowed() && seen.renew("eve", over.id()).allowed());
+        }
+        assertEquals(1, seen.peek("eve", 1).remaining());
         Limiter degrade = gate.policy("degrade");
         degrade.check(null);
         assertEquals(new Overflow.Response(200, Map.of("x-a", "b"), "later"), degrade.check(null).overflow());

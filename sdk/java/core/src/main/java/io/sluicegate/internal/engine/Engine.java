@@ -380,8 +380,7 @@ public final class Engine implements Transport, AutoCloseable {
     private Decision decision(Found found, Said said, long heldUs) {
         Answer answer = said.answer;
         Rule rule = found.rule(answer.rule());
-        Verb verb = found.call.verb();
-        boolean over = !answer.allowed() && (verb == Verb.CHECK || verb == Verb.RESERVE);
+        boolean over = !answer.allowed() && found.policy.over().covers(found.call.verb());
         boolean shadow = over && found.policy.over().isShadow();
         return new Decision(answer.allowed() || shadow, answer.granted(), Math.max(answer.waitUs() - heldUs, 0), answer.limit(),
             answer.remaining(), shadow ? 0 : answer.retryAfterUs(), answer.resetAfterUs(), found.policy.name(), rule.name(),

@@ -1,9 +1,10 @@
 package io.sluicegate.internal.policy;
 
 import io.sluicegate.Overflow;
+import io.sluicegate.internal.kernel.Verb;
 
 /**
- * What becomes of a check over the limit.
+ * What becomes of a request over the limit.
  *
  * @param result what the decision says of it; null for a plain refusal
  * @param queueMaxWaitUs how long a check is held back, in µs; 0 if it is not
@@ -13,6 +14,20 @@ public record Over(Overflow result, long queueMaxWaitUs) {
     public static final Over REJECT = new Over(null, 0);
     /** It passes. */
     public static final Over SHADOW = new Over(new Overflow.Shadow(), 0);
+
+    /**
+     * {@return whether it decides on what the rules refuse} A permit that passed in the shadow holds nothing, so there a renewal
+     * or release of what is not held passes as well.
+     *
+     * @param verb what was asked
+     */
+    public boolean covers(Verb verb) {
+        return switch (verb) {
+            case CHECK, RESERVE, ACQUIRE -> true;
+            case RELEASE, RENEW -> isShadow();
+            default -> false;
+        };
+    }
 
     /** {@return whether it passes} */
     public boolean isShadow() {

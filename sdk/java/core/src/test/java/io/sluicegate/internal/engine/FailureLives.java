@@ -1,6 +1,7 @@
 package io.sluicegate.internal.engine;
 
 import io.sluicegate.Decision;
+import io.sluicegate.Overflow;
 import io.sluicegate.RedisPort;
 import io.sluicegate.SluicegateException;
 import io.sluicegate.internal.Call;
@@ -124,9 +125,9 @@ public final class FailureLives {
             : verb == Verb.RESERVE ? Numbers.SPAN_MAX_US : Numbers.NO_WAIT_GIVEN;
         try {
             Decision d = engine.decide(new Call("p", (String) step.get("key"), verb, cost, maxWait, (String) step.get("id")));
-            boolean passed = d.allowed() && !(d.overflow() instanceof io.sluicegate.Overflow.Shadow);
+            boolean passed = d.allowed() && !(d.overflow() instanceof Overflow.Shadow);
             return passed + " " + d.granted() + " " + d.waitUs() + " " + d.limit() + " " + d.remaining() + " " + d.resetAfterUs() + " "
-                + d.rule() + " " + d.mode().name().toLowerCase(Locale.ROOT);
+                + d.rule() + " " + d.mode().name().toLowerCase(Locale.ROOT) + way(d.overflow());
         } catch (SluicegateException e) {
             return e.code().name().toLowerCase(Locale.ROOT);
         }
@@ -134,6 +135,14 @@ public final class FailureLives {
 
     private static String wanted(Map<?, ?> e) {
         return e.get("error") != null ? e.get("error").toString() : e.get("allowed") + " " + e.get("granted") + " " + e.get("wait_us") + " "
-            + e.get("limit") + " " + e.get("remaining") + " " + e.get("reset_after_us") + " " + e.get("rule") + " " + e.get("mode");
+            + e.get("limit") + " " + e.get("remaining") + " " + e.get("reset_after_us") + " " + e.get("rule") + " " + e.get("mode")
+            + (e.get("way") == null ? "" : " " + e.get("way"));
+    }
+
+    private static String way(Overflow overflow) {
+        return overflow == null ? ""
+            : overflow instanceof Overflow.Shadow ? " shadowed"
+            : overflow instanceof Overflow.Divert ? " diverted"
+            : " degraded";
     }
 }
