@@ -46,6 +46,7 @@ type document struct {
 	overrides []override
 	carry     carry
 	overflow  overflow
+	hasMatch  bool
 	onFailure onStoreFailure
 }
 
@@ -79,16 +80,42 @@ func parseDocument(text string) (*document, error) {
 	if err != nil {
 		return nil, newError(ErrRules, err, "rules: %v", err)
 	}
-	return readDocument(v)
+	r := &reader{}
+	d := r.document(v)
+	if len(r.problems) == 0 {
+		r.checkPermits(d)
+	}
+	return d, r.err()
 }
 
+// readDocument reads a policy document that a server has published, and perhaps took before checkPermits was a rule.
 func readDocument(v value) (*document, error) {
 	r := &reader{}
 	d := r.document(v)
+	return d, r.err()
+}
+
+// err gives all that is wrong as one error.
+func (r *reader) err() error {
 	if len(r.problems) > 0 {
-		return nil, newError(ErrRules, nil, "rules: %s", strings.Join(r.problems, "; "))
+		return newError(ErrRules, nil, "rules: %s", strings.Join(r.problems, "; "))
 	}
-	return d, nil
+	return nil
+}
+
+// checkPermits reports `overflow: queue` and `match` of a policy that hands out permits: an acquire never waits, and a
+// gateway only checks.
+func (r *reader) checkPermits(d *document) {
+	holds := d.set.supports(verbAcquire)
+	for _, own := range d.overrides {
+		holds = holds || own.set.supports(verbAcquire)
+	}
+	if holds && d.overflow.kind == "queue" {
+		r.add("overflow", "`queue` is not supported with a `concurrency` rule: Acquire does not wait; expected `reject`, `degrade`, `divert` or `shadow`")
+	}
+	if holds && d.hasMatch {
+		r.add("match", "not supported with a `concurrency` rule: gateways only check requests")
+	}
 }
 
 func (r *reader) document(v value) *document {
@@ -123,7 +150,7 @@ func (r *reader) document(v value) *document {
 	given("on_key_quota", func(path string, v value) { r.word(path, v, "share", "deny") })
 	hasBounds := false
 	given("leases", func(path string, v value) { hasBounds = r.leases(path, v) })
-	given("match", r.match)
+	given("match", func(path string, v value) { d.hasMatch = true; r.match(path, v) })
 	given("key", r.key)
 	if hasBounds && len(r.problems) == 0 {
 		r.checkLeasable(d)

@@ -287,6 +287,16 @@ def check_leases(policy):
         raise DocumentError("leases", "the permits cannot be leased; expected `auto` or `off`")
 
 
+def check_permits(policy):
+    """Rules that hand out permits have neither a queue nor a `match`: Rules."""
+    lists = [policy["rules"], *(one["rules"] for one in policy.get("overrides", []))]
+    if any(rule["algorithm"] == "concurrency" for each in lists for rule in each):
+        if isinstance(policy.get("overflow"), dict) and "queue" in policy["overflow"]:
+            raise DocumentError("overflow", "`acquire` does not wait; expected `reject`, `degrade`, `divert` or `shadow`")
+        if "match" in policy:
+            raise DocumentError("match", "gateways only check requests, and hold no permits")
+
+
 def match(value, path):
     place = text(1, 4096, r"/[^\x00-\x1f\x7f-\x9f?#]*")
     method = text(1, 128, f"(?!.*[a-z]){TOKEN}")
@@ -312,6 +322,7 @@ def read(tree):
     """A document that was parsed, checked as a whole; what it leaves out is left out."""
     policy = POLICY(tree, "")
     check_leases(policy)
+    check_permits(policy)
     return policy
 
 

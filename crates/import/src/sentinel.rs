@@ -157,7 +157,8 @@ impl Importer {
                     rule
                 })
                 .collect();
-            if let Some(matching) = matching {
+            // Permits are acquired by a program: no gateway asks for them.
+            if let Some(matching) = matching.filter(|_| !is_threads) {
                 document["match"] = matching;
             }
             ImportedPolicy { document, comment: None }

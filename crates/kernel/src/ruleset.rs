@@ -57,6 +57,14 @@ pub struct Unsupported {
     reason: &'static str,
 }
 
+impl Unsupported {
+    /// The same of `verb`, which stands for the one that the rules were asked about.
+    #[must_use]
+    pub const fn of(self, verb: &'static str) -> Self {
+        Self { verb, ..self }
+    }
+}
+
 /// Rules that do not make a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

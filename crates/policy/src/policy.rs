@@ -311,6 +311,13 @@ impl Policy {
         self.overrides.iter().map(|(key, own)| (&**key, own))
     }
 
+    /// Whether a rule of it, or of an override, hands out permits with ids: then `acquire` asks it, and no check can.
+    pub fn hands_out_permits(&self) -> bool {
+        let own = self.overrides.values().map(|own| &own.rules);
+        let mut all = [&self.rules].into_iter().chain(own);
+        all.any(|rules| rules.set().rules().iter().any(|named| named.rule.holds_permits()))
+    }
+
     /// All that a key can be held to: the rules of keys without an override, those of every override, and those
     /// that follow it.
     pub fn all_rules(&self) -> impl Iterator<Item = &Rules> {

@@ -118,7 +118,24 @@ fn policy() -> Value {
         },
         "required": ["name", "rules"],
         "additionalProperties": false,
+        "if": hands_out_permits(),
+        "then": { "not": { "anyOf": [
+            { "required": ["match"] },
+            { "required": ["overflow"], "properties": { "overflow": { "type": "object", "required": ["queue"] } } },
+        ] } },
     })
+}
+
+/// Policies of which a rule, also of an override, hands out permits: `acquire` asks them, and nothing is held back.
+fn hands_out_permits() -> Value {
+    let rules = json!({
+        "properties": { "rules": { "contains": { "required": ["concurrency"] } } },
+        "required": ["rules"],
+    });
+    json!({ "anyOf": [
+        rules,
+        { "properties": { "overrides": { "contains": rules } }, "required": ["overrides"] },
+    ] })
 }
 
 fn leases() -> Value {

@@ -268,7 +268,7 @@ impl PublishedPolicy {
             _ => return Err("state: expected `active` or `shadow`".to_owned()),
         };
         let document = field["document"].to_string();
-        let policy = Policy::parse_one(&document).map_err(|errors| errors.to_string())?;
+        let policy = Policy::parse_kept(&document).map_err(|errors| errors.to_string())?;
         if policy.name() != name {
             return Err(format!("document.name: `{}` is another policy", policy.name()));
         }

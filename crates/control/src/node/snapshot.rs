@@ -299,8 +299,17 @@ impl CatalogDelta {
     }
 }
 
+/// The policy, also of a document that was valid when it was put into the catalog and would be refused today.
 fn compiled(policy: &PublishedPolicy) -> Result<Policy, String> {
-    let compiled = Policy::parse_one(&policy.document).map_err(|errors| errors.to_string())?;
+    let compiled = Policy::parse_one(&policy.document).or_else(|errors| {
+        let kept = Policy::parse_kept(&policy.document).map_err(|errors| errors.to_string())?;
+        let problem = errors.to_string().replace('\n', "; ");
+        tracing::warn!(
+            "policy `{}`: {problem}; the field is ignored until you change the policy",
+            policy.name
+        );
+        Ok::<_, String>(kept)
+    })?;
     if compiled.name() != policy.name {
         return Err(format!("the document is named `{}`", compiled.name()));
     }

@@ -227,6 +227,29 @@ async fn a_file_that_is_not_what_was_written_is_told_of_and_a_policy_nobody_can_
 }
 
 #[tokio::test]
+async fn a_policy_that_was_valid_when_the_catalog_took_it_stays_in_force_and_so_do_the_others() {
+    let stage = Stage::set().await;
+    stage.policy("jobs", PolicyState::Active).await;
+    stage.policy("orders", PolicyState::Active).await;
+    // Earlier versions took this document.
+    let jobs = r#"{"name":"jobs","rules":[{"concurrency":{"limit":2,"ttl":"1m"}}],"overflow":{"queue":{"max_wait":"1s"}},"match":{"method":["POST"]}}"#;
+    let Url::Sqlite(database) = url(&stage.dir) else { panic!("it is a file") };
+    let mut database = database.connect().await.unwrap();
+    let kept = format!("UPDATE policies SET document = '{jobs}' WHERE name = 'jobs'");
+    database.execute(sqlx::AssertSqlSafe(kept)).await.unwrap();
+    let (mut follower, _) = stage.follower();
+    let news = follower.poll(NOW).await.unwrap().expect("it is all new");
+    assert_eq!((names(&news), news.refused.as_slice()), (vec!["jobs", "orders"], &[][..]));
+    let held = &news.changed[0];
+    assert_eq!((held.matcher(), held.overflow()), (None, &sluicegate_policy::Overflow::Reject));
+    // Its author is told with the next change.
+    let document = serde_json::from_str(jobs).unwrap();
+    let at = PolicyAt::new("shop", "jobs", 1);
+    let error = stage.catalog.change_policy(&by(), &at, &document).await.unwrap_err();
+    assert!(format!("{error:?}").contains("/document/overflow"), "{error:?}");
+}
+
+#[tokio::test]
 async fn another_catalog_is_taken_over_whole_whatever_its_revision() {
     let stage = Stage::set().await;
     stage.policy("a", PolicyState::Active).await;

@@ -318,7 +318,11 @@ impl Importer {
             Place::Path(_, path) => self.names.make(&format!("{zone}-{path}")),
         };
         let mut document = json!({ "name": name, "rules": rules });
-        if let Place::Path(matching, _) = place {
+        // Permits are acquired by a program: no gateway asks for them.
+        let hands_out_permits = rules.iter().any(|rule| rule.get("concurrency").is_some());
+        if let Place::Path(matching, _) = place
+            && !hands_out_permits
+        {
             document["match"] = matching.clone();
         }
         if !key.is_empty() {

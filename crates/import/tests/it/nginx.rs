@@ -61,6 +61,7 @@ server {
     let names: Vec<_> = policies.iter().map(|policy| policy["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["h-a", "c-a", "h-d"]);
     assert_eq!(policies[1]["rules"][0]["concurrency"], json!({ "limit": 4, "ttl": "60s" }));
+    assert_eq!(policies[1].get("match"), None, "no gateway acquires permits");
     assert_eq!(policies[2]["overflow"], "shadow");
     assert_eq!(policies[2]["rules"][0]["leaky_bucket"]["delay"], "none");
     let expected = [

@@ -8,6 +8,7 @@ pub(crate) mod fields;
 mod leases;
 mod order;
 mod overflow;
+mod permits;
 mod placed;
 mod policy;
 mod rule;
@@ -120,6 +121,15 @@ impl Policy {
     /// [`DocumentErrors`]: all that is wrong with it.
     pub fn parse_one(text: &str) -> Result<Self, DocumentErrors> {
         read(text, policy::policy)
+    }
+
+    /// Reads the document of a policy that was valid when a catalog or a store took it. Fields that are errors since then, and
+    /// had no effect before, count as absent: `overflow: queue` and `match` where a rule hands out permits.
+    ///
+    /// # Errors
+    /// [`DocumentErrors`]: all else that is wrong with it.
+    pub fn parse_kept(text: &str) -> Result<Self, DocumentErrors> {
+        read(text, policy::kept)
     }
 }
 

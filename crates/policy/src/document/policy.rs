@@ -10,6 +10,7 @@ use sluicegate_kernel::{Carry, Micros};
 use super::fields::{Fields, distinct, either, line, list, listed_twice, name, text, word};
 use super::leases::{check_leasable, leases};
 use super::overflow::overflow;
+use super::permits::PermitFields;
 use super::rule::rules;
 use crate::attribute::{KeyAttribute, Matcher, PathMatch, is_token};
 use crate::error::{At, quoted};
@@ -58,7 +59,27 @@ pub(crate) const ON_KEY_QUOTA: [(&str, OnKeyQuota); 2] =
 pub(crate) const CARRY: [(&str, Carry); 3] =
     [("usage", Carry::Usage), ("proportional", Carry::Proportional), ("reset", Carry::Reset)];
 
+/// Where a document comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// Its author, who mends what is wrong with it.
+    Author,
+    /// A store of documents that were valid when they were put there.
+    Kept,
+}
+
+/// The policy that its author wrote.
 pub(super) fn policy(node: &DocumentNode, at: &At<'_>) -> Option<Policy> {
+    of_origin(node, at, Origin::Author)
+}
+
+/// The policy that was valid when it was stored: fields that no longer go together with its rules, and never did
+/// anything with them, count as absent.
+pub(super) fn kept(node: &DocumentNode, at: &At<'_>) -> Option<Policy> {
+    of_origin(node, at, Origin::Kept)
+}
+
+fn of_origin(node: &DocumentNode, at: &At<'_>, origin: Origin) -> Option<Policy> {
     let fields = Fields::read(node, at, &FIELDS)?;
     // Every field is read before the first `?`: a document's errors are reported together.
     let policy_name = {
@@ -86,8 +107,14 @@ pub(super) fn policy(node: &DocumentNode, at: &At<'_>) -> Option<Policy> {
         optional(&fields, at, "overrides", |node, at| overrides(node, at, carry_or_default));
     carry?;
     let (rules, overrides) = (rules?, overrides?.unwrap_or_default());
-    let (overflow, leases) = (overflow?.unwrap_or_default(), leases?.unwrap_or_default());
+    let (mut overflow, leases) = (overflow?.unwrap_or_default(), leases?.unwrap_or_default());
     check_leasable(leases, &rules, &overrides, &overflow, &at.field("leases"))?;
+    let mut matcher = matcher?;
+    let permits = PermitFields { overflow: &mut overflow, matcher: &mut matcher };
+    match origin {
+        Origin::Author => permits.check(&rules, &overrides, at)?,
+        Origin::Kept => permits.drop(&rules, &overrides),
+    }
     let overrides = overrides.into_iter().map(|own| own.of_policy(&rules)).collect();
     Some(Policy {
         name: policy_name?.into(),
@@ -100,7 +127,7 @@ pub(super) fn policy(node: &DocumentNode, at: &At<'_>) -> Option<Policy> {
         on_overload: on_overload?.unwrap_or_default(),
         on_key_quota: on_key_quota?.unwrap_or_default(),
         leases,
-        matcher: matcher?,
+        matcher,
         key: key?.unwrap_or_default(),
         since: Micros::ZERO,
     })

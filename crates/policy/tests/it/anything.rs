@@ -44,8 +44,9 @@ fn full() -> Value {
             "overrides": [{ "key": "é", "rules": [{ "fixed_window": { "limit": 1, "window": "1s", "align": "first" } }] }],
             "carry": "proportional",
         },
-        { "name": "b", "rules": [{ "concurrency": { "limit": 5, "ttl": "1m", "queue": 0 } }], "overflow": { "queue": { "max_wait": "1s" } } },
+        { "name": "b", "rules": [{ "concurrency": { "limit": 5, "ttl": "1m", "queue": 0 } }], "overflow": { "degrade": { "tag": "later" } } },
         { "name": "c", "rules": [{ "leaky_bucket": { "rate": "1/s", "delay": "none" } }], "overflow": { "divert": { "target": "b" } } },
+        { "name": "e", "rules": [{ "token_bucket": { "rate": "1/s" } }], "overflow": { "queue": { "max_wait": "1s" } } },
         { "name": "d", "rules": [{ "token_bucket": { "rate": "1/s" } }], "overflow": "shadow", "leases": { "max_share": "10%", "term": "1s" }, "match": { "path": { "prefix": "/" } } },
     ]})
 }
@@ -123,6 +124,10 @@ fn the_schema_accepts_what_is_accepted_and_refuses_some_that_is_not() {
         json!({ "policies": [{ "name": "a", "rules": [{ "token_bucket": { "rate": "1/s" }, "sliding_log": { "limit": 1, "window": "1s" } }] }] }),
         json!({ "policies": [{ "name": "a", "rules": [{ "token_bucket": { "rate": "1/s" } }], "overflow": "queue" }] }),
         json!({ "policies": [{ "name": "a", "rules": [{ "token_bucket": { "rate": "1/s" } }], "leases": "on" }] }),
+        json!({ "policies": [{ "name": "a", "rules": [{ "concurrency": { "limit": 1, "ttl": "1s" } }], "overflow": { "queue": { "max_wait": "1s" } } }] }),
+        json!({ "policies": [{ "name": "a", "rules": [{ "concurrency": { "limit": 1, "ttl": "1s" } }], "match": { "method": ["GET"] } }] }),
+        json!({ "policies": [{ "name": "a", "rules": [{ "token_bucket": { "rate": "1/s" } }], "match": { "method": ["GET"] },
+            "overrides": [{ "key": "k", "rules": [{ "concurrency": { "limit": 1, "ttl": "1s" } }] }] }] }),
         json!({ "policies": [{ "name": "a", "rules": [{ "token_bucket": { "rate": "1/s" } }], "leases": { "max_share": "51%" } }] }),
     ] {
         assert!(!schema.is_valid(&refused), "{refused}");

@@ -1,7 +1,7 @@
 //! What is wrong with a document is told exactly: where, what was given, what is permitted.
 
 use sluicegate_policy::limits::ERRORS_MAX;
-use sluicegate_policy::{Document, Policy};
+use sluicegate_policy::{Document, Overflow, Policy};
 
 fn check(document: &str, expected: &str) {
     let found = Document::parse(document).map_or_else(|errors| errors.to_string(), |_| "ok".into());
@@ -214,6 +214,58 @@ fn of_bounds_of_leases_whose_rules_are_never_leased() {
             &format!("policies[0].leases: {reason}; expected `auto` or `off`"),
         );
     }
+}
+
+#[test]
+fn of_fields_that_do_not_go_together_with_a_rule_that_hands_out_permits() {
+    let bucket = "{ name: burst, token_bucket: { rate: 1/s } }";
+    let slots = "{ name: slots, concurrency: { limit: 5, ttl: 1m } }";
+    let of_override = format!(
+        "rules: [ {bucket} ], overrides: [ {{ key: a, rules: [ {bucket} ] }}, {{ key: b, rules: [ {slots} ] }} ]"
+    );
+    for (rules, place) in [
+        (format!("rules: [ {slots} ]"), "rules[0]"),
+        (format!("rules: [ {bucket}, {slots} ]"), "rules[1]"),
+        (of_override, "overrides[1].rules[0]"),
+    ] {
+        for accepted in ["reject", "shadow", "{ degrade: { tag: a } }", "{ divert: { target: a } }"]
+        {
+            policy(&format!("{rules}, overflow: {accepted}, key: [remote_ip]"), "ok");
+        }
+        let queue = format!(
+            "policies[0].overflow: `queue` is not supported with the `concurrency` rule at `{place}`: `acquire` does \
+             not wait; expected `reject`, `degrade`, `divert` or `shadow`"
+        );
+        let matched = format!(
+            "policies[0].match: not supported with the `concurrency` rule at `{place}`: gateways only check requests; \
+             remove `match` and acquire permits in your program, or limit the requests by another rule in a policy of \
+             its own"
+        );
+        let (max_wait, post) =
+            ("overflow: { queue: { max_wait: 1s } }", "match: { method: [POST] }");
+        policy(&format!("{rules}, {max_wait}"), &queue);
+        policy(&format!("{rules}, {post}"), &matched);
+        policy(&format!("{rules}, {max_wait}, {post}"), &format!("{queue}\n{matched}"));
+    }
+    policy(
+        "rules: [ { concurrency: { limit: 5, ttl: 1m, queue: 5 } } ]",
+        "policies[0].rules[0].concurrency.queue: `5` is not supported yet, expected 0",
+    );
+}
+
+#[test]
+fn a_kept_policy_is_read_without_the_fields_that_had_no_effect() {
+    let kept = r#"{"name":"jobs","rules":[{"concurrency":{"limit":5,"ttl":"1m"}}],
+        "overflow":{"queue":{"max_wait":"1s"}},"match":{"method":["POST"]},"key":["remote_ip"]}"#;
+    assert!(Policy::parse_one(kept).is_err());
+    let read = Policy::parse_kept(kept).expect("it was valid once");
+    assert_eq!((read.overflow(), read.matcher()), (&Overflow::Reject, None));
+    // All else is an error as ever, and of other policies nothing is left out.
+    assert!(Policy::parse_kept(&kept.replace("\"1s\"", "\"soon\"")).is_err());
+    let other = kept
+        .replace(r#"{"concurrency":{"limit":5,"ttl":"1m"}}"#, r#"{"token_bucket":{"rate":"1/s"}}"#);
+    assert_eq!(Policy::parse_kept(&other), Policy::parse_one(&other));
+    assert!(Policy::parse_kept(&other).is_ok_and(|policy| policy.matcher().is_some()));
 }
 
 #[test]

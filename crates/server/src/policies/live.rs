@@ -392,10 +392,16 @@ impl FileExtras {
         }
     }
 
-    /// That descriptors lead to a policy which is not there, if they do.
+    /// That descriptors lead to a policy which is not there, or which a gateway cannot ask, if they do.
     fn missing(&self, set: &PolicySet) -> Option<String> {
-        let unknown = self.needed.iter().find(|name| set.resolve(name).is_none())?;
-        Some(format!("descriptors refer to unknown policy `{unknown}`"))
+        self.needed.iter().find_map(|name| match set.resolve(name) {
+            None => Some(format!("descriptors refer to unknown policy `{name}`")),
+            Some(policy) if policy.hands_out_permits() => Some(format!(
+                "descriptors refer to policy `{name}`, which has a `concurrency` rule: gateways only check requests; \
+                 expected a policy without one"
+            )),
+            Some(_) => None,
+        })
     }
 }
 

@@ -45,7 +45,7 @@ struct FilePolicy {
 
 /// What the rules of `policy` come to; `None` if they cannot be read.
 pub(crate) fn compile(policy: &PublicationPolicy<'_>) -> Option<CompiledPolicy> {
-    let policy = Policy::parse_one(policy.document).ok()?;
+    let policy = Policy::parse_kept(policy.document).ok()?;
     let overrides = policy.overrides();
     let overrides = overrides.map(|(key, own)| (key, &**own.rules().set(), own.until()));
     Some(CompiledPolicy::new(policy.rules().set(), overrides))

@@ -152,7 +152,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         }
         // Also of what goes back: rules that count held permits never charged a cost.
         let charge = Verb::AtMost { cost: Cost::ONE };
-        budget.rules.set().supports(&charge).map_err(DecideError::from)?;
+        let supported = budget.rules.set().supports(&charge);
+        supported.map_err(|error| DecideError::from(error.of("settle")))?;
 
         let name = name_of(settlement);
         self.take_turn(&name).await?;

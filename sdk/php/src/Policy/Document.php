@@ -11,6 +11,7 @@ use Sluicegate\Overflow;
 use Sluicegate\OverflowKind;
 use Sluicegate\Rules\Carry;
 use Sluicegate\Rules\RuleSet;
+use Sluicegate\Verb;
 
 /**
  * A policy as its document says it.
@@ -61,11 +62,32 @@ final readonly class Document
         } catch (\JsonException $e) {
             throw InvalidRequest::rules(lcfirst($e->getMessage()));
         }
-        return self::read(new Node($value, ''), $json);
+        $document = self::read(new Node($value, ''), $json);
+        $document->checkPermits(new Node($value, ''));
+        return $document;
+    }
+
+    /** Rejects `overflow: queue` and `match` beside rules that hand out permits: an acquire never waits, a gateway only checks. */
+    private function checkPermits(Node $node): void
+    {
+        $holds = static fn (RuleSet $rules): bool => $rules->kernel()->supports(Verb::Acquire);
+        if (!array_filter([$this->rules, ...array_values($this->overrides)], $holds)) {
+            return;
+        }
+        $fields = $node->fields(self::FIELDS);
+        if ($this->overflow->kind === OverflowKind::Queue) {
+            $wanted = 'expected `reject`, `degrade`, `divert` or `shadow`';
+            $problem = '`queue` is not supported with a `concurrency` rule: acquire does not wait';
+            throw $fields['overflow']->error("$problem; $wanted");
+        }
+        if (isset($fields['match'])) {
+            $problem = 'not supported with a `concurrency` rule: gateways only check requests';
+            throw $fields['match']->error($problem);
+        }
     }
 
     /**
-     * The document of a decoded value.
+     * The document of a decoded value that a server has published, and perhaps took before `checkPermits()` was a rule.
      *
      * @param string $json the text from which it was decoded
      */

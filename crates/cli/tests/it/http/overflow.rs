@@ -6,6 +6,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use super::Server;
+use crate::program::program;
 
 /// One an hour each.
 const POLICIES: &str = "
@@ -109,5 +110,23 @@ server { listen 80; limit_conn_dry_run on; location / { limit_conn perip 1; } }"
     for (id, overflow) in [("one", Value::Null), ("two", json!("shadow"))] {
         let (allowed, _, said) = about(&server, "/v1/acquire", &name, id);
         assert_eq!((allowed, said), (json!(true), overflow), "{id}");
+    }
+}
+
+#[test]
+fn a_queue_for_permits_stops_the_server_at_start_with_the_policy_and_the_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("policies.yaml");
+    let policies = "policies: [ { name: jobs, rules: [ { concurrency: { limit: 1, ttl: 1m } } ], \
+                    overflow: { queue: { max_wait: 1s } }, match: { method: [POST] } } ]";
+    fs::write(&path, policies).unwrap();
+    let serve = ["serve", "--policies", path.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+    let output = program().args(serve).output().expect("the program is built");
+    let said = String::from_utf8_lossy(&output.stderr);
+    for expected in [
+        "policies[0] (jobs).overflow: `queue` is not supported with the `concurrency` rule at `rules[0]`",
+        "policies[0] (jobs).match: not supported with the `concurrency` rule at `rules[0]`",
+    ] {
+        assert!(!output.status.success() && said.contains(expected), "{said}");
     }
 }

@@ -155,6 +155,20 @@ async fn files_of_one_domain_are_joined_only_where_that_is_said() {
 }
 
 #[test]
+fn a_tree_that_leads_to_a_policy_with_permits_is_not_served() {
+    let tree = "descriptors: [{ domain: d, entries: [{ key: k }], policy: jobs }]";
+    let jobs = "policies: [{ name: jobs, rules: [{ concurrency: { limit: 1, ttl: 1m } }] }]";
+    let made = configuration(&[("tree.yaml", tree), ("jobs.yaml", jobs)]);
+    let (tree, jobs) = (made.path().join("tree.yaml"), made.path().join("jobs.yaml"));
+    let off = ["--listen", "127.0.0.1:0", "--rls", "127.0.0.1:0"];
+    let files = ["--policies", path(&jobs), "--descriptors", path(&tree)];
+    let output = run(&[&["serve"], &off[..], &files[..]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    let expected = "descriptors refer to policy `jobs`, which has a `concurrency` rule";
+    assert!(said.contains(expected), "{said}");
+}
+
+#[test]
 fn a_tree_that_leads_nowhere_is_not_served() {
     let tree = "descriptors: [{ domain: d, entries: [{ key: k }], policy: nowhere }]";
     let made = configuration(&[("tree.yaml", tree)]);

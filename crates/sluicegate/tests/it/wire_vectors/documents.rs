@@ -211,6 +211,10 @@ const WRONG: &[&str] = &[
     r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","until":"+026-12-31T18:00:00Z","rules":[{"sliding_log":{"limit":1,"window":"1s"}}]}]}"#,
     r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","until":"2026-12-31T18:00:00Z\n","rules":[{"sliding_log":{"limit":1,"window":"1s"}}]}]}"#,
     r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","until":1798740000,"rules":[{"sliding_log":{"limit":1,"window":"1s"}}]}]}"#,
+    r#"{"name":"a","rules":[{"concurrency":{"limit":1,"ttl":"1s"}}],"overflow":{"queue":{"max_wait":"1s"}}}"#,
+    r#"{"name":"a","rules":[{"concurrency":{"limit":1,"ttl":"1s"}}],"match":{"method":["GET"]}}"#,
+    r#"{"name":"a","rules":[{"name":"x","sliding_log":{"limit":1,"window":"1s"}},{"name":"y","concurrency":{"limit":1,"ttl":"1s"}}],"match":{"path":{"exact":"/"}}}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","rules":[{"concurrency":{"limit":1,"ttl":"1s"}}]}],"overflow":{"queue":{"max_wait":"1s"}}}"#,
 ];
 
 #[test]

@@ -10,6 +10,7 @@ import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.policy.Policy.OwnRules;
 import java.util.ArrayList;
 import java.util.Base64;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
@@ -120,8 +121,23 @@ public final class PolicyReader {
         if (LeasesReader.hasBounds(fields) && !isCompiled) {
             LeasesReader.checkLeasable(fields.at("leases"), rules, overrides.values(), over);
         }
+        if (!isCompiled) {
+            checkPermits(fields, rules, overrides.values(), over);
+        }
         fields.done();
         return new Policy(name, version, sinceMs, app, apps, rules, overrides, shadow ? Over.SHADOW : over, onFailure, overloadWaitUs);
+    }
+
+    /** Rejects {@code overflow: queue} and {@code match} beside rules that hand out permits: an acquire never waits, a gateway only checks. */
+    private static void checkPermits(Fields fields, RuleSet rules, Collection<OwnRules> overrides, Over over) {
+        boolean holds = rules.handsOutPermits() || overrides.stream().anyMatch(own -> own.rules().handsOutPermits());
+        if (holds && over.queueMaxWaitUs() > 0) {
+            throw new PolicyException(fields.at("overflow"), "`queue` is not supported with a `concurrency` rule: acquire does not wait; "
+                + "expected `reject`, `degrade`, `divert` or `shadow`");
+        }
+        if (holds && fields.has("match")) {
+            throw new PolicyException(fields.at("match"), "not supported with a `concurrency` rule: gateways only check requests");
+        }
     }
 
     private static List<String> apps(Fields fields) {
