@@ -34,6 +34,12 @@ final class RemoteTest extends TestCase
         ['name' => 'llm', 'rules' => [['name' => 'tokens', 'token_bucket' => ['rate' => '1000/d', 'burst' => 1000]]]],
         ['name' => 'jobs', 'rules' => [['name' => 'running', 'concurrency' => ['limit' => 2, 'ttl' => '5m']]]],
         ['name' => 'seen', 'rules' => [['concurrency' => ['limit' => 1, 'ttl' => '5m']]], 'overflow' => 'shadow'],
+        ['name' => 'small', 'rules' => [['sliding_log' => ['limit' => 1, 'window' => '1h']]], 'overflow' => [
+            'degrade' => ['tag' => 'cached'],
+        ]],
+        ['name' => 'away', 'rules' => [['sliding_log' => ['limit' => 1, 'window' => '1h']]], 'overflow' => [
+            'divert' => ['target' => 'slow'],
+        ]],
         ['name' => 'import', 'apps' => ['partner'], 'rules' => [['sliding_log' => ['limit' => 9, 'window' => '1h']]]],
         ['name' => 'old', 'rules' => [['sliding_log' => ['limit' => 1, 'window' => '1h']]], 'overflow' => [
             'degrade' => ['response' => ['status' => 203, 'body' => 'cached', 'headers' => ['x-a' => 'b']]],
@@ -104,6 +110,11 @@ final class RemoteTest extends TestCase
         $over = $gate->policy('old')->check($way);
         self::assertSame([false, OverflowKind::Degrade], [$over->allowed, $over->overflow?->kind]);
         self::assertSame([203, 'cached'], [$over->overflow?->response?->status, $over->overflow?->response?->body]);
+        foreach (['small' => ['cached', null], 'away' => [null, 'slow']] as $name => $expected) {
+            $gate->policy($name)->check($way);
+            $over = $gate->policy($name)->check($way);
+            self::assertSame([false, ...$expected], [$over->allowed, $over->overflow?->tag, $over->overflow?->target]);
+        }
         self::assertTrue(Gates::remote($this->url($way), app: 'partner')->policy('import')->check($way)->allowed);
         $error = $way === 'http' ? 'policy_not_available' : 'unknown_policy';
         $this->assertError($error, fn () => Gates::remote($this->url($way), app: 'web')

@@ -69,6 +69,10 @@ final class RespDecider implements Decider
         if ($reply instanceof ErrorReply) {
             throw self::error($policy, $verb, $reply);
         }
+        if (is_array($reply)) {
+            // phpredis reads null as false, which no place of a reply is.
+            $reply = array_map(static fn (mixed $place): mixed => $place === false ? null : $place, $reply);
+        }
         if (is_array($reply) && ($reply[0] ?? null) === 0) {
             // Or it is not available to this app: this protocol does not tell the two apart.
             throw InvalidRequest::unknownPolicy($policy);
