@@ -20,7 +20,7 @@ use std::net::IpAddr;
 use jiff::civil;
 use jiff::tz::Offset;
 use sluicegate::Micros;
-use sluicegate::gateway::{PathError, address_text, normal_path};
+use sluicegate::gateway::{PathError, address_text, host_text, normal_path};
 use sluicegate::http::{TrustedProxies, address::parse_address};
 use sluicegate_policy::Attributes;
 use sluicegate_text::terminal::one_line;
@@ -45,7 +45,7 @@ pub struct LogLine<'a> {
     /// Whether the line was cut before its user agent: that there is none says nothing.
     pub is_cut: bool,
     client: Option<Cow<'a, str>>,
-    host: Option<&'a str>,
+    host: Option<String>,
     method: Option<&'a str>,
     path: Option<String>,
     status: &'a str,
@@ -104,7 +104,7 @@ impl LogLine<'_> {
             method: *method,
             user_agent: user_agent.as_deref(),
             status: given(status),
-            host: *host,
+            host: host.as_deref(),
             headers: &[],
         }
     }
@@ -143,7 +143,7 @@ impl LogFormat {
             at,
             is_cut,
             client,
-            host: host.and_then(given).map(without_port),
+            host: host.and_then(given).map(|host| host_text(host.as_bytes())),
             method,
             path: target.and_then(given).map(path).transpose()?,
             status,
@@ -208,10 +208,6 @@ fn is_host_and_port(field: &str) -> bool {
 fn is_name(field: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !field.is_empty() && field.bytes().all(is_part)
-}
-
-fn without_port(host: &str) -> &str {
-    host.rsplit_once(':').filter(|(_, port)| is_digits(port)).map_or(host, |(host, _)| host)
 }
 
 /// The next field that ends at a space.
@@ -485,6 +481,21 @@ mod tests {
             (request.host, request.remote_ip),
             (Some("www.example.com"), Some("192.0.2.10"))
         );
+    }
+
+    #[test]
+    fn a_host_of_a_log_has_the_spelling_that_gateways_give_it() {
+        let format = LogFormat { has_host: true, ..LogFormat::default() };
+        for (written, host) in [
+            ("WWW.Example.com:443", "www.example.com"),
+            ("www.example.com.:80", "www.example.com"),
+            ("[2001:DB8::1]:8443", "[2001:db8::1]"),
+            ("[2001:DB8::1]", "[2001:db8::1]"),
+        ] {
+            let line = format!("{written} 192.0.2.10 - - [{TIME}] \"GET / HTTP/1.1\" 200 12");
+            let parsed = format.parse(line.as_bytes()).unwrap();
+            assert_eq!(parsed.attributes().host, Some(host), "{written}");
+        }
     }
 
     #[test]

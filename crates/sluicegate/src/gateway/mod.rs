@@ -141,6 +141,16 @@ pub fn address_text(address: IpAddr) -> String {
     AddressKey::text_of(address, V6Prefix::default())
 }
 
+/// The `host` of a request for `asked`: in small letters, without port and final dot, as one host has one spelling.
+pub fn host_text(asked: &[u8]) -> String {
+    let host = String::from_utf8_lossy(asked).to_ascii_lowercase();
+    let end = match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => name.len(),
+        _ => host.len(),
+    };
+    host[..end].trim_end_matches('.').to_owned()
+}
+
 /// `key` as stores take it: a long one is its hash, as text, which all wires carry. Gateways do not choose
 /// how long the paths and headers of their clients are.
 fn bounded(key: String) -> Vec<u8> {

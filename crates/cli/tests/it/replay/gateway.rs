@@ -1,9 +1,16 @@
 //! A replay decides a line of a log as a gateway decides its request.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::Cursor;
+use std::sync::Arc;
+use std::thread;
 
 use fastrand::Rng;
 use serde_json::{Value, json};
+use sluicegate_policy::{Document, PolicySet};
+use sluicegate_replay::ClientArgs;
+use sluicegate_replay::whatif::{CompareOptions, REORDER_DEFAULT, ReadLimits, compare_log};
 use sluicegate_testkit::need;
 
 use crate::gateways::client::ask;
@@ -170,11 +177,14 @@ fn a_waiter_is_charged_when_it_passes_whatever_comes_next() {
     }
 }
 
-/// A catalog of up to six policies whose budgets last longer than a test.
+/// A catalog of up to 20 policies, more than a gateway decides, whose budgets last longer than a test.
 fn catalog(rng: &mut Rng) -> String {
     let pick = |rng: &mut Rng, choices: &[&str]| choices[rng.usize(..choices.len())].to_owned();
     let mut text = "policies:\n".to_owned();
-    for number in 0..rng.usize(1..=6) {
+    // In a crowd, more policies match each request than a gateway decides.
+    let is_crowd = rng.u8(..4) == 0;
+    let policies = if is_crowd { rng.usize(17..=20) } else { rng.usize(1..=8) };
+    for number in 0..policies {
         let path = pick(
             rng,
             &[
@@ -186,9 +196,20 @@ fn catalog(rng: &mut Rng) -> String {
                 "exact: /login",
             ],
         );
+        let path = if is_crowd { "prefix: /".to_owned() } else { path };
         let method = pick(rng, &["", ", method: [POST]", ", method: [GET, HEAD]"]);
-        let key =
-            pick(rng, &["", "key: [remote_ip], ", "key: [path], ", "key: [remote_ip, method], "]);
+        let method = if is_crowd { String::new() } else { method };
+        let key = pick(
+            rng,
+            &[
+                "",
+                "key: [remote_ip], ",
+                "key: [path], ",
+                "key: [remote_ip, method], ",
+                "key: [host], ",
+                "key: [user_agent, host], ",
+            ],
+        );
         let overflow = pick(
             rng,
             &[
@@ -199,7 +220,7 @@ fn catalog(rng: &mut Rng) -> String {
                 "overflow: { divert: { target: d } }, ",
             ],
         );
-        let limit = rng.u32(1..=5);
+        let limit = rng.u32(1..=9);
         let rule = pick(
             rng,
             &[
@@ -220,60 +241,97 @@ fn catalog(rng: &mut Rng) -> String {
     text
 }
 
+/// A request in the second `second` of a minute: its line in a log, and the fields that a gateway asks with.
+fn request(rng: &mut Rng, second: u32) -> (String, String) {
+    let mut pick = |choices: &[&'static str]| choices[rng.usize(..choices.len())];
+    let host = pick(&["www.example.com:443", "WWW.Example.com.:443", "shop.example.com:80"]);
+    let client = pick(&["203.0.113.9", "203.0.113.10:51123", "2001:db8::1", "2001:db8::2"]);
+    let method = pick(&["GET", "POST", "HEAD"]);
+    let path = pick(&[
+        "/",
+        "/api",
+        "/api/x",
+        "//api/x",
+        "/%61pi/x?y",
+        "/a/../api/x",
+        "/login",
+        "/%41",
+        "/api/%2e./x",
+    ]);
+    let agent = pick(&["curl/8.5", "Mozilla/5.0 (X11)"]);
+    let line = format!(
+        "{host} {client} - - [02/Nov/2026:10:00:{second:02} +0000] \"{method} {path} HTTP/1.1\" 200 1 \"-\" \"{agent}\"\n"
+    );
+    let fields = format!(
+        "x-original-uri: {path}\r\nx-original-method: {method}\r\nx-original-host: {host}\r\n\
+         x-forwarded-for: {client}\r\nuser-agent: {agent}\r\n"
+    );
+    (line, fields)
+}
+
+/// The answer of a gateway: its status, and the verdict with the policy that decides, if a policy guards the request.
+type Told = (u16, Option<(String, String)>);
+
+/// That what-if of `policies`, where there were none, counts on `log` what a gateway `told`.
+fn check_whatif(policies: &str, log: &str, told: &[Told], what: &str) {
+    let new = PolicySet::new(Document::parse(policies).unwrap().for_every_app());
+    let clients = ClientArgs::default();
+    let options = CompareOptions { policy: None, key: None, clients, reorder: REORDER_DEFAULT };
+    let limits = ReadLimits { bytes_max: 1 << 20, lines_max: 1_000, is_over: Arc::new(|| false) };
+    let log = Cursor::new(log.to_owned());
+    let sets = (PolicySet::default(), new);
+    let summary = compare_log(log, sets, &options, &limits).unwrap().summary;
+    let bad = told.iter().filter(|(status, _)| *status == 400).count();
+    let guarded: Vec<_> = told.iter().filter_map(|(_, verdict)| verdict.as_ref()).collect();
+    let refused = guarded.iter().filter(|(verdict, _)| verdict != "pass" && verdict != "shadow");
+    let mut refused_by = BTreeMap::new();
+    for (_, policy) in refused {
+        *refused_by.entry(policy.clone()).or_insert(0) += 1;
+    }
+    assert_eq!(
+        [summary.errors, summary.requests, summary.unguarded, summary.refused_new],
+        [
+            bad as u64,
+            guarded.len() as u64,
+            (told.len() - bad - guarded.len()) as u64,
+            refused_by.values().sum::<u64>()
+        ],
+        "{what}"
+    );
+    let counted = summary.policies.into_iter().filter(|named| named.counts.new.refused > 0);
+    let counted = counted.map(|named| (named.policy, named.counts.new.refused));
+    assert_eq!(counted.collect::<BTreeMap<_, _>>(), refused_by, "{what}");
+}
+
 #[tokio::test]
-async fn a_replay_and_a_gateway_decide_the_same() {
+async fn a_gateway_a_replay_and_a_what_if_decide_the_same() {
     let seed = Rng::new().u64(..);
     let mut rng = Rng::with_seed(seed);
     for round in 0..8 {
         let policies = catalog(&mut rng);
         let server = need!(Server::start(&policies, &[]).await);
-        let (mut text, mut verdicts) = (String::new(), Vec::new());
+        let (mut log, mut told) = (String::new(), Vec::<Told>::new());
         for second in 0..50 {
-            let client =
-                ["203.0.113.9", "203.0.113.10:51123", "2001:db8::1", "2001:db8::2"][rng.usize(..4)];
-            let method = ["GET", "POST", "HEAD"][rng.usize(..3)];
-            let path = [
-                "/",
-                "/api",
-                "/api/x",
-                "//api/x",
-                "/%61pi/x?y",
-                "/a/../api/x",
-                "/login",
-                "/%41",
-                "/api/%2e./x",
-            ][rng.usize(..9)];
-            writeln!(text, "{client} - - [02/Nov/2026:10:00:{second:02} +0000] \"{method} {path} HTTP/1.1\" 200 1").unwrap();
-            let fields = format!(
-                "x-original-uri: {path}\r\nx-original-method: {method}\r\nx-forwarded-for: {client}\r\n"
-            );
+            let (line, fields) = request(&mut rng, second);
+            log.push_str(&line);
             let call = ask(server.http, "/v1/auth", &fields).await;
             let verdict = call.header("x-sluicegate-verdict").map(ToOwned::to_owned);
             let policy = call.header("x-sluicegate-policy").map(ToOwned::to_owned);
-            verdicts.push((call.status, verdict, policy));
+            told.push((call.status, verdict.zip(policy)));
         }
-        let replayed = replay(&policies, &text, &["--decisions", "-"]);
+        let what = format!("seed {seed} round {round}\n{policies}");
+        let replayed = replay(&policies, &log, &["--decisions", "-"]);
         // Bad lines are written as they are read, good ones in the order of time.
         let (bad, good): (Vec<_>, Vec<_>) =
             lines(&replayed.stdout).into_iter().partition(|line| !line["error"].is_null());
-        let text = format!("seed {seed} round {round}\n{policies}");
-        assert_eq!(
-            bad.len(),
-            verdicts.iter().filter(|(status, ..)| *status == 400).count(),
-            "{text}"
-        );
-        let told = verdicts
-            .iter()
-            .filter_map(|(_, verdict, policy)| verdict.as_ref().zip(policy.as_ref()));
-        let replayed = good.iter().map(|line| {
-            (
-                line["verdict"].as_str().expect("a line of a log"),
-                line["policy"].as_str().expect("its policy"),
-            )
-        });
+        assert_eq!(bad.len(), told.iter().filter(|(status, _)| *status == 400).count(), "{what}");
         // Where no policy guards a request, there is no verdict and no line.
-        let told: Vec<_> =
-            told.map(|(verdict, policy)| (verdict.as_str(), policy.as_str())).collect();
-        assert_eq!(replayed.collect::<Vec<_>>(), told, "{text}");
+        let verdicts: Vec<_> = told.iter().filter_map(|(_, verdict)| verdict.clone()).collect();
+        let text = |value: &Value| value.as_str().expect("a line of a log").to_owned();
+        let replayed = good.iter().map(|line| (text(&line["verdict"]), text(&line["policy"])));
+        assert_eq!(replayed.collect::<Vec<_>>(), verdicts, "{what}");
+        // A comparison blocks its thread.
+        let compared = thread::spawn(move || check_whatif(&policies, &log, &told, &what));
+        compared.join().expect("what-if decides the same");
     }
 }

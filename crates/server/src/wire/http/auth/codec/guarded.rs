@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderValue, header};
-use sluicegate::gateway::{Guarding, GuardingBudget, address_text, normal_path};
+use sluicegate::gateway::{Guarding, GuardingBudget, address_text, host_text, normal_path};
 use sluicegate::http::{IpNet, TrustedProxies, address_at_hop};
 use sluicegate_policy::{Attributes, KeyAttribute, Policy, PolicySet};
 
@@ -168,14 +168,4 @@ fn said<'h>(
         (Some(one), Some(other)) if one != other => Err(AuthError::Differ(names[0], names[1])),
         (one, other) => Ok(one.or(other)),
     }
-}
-
-/// A host in small letters, without port and final dot.
-fn host_text(host: &[u8]) -> String {
-    let host = String::from_utf8_lossy(host).to_ascii_lowercase();
-    let end = match host.rsplit_once(':') {
-        Some((name, port)) if !port.contains(']') => name.len(),
-        _ => host.len(),
-    };
-    host[..end].trim_end_matches('.').to_owned()
 }
