@@ -6,7 +6,7 @@ use sluicegate_policy::{DocumentErrors, KeyAttribute};
 use sluicegate_text::fields::{Field, FieldError, listed};
 use sluicegate_text::terminal::{self, one_line};
 
-use super::jsonl::OpName;
+use super::jsonl::{self, OpName};
 use super::source::LINE_BYTES_MAX;
 
 /// Why an event was not decided. It changed nothing.
@@ -22,6 +22,13 @@ pub enum EventError {
     /// The line is no object of known fields.
     #[error(transparent)]
     Fields(#[from] FieldError),
+    /// The line is what a server streams of its decisions.
+    #[error(
+        "the line is a decision of `/v1/events`, a sample that leaves out costs and permits; \
+         it cannot be replayed, expected an event such as `{example}`",
+        example = jsonl::FORM.example
+    )]
+    StreamedDecision,
     /// A number is outside its range.
     #[error(transparent)]
     Range(#[from] RangeError),

@@ -21,13 +21,13 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 use sluicegate::{Cost, Micros};
 use sluicegate_kernel::limits::SPAN_MAX_US;
-use sluicegate_text::fields::{Field, Form, RequestFields};
+use sluicegate_text::fields::{Field, FieldError, Form, RequestFields};
 
 use super::error::EventError;
 pub use names::OpName;
 
 /// The fields of an event.
-static FORM: Form = Form {
+pub(crate) static FORM: Form = Form {
     fields: &[
         Field::AtUs,
         Field::Policy,
@@ -40,6 +40,12 @@ static FORM: Form = Form {
     ],
     example: r#"{"at_us":0,"policy":"p","key":"k"}"#,
 };
+
+/// A field that decisions of `/v1/events` have, and events do not.
+const STREAMED_FIELD: &str = "wire";
+
+/// What a line of `/v1/events` begins with, where `sluicegate events` has not taken it off.
+const STREAMED_PREFIX: &str = "data: {";
 
 /// One event, parsed.
 #[derive(Debug)]
@@ -112,7 +118,15 @@ pub fn parse(line: &[u8]) -> Result<ReplayEvent<'_>, BadEvent> {
 
 fn read<'a>(line: &'a [u8], fields: &mut RequestFields<'a>) -> Result<(), EventError> {
     let line = std::str::from_utf8(line).map_err(|error| EventError::Utf8(error.valid_up_to()))?;
-    Ok(fields.read(line)?)
+    match fields.read(line) {
+        Err(FieldError::Unknown { name, .. }) if name == STREAMED_FIELD => {
+            Err(EventError::StreamedDecision)
+        }
+        Err(FieldError::NoObject { .. }) if line.starts_with(STREAMED_PREFIX) => {
+            Err(EventError::StreamedDecision)
+        }
+        read => Ok(read?),
+    }
 }
 
 impl Act<'_> {
@@ -227,6 +241,16 @@ mod tests {
             assert_eq!(whole_error(line.as_bytes()), (None, format!("{example} `{line}`")));
         }
         assert_eq!(whole_error(b"  "), (None, format!("{example} nothing")));
+    }
+
+    #[test]
+    fn a_decision_that_a_server_streams_is_no_event() {
+        let decision = r#"{"at_us":7,"wire":"http","policy":"p","verb":"check","result":"allowed","weight":1}"#;
+        let (at, error) = whole_error(decision.as_bytes());
+        assert_eq!(at, Some(7));
+        assert!(error.starts_with("the line is a decision of `/v1/events`, a sample"), "{error}");
+        let (_, streamed) = whole_error(format!("data: {decision}").as_bytes());
+        assert_eq!(streamed, error);
     }
 
     #[test]
