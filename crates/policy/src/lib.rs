@@ -62,6 +62,7 @@ pub mod error;
 pub mod finding;
 pub mod leases;
 pub mod limits;
+mod merge_keys;
 mod nearest;
 mod node;
 pub mod policy;

@@ -21,6 +21,7 @@ use crate::error::{excerpt, pointer_to_field, pointer_to_item, quoted};
 use crate::limits::{
     ALIASED_NODES_MIN, DEPTH_MAX, DOCUMENT_BYTES_MAX, NODES_MAX, PROBLEM_BYTES_MAX,
 };
+use crate::merge_keys::merged;
 
 /// One value of a document.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,15 +40,25 @@ impl DocumentNode {
     /// Reads JSON or YAML. What begins with `{` or `[` is most likely JSON: it is tried first, and
     /// where neither fits its error is the one that is told.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
+        Self::read_in(text, Dialect::Document)
+    }
+
+    /// The same as gopkg.in/yaml.v2 reads it where text is expected: words such as `True` are text, as written, and
+    /// merge keys (`<<`) are merged.
+    pub(crate) fn read_yaml_v2(text: &str) -> Result<Self, String> {
+        Self::read_in(text, Dialect::YamlV2)
+    }
+
+    fn read_in(text: &str, dialect: Dialect) -> Result<Self, String> {
         if text.len() > DOCUMENT_BYTES_MAX {
             return Err(too_long(text));
         }
         match text.trim_start().as_bytes().first() {
             Some(b'{' | b'[') => match serde_json::from_str(text) {
                 Ok(raw) => Json { text, nodes: 0 }.node(raw, 1),
-                Err(error) => yaml_node(text).map_err(|_| error.to_string()),
+                Err(error) => yaml_node(text, dialect).map_err(|_| error.to_string()),
             },
-            _ => yaml_node(text),
+            _ => yaml_node(text, dialect),
         }
     }
 
@@ -62,13 +73,18 @@ impl DocumentNode {
         let tree = yaml(text).map_err(|error| (yaml_problem(&error), place_of(&error)))?;
         let mut places = Places::default();
         places.add(&tree, String::new());
-        Ok((tree.value.into_node(tree.defined, text), places))
+        let source = Source { text, dialect: Dialect::Document };
+        Ok((tree.value.into_node(tree.defined, source), places))
     }
 
     /// The value of the first entry called `key`.
     pub(crate) fn get(&self, key: &str) -> Option<&Self> {
         let Self::Map(entries) = self else { return None };
         entries.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+
+    pub(crate) const fn is_map(&self) -> bool {
+        matches!(self, Self::Map(_))
     }
 
     /// It, as a message says what was found.
@@ -167,7 +183,23 @@ fn too_long(text: &str) -> String {
     alloc::format!("{} bytes, expected at most {DOCUMENT_BYTES_MAX}", text.len())
 }
 
-fn yaml_node(text: &str) -> Result<DocumentNode, String> {
+/// Whose YAML it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dialect {
+    /// Of this project.
+    Document,
+    /// Of gopkg.in/yaml.v2, which `envoyproxy/ratelimit` reads with.
+    YamlV2,
+}
+
+/// A text, and how it is read.
+#[derive(Clone, Copy)]
+struct Source<'t> {
+    text: &'t str,
+    dialect: Dialect,
+}
+
+fn yaml_node(text: &str, dialect: Dialect) -> Result<DocumentNode, String> {
     let tree = yaml(text).map_err(|error| {
         let problem = yaml_problem(&error);
         match place_of(&error) {
@@ -177,7 +209,7 @@ fn yaml_node(text: &str) -> Result<DocumentNode, String> {
             None => problem,
         }
     })?;
-    Ok(tree.value.into_node(tree.defined, text))
+    Ok(tree.value.into_node(tree.defined, Source { text, dialect }))
 }
 
 fn yaml(text: &str) -> Result<Spanned<Yaml>, Error> {
@@ -315,31 +347,42 @@ enum Yaml {
 }
 
 impl Yaml {
-    fn into_node(self, place: Location, text: &str) -> DocumentNode {
-        let child = |child: Spanned<Self>| child.value.into_node(child.defined, text);
+    fn into_node(self, place: Location, source: Source<'_>) -> DocumentNode {
+        let Source { text, dialect } = source;
+        let child = |child: Spanned<Self>| child.value.into_node(child.defined, source);
         match self {
             Self::Null => DocumentNode::Null,
-            Self::Bool(value) => DocumentNode::Bool(value),
+            Self::Bool(value) => {
+                match written(place, text).filter(|_| dialect == Dialect::YamlV2) {
+                    Some(written) => DocumentNode::Text(written.to_owned()),
+                    None => DocumentNode::Bool(value),
+                }
+            }
             Self::Number(understood) => {
-                DocumentNode::Number(written(place, text).unwrap_or(understood))
+                let number = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b'+');
+                let written = written(place, text);
+                let written = written.filter(|written| written.bytes().next().is_some_and(number));
+                DocumentNode::Number(written.map_or(understood, str::to_owned))
             }
             Self::Text(value) => DocumentNode::Text(value),
             Self::List(items) => DocumentNode::List(items.into_iter().map(child).collect()),
             Self::Map(entries) => {
                 let entry = |(key, value)| (key, child(value));
-                DocumentNode::Map(entries.into_iter().map(entry).collect())
+                let entries = entries.into_iter().map(entry).collect();
+                match dialect {
+                    Dialect::Document => DocumentNode::Map(entries),
+                    Dialect::YamlV2 => DocumentNode::Map(merged(entries)),
+                }
             }
         }
     }
 }
 
-/// The number at `place` as `text` has it; `None` if that is not where it stands.
-fn written(place: Location, text: &str) -> Option<String> {
+/// What stands at `place` of `text`; `None` if that is not known.
+fn written(place: Location, text: &str) -> Option<&str> {
     let start = usize::try_from(place.span().byte_offset()?).ok()?;
     let len = usize::try_from(place.span().byte_len()?).ok()?;
-    let written = text.get(start..start.checked_add(len)?)?.trim();
-    let number = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b'+');
-    written.bytes().next().is_some_and(number).then(|| written.to_owned())
+    text.get(start..start.checked_add(len)?).map(str::trim)
 }
 
 impl<'de> Deserialize<'de> for Yaml {

@@ -20,6 +20,9 @@
 //!
 //! A key and a value are matched apart, see [the module above](super).
 //!
+//! The YAML is read as gopkg.in/yaml.v2 reads it, which that project uses: `value: True` is the text `True`, `yes` and
+//! `on` are true where true or false is expected, and merge keys (`<<: *limit`) are merged.
+//!
 //! Source: the README of that project, and what it says and does about each of these words.
 
 use alloc::boxed::Box;
@@ -32,7 +35,7 @@ use super::document::{domain, limit_name};
 use super::name::names;
 use super::{DescriptorAction, DescriptorRoute, KeyPattern, Leaf, RouteEntry, Unit, ValuePattern};
 use crate::document::fields::{Fields, line, list, word};
-use crate::document::read;
+use crate::document::read_yaml_v2;
 use crate::error::{At, DocumentErrors, excerpt, quoted};
 use crate::finding;
 use crate::limits::{DESCRIPTORS_MAX, ENTRIES_MAX, TEXT_BYTES_MAX};
@@ -87,7 +90,7 @@ fn import_files<'a>(
     let mut notes = Vec::new();
     let mut domains = Domains { merge, ..Domains::default() };
     for (file, text) in files {
-        let read = read(text, |node, at| {
+        let read = read_yaml_v2(text, |node, at| {
             let config = config(node, at)?;
             domains.add(file, &config, at).then_some(config)
         });
@@ -346,9 +349,18 @@ fn flag(fields: &Fields<'_>, name: &str, at: &At<'_>) -> Option<bool> {
     match given(fields, name) {
         None => Some(false),
         Some(DocumentNode::Bool(value)) => Some(*value),
+        Some(DocumentNode::Text(word)) if TRUE.contains(&word.as_str()) => Some(true),
+        Some(DocumentNode::Text(word)) if FALSE.contains(&word.as_str()) => Some(false),
         Some(other) => at.field(name).expected("`true` or `false`", other),
     }
 }
+
+/// The words of gopkg.in/yaml.v2 for true.
+const TRUE: [&str; 11] = ["true", "True", "TRUE", "yes", "Yes", "YES", "y", "Y", "on", "On", "ON"];
+
+/// The words of gopkg.in/yaml.v2 for false.
+const FALSE: [&str; 11] =
+    ["false", "False", "FALSE", "no", "No", "NO", "n", "N", "off", "Off", "OFF"];
 
 /// A `rate_limit`: who decides, and the limit of a policy.
 struct EnvoyRateLimit {

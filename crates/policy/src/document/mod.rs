@@ -149,6 +149,15 @@ pub(crate) fn read<T>(
     )
 }
 
+/// The same of a text that gopkg.in/yaml.v2 is written for.
+pub(crate) fn read_yaml_v2<T>(
+    text: &str,
+    build: impl FnOnce(&DocumentNode, &At<'_>) -> Option<T>,
+) -> Result<T, DocumentErrors> {
+    let node = DocumentNode::read_yaml_v2(text);
+    checked(&node.map_err(|problem| DocumentErrors::whole(syntax(&problem)))?, build)
+}
+
 /// What `build` makes of `node`.
 fn checked<T>(
     node: &DocumentNode,

@@ -7,19 +7,19 @@ use sluicegate_policy::descriptor::envoy::{Import, import, import_merged};
 use sluicegate_policy::descriptor::{DescriptorAction, Unit};
 use sluicegate_policy::{DescriptorTree, Document, Overflow, Policy, PolicySet};
 
-fn imported(files: &[(&str, &str)]) -> Import {
+pub(crate) fn imported(files: &[(&str, &str)]) -> Import {
     import(files.iter().copied()).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 /// A configuration of one file, ready to be asked.
-struct Served {
+pub(crate) struct Served {
     policies: PolicySet,
     tree: DescriptorTree,
     notes: Vec<String>,
 }
 
 impl Served {
-    fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         let Import { policies, descriptors, notes } = imported(&[("c.yaml", text)]);
         let policies = Document::parse(&policies).unwrap_or_else(|e| panic!("{e}\n{policies}"));
         let tree = DescriptorTree::parse(&descriptors);
@@ -28,7 +28,7 @@ impl Served {
     }
 
     /// How a descriptor is decided: `5 per 1 s for alice`, `allow`, `refuse` or `no limit`.
-    fn says(&self, domain: &str, entries: &[(&str, &str)]) -> String {
+    pub(crate) fn says(&self, domain: &str, entries: &[(&str, &str)]) -> String {
         let Some((leaf, key)) = self.tree.find(domain, entries.iter().copied()) else {
             return "no limit".into();
         };
@@ -412,8 +412,8 @@ fn what_is_wrong_is_told_with_its_file_and_path() {
         "~.rate_limit.replaces[0].name: `n` is the name of this limit itself\n~.rate_limit.replaces[1].name: is missing, expected the name of a limit",
     );
     wrong_in_one(
-        "key: a, shadow_mode: yes",
-        "~.shadow_mode: expected `true` or `false`, found the text `yes`",
+        "key: a, shadow_mode: sure",
+        "~.shadow_mode: expected `true` or `false`, found the text `sure`",
     );
 }
 

@@ -6,3 +6,4 @@ mod envoy;
 mod example;
 mod in_force;
 mod messages;
+mod yaml_v2;
