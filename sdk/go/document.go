@@ -69,6 +69,9 @@ const (
 	bodyMax       = 65_536
 	headersMax    = 32
 	methodsMax    = 40
+	matchesMax    = 256
+	hostsMax      = 64
+	hostMax       = 253
 	attributesMax = 8
 	overloadMaxUS = 10_000_000
 	problemsMax   = 100
@@ -325,15 +328,42 @@ func isASCII(text string) bool {
 	return true
 }
 
+// match checks one case, or a list of cases.
 func (r *reader) match(path string, v value) {
-	fields := r.fields(path, v, "path", "method")
+	if v.kind != '[' {
+		r.matchCase(path, v)
+		return
+	}
+	for i, element := range r.list(path, v, 1, matchesMax) {
+		r.matchCase(fmt.Sprintf("%s[%d]", path, i), element)
+	}
+}
+
+func (r *reader) matchCase(path string, v value) {
+	fields := r.fields(path, v, "host", "path", "method", "except")
+	r.conditions(path, fields, "expected at least one of `host`, `path`, `method` and `except`")
+	except, ok := fields["except"]
+	if !ok {
+		return
+	}
+	for i, element := range r.list(path+".except", except, 1, matchesMax) {
+		at := fmt.Sprintf("%s.except[%d]", path, i)
+		fields := r.fields(at, element, "host", "path", "method")
+		r.conditions(at, fields, "expected at least one of `host`, `path` and `method`")
+	}
+}
+
+func (r *reader) conditions(path string, fields map[string]value, none string) {
 	if fields != nil && len(fields) == 0 {
-		r.add(path, "expected `path` or `method`")
+		r.add(path, "%s", none)
+	}
+	if hosts, ok := fields["host"]; ok {
+		r.each(path+".host", hosts, hostsMax, isHost, "a host in small letters")
 	}
 	if p, ok := fields["path"]; ok {
-		forms := r.fields(path+".path", p, "exact", "prefix")
+		forms := r.fields(path+".path", p, "exact", "prefix", "starts_with")
 		if len(forms) != 1 {
-			r.add(path+".path", "expected either `exact` or `prefix`")
+			r.add(path+".path", "expected exactly one of `exact`, `prefix` and `starts_with`")
 		}
 		for form, v := range forms {
 			at := path + ".path." + form
@@ -343,19 +373,36 @@ func (r *reader) match(path string, v value) {
 			}
 		}
 	}
-	methods, ok := fields["method"]
-	if !ok {
-		return
+	if methods, ok := fields["method"]; ok {
+		isMethod := func(text string) bool { return isToken(text) && strings.ToUpper(text) == text }
+		r.each(path+".method", methods, methodsMax, isMethod, "a method")
 	}
+}
+
+// each checks a list of texts, each once.
+func (r *reader) each(path string, v value, most int, is func(string) bool, what string) {
 	seen := map[string]bool{}
-	for i, element := range r.list(path+".method", methods, 1, methodsMax) {
-		at := fmt.Sprintf("%s.method[%d]", path, i)
+	for i, element := range r.list(path, v, 1, most) {
+		at := fmt.Sprintf("%s[%d]", path, i)
 		text := r.text(at, element)
-		if !isToken(text) || strings.ToUpper(text) != text || seen[text] {
-			r.add(at, "`%s` is not a method, or is there twice", short(text))
+		if !is(text) || seen[text] {
+			r.add(at, "`%s` is not %s, or is there twice", short(text), what)
 		}
 		seen[text] = true
 	}
+}
+
+// isHost reports whether text is a name in small letters, or `*.` and a name.
+func isHost(text string) bool {
+	if len(text) > hostMax {
+		return false
+	}
+	for label := range strings.SplitSeq(strings.TrimPrefix(text, "*."), ".") {
+		if label == "" || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+			return false
+		}
+	}
+	return true
 }
 
 func (r *reader) key(path string, v value) {

@@ -297,13 +297,25 @@ def check_permits(policy):
             raise DocumentError("match", "gateways only check requests, and hold no permits")
 
 
-def match(value, path):
+def conditions(**more):
+    """`host`, `path` and `method` of a request, at least one of all fields."""
     place = text(1, 4096, r"/[^\x00-\x1f\x7f-\x9f?#]*")
     method = text(1, 128, f"(?!.*[a-z]){TOKEN}")
-    read = fields({"path": one_of({"exact": place, "prefix": place}), "method": each(1, 40, method)})(value, path)
-    if not read:
-        raise DocumentError(path, "expected `path`, `method` or both")
+    host = text(1, 253, r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*")
+    known = {"host": each(1, 64, host), "path": one_of({"exact": place, "prefix": place, "starts_with": place}),
+             "method": each(1, 40, method), **more}
+
+    def read(value, path):
+        found = fields(known)(value, path)
+        if not found:
+            raise DocumentError(path, "expected at least one field")
+        return found
     return read
+
+
+def match(value, path):
+    case = conditions(**{"except": each(1, 256, conditions(), once=False)})
+    return (each(1, 256, case, once=False) if isinstance(value, list) else case)(value, path)
 
 
 RESPONSE = fields({"status": whole(200, 599), "body": text(0, 65536, ".*"), "headers": headers}, ["status", "body"])

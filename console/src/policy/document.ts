@@ -1,7 +1,7 @@
 /** Views of a policy document. Everything tolerates documents that the server would refuse. */
 
 import { ALGORITHM_NAMES, type AlgorithmName, paramsOf } from './algorithms.ts';
-import { type Json, type JsonObject, isObject } from './json.ts';
+import { type Json, type JsonObject, get, isObject } from './json.ts';
 import { parseDuration, parseRate } from './units.ts';
 
 export const RULES_MAX = 8;
@@ -84,6 +84,24 @@ export function overridesOf(document: Json | undefined): Override[] {
 
 export function textsOf(value: Json | undefined): string[] {
   return listOf(value).filter((item) => typeof item === 'string');
+}
+
+/** The requests that `match` is, one text for each case: hosts, methods, path, and after `−` what is excepted. */
+export function matchWords(match: Json | undefined): string[] {
+  const words = (of: Json) =>
+    [
+      textsOf(get(of, ['host'])).join(' '),
+      textsOf(get(of, ['method'])).join(' '),
+      String(get(of, ['path', 'exact']) ?? ''),
+      ...['prefix', 'starts_with'].map((kind) => get(of, ['path', kind])).filter((path) => path !== undefined).map((path) => `${String(path)} …`),
+    ]
+      .filter(Boolean)
+      .join(' ');
+  const cases = Array.isArray(match) ? match : match === undefined ? [] : [match];
+  return cases.map((of) => {
+    const except = listOf(get(of, ['except'])).map(words).join(', ');
+    return except ? `${words(of)} − ${except}`.trim() : words(of);
+  });
 }
 
 /**

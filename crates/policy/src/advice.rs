@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use alloc::{borrow::ToOwned, format};
 
-use crate::attribute::{KeyAttribute, Matcher, PathMatch};
+use crate::attribute::{Conditions, KeyAttribute, Matcher, PathMatch};
 use crate::{Policy, PolicySet};
 
 /// A policy that clients can walk around, and the remedy.
@@ -31,13 +31,14 @@ pub fn advice(policies: &PolicySet) -> Vec<Advice> {
     all
 }
 
-/// Advice on a path that names a program.
+/// Advice on a path that names a program: the first of the cases.
 fn path_advice(matcher: &Matcher) -> Option<String> {
-    let Some(PathMatch::Exact(path)) = matcher.path() else { return None };
-    let is_program = PROGRAM_ENDS.iter().any(|end| path.ends_with(end));
-    is_program.then(|| {
-        format!("match.path.exact: servers run `{path}/x` as `{path}`, which it does not match; use `prefix: {path}`")
-    })
+    let is_program = |path: &str| PROGRAM_ENDS.iter().any(|end| path.ends_with(end));
+    let path = matcher.cases().iter().find_map(|case| match case.conditions().path() {
+        Some(PathMatch::Exact(path)) if is_program(path) => Some(path),
+        _ => None,
+    })?;
+    Some(format!("match.path.exact: servers run `{path}/x` as `{path}`, which it does not match; use `prefix: {path}`"))
 }
 
 /// Advice on a key that clients choose, where no policy by address guards the same requests.
@@ -57,21 +58,37 @@ fn key_advice(policies: &PolicySet, policy: &Policy, matcher: &Matcher) -> Optio
     })
 }
 
-/// Whether `wide` matches all requests that `narrow` matches.
+/// Whether `wide` matches all requests that `narrow` matches, as far as that can be seen: a case with exceptions
+/// counts as one that does not.
 fn covers(wide: &Matcher, narrow: &Matcher) -> bool {
+    narrow.cases().iter().all(|narrow| {
+        let mut plain = wide.cases().iter().filter(|wide| wide.except().is_empty());
+        plain.any(|wide| are_met_by_all(wide.conditions(), narrow.conditions()))
+    })
+}
+
+/// Whether all requests that meet `narrow` meet `wide`.
+fn are_met_by_all(wide: &Conditions, narrow: &Conditions) -> bool {
+    let hosts = wide.hosts().is_empty()
+        || !narrow.hosts().is_empty()
+            && narrow.hosts().iter().all(|host| wide.hosts().contains(host));
     let methods = wide.methods().len() == 0
         || narrow.methods().len() > 0
             && narrow.methods().all(|method| wide.methods().any(|other| other == method));
     let paths = match (wide.path(), narrow.path()) {
         (None, _) => true,
-        (Some(_), None) => false,
+        (Some(_), None) | (Some(PathMatch::Exact(_)), Some(PathMatch::Prefix(_))) => false,
         (Some(wide), Some(PathMatch::Exact(path) | PathMatch::Prefix(path))) => wide.matches(path),
+        (Some(PathMatch::StartsWith(wide)), Some(PathMatch::StartsWith(narrow))) => {
+            narrow.starts_with(&**wide)
+        }
+        // What begins with `/a` may be `/ab`, which is not below `/a`.
+        (Some(PathMatch::Prefix(wide)), Some(PathMatch::StartsWith(narrow))) => {
+            wide.ends_with('/') && narrow.starts_with(&**wide)
+        }
+        (Some(PathMatch::Exact(_)), Some(PathMatch::StartsWith(_))) => false,
     };
-    let is_narrower = !matches!(
-        (wide.path(), narrow.path()),
-        (Some(PathMatch::Exact(_)), Some(PathMatch::Prefix(_)))
-    );
-    methods && paths && is_narrower
+    hosts && methods && paths
 }
 
 #[cfg(test)]
@@ -109,6 +126,10 @@ mod tests {
         for (other, advised) in [
             ("match: { path: { prefix: / } }, key: [remote_ip]", 0),
             ("match: { path: { prefix: /api } }", 0),
+            ("match: { path: { starts_with: /a } }, key: [remote_ip]", 0),
+            ("match: [{ method: [PUT] }, { path: { prefix: / } }], key: [remote_ip]", 0),
+            ("match: { host: [a], path: { prefix: / } }, key: [remote_ip]", 1),
+            ("match: { except: [{ host: [a] }] }, key: [remote_ip]", 1),
             ("match: { path: { prefix: /api/x } }, key: [remote_ip]", 1),
             ("match: { path: { exact: /api } }, key: [remote_ip]", 1),
             ("match: { method: [POST] }, key: [remote_ip]", 1),

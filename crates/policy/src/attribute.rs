@@ -8,7 +8,7 @@ use core::fmt;
 
 use crate::error::quoted;
 use crate::finding;
-use crate::limits::TOKEN_BYTES_MAX;
+use crate::limits::{HOST_BYTES_MAX, TOKEN_BYTES_MAX};
 use crate::text::TextError;
 
 /// The attributes of one request, as far as they are known. Who fills them in normalises them:
@@ -50,20 +50,46 @@ pub enum KeyAttribute {
     Header(Box<str>),
 }
 
-/// Which requests a policy guards.
+/// The requests that a policy guards: those of any of its cases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Matcher {
+    /// At least one.
+    pub(crate) cases: Box<[MatchCase]>,
+}
+
+/// Requests that meet conditions, without those that meet one of its exceptions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MatchCase {
+    pub(crate) conditions: Conditions,
+    pub(crate) except: Box<[Conditions]>,
+}
+
+/// Conditions on the attributes of a request, all of which it has to meet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conditions {
+    pub(crate) hosts: Box<[HostMatch]>,
     pub(crate) path: Option<PathMatch>,
     pub(crate) methods: Box<[Box<str>]>,
 }
 
-/// Which paths a policy guards. A query (`?…`) is no part of the path.
+/// A host of a condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostMatch {
+    /// This one, in small letters: `shop.example.com`.
+    Exact(Box<str>),
+    /// All hosts that end with this text, which begins with a dot: `*.example.com` is `.example.com`.
+    Suffix(Box<str>),
+}
+
+/// A path of a condition. A query (`?…`) is no part of the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathMatch {
     /// This one.
     Exact(Box<str>),
     /// This one and all below it: `/orders` guards `/orders` and `/orders/7`, not `/orders-old`.
     Prefix(Box<str>),
+    /// All that begin with this text: `/orders` guards `/orders-old`, too.
+    StartsWith(Box<str>),
 }
 
 impl KeyAttribute {
@@ -153,23 +179,87 @@ pub(crate) fn push_escaped(key: &mut String, part: &str) {
 }
 
 impl Matcher {
-    /// Which paths; `None`: all.
-    pub const fn path(&self) -> Option<&PathMatch> {
-        self.path.as_ref()
-    }
-
-    /// Which methods; empty: all.
-    pub fn methods(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.methods.iter().map(AsRef::as_ref)
+    /// The cases, at least one: a request of any of them is guarded.
+    pub const fn cases(&self) -> &[MatchCase] {
+        &self.cases
     }
 
     /// Whether it guards this request.
     pub fn matches(&self, attributes: &Attributes<'_>) -> bool {
-        let Self { path, methods } = self;
-        let path =
-            path.as_ref().is_none_or(|path| attributes.path.is_some_and(|p| path.matches(p)));
-        let has = |method: &str| methods.iter().any(|permitted| **permitted == *method);
-        path && (methods.is_empty() || attributes.method.is_some_and(has))
+        self.cases.iter().any(|case| case.matches(attributes))
+    }
+}
+
+impl MatchCase {
+    /// The conditions.
+    pub const fn conditions(&self) -> &Conditions {
+        &self.conditions
+    }
+
+    /// The exceptions: a request that meets one of them is not of this case.
+    pub const fn except(&self) -> &[Conditions] {
+        &self.except
+    }
+
+    fn matches(&self, attributes: &Attributes<'_>) -> bool {
+        let Self { conditions, except } = self;
+        conditions.are_met(attributes) && !except.iter().any(|except| except.are_met(attributes))
+    }
+}
+
+impl Conditions {
+    /// The hosts; empty: all.
+    pub const fn hosts(&self) -> &[HostMatch] {
+        &self.hosts
+    }
+
+    /// The paths; `None`: all.
+    pub const fn path(&self) -> Option<&PathMatch> {
+        self.path.as_ref()
+    }
+
+    /// The methods; empty: all.
+    pub fn methods(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.methods.iter().map(AsRef::as_ref)
+    }
+
+    /// Whether this request meets all of them. An attribute that is not known meets none.
+    fn are_met(&self, attributes: &Attributes<'_>) -> bool {
+        let Self { hosts, path, methods } = self;
+        let is_host = |host: &str| hosts.iter().any(|of| of.matches(host));
+        let is_method = |method: &str| methods.iter().any(|of| **of == *method);
+        let path = path.as_ref();
+        (hosts.is_empty() || attributes.host.is_some_and(is_host))
+            && path.is_none_or(|path| attributes.path.is_some_and(|given| path.matches(given)))
+            && (methods.is_empty() || attributes.method.is_some_and(is_method))
+    }
+}
+
+impl HostMatch {
+    /// The one that `text` writes: a name in small letters, or `*.` and a name. `None`: it is neither.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (suffix, name) = match text.strip_prefix('*') {
+            Some(suffix) => (Some(suffix), suffix.strip_prefix('.')?),
+            None => (None, text),
+        };
+        let is_letter = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
+        let is_label = |label: &str| !label.is_empty() && label.bytes().all(is_letter);
+        if text.len() > HOST_BYTES_MAX || !name.split('.').all(is_label) {
+            return None;
+        }
+        Some(suffix.map_or_else(|| Self::Exact(name.into()), |suffix| Self::Suffix(suffix.into())))
+    }
+
+    /// Whether `host` is it, in any case.
+    fn matches(&self, host: &str) -> bool {
+        match self {
+            Self::Exact(exact) => host.eq_ignore_ascii_case(exact),
+            Self::Suffix(suffix) => {
+                let (host, suffix) = (host.as_bytes(), suffix.as_bytes());
+                let begin = host.len().checked_sub(suffix.len()).filter(|begin| *begin > 0);
+                begin.is_some_and(|begin| host[begin..].eq_ignore_ascii_case(suffix))
+            }
+        }
     }
 }
 
@@ -182,6 +272,7 @@ impl PathMatch {
             Self::Prefix(prefix) => path.strip_prefix(&**prefix).is_some_and(|below| {
                 below.is_empty() || below.starts_with('/') || prefix.ends_with('/')
             }),
+            Self::StartsWith(text) => path.starts_with(&**text),
         }
     }
 }
@@ -231,6 +322,39 @@ mod tests {
         check("/", "", false);
         assert!(PathMatch::Exact("/a".into()).matches("/a?b=/c"));
         assert!(!PathMatch::Exact("/a".into()).matches("/a/"));
+        assert!(PathMatch::StartsWith("/orders".into()).matches("/orders-old/7?a"));
+        assert!(!PathMatch::StartsWith("/orders".into()).matches("/order"));
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_all_below_one() {
+        let check = |of: &str, host: &str, expected: bool| {
+            let found = HostMatch::parse(of).map(|of| of.matches(host));
+            assert_eq!(found, Some(expected), "{of} and {host}");
+        };
+        check("shop.example", "Shop.Example", true);
+        check("shop.example", "a.shop.example", false);
+        check("*.example", "shop.example", true);
+        check("*.example", "a.shop.EXAMPLE", true);
+        check("*.example", "example", false);
+        check("*.example", ".example", false);
+        check("*.example", "notexample", false);
+        for text in [
+            "",
+            "*",
+            "*.",
+            "a..b",
+            ".a",
+            "a.",
+            "Shop",
+            "a:80",
+            "a*",
+            "*.*.a",
+            "ä",
+            &"a".repeat(254),
+        ] {
+            assert_eq!(HostMatch::parse(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -70,7 +70,9 @@ pub mod schema;
 pub mod set;
 pub mod text;
 
-pub use attribute::{Attributes, KeyAttribute, Matcher, PathMatch};
+pub use attribute::{
+    Attributes, Conditions, HostMatch, KeyAttribute, MatchCase, Matcher, PathMatch,
+};
 pub use calendar::Windows;
 pub use descriptor::DescriptorTree;
 pub use document::{Document, WrittenError, WrittenPolicy};

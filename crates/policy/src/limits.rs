@@ -30,6 +30,16 @@ pub const APPS_MAX: usize = 1_000;
 /// Most methods of one `match`: HTTP registers about forty, and a policy for all needs no list.
 pub const METHODS_MAX: usize = 40;
 
+/// Most cases of one `match`, and most exceptions of one case: a site has dozens of places with limits of their
+/// own. Each is compared with every request of a gateway.
+pub const MATCHES_MAX: usize = 256;
+
+/// Most hosts of one case of a `match`: the names of a large site.
+pub const HOSTS_MAX: usize = 64;
+
+/// Longest name of a host in bytes, as in DNS.
+pub const HOST_BYTES_MAX: usize = 253;
+
 /// Most attributes that make up a key: all there are, and one header.
 pub const KEY_PARTS_MAX: usize = 8;
 

@@ -13,8 +13,8 @@ use sluicegate_kernel::param::{Kind, Param};
 
 use crate::document::{CARRY, ON_KEY_QUOTA, ON_STORE_FAILURE, STATUS_MAX, STATUS_MIN};
 use crate::limits::{
-    APPS_MAX, BODY_BYTES_MAX, HEADERS_MAX, KEY_PARTS_MAX, METHODS_MAX, OVERRIDES_MAX, POLICIES_MAX,
-    TEXT_BYTES_MAX,
+    APPS_MAX, BODY_BYTES_MAX, HEADERS_MAX, HOST_BYTES_MAX, HOSTS_MAX, KEY_PARTS_MAX, MATCHES_MAX,
+    METHODS_MAX, OVERRIDES_MAX, POLICIES_MAX, TEXT_BYTES_MAX,
 };
 use crate::policy::EVERY_APP;
 use crate::text::{RATE_PATTERN, SPAN_PATTERN};
@@ -41,6 +41,7 @@ pub fn document_of(algorithms: &[(&str, &str, &[Param])]) -> Value {
         "additionalProperties": false,
         "$defs": {
             "policy": policy(),
+            "request_match": request_match(),
             "name": {
                 "type": "string",
                 "pattern": alloc::format!("^[a-z0-9._-]{{1,{NAME_BYTES_MAX}}}$"),
@@ -194,15 +195,57 @@ fn overrides() -> Value {
 
 fn matcher() -> Value {
     json!({
-        "description": "Requests it applies to, for gateways that send attributes, not names.",
+        "description": "Requests it applies to, for gateways that send attributes, not names. In a list: \
+                        requests of any of its items.",
+        "anyOf": [
+            { "$ref": "#/$defs/request_match" },
+            {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": MATCHES_MAX,
+                "items": { "$ref": "#/$defs/request_match" },
+            },
+        ],
+    })
+}
+
+fn request_match() -> Value {
+    let mut object = conditions();
+    object["properties"]["except"] = json!({
+        "description": "Requests that it does not apply to, by `host`, `path` and `method`. Default: none.",
+        "type": "array",
+        "minItems": 1,
+        "maxItems": MATCHES_MAX,
+        "items": conditions(),
+    });
+    object
+}
+
+/// `host`, `path` and `method`, at least one of them.
+fn conditions() -> Value {
+    json!({
         "type": "object",
         "properties": {
+            "host": {
+                "description": "Names in small letters, or all below one: `*.example.com`. Default: every host.",
+                "type": "array",
+                "minItems": 1,
+                "maxItems": HOSTS_MAX,
+                "uniqueItems": true,
+                "items": {
+                    "type": "string",
+                    "maxLength": HOST_BYTES_MAX,
+                    "pattern": r"^(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*$",
+                },
+            },
             "path": {
-                "description": "The whole path, or its beginning. Default: every path.",
+                "description": "The whole path, its beginning up to a `/`, or its first characters. \
+                                Default: every path.",
                 "type": "object",
                 "properties": {
                     "exact": { "$ref": "#/$defs/path" },
                     "prefix": { "$ref": "#/$defs/path" },
+                    "starts_with": { "$ref": "#/$defs/path" },
                 },
                 "minProperties": 1,
                 "maxProperties": 1,

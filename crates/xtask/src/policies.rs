@@ -147,6 +147,7 @@ fn value(schema: &Value, field: &Value) -> String {
             }
             ("path", _) => "path that begins with `/`".to_owned(),
             ("overflow", _) => "[see below](#overflow-what-happens-over-the-limit)".to_owned(),
+            ("request_match", _) => "see below".to_owned(),
             _ => of.to_owned(),
         };
     }
@@ -198,7 +199,8 @@ fn object_value(schema: &Value, field: &Value) -> String {
     let Some(fields) = field["properties"].as_object() else { return "object".to_owned() };
     let fields: Vec<_> =
         fields.iter().map(|(name, of)| format!("`{name}`: {}", value(schema, of))).collect();
-    if fields.len() > 2 || fields.concat().len() > 90 {
+    let is_choice = field["maxProperties"] == 1 && field["minProperties"] == 1;
+    if !is_choice && (fields.len() > 2 || fields.concat().len() > 90) {
         return "see below".to_owned();
     }
     format!("{{ {} }}", fields.join(if field["maxProperties"] == 1 { " or " } else { ", " }))

@@ -6,6 +6,7 @@
 
 pub(crate) mod fields;
 mod leases;
+mod matcher;
 mod order;
 mod overflow;
 mod permits;

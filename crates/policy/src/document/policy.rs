@@ -7,17 +7,16 @@ use alloc::vec::Vec;
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
 use sluicegate_kernel::{Carry, Micros};
 
-use super::fields::{Fields, distinct, either, line, list, listed_twice, name, text, word};
+use super::fields::{Fields, distinct, list, listed_twice, name, text, word};
 use super::leases::{check_leasable, leases};
+use super::matcher::matcher;
 use super::overflow::overflow;
 use super::permits::PermitFields;
 use super::rule::rules;
-use crate::attribute::{KeyAttribute, Matcher, PathMatch, is_token};
+use crate::attribute::KeyAttribute;
 use crate::error::{At, quoted};
 use crate::finding;
-use crate::limits::{
-    APPS_MAX, KEY_PARTS_MAX, METHODS_MAX, OVERLOAD_WAIT_MAX, OVERRIDES_MAX, TEXT_BYTES_MAX,
-};
+use crate::limits::{APPS_MAX, KEY_PARTS_MAX, OVERLOAD_WAIT_MAX, OVERRIDES_MAX};
 use crate::node::DocumentNode;
 use crate::policy::{
     Apps, EVERY_APP, KeyOverride, OnKeyQuota, OnOverload, OnStoreFailure, OverrideEnd, Policy,
@@ -181,55 +180,6 @@ fn apps(node: &DocumentNode, at: &At<'_>) -> Option<Apps> {
     let every = names.contains(&EVERY_APP);
     let named = names.into_iter().filter(|name| *name != EVERY_APP).map(Box::from);
     Some(Apps::Said { named: named.collect(), every })
-}
-
-fn matcher(node: &DocumentNode, at: &At<'_>) -> Option<Matcher> {
-    let fields = Fields::read(node, at, &["path", "method"])?;
-    let path = optional(&fields, at, "path", path);
-    let methods = optional(&fields, at, "method", methods);
-    let (path, methods) = (path?, methods?.unwrap_or_default());
-    if path.is_none() && methods.is_empty() {
-        return at.report(finding!("empty_match", "expected `path`, `method` or both"));
-    }
-    Some(Matcher { path, methods })
-}
-
-fn path(node: &DocumentNode, at: &At<'_>) -> Option<PathMatch> {
-    let fields = Fields::read(node, at, &["exact", "prefix"])?;
-    let path = |node, at: &At<'_>| {
-        let path = line(node, at, "a path", TEXT_BYTES_MAX)?;
-        if !path.starts_with('/') || path.contains(['?', '#']) {
-            let path = quoted(path);
-            return at.report(finding!(
-                "bad_path",
-                "invalid path {path}: expected a `/` first, no `?` or `#`",
-                path
-            ));
-        }
-        Some(Box::from(path))
-    };
-    match (fields.get("exact"), fields.get("prefix")) {
-        (Some(exact), None) => path(exact, &at.field("exact")).map(PathMatch::Exact),
-        (None, Some(prefix)) => path(prefix, &at.field("prefix")).map(PathMatch::Prefix),
-        _ => at.report(either("exact", "prefix")),
-    }
-}
-
-fn methods(node: &DocumentNode, at: &At<'_>) -> Option<Box<[Box<str>]>> {
-    let items = list(node, at, "methods", 1, METHODS_MAX)?;
-    let methods = distinct(items, at, |node, at| {
-        let method = text(node, at, "a method")?;
-        if !is_token(method) || method.contains(|char: char| char.is_ascii_lowercase()) {
-            let method = quoted(method);
-            return at.report(finding!(
-                "bad_method",
-                "invalid method {method}: expected capitals such as `GET`",
-                method
-            ));
-        }
-        Some(method)
-    })?;
-    Some(methods.into_iter().map(Box::from).collect())
 }
 
 fn key(node: &DocumentNode, at: &At<'_>) -> Option<Box<[KeyAttribute]>> {

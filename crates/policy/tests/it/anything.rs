@@ -48,6 +48,10 @@ fn full() -> Value {
         { "name": "c", "rules": [{ "leaky_bucket": { "rate": "1/s", "delay": "none" } }], "overflow": { "divert": { "target": "b" } } },
         { "name": "e", "rules": [{ "token_bucket": { "rate": "1/s" } }], "overflow": { "queue": { "max_wait": "1s" } } },
         { "name": "d", "rules": [{ "token_bucket": { "rate": "1/s" } }], "overflow": "shadow", "leases": { "max_share": "10%", "term": "1s" }, "match": { "path": { "prefix": "/" } } },
+        { "name": "f", "rules": [{ "token_bucket": { "rate": "1/s" } }], "match": [
+            { "host": ["a.b", "*.c"], "path": { "starts_with": "/" } },
+            { "except": [{ "host": ["d"] }, { "path": { "exact": "/x" }, "method": ["GET"] }] },
+        ] },
     ]})
 }
 

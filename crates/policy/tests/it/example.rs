@@ -50,9 +50,9 @@ fn the_example_of_the_design_says_what_it_says() {
     assert_eq!(*policy.overflow(), Overflow::Queue { max_wait: Micros::from_millis(500) });
     assert_eq!(policy.on_store_failure(), OnStoreFailure::Local);
     assert_eq!((policy.leases(), policy.lease_bounds()), (Leases::Auto, None));
-    let matcher = policy.matcher().unwrap();
-    assert_eq!(matcher.path(), Some(&PathMatch::Prefix("/orders".into())));
-    assert_eq!(matcher.methods().collect::<Vec<_>>(), ["POST"]);
+    let [case] = policy.matcher().unwrap().cases() else { panic!("{policy:?}") };
+    assert_eq!(case.conditions().path(), Some(&PathMatch::Prefix("/orders".into())));
+    assert_eq!(case.conditions().methods().collect::<Vec<_>>(), ["POST"]);
     assert_eq!(policy.key(), [KeyAttribute::RemoteIp]);
 }
 

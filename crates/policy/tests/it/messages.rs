@@ -106,14 +106,32 @@ fn of_policies() {
     );
     rest("on_key_quota: drop", "~.on_key_quota: expected `share` or `deny`, found the text `drop`");
     rest("carry: 1", "~.carry: expected `usage`, `proportional` or `reset`, found the number `1`");
-    rest("match: {}", "~.match: expected `path`, `method` or both");
+    rest("match: {}", "~.match: expected at least one of `host`, `path`, `method` and `except`");
+    rest("match: []", "~.match: expected 1 to 256 cases, found 0");
+    rest(
+        "match: [{ path: { prefix: / } }, { method: [GET], hosts: [a] }]",
+        "~.match[1].hosts: unknown field, did you mean `host`?",
+    );
+    rest(
+        "match: { host: ['*.Shop'] }",
+        "~.match.host[0]: invalid host `*.Shop`: expected a name in small letters without a port, such as \
+         `shop.example.com` or `*.example.com`",
+    );
+    rest(
+        "match: { except: [{}] }",
+        "~.match.except[0]: expected at least one of `host`, `path` and `method`",
+    );
+    rest(
+        "match: { except: [{ method: [GET], except: [] }] }",
+        "~.match.except[0].except: unknown field, expected `host`, `path` or `method`",
+    );
     rest(
         "match: { path: /a }",
-        "~.match.path: expected a map with `exact` and `prefix`, found the text `/a`",
+        "~.match.path: expected a map with `exact`, `prefix` and `starts_with`, found the text `/a`",
     );
     rest(
         "match: { path: { exact: /a, prefix: /b } }",
-        "~.match.path: expected either `exact` or `prefix`",
+        "~.match.path: expected exactly one of `exact`, `prefix` and `starts_with`",
     );
     rest(
         "match: { path: { exact: a } }",

@@ -229,14 +229,26 @@ final readonly class Document
 
     private static function checkMatch(Node $node): void
     {
-        $fields = $node->fields(['path', 'method']);
+        $cases = is_array($node->value) && array_is_list($node->value) ? $node->items(1, 256) : [$node];
+        foreach ($cases as $case) {
+            $fields = $case->fields(['host', 'path', 'method', 'except']);
+            self::checkConditions($case, $fields);
+            foreach (isset($fields['except']) ? $fields['except']->items(1, 256) : [] as $except) {
+                self::checkConditions($except, $except->fields(['host', 'path', 'method']));
+            }
+        }
+    }
+
+    /** @param array<string, Node> $fields */
+    private static function checkConditions(Node $node, array $fields): void
+    {
         if ($fields === []) {
-            throw $node->error('expected `path` or `method`');
+            throw $node->error('expected at least one of `host`, `path` and `method`');
         }
         if (isset($fields['path'])) {
-            $path = $fields['path']->fields(['exact', 'prefix']);
+            $path = $fields['path']->fields(['exact', 'prefix', 'starts_with']);
             if (count($path) !== 1) {
-                throw $fields['path']->error('expected `exact` or `prefix`');
+                throw $fields['path']->error('expected exactly one of `exact`, `prefix` and `starts_with`');
             }
             $text = current($path)->plainText(1, 4096);
             if ($text[0] !== '/' || strpbrk($text, '?#') !== false) {
@@ -244,12 +256,19 @@ final readonly class Document
             }
         }
         $seen = [];
+        foreach (isset($fields['host']) ? $fields['host']->items(1, 64) : [] as $item) {
+            $host = $item->text(1, 253);
+            if (!preg_match('/^(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*$/D', $host) || isset($seen["h$host"])) {
+                throw $item->error('is there twice, or is not a host in small letters');
+            }
+            $seen["h$host"] = true;
+        }
         foreach (isset($fields['method']) ? $fields['method']->items(1, 40) : [] as $item) {
             $method = $item->token();
-            if (preg_match('/[a-z]/', $method) || isset($seen[$method])) {
+            if (preg_match('/[a-z]/', $method) || isset($seen["m$method"])) {
                 throw $item->error('is there twice, or has small letters');
             }
-            $seen[$method] = true;
+            $seen["m$method"] = true;
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluicegate_kernel::{Micros, Rule};
-use sluicegate_policy::{KeyOverride, PathMatch, Policy, Rules};
+use sluicegate_policy::{KeyOverride, MatchCase, PathMatch, Policy, Rules};
 
 use super::PolicyState;
 use super::limits::refill_span;
@@ -40,14 +40,19 @@ pub(super) fn warnings(
             finding!("every_app", "every app can use its budgets and read its keys (`apps`: `*`)");
         warnings.push(PlacedFinding::new("/document/apps", open));
     }
-    let guards_all = policy.matcher().is_some_and(|matcher| {
-        let all_paths = match matcher.path() {
+    let is_all = |case: &MatchCase| {
+        let conditions = case.conditions();
+        let all_paths = match conditions.path() {
             None => true,
-            Some(PathMatch::Prefix(path)) => **path == *"/",
+            Some(PathMatch::Prefix(path) | PathMatch::StartsWith(path)) => **path == *"/",
             Some(PathMatch::Exact(_)) => false,
         };
-        all_paths && matcher.methods().len() == 0
-    });
+        all_paths
+            && conditions.hosts().is_empty()
+            && conditions.methods().len() == 0
+            && case.except().is_empty()
+    };
+    let guards_all = policy.matcher().is_some_and(|matcher| matcher.cases().iter().any(is_all));
     if guards_all && policy.key().is_empty() {
         let one = finding!("one_budget", "all requests of all clients share one budget");
         warnings.push(PlacedFinding::new("/document/match", one));

@@ -191,6 +191,17 @@ const WRONG: &[&str] = &[
     r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"key":["cookie"]}"#,
     r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"key":[]}"#,
     r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"match":{"path":"a"}}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"match":{}}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"match":[]}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"match":{"path":{"prefix":"/","starts_with":"/"}}}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"match":{"host":["Shop"]}}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"match":{"host":["a","a"]}}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"match":{"host":["*.a..b"]}}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"match":{"host":[]}}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"match":[{"method":["GET"]},{"path":{"starts_with":"a"}}]}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"match":{"method":["GET"],"except":[]}}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"match":{"method":["GET"],"except":[{}]}}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"match":{"except":[{"host":["a"],"except":[]}]}}"#,
     r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k"}]}"#,
     r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"rules":[{"sliding_log":{"limit":1,"window":"1s"}}]}]}"#,
     r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","rules":[{"sliding_log":{"limit":0,"window":"1s"}}]}]}"#,
@@ -217,6 +228,13 @@ const WRONG: &[&str] = &[
     r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","rules":[{"concurrency":{"limit":1,"ttl":"1s"}}]}],"overflow":{"queue":{"max_wait":"1s"}}}"#,
 ];
 
+/// Values of `match`.
+const MATCHES: [&str; 3] = [
+    r#"{"host":["shop.example","*.a_b-1.example"],"except":[{"path":{"exact":"/a"},"method":["GET"]},{"host":["b"]}]}"#,
+    r#"[{"path":{"starts_with":"/a"}},{"path":{"prefix":"/b/"},"except":[{"path":{"starts_with":"/b/c"}}]}]"#,
+    r#"{"except":[{"host":["*.0"]}]}"#,
+];
+
 #[test]
 fn documents_come_to_the_same_rules_and_wrong_ones_are_refused() {
     let mut documents: Vec<String> = POLICIES.map(String::from).to_vec();
@@ -240,6 +258,10 @@ fn documents_come_to_the_same_rules_and_wrong_ones_are_refused() {
     }
     let mut rng = Rng::with_seed(13);
     documents.extend((0..RANDOM).map(|number| random(&mut rng, number)));
+    documents.extend((0_u32..).zip(MATCHES).map(|(place, of)| {
+        let rules = r#"[{"fixed_window":{"limit":1,"window":"1s"}}]"#;
+        format!(r#"{{"name":"match-{place}","rules":{rules},"match":{of}}}"#)
+    }));
     let mut entries: Vec<_> = documents.iter().map(|text| right(text)).collect();
     entries.extend(WRONG.iter().map(|text| wrong(text)));
     is_fresh(

@@ -21,6 +21,10 @@ final class Fields {
         fields.forEach((name, field) -> values.put((String) name, field));
     }
 
+    String path() {
+        return path;
+    }
+
     String at(String field) {
         return path.isEmpty() ? field : path + "." + field;
     }

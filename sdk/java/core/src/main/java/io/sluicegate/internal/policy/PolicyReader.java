@@ -18,11 +18,13 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.Predicate;
 
 /** Reads policies: documents, and what is published of them. Whatever is wrong is a {@link PolicyException}. */
 public final class PolicyReader {
     private static final int DOCUMENT_BYTES_MAX = 8_388_608;
     private static final long SINCE_MAX_MS = (1L << 53) - 1;
+    private static final int MATCHES_MAX = 256;
     private static final long OVERLOAD_WAIT_MAX_US = 10_000_000;
 
     private PolicyReader() {}
@@ -264,16 +266,33 @@ public final class PolicyReader {
         if (!fields.has("match")) {
             return;
         }
-        Fields match = new Fields(fields.at("match"), fields.get("match"));
-        if (!match.has("path") & !match.has("method")) {
-            throw new PolicyException(fields.at("match"), "expected `path` or `method`");
+        String at = fields.at("match");
+        if (!(fields.get("match") instanceof List)) {
+            checkConditions(new Fields(at, fields.get("match")), true);
+            return;
+        }
+        int place = 0;
+        for (Object of : Fields.list(at, fields.get("match"), 1, MATCHES_MAX)) {
+            checkConditions(new Fields(at + "[" + place + "]", of), true);
+            place++;
+        }
+    }
+
+    /** Conditions on requests; a case of {@code match} may have exceptions, which have none. */
+    private static void checkConditions(Fields match, boolean isCase) {
+        if (match.names().isEmpty()) {
+            throw new PolicyException(match.path(), "expected at least one of `host`, `path` and `method`");
+        }
+        if (match.has("host")) {
+            checkEach(match.at("host"), match.get("host"), 64, Values::isHost, "a host in small letters");
         }
         if (match.has("path")) {
             Fields path = new Fields(match.at("path"), match.get("path"));
             if (path.names().size() != 1) {
-                throw new PolicyException(match.at("path"), "expected either `exact` or `prefix`");
+                throw new PolicyException(
+                        match.at("path"), "expected exactly one of `exact`, `prefix` and `starts_with`");
             }
-            String field = path.has("exact") ? "exact" : "prefix";
+            String field = path.has("exact") ? "exact" : path.has("prefix") ? "prefix" : "starts_with";
             String text = Fields.plain(path.at(field), path.need(field), 4096);
             if (!text.startsWith("/") || text.indexOf('?') >= 0 || text.indexOf('#') >= 0) {
                 throw new PolicyException(path.at(field), "`" + text + "` is not a path");
@@ -281,16 +300,30 @@ public final class PolicyReader {
             path.done();
         }
         if (match.has("method")) {
-            Set<Object> methods = new HashSet<>();
-            for (Object method : Fields.list(match.at("method"), match.get("method"), 1, 40)) {
-                String at = match.at("method") + "[" + methods.size() + "]";
-                String text = Fields.text(at, method);
-                if (!Values.isToken(text) || !text.equals(text.toUpperCase(Locale.ROOT)) || !methods.add(text)) {
-                    throw new PolicyException(at, "`" + text + "` is not a method, or is there twice");
-                }
+            Predicate<String> isMethod =
+                    text -> Values.isToken(text) && text.equals(text.toUpperCase(Locale.ROOT));
+            checkEach(match.at("method"), match.get("method"), 40, isMethod, "a method");
+        }
+        if (isCase && match.has("except")) {
+            int place = 0;
+            for (Object except : Fields.list(match.at("except"), match.get("except"), 1, MATCHES_MAX)) {
+                checkConditions(new Fields(match.at("except") + "[" + place + "]", except), false);
+                place++;
             }
         }
         match.done();
+    }
+
+    /** A list of texts, each once. */
+    private static void checkEach(String path, Object list, int most, Predicate<String> is, String what) {
+        Set<Object> seen = new HashSet<>();
+        for (Object element : Fields.list(path, list, 1, most)) {
+            String at = path + "[" + seen.size() + "]";
+            String text = Fields.text(at, element);
+            if (!is.test(text) || !seen.add(text)) {
+                throw new PolicyException(at, "`" + text + "` is not " + what + ", or is there twice");
+            }
+        }
     }
 
     private static void checkKey(Fields fields) {

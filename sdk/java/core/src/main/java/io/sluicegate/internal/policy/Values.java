@@ -32,6 +32,13 @@ public final class Values {
             || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || "!#$%&'*+-.^_`|~".indexOf(c) >= 0);
     }
 
+    /** {@return whether this is a host of a match: a name in small letters, or "*." and a name} */
+    static boolean isHost(String text) {
+        String name = text.startsWith("*.") ? text.substring(2) : text;
+        boolean letters = name.chars().allMatch(c -> c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || ".-_".indexOf(c) >= 0);
+        return text.length() <= 253 && letters && !("." + name + ".").contains("..");
+    }
+
     /** {@return the number of these digits, or -1 if they are none, begin with a needless 0, or are too many} */
     static long digits(String text) {
         boolean digits = !text.isEmpty() && text.length() <= 18 && text.chars().allMatch(c -> c >= '0' && c <= '9');
