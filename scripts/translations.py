@@ -34,6 +34,7 @@ DEFAULTS = {
     "none": "无",
     "never": "永久",
     "off": "关闭",
+    "every host": "所有主机",
     "every method": "所有方法",
     "every path": "所有路径",
     "one budget shared by all requests": "所有请求共用一份额度",

@@ -34,10 +34,14 @@ test('notes lead to their lines, errors too, and a policy that is there already 
   await page.goto(`${world.url}/import?app=demo`);
   const area = page.getByRole('textbox', { name: 'Configuration' });
   await area.fill('a;\nlimit_req_zone $arg_x zone=x:1m rate=1r/s;\n');
+  await expect(page.getByRole('alert')).toContainText('Line 2');
+  await page.getByRole('checkbox', { name: 'Import also if more passes than before' }).check();
   await expect(page.getByRole('heading', { name: 'No limit that can be imported.' })).toBeVisible();
+  await expect(page.getByRole('heading', { name: 'More passes than before' })).toBeVisible();
   await page.getByRole('button', { name: 'Line 2' }).click();
   const selected = await area.evaluate((field: HTMLTextAreaElement) => field.value.slice(field.selectionStart, field.selectionEnd));
   expect(selected).toMatch(/^limit_req_zone \$arg_x/);
+  await page.getByRole('checkbox', { name: 'Import also if more passes than before' }).uncheck();
   await area.fill('http {\n');
   await expect(page.getByRole('alert')).toContainText('Line 1');
   await expect(page.getByRole('alert')).toContainText('has no }');

@@ -44,6 +44,7 @@ export const EXAMPLES = {
 };
 
 async function previewImport(page: Page): Promise<void> {
+  await page.getByRole('checkbox').first().check();
   await page.getByRole('textbox').first().fill(`${EXAMPLES.nginx}include <script>window.hacked=1</script>;\n`);
   await page.getByText(/^(1 policy|1 条策略)$/).waitFor();
 }

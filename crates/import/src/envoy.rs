@@ -12,24 +12,24 @@ pub(crate) fn import(text: &str) -> Result<Imported, Vec<Note>> {
     let envoy::Import { policies, descriptors, notes } =
         envoy::import([(FILE, text)]).map_err(|errors| {
             let errors = errors.files().iter().flat_map(|(_, errors)| errors.errors());
-            let note = |error: &_| Note { line: None, finding: wrong(error) };
+            let note = |error: &_| Note::widens(None, wrong(error));
             errors.map(note).collect::<Vec<_>>()
         })?;
     let documents = Document::written(&policies).map_err(|errors| {
-        let note = |error: &_| Note { line: None, finding: wrong(error) };
+        let note = |error: &_| Note::widens(None, wrong(error));
         errors.errors().iter().map(note).collect::<Vec<_>>()
     })?;
-    let policy = |document| ImportedPolicy { document, comment: None };
+    let policy = |document| ImportedPolicy { document, comment: None, line: None };
     let note = |note: String| {
         let problem = note.strip_prefix("text: ").unwrap_or(&note).to_owned();
-        Note { line: None, finding: finding!("import_note", "{problem}", problem) }
+        Note::differs(None, finding!("import_note", "{problem}", problem))
     };
     let mut notes: Vec<_> = notes.into_iter().map(note).collect();
     let tree = finding!(
         "import_descriptors",
         "descriptors lead to these policies: set `rls.descriptors` to the tree, or use `rls.envoy_config`"
     );
-    notes.insert(0, Note { line: None, finding: tree });
+    notes.insert(0, Note::differs(None, tree));
     Ok(Imported {
         policies: documents.into_iter().map(policy).collect(),
         notes,

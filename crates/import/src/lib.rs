@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! nginx     directives ─▶ limits by place ─┐
-//! sentinel  flow rules ────────────────────┼─▶ Imported { policies, notes }
+//! sentinel  flow rules ────────────────────┼─▶ Imported { policies, notes } ─▶ unless_wider
 //! limiter_info  CSV ───────────────────────┤
 //! envoy     of sluicegate-policy ──────────┘
 //! ```
 //!
-//! Nothing here reads files or asks anything. A note names what a policy does otherwise than the limit that it
-//! comes from, or what was not imported, with the line where it stands.
+//! Nothing here reads files or asks anything. Each difference between a policy and the line that it comes from is a
+//! note with that line and a [`Severity`]. One rule holds for all sources: where more would pass than before, nothing
+//! is imported, unless the user accepts it ([`Imported::unless_wider`]).
 
 mod envoy;
 pub mod limiter_info;
@@ -45,7 +46,8 @@ pub enum ImportSource {
 pub struct Imported {
     /// The policies, each of which is valid by itself.
     pub policies: Vec<ImportedPolicy>,
-    /// Differences from the limits that were imported, and limits that were not.
+    /// Differences from the limits that were imported, and limits that were not. At most 1,000 and one that counts
+    /// the others; if there are more, those by which more passes come first.
     pub notes: Vec<Note>,
     /// Of Envoy: the [tree](sluicegate_policy::DescriptorTree) that leads to the policies, as YAML.
     pub descriptors: Option<String>,
@@ -58,15 +60,28 @@ pub struct ImportedPolicy {
     pub document: Value,
     /// What to write above it.
     pub comment: Option<String>,
+    /// The line of the first limit that it comes from, from 1, where it is known.
+    pub line: Option<u64>,
 }
 
-/// What is wrong or differs, and where.
+/// A difference between a configuration and its policies, or an error, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// The line, from 1; none: it is about all of it.
     pub line: Option<u64>,
-    /// What.
+    /// Whether more passes because of it.
+    pub severity: Severity,
+    /// The difference or error.
     pub finding: Finding,
+}
+
+/// How much a difference matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// More passes than before: a limit was not imported, a policy lets more pass, or no request would meet it.
+    Widens,
+    /// As much passes as before, or less.
+    Differs,
 }
 
 impl ImportSource {
@@ -89,9 +104,29 @@ impl ImportSource {
     }
 }
 
+impl Imported {
+    /// The import itself, unless more would pass by its policies than before.
+    ///
+    /// # Errors
+    /// All notes of [`Severity::Widens`], if there are any and `lossy` is false.
+    pub fn unless_wider(self, lossy: bool) -> Result<Self, Vec<Note>> {
+        let widens = |note: &Note| note.severity == Severity::Widens;
+        if lossy || !self.notes.iter().any(widens) {
+            return Ok(self);
+        }
+        Err(self.notes.into_iter().filter(widens).collect())
+    }
+}
+
 impl Note {
-    fn at(line: u64, finding: Finding) -> Self {
-        Self { line: Some(line), finding }
+    /// Of something that cannot be read, or by which more passes.
+    fn widens(line: impl Into<Option<u64>>, finding: Finding) -> Self {
+        Self { line: line.into(), severity: Severity::Widens, finding }
+    }
+
+    /// Of another difference.
+    fn differs(line: impl Into<Option<u64>>, finding: Finding) -> Self {
+        Self { line: line.into(), severity: Severity::Differs, finding }
     }
 }
 
@@ -103,7 +138,7 @@ pub fn import(source: ImportSource, text: &str) -> Result<Imported, Vec<Note>> {
     if text.len() > IMPORT_BYTES_MAX {
         let problem =
             finding!("import_too_long", "expected at most {max} bytes", max = IMPORT_BYTES_MAX);
-        return Err(vec![Note { line: None, finding: problem }]);
+        return Err(vec![Note::widens(None, problem)]);
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let imported = match source {
@@ -120,7 +155,7 @@ fn checked(imported: Imported) -> Imported {
     let Imported { policies, mut notes, descriptors } = imported;
     let more = policies.len().saturating_sub(POLICIES_MAX);
     if more > 0 {
-        notes.insert(0, Note { line: None, finding: too_many(more) });
+        notes.insert(0, Note::widens(None, too_many(more)));
     }
     let mut valid = Vec::new();
     for policy in policies.into_iter().take(POLICIES_MAX) {
@@ -132,7 +167,7 @@ fn checked(imported: Imported) -> Imported {
         let problem = errors.errors().first().map(ToString::to_string).unwrap_or_default();
         let finding =
             finding!("import_invalid", "`{name}` was not imported: {problem}", name, problem);
-        notes.push(Note { line: None, finding });
+        notes.push(Note::widens(policy.line, finding));
     }
     Imported { policies: valid, notes: limited(notes), descriptors }
 }
@@ -142,12 +177,17 @@ fn too_many(more: usize) -> Finding {
     finding!("import_too_many", "{more} more policies were not imported: at most {max}", more, max)
 }
 
-/// The first notes, and how many more there are.
+/// The first notes, and how many more there are. Where not all fit, those by which more passes come first.
 fn limited(mut notes: Vec<Note>) -> Vec<Note> {
     if notes.len() > NOTES_MAX {
-        let more = notes.len() - NOTES_MAX;
+        notes.sort_by_key(|note| note.severity);
+        let (severity, more) = (notes[NOTES_MAX].severity, notes.len() - NOTES_MAX);
         notes.truncate(NOTES_MAX);
-        notes.push(Note { line: None, finding: finding!("import_more", "and {more} more", more) });
+        notes.push(Note {
+            line: None,
+            severity,
+            finding: finding!("import_more", "and {more} more", more),
+        });
     }
     notes
 }

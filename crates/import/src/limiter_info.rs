@@ -63,10 +63,13 @@ pub fn import_rows<P>(
     for (place, row) in rows {
         let mut note = |column: &str, problem: String| {
             let finding = finding!("import_cell", "{column}: {problem}", column, problem);
-            wrong.push(Note { line: line(place), finding });
+            wrong.push(Note::widens(line(place), finding));
         };
         match policy(row) {
-            Ok(document) => policies.push(ImportedPolicy { document, comment: comment(row) }),
+            Ok(document) => {
+                let (comment, line) = (comment(row), line(place));
+                policies.push(ImportedPolicy { document, comment, line });
+            }
             Err(bad) => bad.into_iter().for_each(|(column, problem)| note(column, problem)),
         }
         if let Some(name) = &row.name
@@ -163,7 +166,7 @@ fn rows_of_csv(text: &str) -> Result<Vec<(u64, LimiterInfo)>, Note> {
     let unreadable = |error: csv::Error| {
         let line = error.position().map(csv::Position::line);
         let problem = error.to_string();
-        Note { line, finding: finding!("import_wrong", "{problem}", problem) }
+        Note::widens(line, finding!("import_wrong", "{problem}", problem))
     };
     let mut csv = ReaderBuilder::new().trim(Trim::All).from_reader(text.as_bytes());
     let headers = csv.headers().map_err(unreadable)?.clone();
@@ -171,7 +174,7 @@ fn rows_of_csv(text: &str) -> Result<Vec<(u64, LimiterInfo)>, Note> {
     let required = |column: &str| {
         let missing =
             finding!("import_column", "column `{column}` is missing in the first line", column);
-        place(column).ok_or(Note { line: None, finding: missing })
+        place(column).ok_or(Note::widens(None, missing))
     };
     let columns =
         (required("name")?, required("apps")?, required("max_permits")?, required("rate")?);
@@ -181,7 +184,7 @@ fn rows_of_csv(text: &str) -> Result<Vec<(u64, LimiterInfo)>, Note> {
         let record = record.map_err(unreadable)?;
         if rows.len() == POLICIES_MAX {
             let problem = finding!("import_rows", "more than {max} rows", max = POLICIES_MAX);
-            return Err(Note { line: None, finding: problem });
+            return Err(Note::widens(None, problem));
         }
         let row = LimiterInfo {
             name: cell(&record, Some(columns.0)),

@@ -38,7 +38,9 @@ fn path_advice(matcher: &Matcher) -> Option<String> {
         Some(PathMatch::Exact(path)) if is_program(path) => Some(path),
         _ => None,
     })?;
-    Some(format!("match.path.exact: servers run `{path}/x` as `{path}`, which it does not match; use `prefix: {path}`"))
+    Some(format!(
+        "match.path.exact: servers run `{path}/x` as `{path}`, which it does not match; use `prefix: {path}`"
+    ))
 }
 
 /// Advice on a key that clients choose, where no policy by address guards the same requests.

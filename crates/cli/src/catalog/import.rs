@@ -1,7 +1,8 @@
 //! `sluicegate import`: the configurations of other rate limiters, as policies.
 //!
 //! Policies go to standard output. A note on standard error names each difference between a policy and the limit it
-//! was imported from. An invalid row or line is reported with its place, and nothing is printed.
+//! was imported from. Where more would pass than before, all such lines are reported and nothing is printed, unless
+//! `--lossy` is given; an invalid row or line is always reported so.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -12,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use sluicegate_control::Url;
 use sluicegate_import::limiter_info::import_rows;
-use sluicegate_import::{ImportSource, Imported, ImportedPolicy, Note, import};
+use sluicegate_import::{ImportSource, Imported, ImportedPolicy, Note, Severity, import};
 use sluicegate_policy::Document;
 use sluicegate_policy::limits::DOCUMENT_BYTES_MAX;
 use sluicegate_text::terminal;
@@ -35,6 +36,16 @@ pub(crate) struct LimiterInfoArgs {
     /// instead if the URL contains a password.
     #[arg(long, value_name = "URL", conflicts_with = "csv")]
     from: Option<String>,
+    #[command(flatten)]
+    lossy: LossyArg,
+}
+
+/// Whether more may pass than before.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct LossyArg {
+    /// Import also if more passes than before; the lines are printed as warnings. Without it they stop the import.
+    #[arg(long)]
+    pub(crate) lossy: bool,
 }
 
 /// What can be said to `sluicegate import nginx` and `sentinel`.
@@ -43,15 +54,17 @@ pub(crate) struct ImportFileArgs {
     /// The configuration; `-` for standard input.
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    #[command(flatten)]
+    lossy: LossyArg,
 }
 
 /// Imports the rows, and prints the policies.
 pub(super) async fn run(args: &LimiterInfoArgs) -> Result<ExitCode> {
     let from = || args.from.clone().or_else(|| std::env::var(FROM).ok());
     match &args.csv {
-        Some(path) => run_file(ImportSource::RateLimiterInfo, path),
+        Some(path) => run_file(ImportSource::RateLimiterInfo, path, args.lossy),
         None => match from() {
-            Some(url) => run_database(&url).await,
+            Some(url) => run_database(&url, args.lossy).await,
             None => bail!("nothing to import: expected --csv FILE, or --from URL or {FROM}"),
         },
     }
@@ -59,20 +72,20 @@ pub(super) async fn run(args: &LimiterInfoArgs) -> Result<ExitCode> {
 
 /// Imports a file, and prints the policies.
 pub(super) fn run_import(source: ImportSource, args: &ImportFileArgs) -> Result<ExitCode> {
-    run_file(source, &args.file)
+    run_file(source, &args.file, args.lossy)
 }
 
-fn run_file(source: ImportSource, path: &Path) -> Result<ExitCode> {
+fn run_file(source: ImportSource, path: &Path, lossy: LossyArg) -> Result<ExitCode> {
     let shown = terminal::input(path);
     let text = read(path, &shown)?;
     let place = |note: &Note| match note.line {
         Some(line) => format!("{shown}:{line}"),
         None => shown.clone(),
     };
-    print(import(source, &text), place)
+    print(import(source, &text), lossy, place)
 }
 
-async fn run_database(url: &str) -> Result<ExitCode> {
+async fn run_database(url: &str, lossy: LossyArg) -> Result<ExitCode> {
     let url: Url = url.parse().context("--from")?;
     let rows = sluicegate_control::read_limiter_info(&url).await.context("--from")?;
     let rows: Vec<_> = (1_u64..).zip(rows).collect();
@@ -82,29 +95,18 @@ async fn run_database(url: &str) -> Result<ExitCode> {
         format!("row {row} (`{}`)", terminal::one_line(name))
     };
     let imported = import_rows(&rows, |row| named(*row), |row| Some(*row));
-    print(imported, |note| note.line.map_or_else(String::new, named))
+    print(imported, lossy, |note| note.line.map_or_else(String::new, named))
 }
 
 /// Prints the policies, and notes with their places.
 fn print(
     imported: Result<Imported, Vec<Note>>,
+    LossyArg { lossy }: LossyArg,
     place: impl Fn(&Note) -> String,
 ) -> Result<ExitCode> {
     let line = |note: &Note| format!("{}: {}", place(note), note.finding);
-    match imported {
-        Ok(Imported { policies, notes, descriptors: _ }) => {
-            for note in &notes {
-                terminal::print_error_line(terminal::escaped(&format!("note: {}", line(note))));
-            }
-            let commented = policies
-                .iter()
-                .map(|ImportedPolicy { document, comment }| (comment.clone(), document));
-            let text = yaml::document(commented)?;
-            // What is printed is valid for its readers.
-            Document::parse(&text).context("the configuration does not form valid policies")?;
-            terminal::print(text.as_bytes()).context("standard output")?;
-            Ok(ExitCode::SUCCESS)
-        }
+    let imported = match imported {
+        Ok(imported) => imported,
         Err(errors) => {
             for error in errors.iter().take(TOLD_MAX) {
                 terminal::print_error_line(terminal::escaped(&line(error)));
@@ -113,6 +115,35 @@ fn print(
                 terminal::print_error_line(format_args!("and {} more", errors.len() - TOLD_MAX));
             }
             terminal::print_error_line("error: nothing was imported");
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    match imported.unless_wider(lossy) {
+        Ok(Imported { policies, notes, descriptors: _ }) => {
+            for note in &notes {
+                let kind = match note.severity {
+                    Severity::Widens => "warning",
+                    Severity::Differs => "note",
+                };
+                terminal::print_error_line(terminal::escaped(&format!("{kind}: {}", line(note))));
+            }
+            let commented = policies
+                .iter()
+                .map(|ImportedPolicy { document, comment, line: _ }| (comment.clone(), document));
+            let text = yaml::document(commented)?;
+            // What is printed is valid for its readers.
+            Document::parse(&text).context("the configuration does not form valid policies")?;
+            terminal::print(text.as_bytes()).context("standard output")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(wider) => {
+            for note in &wider {
+                terminal::print_error_line(terminal::escaped(&line(note)));
+            }
+            terminal::print_error_line(
+                "error: nothing was imported: by these lines more would pass than before; \
+                 `--lossy` imports the rest",
+            );
             Ok(ExitCode::FAILURE)
         }
     }

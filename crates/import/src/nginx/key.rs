@@ -1,19 +1,57 @@
 //! What the keys of a zone are made of.
 
+use sluicegate_policy::{Finding, finding};
+
+/// The key of a zone as policies make it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Key {
+    /// Attributes of requests, each once.
+    pub(super) attributes: Vec<String>,
+    /// Whether each server has budgets of its own: `$server_name` is a part of the key.
+    pub(super) is_of_server: bool,
+    /// Whether the name of the server is all there is.
+    pub(super) is_only_server: bool,
+    /// Differences between the two, by which as much passes or less.
+    pub(super) notes: Vec<Finding>,
+}
+
 /// The attributes of a key such as `$binary_remote_addr$uri`; text between variables keeps values apart and no
 /// more. The error is the first variable that policies cannot make keys of.
-pub(super) fn read(key: &str) -> Result<Vec<String>, String> {
-    let mut attributes: Vec<String> = Vec::new();
+pub(super) fn read(key: &str) -> Result<Key, String> {
+    let mut found = Key::default();
+    // The variables, if all of them are empty where the request does not have something.
+    let mut empty: Option<Vec<String>> = Some(Vec::new());
     let mut rest = key;
-    while let Some((_, after)) = rest.split_once('$') {
+    while let Some((before, after)) = rest.split_once('$') {
         let (name, after) = variable(after);
-        let attribute = attribute(name).ok_or_else(|| format!("${name}"))?;
-        if !attributes.contains(&attribute) {
-            attributes.push(attribute);
+        if !before.is_empty() {
+            empty = None;
         }
         rest = after;
+        if name == "server_name" {
+            found.is_of_server = true;
+            continue;
+        }
+        let attribute = attribute(name).ok_or_else(|| format!("${name}"))?;
+        found.notes.extend(note(name));
+        match &mut empty {
+            Some(names) if is_optional(name) => names.push(format!("${name}")),
+            _ => empty = None,
+        }
+        if !found.attributes.contains(&attribute) {
+            found.attributes.push(attribute);
+        }
     }
-    Ok(attributes)
+    found.is_only_server = matches!(key, "$server_name" | "${server_name}");
+    if let Some(names) = empty.filter(|names| !names.is_empty() && rest.is_empty()) {
+        let variables = names.join("");
+        found.notes.push(finding!(
+            "nginx_empty_key",
+            "nginx does not count requests whose `{variables}` is empty; here they share one budget",
+            variables
+        ));
+    }
+    Ok(found)
 }
 
 /// The name at the beginning, `uri` or `{uri}`, and what follows.
@@ -41,9 +79,31 @@ fn attribute(variable: &str) -> Option<String> {
     Some(attribute.to_owned())
 }
 
+/// Whether a request may come without it.
+fn is_optional(variable: &str) -> bool {
+    variable.starts_with("http_") && variable != "http_host"
+}
+
+/// How an attribute differs from its variable.
+fn note(variable: &str) -> Option<Finding> {
+    match variable {
+        "request_uri" => Some(finding!(
+            "nginx_request_uri",
+            "`$request_uri` has the query, `path` does not: requests that differ in it share a budget here"
+        )),
+        "http_host" => Some(finding!(
+            "nginx_http_host",
+            "`$http_host` has the port and the case of the request, `host` does not: requests that differ in them share a budget here"
+        )),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::read;
+    use sluicegate_policy::Finding;
+
+    use super::{Key, read};
 
     #[test]
     fn variables_become_attributes() {
@@ -52,12 +112,41 @@ mod tests {
             ("${remote_addr}:$uri", Ok(vec!["remote_ip", "path"])),
             ("$http_x_api_key|$host$host", Ok(vec!["header:x-api-key", "host"])),
             ("all", Ok(vec![])),
+            ("$server_name$uri", Ok(vec!["path"])),
             ("$uri$arg_page", Err("$arg_page")),
             ("$http_", Err("$http_")),
             ("$", Err("$")),
         ] {
             let expected = expected.map(|names| names.into_iter().map(str::to_owned).collect());
-            assert_eq!(read(key), expected.map_err(str::to_owned), "{key}");
+            let found = read(key).map(|key| key.attributes);
+            assert_eq!(found, expected.map_err(str::to_owned), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_can_be_empty_has_a_note() {
+        let codes = |key| -> Vec<_> {
+            let Key { notes, .. } = read(key).expect("it can be read");
+            notes.iter().map(Finding::code).collect()
+        };
+        assert_eq!(codes("$http_x_user"), ["nginx_empty_key"]);
+        assert_eq!(codes("$http_a$http_user_agent"), ["nginx_empty_key"]);
+        assert_eq!(codes("$request_uri"), ["nginx_request_uri"]);
+        for never in ["$binary_remote_addr$http_x_user", "a$http_x_user", "$http_x_user-", "all"] {
+            assert!(codes(never).is_empty(), "{never}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_server_is_a_part_of_its_policies() {
+        for (key, is_only) in [
+            ("$server_name", true),
+            ("${server_name}", true),
+            ("$server_name$uri", false),
+            ("$server_name/", false),
+        ] {
+            let key = read(key).expect("it can be read");
+            assert_eq!((key.is_of_server, key.is_only_server), (true, is_only), "{key:?}");
         }
     }
 }

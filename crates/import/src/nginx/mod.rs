@@ -4,25 +4,35 @@
 //! |---|---|
 //! | `limit_req_zone KEY zone=Z:1m rate=10r/s` with `limit_req zone=Z burst=20` | `leaky_bucket: { rate: 10/s, burst: 20 }`, which holds requests back as nginx does |
 //! | `nodelay`, `delay=8` | `delay: none`, `delay: 8` |
-//! | `limit_conn_zone`, `limit_conn Z 5` | `concurrency: { limit: 5, ttl: 60s }` |
-//! | `location /api/`, `location = /login` | `match: { path: { prefix: /api/ } }`, `{ exact: /login }` |
+//! | `limit_conn_zone`, `limit_conn Z 5` | `concurrency: { limit: 5, ttl: 60s }`, without `match`: no gateway holds its permits |
+//! | `location /api/`, `location /api`, `location = /login` | `match: { path: { prefix: /api/ } }`, `{ starts_with: /api }`, `{ exact: /login }` |
+//! | a location in another, or beside one that contains it | `except` of the other's `match` |
+//! | `server_name`, where servers differ | `host` of `match` |
 //! | `$binary_remote_addr`, `$host`, `$http_x_user`… | `key: [remote_ip]`, `[host]`, `[header:x-user]`… |
+//! | `$server_name` | a policy for each server |
 //! | `limit_req_dry_run on` | `overflow: shadow` |
 //!
 //! nginx admits the first request and `burst` more, and refuses while more than `burst` are owed
 //! (`ngx_http_limit_req_lookup`): the same count as `leaky_bucket`, at any rate. It counts milliseconds; a policy
-//! counts exactly. Directives of an outer block hold in an inner one that has none of its own.
+//! counts exactly. `limit_req` of an outer block holds in an inner one that has none of its own.
 //!
-//! Sources: nginx.org, modules `ngx_http_limit_req_module` and `ngx_http_limit_conn_module`; the behaviour of nginx
-//! 1.22, which a test asks.
+//! Sources: nginx.org, modules `ngx_http_limit_req_module` and `ngx_http_limit_conn_module`, *Server names* and
+//! `location`; the behaviour of nginx 1.22, which a test asks.
 
+mod hosts;
 mod key;
+mod lua;
+mod regions;
+mod server;
 mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value, json};
-use sluicegate_policy::limits::POLICIES_MAX;
+use key::Key;
+use regions::Regions;
+use serde_json::{Value, json};
+use server::{Delay, RequestLimit, Server};
+use sluicegate_policy::limits::{MATCHES_MAX, POLICIES_MAX};
 use sluicegate_policy::{Finding, finding};
 use tokens::Directive;
 
@@ -32,18 +42,19 @@ use crate::{Imported, ImportedPolicy, Note, too_many};
 /// How long a request may be handled before its place is free again, if its end is not reported.
 const TTL: &str = "60s";
 
-/// The status of refusals, unless the configuration names another.
-const STATUS: &str = "503";
-
 pub(crate) fn import(text: &str) -> Result<Imported, Vec<Note>> {
     let directives = tokens::parse(text).map_err(|note| vec![note])?;
     let mut importer = Importer::default();
     importer.zones(&directives);
-    importer.block(&directives, &Settings::default(), &Place::Everything);
+    let servers = importer.servers(&directives);
+    importer.note_servers(&servers);
+    importer.requests(&servers);
+    importer.connections();
     importer.note_shared();
     let Importer { policies, policies_more, mut notes, .. } = importer;
+    notes.sort_by_key(|note| note.line);
     if policies_more > 0 {
-        notes.insert(0, Note { line: None, finding: too_many(policies_more) });
+        notes.insert(0, Note::widens(None, too_many(policies_more)));
     }
     Ok(Imported { policies, notes, descriptors: None })
 }
@@ -52,44 +63,29 @@ pub(crate) fn import(text: &str) -> Result<Imported, Vec<Note>> {
 #[derive(Debug)]
 struct Zone {
     /// What the key is made of; none: it was not understood, and a note says so.
-    key: Option<Vec<String>>,
+    key: Option<Key>,
     /// As documents write it; of requests only.
     rate: Option<String>,
 }
 
-/// Where limits hold.
-#[derive(Debug)]
-enum Place {
-    Everything,
-    Path(Value, String),
-}
-
-/// What inner blocks have of outer ones.
-#[derive(Clone, Debug)]
-struct Settings {
-    is_limited: bool,
+/// What limits of one policy have in common.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Group {
+    key: Vec<String>,
     is_dry: bool,
-    status: String,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { is_limited: false, is_dry: false, status: STATUS.to_owned() }
-    }
-}
-
-/// Limits that were read, by what they count.
-struct Limits<'a> {
-    zone: &'a str,
-    key: &'a [String],
-    rules: &'a [Value],
+    /// As text, which can be compared.
+    matching: String,
 }
 
 #[derive(Debug, Default)]
 struct Importer {
     zones: BTreeMap<String, Zone>,
-    /// In how many places each zone is used, and the line of the last.
-    used: BTreeMap<String, (u32, u64)>,
+    /// Limits of requests, `is_dry` apart, each with the line where it stands first.
+    limits: BTreeMap<RequestLimit, u64>,
+    /// Limits of connections, and whether they are dry, with their lines.
+    connections: BTreeMap<(String, u64, bool), u64>,
+    /// How many policies each zone has, where its key has the server's name in each server, and the line of the last.
+    used: BTreeMap<(String, Option<usize>), (u32, u64)>,
     names: Names,
     statuses: BTreeSet<String>,
     policies: Vec<ImportedPolicy>,
@@ -99,8 +95,12 @@ struct Importer {
 }
 
 impl Importer {
-    fn note(&mut self, line: u64, finding: Finding) {
-        self.notes.push(Note::at(line, finding));
+    fn widens(&mut self, line: u64, finding: Finding) {
+        self.notes.push(Note::widens(line, finding));
+    }
+
+    fn differs(&mut self, line: u64, finding: Finding) {
+        self.notes.push(Note::differs(line, finding));
     }
 
     /// Reads the zones, wherever they stand.
@@ -119,224 +119,215 @@ impl Importer {
         let value = |name: &str| directive.words.iter().find_map(|word| word.strip_prefix(name));
         let name = value("zone=").map(|zone| zone.split(':').next().unwrap_or_default());
         let (Some(name), Some(given)) = (name, directive.arguments().first()) else {
-            return self.note(line, wrong(directive));
+            return self.widens(line, wrong(directive));
         };
         let rate = value("rate=").and_then(rate);
         if is_of_requests && rate.is_none() {
-            return self.note(line, wrong(directive));
+            return self.widens(line, wrong(directive));
         }
-        let key = key::read(given);
-        if let Err(variable) = &key {
-            let problem = finding!(
-                "nginx_key",
-                "zone `{zone}`: policies cannot make keys of `{variable}`; its limits were not imported",
-                zone = name,
-                variable
-            );
-            self.note(line, problem);
-        }
-        self.zones.insert(name.to_owned(), Zone { key: key.ok(), rate });
-    }
-
-    /// Reads the limits of a block, and of those in it.
-    fn block(&mut self, directives: &[Directive], outer: &Settings, place: &Place) {
-        let mut settings = outer.clone();
-        for directive in directives {
-            let value = || directive.arguments().first().cloned().unwrap_or_default();
-            match directive.name() {
-                "limit_req_dry_run" | "limit_conn_dry_run" => settings.is_dry = value() == "on",
-                "limit_req_status" | "limit_conn_status" => settings.status = value(),
-                "include" => {
-                    let problem =
-                        finding!("nginx_include", "`{file}` was not read", file = value());
-                    self.note(directive.line, problem);
-                }
-                _ => (),
+        let key = match key::read(given) {
+            Ok(key) => {
+                key.notes.iter().for_each(|note| self.differs(line, note.clone()));
+                Some(key)
             }
-        }
-        let limits = |name: &str| directives.iter().filter(|limit| limit.name() == name).collect();
-        let (requests, connections): (Vec<_>, Vec<_>) = (limits("limit_req"), limits("limit_conn"));
-        if let Some(first) = requests.first().or(connections.first()) {
-            if outer.is_limited {
+            Err(variable) => {
                 let problem = finding!(
-                    "nginx_outer",
-                    "nginx applies these limits in place of those of the outer block; policies of both count here"
+                    "nginx_key",
+                    "zone `{zone}`: policies cannot make keys of `{variable}`; its limits were not imported",
+                    zone = name,
+                    variable
                 );
-                self.note(first.line, problem);
-            }
-            settings.is_limited = true;
-            if settings.status != "429" && self.statuses.insert(settings.status.clone()) {
-                let problem = finding!(
-                    "nginx_status",
-                    "nginx refuses with status {status}; a policy refuses with 429",
-                    status = settings.status
-                );
-                self.note(first.line, problem);
-            }
-        }
-        self.requests(&requests, &settings, place);
-        self.connections(&connections, &settings, place);
-        for directive in directives {
-            let Some(inner) = directive.block.as_deref() else { continue };
-            match directive.name() {
-                "location" => self.location(directive, inner, &settings),
-                "if" | "limit_except" if has_limits(inner) => {
-                    let problem = finding!(
-                        "nginx_block",
-                        "the limits in `{block}` were not imported",
-                        block = directive.name()
-                    );
-                    self.note(directive.line, problem);
-                }
-                _ => self.block(inner, &settings, place),
-            }
-        }
-    }
-
-    fn location(&mut self, directive: &Directive, inner: &[Directive], settings: &Settings) {
-        let (how, path) = match directive.arguments() {
-            [path] => ("", path),
-            [how, path] => (how.as_str(), path),
-            _ => return self.note(directive.line, wrong(directive)),
-        };
-        let kind = match how {
-            "" | "^~" if path.starts_with('/') => "prefix",
-            "=" if path.starts_with('/') => "exact",
-            _ => {
-                if has_limits(inner) {
-                    let problem = finding!(
-                        "nginx_location",
-                        "`location {location}`: policies match paths and prefixes only; its limits were not imported",
-                        location = directive.arguments().join(" ")
-                    );
-                    self.note(directive.line, problem);
-                }
-                return;
+                self.widens(line, problem);
+                None
             }
         };
-        if kind == "prefix" && !path.ends_with('/') && has_own_limits(inner) {
-            let problem = finding!(
-                "nginx_prefix",
-                "nginx also limits paths that go on, such as `{path}x`; the policy guards `{path}` and what is below it",
-                path
-            );
-            self.note(directive.line, problem);
-        }
-        let mut matching = Map::new();
-        matching.insert(kind.to_owned(), path.as_str().into());
-        let place = Place::Path(json!({ "path": matching }), path.clone());
-        self.block(inner, settings, &place);
+        self.zones.insert(name.to_owned(), Zone { key, rate });
     }
 
-    /// Policies of `limit_req`: one for each key, as a policy has one.
-    fn requests(&mut self, limits: &[&Directive], settings: &Settings, place: &Place) {
-        let mut by_key: BTreeMap<Vec<String>, (String, Vec<Value>)> = BTreeMap::new();
+    /// A directive `limit_req`.
+    fn request_limit(&mut self, limit: &Directive) -> Option<RequestLimit> {
+        let value = |name: &str| limit.words.iter().find_map(|word| word.strip_prefix(name));
+        let burst = value("burst=").map_or(Some(0), |burst| burst.parse::<u64>().ok());
+        let delay = value("delay=").map_or(Some(0), |delay| delay.parse::<u64>().ok());
+        let (Some(zone), Some(burst), Some(delay)) = (value("zone="), burst, delay) else {
+            self.widens(limit.line, wrong(limit));
+            return None;
+        };
+        if !self.has_zone(zone, limit.line) {
+            return None;
+        }
+        let is_now = limit.words.iter().any(|word| word == "nodelay");
+        let delay = match burst {
+            0 => None,
+            burst if is_now || delay >= burst => Some(Delay::None),
+            _ => (delay > 0).then_some(Delay::After(delay)),
+        };
+        let found = RequestLimit { zone: zone.to_owned(), burst, delay, is_dry: false };
+        self.limits.entry(found.clone()).or_insert(limit.line);
+        Some(found)
+    }
+
+    /// A directive `limit_conn`.
+    fn connection_limit(&mut self, limit: &Directive, is_dry: bool) {
+        let most = |text: &String| text.parse::<u64>().ok();
+        let (Some(zone), Some(most)) =
+            (limit.arguments().first(), limit.arguments().get(1).and_then(most))
+        else {
+            return self.widens(limit.line, wrong(limit));
+        };
+        if self.has_zone(zone, limit.line) {
+            self.connections.entry((zone.clone(), most, is_dry)).or_insert(limit.line);
+        }
+    }
+
+    /// Whether there is a zone of this name, whose key is understood.
+    fn has_zone(&mut self, name: &str, line: u64) -> bool {
+        match self.zones.get(name) {
+            Some(zone) => zone.key.is_some(),
+            None => {
+                let problem = finding!("nginx_zone", "zone `{name}` is not defined here", name);
+                self.widens(line, problem);
+                false
+            }
+        }
+    }
+
+    /// Policies of `limit_req`: one for the limits that have the same key and the same requests.
+    fn requests(&mut self, servers: &[Server]) {
+        let regions = Regions::of(servers);
+        let mut limits: Vec<_> = regions.limits().into_iter().collect();
+        limits.sort_by_key(|limit| self.line_of(limit));
+        let mut groups: BTreeMap<Group, Vec<(&RequestLimit, Option<usize>)>> = BTreeMap::new();
+        let mut order = Vec::new();
         for limit in limits {
-            let value = |name: &str| limit.words.iter().find_map(|word| word.strip_prefix(name));
-            let Some((zone, key, rate)) = self.zone_of(limit, value("zone=")) else { continue };
-            let burst = value("burst=").map_or(Some(0), |burst| burst.parse::<u64>().ok());
-            let delay = value("delay=").map(|delay| delay.parse::<u64>().ok());
-            let (Some(burst), false) = (burst, delay == Some(None)) else {
-                self.note(limit.line, wrong(limit));
-                continue;
+            let line = self.line_of(limit);
+            let Key { attributes, is_of_server, is_only_server, .. } = self.key(&limit.zone);
+            // Each server by itself, if its name is a part of the key.
+            let of: Vec<_> = if is_of_server {
+                let is_counted = |at: &usize| !is_only_server || servers[*at].names.is_named;
+                (0..servers.len()).filter(is_counted).map(Some).collect()
+            } else {
+                vec![None]
             };
-            let mut bucket = json!({ "rate": rate.unwrap_or_default() });
-            if burst > 0 {
-                bucket["burst"] = burst.into();
-                if limit.words.iter().any(|word| word == "nodelay") {
-                    bucket["delay"] = "none".into();
-                } else if let Some(delay) = delay.flatten() {
-                    let is_none = delay >= burst;
-                    bucket["delay"] = if is_none { "none".into() } else { delay.into() };
+            for server in of {
+                let cases = regions.cases(limit, server);
+                if !self.fits(&cases, line) {
+                    continue;
+                }
+                for cases in cases.chunks(MATCHES_MAX) {
+                    let matching = match cases {
+                        [case] => case.to_string(),
+                        cases => json!(cases).to_string(),
+                    };
+                    let group = Group { key: attributes.clone(), is_dry: limit.is_dry, matching };
+                    let limits = groups.entry(group.clone()).or_insert_with(|| {
+                        order.push((group, line));
+                        Vec::new()
+                    });
+                    limits.push((limit, server));
                 }
             }
-            let rule = json!({ "name": plain(&zone), "leaky_bucket": bucket });
-            by_key.entry(key).or_insert((zone, Vec::new())).1.push(rule);
         }
-        for (key, (zone, rules)) in by_key {
-            let limits = Limits { zone: &zone, key: &key, rules: &rules };
-            self.policy(&limits, settings, place);
+        for (group, line) in order {
+            let limits = groups.remove(&group).unwrap_or_default();
+            self.request_policy(&group, &limits, line);
         }
+    }
+
+    /// The line where a limit stands first.
+    fn line_of(&self, limit: &RequestLimit) -> u64 {
+        let known = RequestLimit { is_dry: false, ..limit.clone() };
+        self.limits.get(&known).copied().unwrap_or_default()
+    }
+
+    fn key(&self, zone: &str) -> Key {
+        self.zones.get(zone).and_then(|zone| zone.key.clone()).unwrap_or_default()
+    }
+
+    fn request_policy(
+        &mut self,
+        group: &Group,
+        limits: &[(&RequestLimit, Option<usize>)],
+        line: u64,
+    ) {
+        let Group { key, is_dry, matching } = group;
+        let matching: Value = serde_json::from_str(matching).unwrap_or_default();
+        let mut rules = Vec::new();
+        for (limit, server) in limits {
+            let RequestLimit { zone, burst, delay, is_dry: _ } = limit;
+            let rate = self.zones.get(zone).and_then(|zone| zone.rate.clone()).unwrap_or_default();
+            let mut bucket = json!({ "rate": rate });
+            if *burst > 0 {
+                bucket["burst"] = (*burst).into();
+            }
+            match delay {
+                Some(Delay::None) => bucket["delay"] = "none".into(),
+                Some(Delay::After(delay)) => bucket["delay"] = (*delay).into(),
+                None => (),
+            }
+            rules.push(json!({ "name": plain(zone), "leaky_bucket": bucket }));
+            let used = self.used.entry((zone.clone(), *server)).or_default();
+            *used = (used.0 + 1, line);
+        }
+        let zone = limits.first().map_or("", |(limit, _)| limit.zone.as_str());
+        let path = ["exact", "prefix", "starts_with"]
+            .iter()
+            .find_map(|form| matching["path"][form].as_str());
+        let wanted = match path {
+            Some(path) if path != "/" => format!("{zone}-{path}"),
+            _ => zone.to_owned(),
+        };
+        let mut document =
+            json!({ "name": self.names.make(&wanted), "rules": rules, "match": matching });
+        if !key.is_empty() {
+            document["key"] = json!(key);
+        }
+        if *is_dry {
+            document["overflow"] = "shadow".into();
+        }
+        self.policy(document, line);
     }
 
     /// Policies of `limit_conn`: each by itself, as permits that are given back are asked for by another verb.
-    fn connections(&mut self, limits: &[&Directive], settings: &Settings, place: &Place) {
-        for limit in limits {
-            let [zone, most] = limit.arguments() else {
-                self.note(limit.line, wrong(limit));
-                continue;
-            };
-            let Some((zone, key, _)) = self.zone_of(limit, Some(zone)) else { continue };
-            let Ok(most) = most.parse::<u64>() else {
-                self.note(limit.line, wrong(limit));
-                continue;
-            };
+    fn connections(&mut self) {
+        let mut connections: Vec<_> = std::mem::take(&mut self.connections).into_iter().collect();
+        connections.sort_by_key(|(_, line)| *line);
+        for ((zone, most, is_dry), line) in connections {
             let problem = finding!(
                 "nginx_connections",
-                "`{zone}` counts requests that are being handled: acquire and release its permits; after {ttl} they are free again",
-                zone,
-                ttl = TTL
+                "`{zone}` counts requests that are being handled: no gateway can hold its permits, so that no request meets the policy; acquire and release them by its name",
+                zone
             );
-            self.note(limit.line, problem);
+            if is_dry {
+                self.differs(line, problem);
+            } else {
+                self.widens(line, problem);
+            }
             let rule =
                 json!({ "name": plain(&zone), "concurrency": { "limit": most, "ttl": TTL } });
-            let limits = Limits { zone: &zone, key: &key, rules: &[rule] };
-            self.policy(&limits, settings, place);
+            let mut document = json!({ "name": self.names.make(&zone), "rules": [rule] });
+            let key = self.key(&zone).attributes;
+            if !key.is_empty() {
+                document["key"] = json!(key);
+            }
+            if is_dry {
+                document["overflow"] = "shadow".into();
+            }
+            self.policy(document, line);
         }
     }
 
-    /// The zone that a limit names, if it can be imported.
-    fn zone_of(
-        &mut self,
-        limit: &Directive,
-        name: Option<&str>,
-    ) -> Option<(String, Vec<String>, Option<String>)> {
-        let Some(name) = name else {
-            self.note(limit.line, wrong(limit));
-            return None;
-        };
-        let Some(Zone { key, rate }) = self.zones.get(name) else {
-            let problem = finding!("nginx_zone", "zone `{name}` is not defined here", name);
-            self.note(limit.line, problem);
-            return None;
-        };
-        let key = key.clone()?;
-        let rate = rate.clone();
-        let used = self.used.entry(name.to_owned()).or_default();
-        *used = (used.0 + 1, limit.line);
-        Some((name.to_owned(), key, rate))
-    }
-
-    fn policy(&mut self, limits: &Limits<'_>, settings: &Settings, place: &Place) {
-        let Limits { zone, key, rules } = *limits;
+    fn policy(&mut self, document: Value, line: u64) {
         if self.policies.len() == POLICIES_MAX {
             self.policies_more += 1;
             return;
         }
-        let name = match place {
-            Place::Everything => self.names.make(zone),
-            Place::Path(_, path) => self.names.make(&format!("{zone}-{path}")),
-        };
-        let mut document = json!({ "name": name, "rules": rules });
-        // Permits are acquired by a program: no gateway asks for them.
-        let hands_out_permits = rules.iter().any(|rule| rule.get("concurrency").is_some());
-        if let Place::Path(matching, _) = place
-            && !hands_out_permits
-        {
-            document["match"] = matching.clone();
-        }
-        if !key.is_empty() {
-            document["key"] = key.into();
-        }
-        if settings.is_dry {
-            document["overflow"] = "shadow".into();
-        }
-        self.policies.push(ImportedPolicy { document, comment: None });
+        self.policies.push(ImportedPolicy { document, comment: None, line: Some(line) });
     }
 
     /// Zones of which several policies were made.
     fn note_shared(&mut self) {
-        for (zone, (places, line)) in std::mem::take(&mut self.used) {
+        for ((zone, _), (places, line)) in std::mem::take(&mut self.used) {
             if places > 1 {
                 let problem = finding!(
                     "nginx_shared",
@@ -344,7 +335,7 @@ impl Importer {
                     places,
                     zone
                 );
-                self.note(line, problem);
+                self.widens(line, problem);
             }
         }
     }
@@ -365,13 +356,4 @@ fn wrong(directive: &Directive) -> Finding {
 
 fn is_limit(directive: &Directive) -> bool {
     matches!(directive.name(), "limit_req" | "limit_conn")
-}
-
-fn has_own_limits(directives: &[Directive]) -> bool {
-    directives.iter().any(is_limit)
-}
-
-fn has_limits(directives: &[Directive]) -> bool {
-    let inner = |directive: &Directive| directive.block.as_deref().is_some_and(has_limits);
-    directives.iter().any(|directive| is_limit(directive) || inner(directive))
 }

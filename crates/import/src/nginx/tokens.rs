@@ -8,6 +8,7 @@ use std::str::Chars;
 
 use sluicegate_policy::{Finding, finding};
 
+use super::lua;
 use crate::Note;
 
 /// Most blocks in one another. Real configurations have five.
@@ -57,7 +58,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Directive>, Note> {
     let mut words: Vec<String> = Vec::new();
     let (mut begin, mut count) = (1, 0);
     while let Some(token) = tokens.next()? {
-        let wrong = |problem| Err(Note::at(tokens.line, problem));
+        let wrong = |problem| Err(Note::widens(tokens.line, problem));
         match token {
             Token::Word(word) => {
                 if words.is_empty() {
@@ -107,10 +108,10 @@ pub(super) fn parse(text: &str) -> Result<Vec<Directive>, Note> {
     }
     if let Some((directive, _)) = open.last() {
         let problem = finding!("nginx_unclosed", "the block that begins here has no `}}`");
-        return Err(Note::at(directive.line, problem));
+        return Err(Note::widens(directive.line, problem));
     }
     if !words.is_empty() {
-        return Err(Note::at(begin, finding!("nginx_unended", "the directive has no `;`")));
+        return Err(Note::widens(begin, finding!("nginx_unended", "the directive has no `;`")));
     }
     Ok(block)
 }
@@ -156,7 +157,7 @@ impl Tokens<'_> {
                 next => word.push(next),
             }
         }
-        Err(Note::at(begin, finding!("nginx_quote", "the quote that begins here has no end")))
+        Err(Note::widens(begin, finding!("nginx_quote", "the quote that begins here has no end")))
     }
 
     fn word(&mut self, first: char) -> String {
@@ -182,21 +183,21 @@ impl Tokens<'_> {
         word
     }
 
-    /// Skips code of another language, up to the brace that ends it.
+    /// Skips code in Lua, up to the brace that ends it.
     fn skip_code(&mut self) -> Result<(), Note> {
-        let (begin, mut depth) = (self.line, 1_u64);
-        while let Some(next) = self.step() {
-            match next {
-                '{' => depth += 1,
-                '}' => depth -= 1,
-                _ => (),
+        let begin = self.line;
+        match lua::block_len(self.text.clone()) {
+            Some(len) => {
+                (0..len).for_each(|_| {
+                    self.step();
+                });
+                Ok(())
             }
-            if depth == 0 {
-                return Ok(());
+            None => {
+                let problem = finding!("nginx_unclosed", "the block that begins here has no `}}`");
+                Err(Note::widens(begin, problem))
             }
         }
-        let problem = finding!("nginx_unclosed", "the block that begins here has no `}}`");
-        Err(Note::at(begin, problem))
     }
 }
 

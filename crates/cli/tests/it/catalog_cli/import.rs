@@ -164,6 +164,9 @@ fn nginx_and_sentinel_become_policies_with_notes_beside() {
     let expected = "\
 policies:
 - name: z
+  match:
+    path:
+      prefix: /
   key:
   - path
   rules:
@@ -176,7 +179,7 @@ policies:
         ran.err,
         "note: nginx.conf:2: nginx refuses with status 503; a policy refuses with 429\n"
     );
-    let piped = "echo '[{\"resource\": \"/a\", \"count\": 2, \"clusterMode\": true}]' | sluicegate import sentinel - | sluicegate policies check -";
+    let piped = "echo '[{\"resource\": \"/a\", \"count\": 2, \"clusterMode\": true, \"clusterConfig\": {\"thresholdType\": 1}}]' | sluicegate import sentinel - | sluicegate policies check -";
     assert!(stage.shell(piped).ok().ends_with("1 policy, no errors\n"));
     stage.file("bad.conf", "a {\n");
     let ran = stage.run("import nginx bad.conf");
@@ -186,4 +189,38 @@ policies:
         "bad.conf:1: the block that begins here has no `}`\nerror: nothing was imported\n"
     );
     assert_eq!(stage.run("import nginx nowhere.conf").status, Some(1));
+}
+
+#[test]
+fn an_import_by_which_more_would_pass_ends_with_status_1_and_lists_all_such_lines() {
+    let stage = Stage::start();
+    stage.file(
+        "wide.conf",
+        "limit_req_zone $arg_q zone=q:1m rate=1r/s; limit_req_zone $host zone=h:1m rate=1r/s;\n\
+         limit_req_status 429; limit_req_log_level info;\n\
+         server { limit_req zone=h; limit_rate 5k; }\n",
+    );
+    let ran = stage.run("import nginx wide.conf");
+    assert_eq!((ran.status, ran.out.as_str()), (Some(1), ""));
+    let lines: Vec<_> = ran.err.lines().collect();
+    let [key, bytes, end] = lines[..] else { panic!("{ran:?}") };
+    assert!(
+        key.starts_with("wide.conf:1: zone `q`: policies cannot make keys of `$arg_q`"),
+        "{key}"
+    );
+    assert!(bytes.starts_with("wide.conf:3: `limit_rate` limits the bytes"), "{bytes}");
+    assert!(end.starts_with("error: nothing was imported: "), "{end}");
+    let lossy = stage.run("import nginx --lossy wide.conf");
+    let kinds: Vec<_> = lossy.err.lines().filter_map(|line| line.split(':').next()).collect();
+    assert_eq!(kinds, ["warning", "note", "warning"], "{lossy:?}");
+    assert!(lossy.out.starts_with("policies:\n- name: h\n"), "{lossy:?}");
+
+    stage.file(
+        "rules.json",
+        "[\n{ \"resource\": \"/a\", \"count\": 5 },\n{ \"resource\": \"/b\" }\n]\n",
+    );
+    let ran = stage.run("import sentinel rules.json");
+    let missing = "rules.json:3: [1] `/b`: not imported: count: is missing\n";
+    assert!(ran.status == Some(1) && ran.err.starts_with(missing), "{ran:?}");
+    assert!(stage.run("import sentinel --lossy rules.json").out.contains("exact: /a"));
 }

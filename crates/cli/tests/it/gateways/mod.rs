@@ -6,6 +6,7 @@ mod auth;
 pub(crate) mod client;
 mod envoy;
 mod forward;
+mod imported;
 mod nginx;
 mod overflow;
 mod page;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
-use sluicegate_import::{ImportSource, Imported, ImportedPolicy, Note, import};
+use sluicegate_import::{ImportSource, Imported, ImportedPolicy, Note, Severity, import};
 use sluicegate_policy::TextPlace;
 use utoipa::ToSchema;
 
@@ -21,6 +21,9 @@ pub(in crate::api) struct ImportText {
     from: ImportSource,
     /// The configuration, at most 2 MiB.
     text: String,
+    /// Whether to import also if more passes than before. If false, such lines are errors.
+    #[serde(default)]
+    lossy: bool,
 }
 
 /// The policies that a configuration becomes.
@@ -28,8 +31,11 @@ pub(in crate::api) struct ImportText {
 pub(in crate::api) struct ImportPreview {
     /// The policies, each of which is valid by itself.
     policies: Vec<PreviewedPolicy>,
-    /// What a policy does otherwise than the limit that it comes from, and what was not imported.
+    /// Differences from the limits that the policies come from, by which as much passes as before, or less.
     notes: Vec<FindingBody>,
+    /// Differences by which more passes than before, such as limits that were not imported: only if `lossy`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    wider: Vec<FindingBody>,
     /// Of Envoy: the descriptor tree that leads to the policies, as YAML.
     #[serde(skip_serializing_if = "Option::is_none")]
     descriptors: Option<String>,
@@ -46,20 +52,27 @@ struct PreviewedPolicy {
 }
 
 pub(in crate::api) async fn preview(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
-    let ImportText { from, text } = ask.json()?;
-    let imported = import(from, &text);
+    let ImportText { from, text, lossy } = ask.json()?;
+    let imported = import(from, &text).and_then(|found| found.unless_wider(lossy));
     let Imported { policies, notes, descriptors } =
         imported.map_err(|notes| Error::Invalid(notes.iter().map(placed).collect()))?;
-    let policy = |ImportedPolicy { document, comment }| PreviewedPolicy { document, comment };
+    let policy =
+        |ImportedPolicy { document, comment, line: _ }| PreviewedPolicy { document, comment };
+    let (wider, notes): (Vec<_>, Vec<_>) =
+        notes.iter().partition(|note| note.severity == Severity::Widens);
+    let bodies = |notes: Vec<&Note>| -> Vec<_> {
+        notes.into_iter().map(|note| FindingBody::from(&placed(note))).collect()
+    };
     Ok(ApiResponse::ok(&ImportPreview {
         policies: policies.into_iter().map(policy).collect(),
-        notes: notes.iter().map(|note| FindingBody::from(&placed(note))).collect(),
+        notes: bodies(notes),
+        wider: bodies(wider),
         descriptors,
     }))
 }
 
 /// A note at its line of the text.
-fn placed(Note { line, finding }: &Note) -> PlacedFinding {
+fn placed(Note { line, severity: _, finding }: &Note) -> PlacedFinding {
     let place = line.map(|line| TextPlace { line, column: 1 });
     PlacedFinding { place, ..PlacedFinding::new("/text", finding.clone()) }
 }

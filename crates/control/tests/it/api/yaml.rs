@@ -81,3 +81,21 @@ async fn validating_yaml_answers_the_document_and_where_the_warnings_are() {
         [json!("/rules"), json!("limit_drops"), json!(3), json!(3)]
     );
 }
+
+#[tokio::test]
+async fn an_import_by_which_more_would_pass_is_refused_unless_it_may_be_lossy() {
+    let (served, ada) = shop().await;
+    let text = "limit_req_zone $host zone=z:1m rate=1r/s;\nlimit_req zone=z;\nlimit_rate 5k;\n";
+    let import = |lossy: bool| json!({ "from": "nginx", "text": text, "lossy": lossy });
+    let refused = served.ask(&ada, "POST /apps/shop/import", Some(import(false))).await;
+    let errors = refused.body["errors"].as_array().unwrap();
+    let found: Vec<_> = errors.iter().map(|error| json!([error["code"], error["line"]])).collect();
+    assert_eq!((refused.status.as_u16(), json!(found)), (422, json!([["nginx_bytes", 3]])));
+    let lossy = served.ask(&ada, "POST /apps/shop/import", Some(import(true))).await;
+    let codes = ["wider", "notes"].map(|notes| lossy.body[notes][0]["code"].clone());
+    assert_eq!(
+        (lossy.status.as_u16(), json!(codes)),
+        (200, json!(["nginx_bytes", "nginx_status"]))
+    );
+    assert_eq!(lossy.body["policies"][0]["document"]["name"], "z");
+}

@@ -1,0 +1,385 @@
+//! Blocks of a configuration: what holds in each server and location.
+
+use std::rc::Rc;
+
+use sluicegate_policy::finding;
+
+use super::Importer;
+use super::hosts::Names;
+use super::tokens::Directive;
+use super::{is_limit, wrong};
+
+/// The status of refusals, unless the configuration names another.
+const STATUS: &str = "503";
+
+/// Most limits of one block: a policy has as many rules.
+const LIMITS_MAX: usize = 8;
+
+/// Most servers of a configuration: those of a large host. The names of each are compared with those of all others.
+const SERVERS_MAX: usize = 1_000;
+
+/// A limit of `limit_req`, as it holds somewhere.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RequestLimit {
+    pub(super) zone: String,
+    pub(super) burst: u64,
+    /// As `delay` of a policy, where it is not `all`.
+    pub(super) delay: Option<Delay>,
+    /// Only counted: `limit_req_dry_run`.
+    pub(super) is_dry: bool,
+}
+
+/// `delay` of a leaky bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Delay {
+    None,
+    After(u64),
+}
+
+/// What holds in a block; inner blocks begin with it.
+#[derive(Clone, Debug)]
+pub(super) struct Scope {
+    /// Those of the innermost block that has any.
+    pub(super) requests: Rc<[RequestLimit]>,
+    is_dry: bool,
+    is_dry_of_connections: bool,
+    status: String,
+    status_of_connections: String,
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        let status = || STATUS.to_owned();
+        Self {
+            requests: Rc::new([]),
+            is_dry: false,
+            is_dry_of_connections: false,
+            status: status(),
+            status_of_connections: status(),
+        }
+    }
+}
+
+/// A server, and what holds in it.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) line: u64,
+    pub(super) names: Names,
+    /// Outside of its locations.
+    pub(super) scope: Scope,
+    /// Locations that are a path, at any depth.
+    pub(super) places: Vec<Place>,
+    /// Other locations, which no `match` says.
+    pub(super) others: Vec<Other>,
+    /// Directives that lead requests from one location to another.
+    pub(super) jumps: Vec<Jump>,
+}
+
+/// What a location is written in.
+#[derive(Clone, Copy, Debug)]
+enum Outer {
+    /// The server, or one of its places.
+    Place(Option<usize>),
+    /// A location that is no path.
+    Other,
+}
+
+/// A location that is a path.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) path: String,
+    pub(super) is_exact: bool,
+    /// `^~`: no regular expression is asked.
+    pub(super) is_first: bool,
+    /// The place of the location that it is written in.
+    pub(super) outer: Option<usize>,
+    pub(super) scope: Scope,
+}
+
+/// A location that is a regular expression or a name.
+#[derive(Debug)]
+pub(super) struct Other {
+    pub(super) line: u64,
+    /// As it is written.
+    pub(super) text: String,
+    pub(super) is_name: bool,
+    pub(super) scope: Scope,
+}
+
+/// A directive that leads requests to another location.
+#[derive(Debug)]
+pub(super) struct Jump {
+    pub(super) line: u64,
+    pub(super) directive: String,
+    /// Where it stands.
+    pub(super) scope: Scope,
+    /// Whether it takes effect before the limits of its location: `rewrite`.
+    pub(super) is_early: bool,
+    /// The path that it leads to, if that is written; none: it depends on the request.
+    pub(super) target: Option<String>,
+}
+
+impl Importer {
+    /// The servers of a configuration: of its `http` blocks, or of what would stand in one.
+    pub(super) fn servers(&mut self, directives: &[Directive]) -> Vec<Server> {
+        let has_http = directives.iter().any(|directive| directive.name() == "http");
+        let mut servers = Vec::new();
+        if !has_http {
+            self.http(directives, &Scope::default(), &mut servers);
+            return servers;
+        }
+        for directive in directives {
+            match (directive.name(), directive.block.as_deref()) {
+                ("http", Some(inner)) => self.http(inner, &Scope::default(), &mut servers),
+                (_, Some(inner)) => self.skipped(directive, inner),
+                _ => (),
+            }
+        }
+        servers
+    }
+
+    fn http(&mut self, directives: &[Directive], outer: &Scope, servers: &mut Vec<Server>) {
+        let scope = self.scope(directives, outer);
+        let has_locations = directives.iter().any(|directive| directive.name() == "location");
+        let is_server =
+            |directive: &Directive| directive.name() == "server" && directive.block.is_some();
+        let is_one_server = has_locations || !directives.iter().any(is_server);
+        if is_one_server {
+            servers.push(self.server(1, directives, &scope));
+        }
+        for directive in directives {
+            let Some(inner) = directive.block.as_deref() else { continue };
+            match directive.name() {
+                "server" if servers.len() == SERVERS_MAX => {
+                    let problem =
+                        finding!("nginx_servers", "more than {max} servers", max = SERVERS_MAX);
+                    return self.widens(directive.line, problem);
+                }
+                "server" => {
+                    let scope = self.scope(inner, &scope);
+                    servers.push(self.server(directive.line, inner, &scope));
+                }
+                _ if is_one_server => (),
+                _ => self.skipped(directive, inner),
+            }
+        }
+    }
+
+    /// A block that is not read: of other modules, or one that limits cannot stand in.
+    fn skipped(&mut self, directive: &Directive, inner: &[Directive]) {
+        if has_limits(inner) {
+            let problem = finding!(
+                "nginx_block",
+                "the limits in `{block}` were not imported",
+                block = directive.name()
+            );
+            self.widens(directive.line, problem);
+        }
+    }
+
+    fn server(&mut self, line: u64, directives: &[Directive], scope: &Scope) -> Server {
+        let names = Names::read(directives);
+        let (places, others, jumps) = Default::default();
+        let mut server = Server { line, names, scope: scope.clone(), places, others, jumps };
+        self.locations(directives, scope, &mut server, Outer::Place(None));
+        server
+    }
+
+    fn locations(
+        &mut self,
+        directives: &[Directive],
+        scope: &Scope,
+        server: &mut Server,
+        at: Outer,
+    ) {
+        server.jumps.extend(directives.iter().filter_map(|directive| jump(directive, scope)));
+        for directive in directives {
+            let Some(inner) = directive.block.as_deref() else { continue };
+            match directive.name() {
+                "location" => {
+                    let scope = self.scope(inner, scope);
+                    self.location(directive, &scope, server, at);
+                }
+                "server" => (),
+                "if" | "limit_except" => {
+                    self.skipped(directive, inner);
+                    self.ignored(inner);
+                    server
+                        .jumps
+                        .extend(inner.iter().filter_map(|directive| jump(directive, scope)));
+                }
+                _ => self.skipped(directive, inner),
+            }
+        }
+    }
+
+    fn location(&mut self, directive: &Directive, scope: &Scope, server: &mut Server, at: Outer) {
+        let Some((how, path)) = location_of(directive.arguments()) else {
+            return self.widens(directive.line, wrong(directive));
+        };
+        let inner = directive.block.as_deref().unwrap_or_default();
+        let mut within = Outer::Other;
+        match (how, at) {
+            ("" | "=" | "^~", Outer::Place(outer)) if path.starts_with('/') => {
+                within = Outer::Place(Some(server.places.len()));
+                let (is_exact, is_first) = (how == "=", how == "^~");
+                let (path, scope) = (path.to_owned(), scope.clone());
+                server.places.push(Place { path, is_exact, is_first, outer, scope });
+            }
+            // No path is this.
+            ("" | "=" | "^~", Outer::Place(_)) => (),
+            _ => {
+                let (line, text) = (directive.line, directive.arguments().join(" "));
+                let is_name = how == "@";
+                server.others.push(Other { line, text, is_name, scope: scope.clone() });
+            }
+        }
+        self.locations(inner, scope, server, within);
+    }
+
+    /// What holds in a block.
+    fn scope(&mut self, directives: &[Directive], outer: &Scope) -> Scope {
+        let mut scope = outer.clone();
+        self.ignored(directives);
+        let mut is_status = false;
+        for directive in directives {
+            let value = || directive.arguments().first().cloned().unwrap_or_default();
+            match directive.name() {
+                "limit_req_dry_run" => scope.is_dry = value() == "on",
+                "limit_conn_dry_run" => scope.is_dry_of_connections = value() == "on",
+                "limit_req_status" => (scope.status, is_status) = (value(), true),
+                "limit_conn_status" => scope.status_of_connections = value(),
+                _ => (),
+            }
+        }
+        let of = |name| directives.iter().filter(move |limit: &&Directive| limit.name() == name);
+        let own: Vec<_> = of("limit_req").collect();
+        let is_dry = scope.is_dry;
+        let dry = |limit: RequestLimit| RequestLimit { is_dry, ..limit };
+        if own.is_empty() && is_dry != outer.is_dry {
+            scope.requests = scope.requests.iter().cloned().map(dry).collect();
+        } else if let Some(first) = own.first() {
+            if own.len() > LIMITS_MAX {
+                let problem = finding!(
+                    "nginx_limits",
+                    "more than {max} limits in one block",
+                    max = LIMITS_MAX
+                );
+                self.widens(first.line, problem);
+            }
+            let limits = own.iter().take(LIMITS_MAX).filter_map(|limit| self.request_limit(limit));
+            scope.requests = limits.map(dry).collect();
+        }
+        if let Some(first) = own.first() {
+            self.note_status(first.line, &scope.status);
+        } else if is_status && !scope.requests.is_empty() {
+            let line = of("limit_req_status").map(|status| status.line).next().unwrap_or_default();
+            self.note_status(line, &scope.status);
+        }
+        for limit in of("limit_conn") {
+            self.note_status(limit.line, &scope.status_of_connections);
+            self.connection_limit(limit, scope.is_dry_of_connections);
+        }
+        scope
+    }
+
+    fn note_status(&mut self, line: u64, status: &str) {
+        if status != "429" && self.statuses.insert(status.to_owned()) {
+            let problem = finding!(
+                "nginx_status",
+                "nginx refuses with status {status}; a policy refuses with 429",
+                status
+            );
+            self.differs(line, problem);
+        }
+    }
+
+    /// Directives that are no policy.
+    fn ignored(&mut self, directives: &[Directive]) {
+        for directive in directives {
+            let value = directive.arguments().first().map_or("", String::as_str);
+            match directive.name() {
+                "limit_rate" if value != "0" => {
+                    let problem = finding!(
+                        "nginx_bytes",
+                        "`limit_rate` limits the bytes of a response: a policy cannot"
+                    );
+                    self.widens(directive.line, problem);
+                }
+                name @ ("limit_rate_after" | "limit_req_log_level" | "limit_conn_log_level") => {
+                    let problem =
+                        finding!("nginx_ignored", "`{name}` has no meaning for a policy", name);
+                    self.differs(directive.line, problem);
+                }
+                "include" if !is_plain_include(value) => {
+                    let problem = finding!(
+                        "nginx_include",
+                        "`{file}` was not read: put its lines in place of this one",
+                        file = value
+                    );
+                    self.widens(directive.line, problem);
+                }
+                _ => (),
+            }
+        }
+    }
+}
+
+/// A modifier and a path: `= /login`, also `=/login`; a named location has the modifier `@`.
+fn location_of(arguments: &[String]) -> Option<(&str, &str)> {
+    match arguments {
+        [how, path] if matches!(how.as_str(), "=" | "^~" | "~" | "~*") => Some((how, path)),
+        [name] if name.starts_with('@') => Some(("@", name)),
+        [path] => {
+            let modifier = ["=", "^~", "~*", "~"].into_iter().find(|how| path.starts_with(how));
+            let modifier = modifier.unwrap_or_default();
+            Some((modifier, &path[modifier.len()..]))
+        }
+        _ => None,
+    }
+}
+
+/// Where `directive` leads requests.
+fn jump(directive: &Directive, scope: &Scope) -> Option<Jump> {
+    let arguments = directive.arguments();
+    let last = arguments.last().map_or("", String::as_str);
+    let (is_early, target) = match directive.name() {
+        "rewrite" => {
+            let to = arguments.get(1).map_or("", String::as_str);
+            let is_elsewhere = to.starts_with("http://")
+                || to.starts_with("https://")
+                || to.starts_with("$scheme");
+            if matches!(last, "redirect" | "permanent") || is_elsewhere {
+                return None;
+            }
+            (true, to)
+        }
+        "try_files" | "error_page" => (false, last),
+        _ => return None,
+    };
+    let is_other = target.starts_with('=') || target.starts_with('@') || target.contains("://");
+    if is_other {
+        return None;
+    }
+    let path = target.split('?').next().unwrap_or_default();
+    let is_written = path.starts_with('/') && !path.contains('$');
+    Some(Jump {
+        line: directive.line,
+        directive: directive.name().to_owned(),
+        scope: scope.clone(),
+        is_early,
+        target: is_written.then(|| path.to_owned()),
+    })
+}
+
+/// Files of the packages of nginx, which limit nothing.
+fn is_plain_include(file: &str) -> bool {
+    let name = file.rsplit('/').next().unwrap_or_default();
+    matches!(name, "mime.types" | "fastcgi.conf" | "koi-utf" | "koi-win" | "win-utf")
+        || name.ends_with("_params")
+}
+
+fn has_limits(directives: &[Directive]) -> bool {
+    let inner = |directive: &Directive| directive.block.as_deref().is_some_and(has_limits);
+    directives.iter().any(|directive| is_limit(directive) || inner(directive))
+}

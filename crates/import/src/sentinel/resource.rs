@@ -1,0 +1,119 @@
+//! The requests that a resource of Sentinel is.
+
+use serde_json::{Value, json};
+use sluicegate_policy::finding;
+
+use crate::Note;
+
+/// A resource, and the requests of a gateway that it is.
+#[derive(Debug)]
+pub(super) struct Resource {
+    pub(super) name: String,
+    /// As in `match` of a policy; none: it is a name, or no `match` says it.
+    pub(super) matching: Option<Value>,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A name that programs ask by.
+    Name,
+    /// A path, or a pattern that `match` says exactly.
+    Exact,
+    /// A pattern; `match` is of all below its beginning.
+    Below,
+    /// A pattern that no `match` says.
+    Unsaid,
+}
+
+impl Resource {
+    /// Reads `GET:/orders/{id}`; a regular expression, if `is_pattern`.
+    pub(super) fn read(name: &str, is_pattern: bool) -> Self {
+        let (method, path) = match name.split_once(':') {
+            Some((method, path)) if is_method(method) && path.starts_with('/') => {
+                (Some(method), path)
+            }
+            _ => (None, name),
+        };
+        let (path, kind) = match () {
+            () if is_pattern => (None, Kind::Unsaid),
+            () if path.starts_with('/') => path_of(path),
+            () => (None, Kind::Name),
+        };
+        let matching = path.map(|path| {
+            let mut matching = json!({ "path": path });
+            if let Some(method) = method {
+                matching["method"] = json!([method]);
+            }
+            matching
+        });
+        Self { name: name.to_owned(), matching, kind }
+    }
+
+    /// Differences between its requests and those of the policy. `rule` is what the rule is called.
+    pub(super) fn notes(&self, rule: &str, line: u64, is_of_threads: bool) -> Option<Note> {
+        if is_of_threads && self.kind != Kind::Name {
+            let problem = finding!(
+                "sentinel_threads",
+                "{rule}: no gateway can hold permits: no request meets the policy; acquire and release them by its name",
+                rule
+            );
+            return Some(Note::widens(line, problem));
+        }
+        match self.kind {
+            Kind::Exact => None,
+            Kind::Name => {
+                let problem = finding!(
+                    "sentinel_name",
+                    "{rule}: the policy has no `match`: it limits requests that name it",
+                    rule
+                );
+                Some(Note::differs(line, problem))
+            }
+            Kind::Below => {
+                let beginning = self.matching.as_ref().and_then(|of| of["path"]["prefix"].as_str());
+                let beginning = beginning.unwrap_or_default();
+                let problem = finding!(
+                    "sentinel_below",
+                    "{rule}: the policy also limits other requests below `{beginning}`",
+                    rule,
+                    beginning
+                );
+                Some(Note::differs(line, problem))
+            }
+            Kind::Unsaid => {
+                let problem = finding!(
+                    "sentinel_pattern",
+                    "{rule}: policies match paths and prefixes only: no request meets the policy",
+                    rule
+                );
+                Some(Note::widens(line, problem))
+            }
+        }
+    }
+}
+
+fn is_method(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase())
+}
+
+/// The path of a `match`, up to the first part that is a pattern.
+fn path_of(path: &str) -> (Option<Value>, Kind) {
+    if path.contains('#') {
+        return (None, Kind::Unsaid);
+    }
+    let is_pattern = |part: &str| part.contains(['{', '*', '?']);
+    let parts: Vec<_> = path.split('/').skip(1).collect();
+    let Some(place) = parts.iter().position(|part| is_pattern(part)) else {
+        return (Some(json!({ "exact": path })), Kind::Exact);
+    };
+    let (plain, rest) = parts.split_at(place);
+    match (plain, rest) {
+        ([], ["**"]) => (Some(json!({ "prefix": "/" })), Kind::Exact),
+        (plain, ["**"]) => {
+            (Some(json!({ "prefix": format!("/{}", plain.join("/")) })), Kind::Exact)
+        }
+        ([], _) => (None, Kind::Unsaid),
+        (plain, _) => (Some(json!({ "prefix": format!("/{}/", plain.join("/")) })), Kind::Below),
+    }
+}
