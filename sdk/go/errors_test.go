@@ -47,8 +47,8 @@ func TestErrorsOfRedisHaveTheirClasses(t *testing.T) {
 		class   class
 		charged bool
 	}{
-		{"WRONGTYPE Operation against a key", classThisKey, false}, {"OOM command not allowed", classThisKey, false},
-		{"@user_script: 8: -OOM command not allowed", classThisKey, false}, {wrapped + "@user_script: 8: -OOM command not allowed", classThisKey, false},
+		{"WRONGTYPE Operation against a key", classThisKey, false}, {"OOM command not allowed", classNoAnswer, false},
+		{"@user_script: 8: -OOM command not allowed", classNoAnswer, false}, {wrapped + "@user_script: 8: -OOM command not allowed", classNoAnswer, false},
 		{wrapped + "@user_script: 8: -READONLY You can't write", classNoAnswer, false}, {"READONLY You can't write", classNoAnswer, false},
 		{"NOAUTH Authentication required.", classNoAnswer, false}, {"NOPERM this user has no permissions", classNoAnswer, false},
 		{"LOADING Redis is loading", classNoAnswer, false}, {"CLUSTERDOWN The cluster is down", classNoAnswer, false},

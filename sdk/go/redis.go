@@ -191,7 +191,7 @@ func (f *failure) Error() string { return f.cause.Error() }
 var refusals = map[string]bool{
 	"NOSCRIPT": true, "MOVED": true, "ASK": true, "TRYAGAIN": true, "CLUSTERDOWN": true, "CROSSSLOT": true,
 	"LOADING": true, "MASTERDOWN": true, "BUSY": true, "NOAUTH": true, "READONLY": true, "NOREPLICAS": true,
-	"MISCONF": true, "NOPERM": true,
+	"MISCONF": true, "NOPERM": true, "OOM": true,
 }
 
 // errorName gives the name of an error of Redis, also where its place in the script stands before it; "" if Redis did
@@ -216,7 +216,7 @@ func errorName(err error) string {
 func classOf(err error) *failure {
 	if name := errorName(err); name != "" {
 		switch {
-		case name == "WRONGTYPE" || name == "OOM":
+		case name == "WRONGTYPE":
 			return &failure{classThisKey, false, err}
 		case refusals[name]:
 			return &failure{classNoAnswer, false, err}

@@ -25,9 +25,9 @@ final class CodecTest extends TestCase
     {
         $place = 'ERR Error running script (call to f_0a): @user_script:8: ';
         $table = [
-            "OOM command not allowed" => [FailureKind::ThisKey, false],
-            "@user_script: 8: -OOM command not allowed" => [FailureKind::ThisKey, false],
-            "$place@user_script: 8: -OOM command not allowed" => [FailureKind::ThisKey, false],
+            "OOM command not allowed" => [FailureKind::NoAnswer, false],
+            "@user_script: 8: -OOM command not allowed" => [FailureKind::NoAnswer, false],
+            "$place@user_script: 8: -OOM command not allowed" => [FailureKind::NoAnswer, false],
             "$place@user_script: 8: -READONLY You can't write" => [FailureKind::NoAnswer, false],
             "$place@user_script: 8: attempt to index a nil value" => [FailureKind::NoAnswer, true],
             'WRONGTYPE Operation against a key' => [FailureKind::ThisKey, false],

@@ -205,13 +205,8 @@ impl ServerErrorReply {
         }
     }
 
-    /// Whether the server answers others as ever: what is at this key is of another type, or the key
-    /// cannot be written, which refusals and what is read need not be.
-    pub(super) fn is_about_one_key(&self) -> bool {
-        matches!(&*self.code, "WRONGTYPE" | "OOM")
-    }
-
-    /// Whether there is something of another type at the key.
+    /// Whether there is something of another type at the key, while the server answers others as ever.
+    /// A server without memory (`OOM`) can charge no key, so that is no error of one key.
     pub(super) fn is_wrong_type(&self) -> bool {
         &*self.code == "WRONGTYPE"
     }

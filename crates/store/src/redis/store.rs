@@ -596,7 +596,7 @@ impl From<RedisError> for StoreError {
         let executed = error.outcome().into();
         match error {
             RedisError::Overloaded { .. } => Self::Overloaded { executed },
-            RedisError::Refused(ref refusal) if refusal.is_about_one_key() => {
+            RedisError::Refused(ref refusal) if refusal.is_wrong_type() => {
                 unreadable(&error.to_string())
             }
             error => Self::Unavailable { reason: error.to_string(), executed },

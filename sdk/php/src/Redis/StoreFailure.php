@@ -28,11 +28,11 @@ final class StoreFailure extends RuntimeException
     {
         $neverBegan = [
             'NOSCRIPT', 'MOVED', 'ASK', 'TRYAGAIN', 'CLUSTERDOWN', 'CROSSSLOT', 'LOADING', 'MASTERDOWN', 'BUSY',
-            'NOAUTH', 'READONLY', 'NOREPLICAS', 'MISCONF', 'NOPERM',
+            'NOAUTH', 'READONLY', 'NOREPLICAS', 'MISCONF', 'NOPERM', 'OOM',
         ];
         $code = $error->code();
         return match (true) {
-            $code === 'WRONGTYPE', $code === 'OOM' => new self(FailureKind::ThisKey, false, $error->message),
+            $code === 'WRONGTYPE' => new self(FailureKind::ThisKey, false, $error->message),
             in_array($code, $neverBegan, true) => new self(FailureKind::NoAnswer, false, $error->message),
             default => new self(FailureKind::NoAnswer, true, $error->message),
         };

@@ -77,7 +77,7 @@ async fn a_foreign_hash_harms_only_the_call_of_its_key() {
 }
 
 #[tokio::test]
-async fn what_a_full_server_cannot_write_is_an_error_and_costs_nothing() {
+async fn a_full_server_is_a_store_that_fails_and_charges_nothing() {
     let redis = need!(RedisServer::start(Options::default()).await);
     let (store, rules) = (connect(&redis).await, bucket(1, 5));
     let used_up = 3;
@@ -90,7 +90,12 @@ async fn what_a_full_server_cannot_write_is_an_error_and_costs_nothing() {
     redis.cli(&["CONFIG", "SET", "maxmemory", "1"]).await.expect("it answers");
     for (caller, answer) in all_at_once(&store, &rules).await {
         match answer {
-            Err(error) if caller != used_up => assert!(refused_with(&error, "OOM"), "{error:?}"),
+            // The store fails, so that `on_store_failure` decides; nothing was charged.
+            Err(StoreError::Unavailable { reason, executed: Executed::No })
+                if caller != used_up =>
+            {
+                assert!(reason.starts_with("redis refused the call: OOM "), "{reason}");
+            }
             // A refusal writes nothing.
             Ok(verdict) if caller == used_up => assert!(!verdict.decision.allowed()),
             other => panic!("{caller}: {other:?}"),

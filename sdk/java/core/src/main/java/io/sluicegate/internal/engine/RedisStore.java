@@ -36,8 +36,8 @@ final class RedisStore {
     private static final long ANNOUNCED_MAX_MS = TimeUnit.DAYS.toMillis(400);
     /** Errors of a server that did not begin the call. */
     private static final Set<String> NOT_BEGUN = Set.of("NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "CROSSSLOT", "LOADING",
-        "MASTERDOWN", "BUSY", "NOAUTH", "READONLY", "NOREPLICAS", "MISCONF", "NOPERM");
-    private static final Set<String> OF_THE_KEY = Set.of("WRONGTYPE", "OOM");
+        "MASTERDOWN", "BUSY", "NOAUTH", "READONLY", "NOREPLICAS", "MISCONF", "NOPERM", "OOM");
+    private static final Set<String> OF_THE_KEY = Set.of("WRONGTYPE");
 
     private final RedisPort port;
     private final long deadlineNanos;
