@@ -297,7 +297,7 @@ async fn open(
             let name = without_password(config.url.expose());
             let store = AnyStore::open(name, &redis, config.time_source, config.nodes).await?;
             let nodes = config.nodes.unwrap_or(NonZeroU32::MIN);
-            let failure = StoreFailure { nodes, ..StoreFailure::default() };
+            let failure = StoreFailure::shared_by(nodes);
             let engine = Engine::new(policies, store, Arc::new(SteadyClock::new()));
             let engine = engine.with_fallback(failure);
             let engine = match leases(config, redis.deadline()) {

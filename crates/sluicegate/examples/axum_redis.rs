@@ -40,7 +40,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     }
     let nodes = NonZeroU32::new(SERVERS).expect("there is at least one");
     let engine = Engine::new(policies, store, Arc::new(SteadyClock::new()))
-        .with_fallback(StoreFailure { nodes, ..StoreFailure::default() });
+        .with_fallback(StoreFailure::shared_by(nodes));
     let engine = Arc::new(engine);
     tokio::spawn(pay_debts(Arc::clone(&engine)));
 

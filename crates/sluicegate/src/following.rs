@@ -90,7 +90,9 @@ impl Engine<RedisStore> {
         // Whether it answers is seen at the first look.
         store.ready().await.ok();
         let engine = Self::new(PolicySet::default(), store, Arc::new(SteadyClock::new()));
-        let engine = Arc::new(engine.with_fallback(StoreFailure::default()));
+        // As many as servers publish, from the first look on; until then there is no policy to decide by.
+        let failure = StoreFailure::shared_by(options.nodes.unwrap_or(NonZeroU32::MIN));
+        let engine = Arc::new(engine.with_fallback(failure));
         let mut follower = PolicyFollower::new(options);
         let revisions = engine.store().revisions();
         follower.look(&engine).await.ok();

@@ -30,11 +30,15 @@
 //! ```
 //!
 //! Servers share limits through Redis or Valkey. The policies are a document, and a layer holds requests to one of them
-//! (features `axum` and `redis`; `examples/axum_redis.rs` is a whole server):
+//! (features `axum` and `redis`; `examples/axum_redis.rs` is a whole server). Say how many servers share the Redis: while
+//! it does not answer, each passes that part of a limit, and all together never more than the limit. What they pass then is
+//! charged to Redis afterwards, by a task that you spawn:
 //!
 #![cfg_attr(all(feature = "tower", feature = "redis"), doc = "```no_run")]
 #![cfg_attr(not(all(feature = "tower", feature = "redis")), doc = "```ignore")]
+//! use std::num::NonZeroU32;
 //! use std::sync::Arc;
+//! use std::time::Duration;
 //!
 //! use sluicegate::policy::{Document, PolicySet};
 //! use sluicegate::store::redis::{RedisConfig, RedisStore};
@@ -48,9 +52,18 @@
 //! )?;
 //! let config: RedisConfig = "redis://127.0.0.1:6379".parse()?;
 //! let store = RedisStore::start(&config)?;
+//! let servers = NonZeroU32::new(2).expect("two servers share the Redis");
 //! let engine = Engine::new(PolicySet::new(document), store, Arc::new(SteadyClock::new()))
-//!     .with_fallback(StoreFailure::default());
-//! let layer = RateLimitLayer::by_policy(Arc::new(engine), "login", PeerAddr::new());
+//!     .with_fallback(StoreFailure::shared_by(servers));
+//! let engine = Arc::new(engine);
+//! let debtor = Arc::clone(&engine);
+//! tokio::spawn(async move {
+//!     loop {
+//!         tokio::time::sleep(Duration::from_millis(100)).await;
+//!         debtor.pay_debts().await;
+//!     }
+//! });
+//! let layer = RateLimitLayer::by_policy(engine, "login", PeerAddr::new());
 //! # let _ = layer;
 //! # Ok(())
 //! # }

@@ -200,11 +200,12 @@ impl<S> Engine<S> {
 
     /// The same engine, which leases permits of hot keys from its store and decides them without a question,
     /// as far as the store [leases](Store::leases), the clock is [steady](Clock::steady), the policies permit
-    /// it, and [`keep_leases`](Self::keep_leases) runs. It never admits more for that. An engine without
-    /// fallback gets the default one.
+    /// it, and [`keep_leases`](Self::keep_leases) runs. It never admits more for that. Call
+    /// [`with_fallback`](Self::with_fallback) first: an engine without fallback counts as the only one.
     #[must_use]
     pub fn with_leases(self, options: LeaseOptions) -> Self {
-        let guard = self.guard.unwrap_or_else(|| StoreGuard::new(StoreFailure::default()));
+        let guard =
+            self.guard.unwrap_or_else(|| StoreGuard::new(StoreFailure::shared_by(NonZeroU32::MIN)));
         let leasing = Leasing::new(options, Arc::clone(&self.clock));
         Self { guard: Some(guard.with_leases(leasing)), ..self }
     }
@@ -304,10 +305,12 @@ impl<S, O: Observer> Engine<S, O> {
     }
 }
 
-impl Default for StoreFailure {
-    /// The only engine, and as many keys as a memory store holds by default.
-    fn default() -> Self {
-        Self { nodes: NonZeroU32::MIN, keys_max: KEYS_MAX_DEFAULT }
+impl StoreFailure {
+    /// `nodes` engines share the store, 1 for the only one; each remembers as many keys as a memory store holds by
+    /// default. There is no default for `nodes`: with too few, the shares of all engines together exceed the limit
+    /// while the store does not answer.
+    pub const fn shared_by(nodes: NonZeroU32) -> Self {
+        Self { nodes, keys_max: KEYS_MAX_DEFAULT }
     }
 }
 

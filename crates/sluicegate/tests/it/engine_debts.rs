@@ -172,7 +172,7 @@ impl Node {
         let policies = PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid"));
         let nodes = NonZeroU32::new(nodes).expect("there is at least one");
         let engine = Engine::new(policies, line.clone(), Arc::new(ManualClock::default()))
-            .with_fallback(StoreFailure { nodes, ..StoreFailure::default() });
+            .with_fallback(StoreFailure::shared_by(nodes));
         Self { line, engine: Arc::new(engine) }
     }
 

@@ -102,7 +102,7 @@ impl World {
         let (store, clock) = (Leasing::default(), Arc::new(ManualClock::at(START)));
         let policies = PolicySet::new(Document::parse(POLICIES).unwrap());
         let engine = Engine::new(policies, store.clone(), Arc::clone(&clock) as _)
-            .with_fallback(StoreFailure::default())
+            .with_fallback(StoreFailure::shared_by(std::num::NonZeroU32::MIN))
             .with_leases(LeaseOptions::default());
         let engine = Arc::new(engine);
         let keeper = Arc::clone(&engine);

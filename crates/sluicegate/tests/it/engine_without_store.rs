@@ -102,7 +102,7 @@ impl Shared {
         let policies = PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid"));
         let nodes = NonZeroU32::new(nodes).expect("there is at least one");
         let engine = Engine::new(policies, self.clone(), Arc::new(ManualClock::default()));
-        Arc::new(engine.with_fallback(StoreFailure { nodes, ..StoreFailure::default() }))
+        Arc::new(engine.with_fallback(StoreFailure::shared_by(nodes)))
     }
 }
 

@@ -132,7 +132,7 @@ fn life(rng: &mut Rng, policy: &str, nodes: u32) -> Value {
     let clock = Arc::new(ManualClock::default());
     let engine = Engine::new(PolicySet::new(document), line.clone(), clock);
     let nodes = NonZeroU32::new(nodes).expect("there is one");
-    let engine = Arc::new(engine.with_fallback(StoreFailure { nodes, ..StoreFailure::default() }));
+    let engine = Arc::new(engine.with_fallback(StoreFailure::shared_by(nodes)));
     let mut now_us = 1_774_745_000_000_000;
     let (mut is_away, mut steps) = (false, Vec::new());
     for place in 0..STEPS {
