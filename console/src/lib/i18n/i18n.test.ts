@@ -74,7 +74,7 @@ describe('messages', () => {
 /** Words that are the same in both languages. */
 const SAME = ['accounts.oidc'];
 /** Names, examples of values and words of the protocol: the same in every language. */
-const NAMES = /^((· )?Sluicegate|check|refund|policy:read|policy:write|curl|YAML|remote_ip|POST|\/orders|5\/200ms|x-user: alice)$/;
+const NAMES = /^((· )?Sluicegate|check|refund|policy:read|policy:write|curl|YAML|remote_ip|POST|shop\.example\.com|\/orders|5\/200ms|x-user: alice)$/;
 const WORDS = /\p{L}{2,}/u;
 const SHOWN = ['label', 'title', 'placeholder', 'aria-label', 'alt', 'hint', 'text'];
 

@@ -124,7 +124,10 @@ fn shown(
 #[tokio::test]
 async fn a_hundred_requests_are_one_call() {
     let store = Counted::default();
-    for engine in [engine(&store), engine(&store).with_fallback(StoreFailure::default())] {
+    for engine in [
+        engine(&store),
+        engine(&store).with_fallback(StoreFailure::shared_by(std::num::NonZeroU32::MIN)),
+    ] {
         let engine = Arc::new(engine);
         let keys: Vec<_> =
             (0..100).map(|key| format!("{:p} {key}", Arc::as_ptr(&engine))).collect();
@@ -138,7 +141,8 @@ async fn a_hundred_requests_are_one_call() {
 #[tokio::test]
 async fn each_is_decided_as_if_it_came_by_itself() {
     let store = Counted::default();
-    let engine = Arc::new(engine(&store).with_fallback(StoreFailure::default()));
+    let engine =
+        Arc::new(engine(&store).with_fallback(StoreFailure::shared_by(std::num::NonZeroU32::MIN)));
     let turn = engine.turn_at(Micros::SECOND);
     let requests = [
         check("plain", "a"),
@@ -170,7 +174,8 @@ async fn each_is_decided_as_if_it_came_by_itself() {
 #[tokio::test]
 async fn without_the_store_each_goes_by_its_policy_and_its_debt_is_charged_first() {
     let store = Counted::default();
-    let engine = Arc::new(engine(&store).with_fallback(StoreFailure::default()));
+    let engine =
+        Arc::new(engine(&store).with_fallback(StoreFailure::shared_by(std::num::NonZeroU32::MIN)));
     let turn = engine.turn_at(Micros::SECOND);
     store.set_away(true);
     let requests = [check("plain", "a"), check("open", "a"), check("plain", "b")];
@@ -194,7 +199,8 @@ async fn without_the_store_each_goes_by_its_policy_and_its_debt_is_charged_first
 #[tokio::test]
 async fn what_was_granted_is_known_before_the_last_of_a_message_is_answered() {
     let store = Counted::default();
-    let engine = Arc::new(engine(&store).with_fallback(StoreFailure::default()));
+    let engine =
+        Arc::new(engine(&store).with_fallback(StoreFailure::shared_by(std::num::NonZeroU32::MIN)));
     *store.0.never_ends.lock().expect("no holder panics") = true;
     let turn = engine.turn_at(Micros::SECOND);
     let requests = vec![check("plain", "a"); 4];

@@ -203,7 +203,7 @@ async fn without_the_store_each_policy_decides() {
     let store = Switchable::default();
     let clock = Arc::new(ManualClock::default());
     let engine = Engine::new(policies(), store.clone(), Arc::clone(&clock) as _);
-    let engine = Arc::new(engine.with_fallback(StoreFailure::default()));
+    let engine = Arc::new(engine.with_fallback(StoreFailure::shared_by(std::num::NonZeroU32::MIN)));
     let by = |policy| RateLimitLayer::by_policy(Arc::clone(&engine), policy, Shared);
     assert_eq!(get(&by("plain")).await.status(), StatusCode::OK);
     store.0.1.store(true, Ordering::Relaxed);

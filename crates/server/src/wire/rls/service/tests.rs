@@ -65,7 +65,7 @@ impl Subject {
         let policies = Document::parse(&import.policies).expect("it is a document");
         let tree = DescriptorTree::parse(&import.descriptors).expect("it is a tree");
         let engine = Engine::new(PolicySet::new(policies), store, Arc::clone(clock) as _);
-        let engine = engine.with_fallback(StoreFailure::default());
+        let engine = engine.with_fallback(StoreFailure::shared_by(std::num::NonZeroU32::MIN));
         Self::of(engine, tree, BudgetHeaders::default(), Arc::clone(clock))
     }
 
