@@ -15,7 +15,7 @@ fn a_preview_has_policies_and_notes_with_lines_and_changes_nothing() {
     let (status, preview) = node.admin(&vic, "POST", "/apps/shop/import", &ask);
     assert_eq!(status, 200, "{preview}");
     let document = json!({
-        "name": "z", "key": ["host"],
+        "name": "z", "key": ["host"], "match": { "path": { "prefix": "/" } },
         "rules": [{ "name": "z", "leaky_bucket": { "rate": "5/s", "burst": 3 } }],
     });
     assert_eq!(preview["policies"], json!([{ "document": document, "comment": null }]));
