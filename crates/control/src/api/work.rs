@@ -53,12 +53,11 @@ pub(super) struct Work {
 
 impl Default for Work {
     fn default() -> Self {
-        let permits = |count| Arc::new(Semaphore::new(count));
         Self {
-            bodies: permits(LONG_BODIES_MAX),
-            long: permits(LONG_MAX),
-            short: permits(SHORT_MAX),
-            unknown: permits(SHORT_MAX),
+            bodies: Arc::new(Semaphore::new(LONG_BODIES_MAX)),
+            long: Arc::new(Semaphore::new(LONG_MAX)),
+            short: Arc::new(Semaphore::new(SHORT_MAX)),
+            unknown: Arc::new(Semaphore::new(SHORT_MAX)),
             turn_wait_max: TURN_WAIT_MAX,
         }
     }
