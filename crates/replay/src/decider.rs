@@ -37,7 +37,7 @@ pub(crate) enum Progressed {
     HeldUntil(Micros),
 }
 
-/// The clock of an engine that is told the time by the input. It keeps the next instant that a held request waits for.
+/// The clock of an engine whose time is that of the input. It keeps the next instant that a held request waits for.
 #[derive(Debug)]
 struct VirtualClock {
     now: AtomicU64,

@@ -30,7 +30,7 @@ pub(crate) struct LineGuard {
     key: Option<Vec<KeyAttribute>>,
     /// Policies that match lines and were not decided, because one policy was chosen: by name, how many lines.
     undecided: BTreeMap<Box<str>, u64>,
-    /// How often a policy was not decided because too many guard one line.
+    /// Number of times that a policy was not decided because too many guard one line.
     left_out: u64,
 }
 
@@ -174,7 +174,7 @@ impl LineGuard {
         self.undecided.iter().map(|(policy, lines)| (policy.to_string(), *lines))
     }
 
-    /// How often a policy was not decided because too many guard one line.
+    /// Number of times that a policy was not decided because too many guard one line.
     pub(crate) const fn left_out(&self) -> u64 {
         self.left_out
     }

@@ -40,7 +40,7 @@ pub(crate) struct LimiterInfoArgs {
     lossy: LossyArg,
 }
 
-/// Whether more may pass than before.
+/// True if more may pass than before.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct LossyArg {
     /// Import also if more passes than before; the lines are printed as warnings. Without it they stop the import.

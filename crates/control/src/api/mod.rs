@@ -74,7 +74,7 @@ pub use whatif::{
 };
 use work::{Work, beside};
 
-/// Which site a browser says that a request comes from.
+/// The site of a request, as a browser reports it.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Where the API is.
@@ -303,7 +303,7 @@ impl Api {
     }
 }
 
-/// What is replied to a request, from the first look at its body on.
+/// The reply to a request, from the first look at its body on.
 async fn handled(route: &'static Route, mut ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     ask.look(route)?;
     (route.handle)(ask).await

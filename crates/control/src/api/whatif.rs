@@ -51,7 +51,7 @@ pub struct Comparison {
     pub unguarded: u64,
     /// Policies of the draft that match lines and were not decided, because `policy` names another one.
     pub undecided_policies: Vec<ComparedUndecided>,
-    /// How often a policy was not decided because more than 16 match one line.
+    /// Number of times that a policy was not decided because more than 16 match one line.
     pub policies_left_out: u64,
     /// Lines that were not decided: they are not of an access log.
     pub errors: u64,
@@ -106,7 +106,7 @@ pub struct ComparedCounts {
 pub struct ComparedUndecided {
     /// The name.
     pub policy: String,
-    /// How many lines it matches.
+    /// Number of lines that it matches.
     pub lines: u64,
 }
 

@@ -24,10 +24,10 @@ use crate::error::Error;
 /// Bodies from here on are long, in bytes.
 pub(super) const LONG_BODY_BYTES: usize = 64 << 10;
 
-/// How many long bodies are in memory at a time: each may have eight megabytes, as slowly as its sender likes.
+/// Most long bodies in memory at a time: each may have eight megabytes, as slowly as its sender likes.
 const LONG_BODIES_MAX: usize = 8;
 
-/// How many long bodies are worked on at a time: each takes a processor, and ten times its size in memory. Changes
+/// Most long bodies that are worked on at a time: each takes a processor, and ten times its size in memory. Changes
 /// wait for each other anyway.
 const LONG_MAX: usize = 1;
 
@@ -134,7 +134,7 @@ fn too_slow() -> ApiProblem {
 
 #[cfg(test)]
 impl Work {
-    /// Takes every turn of this work until the permits are dropped; others are told so at once.
+    /// Takes every turn of this work until the permits are dropped; other requests are refused at once.
     pub(super) fn occupied() -> (Self, Vec<OwnedSemaphorePermit>) {
         let work = Self { turn_wait_max: Duration::ZERO, ..Self::default() };
         let all = |of: &Arc<Semaphore>, count: usize| {

@@ -33,7 +33,7 @@ pub(super) fn written<T>(done: Result<T, Error>) -> Result<T, Error> {
     done
 }
 
-/// The same of a change that is committed: if it is, the database takes changes.
+/// Records a committed change: if it succeeds, the database takes changes.
 pub(super) fn committed(done: Result<(), Error>) -> Result<(), Error> {
     written(done)?;
     if IS_FAILING.swap(false, Ordering::Relaxed) {

@@ -242,7 +242,7 @@ async fn a_policy_that_was_valid_when_the_catalog_took_it_stays_in_force_and_so_
     assert_eq!((names(&news), news.refused.as_slice()), (vec!["jobs", "orders"], &[][..]));
     let held = &news.changed[0];
     assert_eq!((held.matcher(), held.overflow()), (None, &sluicegate_policy::Overflow::Reject));
-    // Its author is told with the next change.
+    // Its author gets the error with the next change.
     let document = serde_json::from_str(jobs).unwrap();
     let at = PolicyAt::new("shop", "jobs", 1);
     let error = stage.catalog.change_policy(&by(), &at, &document).await.unwrap_err();

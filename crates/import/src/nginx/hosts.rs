@@ -27,7 +27,7 @@ pub(super) struct Names {
     pub(super) unsaid: Vec<String>,
     /// Whether there is any name, so that `$server_name` is not empty.
     pub(super) is_named: bool,
-    /// The addresses, and whether it is said to be the default of each.
+    /// The addresses, each with its `default_server` flag.
     listens: Vec<(String, bool)>,
 }
 
@@ -112,7 +112,7 @@ pub(super) fn all(servers: &[Server]) -> Vec<Vec<Hosts>> {
 /// What all servers have.
 #[derive(Default)]
 struct Known<'s> {
-    /// Of each address the default server, and whether it is said to be.
+    /// The default server of each address, and its `default_server` flag.
     defaults: BTreeMap<&'s str, (usize, bool)>,
     /// Names with the addresses at which they lead to a server.
     names: BTreeSet<(&'s str, &'s str)>,

@@ -347,7 +347,7 @@ fn with_header(name: &str) -> String {
     format!("degrade: {{ response: {{ status: 503, body: b, headers: {{ {name}: v }} }} }}")
 }
 
-/// What is said of a header of this name, which no policy may set.
+/// The error of a header of this name, which no policy may set.
 fn reserved(name: &str) -> String {
     format!(
         "~.overflow.degrade.response.headers.{name}: `{name}` is reserved: Sluicegate or the connection sets it"

@@ -43,7 +43,7 @@ pub(crate) struct ReplayTally {
     pub(crate) unmatched: u64,
     /// Policies that match log lines and were not decided, because one was chosen: each with how many lines.
     pub(crate) undecided: Vec<(String, u64)>,
-    /// How often a policy was not decided because too many guard one log line.
+    /// Number of times that a policy was not decided because too many guard one log line.
     pub(crate) left_out: u64,
     /// Log lines that came too late to be put in order.
     pub(crate) late: u64,
@@ -100,7 +100,7 @@ pub(crate) struct Summary {
     unmatched: u64,
     /// Policies that match log lines and were not decided, because one was chosen.
     undecided_policies: Vec<UndecidedPolicy>,
-    /// How often a policy was not decided because too many guard one log line.
+    /// Number of times that a policy was not decided because too many guard one log line.
     policies_left_out: u64,
     late: u64,
     evicted: u64,
@@ -134,7 +134,7 @@ pub(crate) struct RefusedKey {
 pub struct UndecidedPolicy {
     /// Its name.
     pub policy: String,
-    /// How many lines it matches.
+    /// Number of lines that it matches.
     pub lines: u64,
 }
 

@@ -27,7 +27,7 @@ pub(super) struct WhatifTally {
     pub(super) unguarded: u64,
     /// Policies of the new set that match lines and were not decided, because one was chosen.
     pub(super) undecided: Vec<(String, u64)>,
-    /// How often a policy was not decided because too many guard one line.
+    /// Number of times that a policy was not decided because too many guard one line.
     pub(super) left_out: u64,
     /// Lines that were not decided.
     pub(super) errors: u64,
@@ -70,7 +70,7 @@ pub struct WhatifSummary {
     pub unguarded: u64,
     /// Policies of the new set that match lines and were not decided, because one was chosen.
     pub undecided_policies: Vec<UndecidedPolicy>,
-    /// How often a policy was not decided because too many guard one line.
+    /// Number of times that a policy was not decided because too many guard one line.
     pub policies_left_out: u64,
     /// Lines that were not decided.
     pub errors: u64,

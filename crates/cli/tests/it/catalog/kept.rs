@@ -32,7 +32,7 @@ fn staging() -> (Node, Who) {
     (node, token)
 }
 
-/// What a server with this catalog and this copy says that does not start.
+/// The error of a server that does not start with this catalog and this copy.
 fn why_not(url: &str, kept: &Path, more: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let config = format!("[catalog]\nurl = '{url}'\nkept = '{}'\n{more}", kept.display());

@@ -69,7 +69,7 @@ impl Asked {
         }
     }
 
-    /// Whether nginx and the policies let it pass.
+    /// The answers of nginx and of the policies: true lets it pass.
     async fn ask(&self, nginx: &Nginx, server: &Server) -> [bool; 2] {
         let Self { host, path, address, key } = self;
         let key = key.map_or_else(String::new, |key| format!("x-key: {key}\r\n"));

@@ -60,7 +60,7 @@ fn started(policies: &str) -> Server {
     Server::spawn(path.to_str().unwrap(), &[], Stdio::inherit())
 }
 
-/// What is answered about the permit `id`: whether the caller goes on, what is taken, and what the policy says.
+/// The answer about the permit `id`: whether the caller goes on, what is taken, and what the policy says.
 fn about(server: &Server, path: &str, policy: &str, id: &str) -> (Value, Value, Value) {
     let (status, answer) = server.post(path, &json!({"policy": policy, "key": "k", "id": id}));
     assert_eq!((status, &answer["id"]), (200, &json!(id)), "{path} {policy}: {answer}");

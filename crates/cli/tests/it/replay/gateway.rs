@@ -272,7 +272,7 @@ fn request(rng: &mut Rng, second: u32) -> (String, String) {
 /// The answer of a gateway: its status, and the verdict with the policy that decides, if a policy guards the request.
 type Told = (u16, Option<(String, String)>);
 
-/// That what-if of `policies`, where there were none, counts on `log` what a gateway `told`.
+/// Asserts that a what-if of `policies`, where there were none, counts on `log` what a gateway `told`.
 fn check_whatif(policies: &str, log: &str, told: &[Told], what: &str) {
     let new = PolicySet::new(Document::parse(policies).unwrap().for_every_app());
     let clients = ClientArgs::default();

@@ -21,7 +21,7 @@ pub(in crate::api) struct ImportText {
     from: ImportSource,
     /// The configuration, at most 2 MiB.
     text: String,
-    /// Whether to import also if more passes than before. If false, such lines are errors.
+    /// Imports also if more passes than before. If false, such lines are errors.
     #[serde(default)]
     lossy: bool,
 }
