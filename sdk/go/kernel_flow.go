@@ -42,15 +42,20 @@ func (f *flow) timeToDrain(units, at, now int64) int64 {
 	return min(max(span, 0), spanMaxUS)
 }
 
-// converted gives a level of an old flow in units of this one, rounded up.
-func (f *flow) converted(l level, now int64, old *flow) level {
-	units, left := mulDiv(l.used, f.perPermit, old.perPermit)
+// takeOver gives a state of an old flow under this one from now on: of what was in use then, `to` units for
+// each `from` of the old, rounded up.
+func (f *flow) takeOver(s state, now int64, old *flow, to, from int64) *level {
+	l := old.drain(*s.(*level), now)
+	units, left := mulDiv(l.used, to, from)
+	// Permits that come together come when they were due, however many they are by then. Any other part of a
+	// tick that was not counted yet counts for nothing when the tick changes.
+	inStep := f.stepped && old.stepped && f.tickUS == old.tickUS
 	same := f.tickUS == old.tickUS && f.perTick == old.perTick && f.perPermit == old.perPermit && f.stepped == old.stepped
 	at := now
-	if same {
+	if inStep || same {
 		at = l.at
 	}
-	return level{min(units+min(left, 1), unitsMax), at}
+	return &level{min(units+min(left, 1), unitsMax), at}
 }
 
 // left gives the permits that are left of a full bucket.
@@ -97,8 +102,6 @@ func (f *flow) rewind(s state, at moment) bool {
 func (f *flow) withUsed(at moment, used int64) state {
 	return &level{min(mulSat(used, f.perPermit), unitsMax), at.now}
 }
-
-func (f *flow) rescale(state, moment, algorithm, func(int64) int64) state { return nil }
 
 // validFlow says whether numbers are of a flow: see the rules in Redis.
 func validFlow(f flow) bool {
@@ -156,8 +159,14 @@ func (b *tokenBucket) refund(s state, at moment, cost int64) int64 {
 func (b *tokenBucket) used(s state, at moment) int64 { return ceilDiv(b.at(s, at).used, b.perPermit) }
 
 func (b *tokenBucket) convert(s state, at moment, old algorithm) state {
-	l := b.converted(old.(*tokenBucket).drain(*s.(*level), at.now), at.now, &old.(*tokenBucket).flow)
-	return &l
+	o := &old.(*tokenBucket).flow
+	return b.takeOver(s, at.now, o, b.perPermit, o.perPermit)
+}
+
+// rescale keeps the same part of a full bucket, to the unit: a permit that has come back in part stays so.
+func (b *tokenBucket) rescale(s state, at moment, old algorithm, _ func(int64) int64) state {
+	o := &old.(*tokenBucket).flow
+	return b.takeOver(s, at.now, o, b.depth, o.depth)
 }
 
 // leakyBucket is the arithmetic of `leaky_bucket`.
@@ -205,6 +214,12 @@ func (b *leakyBucket) refund(s state, at moment, cost int64) int64 {
 func (b *leakyBucket) used(s state, at moment) int64 { return ceilDiv(b.at(s, at).used, b.perPermit) }
 
 func (b *leakyBucket) convert(s state, at moment, old algorithm) state {
-	l := b.converted(old.(*leakyBucket).drain(*s.(*level), at.now), at.now, &old.(*leakyBucket).flow)
-	return &l
+	o := &old.(*leakyBucket).flow
+	return b.takeOver(s, at.now, o, b.perPermit, o.perPermit)
+}
+
+// rescale keeps the same part of a full bucket, to the unit: a permit that has come back in part stays so.
+func (b *leakyBucket) rescale(s state, at moment, old algorithm, _ func(int64) int64) state {
+	o := &old.(*leakyBucket).flow
+	return b.takeOver(s, at.now, o, b.depth, o.depth)
 }

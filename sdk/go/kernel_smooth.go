@@ -116,7 +116,10 @@ func (r smoothBursty) convert(s state, at moment, old algorithm) state {
 	return &balance{b, at.now}
 }
 
-func (r smoothBursty) rescale(state, moment, algorithm, func(int64) int64) state { return nil }
+// rescale is convert, which keeps the part of a full store to the last bit.
+func (r smoothBursty) rescale(s state, at moment, old algorithm, _ func(int64) int64) state {
+	return r.convert(s, at, old)
+}
 
 // smoothWarmup is the arithmetic of Guava's SmoothWarmingUp.
 type smoothWarmup struct {
@@ -233,4 +236,7 @@ func (r smoothWarmup) convert(s state, at moment, old algorithm) state {
 	return &w
 }
 
-func (r smoothWarmup) rescale(state, moment, algorithm, func(int64) int64) state { return nil }
+// rescale is convert, which keeps the part of a full store to the last bit.
+func (r smoothWarmup) rescale(s state, at moment, old algorithm, _ func(int64) int64) state {
+	return r.convert(s, at, old)
+}

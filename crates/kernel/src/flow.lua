@@ -10,7 +10,8 @@ local DEPTH = 4
 local LIMIT = 5
 local STEPPED = 7
 
-local function flow(act, rule, used, at, now, units)
+local flow
+function flow(act, rule, used, at, now, units, part)
   if act == 'drain' then
     -- What is in use at `now`. Time that went backwards carries nothing.
     local ticks, tick_us = now - at, rule[TICK_US]
@@ -37,15 +38,18 @@ local function flow(act, rule, used, at, now, units)
     local span = (ticks - 1) * tick_us + (tick_us - (now > at and now - at or 0))
     if span < 0 then return 0 end
     return span < SPAN_MAX_US and span or SPAN_MAX_US
-  elseif act == 'convert' then
-    -- A level of `now`, the old rule, in units of `rule`, rounded up (against the caller).
-    local old = now
-    local converted, left = mul_div(used, rule[PER_PERMIT], old[PER_PERMIT])
+  elseif act == 'take_over' then
+    -- A level of `units`, the old rule, under this rule from `now` on: of what was in use then, as much as
+    -- `part`, PER_PERMIT or DEPTH, of this rule is of the old one, rounded up (against the caller).
+    local old = units
+    used, at = flow('drain', old, used, at, now)
+    local converted, left = mul_div(used, rule[part], old[part])
     if left > 0 then converted = converted + 1 end
-    local same = rule[TICK_US] == old[TICK_US] and rule[PER_TICK] == old[PER_TICK]
-      and rule[PER_PERMIT] == old[PER_PERMIT] and rule[STEPPED] == old[STEPPED]
-    -- A part of a tick that was not counted yet counts for nothing when the tick changes.
-    return converted < UNITS_MAX and converted or UNITS_MAX, same and at or units
+    -- Permits that come together come when they were due, however many they are by then. Any other part of
+    -- a tick that was not counted yet counts for nothing when the tick changes.
+    local counts_on = rule[TICK_US] == old[TICK_US] and rule[STEPPED] == old[STEPPED]
+      and (rule[STEPPED] == 1 or rule[PER_TICK] == old[PER_TICK] and rule[PER_PERMIT] == old[PER_PERMIT])
+    return { used = converted < UNITS_MAX and converted or UNITS_MAX, at = counts_on and at or now }
   elseif act == 'pack' then
     -- The text `rule` and the only level of a key, short while it can be: six bytes of µs since the year
     -- 2026 began and three to seven of units. Otherwise seven of each, as among other rules.

@@ -13,6 +13,7 @@
 
 use alloc::vec::Vec;
 
+use crate::algorithm::Scale;
 use crate::limits::{DEPTH_MAX, SPAN_MAX_US, UNITS_MAX};
 use crate::num::{Micros, Rate, gcd, put, take, take_instant};
 
@@ -107,11 +108,15 @@ impl Flow {
         Micros::new(units.div_ceil(self.per_tick).saturating_mul(self.tick_us).min(SPAN_MAX_US))
     }
 
-    /// `used` units of `old` in units of `self`, rounded up (against the caller).
-    pub(crate) fn convert(&self, used: u64, old: &Self) -> u64 {
-        let units = u128::from(used) * u128::from(self.per_permit);
-        let converted = units.div_ceil(u128::from(old.per_permit));
-        u64::try_from(converted).unwrap_or(u64::MAX)
+    /// A `level` of `old` under this flow from `now` on: of what was in use then, `scale.to` units for
+    /// each `scale.from` of `old`, rounded up (against the caller).
+    pub(crate) fn take_over(&self, old: &Self, level: Level, scale: Scale, now: Micros) -> Level {
+        let level = old.drain(level, now);
+        // Permits that come together come when they were due, however many they are by then. Any other
+        // part of a tick that was not counted yet counts for nothing when the tick changes.
+        let in_step = self.stepped && old.stepped && self.tick_us == old.tick_us;
+        let at = if in_step || self == old { level.at } else { now };
+        Level { used: scale.of(level.used), at }
     }
 }
 

@@ -276,7 +276,7 @@ impl RuleSet {
         }
         if self.carry == Carry::Proportional && !new.holds_permits() {
             let scale = Scale { to: new.limit(), from: old.limit() };
-            let kept = new.rescale(old, state, scale);
+            let kept = new.rescale(old, state, scale, at);
             return kept.or_else(|| new.with_used(scale.of(old.used(state, at)), at));
         }
         new.convert(old, state, at)

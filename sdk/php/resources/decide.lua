@@ -14,7 +14,8 @@ return quotient + low, rest
 end
 local function make(what)
 if what == 1 then
-local function flow(act, rule, used, at, now, units)
+local flow
+function flow(act, rule, used, at, now, units, part)
 if act == 'drain' then
 local ticks, tick_us = now - at, rule[1]
 if ticks < 0 then ticks = 0 end
@@ -35,13 +36,14 @@ ticks = ticks + -ticks % 1
 local span = (ticks - 1) * tick_us + (tick_us - (now > at and now - at or 0))
 if span < 0 then return 0 end
 return span < 9007199254740991 and span or 9007199254740991
-elseif act == 'convert' then
-local old = now
-local converted, left = mul_div(used, rule[3], old[3])
+elseif act == 'take_over' then
+local old = units
+used, at = flow('drain', old, used, at, now)
+local converted, left = mul_div(used, rule[part], old[part])
 if left > 0 then converted = converted + 1 end
-local same = rule[1] == old[1] and rule[2] == old[2]
-and rule[3] == old[3] and rule[7] == old[7]
-return converted < 9007199254740992 and converted or 9007199254740992, same and at or units
+local counts_on = rule[1] == old[1] and rule[7] == old[7]
+and (rule[7] == 1 or rule[2] == old[2] and rule[3] == old[3])
+return { used = converted < 9007199254740992 and converted or 9007199254740992, at = counts_on and at or now }
 elseif act == 'pack' then
 local since = at - 1767225600000000
 if since < 0 or since >= 281474976710656 then
@@ -159,10 +161,9 @@ elseif act == 'with_used' then
 local units = cost * rule[3]
 return { used = units < 9007199254740992 and units or 9007199254740992, at = now }
 elseif act == 'convert' then
-local old = more
-used, at = flow('drain', old, state.used, state.at, now)
-used, at = flow('convert', rule, used, at, old, now)
-return { used = used, at = at }
+return flow('take_over', rule, state.used, state.at, now, more, 3)
+elseif act == 'rescale' then
+return flow('take_over', rule, state.used, state.at, now, more, 4)
 end
 end
 elseif what == 2 then
@@ -245,7 +246,7 @@ local used = ceil_f64(rule.max_stored - balance_at(rule, state, now, 0))
 return used < 9007199254740992 and used or 9007199254740992
 elseif act == 'with_used' then
 return { balance = rule.max_stored - cost, at = now }
-elseif act == 'convert' then
+elseif act == 'convert' or act == 'rescale' then
 local old = more
 local balance = balance_at(old, state, now, 0)
 if balance >= 0 then
@@ -353,7 +354,7 @@ return used < 9007199254740992 and used or 9007199254740992
 elseif act == 'with_used' then
 local spent = cost < rule.max_stored and cost or rule.max_stored
 return { stored = rule.max_stored - spent, debt_us = (cost - spent) * rule.stable, at = now }
-elseif act == 'convert' then
+elseif act == 'convert' or act == 'rescale' then
 local old = more
 state = as_of(old, state, now)
 state.stored = state.stored * rule.max_stored / old.max_stored
@@ -361,7 +362,8 @@ return state
 end
 end
 elseif what == 4 then
-local function flow(act, rule, used, at, now, units)
+local flow
+function flow(act, rule, used, at, now, units, part)
 if act == 'drain' then
 local ticks, tick_us = now - at, rule[1]
 if ticks < 0 then ticks = 0 end
@@ -382,13 +384,14 @@ ticks = ticks + -ticks % 1
 local span = (ticks - 1) * tick_us + (tick_us - (now > at and now - at or 0))
 if span < 0 then return 0 end
 return span < 9007199254740991 and span or 9007199254740991
-elseif act == 'convert' then
-local old = now
-local converted, left = mul_div(used, rule[3], old[3])
+elseif act == 'take_over' then
+local old = units
+used, at = flow('drain', old, used, at, now)
+local converted, left = mul_div(used, rule[part], old[part])
 if left > 0 then converted = converted + 1 end
-local same = rule[1] == old[1] and rule[2] == old[2]
-and rule[3] == old[3] and rule[7] == old[7]
-return converted < 9007199254740992 and converted or 9007199254740992, same and at or units
+local counts_on = rule[1] == old[1] and rule[7] == old[7]
+and (rule[7] == 1 or rule[2] == old[2] and rule[3] == old[3])
+return { used = converted < 9007199254740992 and converted or 9007199254740992, at = counts_on and at or now }
 elseif act == 'pack' then
 local since = at - 1767225600000000
 if since < 0 or since >= 281474976710656 then
@@ -501,10 +504,9 @@ elseif act == 'with_used' then
 local units = cost * rule[3]
 return { used = units < 9007199254740992 and units or 9007199254740992, at = now }
 elseif act == 'convert' then
-local old = more
-used, at = flow('drain', old, state.used, state.at, now)
-used, at = flow('convert', rule, used, at, old, now)
-return { used = used, at = at }
+return flow('take_over', rule, state.used, state.at, now, more, 3)
+elseif act == 'rescale' then
+return flow('take_over', rule, state.used, state.at, now, more, 4)
 end
 end
 elseif what == 5 then

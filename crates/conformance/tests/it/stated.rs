@@ -189,6 +189,28 @@ fn usage_stays_usage_under_a_new_limit() {
 }
 
 #[test]
+fn a_limit_that_changes_often_still_gives_permits_back() {
+    for (folder, passed) in [("token_bucket", 6), ("leaky_bucket", 6), ("smooth_bursty", 4)] {
+        let answers = answers(folder, "proportional_keeps_a_part_of_a_permit");
+        let granted: u64 = answers[1..].iter().map(|answer| answer.granted).sum();
+        assert_eq!(
+            granted, passed,
+            "{folder}: a permit every three minutes of 18, and of 9 once a debt is paid"
+        );
+    }
+}
+
+#[test]
+fn a_refill_by_interval_comes_when_it_was_due_under_another_rate() {
+    const HOUR: u64 = 3_600_000_000;
+    let answers = answers("token_bucket", "a_new_rate_of_an_interval_keeps_its_period");
+    let granted: Vec<_> = answers.iter().map(|answer| answer.granted).collect();
+    assert_eq!(granted[..4], [100, 0, 0, 50], "100 of the day, then 50 of the next");
+    assert_eq!(answers[1].retry_after_us, retry(HOUR / 2), "half an hour before the day ends");
+    assert_eq!(granted[5..7], [0, 50], "a day later, as a part of the new limit");
+}
+
+#[test]
 fn guava_s_stored_permits_are_rescaled_and_a_debt_keeps_its_time() {
     let stored = answers("smooth_bursty", "a_new_rate_rescales_what_is_stored");
     assert_eq!((stored[1].remaining, stored[2].remaining), (4, 8), "4 of 10 are 8 of 20");

@@ -341,6 +341,7 @@ impl Algorithm for FixedWindow {
         old: &Self,
         state: &FixedWindowState,
         scale: Scale,
+        _: &Moment<'_>,
     ) -> Option<FixedWindowState> {
         let same = self.kind == old.kind;
         same.then(|| FixedWindowState { count: scale.of(state.count), end: state.end })

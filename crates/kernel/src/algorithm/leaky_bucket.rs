@@ -31,7 +31,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Algorithm, pack_words, unpack_words};
+use super::{Algorithm, Scale, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::flow::{Flow, Level};
 use crate::lease::Leasing;
@@ -218,11 +218,20 @@ impl Algorithm for LeakyBucket {
         state: &LeakyBucketState,
         at: &Moment<'_>,
     ) -> Option<LeakyBucketState> {
-        let level = old.flow.drain(state.0, at.now());
-        let used = self.flow.convert(level.used, &old.flow).min(UNITS_MAX);
-        // A part of a tick that was not counted yet counts for nothing when the tick changes.
-        let counted = if self.flow == old.flow { level.at } else { at.now() };
-        Some(LeakyBucketState(Level { used, at: counted }))
+        let scale = Scale { to: self.flow.per_permit, from: old.flow.per_permit };
+        Some(LeakyBucketState(self.flow.take_over(&old.flow, state.0, scale, at.now())))
+    }
+
+    /// The same part of a full bucket, to the unit: a permit that has come back in part stays so.
+    fn rescale(
+        &self,
+        old: &Self,
+        state: &LeakyBucketState,
+        _: Scale,
+        at: &Moment<'_>,
+    ) -> Option<LeakyBucketState> {
+        let scale = Scale { to: self.depth(), from: old.depth() };
+        Some(LeakyBucketState(self.flow.take_over(&old.flow, state.0, scale, at.now())))
     }
 
     fn books(&self) -> bool {

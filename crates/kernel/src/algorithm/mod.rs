@@ -140,7 +140,13 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
     /// `state` of `old`, the same algorithm with other parameters, each permit in use counted as
     /// `scale` says and at the time when it was used. `None` where a state says nothing about that
     /// time that holds under this rule: then the sum is scaled, as if it were all used now.
-    fn rescale(&self, _old: &Self, _: &Self::State, _: Scale) -> Option<Self::State> {
+    fn rescale(
+        &self,
+        _old: &Self,
+        _: &Self::State,
+        _: Scale,
+        _: &Moment<'_>,
+    ) -> Option<Self::State> {
         None
     }
 
@@ -223,9 +229,9 @@ fn refilled_in<A: Algorithm>(rule: &A) -> Option<Micros> {
 /// How much of a new limit is the same part of it as some permits are of the old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
-    /// The new limit: at least 1.
+    /// The new limit, in permits or in units: at least 1.
     pub to: u64,
-    /// The old one: at least 1.
+    /// The old one, in the same: at least 1.
     pub from: u64,
 }
 

@@ -185,10 +185,16 @@ macro_rules! algorithms {
             }
 
             /// See [`Algorithm::rescale`]; of another algorithm nothing is known but the usage.
-            pub fn rescale(&self, old: &Self, state: &State, scale: Scale) -> Option<State> {
+            pub fn rescale(
+                &self,
+                old: &Self,
+                state: &State,
+                scale: Scale,
+                at: &Moment<'_>,
+            ) -> Option<State> {
                 match (self, old, state) {
                     $((Self::$Name(rule), Self::$Name(old), State::$Name(own)) => {
-                        rule.rescale(old, own, scale).map(State::$Name)
+                        rule.rescale(old, own, scale, at).map(State::$Name)
                     })+
                     _ => None,
                 }

@@ -278,6 +278,7 @@ impl Algorithm for SlidingCounter {
         old: &Self,
         state: &SlidingCounterState,
         scale: Scale,
+        _: &Moment<'_>,
     ) -> Option<SlidingCounterState> {
         if self.window_us != old.window_us {
             return None;

@@ -235,6 +235,7 @@ impl Algorithm for SlidingLog {
         old: &Self,
         state: &SlidingLogState,
         scale: Scale,
+        _: &Moment<'_>,
     ) -> Option<SlidingLogState> {
         if self.window != old.window {
             return None;

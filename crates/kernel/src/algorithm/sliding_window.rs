@@ -284,6 +284,7 @@ impl Algorithm for SlidingWindow {
         old: &Self,
         state: &SlidingWindowState,
         scale: Scale,
+        _: &Moment<'_>,
     ) -> Option<SlidingWindowState> {
         if (self.window_us, self.buckets) != (old.window_us, old.buckets) {
             return None;

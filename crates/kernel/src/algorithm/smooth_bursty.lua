@@ -86,8 +86,8 @@ return function(act, rule, state, now, cost, more)
     return used < UNITS_MAX and used or UNITS_MAX
   elseif act == 'with_used' then
     return { balance = rule.max_stored - cost, at = now }
-  elseif act == 'convert' then
-    -- Guava's setRate: what is stored is rescaled, and a debt keeps its time.
+  elseif act == 'convert' or act == 'rescale' then
+    -- Guava's setRate: what is stored is rescaled, to the last bit, and a debt keeps its time.
     local old = more
     local balance = balance_at(old, state, now, 0)
     if balance >= 0 then

@@ -42,7 +42,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Algorithm, pack_words, unpack_words};
+use super::{Algorithm, Scale, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::lease::Leasing;
 use crate::limits::{DEPTH_MAX, PERIOD_MAX_US, SPAN_MAX_US, STORED_F64_MAX, UNITS_MAX};
@@ -213,6 +213,17 @@ impl Algorithm for SmoothBursty {
             (balance * old.period_us / old.permits) * self.permits / self.period_us
         };
         Some(SmoothBurstyState { balance, at: at.now() })
+    }
+
+    /// As [`convert`](Self::convert), which keeps the part of a full store to the last bit.
+    fn rescale(
+        &self,
+        old: &Self,
+        state: &SmoothBurstyState,
+        _: Scale,
+        at: &Moment<'_>,
+    ) -> Option<SmoothBurstyState> {
+        self.convert(old, state, at)
     }
 
     fn books(&self) -> bool {

@@ -99,8 +99,8 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'with_used' then
     local spent = cost < rule.max_stored and cost or rule.max_stored
     return { stored = rule.max_stored - spent, debt_us = (cost - spent) * rule.stable, at = now }
-  elseif act == 'convert' then
-    -- Guava's setRate: what is stored is rescaled, and a debt keeps its time.
+  elseif act == 'convert' or act == 'rescale' then
+    -- Guava's setRate: what is stored is rescaled, to the last bit, and a debt keeps its time.
     local old = more
     state = as_of(old, state, now)
     state.stored = state.stored * rule.max_stored / old.max_stored

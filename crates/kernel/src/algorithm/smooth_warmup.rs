@@ -41,7 +41,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::Algorithm;
+use super::{Algorithm, Scale};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::lease::Leasing;
 use crate::limits::{COLD_FACTOR_MAX, DEPTH_MAX, PERIOD_MAX_US, STORED_F64_MAX, UNITS_MAX};
@@ -239,6 +239,17 @@ impl Algorithm for SmoothWarmup {
     ) -> Option<SmoothWarmupState> {
         let state = old.at(Some(state), at.now());
         Some(SmoothWarmupState { stored: state.stored * self.max_stored / old.max_stored, ..state })
+    }
+
+    /// As [`convert`](Self::convert), which keeps the part of a full store to the last bit.
+    fn rescale(
+        &self,
+        old: &Self,
+        state: &SmoothWarmupState,
+        _: Scale,
+        at: &Moment<'_>,
+    ) -> Option<SmoothWarmupState> {
+        self.convert(old, state, at)
     }
 
     fn books(&self) -> bool {

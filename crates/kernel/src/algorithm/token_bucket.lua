@@ -95,9 +95,9 @@ return function(act, rule, state, now, cost, more)
     local units = cost * rule[PER_PERMIT]
     return { used = units < UNITS_MAX and units or UNITS_MAX, at = now }
   elseif act == 'convert' then
-    local old = more
-    used, at = flow('drain', old, state.used, state.at, now)
-    used, at = flow('convert', rule, used, at, old, now)
-    return { used = used, at = at }
+    return flow('take_over', rule, state.used, state.at, now, more, PER_PERMIT)
+  elseif act == 'rescale' then
+    -- The same part of a full bucket, to the unit: a permit that has come back in part stays so.
+    return flow('take_over', rule, state.used, state.at, now, more, DEPTH)
   end
 end

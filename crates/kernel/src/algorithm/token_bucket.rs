@@ -34,7 +34,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Algorithm, pack_words, unpack_words};
+use super::{Algorithm, Scale, pack_words, unpack_words};
 use crate::decision::{Ask, Left, Moment, Outcome, Retry, Status};
 use crate::flow::{Flow, Level};
 use crate::lease::Leasing;
@@ -285,11 +285,20 @@ impl Algorithm for TokenBucket {
         state: &TokenBucketState,
         at: &Moment<'_>,
     ) -> Option<TokenBucketState> {
-        let level = old.flow.drain(state.0, at.now());
-        let used = self.flow.convert(level.used, &old.flow).min(UNITS_MAX);
-        // A part of a tick that was not counted yet counts for nothing when the tick changes.
-        let counted = if self.flow == old.flow { level.at } else { at.now() };
-        Some(TokenBucketState(Level { used, at: counted }))
+        let scale = Scale { to: self.flow.per_permit, from: old.flow.per_permit };
+        Some(TokenBucketState(self.flow.take_over(&old.flow, state.0, scale, at.now())))
+    }
+
+    /// The same part of a full bucket, to the unit: a permit that has come back in part stays so.
+    fn rescale(
+        &self,
+        old: &Self,
+        state: &TokenBucketState,
+        _: Scale,
+        at: &Moment<'_>,
+    ) -> Option<TokenBucketState> {
+        let scale = Scale { to: self.depth(), from: old.depth() };
+        Some(TokenBucketState(self.flow.take_over(&old.flow, state.0, scale, at.now())))
     }
 
     fn books(&self) -> bool {

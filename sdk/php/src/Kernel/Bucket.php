@@ -72,13 +72,16 @@ abstract class Bucket implements Algorithm
     public function convert(array $state, int $now, Algorithm $old): array
     {
         assert($old instanceof self);
-        [$used, $at] = $old->flow->drain($state[0], $state[1], $now);
-        return $this->flow->convert($used, $at, $old->flow, $now);
+        $flow = $old->flow;
+        return $this->flow->takeOver($state[0], $state[1], $flow, $now, $this->flow->perPermit, $flow->perPermit);
     }
 
     public function rescale(array $state, int $now, callable $scaled, Algorithm $old): ?array
     {
-        return null;
+        assert($old instanceof self);
+        // The same part of a full bucket, to the unit: a permit that has come back in part stays so.
+        $flow = $old->flow;
+        return $this->flow->takeOver($state[0], $state[1], $flow, $now, $this->flow->depth, $flow->depth);
     }
 
     /**

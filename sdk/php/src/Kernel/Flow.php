@@ -76,20 +76,23 @@ final class Flow
     }
 
     /**
-     * A level of `$now` under `$old` in units of this flow, rounded up (against the caller).
+     * A level under `$old` as one under this flow from `$now` on: of what was in use then, `$to` units for each
+     * `$from` of the old flow, rounded up (against the caller).
      *
      * @return array{int, int}
      */
-    public function convert(int $used, int $at, self $old, int $now): array
+    public function takeOver(int $used, int $at, self $old, int $now, int $to, int $from): array
     {
-        [$converted, $left] = Num::mulDiv($used, $this->perPermit, $old->perPermit);
+        [$used, $at] = $old->drain($used, $at, $now);
+        [$converted, $left] = Num::mulDiv($used, $to, $from);
         if ($left > 0) {
             $converted++;
         }
-        // A part of a tick that was not counted yet counts for nothing when the tick changes.
-        $same = $this->tickUs === $old->tickUs && $this->perTick === $old->perTick
-            && $this->perPermit === $old->perPermit && $this->stepped === $old->stepped;
-        return [(int) min($converted, Algorithm::UNITS_MAX), $same ? $at : $now];
+        // Permits that come together come when they were due, however many they are by then. Any other part of a
+        // tick that was not counted yet counts for nothing when the tick changes.
+        $countsOn = $this->tickUs === $old->tickUs && $this->stepped === $old->stepped
+            && ($this->stepped || ($this->perTick === $old->perTick && $this->perPermit === $old->perPermit));
+        return [(int) min($converted, Algorithm::UNITS_MAX), $countsOn ? $at : $now];
     }
 
     /** Whole permits that fit beside `$used` units. */

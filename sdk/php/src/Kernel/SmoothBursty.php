@@ -94,7 +94,8 @@ final class SmoothBursty implements Algorithm
 
     public function rescale(array $state, int $now, callable $scaled, Algorithm $old): ?array
     {
-        return null;
+        // The conversion keeps the part of a full store to the last bit.
+        return $this->convert($state, $now, $old);
     }
 
     /**

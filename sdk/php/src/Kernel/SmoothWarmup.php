@@ -97,7 +97,8 @@ final class SmoothWarmup implements Algorithm
 
     public function rescale(array $state, int $now, callable $scaled, Algorithm $old): ?array
     {
-        return null;
+        // The conversion keeps the part of a full store to the last bit.
+        return $this->convert($state, $now, $old);
     }
 
     /**

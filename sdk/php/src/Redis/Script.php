@@ -10,7 +10,7 @@ namespace Sluicegate\Redis;
 final class Script
 {
     /** The SHA-1 of its text. The text itself is read only where a Redis does not have it. */
-    public const SHA1 = 'b10fcd0e325bfeacfc86d798d9191f92500c08eb';
+    public const SHA1 = '950997561971d8f2f7a841d5ee2f69df95bf7f1e';
 
     /** Its text, to the byte. */
     public static function text(): string

@@ -8,7 +8,7 @@ use sluicegate_kernel::{
     SlidingLog, SlidingWindow, States, TokenBucket, Verb,
 };
 
-use crate::exact::oracle::{Oracle, answer, buckets as oracle};
+use crate::exact::oracle::{Oracle, answer, buckets as oracle, ratio};
 use crate::exact::rules::{any_rate_rule, permits, rate, scale, spans, token_buckets};
 use crate::exact::walk::{Clock, Proof, Shape, Walk, holds, prove, same, steps, walks};
 
@@ -108,10 +108,17 @@ impl Change<'_> {
         };
         let most = after.limit.saturating_sub(used);
         let context = || format!("{before:?} became {after:?}: {} {carry:?}", self.describe());
-        holds(after.remaining <= most, context)?;
-        // A part of a permit may have been rounded up twice; a debt is more than the limit shows.
         let scale =
             if carry == Carry::Proportional { after.limit.div_ceil(before.limit) } else { 0 };
+        // What is left is shown in whole permits; a bucket is scaled with the part of one that it had.
+        let to_the_unit = matches!(
+            (self.old, self.new),
+            (Rule::TokenBucket(_), Rule::TokenBucket(_))
+                | (Rule::LeakyBucket(_), Rule::LeakyBucket(_))
+        );
+        let part = if to_the_unit { scale } else { 0 };
+        holds(after.remaining <= most.saturating_add(part), context)?;
+        // A part of a permit may have been rounded up twice; a debt is more than the limit shows.
         let enough = after.remaining + 1 + scale >= most || before.remaining == 0;
         holds(enough, context)
     }
@@ -200,7 +207,15 @@ fn a_window_that_keeps_its_length_keeps_its_times_when_usage_is_scaled() {
 
 #[test]
 fn a_token_bucket_keeps_its_exact_level_under_a_new_rate_and_burst() {
-    let name = "token_bucket configured";
+    keeps_its_exact_level("token_bucket configured", Carry::Usage);
+}
+
+#[test]
+fn a_token_bucket_keeps_the_exact_part_of_its_burst_that_is_in_use() {
+    keeps_its_exact_level("token_bucket configured in proportion", Carry::Proportional);
+}
+
+fn keeps_its_exact_level(name: &'static str, carry: Carry) {
     let walks = (token_buckets(), token_buckets()).prop_flat_map(move |(before, after)| {
         let scale_us = scale(before.1, before.0.burst().min(20));
         let limit = before.0.burst();
@@ -213,7 +228,8 @@ fn a_token_bucket_keeps_its_exact_level_under_a_new_rate_and_burst() {
         if old.units().tick_us > 1 || new.units().tick_us > 1 {
             return Ok(());
         }
-        let (old_rules, new_rules) = (set(&old.clone().into(), Carry::Usage), single(&new));
+        let (old_rules, new_rules) =
+            (set(&old.clone().into(), carry), single(&new).with_carry(carry));
         let mut ideal =
             oracle::TokenBucket::new(flow, old.burst(), old.initial(), old.units().per_permit);
         let (mut states, mut clock) = (States::default(), Clock::new(walk.start));
@@ -232,7 +248,11 @@ fn a_token_bucket_keeps_its_exact_level_under_a_new_rate_and_burst() {
         let fresh = oracle::TokenBucket::new(new_flow, new.burst(), new.initial(), per_permit);
         // A debt deeper than the kernel counts to (centuries, or a burst a million times smaller)
         // is as deep as that.
-        let used = ideal.used(now).min(fresh.countable.clone());
+        let part = match carry {
+            Carry::Proportional => ratio(new.burst(), old.burst()),
+            _ => ratio(1, 1),
+        };
+        let used = (ideal.used(now) * part).min(fresh.countable.clone());
         let mut ideal = fresh.with_used(used, now);
         for asked in second {
             let now = clock.go(asked.time);

@@ -37,6 +37,7 @@ pub(crate) const BUDGETS: &[(&str, u32, usize)] = &[
     ("configure", 2_000, 30),
     ("proportional windows", 1_500, 30),
     ("token_bucket configured", 1_000, 60),
+    ("token_bucket configured in proportion", 500, 60),
     ("packed states", 2_000, 60),
     ("sets of rules", 1_500, 60),
     ("stored states", 1_500, 40),

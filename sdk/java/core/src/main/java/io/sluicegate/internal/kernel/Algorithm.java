@@ -40,7 +40,7 @@ public abstract class Algorithm {
     abstract State convert(State state, At at, Algorithm old);
 
     /** {@return the state with its counts scaled where they are, or null if they cannot stay there} */
-    State rescale(State state, LongUnaryOperator scaled, Algorithm old) {
+    State rescale(State state, LongUnaryOperator scaled, At at, Algorithm old) {
         return null;
     }
 

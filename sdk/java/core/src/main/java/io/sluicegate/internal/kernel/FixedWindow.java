@@ -123,7 +123,7 @@ final class FixedWindow extends Algorithm {
     }
 
     @Override
-    State rescale(State state, LongUnaryOperator scaled, Algorithm earlier) {
+    State rescale(State state, LongUnaryOperator scaled, At at, Algorithm earlier) {
         Count held = (Count) state;
         return sameWindow((FixedWindow) earlier) ? new Count(scaled.applyAsLong(held.count), held.till) : null;
     }

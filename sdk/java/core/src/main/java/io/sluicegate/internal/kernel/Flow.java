@@ -3,6 +3,8 @@ package io.sluicegate.internal.kernel;
 import static io.sluicegate.internal.kernel.Numbers.SPAN_MAX_US;
 import static io.sluicegate.internal.kernel.Numbers.UNITS_MAX;
 
+import java.util.function.LongUnaryOperator;
+
 /** What flows per tick, and what one permit weighs: what token and leaky buckets have in common. */
 abstract class Flow extends Algorithm {
     final long tickUs;
@@ -138,16 +140,28 @@ abstract class Flow extends Algorithm {
         return new Level(Math.min(Numbers.multiply(used, perPermit), UNITS_MAX), at.now());
     }
 
-    // A level of the old rule in units of this one, rounded up (against the caller).
     @Override
     final State convert(State state, At at, Algorithm earlier) {
         Flow old = (Flow) earlier;
-        Level level = old.drain((Level) state, at.now());
-        long converted = Numbers.mulDivUp(level.used, perPermit, old.perPermit);
+        return takeOver(old, (Level) state, perPermit, old.perPermit, at.now());
+    }
+
+    // The same part of a full bucket, to the unit: a permit that has come back in part stays so.
+    @Override
+    final State rescale(State state, LongUnaryOperator scaled, At at, Algorithm earlier) {
+        Flow old = (Flow) earlier;
+        return takeOver(old, (Level) state, depth, old.depth, at.now());
+    }
+
+    // A level of the old rule under this one: of what is in use, `to` units for each `from`, rounded up.
+    private Level takeOver(Flow old, Level before, long to, long from, long now) {
+        Level level = old.drain(before, now);
+        // Permits that come together come when they were due, however many they are by then. Any other part of a
+        // tick that was not counted yet counts for nothing when the tick changes.
+        boolean inStep = stepped && old.stepped && tickUs == old.tickUs;
         boolean same = tickUs == old.tickUs && perTick == old.perTick && perPermit == old.perPermit
             && stepped == old.stepped;
-        // A part of a tick that was not counted yet counts for nothing when the tick changes.
-        return new Level(converted, same ? level.at : at.now());
+        return new Level(Numbers.mulDivUp(level.used, to, from), inStep || same ? level.at : now);
     }
 
     @Override

@@ -168,7 +168,7 @@ final class SlidingCounter extends Algorithm {
     }
 
     @Override
-    State rescale(State state, LongUnaryOperator scaled, Algorithm earlier) {
+    State rescale(State state, LongUnaryOperator scaled, At at, Algorithm earlier) {
         if (windowUs != ((SlidingCounter) earlier).windowUs) {
             return null;
         }

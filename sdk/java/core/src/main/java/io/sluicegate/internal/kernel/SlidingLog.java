@@ -163,7 +163,7 @@ final class SlidingLog extends Algorithm {
     }
 
     @Override
-    State rescale(State state, LongUnaryOperator scaled, Algorithm earlier) {
+    State rescale(State state, LongUnaryOperator scaled, At at, Algorithm earlier) {
         if (windowUs != ((SlidingLog) earlier).windowUs) {
             return null;
         }

@@ -181,7 +181,7 @@ final class SlidingWindow extends Algorithm {
     }
 
     @Override
-    State rescale(State state, LongUnaryOperator scaled, Algorithm earlier) {
+    State rescale(State state, LongUnaryOperator scaled, At at, Algorithm earlier) {
         if (!sameWindow((SlidingWindow) earlier)) {
             return null;
         }

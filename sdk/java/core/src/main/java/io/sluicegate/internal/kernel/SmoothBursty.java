@@ -3,6 +3,8 @@ package io.sluicegate.internal.kernel;
 import static io.sluicegate.internal.kernel.Numbers.SPAN_MAX_US;
 import static io.sluicegate.internal.kernel.Numbers.UNITS_MAX;
 
+import java.util.function.LongUnaryOperator;
+
 /** Guava's SmoothBursty: any cost passes at once, and the next request pays for it. */
 final class SmoothBursty extends Algorithm {
     private final double permits;
@@ -133,6 +135,12 @@ final class SmoothBursty extends Algorithm {
             balance = (balance * old.periodUs / old.permits) * permits / periodUs;
         }
         return new Balance(balance, at.now());
+    }
+
+    // The conversion keeps the part of a full store to the last bit.
+    @Override
+    State rescale(State state, LongUnaryOperator scaled, At at, Algorithm earlier) {
+        return convert(state, at, earlier);
     }
 
     @Override

@@ -3,6 +3,8 @@ package io.sluicegate.internal.kernel;
 import static io.sluicegate.internal.kernel.Numbers.DEPTH_MAX;
 import static io.sluicegate.internal.kernel.Numbers.UNITS_MAX;
 
+import java.util.function.LongUnaryOperator;
+
 /** Guava's SmoothWarmingUp: stored permits above a threshold take longer. */
 final class SmoothWarmup extends Algorithm {
     private final double stable;
@@ -141,6 +143,12 @@ final class SmoothWarmup extends Algorithm {
         Store held = old.asOf(state, at.now());
         held.stored = held.stored * maxStored / old.maxStored;
         return held;
+    }
+
+    // The conversion keeps the part of a full store to the last bit.
+    @Override
+    State rescale(State state, LongUnaryOperator scaled, At at, Algorithm earlier) {
+        return convert(state, at, earlier);
     }
 
     @Override

@@ -104,7 +104,7 @@ public final class Usage {
         if (to.carry() == Carry.PROPORTIONAL && !rule.handsOutPermits()) {
             LongUnaryOperator scaled = used ->
                 Numbers.mulDivUp(Math.min(used, Numbers.UNITS_MAX), algorithm.limit(), earlier.limit());
-            State kept = alike ? algorithm.rescale(state, scaled, earlier) : null;
+            State kept = alike ? algorithm.rescale(state, scaled, at, earlier) : null;
             return kept != null ? kept : algorithm.withUsed(at, scaled.applyAsLong(earlier.used(state, at)));
         }
         return alike ? algorithm.convert(state, at, earlier) : algorithm.withUsed(at, earlier.used(state, at));
