@@ -188,32 +188,64 @@ impl RedisError {
     }
 }
 
+/// What an error reply says of the call and of the server. Only a call that was surely not executed may be
+/// made again; the store fails (`on_store_failure` decides) unless the error is of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ErrorClass {
+    /// The server refused the call before the script began.
+    NotBegun,
+    /// The same, and refuses every call for as long as it is what it is: the connection is of no use.
+    WrongServer,
+    /// The server writes nothing at present: the script writes a key once, at its very end.
+    NoWrites,
+    /// There is something of another type at the key; the server answers others as ever.
+    OneKey,
+    /// A script may have written something before it ran into any other error.
+    Other,
+}
+
+/// The class of each code; one that is not here is [`ErrorClass::Other`].
+const ERROR_CLASSES: [(&str, ErrorClass); 16] = [
+    ("NOSCRIPT", ErrorClass::NotBegun),
+    ("MOVED", ErrorClass::NotBegun),
+    ("ASK", ErrorClass::NotBegun),
+    ("TRYAGAIN", ErrorClass::NotBegun),
+    ("CLUSTERDOWN", ErrorClass::NotBegun),
+    ("CROSSSLOT", ErrorClass::NotBegun),
+    ("BUSY", ErrorClass::NotBegun),
+    ("NOAUTH", ErrorClass::NotBegun),
+    ("NOPERM", ErrorClass::NotBegun),
+    ("LOADING", ErrorClass::WrongServer),
+    ("MASTERDOWN", ErrorClass::WrongServer),
+    ("READONLY", ErrorClass::WrongServer),
+    ("NOREPLICAS", ErrorClass::NoWrites),
+    ("MISCONF", ErrorClass::NoWrites),
+    ("OOM", ErrorClass::NoWrites),
+    ("WRONGTYPE", ErrorClass::OneKey),
+];
+
 impl ServerErrorReply {
+    fn class(&self) -> ErrorClass {
+        let known = ERROR_CLASSES.iter().find(|(code, _)| *code == &*self.code);
+        known.map_or(ErrorClass::Other, |(_, class)| *class)
+    }
+
     /// Whether the call may have been executed in spite of the error.
     pub fn outcome(&self) -> CallEffect {
-        match &*self.code {
-            // Refused before the script began...
-            "NOSCRIPT" | "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "CROSSSLOT" | "LOADING"
-            | "MASTERDOWN" | "BUSY" | "NOAUTH" => CallEffect::NotExecuted,
-            // ...or in a state in which no script can write anything.
-            "READONLY" | "NOREPLICAS" | "MISCONF" => CallEffect::NotExecuted,
-            // ...or by the one command that would have made the change: the script writes a key
-            // once, at the very end, and answers each key's own errors in its place.
-            "OOM" | "WRONGTYPE" | "NOPERM" => CallEffect::NotExecuted,
-            // A script may have written something before it ran into any other error.
-            _ => CallEffect::Unknown,
+        match self.class() {
+            ErrorClass::Other => CallEffect::Unknown,
+            _ => CallEffect::NotExecuted,
         }
     }
 
     /// Whether there is something of another type at the key, while the server answers others as ever.
-    /// A server without memory (`OOM`) can charge no key, so that is no error of one key.
     pub(super) fn is_wrong_type(&self) -> bool {
-        &*self.code == "WRONGTYPE"
+        self.class() == ErrorClass::OneKey
     }
 
     /// Whether the server is no place for calls at present: the connection is of no use.
     pub(super) fn means_wrong_server(&self) -> bool {
-        matches!(&*self.code, "READONLY" | "LOADING" | "MASTERDOWN")
+        self.class() == ErrorClass::WrongServer
     }
 }
 
@@ -245,21 +277,46 @@ impl ServerErrorReply {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Executed, StoreError};
 
-    fn refused(code: &str) -> CallEffect {
-        RedisError::Refused(ServerErrorReply::new(code, "")).outcome()
+    fn refused(code: &str) -> StoreError {
+        RedisError::Refused(ServerErrorReply::new(code, "")).into()
     }
 
+    /// What the store reports for each code, as `spec/failure.md` has it.
     #[test]
-    fn only_a_refusal_before_any_write_counts_as_not_executed() {
-        for code in ["NOSCRIPT", "MOVED", "ASK", "LOADING", "READONLY", "NOREPLICAS"] {
-            assert_eq!(refused(code), CallEffect::NotExecuted, "{code}");
+    fn each_code_fails_the_store_or_one_key_as_the_specification_says() {
+        let page = include_str!("../../../../spec/failure.md");
+        let row =
+            |start: &str| page.lines().find(|line| line.starts_with(start)).expect("it is there");
+        let codes = |row: &str| -> Vec<String> {
+            let quoted = row.split('`').skip(1).step_by(2);
+            quoted
+                .filter(|code| code.bytes().all(|byte| byte.is_ascii_uppercase()))
+                .map(str::to_owned)
+                .collect()
+        };
+        let fails = codes(row("| the error `NOSCRIPT`"));
+        for code in &fails {
+            let error = refused(code);
+            let fails = matches!(error, StoreError::Unavailable { executed: Executed::No, .. });
+            assert!(fails, "{code}: {error:?}");
         }
-        for code in ["OOM", "WRONGTYPE", "NOPERM"] {
-            assert_eq!(refused(code), CallEffect::NotExecuted, "{code} is of the only write");
+        let of_one_key = codes(row("| the error `WRONGTYPE`"));
+        for code in &of_one_key {
+            let error = refused(code);
+            assert!(matches!(error, StoreError::Unreadable { .. }), "{code}: {error:?}");
         }
+        let mut named: Vec<_> = fails.iter().chain(&of_one_key).map(String::as_str).collect();
+        let mut known: Vec<_> = ERROR_CLASSES.iter().map(|(code, _)| *code).collect();
+        named.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(named, known);
         for code in ["ERR", "EXECABORT", "SOMETHING"] {
-            assert_eq!(refused(code), CallEffect::Unknown, "{code}");
+            let error = refused(code);
+            let perhaps =
+                matches!(error, StoreError::Unavailable { executed: Executed::Perhaps, .. });
+            assert!(perhaps, "{code}: {error:?}");
         }
     }
 

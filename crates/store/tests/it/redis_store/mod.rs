@@ -9,6 +9,7 @@ mod fleet;
 mod late;
 mod leases;
 mod poisoned;
+mod refusals;
 mod sharing;
 mod together;
 mod vectors;
