@@ -11,13 +11,15 @@ use sluicegate_policy::limits::{HOSTS_MAX, MATCHES_MAX};
 
 use super::Importer;
 use super::hosts::{self, Hosts};
-use super::server::{Jump, Place, RequestLimit, Server};
+use super::server::{Jump, Place, RequestLimit, Scope, Server};
 
 /// The requests of a server outside of its locations, or a location.
 struct Spot<'s> {
+    line: u64,
     /// None: all paths.
     path: Option<&'s str>,
     is_exact: bool,
+    scope: &'s Scope,
     limits: &'s [RequestLimit],
     /// The innermost spot that contains it.
     outer: Option<usize>,
@@ -181,18 +183,21 @@ fn reachable(places: &[Place]) -> impl Iterator<Item = &Place> {
 }
 
 /// The spots of a server, each after the one that contains it; the first contains all.
-fn spots(server: &Server) -> Vec<Spot<'_>> {
-    let mut places: BTreeMap<(&str, bool), &[RequestLimit]> = BTreeMap::new();
+fn spots<'s>(server: &'s Server) -> Vec<Spot<'s>> {
+    let mut places: BTreeMap<(&str, bool), (u64, &Scope)> = BTreeMap::new();
     for place in reachable(&server.places) {
         // Of two that are equal, the first: nginx does not start with both.
-        places.entry((&place.path, place.is_exact)).or_insert(&place.scope.requests);
+        places.entry((&place.path, place.is_exact)).or_insert((place.line, &place.scope));
     }
-    let all = places.remove(&("/", false)).unwrap_or(&server.scope.requests);
-    let mut spots =
-        vec![Spot { path: None, is_exact: false, limits: all, outer: None, inner: Vec::new() }];
+    let spot = |(line, scope): (u64, &'s Scope), path, is_exact, outer| {
+        let (limits, inner) = (&*scope.requests, Vec::new());
+        Spot { line, path, is_exact, scope, limits, outer, inner }
+    };
+    let all = places.remove(&("/", false)).unwrap_or((server.line, &server.scope));
+    let mut spots = vec![spot(all, None, false, None)];
     // In this order a prefix stands before what begins with it: those around the present one, outermost first.
     let mut around: Vec<usize> = vec![0];
-    for ((path, is_exact), limits) in places {
+    for ((path, is_exact), place) in places {
         let is_in = |spot: &Spot<'_>| {
             !spot.is_exact && spot.path.is_none_or(|outer| path.starts_with(outer))
         };
@@ -202,13 +207,7 @@ fn spots(server: &Server) -> Vec<Spot<'_>> {
         let outer = around.last().copied().unwrap_or_default();
         let at = spots.len();
         spots[outer].inner.push(at);
-        spots.push(Spot {
-            path: Some(path),
-            is_exact,
-            limits,
-            outer: Some(outer),
-            inner: Vec::new(),
-        });
+        spots.push(spot(place, Some(path), is_exact, Some(outer)));
         around.push(at);
     }
     spots
@@ -250,6 +249,7 @@ impl Importer {
         for (server, compared) in servers.iter().zip(&all) {
             self.note_locations(server, compared);
             self.note_jumps(server);
+            self.note_indexes(server);
             let [name, ..] = &server.names.unsaid[..] else { continue };
             if is_same || servers.len() == 1 {
                 continue;
@@ -317,6 +317,35 @@ impl Importer {
                 directive = jump.directive
             );
             self.widens(jump.line, problem);
+        }
+    }
+
+    /// Directories without a limit whose `index` has one: nginx limits the request of the directory by it.
+    fn note_indexes(&mut self, server: &Server) {
+        let spots = spots(server);
+        let paths = spots.iter().map(|spot| spot.path.unwrap_or("/"));
+        let directories: BTreeSet<_> =
+            paths.filter_map(|path| Some(&path[..=path.rfind('/')?])).collect();
+        for directory in directories {
+            let from = spot_of(&spots, directory);
+            if !from.limits.is_empty() || !from.scope.is_of_files {
+                continue;
+            }
+            let target = |file: &String| match file.starts_with('/') {
+                true => file.clone(),
+                false => format!("{directory}{file}"),
+            };
+            let mut files = from.scope.index.iter().map(target);
+            let Some(file) = files.find(|file| !spot_of(&spots, file).limits.is_empty()) else {
+                continue;
+            };
+            let problem = finding!(
+                "nginx_index",
+                "nginx answers `{directory}` by its `index` {file}, which has limits; a policy holds for the path that was asked for",
+                directory,
+                file
+            );
+            self.widens(from.line, problem);
         }
     }
 

@@ -12,6 +12,9 @@ use super::{is_limit, wrong};
 /// The status of refusals, unless the configuration names another.
 const STATUS: &str = "503";
 
+/// The file that stands for a directory, unless the configuration names others.
+const INDEX: &str = "index.html";
+
 /// Most limits of one block: a policy has as many rules.
 const LIMITS_MAX: usize = 8;
 
@@ -45,6 +48,10 @@ pub(super) struct Scope {
     is_dry_of_connections: bool,
     status: String,
     status_of_connections: String,
+    /// Files that stand for a directory: `index`.
+    pub(super) index: Rc<[String]>,
+    /// Whether it answers with files, so that `index` has a meaning: nothing else answers.
+    pub(super) is_of_files: bool,
 }
 
 impl Default for Scope {
@@ -56,6 +63,8 @@ impl Default for Scope {
             is_dry_of_connections: false,
             status: status(),
             status_of_connections: status(),
+            index: Rc::new([INDEX.to_owned()]),
+            is_of_files: true,
         }
     }
 }
@@ -87,6 +96,7 @@ enum Outer {
 /// A location that is a path.
 #[derive(Debug)]
 pub(super) struct Place {
+    pub(super) line: u64,
     pub(super) path: String,
     pub(super) is_exact: bool,
     /// `^~`: no regular expression is asked.
@@ -223,8 +233,8 @@ impl Importer {
             ("" | "=" | "^~", Outer::Place(outer)) if path.starts_with('/') => {
                 within = Outer::Place(Some(server.places.len()));
                 let (is_exact, is_first) = (how == "=", how == "^~");
-                let (path, scope) = (path.to_owned(), scope.clone());
-                server.places.push(Place { path, is_exact, is_first, outer, scope });
+                let (line, path, scope) = (directive.line, path.to_owned(), scope.clone());
+                server.places.push(Place { line, path, is_exact, is_first, outer, scope });
             }
             // No path is this.
             ("" | "=" | "^~", Outer::Place(_)) => (),
@@ -241,6 +251,12 @@ impl Importer {
     fn scope(&mut self, directives: &[Directive], outer: &Scope) -> Scope {
         let mut scope = outer.clone();
         self.ignored(directives);
+        let index = directives.iter().filter(|directive| directive.name() == "index");
+        let index: Vec<_> = index.flat_map(|index| index.arguments().iter().cloned()).collect();
+        if !index.is_empty() {
+            scope.index = index.into();
+        }
+        scope.is_of_files = !directives.iter().any(answers);
         let mut is_status = false;
         for directive in directives {
             let value = || directive.arguments().first().cloned().unwrap_or_default();
@@ -370,6 +386,12 @@ fn jump(directive: &Directive, scope: &Scope) -> Option<Jump> {
         is_early,
         target: is_written.then(|| path.to_owned()),
     })
+}
+
+/// Whether `directive` answers requests itself, or has another server answer them.
+fn answers(directive: &Directive) -> bool {
+    let name = directive.name();
+    name.ends_with("_pass") || matches!(name, "return" | "stub_status" | "empty_gif")
 }
 
 /// Files of the packages of nginx, which limit nothing.

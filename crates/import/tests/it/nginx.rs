@@ -243,6 +243,16 @@ fn what_no_match_says_stops_an_import() {
             "nginx_jump",
         ),
         (
+            "server { location = /index.html { limit_req zone=a; } location / { root /srv; } }",
+            "nginx_index",
+        ),
+        (
+            "server { index index.htm start.html; location /wiki/ { } location /wiki/start { limit_req zone=a; } }",
+            "nginx_index",
+        ),
+        ("server { location = / { } location / { limit_req zone=a; } }", "nginx_index"),
+        ("server { index a /b.html; location /b { limit_req zone=a; } }", "nginx_index"),
+        (
             "server { location /a { limit_req zone=a; } location /b { limit_req zone=a burst=5; } }",
             "nginx_shared",
         ),
@@ -259,6 +269,9 @@ fn what_no_match_says_stops_an_import() {
         "server { location / { limit_req zone=a; try_files $uri @app; } location @app { } }",
         "server { location /x/ { limit_req zone=a; } rewrite ^ https://$host$request_uri; error_page 500 /50x.html; }",
         "server { server_name a; } server { server_name ~^b; } limit_req zone=a;",
+        "server { location = /index.html { limit_req zone=a; } location / { proxy_pass http://app; } }",
+        "server { location = / { return 204; } location / { limit_req zone=a; } }",
+        "server { location / { limit_req zone=a; } location = /index.html { limit_req zone=b; } }",
         "server { location ^~ /static/ { } location / { limit_req zone=a; } location ~ x { limit_req zone=a; } }",
     ] {
         let found = import(Nginx, &format!("{ZONES}{text}")).unwrap();
