@@ -6,6 +6,7 @@
 mod slots;
 mod stream;
 mod tracked_body;
+mod watched;
 
 use std::fs;
 use std::io;
@@ -34,6 +35,7 @@ use slots::ConnectionSlots;
 use stream::{Carrier, PlainStream};
 pub(crate) use stream::{ClientStream, PeerClosed};
 pub(crate) use tracked_body::TrackedBody;
+pub(crate) use watched::WatchedStream;
 
 /// Most connections of an address at a time, unless its wire or the configuration says otherwise. The
 /// next one takes the place of one that asks nothing. One of HTTP takes 26 KB before it has said

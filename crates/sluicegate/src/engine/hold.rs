@@ -29,6 +29,7 @@ use sluicegate_policy::Overflow;
 use sluicegate_store::Store;
 use tokio::time::Instant;
 
+use super::booking::{Booking, vacate};
 use super::request::ResolvedBudget;
 use super::vacancies::{Claim, Vacancy};
 use super::{
@@ -91,7 +92,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     }
 
     /// Decides `request` with this verb, and holds it back in no case.
-    async fn decide_unheld(
+    pub(super) async fn decide_unheld(
         &self,
         request: &Request<'_>,
         budget: &ResolvedBudget<'_>,
@@ -164,10 +165,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             let left = max_wait.min(hold_max).since(held);
             let passed = match turn.vacancy(request, cost, left) {
                 Some(vacancy) => Ok(vacancy.answer.into()),
-                None => {
-                    let verb = Verb::Reserve { cost, max_wait: left };
-                    turn.decide_unheld(request, budget, &verb).await
-                }
+                None => turn.book(request, budget, &Verb::Reserve { cost, max_wait: left }).await,
             };
             let admission = Admission { held, ..or_refused(passed, refused)? };
             let decision = admission.answer.decision;
@@ -190,6 +188,22 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             }
         }
         unreachable!("the last try returns")
+    }
+
+    /// Decides `request` by a verb that may book its turn.
+    async fn book(
+        &self,
+        request: &Request<'_>,
+        budget: &ResolvedBudget<'_>,
+        verb: &Verb,
+    ) -> Result<Admission, DecideError> {
+        match self.engine.ask_at_once(budget, verb, self.now) {
+            Some(ruling) => {
+                let answer = Answer::new(ruling?, budget.rules);
+                Ok(Admission::new(answer, verb, request.patience, budget.policy))
+            }
+            None => Booking::new(self, request, verb).await,
+        }
     }
 
     /// A turn that was booked for a request like this one and that nobody waits for any more.
@@ -281,11 +295,8 @@ impl<'a, S: Store + 'static, O: Observer> BookedTurn<'a, S, O> {
 
 impl<S: Store + 'static, O: Observer> Drop for BookedTurn<'_, S, O> {
     fn drop(&mut self) {
-        let Some(turn) = self.turn.take() else { return };
-        // What was taken of a share, or of nothing, is nobody else's.
-        let charged = turn.answer.charged();
-        if charged > 0 {
-            self.engine.vacancies.vacate(Claim::of(self.request, charged), turn);
+        if let Some(turn) = self.turn.take() {
+            vacate(self.engine, self.request, turn);
         }
     }
 }

@@ -16,6 +16,7 @@
 
 mod all;
 mod answer;
+mod booking;
 mod breaker;
 mod debts;
 mod deny_cache;

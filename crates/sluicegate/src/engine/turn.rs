@@ -335,7 +335,7 @@ impl<S: Store, O: Observer> Engine<S, O> {
 
     /// What [`ask`](Self::ask) says if nobody has to be waited for; otherwise `None`, and nothing was done.
     #[inline]
-    fn ask_at_once(
+    pub(super) fn ask_at_once(
         &self,
         budget: &ResolvedBudget<'_>,
         verb: &Verb,

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate::policy::{Document, Fallback, PolicySet};
-use sluicegate::store::MemoryStore;
+use sluicegate::store::{MemoryStore, Store, StoreAnswer, StoreError, StoreRequest};
 use sluicegate::{
     Admission, Clock, Cost, Disposition, Engine, Limits, Micros, Patience, PermitId, Request, Verb,
 };
+use sluicegate_kernel::Moment;
 use tokio::time::Instant;
 
 const POLICIES: &str = "
@@ -105,6 +106,47 @@ async fn who_goes_away_while_held_frees_the_place_and_the_permits() {
     }
     // Had the ten kept what was booked for them, nobody would pass for ten seconds.
     assert_eq!(pass(&engine, "queue").await.way, Disposition::Allowed);
+}
+
+/// A store that decides when it is asked, and whose answer comes 10 ms later.
+struct Distant(MemoryStore);
+
+const ANSWERS_AFTER: Duration = Duration::from_millis(10);
+
+impl Store for Distant {
+    async fn decide(
+        &self,
+        request: &StoreRequest<'_>,
+        at: &Moment<'_>,
+    ) -> Result<StoreAnswer, StoreError> {
+        let verdict = self.0.decide_now(request, at)?;
+        tokio::time::sleep(ANSWERS_AFTER).await;
+        Ok(verdict.into())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_the_store_booked_for_a_caller_that_had_gone_is_another_s() {
+    let document = Document::parse(POLICIES).expect("the policies of the test");
+    let clock = Arc::new(TokioClock(Instant::now()));
+    let store = Distant(MemoryStore::default());
+    let engine = Arc::new(Engine::new(PolicySet::new(document), store, clock));
+    let request = Request::new("queue", Some(b"alice"), Verb::Check { cost: Cost::ONE })
+        .with_patience(Patience::Policy);
+    let turn = engine.turn();
+    assert_eq!(turn.decide(&request).await.map(|first| first.way), Ok(Disposition::Allowed));
+    for _ in 0..2 {
+        let gone = tokio::time::timeout(ANSWERS_AFTER / 2, turn.decide(&request));
+        assert!(gone.await.is_err(), "the store has not answered yet");
+    }
+    tokio::time::sleep(ANSWERS_AFTER).await;
+    // Both turns of the next two seconds are booked, for nobody.
+    let begin = Instant::now();
+    for seconds in 1..=2 {
+        let admission = engine.turn().decide(&request).await.expect("the store answers");
+        assert_eq!(admission.way, Disposition::Allowed);
+        assert_eq!(begin.elapsed().as_secs_f64().round(), f64::from(seconds));
+    }
 }
 
 /// How many pass too many of those who ask one after the other, 3 ms apart, in any interval: so many of

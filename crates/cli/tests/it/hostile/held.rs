@@ -73,6 +73,15 @@ async fn who_hangs_up_on_http_is_not_held() {
 }
 
 #[tokio::test]
+async fn a_pipeline_of_http_that_hangs_up_is_not_held() {
+    let check_q = post("/v1/check", r#"{"policy":"q","key":"k"}"#);
+    let check_q = String::from_utf8(check_q).expect("it is text");
+    let pipeline = check_q.replace("connection: close\r\n", "").repeat(3).into_bytes();
+    // The first that passes is answered, and the second of its pipeline is held in its place.
+    check("http", &vec![pipeline; HELD + 1], HELD + 1).await;
+}
+
+#[tokio::test]
 async fn who_hangs_up_on_json_of_descriptors_is_not_held() {
     let entries = r#"[{"key":"policy","value":"e"}]"#;
     let json = format!(r#"{{"domain":"sluicegate","descriptors":[{{"entries":{entries}}}]}}"#);

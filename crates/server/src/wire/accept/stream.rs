@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::sleep;
@@ -22,13 +23,16 @@ pub(crate) type Carrier = Either<PlainStream, Box<TlsStream<PlainStream>>>;
 
 /// How often it is looked whether a connection has ended behind what its client has said and nobody
 /// has read yet: the system wakes who waits for the one or the other, not for the end alone.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What there is to a connection beside its bytes.
 pub(crate) trait PeerClosed {
     /// Returns when the other side has ended, or the connection is broken. What was said before is
     /// still there to be read.
     fn ended(&self) -> impl Future<Output = ()> + Send;
+
+    /// Whether the other side has ended, as far as the system has said.
+    fn has_ended(&self) -> bool;
 
     /// A request has come in whole, and is answered later.
     fn asked(&self);
@@ -56,26 +60,31 @@ impl ClientStream {
     pub(crate) const fn slot(&self) -> &Arc<ConnectionSlot> {
         &self.slot
     }
-}
 
-impl PeerClosed for ClientStream {
-    async fn ended(&self) {
+    /// Waits until there is something to read, or the end. Returns whether it is the end.
+    async fn readable(&self) -> bool {
         let socket = match &self.carrier {
             Either::Left(plain) => plain,
             // TLS says goodbye, and then the socket is closed as any other.
             Either::Right(tls) => tls.get_ref().0,
         };
-        loop {
-            let ready = match socket {
-                Either::Left(tcp) => tcp.ready(Interest::READABLE).await,
-                Either::Right(unix) => unix.ready(Interest::READABLE).await,
-            };
-            if ready.is_ok_and(|ready| !ready.is_read_closed()) {
-                sleep(LOOK_EVERY).await;
-            } else {
-                return;
-            }
+        let ready = match socket {
+            Either::Left(tcp) => tcp.ready(Interest::READABLE).await,
+            Either::Right(unix) => unix.ready(Interest::READABLE).await,
+        };
+        ready.map_or(true, |ready| ready.is_read_closed())
+    }
+}
+
+impl PeerClosed for ClientStream {
+    async fn ended(&self) {
+        while !self.readable().await {
+            sleep(LOOK_EVERY).await;
         }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.readable().now_or_never().unwrap_or(false)
     }
 
     fn asked(&self) {

@@ -46,7 +46,9 @@ use crate::authenticator::{Caller, CallerError, ListenerAuth};
 use crate::engine::ServerEngine;
 use crate::protocol::{Peer, Wire};
 use crate::wire::ServerContext;
-use crate::wire::accept::{self, CONNECTIONS_MAX, ConnectionSlot, Listener, TrackedBody};
+use crate::wire::accept::{
+    self, CONNECTIONS_MAX, ConnectionSlot, Listener, PeerClosed, TrackedBody, WatchedStream,
+};
 use crate::wire::headers::BudgetHeaders;
 use crate::wire::health;
 use crate::wire::http::TrustedPeers;
@@ -116,7 +118,7 @@ pub(crate) async fn serve(
 /// Answers the requests of one connection, checks first.
 async fn decisions(
     service: Arc<HttpService>,
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    stream: impl AsyncRead + AsyncWrite + PeerClosed + Unpin + Send + 'static,
     peer: Peer,
     slot: Arc<ConnectionSlot>,
     stop: CancellationToken,
@@ -134,7 +136,7 @@ async fn decisions(
 pub(crate) async fn connection(
     router: Router,
     hosts: Hosts,
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    stream: impl AsyncRead + AsyncWrite + PeerClosed + Unpin + Send + 'static,
     stop: CancellationToken,
 ) {
     let refuse = |of: &Problem| problem(of).map(AnyBody::new);
@@ -144,7 +146,7 @@ pub(crate) async fn connection(
 
 async fn converse<S, B>(
     service: HostGuard<S, B>,
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    stream: impl AsyncRead + AsyncWrite + PeerClosed + Unpin + Send + 'static,
     stop: CancellationToken,
 ) where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
@@ -154,7 +156,7 @@ async fn converse<S, B>(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WAIT_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(WatchedStream::new(stream)), service);
     let mut connection = pin!(connection);
     // An error is the client's: what it sent is no HTTP, or it went away. It has been answered, or
     // nobody is there.

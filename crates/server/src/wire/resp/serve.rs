@@ -19,7 +19,7 @@ use std::time::Duration;
 use sluicegate::store::Store;
 use sluicegate::{Micros, Turn};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep, timeout};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::codec::{
@@ -61,8 +61,9 @@ const UNENDED_TICKS_MAX: u32 = 2;
 /// How long a client may take to read replies. Until it has, nothing more is read from it.
 const WRITE_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// How long a decision is still waited for after the client has ended its side: as long as a store
-/// takes that answers, for who pipes commands in and reads what comes back. Nobody is held for them.
+/// How long the decisions of a connection are still waited for after the client has ended its side, all
+/// of them together: as long as a store takes that answers, for a client that pipes commands in and reads
+/// what comes back. Nobody is held for them.
 const ENDED_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// How long a connection that is given up is still read, so that its client sees the error before
@@ -155,6 +156,8 @@ struct RespSession<'s, S> {
     replies: Replies,
     /// When the commands came in that are answered; `None` once something was waited for.
     now: Option<Micros>,
+    /// When it was seen that the client has ended its side.
+    ended: Option<Instant>,
 }
 
 impl<S: Store + 'static> RespSession<'_, S> {
@@ -286,9 +289,16 @@ impl<S: Store + 'static> RespSession<'_, S> {
             Some(rules) => question.request.by(rules),
         });
         let requests: Vec<_> = requests.collect();
+        let ended = &mut self.ended;
         let gone = async {
-            stream.ended().await;
-            sleep(ENDED_WAIT_MAX).await;
+            let ended = match ended {
+                Some(ended) => *ended,
+                None => {
+                    stream.ended().await;
+                    *ended.insert(Instant::now())
+                }
+            };
+            sleep_until(ended + ENDED_WAIT_MAX).await;
         };
         let passed = tokio::select! {
             biased;
@@ -371,6 +381,7 @@ impl<'s, S> RespSession<'s, S> {
             limits: ConnectionRuleCache::new(Arc::clone(&shared.limits)),
             replies: Replies::default(),
             now: None,
+            ended: None,
         }
     }
 }

@@ -36,6 +36,10 @@ impl PeerClosed for DuplexStream {
         std::future::pending::<()>().await;
     }
 
+    fn has_ended(&self) -> bool {
+        false
+    }
+
     fn asked(&self) {}
 }
 
