@@ -7,12 +7,14 @@ use std::task::{Context, Poll, Waker};
 
 use anyhow::Result;
 use sluicegate::gateway::{self, GuardingBudget, PolicyDecision};
-use sluicegate::store::MemoryStore;
 use sluicegate::store::redis::codec::ScriptClock;
 use sluicegate::store::redis::{RedisConfig, RedisStore};
-use sluicegate::{Admission, Clock, DecideError, Engine, Micros, Request};
+use sluicegate::store::{MemoryStore, Store};
+use sluicegate::{Admission, Clock, DecideError, Engine, Micros, Request, Turn};
 use sluicegate_policy::PolicySet;
 use tokio::runtime::{Builder, Runtime};
+
+use super::streamed::StreamedRequest;
 
 /// Decides requests in virtual time.
 pub(crate) struct Decider {
@@ -115,6 +117,20 @@ impl Decider {
         }
     }
 
+    /// What a server was asked, asked at `at`: to be moved on by [`progress`](Self::progress).
+    pub(crate) fn ask_again(&self, request: StreamedRequest, at: Micros) -> Deciding {
+        match &self.engine {
+            StoredEngine::Memory(engine) => {
+                let engine = Arc::clone(engine);
+                Box::pin(async move { decide_again(&engine.turn_at(at), &request).await })
+            }
+            StoredEngine::Redis(engine) => {
+                let engine = Arc::clone(engine);
+                Box::pin(async move { decide_again(&engine.turn_at(at), &request).await })
+            }
+        }
+    }
+
     /// Moves a request of a gateway on at `now`, until it is decided or held back.
     pub(crate) fn progress(&self, deciding: &mut Deciding, now: Micros) -> Progressed {
         self.clock.set(now);
@@ -162,6 +178,19 @@ impl Decider {
             StoredEngine::Redis(_) => 0,
         }
     }
+}
+
+async fn decide_again<S: Store + 'static>(
+    turn: &Turn<'_, S>,
+    asked: &StreamedRequest,
+) -> Result<Vec<PolicyDecision>, DecideError> {
+    let StreamedRequest { policy, key, verb, patience, .. } = asked;
+    let request = Request::new(policy, key.as_deref().map(str::as_bytes), verb.clone());
+    let admission = turn.decide(&request.with_patience(*patience)).await?;
+    let policy = turn.policies().resolve(policy);
+    let policy = policy.ok_or_else(|| DecideError::UnknownPolicy(asked.policy.clone()))?;
+    let key = key.as_ref().map(|key| key.as_bytes().to_vec());
+    Ok(vec![PolicyDecision { policy: Arc::clone(policy), key, admission }])
 }
 
 impl VirtualClock {

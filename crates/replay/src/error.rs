@@ -22,13 +22,33 @@ pub enum EventError {
     /// The line is no object of known fields.
     #[error(transparent)]
     Fields(#[from] FieldError),
-    /// The line is what a server streams of its decisions.
+    /// The line is what a server streams of its decisions, among events of another format.
     #[error(
-        "the line is a decision of `/v1/events`, a sample that leaves out costs and permits; \
-         it cannot be replayed, expected an event such as `{example}`",
+        "the line is a decision of `/v1/events`; choose `--format events`, or write events such as `{example}`",
         example = jsonl::FORM.example
     )]
     StreamedDecision,
+    /// The line is no decision of a server.
+    #[error("the line is no event of `/v1/events`: {0}")]
+    NotAnEvent(String),
+    /// A decision of a server lacks a field: servers before 0.1.0 leave out some.
+    #[error("{0}: is missing; servers of an earlier version leave it out")]
+    Absent(&'static str),
+    /// A permit is no hash.
+    #[error("permit: `{0}` is not 32 hexadecimal digits")]
+    Permit(String),
+    /// Nobody is known to wait so.
+    #[error("waits: `{0}` is not `policy` or `gateway`")]
+    Waits(String),
+    /// The key was no text.
+    #[error("key: is not whole (`key_is_cut`), so nobody knows whose budget it is")]
+    KeyIsCut,
+    /// Some keys are hashes, and some are not.
+    #[error(
+        "key: hashed and clear keys are mixed, so one client may have two budgets; \
+         set `admin.keys` alike and record again"
+    )]
+    MixedKeys,
     /// A number is outside its range.
     #[error(transparent)]
     Range(#[from] RangeError),

@@ -9,6 +9,7 @@ use sluicegate::gateway::{GuardingBudget, PolicyDecision};
 use sluicegate::{DecideError, Micros};
 
 use super::decider::{Decider, Deciding, Progressed};
+use super::streamed::StreamedRequest;
 
 /// Requests that are held back, each with what the caller knows it by. The engine bounds how many there are
 /// ([`sluicegate::HELD_MAX`]).
@@ -28,7 +29,7 @@ struct HeldRequest<T> {
 pub(crate) struct Decided<T> {
     /// What the caller knows it by.
     pub(crate) tag: T,
-    /// The budgets that it asked for.
+    /// The budgets that it asked for; of what a server was asked none are named.
     pub(crate) budgets: Vec<GuardingBudget>,
     /// What all its policies decided, or the one that does not let it pass.
     pub(crate) decided: Result<Vec<PolicyDecision>, DecideError>,
@@ -49,7 +50,29 @@ impl<T> HeldRequests<T> {
         budgets: Vec<GuardingBudget>,
         tag: impl FnOnce(bool) -> T,
     ) -> Option<Decided<T>> {
-        let mut deciding = decider.ask_as_gateway(budgets.clone(), at);
+        let deciding = decider.ask_as_gateway(budgets.clone(), at);
+        self.begin(decider, at, (deciding, budgets), tag)
+    }
+
+    /// Asks `decider` at `at` what a server was asked; likewise.
+    pub(crate) fn ask_again(
+        &mut self,
+        decider: &Decider,
+        at: Micros,
+        request: StreamedRequest,
+        tag: impl FnOnce(bool) -> T,
+    ) -> Option<Decided<T>> {
+        let deciding = decider.ask_again(request, at);
+        self.begin(decider, at, (deciding, Vec::new()), tag)
+    }
+
+    fn begin(
+        &mut self,
+        decider: &Decider,
+        at: Micros,
+        (mut deciding, budgets): (Deciding, Vec<GuardingBudget>),
+        tag: impl FnOnce(bool) -> T,
+    ) -> Option<Decided<T>> {
         match decider.progress(&mut deciding, at) {
             Progressed::Decided(decided) => Some(Decided { tag: tag(false), budgets, decided }),
             Progressed::HeldUntil(due) => {

@@ -32,6 +32,7 @@ mod reorder;
 mod rules;
 mod session;
 mod source;
+mod streamed;
 mod summary;
 pub mod whatif;
 
@@ -61,6 +62,7 @@ use sluicegate_text::human::{self, Era};
 use sluicegate_text::store::StoreName;
 use sluicegate_text::terminal;
 use source::{InputLine, LineReader};
+use streamed::Streamed;
 use summary::Summary;
 
 /// What can be said to `sluicegate replay`.
@@ -113,6 +115,8 @@ pub struct ReplayArgs {
 enum InputFormat {
     /// One event a line, as JSON.
     Jsonl,
+    /// Decisions of a server, as `sluicegate events` and `/v1/events` have them.
+    Events,
     /// An access log of Apache or nginx.
     Combined,
     /// The same with the host in front of each line, as Apache's `vhost_combined` has it.
@@ -158,6 +162,8 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let mut source = LineReader::open(&args.input).with_context(|| input.clone())?;
     let format = args.format.unwrap_or_else(|| guess(source.peek(), &args.clients));
     let mut logs = log_lines(args, format, &policies)?;
+    let mut events =
+        (format == InputFormat::Events).then(|| Streamed::new(args.policy.clone(), args.reorder));
     let mut files =
         OpenedFiles::reading(&[("the input", &args.input), ("--policies", &args.policies)]);
     let mut create = |option, path: &Option<PathBuf>| {
@@ -177,7 +183,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let mut session = session.with_policy(args.policy.clone());
 
     let begin = MonotonicClock.now();
-    let read = read_all(&mut source, &mut session, logs.as_mut());
+    let read = read_all(&mut source, &mut session, (logs.as_mut(), events.as_mut()));
     match session.finish() {
         // Whoever read the decisions has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::FAILURE),
@@ -202,7 +208,8 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
         terminal::unless_closed(drawn).context("--svg")?;
     }
     print_speed(session.tally.events(), elapsed);
-    let is_bad = read.is_err() || (format == InputFormat::Jsonl && session.tally.errors > 0);
+    let is_of_events = matches!(format, InputFormat::Jsonl | InputFormat::Events);
+    let is_bad = read.is_err() || (is_of_events && session.tally.errors > 0);
     Ok(if is_bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -216,10 +223,10 @@ fn load(path: &Path) -> Result<(String, PolicySet)> {
 /// How lines of a log become checks; `None` if the input holds events.
 fn log_lines(args: &ReplayArgs, format: InputFormat, policies: &PolicySet) -> Result<Option<Logs>> {
     match format {
-        InputFormat::Jsonl if args.key.is_some() => {
+        InputFormat::Jsonl | InputFormat::Events if args.key.is_some() => {
             bail!("--key: requires `--format combined`; events contain their keys");
         }
-        InputFormat::Jsonl => {
+        InputFormat::Jsonl | InputFormat::Events => {
             if let Some(name) = &args.policy {
                 logs::named(policies, name)?;
             }
@@ -237,16 +244,19 @@ fn log_lines(args: &ReplayArgs, format: InputFormat, policies: &PolicySet) -> Re
 fn read_all(
     source: &mut LineReader,
     session: &mut ReplaySession,
-    mut logs: Option<&mut Logs>,
+    (mut logs, mut events): (Option<&mut Logs>, Option<&mut Streamed>),
 ) -> io::Result<()> {
     let read = source.each_line(
         session,
         |session| &session.progress,
         |session, number, line| {
-            match (line, &mut logs) {
-                (InputLine::Bytes(bytes), Some(logs)) => logs.line(number, bytes, session),
-                (InputLine::Bytes(bytes), None) => session.event(number, bytes),
-                (InputLine::TooLong, _) => {
+            match (line, &mut logs, &mut events) {
+                (InputLine::Bytes(bytes), Some(logs), _) => logs.line(number, bytes, session),
+                (InputLine::Bytes(bytes), None, Some(events)) => {
+                    events.line(number, bytes, session);
+                }
+                (InputLine::Bytes(bytes), None, None) => session.event(number, bytes),
+                (InputLine::TooLong, ..) => {
                     session.failed(number, None, &error::EventError::LongLine);
                 }
             }
@@ -255,6 +265,9 @@ fn read_all(
     );
     if let Some(logs) = logs {
         logs.finish(session);
+    }
+    if let Some(events) = events {
+        events.finish(session);
     }
     read
 }
@@ -271,7 +284,7 @@ fn print_summary(
     let input = title(&args.input);
     let (era, bad) = match format {
         InputFormat::Combined | InputFormat::VhostCombined => (Era::Unix, "bad lines"),
-        InputFormat::Jsonl => (summary.era(), "bad events"),
+        InputFormat::Jsonl | InputFormat::Events => (summary.era(), "bad events"),
     };
     let mut text = Vec::new();
     if args.json {
@@ -324,6 +337,9 @@ fn print_speed(events: u64, elapsed: Micros) {
 /// The format of an input that begins with `head`: that of the first line which is of one of them.
 fn guess(head: &[u8], clients: &ClientArgs) -> InputFormat {
     for line in head.split(|byte| *byte == b'\n') {
+        if streamed::is_streamed(line) {
+            return InputFormat::Events;
+        }
         if begins_object(line) {
             return InputFormat::Jsonl;
         }

@@ -22,6 +22,7 @@ use super::output::{
 };
 use super::pending::{PENDING_MAX, Pending, PendingReservation};
 use super::progress::Progress;
+use super::streamed::StreamedRequest;
 use super::summary::{Answered, ReplayTally};
 
 /// A replay while it runs.
@@ -45,8 +46,18 @@ pub(crate) struct ReplaySession {
 struct HeldLine {
     line: u64,
     at: Micros,
+    /// What a server was asked, if it was one.
+    asked: Option<AskedAgain>,
     /// Where its decision is written; `None`: in the order of the input.
     place: Option<OutputSlot>,
+}
+
+/// What is counted and written of a request of a server besides its decision.
+struct AskedAgain {
+    op: OpName,
+    permit: Option<String>,
+    /// Whether the server let it pass, if it decided.
+    passed: Option<bool>,
 }
 
 /// One request, ready to be decided.
@@ -113,7 +124,7 @@ impl ReplaySession {
             return self.hold(ask, due);
         }
         self.reached = *at;
-        if matches!(op, OpName::Check | OpName::Reserve | OpName::AtMost | OpName::Acquire) {
+        if op.asks_for_permits() {
             self.tally.arrived(*at, cost_of(verb));
             self.tally.count_budget(policy, key.map(str::as_bytes), !way.passes());
             let wait = answer.decision.wait();
@@ -165,8 +176,37 @@ impl ReplaySession {
             self.tally.count_budget(budget.policy.name(), budget.key.as_deref(), false);
         }
         let output = &mut self.output;
-        let tag = |is_held: bool| HeldLine { line, at, place: is_held.then(|| output.hold()) };
+        let tag = |is_held: bool| HeldLine {
+            line,
+            at,
+            asked: None,
+            place: is_held.then(|| output.hold()),
+        };
         if let Some(decided) = self.held.ask(&self.decider, at, budgets, tag) {
+            self.gateway_decided(decided);
+        }
+        self.give_up_overdue();
+    }
+
+    /// Decides line `line` of a stream of events, as the server was asked.
+    pub(crate) fn streamed_request(&mut self, line: u64, at: Micros, request: StreamedRequest) {
+        self.go_on_with_held(at);
+        let StreamedRequest { op, permit, passed, .. } = &request;
+        let asked = AskedAgain { op: *op, permit: permit.clone(), passed: *passed };
+        if op.asks_for_permits() {
+            self.tally.arrived(at, cost_of(&request.verb));
+            self.tally.count_budget(
+                &request.policy,
+                request.key.as_deref().map(str::as_bytes),
+                false,
+            );
+        }
+        let output = &mut self.output;
+        let tag = |is_held: bool| {
+            let place = is_held.then(|| output.hold());
+            HeldLine { line, at, asked: Some(asked), place }
+        };
+        if let Some(decided) = self.held.ask_again(&self.decider, at, request, tag) {
             self.gateway_decided(decided);
         }
         self.give_up_overdue();
@@ -180,15 +220,19 @@ impl ReplaySession {
     }
 
     fn gateway_decided(&mut self, Decided { tag, decided, .. }: Decided<HeldLine>) {
-        let HeldLine { line, at, place } = tag;
+        let HeldLine { line, at, asked, place } = tag;
         let error = match &decided {
             Ok(decided) => match PolicyDecision::deciding(decided) {
-                Some(deciding) => return self.gateway_answered((at, place), deciding, decided),
+                Some(deciding) => {
+                    return self.gateway_answered((at, place), asked, deciding, decided);
+                }
                 None => return,
             },
             Err(error) => EventError::from(error.clone()),
         };
-        self.tally.withdrawn();
+        if asked.is_none_or(|asked| asked.op.asks_for_permits()) {
+            self.tally.withdrawn();
+        }
         self.line_failed((line, at, place), &error);
     }
 
@@ -196,20 +240,29 @@ impl ReplaySession {
     fn gateway_answered(
         &mut self,
         (at, place): (Micros, Option<OutputSlot>),
+        asked: Option<AskedAgain>,
         deciding: &PolicyDecision,
         decided: &[PolicyDecision],
     ) {
         let PolicyDecision { policy, key, admission } = deciding;
         let Admission { answer, way, held } = admission;
-        if !way.passes() {
+        let op = asked.as_ref().map_or(OpName::Check, |asked| asked.op);
+        let passed = asked.as_ref().and_then(|asked| asked.passed);
+        self.tally.differing += u64::from(passed.is_some_and(|passed| passed != way.passes()));
+        if !way.passes() && op.asks_for_permits() {
             self.tally.count_budget(policy.name(), key.as_deref(), true);
         }
         let waited = decided.iter().map(|decided| decided.admission.held).max();
         let waited = waited.unwrap_or(*held);
         let is_shadowed =
             decided.iter().any(|decided| decided.admission.way == Disposition::Shadowed);
-        let all = Answered { is_shadowed, ..answered(way, waited, waited) };
-        self.tally.answered(at, &all);
+        let wait = if asked.is_some() { waited.max(answer.decision.wait()) } else { waited };
+        if op.asks_for_permits() {
+            let all = Answered { is_shadowed, ..answered(way, wait, waited) };
+            self.tally.answered(at, &all);
+        } else {
+            self.tally.other(at);
+        }
         let text = key.as_deref().map(String::from_utf8_lossy);
         let others = decided.iter().map(|decided| decided.policy.name());
         let others: Vec<_> = others.filter(|name| *name != policy.name()).collect();
@@ -217,12 +270,12 @@ impl ReplaySession {
             at,
             policy: policy.name(),
             key: text.as_deref(),
-            op: OpName::Check,
-            wait: waited,
+            op,
+            wait,
             delay: held.since(answer.decision.wait()),
             decision: &answer.decision,
             rule: answer.rule(),
-            id: None,
+            id: asked.as_ref().and_then(|asked| asked.permit.as_deref()),
             verdict: Some((verdict_name(way), &others)),
         };
         match place {

@@ -143,11 +143,12 @@ impl Observer for EngineObserver {
     fn observe(
         &self,
         wire: Wire,
+        now: Micros,
         request: &Request<'_>,
         decided: Result<&Admission, &DecideError>,
         begun: DecisionTimer,
     ) {
-        self.telemetry.observe(&ObservedDecision { wire, request, decided }, begun);
+        self.telemetry.observe(&ObservedDecision { wire, now, request, decided }, begun);
     }
 
     #[inline]

@@ -248,7 +248,7 @@ mod tests {
         let decision = r#"{"at_us":7,"wire":"http","policy":"p","verb":"check","result":"allowed","weight":1}"#;
         let (at, error) = whole_error(decision.as_bytes());
         assert_eq!(at, Some(7));
-        assert!(error.starts_with("the line is a decision of `/v1/events`, a sample"), "{error}");
+        assert!(error.starts_with("the line is a decision of `/v1/events`; choose"), "{error}");
         let (_, streamed) = whole_error(format!("data: {decision}").as_bytes());
         assert_eq!(streamed, error);
     }

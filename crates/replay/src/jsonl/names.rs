@@ -48,7 +48,12 @@ impl OpName {
         }
     }
 
-    pub(super) fn named(name: &str) -> Option<Self> {
+    /// Whether permits are asked for.
+    pub(crate) const fn asks_for_permits(self) -> bool {
+        matches!(self, Self::Check | Self::Reserve | Self::AtMost | Self::Acquire)
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|op| op.name() == name)
     }
 }

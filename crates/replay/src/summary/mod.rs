@@ -47,6 +47,10 @@ pub(crate) struct ReplayTally {
     pub(crate) left_out: u64,
     /// Log lines that came too late to be put in order.
     pub(crate) late: u64,
+    /// Decisions of a server that its stream left out.
+    pub(crate) unseen: u64,
+    /// Decisions that let pass what the server refused, or the other way round.
+    pub(crate) differing: u64,
     /// Budgets that were forgotten although they were not full.
     pub(crate) evicted: u64,
     /// The instants of the first and the last event that was decided.
@@ -103,6 +107,10 @@ pub(crate) struct Summary {
     /// Number of times that a policy was not decided because too many guard one log line.
     policies_left_out: u64,
     late: u64,
+    /// Decisions of a server that its stream left out.
+    unseen: u64,
+    /// Decisions that let pass what the server refused, or the other way round.
+    differing: u64,
     evicted: u64,
     /// Whether the input was read to its end.
     pub(crate) complete: bool,
@@ -182,6 +190,8 @@ impl ReplayTally {
             undecided: Vec::new(),
             left_out: 0,
             late: 0,
+            unseen: 0,
+            differing: 0,
             evicted: 0,
             span: None,
             policy: DecidedPolicies::None,
@@ -222,6 +232,14 @@ impl ReplayTally {
         self.shadowed += u64::from(is_shadowed);
         if passes {
             self.after.add(at.plus(wait), at.plus(delay));
+        }
+    }
+
+    /// An event of `policy` is not decided, because another policy was chosen.
+    pub(crate) fn left_undecided(&mut self, policy: &str) {
+        match self.undecided.iter_mut().find(|(name, _)| name == policy) {
+            Some((_, events)) => *events += 1,
+            None => self.undecided.push((policy.to_owned(), 1)),
         }
     }
 
@@ -273,6 +291,8 @@ impl ReplayTally {
             undecided_policies: self.undecided.iter().map(UndecidedPolicy::of).collect(),
             policies_left_out: self.left_out,
             late: self.late,
+            unseen: self.unseen,
+            differing: self.differing,
             evicted: self.evicted,
             complete,
             distinct_keys: distinct as u64,
@@ -378,6 +398,12 @@ impl Summary {
             ("unmatched lines", self.unmatched, "no policy applies"),
             ("skipped policies", self.policies_left_out, TOO_MANY_GUARD),
             ("late lines", self.late, "too late, decided at the current time; see --reorder"),
+            (
+                "missing decisions",
+                self.unseen,
+                "NOT EXACT: the stream left them out (`weight`, lag)",
+            ),
+            ("different decisions", self.differing, "the server decided otherwise"),
             ("forgotten budgets", self.evicted, "NOT EXACT: raise --keys-max"),
         ] {
             if count > 0 {

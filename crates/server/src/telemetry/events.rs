@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures_util::{Stream, stream};
 use serde::{Deserialize, Serialize};
-use sluicegate::{Clock, Micros, WallClock};
+use sluicegate::{Clock, Micros, Patience, Request, Verb, WallClock};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -48,12 +48,67 @@ pub(crate) struct Events {
 /// What is told of a decision. Of a request that nobody could decide there is only the first part.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct DecisionEvent<'a> {
+    /// When it was asked, which is what it is decided by, µs since the Unix epoch.
+    pub(crate) at_us: u64,
     pub(crate) wire: &'static str,
     pub(crate) policy: &'a str,
-    pub(crate) verb: &'static str,
+    #[serde(flatten)]
+    pub(crate) asked: AskedFields,
     pub(crate) result: &'static str,
     #[serde(flatten)]
     pub(crate) decision: Option<DecisionFields<'a>>,
+}
+
+/// What was asked, as far as a replay needs it to ask the same.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct AskedFields {
+    pub(crate) verb: &'static str,
+    /// Permits; of verbs that name a number of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cost: Option<u64>,
+    /// Longest wait that was asked for; of `reserve`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_wait_us: Option<u64>,
+    /// The permit: a hash of its name, 32 hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) permit: Option<String>,
+    /// `policy` if its caller would be held back by a `queue`, `gateway` if by whatever delays it, too; else absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) waits: Option<&'static str>,
+    /// For how long a gateway lets itself be held back at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hold_max_us: Option<u64>,
+}
+
+impl AskedFields {
+    /// What `request` asks.
+    pub(crate) fn of(request: &Request<'_>) -> Self {
+        let cost = match &request.verb {
+            Verb::Check { cost }
+            | Verb::Reserve { cost, .. }
+            | Verb::AtMost { cost }
+            | Verb::Acquire { cost, .. }
+            | Verb::Peek { cost }
+            | Verb::Refund { cost } => Some(cost.get()),
+            Verb::Reset | Verb::Release { .. } | Verb::Renew { .. } => None,
+        };
+        let max_wait_us = match &request.verb {
+            Verb::Reserve { max_wait, .. } => Some(max_wait.get()),
+            _ => None,
+        };
+        let permit = match &request.verb {
+            Verb::Acquire { permit, .. } | Verb::Release { permit } | Verb::Renew { permit } => {
+                Some(format!("{:032x}", permit.0))
+            }
+            _ => None,
+        };
+        let (waits, hold_max_us) = match request.patience {
+            Patience::None => (None, None),
+            Patience::Policy => (Some("policy"), None),
+            Patience::Gateway(hold_max) => (Some("gateway"), Some(hold_max.get())),
+        };
+        Self { verb: request.verb.name(), cost, max_wait_us, permit, waits, hold_max_us }
+    }
 }
 
 /// What is told of a decision that there is.
@@ -71,11 +126,13 @@ pub(crate) struct DecisionFields<'a> {
 /// The whole of it.
 #[derive(Serialize)]
 struct EventRecord<'a> {
-    at_us: u64,
     #[serde(flatten)]
     told: &'a DecisionEvent<'a>,
     /// `null`: the budget that all share.
     key: Option<String>,
+    /// Whether it is in clear text, and something else for want of text.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    key_is_cut: bool,
     /// Decisions that it stands for.
     weight: u64,
 }
@@ -150,8 +207,9 @@ impl Events {
         let now = WallClock.now();
         let taken = ALLOWANCE.with(|allowance| allowance.take(now, told.policy, told.result));
         let Some(weight) = taken else { return };
+        let key_is_cut = key.is_some_and(|key| !self.keys.shows_whole(key));
         let key = key.map(|key| self.shown_key(key));
-        let line = EventRecord { at_us: now.get(), told, key, weight };
+        let line = EventRecord { told, key, key_is_cut, weight };
         let json = serde_json::to_string(&line).expect("texts and numbers are always JSON");
         let event = EncodedEvent { policy: told.policy.to_owned(), result: told.result, json };
         // Nobody watches any more: then it was told to nobody.
@@ -300,7 +358,8 @@ mod tests {
     }
 
     fn told<'a>(policy: &'a str, result: &'static str) -> DecisionEvent<'a> {
-        DecisionEvent { wire: "http", policy, verb: "check", result, decision: None }
+        let asked = AskedFields { verb: "check", ..AskedFields::default() };
+        DecisionEvent { at_us: 0, wire: "http", policy, asked, result, decision: None }
     }
 
     fn data(said: &str) -> Value {

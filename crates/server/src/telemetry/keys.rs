@@ -21,6 +21,11 @@ impl KeyWriter {
         Self { format, secret: RandomState::new() }
     }
 
+    /// Whether what is shown of `key` is shown of no other key; of hashes nearly so.
+    pub(super) fn shows_whole(&self, key: &[u8]) -> bool {
+        matches!(self.format, KeyFormat::Hashed) || std::str::from_utf8(key).is_ok()
+    }
+
     /// What is shown of `key`.
     pub(super) fn shown<'k>(&self, key: &'k [u8]) -> Cow<'k, [u8]> {
         match self.format {

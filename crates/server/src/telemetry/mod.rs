@@ -32,7 +32,7 @@ pub(crate) use counts::DecisionSource;
 use counts::Decisions;
 pub(crate) use counts::POLICIES_COUNTED_MAX;
 use counts::{Fate, ServerCounters};
-use events::{DecisionEvent, DecisionFields};
+use events::{AskedFields, DecisionEvent, DecisionFields};
 pub(crate) use events::{EventFilter, Events};
 pub(crate) use history::{SECONDS, TrafficHistory};
 pub(crate) use keys::KeyWriter;
@@ -81,6 +81,8 @@ pub(crate) struct DecisionTimer(Option<Instant>);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ObservedDecision<'a> {
     pub(crate) wire: Wire,
+    /// When it was asked, µs since the Unix epoch.
+    pub(crate) now: Micros,
     pub(crate) request: &'a Request<'a>,
     pub(crate) decided: Result<&'a Admission, &'a DecideError>,
 }
@@ -147,7 +149,7 @@ impl Telemetry {
 
     #[cold]
     fn publish(&self, seen: &ObservedDecision<'_>) {
-        let ObservedDecision { wire, request, decided, .. } = *seen;
+        let ObservedDecision { wire, now, request, decided } = *seen;
         let policy = seen.subject().name();
         let result =
             decided.map_or("error", |admission| result_name(&admission.way, admission.held));
@@ -159,8 +161,9 @@ impl Telemetry {
             retry_after_us: answer.decision.retry_after().map(Micros::get),
             held_us: held.get(),
         });
-        let verb = request.verb.name();
-        let told = DecisionEvent { wire: wire.name(), policy, verb, result, decision };
+        let asked = AskedFields::of(request);
+        let told =
+            DecisionEvent { at_us: now.get(), wire: wire.name(), policy, asked, result, decision };
         self.events.publish(&told, request.key);
     }
 

@@ -132,7 +132,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             Err(_) => return settled,
         };
         let observer = &self.engine.observer;
-        observer.observe(self.label, &settlement.request(), seen.as_ref(), begun);
+        observer.observe(self.label, self.now, &settlement.request(), seen.as_ref(), begun);
         settled
     }
 

@@ -48,10 +48,11 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
     /// A decision begins.
     fn begin(&self) -> Self::Begun;
 
-    /// A decision was made, or could not be.
+    /// A decision was made, or could not be, of what was asked at `now`, µs since the Unix epoch.
     fn observe(
         &self,
         label: Self::Label,
+        now: Micros,
         request: &Request<'_>,
         decided: Result<&Admission, &DecideError>,
         begun: Self::Begun,
@@ -80,7 +81,15 @@ impl Observer for () {
 
     fn begin(&self) {}
 
-    fn observe(&self, (): (), _: &Request<'_>, _: Result<&Admission, &DecideError>, (): ()) {}
+    fn observe(
+        &self,
+        (): (),
+        _: Micros,
+        _: &Request<'_>,
+        _: Result<&Admission, &DecideError>,
+        (): (),
+    ) {
+    }
 }
 
 impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
@@ -253,7 +262,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         decided: Result<Admission, DecideError>,
         begun: O::Begun,
     ) -> Result<Admission, DecideError> {
-        self.engine.observer.observe(self.label, request, decided.as_ref(), begun);
+        self.engine.observer.observe(self.label, self.now, request, decided.as_ref(), begun);
         decided
     }
 

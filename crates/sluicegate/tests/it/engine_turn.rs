@@ -93,6 +93,7 @@ impl Observer for Log {
     fn observe(
         &self,
         label: &'static str,
+        _: Micros,
         request: &Request<'_>,
         decided: Result<&Admission, &DecideError>,
         (): (),
