@@ -5,7 +5,7 @@ use sluicegate_testkit::{Error, Launch, Options, Program, RedisServer, need};
 use super::audit::{exactly_five_of_twenty_pass, exactly_what_the_policy_allows_passes};
 use super::client::{ask, get, get_at_once};
 use super::soon;
-use super::stage::{Stage, changed, example, tool};
+use super::stage::{Places, Server, Stage, changed, example, tool};
 
 async fn changing(
     changes: &[(&str, &str)],
@@ -17,12 +17,13 @@ async fn changing(
 
 /// Envoy with this configuration.
 pub(crate) async fn stage(text: &str, policies: &str, options: &[&str]) -> Result<Stage, Error> {
-    Stage::set(policies, options, async |places| {
-        let files = [("envoy.yaml", places.in_text(text))];
-        let args = ["-c", "{dir}/envoy.yaml", "--concurrency", "1", "--disable-hot-restart"];
-        Program::start(&tool("envoy"), &Launch { files: &files, args: &args })
-    })
-    .await
+    Stage::set(policies, options, async |places| launch(text, places)).await
+}
+
+fn launch(text: &str, places: &Places) -> Result<Program, Error> {
+    let files = [("envoy.yaml", places.in_text(text))];
+    let args = ["-c", "{dir}/envoy.yaml", "--concurrency", "1", "--disable-hot-restart"];
+    Program::start(&tool("envoy"), &Launch { files: &files, args: &args })
 }
 
 #[tokio::test]
@@ -88,5 +89,46 @@ async fn without_sluicegate_nothing_passes_or_everything_as_the_configuration_sa
             assert_eq!(call.status, status, "{}", call.head);
         }
         assert_eq!(stage.app.requests() - before, if status == 200 { 10 } else { 0 });
+    }
+}
+
+/// Envoy looks before each request and charges when it has been answered, as for costs that are known only then. It
+/// takes hits and the time of a charge from the configuration of the filter alone.
+const LOOKS: [(&str, &str); 1] = [(
+    "                      rate_limits:
+                        - actions:
+                            - masked_remote_address: { v4_prefix_mask_len: 32, v6_prefix_mask_len: 64 }
+",
+    "                      typed_per_filter_config:
+                        envoy.filters.http.ratelimit:
+                          \"@type\": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute
+                          rate_limits:
+                            - actions: [{ masked_remote_address: { v4_prefix_mask_len: 32 } }]
+                              hits_addend: { number: 0 }
+                            - actions: [{ masked_remote_address: { v4_prefix_mask_len: 32 } }]
+                              apply_on_stream_done: true
+",
+)];
+
+#[tokio::test]
+async fn with_looks_that_pass_the_request_whose_charge_is_refused_is_the_last() {
+    let policies =
+        "policies: [ { name: site, rules: [ { fixed_window: { limit: 2, window: 1d } } ] } ]";
+    let config = |looks_pass: bool| {
+        let listen = "[admin]\nlisten = []\n[http]\nlisten = '127.0.0.1:0'\n";
+        format!("{listen}[rls]\nlooks_pass = {looks_pass}\n")
+    };
+    let text = changed(&example("gateways/envoy/envoy.yaml"), &LOOKS);
+    for (looks_pass, expected) in
+        [(true, [200, 200, 200, 429, 429, 429]), (false, [200, 200, 429, 429, 429, 429])]
+    {
+        let server = need!(Server::start_with(policies, &[], &config(looks_pass)).await);
+        let stage = need!(Stage::before(server, async |places| launch(&text, places)).await);
+        let mut statuses = Vec::new();
+        for _ in 0..6 {
+            // A charge goes out before the next request comes in, on the same connection: Envoy has one thread here.
+            statuses.push(get(stage.gateway, "/", "").await.status);
+        }
+        assert_eq!(statuses, expected, "looks_pass = {looks_pass}");
     }
 }

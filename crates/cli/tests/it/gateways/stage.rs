@@ -130,7 +130,15 @@ impl Stage {
         options: &[&str],
         launch: impl AsyncFnOnce(&Places) -> Result<Program, Error>,
     ) -> Result<Self, Error> {
-        let (server, app) = (Server::start(policies, options).await?, App::start("app").await?);
+        Self::before(Server::start(policies, options).await?, launch).await
+    }
+
+    /// An application behind the gateway that `launch` starts, and which asks `server`.
+    pub(crate) async fn before(
+        server: Server,
+        launch: impl AsyncFnOnce(&Places) -> Result<Program, Error>,
+    ) -> Result<Self, Error> {
+        let app = App::start("app").await?;
         let port = Port::free()?;
         let gateway = port.address();
         let places = Places(vec![
