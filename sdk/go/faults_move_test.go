@@ -188,7 +188,7 @@ func TestASlotMovesWhileItsKeyIsAsked(t *testing.T) {
 	}
 }
 
-func TestAFullRedisRefusesByTheFailurePolicyUntilThereIsRoom(t *testing.T) {
+func TestAFullRedisIsAStoreThatFailsUntilThereIsRoom(t *testing.T) {
 	addr, ctx := freeAddr(), context.Background()
 	server, err := startRedis(addr)
 	if err != nil {
@@ -217,24 +217,38 @@ func TestAFullRedisRefusesByTheFailurePolicyUntilThereIsRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// More than the breaker counts: a full Redis answers.
+	passed := int64(1)
 	for range 20 {
-		if d, err := mail.Allow(ctx, "k"); err != nil || d.Allowed || d.Mode != ModeDeny {
+		d, err := mail.Allow(ctx, "k")
+		if err != nil || d.Mode != ModeLocal {
 			t.Fatalf("local: %+v, %v", d, err)
 		}
+		if d.Allowed {
+			passed++
+		}
+	}
+	if passed != 10 {
+		t.Errorf("%d of 10 passed, the first by Redis", passed)
 	}
 	if d, err := mail.OnStoreFailure(FailAllow).Allow(ctx, "other"); err != nil || !d.Allowed || d.Mode != ModeAllow {
 		t.Errorf("allow: %+v, %v", d, err)
 	}
-	if gate.decider.(engineDecider).e.breaker.isOpen() {
-		t.Error("the breaker is open")
+	if d, err := mail.OnStoreFailure(FailDeny).Allow(ctx, "third"); err != nil || d.Allowed || d.Mode != ModeDeny {
+		t.Errorf("deny: %+v, %v", d, err)
+	}
+	if !gate.decider.(engineDecider).e.breaker.isOpen() {
+		t.Error("the breaker is closed")
 	}
 	if err := admin.ConfigSet(ctx, "maxmemory", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := mail.Allow(ctx, "k"); err != nil || !d.Allowed || d.Mode != ModeStore || d.Remaining != 8 {
-		t.Errorf("%+v, %v", d, err)
-	}
+	eventually(t, "what passed under `local` is charged", func() bool {
+		d, err := mail.Allow(ctx, "k")
+		if d.Allowed {
+			t.Errorf("the eleventh of 10: %+v, %v", d, err)
+		}
+		return err == nil && d.Mode == ModeStore
+	})
 	eventually(t, "what passed under `allow` is not charged", func() bool {
 		d, err := mail.Peek(ctx, "other", 1)
 		return err == nil && d.Remaining == 9

@@ -58,7 +58,7 @@ pub struct Unsupported {
 }
 
 impl Unsupported {
-    /// The same of `verb`, which stands for the one that the rules were asked about.
+    /// This error with another verb: the one that its caller named, where it asked the rules about a simpler one.
     #[must_use]
     pub const fn of(self, verb: &'static str) -> Self {
         Self { verb, ..self }

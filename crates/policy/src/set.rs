@@ -68,12 +68,6 @@ impl PolicySet {
         self.policies.get(place)
     }
 
-    /// The first policy, in the order of the document, whose `match` guards this request. Looks at
-    /// one after the other.
-    pub fn match_request(&self, attributes: &Attributes<'_>) -> Option<&Arc<Policy>> {
-        self.matching(attributes).next()
-    }
-
     /// All policies whose `match` guards this request, in the order of the document.
     pub fn matching(&self, attributes: &Attributes<'_>) -> impl Iterator<Item = &Arc<Policy>> {
         let with_matcher = self.matching.iter().map(|place| &self.policies[*place as usize]);

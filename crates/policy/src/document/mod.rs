@@ -150,7 +150,7 @@ pub(crate) fn read<T>(
     )
 }
 
-/// The same of a text that gopkg.in/yaml.v2 is written for.
+/// Builds what a text for gopkg.in/yaml.v2 says, or lists all that is wrong with it.
 pub(crate) fn read_yaml_v2<T>(
     text: &str,
     build: impl FnOnce(&DocumentNode, &At<'_>) -> Option<T>,
