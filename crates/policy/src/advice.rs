@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use alloc::{borrow::ToOwned, format};
 
 use crate::attribute::{Conditions, KeyAttribute, Matcher, PathMatch};
+use crate::path::normal_path;
 use crate::{Policy, PolicySet};
 
 /// A policy that clients can walk around, and the remedy.
@@ -24,11 +25,28 @@ pub fn advice(policies: &PolicySet) -> Vec<Advice> {
     let mut all = Vec::new();
     for policy in policies.policies() {
         let Some(matcher) = policy.matcher() else { continue };
-        let texts = [path_advice(matcher), key_advice(policies, policy, matcher)];
+        let texts =
+            [spelling_advice(matcher), path_advice(matcher), key_advice(policies, policy, matcher)];
         let advice = |text| Advice { policy: policy.name().to_owned(), text };
         all.extend(texts.into_iter().flatten().map(advice));
     }
     all
+}
+
+/// Advice on a path that no request has: the first of the cases.
+fn spelling_advice(matcher: &Matcher) -> Option<String> {
+    matcher.cases().iter().find_map(|case| {
+        let (form, path) = match case.conditions().path()? {
+            PathMatch::Exact(path) => ("exact", path),
+            PathMatch::Prefix(path) => ("prefix", path),
+            PathMatch::StartsWith(path) => ("starts_with", path),
+        };
+        let normal = normal_path(path.as_bytes()).ok();
+        (normal.as_deref() != Some(&**path)).then(|| {
+            let remedy = normal.map(|normal| format!("; use `{normal}`")).unwrap_or_default();
+            format!("match.path.{form}: no request has the path `{path}` once it is in its normal spelling{remedy}")
+        })
+    })
 }
 
 /// Advice on a path that names a program: the first of the cases.
@@ -108,6 +126,24 @@ mod tests {
         let document = Document::parse(&format!("policies: [ {} ]", policies.join(", ")));
         let document = document.expect("tests write policies");
         advice(&PolicySet::new(document)).into_iter().map(|advice| advice.text).collect()
+    }
+
+    #[test]
+    fn a_path_that_no_request_has_is_warned_about() {
+        for (path, remedy) in [
+            ("exact: /a%20b", "; use `/a b`"),
+            ("prefix: /x/../y", "; use `/y`"),
+            ("starts_with: //q", "; use `/q`"),
+            ("exact: '/%'", ""),
+        ] {
+            let found = texts(&[&format!("match: {{ path: {{ {path} }} }}, key: [remote_ip]")]);
+            assert!(found[0].contains("no request has the path"), "{found:?}");
+            assert!(found[0].ends_with(&format!("spelling{remedy}")), "{found:?}");
+        }
+        for path in ["exact: '/a b'", "prefix: /", "starts_with: /a%25", "prefix: /é/"] {
+            let fields = format!("match: {{ path: {{ {path} }} }}, key: [remote_ip]");
+            assert_eq!(texts(&[&fields]), [""; 0], "{path}");
+        }
     }
 
     #[test]

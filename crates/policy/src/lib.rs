@@ -65,6 +65,7 @@ pub mod limits;
 mod merge_keys;
 mod nearest;
 mod node;
+pub mod path;
 pub mod policy;
 pub mod schema;
 pub mod set;

@@ -290,7 +290,9 @@ fn time(given: &str) -> Result<Micros, LogError> {
 /// The method and the target of a request line such as `GET /a?b HTTP/1.1`.
 fn method_and_target(request: &str) -> Option<(&str, &str)> {
     let (method, rest) = request.split_once(' ')?;
-    let is_method = !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_uppercase());
+    // A token of RFC 9110.
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let is_method = !method.is_empty() && method.bytes().all(is_letter);
     let target = match rest.rsplit_once(' ') {
         Some((target, version)) if version.starts_with("HTTP/") => target,
         _ => rest,
@@ -584,6 +586,8 @@ mod tests {
             ("GET / HTTP/1.1", Some("GET"), Some("/")),
             ("GET /a b HTTP/1.0", Some("GET"), Some("/a b")),
             ("GET /old", Some("GET"), Some("/old")),
+            ("M-SEARCH /m HTTP/1.1", Some("M-SEARCH"), Some("/m")),
+            ("get /m HTTP/1.1", Some("get"), Some("/m")),
             ("GET http://example.org/a?b HTTP/1.1", Some("GET"), Some("/a")),
             ("GET http://example.org HTTP/1.1", Some("GET"), Some("/")),
             ("GET /r?u=http://x/y HTTP/1.1", Some("GET"), Some("/r")),

@@ -139,7 +139,11 @@ impl LineGuard {
         &mut self,
         line: &LogLine<'_>,
     ) -> Result<Option<Vec<GuardingBudget>>, LogError> {
-        let request = line.attributes();
+        let mut request = line.attributes();
+        // A gateway asks before there is a status; only a key that is chosen for the replay may have it.
+        if self.key.is_none() {
+            request.status = None;
+        }
         let mut budgets = match &self.choice {
             Choice::One(policy, others) => {
                 for other in others.matching(&request).filter(|other| other.name() != policy.name())

@@ -27,6 +27,8 @@ pub(super) struct Names {
     pub(super) unsaid: Vec<String>,
     /// Whether there is any name, so that `$server_name` is not empty.
     pub(super) is_named: bool,
+    /// The first name as it is written: `$server_name`.
+    pub(super) first: String,
     /// The addresses, each with its `default_server` flag.
     listens: Vec<(String, bool)>,
 }
@@ -37,7 +39,12 @@ impl Names {
         let mut found = Self::default();
         for directive in directives {
             match directive.name() {
-                "server_name" => directive.arguments().iter().for_each(|name| found.name(name)),
+                "server_name" => {
+                    if found.first.is_empty() {
+                        found.first = directive.arguments().first().cloned().unwrap_or_default();
+                    }
+                    directive.arguments().iter().for_each(|name| found.name(name));
+                }
                 "listen" => {
                     let Some((address, options)) = directive.arguments().split_first() else {
                         continue;

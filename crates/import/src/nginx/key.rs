@@ -1,5 +1,7 @@
 //! What the keys of a zone are made of.
 
+use std::collections::BTreeSet;
+
 use sluicegate_policy::{Finding, finding};
 
 /// The key of a zone as policies make it.
@@ -11,14 +13,19 @@ pub(super) struct Key {
     pub(super) is_of_server: bool,
     /// Whether the name of the server is all there is.
     pub(super) is_only_server: bool,
+    /// Whether it is made of `$uri`, which `rewrite` changes.
+    pub(super) is_of_uri: bool,
     /// Differences between the two, by which as much passes or less.
     pub(super) notes: Vec<Finding>,
+    /// Differences by which more may pass.
+    pub(super) wider: Vec<Finding>,
 }
 
 /// The attributes of a key such as `$binary_remote_addr$uri`; text between variables keeps values apart and no
 /// more. The error is the first variable that policies cannot make keys of.
-pub(super) fn read(key: &str) -> Result<Key, String> {
-    let mut found = Key::default();
+/// Variables that are `redefined` by the configuration have other values there.
+pub(super) fn read(key: &str, redefined: &BTreeSet<String>) -> Result<Key, String> {
+    let mut found = Key { wider: joined(key).into_iter().collect(), ..Key::default() };
     // The variables, if all of them are empty where the request does not have something.
     let mut empty: Option<Vec<String>> = Some(Vec::new());
     let mut rest = key;
@@ -32,8 +39,11 @@ pub(super) fn read(key: &str) -> Result<Key, String> {
             found.is_of_server = true;
             continue;
         }
-        let attribute = attribute(name).ok_or_else(|| format!("${name}"))?;
+        let is_known = !redefined.contains(&name.to_ascii_lowercase());
+        let attribute = attribute(name).filter(|_| is_known).ok_or_else(|| format!("${name}"))?;
         found.notes.extend(note(name));
+        found.wider.extend(wider(name));
+        found.is_of_uri |= matches!(name, "uri" | "document_uri");
         match &mut empty {
             Some(names) if is_optional(name) => names.push(format!("${name}")),
             _ => empty = None,
@@ -84,6 +94,51 @@ fn is_optional(variable: &str) -> bool {
     variable.starts_with("http_") && variable != "http_host"
 }
 
+/// Values that run into one another: nginx joins them, so that `12` and `3` are `1` and `23`; policies keep them apart.
+fn joined(key: &str) -> Option<Finding> {
+    let mut before: Option<&str> = None;
+    let mut rest = key;
+    while let Some((text, after)) = rest.split_once('$') {
+        let (name, after) = variable(after);
+        if let Some(before) = before
+            && run_together(before, text, name, after.is_empty())
+        {
+            return Some(finding!(
+                "nginx_joined",
+                "nginx joins the values of `{key}`, so that some requests share a budget which have their own here",
+                key
+            ));
+        }
+        (before, rest) = (Some(name), after);
+    }
+    None
+}
+
+/// Whether it depends on the values where that of `before` ends and that of `name` begins, behind `text`.
+fn run_together(before: &str, text: &str, name: &str, is_last: bool) -> bool {
+    // Of an address in bytes, the length is known.
+    if before == "binary_remote_addr" || name == "binary_remote_addr" && is_last {
+        return false;
+    }
+    let is_bounded = matches!(before, "remote_addr" | "host" | "server_name" | "request_method");
+    let is_of_name = |char: char| char.is_ascii_alphanumeric() || ".:-_[]".contains(char);
+    let begins_apart = match text.chars().next() {
+        Some(first) => !is_of_name(first),
+        None => matches!(name, "uri" | "document_uri" | "request_uri"),
+    };
+    !(is_bounded && begins_apart)
+}
+
+/// How an attribute differs from its variable, so that more may pass.
+fn wider(variable: &str) -> Option<Finding> {
+    (variable.eq_ignore_ascii_case("http_x_forwarded_for")).then(|| {
+        finding!(
+            "nginx_forwarded_for",
+            "`$http_x_forwarded_for`: a gateway adds an address to this header, so that each has a budget of its own; use `remote_ip` with `http.trusted_hops`"
+        )
+    })
+}
+
 /// How an attribute differs from its variable.
 fn note(variable: &str) -> Option<Finding> {
     match variable {
@@ -103,7 +158,11 @@ fn note(variable: &str) -> Option<Finding> {
 mod tests {
     use sluicegate_policy::Finding;
 
-    use super::{Key, read};
+    use super::Key;
+
+    fn read(key: &str) -> Result<Key, String> {
+        super::read(key, &["http_x_plan".to_owned()].into())
+    }
 
     #[test]
     fn variables_become_attributes() {
@@ -115,6 +174,7 @@ mod tests {
             ("$server_name$uri", Ok(vec!["path"])),
             ("$uri$arg_page", Err("$arg_page")),
             ("$http_", Err("$http_")),
+            ("$http_X_plan", Err("$http_X_plan")),
             ("$", Err("$")),
         ] {
             let expected = expected.map(|names| names.into_iter().map(str::to_owned).collect());
@@ -135,6 +195,30 @@ mod tests {
         for never in ["$binary_remote_addr$http_x_user", "a$http_x_user", "$http_x_user-", "all"] {
             assert!(codes(never).is_empty(), "{never}");
         }
+    }
+
+    #[test]
+    fn values_that_run_into_one_another_may_let_more_pass() {
+        let codes = |key| -> Vec<_> {
+            let Key { wider, .. } = read(key).expect("it can be read");
+            wider.iter().map(Finding::code).collect()
+        };
+        for joined in
+            ["$http_a$http_b", "$uri$http_b", "$http_a-$host", "$host-$http_a", "$uri$host"]
+        {
+            assert_eq!(codes(joined), ["nginx_joined"], "{joined}");
+        }
+        for apart in [
+            "$binary_remote_addr$http_a",
+            "$http_a$binary_remote_addr",
+            "$host$uri",
+            "$server_name$request_uri",
+            "$remote_addr|$http_a",
+            "$host",
+        ] {
+            assert!(codes(apart).is_empty(), "{apart}");
+        }
+        assert_eq!(codes("$http_x_forwarded_for"), ["nginx_forwarded_for"]);
     }
 
     #[test]

@@ -45,6 +45,7 @@ const TTL: &str = "60s";
 pub(crate) fn import(text: &str) -> Result<Imported, Vec<Note>> {
     let directives = tokens::parse(text).map_err(|note| vec![note])?;
     let mut importer = Importer::default();
+    importer.look_around(&directives);
     importer.zones(&directives);
     let servers = importer.servers(&directives);
     importer.note_servers(&servers);
@@ -86,6 +87,10 @@ struct Importer {
     connections: BTreeMap<(String, u64, bool), u64>,
     /// How many policies each zone has, where its key has the server's name in each server, and the line of the last.
     used: BTreeMap<(String, Option<usize>), (u32, u64)>,
+    /// Variables that the configuration gives values of its own.
+    redefined: BTreeSet<String>,
+    /// Whether a `rewrite` changes `$uri` somewhere.
+    has_rewrite: bool,
     names: Names,
     statuses: BTreeSet<String>,
     policies: Vec<ImportedPolicy>,
@@ -103,6 +108,29 @@ impl Importer {
         self.notes.push(Note::differs(line, finding));
     }
 
+    /// Notes what stands anywhere and means something elsewhere.
+    fn look_around(&mut self, directives: &[Directive]) {
+        for directive in directives {
+            let arguments = directive.arguments();
+            let variable = match directive.name() {
+                "map" | "geo" | "split_clients" => arguments.last(),
+                "set" | "auth_request_set" | "js_set" | "js_var" | "perl_set" => arguments.first(),
+                _ => None,
+            };
+            let variable = variable.and_then(|variable| variable.strip_prefix('$'));
+            self.redefined.extend(variable.map(str::to_ascii_lowercase));
+            self.has_rewrite |= directive.name() == "rewrite";
+            if directive.name() == "merge_slashes" && arguments == ["off"] {
+                let problem = finding!(
+                    "nginx_slashes",
+                    "`merge_slashes off`: for policies `//api` is `/api`, and the limits of `/api` hold for it"
+                );
+                self.widens(directive.line, problem);
+            }
+            self.look_around(directive.block.as_deref().unwrap_or_default());
+        }
+    }
+
     /// Reads the zones, wherever they stand.
     fn zones(&mut self, directives: &[Directive]) {
         for directive in directives {
@@ -116,7 +144,7 @@ impl Importer {
 
     fn zone(&mut self, directive: &Directive, is_of_requests: bool) {
         let Directive { line, .. } = *directive;
-        let value = |name: &str| directive.words.iter().find_map(|word| word.strip_prefix(name));
+        let value = |name: &str| last_of(directive, name);
         let name = value("zone=").map(|zone| zone.split(':').next().unwrap_or_default());
         let (Some(name), Some(given)) = (name, directive.arguments().first()) else {
             return self.widens(line, wrong(directive));
@@ -125,9 +153,17 @@ impl Importer {
         if is_of_requests && rate.is_none() {
             return self.widens(line, wrong(directive));
         }
-        let key = match key::read(given) {
+        let key = match key::read(given, &self.redefined) {
             Ok(key) => {
                 key.notes.iter().for_each(|note| self.differs(line, note.clone()));
+                key.wider.iter().for_each(|note| self.widens(line, note.clone()));
+                if key.is_of_uri && self.has_rewrite {
+                    let problem = finding!(
+                        "nginx_rewritten",
+                        "`rewrite` changes `$uri`: a policy counts by the path that was asked for"
+                    );
+                    self.widens(line, problem);
+                }
                 Some(key)
             }
             Err(variable) => {
@@ -146,9 +182,14 @@ impl Importer {
 
     /// A directive `limit_req`.
     fn request_limit(&mut self, limit: &Directive) -> Option<RequestLimit> {
-        let value = |name: &str| limit.words.iter().find_map(|word| word.strip_prefix(name));
+        let value = |name: &str| last_of(limit, name);
         let burst = value("burst=").map_or(Some(0), |burst| burst.parse::<u64>().ok());
-        let delay = value("delay=").map_or(Some(0), |delay| delay.parse::<u64>().ok());
+        let is_delay = |word: &&String| word.starts_with("delay=") || *word == "nodelay";
+        let delay = match limit.words.iter().rfind(is_delay).map(String::as_str) {
+            None => Some(0),
+            Some("nodelay") => Some(u64::MAX),
+            Some(delay) => delay["delay=".len()..].parse::<u64>().ok(),
+        };
         let (Some(zone), Some(burst), Some(delay)) = (value("zone="), burst, delay) else {
             self.widens(limit.line, wrong(limit));
             return None;
@@ -156,10 +197,9 @@ impl Importer {
         if !self.has_zone(zone, limit.line) {
             return None;
         }
-        let is_now = limit.words.iter().any(|word| word == "nodelay");
         let delay = match burst {
             0 => None,
-            burst if is_now || delay >= burst => Some(Delay::None),
+            burst if delay >= burst => Some(Delay::None),
             _ => (delay > 0).then_some(Delay::After(delay)),
         };
         let found = RequestLimit { zone: zone.to_owned(), burst, delay, is_dry: false };
@@ -209,6 +249,20 @@ impl Importer {
             } else {
                 vec![None]
             };
+            let mut names = BTreeMap::new();
+            for server in of.iter().flatten().filter(|at| regions.holds(limit, **at)) {
+                *names.entry(servers[*server].names.first.to_ascii_lowercase()).or_insert(0) += 1;
+            }
+            if let Some((name, count)) = names.into_iter().find(|(_, count)| *count > 1) {
+                let problem = finding!(
+                    "nginx_same_server",
+                    "nginx counts the {count} servers whose first name is `{name}` together in zone `{zone}`; here each has budgets of its own",
+                    count,
+                    name,
+                    zone = limit.zone
+                );
+                self.widens(line, problem);
+            }
             for server in of {
                 let cases = regions.cases(limit, server);
                 if !self.fits(&cases, line) {
@@ -341,13 +395,22 @@ impl Importer {
     }
 }
 
-/// `10r/s` as `10/s`.
+/// `10r/s` as `10/s`. nginx counts in thousandths of a request a second, rounded down, so that `10r/m` is `166/1000s`.
 fn rate(text: &str) -> Option<String> {
     let (permits, unit) = text.split_once("r/")?;
     let is_number = permits.bytes().all(|byte| byte.is_ascii_digit());
-    let permits = permits.trim_start_matches('0');
-    let fits = is_number && !permits.is_empty() && matches!(unit, "s" | "m");
-    fits.then(|| format!("{permits}/{unit}"))
+    let permits = permits.parse::<u64>().ok().filter(|permits| is_number && *permits > 0)?;
+    match unit {
+        "s" => Some(format!("{permits}/s")),
+        "m" if permits.is_multiple_of(3) => Some(format!("{permits}/m")),
+        "m" => Some(format!("{}/1000s", permits.checked_mul(1_000)? / 60)),
+        _ => None,
+    }
+}
+
+/// The value of the parameter `name`, of several the last, as nginx takes it.
+fn last_of<'d>(directive: &'d Directive, name: &str) -> Option<&'d str> {
+    directive.words.iter().rev().find_map(|word| word.strip_prefix(name))
 }
 
 fn wrong(directive: &Directive) -> Finding {

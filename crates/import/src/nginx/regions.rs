@@ -64,6 +64,11 @@ impl Regions {
         self.areas.iter().flat_map(BTreeMap::keys).collect()
     }
 
+    /// Whether this limit holds for some requests of a server.
+    pub(super) fn holds(&self, limit: &RequestLimit, server: usize) -> bool {
+        self.areas[server].get(limit).is_some_and(|areas| !areas.is_empty())
+    }
+
     /// The cases of a `match` for the requests that have this limit, of one server or of all.
     pub(super) fn cases(&self, limit: &RequestLimit, only: Option<usize>) -> Vec<Value> {
         let areas = |at: usize| match only {
@@ -250,6 +255,7 @@ impl Importer {
             self.note_locations(server, compared);
             self.note_jumps(server);
             self.note_indexes(server);
+            self.note_internals(server);
             let [name, ..] = &server.names.unsaid[..] else { continue };
             if is_same || servers.len() == 1 {
                 continue;
@@ -317,6 +323,22 @@ impl Importer {
                 directive = jump.directive
             );
             self.widens(jump.line, problem);
+        }
+    }
+
+    /// Limits of locations that no client asks for: what other locations lead there is not limited by a policy.
+    fn note_internals(&mut self, server: &Server) {
+        let is_open = |place: &Place| place.scope.requests.is_empty() && !place.is_internal;
+        let has_open = server.scope.requests.is_empty() || server.places.iter().any(is_open);
+        for place in server.places.iter().filter(|place| place.is_internal) {
+            if has_open && !place.scope.requests.is_empty() {
+                let problem = finding!(
+                    "nginx_internal",
+                    "no client asks for `{path}`, which is `internal`: its limits were not imported",
+                    path = place.path
+                );
+                self.widens(place.line, problem);
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use sluicegate_policy::finding;
+use sluicegate_policy::path::spelled;
 
 use super::Importer;
 use super::hosts::Names;
@@ -101,6 +102,8 @@ pub(super) struct Place {
     pub(super) is_exact: bool,
     /// `^~`: no regular expression is asked.
     pub(super) is_first: bool,
+    /// `internal`: only other locations lead to it.
+    pub(super) is_internal: bool,
     /// The place of the location that it is written in.
     pub(super) outer: Option<usize>,
     pub(super) scope: Scope,
@@ -154,6 +157,7 @@ impl Importer {
         let is_server =
             |directive: &Directive| directive.name() == "server" && directive.block.is_some();
         let is_one_server = has_locations || !directives.iter().any(is_server);
+        let first = servers.len();
         if is_one_server {
             servers.push(self.server(1, directives, &scope));
         }
@@ -171,6 +175,13 @@ impl Importer {
                 }
                 _ if is_one_server => (),
                 _ => self.skipped(directive, inner),
+            }
+        }
+        if !is_one_server {
+            for server in &mut servers[first..] {
+                let jumps =
+                    directives.iter().filter_map(|directive| jump(directive, &server.scope));
+                server.jumps.extend(jumps.collect::<Vec<_>>());
             }
         }
     }
@@ -233,8 +244,19 @@ impl Importer {
             ("" | "=" | "^~", Outer::Place(outer)) if path.starts_with('/') => {
                 within = Outer::Place(Some(server.places.len()));
                 let (is_exact, is_first) = (how == "=", how == "^~");
-                let (line, path, scope) = (directive.line, path.to_owned(), scope.clone());
-                server.places.push(Place { line, path, is_exact, is_first, outer, scope });
+                let is_internal = inner.iter().any(|directive| directive.name() == "internal");
+                // nginx compares the decoded path.
+                let (path, scope) = (spelled(path.as_bytes()), scope.clone());
+                let line = directive.line;
+                server.places.push(Place {
+                    line,
+                    path,
+                    is_exact,
+                    is_first,
+                    is_internal,
+                    outer,
+                    scope,
+                });
             }
             // No path is this.
             ("" | "=" | "^~", Outer::Place(_)) => (),
@@ -371,6 +393,7 @@ fn jump(directive: &Directive, scope: &Scope) -> Option<Jump> {
             (true, to)
         }
         "try_files" | "error_page" => (false, last),
+        "auth_request" if last != "off" => (false, last),
         _ => return None,
     };
     let is_other = target.starts_with('=') || target.starts_with('@') || target.contains("://");

@@ -153,7 +153,7 @@ impl Tokens<'_> {
         while let Some(next) = self.step() {
             match next {
                 end if end == quote => return Ok(word),
-                '\\' => word.extend(self.step()),
+                '\\' => self.escaped(&mut word),
                 next => word.push(next),
             }
         }
@@ -165,7 +165,7 @@ impl Tokens<'_> {
         let mut next = Some(first);
         while let Some(letter) = next {
             match letter {
-                '\\' => word.extend(self.step()),
+                '\\' => self.escaped(&mut word),
                 letter => word.push(letter),
             }
             let is_variable = letter == '$' && self.text.peek() == Some(&'{');
@@ -181,6 +181,20 @@ impl Tokens<'_> {
             next = if self.text.peek().is_none_or(ends) { None } else { self.step() };
         }
         word
+    }
+
+    /// What a backslash and the next character stand for; but for a few characters, for both.
+    fn escaped(&mut self, word: &mut String) {
+        match self.step() {
+            Some(plain @ ('"' | '\'' | '\\')) => word.push(plain),
+            Some('t') => word.push('\t'),
+            Some('r') => word.push('\r'),
+            Some('n') => word.push('\n'),
+            other => {
+                word.push('\\');
+                word.extend(other);
+            }
+        }
     }
 
     /// Skips code in Lua, up to the brace that ends it.
@@ -214,6 +228,10 @@ mod tests {
         assert_eq!(
             words("a b;\n# c;\nd \"e ; f\\\" {\" 'g h'; i${j}k l#m;"),
             [vec!["a", "b"], vec!["d", "e ; f\" {", "g h"], vec!["i${j}k", "l#m"]]
+        );
+        assert_eq!(
+            words(r#"a /b\;c /\x \\ "t\t\"" ;"#),
+            [vec!["a", r"/b\;c", r"/\x", r"\", "t\t\""]]
         );
         let block = parse("http {\n server { listen 80; }\n}").expect("it is sound");
         let server = &block[0].block.as_ref().expect("a block")[0];

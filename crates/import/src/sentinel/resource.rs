@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use sluicegate_policy::finding;
+use sluicegate_policy::path::normal_path;
 
 use crate::Note;
 
@@ -97,9 +98,15 @@ fn is_method(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
+/// Whether requests have this path, if it is no pattern: policies compare normal paths.
+fn is_normal(path: &str) -> bool {
+    let path = path.replace('?', "x");
+    normal_path(path.as_bytes()).is_ok_and(|normal| normal == path)
+}
+
 /// The path of a `match`, up to the first part that is a pattern.
 fn path_of(path: &str) -> (Option<Value>, Kind) {
-    if path.contains('#') {
+    if path.contains('#') || !is_normal(path) {
         return (None, Kind::Unsaid);
     }
     let is_pattern = |part: &str| part.contains(['{', '*', '?']);

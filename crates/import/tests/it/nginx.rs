@@ -56,7 +56,7 @@ fn limits_become_leaky_buckets_in_their_places() {
           "rules": [{ "name": "slow", "leaky_bucket": { "rate": "30/m" } }] },
     ]);
     assert_eq!(json!(policies), expected);
-    assert_eq!(notes, [(Some(11), "nginx_location")]);
+    assert_eq!(notes, [(Some(3), "nginx_joined"), (Some(11), "nginx_location")]);
 }
 
 #[test]
@@ -257,6 +257,32 @@ fn what_no_match_says_stops_an_import() {
             "nginx_shared",
         ),
         ("stream { server { limit_conn x 5; } }", "nginx_block"),
+        ("error_page 404 /fall; server { location = /fall { limit_req zone=a; } }", "nginx_jump"),
+        (
+            "server { location / { auth_request /ask; } location = /ask { limit_req zone=a; } }",
+            "nginx_jump",
+        ),
+        (
+            "server { location / { } location /file/ { internal; limit_req zone=a; } }",
+            "nginx_internal",
+        ),
+        ("server { merge_slashes off; limit_req zone=a; }", "nginx_slashes"),
+        (
+            "server { server_name s x; limit_req zone=s; } server { server_name s y; limit_req zone=s; }",
+            "nginx_same_server",
+        ),
+        (
+            "limit_req_zone $uri zone=u:1m rate=1r/s; server { rewrite ^ /i break; limit_req zone=u; }",
+            "nginx_rewritten",
+        ),
+        (
+            "map $x $http_plan { default all; } limit_req_zone $http_plan zone=u:1m rate=1r/s; server { limit_req zone=u; }",
+            "nginx_key",
+        ),
+        (
+            "limit_req_zone $http_x_forwarded_for zone=u:1m rate=1r/s; server { limit_req zone=u; }",
+            "nginx_forwarded_for",
+        ),
     ] {
         let found = import(Nginx, &format!("{ZONES}{text}")).unwrap();
         let stops = found.unless_wider(false).unwrap_err();
@@ -327,5 +353,54 @@ fn as_many_pass_at_once_as_in_nginx() {
         let mut check = || rules.set().decide(&mut states, &Verb::Check { cost: Cost::ONE }, &now);
         let passed = (0..20).filter(|_| check().unwrap().decision.allowed()).count();
         assert_eq!(passed, passing, "{burst}");
+    }
+}
+
+/// The first rule of a server whose zone and limit have these parameters.
+fn rule(zone: &str, limit: &str) -> Value {
+    let text = format!(
+        "limit_req_status 429; limit_req_zone $host {zone}; server {{ limit_req {limit}; }}"
+    );
+    imported(Nginx, &text).0[0]["rules"][0]["leaky_bucket"].clone()
+}
+
+#[test]
+fn a_rate_is_thousandths_of_a_request_a_second_as_nginx_counts() {
+    for (rate, expected) in [
+        ("7r/s", "7/s"),
+        ("30r/m", "30/m"),
+        ("3r/m", "3/m"),
+        ("1r/m", "16/1000s"),
+        ("10r/m", "166/1000s"),
+    ] {
+        let rule = rule(&format!("zone=a:1m rate={rate}"), "zone=a");
+        assert_eq!(rule["rate"], expected, "{rate}");
+    }
+}
+
+#[test]
+fn of_a_repeated_parameter_the_last_one_counts() {
+    let found = rule("zone=a:1m rate=9r/s rate=2r/s", "zone=a burst=3 burst=1");
+    assert_eq!(found, json!({ "rate": "2/s", "burst": 1 }));
+    let found = rule("zone=a:1m rate=2r/s", "zone=a burst=9 nodelay delay=4");
+    assert_eq!(found, json!({ "rate": "2/s", "burst": 9, "delay": 4 }));
+    let found = rule("zone=a:1m rate=2r/s", "zone=a burst=9 delay=4 nodelay");
+    assert_eq!(found, json!({ "rate": "2/s", "burst": 9, "delay": "none" }));
+}
+
+#[test]
+fn a_location_is_the_decoded_path_with_the_escapes_of_nginx() {
+    for (location, path) in [
+        ("/a%20b", "/a%2520b"),
+        ("\"/a b\"", "/a b"),
+        (r"/a\;b", r"/a\;b"),
+        (r#""/t\tt""#, "/t%09t"),
+        ("/wiki?", "/wiki%3F"),
+    ] {
+        let text = format!(
+            "server {{ location = {location} {{ limit_req zone=a; }} location / {{ return 204; }} }}"
+        );
+        let (policies, notes) = matches(&text);
+        assert_eq!(policies[0].1, json!({ "path": { "exact": path } }), "{location}: {notes:?}");
     }
 }

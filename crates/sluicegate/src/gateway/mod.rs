@@ -8,8 +8,6 @@
 //! charged. Forward-auth and recorded traffic (`sluicegate replay`, `policies whatif`) use this one module, so a replay
 //! shows what a gateway does.
 
-mod path;
-
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -19,7 +17,7 @@ use sluicegate_kernel::{Cost, Micros, Verb};
 use sluicegate_policy::{Attributes, Overflow, Policy, PolicySet, attribute};
 use sluicegate_store::Store;
 
-pub use path::{PathError, normal_path};
+pub use sluicegate_policy::path::{PathError, normal_path};
 
 use crate::engine::{
     Admission, BatchError, BatchOutcome, DecideError, Disposition, Observer, Patience, Request,

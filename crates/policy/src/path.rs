@@ -12,21 +12,32 @@
 //! it is spelled with `%` or stands behind an empty segment or an encoded slash, the path is refused:
 //! nobody writes that who has nothing to hide.
 
-use std::fmt::Write;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::{self, Write};
 
 /// Why something is no path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathError {
     /// It does not begin with `/`.
-    #[error("does not begin with `/`")]
     Relative,
     /// A `%` without two hexadecimal digits.
-    #[error("has a `%` without two hexadecimal digits")]
     Escape,
     /// A `..` that servers understand in different ways.
-    #[error("has an ambiguous `..`")]
     Ambiguous,
 }
+
+impl fmt::Display for PathError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Relative => "does not begin with `/`",
+            Self::Escape => "has a `%` without two hexadecimal digits",
+            Self::Ambiguous => "has an ambiguous `..`",
+        })
+    }
+}
+
+impl core::error::Error for PathError {}
 
 /// The path that `target` asks for, as the first line of a request has it, in its one spelling.
 pub fn normal_path(target: &[u8]) -> Result<String, PathError> {
@@ -86,8 +97,8 @@ impl Segments {
 
     /// A slash.
     fn end(&mut self) -> Result<(), PathError> {
-        let segment = std::mem::take(&mut self.segment);
-        let is_escaped = std::mem::take(&mut self.is_escaped);
+        let segment = core::mem::take(&mut self.segment);
+        let is_escaped = core::mem::take(&mut self.is_escaped);
         match &*segment {
             b"" => self.is_odd = true,
             b"." => {}
@@ -113,10 +124,10 @@ impl Segments {
     }
 }
 
-/// A segment as text: what is none, and what would end a path, is encoded.
-fn spelled(segment: &[u8]) -> String {
-    let mut text = String::with_capacity(segment.len());
-    for chunk in segment.utf8_chunks() {
+/// Decoded text of a path in the spelling of [`normal_path`]: what is no text, and what would end a path, is encoded.
+pub fn spelled(decoded: &[u8]) -> String {
+    let mut text = String::with_capacity(decoded.len());
+    for chunk in decoded.utf8_chunks() {
         for char in chunk.valid().chars() {
             match char {
                 '%' | '?' | '#' | '\0'..' ' | '\u{7f}' => push_encoded(&mut text, char as u8),
