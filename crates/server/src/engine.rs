@@ -6,7 +6,9 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use sluicegate::policy::PolicySet;
 use sluicegate::store::Store;
-use sluicegate::{Admission, DecideError, Engine, Micros, Observer, Request, Turn};
+use sluicegate::{
+    Admission, DecideError, Engine, Micros, ObservedRequest, Observer, Request, Turn,
+};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -143,8 +145,7 @@ impl Observer for EngineObserver {
     fn observe(
         &self,
         wire: Wire,
-        now: Micros,
-        request: &Request<'_>,
+        ObservedRequest { now, request }: ObservedRequest<'_>,
         decided: Result<&Admission, &DecideError>,
         begun: DecisionTimer,
     ) {

@@ -99,8 +99,8 @@ pub use concurrency::{ConcurrencyLimiter, OwnedPermit, Permit, QueueFull};
 #[cfg(feature = "engine")]
 pub use engine::{
     Admission, Answer, BatchError, BatchOutcome, ChargedBatch, DecideError, Disposition, Engine,
-    ExplainedLease, Explanation, HELD_MAX, Limits, Mode, Observer, Patience, Request, SettleError,
-    Settled, Settlement, StoreFailure, Turn, settled_rules,
+    ExplainedLease, Explanation, HELD_MAX, Limits, Mode, ObservedRequest, Observer, Patience,
+    Request, SettleError, Settled, Settlement, StoreFailure, Turn, settled_rules,
 };
 #[cfg(feature = "redis")]
 pub use following::{FollowError, Following, FollowingEngine, PolicyFollower};

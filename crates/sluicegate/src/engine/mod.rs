@@ -55,7 +55,7 @@ use guard::StoreGuard;
 pub use hold::HELD_MAX;
 pub use request::{DecideError, Limits, Patience, Request};
 pub use settle::{SettleError, Settled, Settlement, settled_rules};
-pub use turn::{Observer, Turn};
+pub use turn::{ObservedRequest, Observer, Turn};
 
 /// Debts that are paid together at most: as many round trips as a store has under way anyway.
 const PAID_TOGETHER_MAX: usize = 64;

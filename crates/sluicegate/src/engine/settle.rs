@@ -23,7 +23,7 @@ use sluicegate_store::{Executed, Quota, RuleOrigin, Store, StoreError};
 
 use super::guard::Conditions;
 use super::request::{ResolvedBudget, unconfigured};
-use super::{Answer, DecideError, Observer, Request, Turn};
+use super::{Answer, DecideError, ObservedRequest, Observer, Request, Turn};
 
 /// How long an id is remembered after it was settled.
 const REMEMBERED: Micros = Micros::from_secs(3_600);
@@ -132,7 +132,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             Err(_) => return settled,
         };
         let observer = &self.engine.observer;
-        observer.observe(self.label, self.now, &settlement.request(), seen.as_ref(), begun);
+        let asked = ObservedRequest { now: self.now, request: &settlement.request() };
+        observer.observe(self.label, asked, seen.as_ref(), begun);
         settled
     }
 

@@ -38,6 +38,15 @@ struct Asked<'a> {
     budget: &'a ResolvedBudget<'a>,
 }
 
+/// A request, and when it was asked.
+#[derive(Clone, Copy, Debug)]
+pub struct ObservedRequest<'a> {
+    /// The instant that it is decided by, µs since the Unix epoch.
+    pub now: Micros,
+    /// The request.
+    pub request: &'a Request<'a>,
+}
+
 /// Sees every decision of an engine: counts it, traces it.
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
     /// What tells the turns of an engine apart: where the requests come from.
@@ -48,12 +57,11 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
     /// A decision begins.
     fn begin(&self) -> Self::Begun;
 
-    /// A decision was made, or could not be, of what was asked at `now`, µs since the Unix epoch.
+    /// A decision was made, or could not be.
     fn observe(
         &self,
         label: Self::Label,
-        now: Micros,
-        request: &Request<'_>,
+        asked: ObservedRequest<'_>,
         decided: Result<&Admission, &DecideError>,
         begun: Self::Begun,
     );
@@ -81,14 +89,7 @@ impl Observer for () {
 
     fn begin(&self) {}
 
-    fn observe(
-        &self,
-        (): (),
-        _: Micros,
-        _: &Request<'_>,
-        _: Result<&Admission, &DecideError>,
-        (): (),
-    ) {
+    fn observe(&self, (): (), _: ObservedRequest<'_>, _: Result<&Admission, &DecideError>, (): ()) {
     }
 }
 
@@ -262,7 +263,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         decided: Result<Admission, DecideError>,
         begun: O::Begun,
     ) -> Result<Admission, DecideError> {
-        self.engine.observer.observe(self.label, self.now, request, decided.as_ref(), begun);
+        let asked = ObservedRequest { now: self.now, request };
+        self.engine.observer.observe(self.label, asked, decided.as_ref(), begun);
         decided
     }
 

@@ -11,7 +11,7 @@ use sluicegate::store::{
 };
 use sluicegate::{
     Admission, BatchOutcome, Cost, DecideError, Disposition, Engine, ManualClock, Micros, Moment,
-    Observer, Patience, Request, Verb,
+    ObservedRequest, Observer, Patience, Request, Verb,
 };
 
 const CHECK: Verb = Verb::Check { cost: Cost::ONE };
@@ -93,8 +93,7 @@ impl Observer for Log {
     fn observe(
         &self,
         label: &'static str,
-        _: Micros,
-        request: &Request<'_>,
+        ObservedRequest { request, .. }: ObservedRequest<'_>,
         decided: Result<&Admission, &DecideError>,
         (): (),
     ) {
