@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 LISTEN ?= 127.0.0.1:8080
 POLICIES ?= examples/policies.yaml
-# The catalog of `make run`; remove it to begin again.
+# The catalog of `make run`; remove it and its copy (`target/dev.db*`) to begin again.
 CATALOG ?= target/dev.db
 CARGO ?= cargo
 

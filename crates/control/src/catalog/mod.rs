@@ -106,6 +106,15 @@ impl Catalog {
     /// # Errors
     /// [`Error::Database`] if there is no such database, or a later version made its tables.
     pub async fn open(url: &Url) -> Result<Self, Error> {
+        url.create()?;
+        Self::open_existing(url).await
+    }
+
+    /// The same, where the file of a SQLite database is not made.
+    ///
+    /// # Errors
+    /// [`Error::Database`] as of [`open`](Self::open), and if there is no such file.
+    pub async fn open_existing(url: &Url) -> Result<Self, Error> {
         let catalog = Self { db: Db::open(url).await?, versions: VERSIONS };
         fill_policy_apps(&catalog.db).await?;
         if catalog.id().await?.is_empty() {

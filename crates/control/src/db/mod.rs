@@ -72,8 +72,15 @@ impl Db {
     /// # Errors
     /// [`Error::Database`] if there is no such database, or it is of a later version.
     pub(crate) async fn open(url: &Url) -> Result<Self, Error> {
-        url.make_private()?;
-        timeout(MIGRATE_WAIT_MAX, Self::with_tables(url)).await?
+        if url.is_missing() {
+            let path = url.file().unwrap_or_default();
+            let missing = format!("{}: there is no such file", path.display());
+            return written(Err(Error::Database(missing)));
+        }
+        written(match timeout(MIGRATE_WAIT_MAX, Self::with_tables(url)).await {
+            Ok(opened) => opened,
+            Err(elapsed) => Err(elapsed.into()),
+        })
     }
 
     /// Connects to what is there, and leaves it as it is.
@@ -177,7 +184,7 @@ impl Transaction {
         sql: &'static str,
         values: &[SqlValue<'_>],
     ) -> Result<Vec<Row>, Error> {
-        each!(Self, self, inner => inner.rows(sql, values).await)
+        written(each!(Self, self, inner => inner.rows(sql, values).await))
     }
 
     /// The one row that `sql` finds, if there is one.

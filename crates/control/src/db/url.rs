@@ -59,9 +59,17 @@ impl Url {
         !(is_here || is_socket || is_verified || host == "localhost" || host.starts_with('/'))
     }
 
-    /// Makes the file of a database that is not there yet: nobody but its owner reads the hashes of
-    /// passwords, also in the files that SQLite puts beside it.
-    pub(super) fn make_private(&self) -> Result<(), Error> {
+    /// Whether the file of a SQLite database is not there.
+    pub fn is_missing(&self) -> bool {
+        self.file().is_some_and(|path| !path.exists())
+    }
+
+    /// Makes the file of a SQLite database that is not there yet, for its owner only: nobody else reads the hashes
+    /// of passwords, also in the files that SQLite puts beside it.
+    ///
+    /// # Errors
+    /// [`Error::Database`] if it cannot be made.
+    pub fn create(&self) -> Result<(), Error> {
         let Self::Sqlite(options) = self else { return Ok(()) };
         let path = options.get_filename();
         if path.to_str().is_some_and(|path| path.starts_with("file:") || path == ":memory:") {
@@ -98,10 +106,13 @@ impl FromStr for Url {
         Ok(match scheme {
             "sqlite" => {
                 let options = SqliteConnectOptions::from_str(text).map_err(wrong)?;
+                // A file is made by `create` alone: a later connection that makes one anew, because its volume is
+                // away for a moment, would take the log of the old one (WAL) for its own and empty it.
+                let is_file = Self::Sqlite(options.clone()).file().is_some();
                 // Written to the disk before it is said to be: what was acknowledged is there.
                 Self::Sqlite(
                     options
-                        .create_if_missing(true)
+                        .create_if_missing(!is_file)
                         .foreign_keys(true)
                         .busy_timeout(BUSY_WAIT_MAX)
                         .journal_mode(SqliteJournalMode::Wal)
@@ -110,6 +121,7 @@ impl FromStr for Url {
             }
             "mysql" | "mariadb" => Self::MySql(MySqlConnectOptions::from_str(text).map_err(wrong)?),
             "postgres" | "postgresql" => {
+                check_parameters(text)?;
                 Self::Postgres(PgConnectOptions::from_str(text).map_err(wrong)?)
             }
             _ => {
@@ -118,6 +130,46 @@ impl FromStr for Url {
             }
         })
     }
+}
+
+/// Parameters of `postgres://…?NAME=VALUE` that the library knows. It logs others, with their values.
+const POSTGRES_PARAMETERS: [&str; 18] = [
+    "application_name",
+    "dbname",
+    "host",
+    "hostaddr",
+    "options",
+    "password",
+    "port",
+    "ssl-ca",
+    "ssl-cert",
+    "ssl-key",
+    "ssl-mode",
+    "ssl-root-cert",
+    "sslcert",
+    "sslkey",
+    "sslmode",
+    "sslrootcert",
+    "statement-cache-capacity",
+    "user",
+];
+
+/// Checks that all parameters of a URL are known. The error repeats none: a password may stand in its place.
+fn check_parameters(url: &str) -> Result<(), Error> {
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let query = query.split('#').next().unwrap_or_default();
+    let mut names = query.split('&').filter(|pair| !pair.is_empty());
+    let is_known = |pair: &str| {
+        let name = pair.split('=').next().unwrap_or_default();
+        POSTGRES_PARAMETERS.contains(&name) || name.starts_with("options[")
+    };
+    if names.all(is_known) {
+        return Ok(());
+    }
+    let known = POSTGRES_PARAMETERS.join("`, `");
+    Err(Error::Database(format!(
+        "unknown parameter in the URL of the database, expected one of `{known}`"
+    )))
 }
 
 impl fmt::Debug for Url {
@@ -129,6 +181,18 @@ impl fmt::Debug for Url {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_parameter_that_would_be_logged_is_refused_and_not_repeated() {
+        for query in ["sslpassword=hunter2", "passwd=hunter2", "sslmode=require&hunter2"] {
+            let error = format!("postgres://u@h/c?{query}").parse::<Url>().unwrap_err().to_string();
+            assert!(error.contains("unknown parameter") && !error.contains("hunter2"), "{error}");
+        }
+        for query in ["sslmode=verify-full&sslrootcert=/ca", "host=/run&options[search_path]=a", ""]
+        {
+            format!("postgres://u@h/c?{query}").parse::<Url>().unwrap();
+        }
+    }
 
     #[test]
     fn a_database_that_others_can_listen_to_is_known() {

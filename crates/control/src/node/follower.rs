@@ -24,7 +24,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// A node of the catalog at `url`. It holds nothing yet: what the file of `copy` has is
+    /// A node of the catalog at `url`, whose file is there if it is one of SQLite. It holds nothing yet: what the file of `copy` has is
     /// [restored](Self::restore), the catalog is asked by [`poll`](Self::poll).
     pub fn new(url: Url, copy: CatalogCopy) -> Self {
         Self { url, catalog: None, opening: None, held: Arc::default(), copy, was_there: false }
@@ -93,7 +93,7 @@ impl Follower {
         let url = self.url.clone();
         let opening = self
             .opening
-            .get_or_insert_with(|| tokio::spawn(async move { Catalog::open(&url).await }));
+            .get_or_insert_with(|| tokio::spawn(async move { Catalog::open_existing(&url).await }));
         let opened = opening.await;
         self.opening = None;
         let catalog = opened.map_err(|error| Error::Database(format!("tables: {error}")))??;

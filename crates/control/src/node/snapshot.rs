@@ -54,6 +54,13 @@ struct CacheFormat {
     format: u32,
 }
 
+/// The catalog that a file says it is a copy of.
+#[derive(Deserialize)]
+struct CatalogLabel {
+    #[serde(default)]
+    of: Option<CatalogAddress>,
+}
+
 /// What the file holds.
 #[derive(Serialize, Deserialize)]
 struct CatalogCacheFile {
@@ -252,9 +259,14 @@ impl CatalogSnapshot {
     /// Writes all of it to the file of `copy`, which is replaced whole, and is for its owner only.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Those of the system, and if the file is a copy of another catalog: it may be all that is left of it.
     pub fn write(&self, copy: &CatalogCopy) -> io::Result<()> {
         let path = copy.path.as_path();
+        let label = fs::File::open(path).ok().map(io::BufReader::new);
+        let label = label.and_then(|file| serde_json::from_reader::<_, CatalogLabel>(file).ok());
+        if let Some(of) = label.and_then(|label| label.of) {
+            copy.is_of(Some(of)).map_err(io::Error::other)?;
+        }
         let published = PublishedCatalog {
             catalog: self.catalog.clone(),
             revision: self.revision,

@@ -298,3 +298,19 @@ async fn files_of_those_who_were_killed_while_they_wrote_are_removed() {
     let news = news.filter(|entry| entry.path().extension().is_some_and(|end| end == "new"));
     assert_eq!(news.count(), 1, "only the one that is somebody else's");
 }
+
+#[tokio::test]
+async fn a_file_that_was_moved_away_is_made_anew_by_no_connection() {
+    let stage = Stage::set().await;
+    stage.policy("a", PolicyState::Active).await;
+    let path = url(&stage.dir).file().unwrap();
+    let away = path.with_extension("away");
+    fs::rename(&path, &away).unwrap();
+    let error = Catalog::open_existing(&url(&stage.dir)).await.unwrap_err().to_string();
+    assert!(error.contains("there is no such file"), "{error}");
+    assert!(Catalog::join(&url(&stage.dir)).await.is_err());
+    assert!(!path.exists());
+    fs::rename(&away, &path).unwrap();
+    let (mut follower, _) = stage.follower();
+    assert_eq!(names(&follower.poll(NOW).await.unwrap().unwrap()), ["a"]);
+}

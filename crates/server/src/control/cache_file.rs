@@ -53,17 +53,24 @@ fn state_directory(var: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
 }
 
 /// Writes what is held to the file of `copy` when it changes, until `stop`, and what is not there by
-/// then.
+/// then. What was `restored` from a file is written once the catalog has answered: until then the file says of
+/// which catalog it is a copy, and since when.
 pub(super) async fn run(
     copy: &CatalogCopy,
+    is_restored: bool,
     mut holding: watch::Receiver<SyncState>,
     stop: &CancellationToken,
 ) {
+    let restored = is_restored.then(|| Arc::clone(&holding.borrow().held));
     let (mut written, mut is_failing) = (None, false);
+    let is_there = |holding: &SyncState, written: Option<&Arc<CatalogSnapshot>>| {
+        let as_restored = || holding.catalog.is_none() && is_held(holding, restored.as_ref());
+        is_held(holding, written) || as_restored()
+    };
     loop {
         let is_last = stop.is_cancelled();
         let now = holding.borrow_and_update().clone();
-        if !is_held(&now, written.as_ref()) {
+        if !is_there(&now, written.as_ref()) {
             match now.held.write_in_background(copy).await {
                 Ok(()) => (written, is_failing) = (Some(Arc::clone(&now.held)), false),
                 Err(error) if !is_failing => {
@@ -78,14 +85,13 @@ pub(super) async fn run(
         if is_last {
             return;
         }
-        let is_there = |holding: &SyncState| is_held(holding, written.as_ref());
         let until_new = async {
             tokio::select! {
                 () = sleep(EVERY) => {}
                 // An error is that nobody looks any more, and then this ends as well.
                 _ = holding.wait_for(|holding| holding.tokens != now.tokens) => {}
             }
-            holding.wait_for(|holding| !is_there(holding)).await.ok();
+            holding.wait_for(|holding| !is_there(holding, written.as_ref())).await.ok();
         };
         stop.run_until_cancelled(until_new).await;
     }

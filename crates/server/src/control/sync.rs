@@ -126,11 +126,22 @@ impl CatalogSync {
             Some(name) => name.clone(),
             None => node_name(listens),
         };
-        if let Some(file) = &config.seed {
-            seed::run(&url, file).await.context("catalog.seed")?;
+        let copy = copy_of(&url, config)?;
+        if url.is_missing() && copy.path.exists() {
+            // Its volume is not mounted, or the path is wrong: a new catalog would take the place of the copy.
+            let (file, copy) = (url.file().unwrap_or_default(), copy.path.display());
+            tracing::warn!(
+                "catalog.url: {} does not exist, but {copy} does: no new catalog is made; remove the copy to begin one",
+                file.display()
+            );
+        } else {
+            // What is wrong is said by whoever looks next.
+            url.create().ok();
+            if let Some(file) = &config.seed {
+                seed::run(&url, file).await.context("catalog.seed")?;
+            }
         }
         let presence = Presence::new(&name, env!("CARGO_PKG_VERSION"), now());
-        let copy = copy_of(&url, config)?;
         let mut follower = Follower::new(url.clone(), copy.clone());
         let mut news = Vec::new();
         let restored = follower.restore();
@@ -187,6 +198,7 @@ impl CatalogSync {
         stop: &CancellationToken,
     ) -> NodeEnd {
         let Self { looks, presence, copy, history } = self;
+        let is_restored = looks.restored.is_some();
         let (node, telemetry) = (presence.name().to_owned(), told.engine.telemetry());
         let started_at = presence.started_at();
         let redis = told.engine.core().store().on_redis();
@@ -202,7 +214,7 @@ impl CatalogSync {
             looks.run(&told, redis.map(RedisBackend::revisions), &tell, stop),
             node_reporter::run(presence, &told, holding.clone(), stop),
             traffic::run(telemetry, history, &node, &holding, stop),
-            cache_file::run(&copy, holding.clone(), stop),
+            cache_file::run(&copy, is_restored, holding.clone(), stop),
             published,
         );
         let catalog = holding.borrow().catalog.clone();

@@ -140,3 +140,52 @@ fn an_earlier_address_has_no_user_and_no_password() {
     );
     assert!(!told.contains("hunter2"), "{told}");
 }
+
+#[test]
+fn a_catalog_whose_file_is_gone_is_decided_by_its_copy_and_not_begun_anew() {
+    let (mut staging, token) = staging();
+    let folder = staging.folder.path().to_owned();
+    let (database, kept) = (folder.join("staging.db"), folder.join("kept.json"));
+    let before = fs::read(&kept).unwrap();
+    for end in ["", "-wal", "-shm"] {
+        let file = folder.join(format!("staging.db{end}"));
+        fs::rename(&file, folder.join(format!("away{end}"))).ok();
+    }
+    staging.start_again();
+    assert_eq!(staging.check(&token, "orders", "k").0, 200);
+    let told = staging.told();
+    assert!(told.contains("staging.db does not exist, but "), "{told}");
+    assert!(told.contains("no new catalog is made; remove the copy to begin one"), "{told}");
+    assert!(!told.contains("setup token"), "{told}");
+    assert!(!database.exists());
+    assert_eq!(fs::read(&kept).unwrap(), before, "the copy is of when the catalog answered");
+    // The volume is back.
+    for end in ["-wal", "-shm", ""] {
+        fs::rename(folder.join(format!("away{end}")), folder.join(format!("staging.db{end}"))).ok();
+    }
+    let ada = until_signed_in(&staging);
+    assert_eq!(staging.admin(&ada, "GET", "/apps/shop/policies", &Value::Null).0, 200);
+}
+
+/// A session, once the admin API answers.
+fn until_signed_in(node: &Node) -> Who {
+    let nobody = Who::default();
+    let status = || node.try_admin(&nobody, "GET", "/apps", &Value::Null).map(|answer| answer.0);
+    until(|| status() == Some(401));
+    node.sign_in()
+}
+
+#[test]
+fn a_copy_of_another_catalog_is_not_written_over() {
+    let (staging, _) = staging();
+    let kept = staging.folder.path().join("kept.json");
+    let before = fs::read(&kept).unwrap();
+    let own = tempfile::tempdir().unwrap();
+    let database = own.path().join("other.db");
+    fs::File::create(&database).unwrap();
+    let more = format!("kept = '{}'\n", kept.display());
+    let other = Node::start_with_own_copy(own, &format!("sqlite:{}", database.display()), &more);
+    other.set_up();
+    until(|| other.told().contains("catalog.kept: not saved"));
+    assert_eq!(fs::read(&kept).unwrap(), before);
+}

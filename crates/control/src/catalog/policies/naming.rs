@@ -103,6 +103,7 @@ mod tests {
 
     /// A catalog with the tables of the first version, in which these policies are.
     async fn old_catalog(url: &Url, policies: &[(&str, &str, &str)]) {
+        url.create().unwrap();
         let db = Db::connect(url).await.unwrap();
         db.migrate_to(1).await.unwrap();
         for app in ["shop", "bank", "farm", "mill"] {
