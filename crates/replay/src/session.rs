@@ -224,7 +224,7 @@ impl ReplaySession {
         let error = match &decided {
             Ok(decided) => match PolicyDecision::deciding(decided) {
                 Some(deciding) => {
-                    return self.gateway_answered((at, place), asked, deciding, decided);
+                    return self.gateway_answered((at, place), asked.as_ref(), deciding, decided);
                 }
                 None => return,
             },
@@ -240,14 +240,14 @@ impl ReplaySession {
     fn gateway_answered(
         &mut self,
         (at, place): (Micros, Option<OutputSlot>),
-        asked: Option<AskedAgain>,
+        asked: Option<&AskedAgain>,
         deciding: &PolicyDecision,
         decided: &[PolicyDecision],
     ) {
         let PolicyDecision { policy, key, admission } = deciding;
         let Admission { answer, way, held } = admission;
-        let op = asked.as_ref().map_or(OpName::Check, |asked| asked.op);
-        let passed = asked.as_ref().and_then(|asked| asked.passed);
+        let op = asked.map_or(OpName::Check, |asked| asked.op);
+        let passed = asked.and_then(|asked| asked.passed);
         self.tally.differing += u64::from(passed.is_some_and(|passed| passed != way.passes()));
         if !way.passes() && op.asks_for_permits() {
             self.tally.count_budget(policy.name(), key.as_deref(), true);
@@ -275,7 +275,7 @@ impl ReplaySession {
             delay: held.since(answer.decision.wait()),
             decision: &answer.decision,
             rule: answer.rule(),
-            id: asked.as_ref().and_then(|asked| asked.permit.as_deref()),
+            id: asked.and_then(|asked| asked.permit.as_deref()),
             verdict: Some((verdict_name(way), &others)),
         };
         match place {

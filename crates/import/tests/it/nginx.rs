@@ -221,6 +221,48 @@ fn the_name_of_the_server_in_a_key_makes_a_policy_for_each() {
     );
 }
 
+/// An import of this text stops with a note of this code and no other.
+fn stops(text: &str, expected: &str) {
+    let found = import(Nginx, &format!("{ZONES}{text}")).unwrap();
+    let stops = found.unless_wider(false).unwrap_err();
+    let codes: Vec<_> = stops.iter().map(|note| note.finding.code()).collect();
+    assert_eq!(codes, [expected], "{text}");
+}
+
+#[test]
+fn what_nginx_limits_by_another_path_or_value_stops_an_import() {
+    for (text, expected) in [
+        ("error_page 404 /fall; server { location = /fall { limit_req zone=a; } }", "nginx_jump"),
+        (
+            "server { location / { auth_request /ask; } location = /ask { limit_req zone=a; } }",
+            "nginx_jump",
+        ),
+        (
+            "server { location / { } location /file/ { internal; limit_req zone=a; } }",
+            "nginx_internal",
+        ),
+        ("server { merge_slashes off; limit_req zone=a; }", "nginx_slashes"),
+        (
+            "server { server_name s x; limit_req zone=s; } server { server_name s y; limit_req zone=s; }",
+            "nginx_same_server",
+        ),
+        (
+            "limit_req_zone $uri zone=u:1m rate=1r/s; server { rewrite ^ /i break; limit_req zone=u; }",
+            "nginx_rewritten",
+        ),
+        (
+            "map $x $http_plan { default all; } limit_req_zone $http_plan zone=u:1m rate=1r/s; server { limit_req zone=u; }",
+            "nginx_key",
+        ),
+        (
+            "limit_req_zone $http_x_forwarded_for zone=u:1m rate=1r/s; server { limit_req zone=u; }",
+            "nginx_forwarded_for",
+        ),
+    ] {
+        stops(text, expected);
+    }
+}
+
 #[test]
 fn what_no_match_says_stops_an_import() {
     for (text, expected) in [
@@ -257,37 +299,8 @@ fn what_no_match_says_stops_an_import() {
             "nginx_shared",
         ),
         ("stream { server { limit_conn x 5; } }", "nginx_block"),
-        ("error_page 404 /fall; server { location = /fall { limit_req zone=a; } }", "nginx_jump"),
-        (
-            "server { location / { auth_request /ask; } location = /ask { limit_req zone=a; } }",
-            "nginx_jump",
-        ),
-        (
-            "server { location / { } location /file/ { internal; limit_req zone=a; } }",
-            "nginx_internal",
-        ),
-        ("server { merge_slashes off; limit_req zone=a; }", "nginx_slashes"),
-        (
-            "server { server_name s x; limit_req zone=s; } server { server_name s y; limit_req zone=s; }",
-            "nginx_same_server",
-        ),
-        (
-            "limit_req_zone $uri zone=u:1m rate=1r/s; server { rewrite ^ /i break; limit_req zone=u; }",
-            "nginx_rewritten",
-        ),
-        (
-            "map $x $http_plan { default all; } limit_req_zone $http_plan zone=u:1m rate=1r/s; server { limit_req zone=u; }",
-            "nginx_key",
-        ),
-        (
-            "limit_req_zone $http_x_forwarded_for zone=u:1m rate=1r/s; server { limit_req zone=u; }",
-            "nginx_forwarded_for",
-        ),
     ] {
-        let found = import(Nginx, &format!("{ZONES}{text}")).unwrap();
-        let stops = found.unless_wider(false).unwrap_err();
-        let codes: Vec<_> = stops.iter().map(|note| note.finding.code()).collect();
-        assert_eq!(codes, [expected], "{text}");
+        stops(text, expected);
     }
     // The same requests have the same limits.
     for text in [

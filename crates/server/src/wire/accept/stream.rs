@@ -72,7 +72,7 @@ impl ClientStream {
             Either::Left(tcp) => tcp.ready(Interest::READABLE).await,
             Either::Right(unix) => unix.ready(Interest::READABLE).await,
         };
-        ready.map_or(true, |ready| ready.is_read_closed())
+        ready.map_or(true, tokio::io::Ready::is_read_closed)
     }
 }
 
