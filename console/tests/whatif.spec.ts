@@ -128,7 +128,7 @@ test('what cannot be compared has an error in words, and the page goes on', asyn
   const junk = { name: 'junk.bin', mimeType: 'text/plain', buffer: Buffer.from([0, 1, 10, 255, 254]) };
   await page.locator('input[type=file]').setInputFiles(junk);
   await expect(sentence(page)).toHaveText('The policy applies to no line of this log.');
-  await expect(page.getByText('2 lines are not of an access log and were not decided.')).toBeVisible();
+  await expect(page.getByText('2 lines were not decided: they are not of an access log, or a gateway answers them with an error.')).toBeVisible();
   await send(page);
   await expect(page.getByRole('alert')).toHaveCount(0);
 });
