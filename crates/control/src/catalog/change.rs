@@ -27,6 +27,10 @@ const TARGET_CHARS_MAX: usize = 300;
 /// Locks the head of the catalog until the transaction ends, on every database.
 pub(super) const LOCK_HEAD: &str = "UPDATE head SET audit_seq = audit_seq WHERE id = 1";
 
+/// Parts of 32 bytes of the row by which it is tried whether the database takes changes: 64 KiB, as the largest
+/// change of a policy.
+const TRIED_PARTS: usize = 2_048;
+
 /// A change that is being made: not made, if it is dropped.
 pub(super) struct Change<'b> {
     pub(super) rows: Transaction,
@@ -162,15 +166,25 @@ impl Catalog {
         Ok(true)
     }
 
-    /// Writes to the database what is there already, to see whether it takes changes
+    /// Writes a row and removes it, to see whether the database takes changes
     /// ([`is_catalog_writable`](crate::is_catalog_writable)): one that failed is asked again, also if nobody
-    /// changes anything.
+    /// changes anything. The row needs room as a change does: on a full disk PostgreSQL takes what fits into the
+    /// pages that it has.
     ///
     /// # Errors
     /// Those of the database.
     pub async fn try_write(&self) -> Result<(), Error> {
+        let name = uuid::Uuid::new_v4().simple().to_string();
+        // It must not become smaller when it is compressed.
+        let text: String =
+            (0..TRIED_PARTS).map(|_| uuid::Uuid::new_v4().simple().to_string()).collect();
         let mut rows = self.db.begin().await?;
         rows.run(LOCK_HEAD, &[]).await?;
+        let sql =
+            "INSERT INTO answers (actor, name, question, answer, at) VALUES ('', ?, '', ?, 0)";
+        rows.run(sql, &[(&name).into(), (&text).into()]).await?;
+        let sql = "DELETE FROM answers WHERE actor = '' AND name = ?";
+        rows.run(sql, &[(&name).into()]).await?;
         rows.commit().await
     }
 
