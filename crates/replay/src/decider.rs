@@ -117,7 +117,7 @@ impl Decider {
         }
     }
 
-    /// What a server was asked, asked at `at`: to be moved on by [`progress`](Self::progress).
+    /// A request of a server, asked again at `at`: to be moved on by [`progress`](Self::progress).
     pub(crate) fn ask_again(&self, request: StreamedRequest, at: Micros) -> Deciding {
         match &self.engine {
             StoredEngine::Memory(engine) => {

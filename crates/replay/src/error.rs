@@ -37,11 +37,11 @@ pub enum EventError {
     /// A permit is no hash.
     #[error("permit: `{0}` is not 32 hexadecimal digits")]
     Permit(String),
-    /// Nobody is known to wait so.
+    /// The patience is not known.
     #[error("waits: `{0}` is not `policy` or `gateway`")]
     Waits(String),
     /// The key was no text.
-    #[error("key: is not whole (`key_is_cut`), so nobody knows whose budget it is")]
+    #[error("key: is not whole (`key_is_cut`), so its budget is not known")]
     KeyIsCut,
     /// Some keys are hashes, and some are not.
     #[error(

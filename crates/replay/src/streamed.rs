@@ -87,11 +87,14 @@ impl Streamed {
     pub(crate) fn line(&mut self, line: u64, bytes: &[u8], session: &mut ReplaySession) {
         let mut unseen = 0;
         let read = self.read(bytes, &mut unseen);
-        session.tally.unseen += unseen;
+        session.tally.unseen = session.tally.unseen.saturating_add(unseen);
         match read {
             Ok(StreamedLine::Nothing) => return,
             Ok(StreamedLine::Request(_, request)) if self.is_other(&request) => {
-                return session.tally.left_undecided(&request.policy);
+                if session.policies().resolve(&request.policy).is_some() {
+                    session.tally.left_undecided(&request.policy);
+                }
+                return;
             }
             Ok(StreamedLine::Request(at, request)) => self.reorder.push(at, (line, request)),
             Err(error) => return session.failed(line, None, &error),
@@ -125,11 +128,11 @@ impl Streamed {
         let fields: EventFields<'_> = serde_json::from_str(json)
             .map_err(|error| EventError::NotAnEvent(error.to_string()))?;
         if let Some(missed) = fields.missed {
-            *unseen += missed;
+            *unseen = unseen.saturating_add(missed);
             return Ok(StreamedLine::Nothing);
         }
         let weight = fields.weight.ok_or(EventError::Absent("weight"))?;
-        *unseen += weight.saturating_sub(1);
+        *unseen = unseen.saturating_add(weight.saturating_sub(1));
         let at = within("at_us", fields.at_us.ok_or(EventError::Absent("at_us"))?, 0, SPAN_MAX_US)?;
         if fields.key_is_cut {
             return Err(EventError::KeyIsCut);

@@ -24,7 +24,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// A node of the catalog at `url`, whose file is there if it is one of SQLite. It holds nothing yet: what the file of `copy` has is
+    /// A node of the catalog at `url`. The file of a SQLite catalog must exist. The node holds nothing yet: what the file of `copy` has is
     /// [restored](Self::restore), the catalog is asked by [`poll`](Self::poll).
     pub fn new(url: Url, copy: CatalogCopy) -> Self {
         Self { url, catalog: None, opening: None, held: Arc::default(), copy, was_there: false }

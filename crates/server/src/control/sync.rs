@@ -135,7 +135,7 @@ impl CatalogSync {
                 file.display()
             );
         } else {
-            // What is wrong is said by whoever looks next.
+            // The look below reports the error.
             url.create().ok();
             if let Some(file) = &config.seed {
                 seed::run(&url, file).await.context("catalog.seed")?;
