@@ -231,19 +231,19 @@ impl Nodes {
         loop {
             let read = self.read().await;
             let changed = match read {
-                Some(ranges) => {
+                Ok(ranges) => {
                     let changed = self.install(&ranges);
                     status.send_replace(ConnectionStatus::Ready);
                     changed
                 }
                 // Without news, the nodes that are known serve on.
-                None => {
+                Err(cause) => {
                     status.send_if_modified(|status| {
-                        let first = matches!(status, ConnectionStatus::Connecting);
-                        if first {
-                            *status = ConnectionStatus::Down(ConnectError::NoNode);
+                        let is_known = matches!(status, ConnectionStatus::Ready);
+                        if !is_known {
+                            *status = ConnectionStatus::Down(cause);
                         }
-                        first
+                        !is_known
                     });
                     false
                 }
@@ -271,8 +271,11 @@ impl Nodes {
         self.addresses().pop()
     }
 
-    /// The map as the first of a few nodes tells it that answers.
-    async fn read(&self) -> Option<Vec<SlotRange>> {
+    /// The map of the first node that has one, of a few that are asked.
+    ///
+    /// # Errors
+    /// What the nodes are instead of ready nodes of a cluster, or why none answers.
+    async fn read(&self) -> Result<Vec<SlotRange>, ConnectError> {
         let candidates = self.addresses();
         let mut question = redis::cmd("CLUSTER");
         question.arg("SLOTS");
@@ -280,16 +283,24 @@ impl Nodes {
             .iter()
             .take(ASKED_MAX)
             .map(async |address| {
-                let reply = self.setup.dialer.query(address, &question).await.ok()?;
-                slots::read_slots(&reply, address)
+                let reply = self.setup.dialer.query(address, &question).await?;
+                let not_ready = || ConnectError::ClusterNotReady { address: address.clone() };
+                slots::read_slots(&reply, address).ok_or_else(not_ready)
             })
             .collect();
+        let mut cause = ConnectError::NotYet;
         while let Some(answer) = answers.next().await {
-            if answer.is_some() {
-                return answer;
+            match answer {
+                Ok(ranges) => return Ok(ranges),
+                Err(error) if !error.is_an_answer() && cause.is_an_answer() => {}
+                Err(error) => cause = error,
             }
         }
-        None
+        Err(if cause.is_an_answer() {
+            cause
+        } else {
+            ConnectError::NoNode { cause: cause.to_string().into() }
+        })
     }
 
     /// Makes the map say what `ranges` say; true if it said something else before.

@@ -16,24 +16,29 @@ use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisConnectionInfo, Value};
 use secrecy::ExposeSecret;
 use sluicegate_net::tls;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::config::{Address, RedisConfig, RedisConfigError, RedisCredentials};
 use super::error::{ConnectError, ServerErrorReply};
+use super::kind::{self, ServerKind};
 use super::task::Task;
 
 /// Most requests handed to one connection and not yet answered: enough to fill a fast link, few
 /// enough that the last of them still has a chance to meet its deadline.
 pub(super) const FLIGHTS_MAX: usize = 1024;
 
+/// How long a server that did not finish a handshake is asked whether it expects one with TLS, or without.
+const PROBE_MAX: Duration = Duration::from_millis(300);
+
 /// Opens connections of one kind.
 #[derive(Clone)]
 pub(super) struct Dialer {
+    kind: ServerKind,
     tls: Option<TlsConnector>,
     login: RedisConnectionInfo,
     connect_timeout: Duration,
@@ -65,7 +70,7 @@ impl Dialer {
     /// # Errors
     /// [`RedisConfigError::Authorities`] if the certificates to trust cannot be read.
     pub(super) fn for_data(config: &RedisConfig) -> Result<Self, RedisConfigError> {
-        Self::new(config, &config.login, config.database)
+        Self::new(config, ServerKind::of_data(config), &config.login)
     }
 
     /// A dialer for Sentinels.
@@ -73,14 +78,15 @@ impl Dialer {
     /// # Errors
     /// [`RedisConfigError::Authorities`] if the certificates to trust cannot be read.
     pub(super) fn for_sentinels(config: &RedisConfig) -> Result<Self, RedisConfigError> {
-        Self::new(config, &config.sentinel_login, 0)
+        Self::new(config, ServerKind::Sentinel, &config.sentinel_login)
     }
 
     fn new(
         config: &RedisConfig,
+        kind: ServerKind,
         login: &RedisCredentials,
-        database: u16,
     ) -> Result<Self, RedisConfigError> {
+        let database = if kind == ServerKind::Sentinel { 0 } else { config.database };
         let mut info =
             RedisConnectionInfo::default().set_db(database.into()).set_skip_set_lib_name();
         if let Some(user) = &login.user {
@@ -90,7 +96,7 @@ impl Dialer {
             info = info.set_password(password.expose_secret());
         }
         let tls = config.tls.then(|| tls_connector(config.ca_file.as_deref())).transpose()?;
-        Ok(Self { tls, login: info, connect_timeout: config.connect_timeout })
+        Ok(Self { kind, tls, login: info, connect_timeout: config.connect_timeout })
     }
 
     /// A connection to `address`, logged in, on which `prepare` has been done; all of it within
@@ -106,11 +112,19 @@ impl Dialer {
             .set_response_timeout(None)
             .set_connection_timeout(None)
             .set_pipeline_buffer_size(FLIGHTS_MAX);
-        let login = MultiplexedConnection::new_with_config(&self.login, stream, settings);
-        let (commands, driver) =
-            limit.step("the login", login).await?.map_err(|error| login_error(address, &error))?;
-        let address = address.clone();
-        let mut connection = Connection { commands, address, driver: Task::start(driver) };
+        let greeting = async {
+            let login = MultiplexedConnection::new_with_config(&self.login, stream, settings);
+            let (commands, driver) = login.await.map_err(|error| login_error(address, &error))?;
+            let driver = Task::start(driver);
+            let mut connection = Connection { commands, address: address.clone(), driver };
+            self.kind.check(&mut connection, self.tls.is_some()).await?;
+            Ok(connection)
+        };
+        let greeted = limit.step("the login", greeting).await.and_then(|greeted| greeted);
+        let mut connection = match greeted {
+            Ok(connection) => connection,
+            Err(error) => return Err(self.or_speaks_tls(address, error).await),
+        };
         limit.step("the first commands", prepare(&mut connection)).await??;
         Ok(connection)
     }
@@ -171,9 +185,63 @@ impl Dialer {
             address: limit.address.clone(),
             reason: error.to_string().into(),
         })?;
-        let tls = limit.step("TLS", tls.connect(name, tcp)).await?;
-        Ok(Box::new(tls.map_err(failed)?))
+        let tls = limit.step("TLS", tls.connect(name, tcp)).await;
+        match tls.and_then(|tls| tls.map_err(failed)) {
+            Ok(tls) => Ok(Box::new(tls)),
+            Err(error) => Err(self.or_speaks_plainly(limit.address, error).await),
+        }
     }
+
+    /// Why the login failed: `error`, unless the server expects TLS first.
+    async fn or_speaks_tls(&self, address: &Address, error: ConnectError) -> ConnectError {
+        let Address::Tcp(host, port) = address else { return error };
+        let has_answered = matches!(
+            error,
+            ConnectError::Login { .. }
+                | ConnectError::NotPermitted { .. }
+                | ConnectError::WrongServer { .. }
+        );
+        if self.tls.is_some() || has_answered {
+            return error;
+        }
+        match timeout(PROBE_MAX, speaks_tls(host, *port)).await {
+            Ok(true) => {
+                let advice = format!("use {}", self.kind.scheme(true));
+                kind::wrong(address, "a server that expects TLS", advice)
+            }
+            _ => error,
+        }
+    }
+
+    /// Why TLS failed: `error`, unless the server answers without it.
+    async fn or_speaks_plainly(&self, address: &Address, error: ConnectError) -> ConnectError {
+        let Address::Tcp(host, port) = address else { return error };
+        let answers = async {
+            let mut tcp = TcpStream::connect((&**host, *port)).await.ok()?;
+            tcp.write_all(b"PING\r\n").await.ok()?;
+            tcp.read_u8().await.ok()
+        };
+        match timeout(PROBE_MAX, answers).await {
+            Ok(Some(b'+' | b'-')) => {
+                let advice = format!("use {}", self.kind.scheme(false));
+                kind::wrong(address, "a server without TLS", advice)
+            }
+            _ => error,
+        }
+    }
+}
+
+/// Whether a server answers the first message of TLS with TLS; its certificate does not matter.
+async fn speaks_tls(host: &str, port: u16) -> bool {
+    let connector = TlsConnector::from(tls::client(rustls::RootCertStore::empty()));
+    let (Ok(name), Ok(tcp)) =
+        (ServerName::try_from(host.to_owned()), TcpStream::connect((host, port)).await)
+    else {
+        return false;
+    };
+    let Err(error) = connector.connect(name, tcp).await else { return true };
+    let reason = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    reason.is_some_and(|reason| !matches!(reason, rustls::Error::InvalidMessage(_)))
 }
 
 impl ConnectDeadline<'_> {
@@ -193,8 +261,9 @@ impl ConnectDeadline<'_> {
 impl fmt::Debug for Dialer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The login is left out: it contains the password.
-        let Self { tls, login: _, connect_timeout } = self;
+        let Self { kind, tls, login: _, connect_timeout } = self;
         f.debug_struct("Dialer")
+            .field("kind", kind)
             .field("tls", &tls.is_some())
             .field("connect_timeout", connect_timeout)
             .finish_non_exhaustive()

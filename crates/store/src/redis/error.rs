@@ -131,6 +131,16 @@ pub enum ConnectError {
         /// What was expected.
         reason: Arc<str>,
     },
+    /// The server is of another kind than the URL names, or speaks TLS where the URL names none.
+    #[error("{address} is {found}: {advice}")]
+    WrongServer {
+        /// The server.
+        address: Address,
+        /// What it is, such as `a node of a Redis Cluster`.
+        found: &'static str,
+        /// What to do, such as `use redis+cluster://`.
+        advice: Arc<str>,
+    },
     /// The server is not the master, although it was said to be.
     #[error("{address} is a {role}, not the master")]
     NotMaster {
@@ -145,9 +155,27 @@ pub enum ConnectError {
         /// The configured name.
         name: Arc<str>,
     },
-    /// No node of the cluster tells which slots are where.
-    #[error("no cluster node answers")]
-    NoNode,
+    /// No Sentinel answers.
+    #[error("no sentinel answers: {cause}")]
+    NoSentinel {
+        /// Why one of them does not.
+        cause: Arc<str>,
+    },
+    /// No node of the cluster answers.
+    #[error("no cluster node answers: {cause}")]
+    NoNode {
+        /// Why one of them does not.
+        cause: Arc<str>,
+    },
+    /// The nodes of the cluster answer, and serve no slot.
+    #[error(
+        "the cluster of {address} is not ready: none of its {} slots is served",
+        super::slots::SLOTS
+    )]
+    ClusterNotReady {
+        /// A node.
+        address: Address,
+    },
     /// No node of the cluster serves the key's slot.
     #[error("no cluster node serves slot {slot}")]
     NoOwner {
@@ -174,6 +202,16 @@ pub enum ConnectError {
         /// The server that was the master.
         address: Address,
     },
+}
+
+impl ConnectError {
+    /// Whether a server answered and is not what it has to be: of several errors, this one names the cause.
+    pub(super) fn is_an_answer(&self) -> bool {
+        matches!(
+            self,
+            Self::WrongServer { .. } | Self::ClusterNotReady { .. } | Self::NoMaster { .. }
+        )
+    }
 }
 
 impl RedisError {

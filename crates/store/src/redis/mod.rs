@@ -39,6 +39,7 @@ mod error;
 mod fleet;
 mod group;
 mod handle;
+mod kind;
 mod late;
 pub mod lease;
 mod leasing;

@@ -95,17 +95,14 @@ impl MasterWatch {
         let mut epoch_seen = 0;
         loop {
             match self.ask_all().await {
-                Some(SentinelReply { epoch, address }) if epoch >= epoch_seen => {
+                Ok(SentinelReply { epoch, address }) if epoch >= epoch_seen => {
                     epoch_seen = epoch;
                     publish(&publisher, Ok(address));
                 }
-                Some(_) => {}
-                None if publisher.borrow().is_err() => {
-                    let name = Arc::clone(&self.master);
-                    publish(&publisher, Err(ConnectError::NoMaster { name }));
-                }
+                Ok(_) => {}
+                Err(cause) if publisher.borrow().is_err() => publish(&publisher, Err(cause)),
                 // The master that was known serves on, Sentinels or not.
-                None => {}
+                Err(_) => {}
             }
             let patience = if publisher.borrow().is_ok() { ASK_EVERY } else { ASK_AGAIN };
             sleep(ASK_PAUSE).await;
@@ -114,20 +111,46 @@ impl MasterWatch {
         }
     }
 
-    /// The newest of what the Sentinels say.
-    async fn ask_all(&self) -> Option<SentinelReply> {
+    /// The newest answer of the Sentinels.
+    ///
+    /// # Errors
+    /// What they are instead of Sentinels that know the master, or why none answers.
+    async fn ask_all(&self) -> Result<SentinelReply, ConnectError> {
+        let answers = join_all(self.sentinels.iter().map(|sentinel| self.ask(sentinel))).await;
+        let (mut newest, mut cause) = (None::<SentinelReply>, ConnectError::NotYet);
+        for answer in answers {
+            match answer {
+                Ok(reply) if newest.as_ref().is_none_or(|newest| newest.epoch < reply.epoch) => {
+                    newest = Some(reply);
+                }
+                Err(error) if error.is_an_answer() || !cause.is_an_answer() => cause = error,
+                Ok(_) | Err(_) => {}
+            }
+        }
+        newest.ok_or_else(|| match cause.is_an_answer() {
+            true => cause,
+            false => ConnectError::NoSentinel { cause: cause.to_string().into() },
+        })
+    }
+
+    /// The answer of one Sentinel.
+    async fn ask(&self, sentinel: &Address) -> Result<SentinelReply, ConnectError> {
         let mut question = redis::cmd("SENTINEL");
         question.arg("MASTER").arg(&*self.master);
-        let questions = self.sentinels.iter().map(|sentinel| {
-            let question = &question;
-            async move {
-                let asking = self.dialer.query(sentinel, question);
-                let reply = timeout(ANSWER_MAX, asking).await.ok()?.ok()?;
-                read_answer(&reply)
+        let unknown = || ConnectError::NoMaster { name: Arc::clone(&self.master) };
+        match timeout(ANSWER_MAX, self.dialer.query(sentinel, &question)).await {
+            Ok(Ok(reply)) => read_answer(&reply).ok_or_else(unknown),
+            // "No such master with that name".
+            Ok(Err(ConnectError::Refused { refusal, .. })) if &*refusal.code == "ERR" => {
+                Err(unknown())
             }
-        });
-        let answers = join_all(questions).await;
-        answers.into_iter().flatten().max_by_key(|answer| answer.epoch)
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(ConnectError::Timeout {
+                step: "the answer",
+                address: sentinel.clone(),
+                timeout: ANSWER_MAX,
+            }),
+        }
     }
 }
 

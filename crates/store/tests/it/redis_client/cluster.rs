@@ -146,9 +146,10 @@ async fn until_patient(what: &str, mut happened: impl AsyncFnMut() -> bool) {
 async fn a_cluster_of_which_nobody_answers_is_said() {
     let client = start("redis+cluster://127.0.0.1:1?deadline_ms=500");
     let error = client.ready().await.expect_err("nobody listens");
-    assert_eq!(error, ConnectError::NoNode);
+    let cause = "cannot connect to 127.0.0.1:1: Connection refused (os error 111)";
+    assert_eq!(error, ConnectError::NoNode { cause: cause.into() });
     let error = count(&client, "a").await.expect_err("nobody listens");
-    assert_eq!(error, RedisError::from(ConnectError::NoNode));
+    assert_eq!(error, RedisError::from(ConnectError::NoNode { cause: cause.into() }));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -83,15 +83,29 @@ async fn tls_trusts_the_given_authority_and_no_other() {
 }
 
 #[tokio::test]
-async fn tls_to_a_plain_port_is_a_clear_error() {
+async fn tls_to_a_plain_port_and_the_reverse_name_the_scheme_to_use() {
     let redis = need!(RedisServer::start(Options { tls: true, ..Options::default() }).await);
     let ca = redis.tls_files().expect("TLS was asked for").ca.display().to_string();
-    let client = start(&format!("rediss://{}?ca_file={ca}", redis.address()));
-    let error = client.ready().await.expect_err("no TLS there");
-    let shown = error.to_string();
-    assert!(matches!(error, ConnectError::Timeout { step: "TLS", .. }), "{error:?}");
-    let expected = format!("cannot connect to {}: TLS took more than 1000 ms", redis.address());
-    assert_eq!(shown, expected);
+    let plain = redis.address();
+    let encrypted = redis.tls_address().expect("TLS was asked for");
+    let cases = [
+        (format!("rediss://{plain}?ca_file={ca}"), plain, "a server without TLS: use redis://"),
+        (
+            format!("rediss+cluster://{plain}?ca_file={ca}"),
+            plain,
+            "a server without TLS: use redis+cluster://",
+        ),
+        (format!("redis://{encrypted}"), encrypted, "a server that expects TLS: use rediss://"),
+        (
+            format!("redis+sentinel://{encrypted}/main"),
+            encrypted,
+            "a server that expects TLS: use rediss+sentinel://",
+        ),
+    ];
+    for (url, address, expected) in cases {
+        let error = start(&url).ready().await.expect_err("the wrong protocol").to_string();
+        assert_eq!(error, format!("{address} is {expected}"), "{url}");
+    }
 }
 
 #[tokio::test]

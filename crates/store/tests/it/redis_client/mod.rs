@@ -5,6 +5,7 @@ mod acl;
 mod cluster;
 mod fake;
 mod faults;
+mod kind;
 mod login;
 mod sentinel;
 mod standalone;

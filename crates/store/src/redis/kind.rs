@@ -1,0 +1,171 @@
+//! The kind of server that a URL names, and the kind that answers. `HELLO` gives the mode and the role of a server,
+//! so a wrong one is an error of the connection and not of the first decisions.
+
+use redis::{Cmd, Value};
+
+use super::config::{Address, RedisConfig, Topology};
+use super::connection::Connection;
+use super::error::ConnectError;
+
+/// The kind of server that a connection is meant for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ServerKind {
+    /// A Redis that is written to: no node of a cluster, and no replica.
+    Single,
+    /// A Redis that a Sentinel names; its role is asked for by `ROLE`, which changes with a failover.
+    Watched,
+    /// A node of a cluster, whatever its role: it redirects where it does not decide.
+    ClusterNode,
+    /// A Sentinel.
+    Sentinel,
+}
+
+/// The fields of a reply to `HELLO` that say what answers; those that are missing are empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Hello<'a> {
+    server: &'a str,
+    mode: &'a str,
+    role: &'a str,
+}
+
+impl ServerKind {
+    /// The kind of the servers that hold data.
+    pub(super) fn of_data(config: &RedisConfig) -> Self {
+        match config.topology {
+            Topology::Standalone(_) => Self::Single,
+            Topology::Sentinel { .. } => Self::Watched,
+            Topology::Cluster { .. } => Self::ClusterNode,
+        }
+    }
+
+    /// How a URL of such a server begins.
+    pub(super) fn scheme(self, tls: bool) -> &'static str {
+        match (self, tls) {
+            (Self::Single, false) => "redis://",
+            (Self::Single, true) => "rediss://",
+            (Self::Watched | Self::Sentinel, false) => "redis+sentinel://",
+            (Self::Watched | Self::Sentinel, true) => "rediss+sentinel://",
+            (Self::ClusterNode, false) => "redis+cluster://",
+            (Self::ClusterNode, true) => "rediss+cluster://",
+        }
+    }
+
+    /// Asks the server at the other end for its kind. A server that does not know `HELLO` (Redis before 6, some
+    /// proxies), or replies to it in another shape, passes: its kind stays unknown.
+    ///
+    /// # Errors
+    /// [`ConnectError::WrongServer`] if it is of another kind, and what broke the connection.
+    pub(super) async fn check(
+        self,
+        connection: &mut Connection,
+        tls: bool,
+    ) -> Result<(), ConnectError> {
+        let reply = match connection.ask(Cmd::new().arg("HELLO")).await {
+            Err(error @ (ConnectError::Broken { .. } | ConnectError::Io { .. })) => {
+                return Err(error);
+            }
+            Err(_) => return Ok(()),
+            Ok(reply) => reply,
+        };
+        match self.mismatch(Hello::read(&reply), tls) {
+            Some((found, advice)) => Err(wrong(&connection.address, found, advice)),
+            None => Ok(()),
+        }
+    }
+
+    /// What the server is instead, and what to do about it.
+    fn mismatch(self, hello: Hello<'_>, tls: bool) -> Option<(&'static str, String)> {
+        let scheme = |kind: Self| kind.scheme(tls);
+        match (self, hello) {
+            (_, Hello { server: "sluicegate", .. }) => {
+                Some(("a Sluicegate, not a Redis", "name the Redis that it uses".to_owned()))
+            }
+            (Self::Sentinel, Hello { mode: "standalone", .. }) => Some((
+                "a Redis, not a Sentinel",
+                format!("name the Sentinels, or use {}", scheme(Self::Single)),
+            )),
+            (Self::Single | Self::Watched | Self::ClusterNode, Hello { mode: "sentinel", .. }) => {
+                let scheme = scheme(Self::Sentinel);
+                Some(("a Sentinel", format!("use {scheme}, with the master's name as the path")))
+            }
+            (Self::Single | Self::Watched | Self::Sentinel, Hello { mode: "cluster", .. }) => {
+                let scheme = scheme(Self::ClusterNode);
+                Some(("a node of a Redis Cluster", format!("use {scheme}")))
+            }
+            (Self::ClusterNode, Hello { mode: "standalone", .. }) => {
+                let scheme = scheme(Self::Single);
+                Some(("a Redis whose cluster mode is off", format!("use {scheme}")))
+            }
+            (Self::Single, Hello { role: "replica" | "slave", .. }) => Some((
+                "a replica, which accepts no writes",
+                format!("name the master, or use {}", scheme(Self::Sentinel)),
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// The error that names what is at `address`, and what to do about it.
+pub(super) fn wrong(address: &Address, found: &'static str, advice: String) -> ConnectError {
+    ConnectError::WrongServer { address: address.clone(), found, advice: advice.into() }
+}
+
+impl<'a> Hello<'a> {
+    /// Reads names and values in turn, as RESP2 has them.
+    fn read(reply: &'a Value) -> Self {
+        let Value::Array(fields) = reply else { return Self::default() };
+        let field = |name: &str| {
+            let pair = fields.chunks_exact(2).find(|pair| text(&pair[0]) == Some(name))?;
+            text(&pair[1])
+        };
+        let [server, mode, role] =
+            ["server", "mode", "role"].map(|name| field(name).unwrap_or_default());
+        Self { server, mode, role }
+    }
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(fields: &[&str]) -> Value {
+        let bulk = |text: &&str| Value::BulkString(text.as_bytes().to_vec());
+        Value::Array(fields.iter().map(bulk).collect())
+    }
+
+    #[test]
+    fn a_server_that_does_not_say_what_it_is_passes() {
+        let silent = [reply(&[]), reply(&["mode"]), Value::Nil, Value::Okay, Value::Int(3)];
+        for value in silent {
+            assert_eq!(Hello::read(&value), Hello::default(), "{value:?}");
+        }
+        let kinds = [
+            ServerKind::Single,
+            ServerKind::Watched,
+            ServerKind::ClusterNode,
+            ServerKind::Sentinel,
+        ];
+        for kind in kinds {
+            assert_eq!(kind.mismatch(Hello::default(), false), None);
+        }
+    }
+
+    #[test]
+    fn a_replica_is_right_where_a_failover_may_make_it_one() {
+        let value = reply(&["server", "redis", "mode", "standalone", "role", "replica"]);
+        let hello = Hello::read(&value);
+        assert_eq!(hello, Hello { server: "redis", mode: "standalone", role: "replica" });
+        assert!(ServerKind::Single.mismatch(hello, false).is_some());
+        assert_eq!(ServerKind::Watched.mismatch(hello, false), None);
+        let in_cluster = Hello { mode: "cluster", ..hello };
+        assert_eq!(ServerKind::ClusterNode.mismatch(in_cluster, true), None);
+    }
+}
