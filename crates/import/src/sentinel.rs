@@ -34,7 +34,13 @@ use rule::FlowRule;
 pub(crate) fn import(text: &str) -> Result<Imported, Vec<Note>> {
     let rules: Vec<&RawValue> = serde_json::from_str(text).map_err(|error| {
         let (line, problem) = (error.line() as u64, error.to_string());
-        let problem = finding!("import_wrong", "{problem}", problem);
+        let problem = match text.trim_start().starts_with('[') {
+            true => finding!("import_wrong", "{problem}", problem),
+            false => finding!(
+                "sentinel_no_array",
+                "expected a JSON array of flow rules, such as `[{{\"resource\": \"…\", \"count\": 10}}]`"
+            ),
+        };
         vec![Note::widens((line > 0).then_some(line), problem)]
     })?;
     let mut importer = Importer::default();

@@ -24,6 +24,9 @@ const PROGRAM_ENDS: [&str; 5] = [".php", ".cgi", ".fcgi", ".pl", ".py"];
 pub fn advice(policies: &PolicySet) -> Vec<Advice> {
     let mut all = Vec::new();
     for policy in policies.policies() {
+        if let Some(text) = mixed_advice(policy) {
+            all.push(Advice { policy: policy.name().to_owned(), text });
+        }
         let Some(matcher) = policy.matcher() else { continue };
         let texts =
             [spelling_advice(matcher), path_advice(matcher), key_advice(policies, policy, matcher)];
@@ -31,6 +34,17 @@ pub fn advice(policies: &PolicySet) -> Vec<Advice> {
         all.extend(texts.into_iter().flatten().map(advice));
     }
     all
+}
+
+/// Advice on a policy with a concurrency rule beside others.
+fn mixed_advice(policy: &Policy) -> Option<String> {
+    let mut rules = policy.rules().set().rules().iter();
+    let has_others = rules.any(|named| !named.rule.holds_permits());
+    (policy.hands_out_permits() && has_others).then(|| {
+        "rules: with a `concurrency` rule, only `acquire` asks this policy, and takes its cost from every rule; \
+         write a policy for the other rules, if they count something else"
+            .to_owned()
+    })
 }
 
 /// Advice on a path that no request has: the first of the cases.

@@ -48,6 +48,15 @@ pub struct TextError(Finding);
 pub fn rate(text: &str) -> Result<Rate, TextError> {
     text.parse().map_err(|_| {
         let given = quoted(text);
+        if let Some(calendar) = calendar_of(text) {
+            return TextError(finding!(
+                "rate_of_calendar",
+                "invalid rate {given}: a {calendar} is a calendar window, such as \
+                 `fixed_window: {{ limit: 10, calendar: {calendar} }}`",
+                given,
+                calendar
+            ));
+        }
         if let Some(near) = near_rate(text) {
             return TextError(finding!(
                 "bad_rate_near",
@@ -155,13 +164,24 @@ pub fn span_text(span: Micros) -> String {
     alloc::format!("{count}{unit}")
 }
 
-/// What a rate in words, with a fraction or without a time was most likely meant to be: `10/s` for `10` and
-/// `10 per second`, `1/2s` for `0.5/s`.
+/// The calendar window that a rate names where a time of a fixed length has to be: `10/month`.
+fn calendar_of(text: &str) -> Option<&'static str> {
+    let (permits, per) = text.split_once('/').or_else(|| text.split_once(" per "))?;
+    parse_whole(permits.trim())?;
+    let per = per.trim();
+    ["month", "year"].into_iter().find(|calendar| per.trim_end_matches('s') == *calendar)
+}
+
+/// What a rate in words, with a fraction, without a time or with other units was most likely meant to be: `10/s` for
+/// `10` and `10 per second`, `1/2s` for `0.5/s`, `5000/s` for `5k/s`, `100/min` for `100rpm`.
 fn near_rate(text: &str) -> Option<String> {
     let (permits, per) = match text.split_once('/').or_else(|| text.split_once(" per ")) {
         Some((permits, per)) => (permits.trim(), per.trim()),
-        None => (text.trim(), "s"),
+        None => requests_per(text.trim()),
     };
+    let per = if matches!(per, "w" | "week" | "weeks") { "7d" } else { per };
+    let permits = permits.strip_suffix("req").unwrap_or(permits).trim_end();
+    let permits = &in_known_units(permits);
     let (permits, count) = match permits.split_once('.') {
         None => (permits.to_owned(), String::new()),
         // A permit and a half a second is three in two seconds: tenths are enough for a hint.
@@ -180,6 +200,30 @@ fn near_rate(text: &str) -> Option<String> {
     let singular = per.strip_suffix('s').unwrap_or(per);
     let rate = |unit: &str| alloc::format!("{permits}/{count}{unit}").parse::<Rate>();
     rate(per).or_else(|_| rate(singular)).ok().map(|near| near.to_string())
+}
+
+/// The permits and the unit of time of `100rps`, `100rpm` and `100rph`; of anything else all, and a second.
+fn requests_per(text: &str) -> (&str, &'static str) {
+    let units = [("rps", "s"), ("rpm", "min"), ("rph", "h")];
+    let of = |(end, unit)| text.strip_suffix(end).map(|permits| (permits.trim_end(), unit));
+    units.into_iter().find_map(of).unwrap_or((text, "s"))
+}
+
+/// `5000` for `5k`, `64kB` for `64KB`; anything else as it is.
+fn in_known_units(permits: &str) -> String {
+    let digits = permits.trim_end_matches(|char: char| char.is_ascii_alphabetic());
+    let thousands = match &permits[digits.len()..] {
+        "k" | "K" => "000",
+        "m" | "M" => "000000",
+        "kb" | "KB" | "Kb" => "kB",
+        "mb" | "Mb" => "MB",
+        "gb" | "Gb" => "GB",
+        _ => return permits.to_owned(),
+    };
+    if parse_whole(digits).is_none() {
+        return permits.to_owned();
+    }
+    alloc::format!("{digits}{thousands}")
 }
 
 fn parse_instant(text: &str) -> Option<Micros> {

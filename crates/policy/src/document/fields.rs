@@ -29,6 +29,11 @@ impl<'n> Fields<'n> {
         for (name, _) in entries {
             if !given.insert(name) {
                 at.field(name).report::<()>(given_twice());
+            } else if name == "<<" {
+                at.field(name).report::<()>(finding!(
+                    "merge_key",
+                    "merge keys are not supported: repeat the fields"
+                ));
             } else if !known.contains(&name.as_str()) {
                 at.field(name).report::<()>(unknown_field(name, known));
             }
@@ -90,6 +95,9 @@ pub(crate) fn too_many_bytes(found: usize, max: usize) -> Finding {
     finding!("too_many_bytes", "{found} bytes, expected at most {max}", found, max)
 }
 
+/// Longest text that is repeated as the only item of a list: a name, an attribute, a host.
+const LIST_HINT_BYTES_MAX: usize = 64;
+
 /// The items of a list of `min` to `max` `things`.
 pub(crate) fn list<'n>(
     node: &'n DocumentNode,
@@ -98,8 +106,17 @@ pub(crate) fn list<'n>(
     min: usize,
     max: usize,
 ) -> Option<&'n [DocumentNode]> {
-    let DocumentNode::List(items) = node else {
-        return at.expected(&alloc::format!("a list of {things}"), node);
+    let items = match node {
+        DocumentNode::List(items) => items,
+        DocumentNode::Text(item) if !item.is_empty() && item.len() <= LIST_HINT_BYTES_MAX => {
+            return at.report(finding!(
+                "text_for_list",
+                "expected a list of {things}: write `[{item}]`",
+                things,
+                item
+            ));
+        }
+        _ => return at.expected(&alloc::format!("a list of {things}"), node),
     };
     if !(min..=max).contains(&items.len()) {
         let found = items.len();
@@ -167,8 +184,25 @@ pub(crate) fn word<T: Copy>(node: &DocumentNode, at: &At<'_>, words: &[(&str, T)
     };
     match found {
         Some((_, meaning)) => Some(*meaning),
+        None if let DocumentNode::Text(text) = node
+            && let Some(near) = near_word(text, words.iter().map(|(word, _)| *word)) =>
+        {
+            let found = node.describe();
+            at.report(finding!(
+                "expected_near",
+                "expected {wanted}, found {found}; did you mean `{near}`?",
+                wanted = listed(words.iter().map(|(word, _)| *word), "or"),
+                found,
+                near
+            ))
+        }
         None => at.expected(&listed(words.iter().map(|(word, _)| *word), "or"), node),
     }
+}
+
+/// The word that `given` is most likely a slip or another form of, such as `month` of `monthly`.
+fn near_word<'w>(given: &str, words: impl Iterator<Item = &'w str> + Clone) -> Option<&'w str> {
+    nearest(given, words.clone()).or_else(|| words.clone().find(|word| given.starts_with(word)))
 }
 
 /// The items of a list that `read` makes of its nodes, none of them twice. All items are read, so

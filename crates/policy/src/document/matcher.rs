@@ -11,6 +11,9 @@ use crate::finding;
 use crate::limits::{HOSTS_MAX, MATCHES_MAX, METHODS_MAX, TEXT_BYTES_MAX};
 use crate::node::DocumentNode;
 
+/// Longest path that a hint repeats.
+const PATH_HINT_BYTES_MAX: usize = 64;
+
 /// `match`: one case, or a list of cases.
 pub(super) fn matcher(node: &DocumentNode, at: &At<'_>) -> Option<Matcher> {
     let DocumentNode::List(_) = node else {
@@ -88,6 +91,16 @@ fn hosts(node: &DocumentNode, at: &At<'_>) -> Option<Box<[HostMatch]>> {
 }
 
 fn path(node: &DocumentNode, at: &At<'_>) -> Option<PathMatch> {
+    if let DocumentNode::Text(path) = node
+        && path.starts_with('/')
+        && path.len() <= PATH_HINT_BYTES_MAX
+    {
+        return at.report(finding!(
+            "text_for_path",
+            "expected a map: write `{{ prefix: {path} }}` or `{{ exact: {path} }}`",
+            path
+        ));
+    }
     let fields = Fields::read(node, at, &["exact", "prefix", "starts_with"])?;
     let path = |node, at: &At<'_>| {
         let path = line(node, at, "a path", TEXT_BYTES_MAX)?;

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
@@ -187,8 +188,16 @@ fn key(node: &DocumentNode, at: &At<'_>) -> Option<Box<[KeyAttribute]>> {
     let mut parts = Vec::with_capacity(items.len());
     for (place, item) in items.iter().enumerate() {
         let at = at.index(place);
-        let part =
-            text(item, &at, "an attribute").and_then(|text| at.ok(KeyAttribute::parse(text)));
+        let part = match spaced_attribute(item) {
+            Some(attribute) => at.report(finding!(
+                "attribute_with_space",
+                "expected an attribute: write `{attribute}` without a space",
+                attribute
+            )),
+            None => {
+                text(item, &at, "an attribute").and_then(|text| at.ok(KeyAttribute::parse(text)))
+            }
+        };
         let Some(part) = part else { continue };
         if parts.contains(&part) {
             at.report::<()>(listed_twice());
@@ -196,6 +205,14 @@ fn key(node: &DocumentNode, at: &At<'_>) -> Option<Box<[KeyAttribute]>> {
         parts.push(part);
     }
     (parts.len() == items.len()).then(|| parts.into_boxed_slice())
+}
+
+/// The attribute that `header: x-tenant` was meant to be, which YAML reads as a map.
+fn spaced_attribute(node: &DocumentNode) -> Option<String> {
+    let DocumentNode::Map(entries) = node else { return None };
+    let [(kind, DocumentNode::Text(name))] = &entries[..] else { return None };
+    let attribute = alloc::format!("{kind}:{name}");
+    KeyAttribute::parse(&attribute).ok().map(|_| attribute)
 }
 
 /// An override as it is written.

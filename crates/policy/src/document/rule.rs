@@ -5,8 +5,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use sluicegate_kernel::algorithm::algorithms;
-use sluicegate_kernel::limits::RULES_MAX;
+use sluicegate_kernel::limits::{LOG_ENTRIES_MAX, PERMITS_MAX, RULES_MAX};
 use sluicegate_kernel::param::{Kind, Param};
+use sluicegate_kernel::written::{parse_span, parse_whole};
 use sluicegate_kernel::{Carry, NamedRule, Params, RangeError, Rule, RuleSet, Value};
 
 use super::fields::{Fields, list, missing, name, text, word};
@@ -136,6 +137,15 @@ fn algorithm_rule(
     for param in table {
         let at = at.field(param.name);
         match (fields.get(param.name), param.default) {
+            (Some(node), _) if is_long_log(algorithm, param, node) => {
+                let max = LOG_ENTRIES_MAX;
+                at.report::<()>(finding!(
+                    "long_log",
+                    "a log holds at most {max} requests: use `sliding_window` for higher limits",
+                    max
+                ));
+                complete = false;
+            }
             (Some(node), _) => match value(&param.kind, node, &at) {
                 Some(value) => params.push(param.name, value),
                 None => complete = false,
@@ -183,6 +193,15 @@ fn out_of_range(error: &RangeError, at: &At<'_>) -> Option<Rule> {
     }
 }
 
+/// Whether `node` is a limit that only another algorithm can have.
+fn is_long_log(algorithm: &str, param: &Param, node: &DocumentNode) -> bool {
+    let DocumentNode::Number(text) = node else { return false };
+    let number = parse_whole(text).filter(|number| *number <= PERMITS_MAX);
+    algorithm == "sliding_log"
+        && param.name == "limit"
+        && number.is_some_and(|number| number > LOG_ENTRIES_MAX)
+}
+
 fn value(kind: &Kind, node: &DocumentNode, at: &At<'_>) -> Option<Value> {
     Some(match (*kind, node) {
         (Kind::Rate, DocumentNode::Text(text) | DocumentNode::Number(text)) => {
@@ -201,6 +220,19 @@ fn value(kind: &Kind, node: &DocumentNode, at: &At<'_>) -> Option<Value> {
             if words.contains(&text.as_str()) =>
         {
             Value::Word(text.clone())
+        }
+        (Kind::Word(words), DocumentNode::Text(text))
+            if words.contains(&"month")
+                && !words.contains(&text.as_str())
+                && parse_span(&alloc::format!("1{text}")).is_some() =>
+        {
+            let (words, unit) = (listed(words.iter().copied(), "or"), text);
+            return at.report(finding!(
+                "no_calendar_unit",
+                "expected {words}: use `window: 1{unit}` for other windows",
+                words,
+                unit
+            ));
         }
         (Kind::Word(words), _) => {
             let words: Vec<_> = words.iter().map(|word| (*word, *word)).collect();

@@ -41,7 +41,7 @@ fn of_the_document() {
         "polices: unknown field, did you mean `policies`?\npolicies: is missing, expected a list of policies",
     );
     check("policies: []\npolicies: []", "policies: is given twice");
-    check("policies: []\n<<: {}", "[\"<<\"]: unknown field, expected `policies`");
+    check("policies: []\n<<: {}", "[\"<<\"]: merge keys are not supported: repeat the fields");
     check("policies: [", "unclosed bracket '[' at line 1 column 11");
     check("{\"policies\": ]", "expected value at line 1 column 14");
     let eleven = format!("policies: [{}]", "0,".repeat(10_001));
@@ -91,7 +91,7 @@ fn of_policies() {
         "apps: [b, B, b, 1]",
         "~.apps[1]: invalid name `B`: expected 1 to 128 bytes of `[a-z0-9._-]`, such as `b`\n~.apps[2]: is listed twice\n~.apps[3]: expected a name, found the number `1`: put it in quotes",
     );
-    rest("apps: b", "~.apps: expected a list of apps, found the text `b`");
+    rest("apps: b", "~.apps: expected a list of apps: write `[b]`");
     rest(
         "on_store_failure: open",
         "~.on_store_failure: expected `local`, `allow` or `deny`, found the text `open`",
@@ -127,7 +127,7 @@ fn of_policies() {
     );
     rest(
         "match: { path: /a }",
-        "~.match.path: expected a map with `exact`, `prefix` and `starts_with`, found the text `/a`",
+        "~.match.path: expected a map: write `{ prefix: /a }` or `{ exact: /a }`",
     );
     rest(
         "match: { path: { exact: /a, prefix: /b } }",
@@ -141,10 +141,7 @@ fn of_policies() {
         "match: { method: [get] }",
         "~.match.method[0]: invalid method `get`: expected capitals such as `GET`",
     );
-    rest(
-        "match: { method: GET }",
-        "~.match.method: expected a list of methods, found the text `GET`",
-    );
+    rest("match: { method: GET }", "~.match.method: expected a list of methods: write `[GET]`");
     rest(
         "key: [ip]",
         "~.key[0]: unknown attribute `ip`: expected `remote_ip`, `path`, `method`, `user_agent`, `status`, `host` or `header:NAME`",
@@ -578,12 +575,76 @@ fn of_parameters() {
         "~.fixed_window.calendar: expected `day`, `week`, `month` or `year`, found the text `decade`",
     );
     rule(
+        "{ fixed_window: { limit: 1, calendar: monthly } }",
+        "~.fixed_window.calendar: expected `day`, `week`, `month` or `year`, found the text `monthly`; did you mean `month`?",
+    );
+    rule(
+        "{ fixed_window: { limit: 1, calendar: hour } }",
+        "~.fixed_window.calendar: expected `day`, `week`, `month` or `year`: use `window: 1hour` for other windows",
+    );
+    rule(
+        "{ sliding_log: { limit: 50000, window: 1h } }",
+        "~.sliding_log.limit: a log holds at most 10000 requests: use `sliding_window` for higher limits",
+    );
+    rule(
         "{ fixed_window: { limit: 1, calendar: day, window: 1d } }",
         "~.fixed_window.window: cannot be combined with `calendar`",
     );
     rule(
         "{ fixed_window: { limit: 1 } }",
         "~.fixed_window.window: is missing, expected a duration such as `250ms`",
+    );
+}
+
+/// What other limiters and their users write, and how it is written here.
+#[test]
+fn a_rate_in_other_units_is_told_in_ours() {
+    for (given, near) in [
+        ("10/w", "10/7d"),
+        ("10/week", "10/7d"),
+        ("5k/s", "5000/s"),
+        ("2m/h", "2000000/h"),
+        ("64KB/s", "64000/s"),
+        ("3mb/min", "3000000/m"),
+        ("100rps", "100/s"),
+        ("100 rpm", "100/m"),
+        ("7req/s", "7/s"),
+        ("7 req per second", "7/s"),
+    ] {
+        rule(
+            &format!("{{ token_bucket: {{ rate: '{given}' }} }}"),
+            &format!(
+                "~.token_bucket.rate: invalid rate `{given}`: expected permits per time, such as `{near}`"
+            ),
+        );
+    }
+    for (given, calendar) in [("10/month", "month"), ("5 per years", "year")] {
+        rule(
+            &format!("{{ token_bucket: {{ rate: {given} }} }}"),
+            &format!(
+                "~.token_bucket.rate: invalid rate `{given}`: a {calendar} is a calendar window, such as \
+                 `fixed_window: {{ limit: 10, calendar: {calendar} }}`"
+            ),
+        );
+    }
+}
+
+#[test]
+fn what_was_most_likely_meant_is_named() {
+    rest(
+        "match: { path: /api }",
+        "~.match.path: expected a map: write `{ prefix: /api }` or `{ exact: /api }`",
+    );
+    rest("key: remote_ip", "~.key: expected a list of attributes: write `[remote_ip]`");
+    rest(
+        "key: [header: x-api-key]",
+        "~.key[0]: expected an attribute: write `header:x-api-key` without a space",
+    );
+    rest("key: [a: b]", "~.key[0]: expected an attribute, found a map");
+    rest("'<<': { x: 1 }", "~[\"<<\"]: merge keys are not supported: repeat the fields");
+    rest(
+        "overflow: rejct",
+        "~.overflow: expected `reject`, `shadow`, or a map with `queue`, `degrade` or `divert`, found the text `rejct`",
     );
 }
 
