@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use anyhow::Result;
 use sluicegate::gateway::{self, GuardingBudget, PolicyDecision};
@@ -51,6 +52,10 @@ struct VirtualClock {
 /// can count from. Each later version is a millisecond later.
 const VERSIONS_SINCE: Micros = Micros::from_secs(1_800_000_000);
 
+/// How long a decision waits for the reply of Redis: virtual time has no deadline, and a decision that does not come
+/// changes all that follow.
+const REPLY_MAX: Duration = Duration::from_secs(10);
+
 impl Decider {
     /// In this process, remembering at most `keys_max` keys.
     pub(crate) fn in_memory(policies: PolicySet, keys_max: usize) -> Self {
@@ -68,7 +73,8 @@ impl Decider {
     pub(crate) fn in_redis(policies: PolicySet, config: &RedisConfig) -> Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let store = runtime.block_on(async {
-            let store = RedisStore::start(config)?.with_clock(ScriptClock::Given);
+            let config = config.clone().with_deadline(REPLY_MAX);
+            let store = RedisStore::start(&config)?.with_clock(ScriptClock::Given);
             store.ready().await?;
             anyhow::Ok(store.in_namespace(&format!("replay-{:016x}", fastrand::u64(..))))
         })?;

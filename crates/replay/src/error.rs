@@ -110,14 +110,24 @@ pub enum EventError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GuardError {
     /// There is no policy of this name.
-    #[error("--policy: unknown policy `{}`", one_line(.0))]
-    UnknownPolicy(String),
+    #[error("--policy: unknown policy `{}`{}", one_line(.name), did_you_mean(.near.as_deref()))]
+    UnknownPolicy {
+        /// The name.
+        name: String,
+        /// The policy that was most likely meant.
+        near: Option<String>,
+    },
     /// There are so many policies, none with a `match`, and none was chosen.
     #[error("--policy: is missing: choose one of the {0} policies, or give them a `match`")]
     PolicyMissing(usize),
     /// Keys are to be made of what no log has.
     #[error("key: logs have no attribute `{0}`; choose another with `--key remote_ip`")]
     NotLogged(KeyAttribute),
+}
+
+/// `, did you mean `near`?`, if there is such a name.
+pub(crate) fn did_you_mean(near: Option<&str>) -> String {
+    near.map(|near| format!(", did you mean `{near}`?")).unwrap_or_default()
 }
 
 /// On one line: `document.rules[0].token_bucket.rate: ..; and 2 more`.

@@ -28,6 +28,7 @@ mod logs;
 mod output;
 mod pending;
 mod progress;
+mod readable;
 mod reorder;
 mod rules;
 mod session;
@@ -42,7 +43,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use chart::Picture;
 use combined::{LogError, LogFormat};
 use decider::Decider;
@@ -50,6 +51,7 @@ use files::OpenedFiles;
 use logs::Logs;
 use output::DecisionWriter;
 use progress::Progress;
+use readable::BadMax;
 use rules::RuleTexts;
 use session::ReplaySession;
 use sluicegate::http::{IpNet, TrustedProxies};
@@ -94,14 +96,19 @@ pub struct ReplayArgs {
     /// Print the summary as JSON.
     #[arg(long)]
     json: bool,
-    /// How far log lines may be out of order. At most 1,000,000 lines are held to sort them; with more,
-    /// the earliest is decided. Lines later than this are decided at the current time.
+    /// Sort log lines up to this far out of order (at most 1,000,000 at a time). Later ones count as if they had
+    /// just come.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = window)]
     reorder: Micros,
     /// Where counters are kept: `memory`, or a Redis such as `redis://127.0.0.1:6379`, under keys
-    /// of this replay only. The decisions are the same.
+    /// of this replay only. The decisions are the same; each waits up to 10 s for its reply, whatever `deadline_ms`
+    /// the URL has.
     #[arg(long, value_name = "STORE", default_value = "memory")]
     store: String,
+    /// Fail (exit status 1) if more of the input than this could not be read. Default: 1% of the lines of a log, no
+    /// event. An input of which nothing could be read always fails.
+    #[arg(long, value_name = "PERCENT")]
+    bad_max: Option<BadMax>,
     /// Maximum number of keys in memory; beyond it, the fullest budgets are evicted.
     #[arg(long, value_name = "N", default_value_t = KEYS_MAX_DEFAULT, value_parser = keys_max)]
     keys_max: usize,
@@ -145,8 +152,8 @@ impl ClientArgs {
     }
 }
 
-/// Replays, writes what was asked for, and tells a summary. The exit code is 1 if an event was bad
-/// or the input could not be read to its end.
+/// Replays, writes what was asked for, and prints a summary. The exit code is 1 if more of the input than
+/// `--bad-max` could not be read, nothing of it, or not to its end.
 ///
 /// # Errors
 /// If the replay cannot begin (policies, input, options) or what it finds cannot be written.
@@ -160,7 +167,12 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let (document, policies) = load(&args.policies)?;
     let input = terminal::input(&args.input);
     let mut source = LineReader::open(&args.input).with_context(|| input.clone())?;
-    let format = args.format.unwrap_or_else(|| guess(source.peek(), &args.clients));
+    let format = match args.format {
+        Some(format) => format,
+        None => {
+            guess(source.peek(), &args.clients).map_err(|unknown| anyhow!("{input}: {unknown}"))?
+        }
+    };
     let mut logs = log_lines(args, format, &policies)?;
     let mut events =
         (format == InputFormat::Events).then(|| Streamed::new(args.policy.clone(), args.reorder));
@@ -208,9 +220,31 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
         terminal::unless_closed(drawn).context("--svg")?;
     }
     print_speed(session.tally.events(), elapsed);
-    let is_of_events = matches!(format, InputFormat::Jsonl | InputFormat::Events);
-    let is_bad = read.is_err() || (is_of_events && session.tally.errors > 0);
-    Ok(if is_bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    if format == InputFormat::Jsonl && summary.looks_like_milliseconds() {
+        terminal::print_error_line(format_args!(
+            "note: {input}: the instants are in 1970; `at_us` is in microseconds, and these look like milliseconds"
+        ));
+    }
+    let (unit, bad_max) = match format {
+        InputFormat::Jsonl | InputFormat::Events => ("event", BadMax::OF_EVENTS),
+        InputFormat::Combined | InputFormat::VhostCombined => ("line", BadMax::OF_LOGS),
+    };
+    let (bad, all) = (session.tally.errors, session.tally.events());
+    let readable = args.bad_max.unwrap_or(bad_max).check(unit, bad, all);
+    Ok(exit_code(&input, &read, readable))
+}
+
+/// The status of a command that read `input`: a failure if it could not be read to its end, or too little of it was
+/// readable, which standard error then says.
+fn exit_code(
+    input: &str,
+    read: &io::Result<()>,
+    readable: Result<(), readable::UnreadableInput>,
+) -> ExitCode {
+    if let Err(error) = &readable {
+        terminal::print_error_line(format_args!("error: {input}: {error}"));
+    }
+    if read.is_ok() && readable.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// The text of a document, and its policies.
@@ -329,25 +363,49 @@ fn print_speed(events: u64, elapsed: Micros) {
     let per_second = u64::try_from(per_second).unwrap_or(u64::MAX);
     let (events, per_second) = (human::thousands(events), human::thousands(per_second));
     let elapsed = human::span(elapsed);
+    let s = if events == "1" { "event" } else { "events" };
     terminal::print_error_line(format_args!(
-        "replayed {events} events in {elapsed}: {per_second} events/s"
+        "replayed {events} {s} in {elapsed}: {per_second} events/s"
     ));
 }
 
 /// The format of an input that begins with `head`: that of the first line which is of one of them.
-fn guess(head: &[u8], clients: &ClientArgs) -> InputFormat {
+///
+/// # Errors
+/// A text that names the first line, if no line is of a format.
+fn guess(head: &[u8], clients: &ClientArgs) -> Result<InputFormat, String> {
     for line in head.split(|byte| *byte == b'\n') {
         if streamed::is_streamed(line) {
-            return InputFormat::Events;
+            return Ok(InputFormat::Events);
+        }
+        if begins_object(line) && has_instant(head) {
+            return Ok(InputFormat::Jsonl);
         }
         if begins_object(line) {
-            return InputFormat::Jsonl;
+            return Err("JSON without `at_us`, so no events: access logs in JSON are not read; \
+                        log in the format `combined`"
+                .to_owned());
         }
         if let Some(has_host) = host_in_front(line, clients) {
-            return if has_host { InputFormat::VhostCombined } else { InputFormat::Combined };
+            return Ok(if has_host { InputFormat::VhostCombined } else { InputFormat::Combined });
         }
     }
-    InputFormat::Jsonl
+    let first = head.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty());
+    match first {
+        // What is empty is of any format.
+        None => Ok(InputFormat::Jsonl),
+        Some(line) => Err(format!(
+            "neither an access log nor events: the first line is `{}`; expected lines as Apache and nginx write them \
+             (`combined`), or JSON such as `{{\"at_us\":0,\"policy\":\"p\",\"key\":\"k\"}}`",
+            terminal::one_line(&String::from_utf8_lossy(line))
+        )),
+    }
+}
+
+/// Whether a line at the beginning of an input has the field that every event has.
+fn has_instant(head: &[u8]) -> bool {
+    const FIELD: &[u8] = b"\"at_us\"";
+    head.windows(FIELD.len()).any(|part| part == FIELD)
 }
 
 /// Whether `line` begins an object of JSON, behind the mark of an encoding.

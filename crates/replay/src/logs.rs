@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluicegate::Micros;
 use sluicegate::gateway::{Guarding, GuardingBudget};
 use sluicegate_policy::attribute::key_of;
-use sluicegate_policy::{Attributes, KeyAttribute, Policy, PolicySet};
+use sluicegate_policy::{Attributes, KeyAttribute, Policy, PolicySet, nearest};
 
 use super::combined::{LogError, LogFormat, LogLine};
 use super::error::GuardError;
@@ -212,7 +212,11 @@ pub(crate) fn named<'a>(
     policies: &'a PolicySet,
     name: &str,
 ) -> Result<&'a Arc<Policy>, GuardError> {
-    policies.resolve(name).ok_or_else(|| GuardError::UnknownPolicy(name.to_owned()))
+    policies.resolve(name).ok_or_else(|| {
+        let known = policies.policies().iter().map(|policy| policy.name());
+        let near = nearest(name, known).map(str::to_owned);
+        GuardError::UnknownPolicy { name: name.to_owned(), near }
+    })
 }
 
 /// That it is known which policies guard the lines of a log: the one called `policy`, the only one, or all that

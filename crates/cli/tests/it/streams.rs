@@ -17,8 +17,11 @@ const COMMANDS: [(&[&str], bool); 6] = [
     (&["policies", "check", POLICIES], true),
     (&["policies", "check", MANIFEST], false),
     (&["policies", "check", "/nonexistent"], false),
-    (&["replay", "--policies", POLICIES, "--policy", "site", LOG], true),
-    (&["replay", "--policies", POLICIES, "--policy", "site", "--json", LOG], true),
+    (&["replay", "--policies", POLICIES, "--policy", "site", "--bad-max", "25%", LOG], true),
+    (
+        &["replay", "--policies", POLICIES, "--policy", "site", "--bad-max", "25%", "--json", LOG],
+        true,
+    ),
 ];
 
 /// A pipe that nobody reads.

@@ -194,7 +194,7 @@ mod tests {
             ("9223372036854775808", format!("cost: `9223372036854775808` {range}")),
             ("-1", format!("cost: `-1` {whole}")),
             ("1.5", format!("cost: `1.5` {whole}")),
-            ("1e3", format!("cost: `1000.0` {whole}")),
+            ("1e300", format!("cost: `1e300` {whole}")),
             ("\"1\"", format!("cost: `\"1\"` {whole}")),
             ("null", format!("cost: `null` {whole}")),
             ("true", format!("cost: `true` {whole}")),

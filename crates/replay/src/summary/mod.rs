@@ -345,6 +345,11 @@ impl Summary {
         self.first_at_us.map_or(Era::Zero, |first| Era::of(Micros::new(first)))
     }
 
+    /// Whether the first instant, taken for milliseconds since 1970, is one from 2000 to 2099.
+    pub(crate) fn looks_like_milliseconds(&self) -> bool {
+        self.first_at_us.is_some_and(|first| (946_684_800_000..4_102_444_800_000).contains(&first))
+    }
+
     /// Tells it to people, with instants of `era`; `bad` is what is not decided.
     ///
     /// # Errors

@@ -24,18 +24,19 @@ use clap::Args;
 use sluicegate::Micros;
 use sluicegate::gateway::{GuardingBudget, PolicyDecision};
 use sluicegate::store::KEYS_MAX_DEFAULT;
-use sluicegate_policy::{KeyAttribute, PolicySet};
+use sluicegate_policy::{KeyAttribute, PolicySet, nearest};
 use sluicegate_text::terminal::{self, OutputFormat};
 
 use super::combined::LogFormat;
 use super::decider::Decider;
-use super::error::{EventError, GuardError};
+use super::error::{EventError, GuardError, did_you_mean};
 use super::held::{Decided, HeldRequests};
 use super::logs::{LineGuard, check_choice};
 use super::progress::Progress;
+use super::readable::BadMax;
 use super::reorder::Reorder;
 use super::source::{InputLine, LineReader, beyond_limits};
-use super::{ClientArgs, begins_object, host_in_front, window};
+use super::{ClientArgs, begins_object, exit_code, host_in_front, window};
 use tally::{SideVerdict, WhatifTally};
 
 pub use super::source::ReadLimits;
@@ -61,10 +62,14 @@ pub struct CompareArgs {
     key: Option<Vec<KeyAttribute>>,
     #[command(flatten)]
     clients: ClientArgs,
-    /// How far log lines may be out of order. At most 1,000,000 lines are held to sort them; with more,
-    /// the earliest is decided. Lines later than this are decided at the current time.
+    /// Sort log lines up to this far out of order (at most 1,000,000 at a time). Later ones count as if they had
+    /// just come.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = window)]
     reorder: Micros,
+    /// Fail (exit status 1) if more of the lines than this could not be read. A log of which nothing could be read
+    /// always fails.
+    #[arg(long, value_name = "PERCENT", default_value_t = BadMax::OF_LOGS)]
+    bad_max: BadMax,
     /// Output format.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     output: OutputFormat,
@@ -99,8 +104,13 @@ pub enum CompareError {
     #[error("the log holds events, expected an access log")]
     Events,
     /// No policy of either set has this name.
-    #[error("--policy: unknown policy `{}`", terminal::one_line(.0))]
-    UnknownPolicy(String),
+    #[error("--policy: unknown policy `{}`{}", terminal::one_line(.name), did_you_mean(.near.as_deref()))]
+    UnknownPolicy {
+        /// The name.
+        name: String,
+        /// The policy of either set that was most likely meant.
+        near: Option<String>,
+    },
     /// Today's policies do not fit the log.
     #[error("today's policies")]
     Today(#[source] GuardError),
@@ -176,13 +186,13 @@ pub fn compare_log(
     })
 }
 
-/// Compares `today` with `new`, and prints what is otherwise. The exit code is 1 if the log could not be
-/// read to its end.
+/// Compares `today` with `new`, and prints the differences. The exit code is 1 if more of the log than `--bad-max`
+/// could not be read, nothing of it, or not to its end.
 ///
 /// # Errors
 /// If the comparison cannot begin, or what it finds cannot be written.
 pub fn compare(args: &CompareArgs, today: PolicySet, new: PolicySet) -> Result<ExitCode> {
-    let CompareArgs { log, policy, key, clients, reorder, output } = args;
+    let CompareArgs { log, policy, key, clients, reorder, bad_max, output } = args;
     let (key, clients) = (key.clone(), clients.clone());
     let options = CompareOptions { policy: policy.clone(), key, clients, reorder: *reorder };
     options.check(&today, &new)?;
@@ -203,8 +213,10 @@ pub fn compare(args: &CompareArgs, today: PolicySet, new: PolicySet) -> Result<E
             "error: {input}: cannot read past line {line}: {error}"
         ));
     }
-    print::print(&sides.tally.summary(read.is_ok()), &super::title(log), *output)?;
-    Ok(if read.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let summary = sides.tally.summary(read.is_ok());
+    print::print(&summary, &super::title(log), *output)?;
+    let readable = bad_max.check("line", summary.errors, summary.lines());
+    Ok(exit_code(&input, &read, readable))
 }
 
 impl CompareOptions {
@@ -212,7 +224,9 @@ impl CompareOptions {
     fn check(&self, today: &PolicySet, new: &PolicySet) -> Result<(), CompareError> {
         match &self.policy {
             Some(name) if new.resolve(name).is_none() && today.resolve(name).is_none() => {
-                Err(CompareError::UnknownPolicy(name.clone()))
+                let known = new.policies().iter().chain(today.policies());
+                let near = nearest(name, known.map(|policy| policy.name())).map(str::to_owned);
+                Err(CompareError::UnknownPolicy { name: name.clone(), near })
             }
             _ => Ok(()),
         }

@@ -166,6 +166,13 @@ pub struct BucketCounts {
     pub refused: u64,
 }
 
+impl WhatifSummary {
+    /// Number of lines of the log, those that were not decided included.
+    pub(super) fn lines(&self) -> u64 {
+        self.requests + self.unguarded + self.errors
+    }
+}
+
 impl WhatifTally {
     /// Nothing yet.
     pub(super) fn new() -> Self {

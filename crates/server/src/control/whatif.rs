@@ -39,9 +39,11 @@ fn problem(error: CompareError) -> WhatIfError {
     match error {
         CompareError::Events => WhatIfError::Events,
         CompareError::Read(error) => WhatIfError::Unreadable(error.to_string()),
-        CompareError::UnknownPolicy(name)
-        | CompareError::Today(GuardError::UnknownPolicy(name))
-        | CompareError::New(GuardError::UnknownPolicy(name)) => WhatIfError::UnknownPolicy(name),
+        CompareError::UnknownPolicy { name, .. }
+        | CompareError::Today(GuardError::UnknownPolicy { name, .. })
+        | CompareError::New(GuardError::UnknownPolicy { name, .. }) => {
+            WhatIfError::UnknownPolicy(name)
+        }
         CompareError::Today(GuardError::PolicyMissing(count))
         | CompareError::New(GuardError::PolicyMissing(count)) => WhatIfError::PolicyMissing(count),
         CompareError::Today(GuardError::NotLogged(attribute))

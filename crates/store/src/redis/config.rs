@@ -107,6 +107,12 @@ pub enum RedisConfigError {
         /// The part.
         field: &'static str,
     },
+    /// The master that Sentinels are asked for has no name.
+    #[error("master name: is missing, such as `redis+sentinel://{hosts}/mymaster`")]
+    NoMasterName {
+        /// The Sentinels, as they were given.
+        hosts: String,
+    },
     /// A part cannot be read.
     #[error("{field}: `{value}` is not {expected}")]
     Malformed {
@@ -121,7 +127,7 @@ pub enum RedisConfigError {
     #[error("user and password: `/`, `?`, `#`, `@` and `%` must be percent-encoded")]
     Credentials,
     /// A number is outside its range.
-    #[error("{field}: `{value}` is outside {min}..={max}")]
+    #[error("{field}: `{value}` is {}{min}..={max}", not_whole_or_outside(.value))]
     Range {
         /// The option.
         field: &'static str,
@@ -184,6 +190,13 @@ impl RedisConfig {
     /// [`RedisConfigError::Authorities`].
     pub fn check_files(&self) -> Result<(), RedisConfigError> {
         Dialer::for_data(self).map(drop)
+    }
+
+    /// The same, where a call may take `deadline`: programs whose decisions are not waited for by anybody, such as
+    /// a replay, take longer than a server.
+    #[must_use]
+    pub fn with_deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
     }
 
     /// What a decision may take.
@@ -297,6 +310,12 @@ impl PartialEq for RedisCredentials {
 impl Eq for RedisCredentials {}
 
 /// The plain decimal number that `value` says, if it is within `range`.
+/// How `value` misses a range of numbers.
+fn not_whole_or_outside(value: &str) -> &'static str {
+    let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { "outside " } else { "not a whole number " }
+}
+
 fn whole<N>(
     field: &'static str,
     value: &str,

@@ -37,7 +37,8 @@ fn who_would_be_refused_that_is_not_today_is_told() {
     let stage = stage();
     stage.file("today.yaml", &documents(&[policy("site", 5, "")]));
     stage.file("new.yaml", &documents(&[policy("site", 2, "")]));
-    let ran = stage.run("policies whatif -f new.yaml --policies today.yaml --log access.log");
+    let ran = stage
+        .run("policies whatif -f new.yaml --policies today.yaml --log access.log --bad-max 10%");
     let expected = "\
 access.log: 2015-05-17 10:00:00 to 2015-05-17 10:00:00 UTC (0 s)
 
@@ -177,5 +178,26 @@ fn what_cannot_be_compared_is_told() {
         let ran = stage.run(&format!("policies whatif -f new.yaml {command}"));
         assert_ne!(ran.status, Some(0));
         assert!(ran.err.starts_with(problem), "{command}: {}", ran.err);
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_read_is_no_comparison_without_refusals() {
+    let stage = stage();
+    stage.file("today.yaml", &documents(&[policy("site", 5, "")]));
+    stage.file("new.yaml", &documents(&[policy("site", 2, "")]));
+    stage.file("garbage.log", "?\n?\n");
+    stage.file("empty.log", "");
+    let compared = |log: &str| {
+        stage.run(&format!("policies whatif -f new.yaml --policies today.yaml --log {log}"))
+    };
+    let ran = compared("access.log");
+    assert_eq!(ran.status, Some(1));
+    let error = "error: access.log: 1 of 12 lines could not be read, more than --bad-max 1%";
+    assert!(ran.err.lines().any(|line| line == error), "{}", ran.err);
+    for log in ["garbage.log", "empty.log"] {
+        let ran = compared(log);
+        let error = format!("error: {log}: no line could be read, so nothing was decided");
+        assert_eq!((ran.status, ran.err.lines().last()), (Some(1), Some(&*error)));
     }
 }

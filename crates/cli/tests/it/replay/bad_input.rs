@@ -126,8 +126,9 @@ fn lines_that_are_no_text_or_too_long_are_bad_events() {
 
 #[test]
 fn the_first_twenty_problems_are_told_and_the_rest_counted() {
-    let replayed = replay(POLICIES, "{\n".repeat(25), &[]);
-    assert_eq!(replayed.stderr.matches("standard input:").count(), 21);
+    let replayed = replay(POLICIES, "{\n".repeat(25), &["--format", "jsonl"]);
+    // Twenty problems, the rest, and the error at the end.
+    assert_eq!(replayed.stderr.matches("standard input:").count(), 22);
     assert!(replayed.stderr.contains("standard input:20: not JSON: "), "{}", replayed.stderr);
     assert!(replayed.stderr.contains("standard input: and 5 more"), "{}", replayed.stderr);
     assert!(replayed.stdout.contains("bad events"), "{}", replayed.stdout);
@@ -161,7 +162,7 @@ fn what_cannot_begin_says_why() {
         ),
         (POLICIES, &["--decisions", "/no/such/folder/x"], "--decisions: /no/such/folder/x: "),
     ] {
-        let replayed = replay(policies, "{}", options);
+        let replayed = replay(policies, r#"{"at_us":0}"#, options);
         assert!(replayed.stderr.contains(problem), "{problem} in {}", replayed.stderr);
         assert_eq!((replayed.stdout.as_str(), replayed.code == 0), ("", false));
     }
@@ -176,7 +177,7 @@ fn without_events_the_summary_is_empty_and_right() {
 
 #[test]
 fn errors_of_the_input_name_it_as_it_was_given() {
-    let input = file("events.jsonl", "{\n");
+    let input = file("events.jsonl", "{\"at_us\":1}x\n");
     let input = input.to_str().expect("paths of tests are text");
     let policies = file("policies.yaml", POLICIES);
     for (input, problem) in [
@@ -208,6 +209,6 @@ fn help_has_the_limit_of_lines_that_are_sorted() {
         let output = program().args(command).output().unwrap();
         let help = String::from_utf8(output.stdout).unwrap();
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(help.contains("At most 1,000,000 lines are held to sort them"), "{help}");
+        assert!(help.contains("(at most 1,000,000 at a time)"), "{help}");
     }
 }

@@ -82,3 +82,24 @@ async fn decisions_are_the_same_byte_for_byte_and_twice_the_same() {
         assert_eq!(in_memory.len(), in_redis.len());
     }
 }
+
+/// A server has 20 ms for a decision; a replay that gave up so early would decide what follows otherwise.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_pauses_changes_no_decision() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let (events, url) = (events(), redis.url());
+    let in_memory = replay(POLICIES, &events, &["--decisions", "-"]);
+    let replaying = tokio::task::spawn_blocking(move || {
+        replay(POLICIES, &events, &["--decisions", "-", "--store", &url])
+    });
+    let mut pauses = 0;
+    while !replaying.is_finished() && pauses < 8 {
+        redis.cli(&["CLIENT", "PAUSE", "120", "ALL"]).await.expect("a pause");
+        tokio::time::sleep(std::time::Duration::from_millis(150)).await;
+        pauses += 1;
+    }
+    let in_redis = replaying.await.expect("the replay ended");
+    assert_eq!(in_redis.code, 0, "after {pauses} pauses: {}", in_redis.stderr);
+    assert!(in_memory.stdout == in_redis.stdout, "{pauses} pauses");
+    assert!(pauses > 1, "the replay was over before the second pause");
+}
