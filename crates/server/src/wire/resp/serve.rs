@@ -183,6 +183,7 @@ impl<S: Store + 'static> RespSession<'_, S> {
                 continue;
             }
             match Command::decode(&words) {
+                Ok(Command::Decide(_)) if self.session.discards(&mut self.replies) => {}
                 Ok(Command::Decide(question)) => {
                     rest = self.decide(question, rest, stream).await?;
                 }

@@ -31,6 +31,9 @@ pub(crate) enum SessionCommand<'a> {
     Command(Vec<&'a [u8]>),
     Select(&'a [u8]),
     Info(Vec<&'a [u8]>),
+    Multi,
+    Exec,
+    Discard,
     Quit,
     Reset,
 }
@@ -93,6 +96,9 @@ impl<'a> SessionCommand<'a> {
             (b"COMMAND", words) => Self::Command(words.to_vec()),
             (b"SELECT", [database]) => Self::Select(database),
             (b"INFO", sections) => Self::Info(sections.to_vec()),
+            (b"MULTI", []) => Self::Multi,
+            (b"EXEC", []) => Self::Exec,
+            (b"DISCARD", []) => Self::Discard,
             (b"QUIT", _) => Self::Quit,
             (b"RESET", []) => Self::Reset,
             (b"PING" | b"ECHO" | b"AUTH" | b"CLIENT" | b"SELECT" | b"RESET", _) => {

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! What is read depends on the bytes from the beginning of the command alone, not on how they came.
-//! Words of inline commands are separated by blanks; quotes, which Redis knows there, are refused.
+//! Words of inline commands are separated by blanks, or stand in quotes, `"a b"` or `'a b'`. Escapes in quotes, which
+//! Redis knows there, are refused: words are borrowed from the input.
 
 use std::ops::Deref;
 
@@ -48,8 +49,10 @@ pub(crate) enum ProtocolError {
     TooBig,
     #[error("too big inline request")]
     TooBigInline,
-    #[error("quotes and control characters are only allowed in bulk strings")]
+    #[error("control characters and escapes are only allowed in bulk strings")]
     NoInline,
+    #[error("unbalanced quotes in request")]
+    Quotes,
 }
 
 /// Reads the first command of `input` and says how many bytes it takes; `None` if it has not ended.
@@ -105,15 +108,12 @@ fn read_array<'a>(
     Ok(Some(input.len() - rest.len()))
 }
 
-/// `*-1`, which is no command.
+/// An array of fewer than no words, such as `*-1`: no command, and passed over as Redis does.
 fn null_array(input: &[u8]) -> Result<Option<usize>, ProtocolError> {
-    const NULL: &[u8] = b"*-1\r\n";
-    let seen = input.len().min(NULL.len());
-    match input[..seen] == NULL[..seen] {
-        true if seen == NULL.len() => Ok(Some(seen)),
-        true => Ok(None),
-        false => Err(ProtocolError::ArrayLength),
-    }
+    let Some((_, rest)) = length(&input[2..]).ok_or(ProtocolError::ArrayLength)? else {
+        return Ok(None);
+    };
+    Ok(Some(input.len() - rest.len()))
 }
 
 /// The number that `input` begins with, and what follows its CR LF. `Some(None)`: it has not ended.
@@ -163,28 +163,64 @@ fn read_inline<'a>(
         return if too_big { Err(ProtocolError::TooBigInline) } else { Ok(None) };
     };
     let line = seen[..end].strip_suffix(b"\r").unwrap_or(&seen[..end]);
-    for word in line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty()) {
+    let mut rest = line;
+    let mut read = Ok(());
+    while let Some(begin) = rest.iter().position(|byte| !matches!(byte, b' ' | b'\t')) {
         if words.count == WORDS_MAX {
             return Err(ProtocolError::TooBigInline);
         }
-        words.push(word);
+        match inline_word(&rest[begin..]) {
+            Ok((word, left)) => {
+                words.push(word);
+                rest = left;
+            }
+            Err(error) => {
+                read = Err(error);
+                break;
+            }
+        }
     }
-    if is_foreign(words) {
+    if is_foreign(line) {
         return Err(ProtocolError::Foreign);
     }
-    if line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t' || b"\"'".contains(byte)) {
+    if line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
         return Err(ProtocolError::NoInline);
     }
-    Ok(Some(end + 1))
+    read.map(|()| Some(end + 1))
+}
+
+/// The first word of `line`, and what follows it.
+fn inline_word(line: &[u8]) -> Result<(&[u8], &[u8]), ProtocolError> {
+    let quote = match line {
+        [quote @ (b'"' | b'\''), ..] => *quote,
+        _ => {
+            let is_end = |byte: &u8| matches!(byte, b' ' | b'\t');
+            let (word, rest) = line.split_at(line.iter().position(is_end).unwrap_or(line.len()));
+            let has_quotes = word.iter().any(|byte| matches!(byte, b'"' | b'\''));
+            return if has_quotes { Err(ProtocolError::Quotes) } else { Ok((word, rest)) };
+        }
+    };
+    let quoted = &line[1..];
+    let end = memchr::memchr(quote, quoted).ok_or(ProtocolError::Quotes)?;
+    let (word, rest) = (&quoted[..end], &quoted[end + 1..]);
+    if word.contains(&b'\\') {
+        return Err(ProtocolError::NoInline);
+    }
+    match rest {
+        [] | [b' ' | b'\t', ..] => Ok((word, rest)),
+        _ => Err(ProtocolError::Quotes),
+    }
 }
 
 /// Whether this is a line of HTTP. A page in a browser can send such to a server on its own machine,
 /// and in a body whatever commands it likes.
-fn is_foreign(line: &[&[u8]]) -> bool {
+fn is_foreign(line: &[u8]) -> bool {
     let is_header =
         |word: &[u8]| word.eq_ignore_ascii_case(b"POST") || word.eq_ignore_ascii_case(b"Host:");
-    line.first().is_some_and(|word| is_header(word))
-        || line.get(2).is_some_and(|word| word.starts_with(b"HTTP/"))
+    let words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
+    let mut words = words.take(3);
+    words.next().is_some_and(is_header)
+        || words.nth(1).is_some_and(|word| word.starts_with(b"HTTP/"))
 }
 
 impl<'a> CommandWords<'a> {
@@ -251,11 +287,12 @@ mod tests {
         check(b"*2\r\n$4\r\nECHO\r\n$4\r\n\r\n\0\xff\r\n", &[&[b"ECHO", b"\r\n\0\xff"]], None);
         check(b"*1\r\n$0\r\n\r\n", &[&[b""]], None);
         check("SG.CHECK p é\n".as_bytes(), &[&[b"SG.CHECK", b"p", "é".as_bytes()]], None);
+        check(b"ECHO \"a b\"  'c\td\"' \"\"\r\n", &[&[b"ECHO", b"a b", b"c\td\"", b""]], None);
     }
 
     #[test]
     fn empty_commands_have_no_words() {
-        check(b"\r\n\n*0\r\n*-1\r\nPING\n", &[&[], &[], &[], &[], &[b"PING"]], None);
+        check(b"\r\n\n*0\r\n*-1\r\n*-10\r\nPING\n", &[&[], &[], &[], &[], &[], &[b"PING"]], None);
     }
 
     #[test]
@@ -276,7 +313,7 @@ mod tests {
             (b"*\r\n", ArrayLength),
             (b"*1x", ArrayLength),
             (b"*1\rx", ArrayLength),
-            (b"*-2", ArrayLength),
+            (b"*--2", ArrayLength),
             (b"*65\r\n", ArrayLength),
             (b"*1000000000", ArrayLength),
             (b"*1\r\n$-1\r\n", WordLength),
@@ -287,7 +324,11 @@ mod tests {
             (b"*1\r\n:1\r\n", NoBulk(b':')),
             (b"*1\r\n$4\r\nPINGxx", Unended),
             (b"*1\r\n$4\r\nPING\rx", Unended),
-            (b"ECHO \"a b\"\r\n", NoInline),
+            (b"ECHO \"a b\r\n", Quotes),
+            (b"ECHO \"a\"b\r\n", Quotes),
+            (b"ECHO a\"b\"\r\n", Quotes),
+            (b"ECHO 'a\r\n", Quotes),
+            (b"ECHO \"\\x41\"\r\n", NoInline),
             (b"ECHO a\0\r\n", NoInline),
             (b"\x16\x03\x01", NoInline),
         ] {

@@ -38,7 +38,7 @@ impl PolicyCommand {
         };
         let policy = text("policy", policy)?;
         let options = self.options(options)?;
-        let app = options.app.map(|app| text("app", app)).transpose()?;
+        let app = options.app.map(app).transpose()?;
         let verb = self.verb(id, &options)?;
         let key = Some(*key).filter(|key| !key.is_empty());
         let request = Request::new(policy, key, verb).with_patience(Patience::Policy);
@@ -117,6 +117,13 @@ fn span(word: &[u8]) -> Result<Micros, ErrorReply> {
     Ok(Micros::from_millis(whole("maxwait", word, 0, SPAN_MAX_US / 1_000)?))
 }
 
+fn app(word: &[u8]) -> Result<&str, ErrorReply> {
+    if word.is_empty() {
+        return Err(ErrorReply::err(format_args!("app: is empty, expected the name of an app")));
+    }
+    text("app", word)
+}
+
 fn permit(word: &[u8]) -> Result<PermitId, ErrorReply> {
     if !(1..=KEY_BYTES_MAX).contains(&word.len()) {
         let bytes = word.len();
@@ -127,9 +134,14 @@ fn permit(word: &[u8]) -> Result<PermitId, ErrorReply> {
     Ok(PermitId::named(text("id", word)?))
 }
 
-/// The whole number `word`, which `field` is.
+/// The whole number `word`, which `field` is: `5`, or `5.0`, as languages write a number with a point.
 fn whole(field: &str, word: &[u8], min: u64, max: u64) -> Result<u64, ErrorReply> {
-    let digits = Some(word).filter(|word| word.iter().all(u8::is_ascii_digit));
+    let point = word.iter().position(|byte| *byte == b'.');
+    let zeros = point.filter(|&point| {
+        point + 1 < word.len() && word[point + 1..].iter().all(|byte| *byte == b'0')
+    });
+    let digits = &word[..zeros.unwrap_or(word.len())];
+    let digits = Some(digits).filter(|digits| digits.iter().all(u8::is_ascii_digit));
     let number = digits.and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
     let Some(number) = number else {
         let given = shown(word);
@@ -160,7 +172,7 @@ mod tests {
 
     #[test]
     fn options_come_in_any_order_and_case() {
-        let request = decode(PolicyCommand::Check, "p k maxwait 250 APP shop Cost 3").unwrap();
+        let request = decode(PolicyCommand::Check, "p k maxwait 250.00 APP shop Cost 3.0").unwrap();
         assert_eq!(
             (request.limits.name(), request.key, request.app),
             ("p", Some(&b"k"[..]), Some("shop"))
@@ -206,6 +218,11 @@ mod tests {
             (Check, "p k COST 2147483649", format!("cost: `2147483649` is outside {range}")),
             (Check, "p k COST -1", format!("cost: `-1` is not a whole number {range}")),
             (Check, "p k COST +1", format!("cost: `+1` is not a whole number {range}")),
+            (Check, "p k COST 5.5", format!("cost: `5.5` is not a whole number {range}")),
+            (Check, "p k COST 5.", format!("cost: `5.` is not a whole number {range}")),
+            (Check, "p k COST .0", format!("cost: `.0` is not a whole number {range}")),
+            (Check, "p k COST 0.0", format!("cost: `0` is outside {range}")),
+            (Check, "p k APP ", "app: is empty, expected the name of an app".to_owned()),
             (Check, "p k COST 1e3", format!("cost: `1e3` is not a whole number {range}")),
             (Check, "p k COST ", format!("cost: `` is not a whole number {range}")),
             (

@@ -22,7 +22,7 @@ const WRONG_PASSWORDS_MAX: u32 = 8;
 const NAME_BYTES_MAX: usize = 256;
 
 /// The version of Redis whose protocol this is; clients choose by it what they send.
-const REDIS_VERSION: &str = "7.2.0";
+pub(super) const REDIS_VERSION: &str = "7.2.0";
 
 const NO_AUTH_HELLO: ErrorReply = ErrorReply::new(
     "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
@@ -31,6 +31,13 @@ const NO_AUTH_HELLO: ErrorReply = ErrorReply::new(
 );
 const WRONG_PASSWORD: ErrorReply =
     ErrorReply::new("WRONGPASS invalid username-password pair or user is disabled.");
+const NO_MULTI: ErrorReply = ErrorReply::new(
+    "ERR unknown command 'MULTI': there are no transactions here; what follows is not executed until EXEC or DISCARD",
+);
+const IN_MULTI: ErrorReply =
+    ErrorReply::new("ERR not executed: MULTI failed; send EXEC, DISCARD or RESET first");
+const EXEC_ABORTED: ErrorReply =
+    ErrorReply::new("EXECABORT Transaction discarded because of previous errors.");
 const NO_PASSWORD: ErrorReply = ErrorReply::new(
     "ERR AUTH <password> called without any password configured for the default user. Are you \
      sure your configuration is correct?",
@@ -44,6 +51,8 @@ pub(crate) struct Session {
     /// Who asks; none, if they are still to say so.
     caller: Option<Caller>,
     wrong_passwords: u32,
+    /// Whether a `MULTI` failed: nothing is done until its end.
+    is_discarding: bool,
 }
 
 /// What a client has to say before it may ask.
@@ -69,7 +78,7 @@ impl Session {
     pub(crate) fn new(id: u64, entry: AuthContext<'_>) -> Self {
         let is_in = entry.password.is_none() && !entry.listener_auth.requires();
         let caller = is_in.then(|| entry.listener_auth.believed());
-        Self { id, name: Vec::new(), caller, wrong_passwords: 0 }
+        Self { id, name: Vec::new(), caller, wrong_passwords: 0, is_discarding: false }
     }
 
     /// Who asks now, if they may: what was good when they logged in may have ended.
@@ -85,6 +94,15 @@ impl Session {
         still.map_err(|refused| listener_auth.count_refused(refused))
     }
 
+    /// Whether a command belongs to a transaction that failed at its `MULTI`; then it is answered with an error, and
+    /// nothing else happens.
+    pub(crate) fn discards(&self, replies: &mut Replies) -> bool {
+        if self.is_discarding {
+            replies.refusal(&IN_MULTI);
+        }
+        self.is_discarding
+    }
+
     /// Answers what is no request for a decision.
     pub(crate) fn talk(
         &mut self,
@@ -93,6 +111,16 @@ impl Session {
         now: Micros,
         replies: &mut Replies,
     ) -> NextStep {
+        let goes_on = matches!(
+            talk,
+            SessionCommand::Quit
+                | SessionCommand::Reset
+                | SessionCommand::Exec
+                | SessionCommand::Discard
+        );
+        if !goes_on && self.discards(replies) {
+            return NextStep::GoOn;
+        }
         let answered = match talk {
             SessionCommand::Quit => {
                 replies.ok();
@@ -131,6 +159,16 @@ impl Session {
                 return Err(ErrorReply::new("ERR DB index is out of range"));
             }
             SessionCommand::Info(sections) => replies.bulk(info(sections).as_bytes()),
+            SessionCommand::Multi => {
+                self.is_discarding = true;
+                return Err(NO_MULTI);
+            }
+            SessionCommand::Exec if std::mem::take(&mut self.is_discarding) => {
+                return Err(EXEC_ABORTED);
+            }
+            SessionCommand::Exec => return Err(ErrorReply::new("ERR EXEC without MULTI")),
+            SessionCommand::Discard if std::mem::take(&mut self.is_discarding) => replies.ok(),
+            SessionCommand::Discard => return Err(ErrorReply::new("ERR DISCARD without MULTI")),
             SessionCommand::Hello(_)
             | SessionCommand::Auth(_)
             | SessionCommand::Quit
@@ -239,7 +277,8 @@ impl Session {
             (b"GETNAME", []) if self.name.is_empty() => replies.null(),
             (b"GETNAME", []) => replies.bulk(&self.name),
             (b"ID", []) => replies.integer(self.id),
-            (b"INFO", []) => {
+            // Of other clients it lists none.
+            (b"INFO" | b"LIST", []) => {
                 let (id, name) = (self.id, String::from_utf8_lossy(&self.name));
                 let resp = number(replies.protocol());
                 replies.bulk(
@@ -248,11 +287,17 @@ impl Session {
             }
             // What a library is called, and wishes about keys that are evicted here never.
             (b"SETINFO", [_, _]) | (b"NO-EVICT" | b"NO-TOUCH", [_]) => replies.ok(),
+            // A client may cache what it reads: there is nothing to read, so nothing is ever invalidated.
+            (b"TRACKING", [state, ..])
+                if [&b"ON"[..], b"OFF"].iter().any(|word| state.eq_ignore_ascii_case(word)) =>
+            {
+                replies.ok();
+            }
             _ => {
                 let what = shown(what);
                 return Err(ErrorReply::err(format_args!(
                     "unknown subcommand or wrong number of arguments for '{what}'. Try SETNAME, \
-                     GETNAME, SETINFO, ID or INFO."
+                     GETNAME, SETINFO, ID, INFO, LIST or TRACKING."
                 )));
             }
         }

@@ -88,6 +88,7 @@ impl Connection {
     fn say(&mut self, words: &[&[u8]]) -> Vec<u8> {
         self.replies.clear();
         match Command::decode(words) {
+            Ok(Command::Decide(_)) if self.session.discards(&mut self.replies) => {}
             Ok(Command::Decide(question)) => self.decide(question),
             Ok(Command::Talk(talk)) => {
                 let entry = entry(self.password.as_ref(), &self.listener_auth, &self.guesses);
@@ -285,8 +286,14 @@ fn clients_that_connect_get_the_answers_of_redis() {
             ("CLIENT SETINFO LIB-NAME redis-py", "+OK"),
             ("CLIENT ID", ":7"),
             ("CLIENT INFO", "$42 id=7 name=shop-1 db=0 resp=2 user=default"),
-            ("COMMAND COUNT", ":18"),
-            ("COMMAND DOCS", "*0"),
+            ("COMMAND COUNT", ":21"),
+            ("COMMAND DOCS nope", "*0"),
+            ("COMMAND GETKEYS sg.check p k", "*1 $1 k"),
+            ("COMMAND GETKEYS ping", "-ERR The command has no key arguments"),
+            (
+                "COMMAND GETKEYS sg.check p",
+                "-ERR Invalid number of arguments specified for command",
+            ),
             ("COMMAND INFO sg.check nope", "*2 *6 $8 sg.check :-3 *1 +fast :2 :2 :1 *-1"),
             ("INFO persistence", "$26 # Persistence loading:0"),
             ("AUTH default x", "+OK"),
@@ -307,7 +314,10 @@ fn what_is_no_command_is_told_so_on_one_line() {
             ("PINGPONGPING", "-ERR unknown command 'PINGPONGPING', with args beginning with:"),
             ("ECHO", "-ERR wrong number of arguments for 'echo' command"),
             ("PING a b", "-ERR wrong number of arguments for 'ping' command"),
-            ("COMMAND NOPE", "-ERR unknown subcommand, expected COMMAND COUNT, DOCS or INFO"),
+            (
+                "COMMAND NOPE",
+                "-ERR unknown subcommand, expected COMMAND COUNT, DOCS, GETKEYS, INFO or LIST",
+            ),
             ("CLIENT SETNAME a\tb", {
                 "-ERR Client names cannot contain spaces, newlines or special characters."
             }),
@@ -323,6 +333,72 @@ fn what_is_no_command_is_told_so_on_one_line() {
 }
 
 #[test]
+fn what_follows_a_multi_takes_nothing_until_its_end() {
+    let failed = "-ERR not executed: MULTI failed; send EXEC, DISCARD or RESET first";
+    let multi = "-ERR unknown command 'MULTI': there are no transactions here; what follows is not \
+                 executed until EXEC or DISCARD";
+    check(
+        "",
+        &[
+            ("EXEC", "-ERR EXEC without MULTI"),
+            ("DISCARD", "-ERR DISCARD without MULTI"),
+            ("MULTI", multi),
+            ("SG.CHECK login a", failed),
+            ("CL.THROTTLE k 1 1 1", failed),
+            ("PING", failed),
+            ("MULTI", failed),
+            ("EXEC", "-EXECABORT Transaction discarded because of previous errors."),
+            ("SG.PEEK login a", "*8 :1 :2 :2 :0 :0 :0 $5 tries $5 store"),
+            ("MULTI", multi),
+            ("DISCARD", "+OK"),
+            ("MULTI", multi),
+            ("RESET", "+RESET"),
+            ("PING", "+PONG"),
+        ],
+    );
+}
+
+/// What redis-cli needs for its hints: names, words, and which may be left out.
+#[test]
+fn the_documentation_of_a_command_has_its_arguments() {
+    let mut connection = Connection::new("");
+    let list = connection.line("COMMAND LIST");
+    assert!(list.starts_with("*21 $11 cl.throttle $8 sg.check "), "{list}");
+    let docs = connection.line("COMMAND DOCS SG.RENEW");
+    let word = |name: &str| format!("*4 $4 name ${} {name} $4 type $6 string", name.len());
+    let app = "*8 $4 name $3 app $4 type $6 string $5 token $3 APP $5 flags *1 +optional";
+    let summary = "Holds a permit for another `ttl`.";
+    let expected = format!(
+        "*2 $8 sg.renew *8 $7 summary ${} {summary} $5 since $5 7.2.0 $5 group $10 sluicegate \
+         $9 arguments *4 {} {} {} {app}",
+        summary.len(),
+        word("policy"),
+        word("key"),
+        word("id"),
+    );
+    assert_eq!(docs, expected);
+    connection.line("HELLO 3");
+    assert!(connection.line("COMMAND DOCS").starts_with("%21 $11 cl.throttle %4 $7 summary"));
+}
+
+#[test]
+fn clients_that_cache_find_nothing_to_cache() {
+    check(
+        "",
+        &[
+            ("CLIENT TRACKING ON OPTIN", "+OK"),
+            ("CLIENT TRACKING off", "+OK"),
+            ("CLIENT LIST", "$36 id=7 name= db=0 resp=2 user=default"),
+        ],
+    );
+    let refused = Connection::new("").line("CLIENT TRACKING x");
+    assert!(
+        refused.starts_with("-ERR unknown subcommand or wrong number of arguments"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn hello_chooses_the_protocol_of_what_follows() {
     let rest =
         "$6 server $10 sluicegate $7 version $5 7.2.0 $18 sluicegate_version $5 0.1.0 $5 proto";
@@ -334,7 +410,7 @@ fn hello_chooses_the_protocol_of_what_follows() {
             ("HELLO 3 SETNAME me", &format!("%8 {rest} :3 {end}")),
             ("CLIENT GETNAME", "$2 me"),
             ("COMMAND INFO nope", "*1 _"),
-            ("COMMAND DOCS", "%0"),
+            ("COMMAND DOCS nope", "%0"),
             ("SG.CHECK nope a", "*8 :0 :0 :0 :-1 :0 :0 _ _"),
             ("HELLO 4", "-NOPROTO unsupported protocol version"),
             ("HELLO x", "-ERR Protocol version is not an integer or out of range"),
