@@ -15,10 +15,10 @@ const SHOWN_CHARS_MAX: usize = 100;
 /// For whom an answer is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OutputFormat {
-    /// For people.
+    /// Human-readable lines.
     #[default]
     Text,
-    /// As data: one object on one line.
+    /// One JSON object on one line.
     Json,
 }
 

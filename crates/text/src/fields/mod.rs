@@ -6,6 +6,7 @@
 
 mod error;
 mod names;
+mod object;
 mod value;
 
 use std::borrow::Cow;
@@ -18,6 +19,7 @@ use crate::terminal::one_line;
 pub use error::FieldError;
 pub use names::Field;
 pub use names::{FieldKind, listed};
+pub use object::{Object, whole_number};
 use value::{AnyValue, FieldName, FieldValue};
 
 /// Which fields an object may have, and an example of it.
@@ -114,7 +116,9 @@ impl<'a> RequestFields<'a> {
             FieldKind::Raw => self.raw(field, map.next_value()?),
             kind => match (kind, map.next_value_seed(AnyValue)?) {
                 (FieldKind::Whole { .. }, FieldValue::Whole(number)) => self.number(field, number),
-                (FieldKind::Text { .. }, FieldValue::Text(text)) => self.text(field, text),
+                (FieldKind::Text { .. }, FieldValue::Text(text)) if field.may_be(&text) => {
+                    self.text(field, text);
+                }
                 (FieldKind::Flag, FieldValue::Flag(flag)) => self.atomic = Some(flag),
                 (_, FieldValue::Null) if field.may_be_null() => {}
                 (_, other) => self.keep_first(FieldError::Kind { field, given: other.in_short() }),

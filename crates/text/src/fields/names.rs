@@ -74,7 +74,7 @@ impl Field {
             Self::AtUs | Self::MaxWaitUs => "a whole number of microseconds 0..=9007199254740991",
             Self::Policy => "a policy name (string)",
             Self::Key => "a string of 1..=1024 bytes",
-            Self::App => "an app name (string)",
+            Self::App => "an app name (string of 1 byte or more)",
             Self::Cost | Self::Charged => "a whole number 1..=2147483648",
             Self::ActualCost => "a whole number 0..=2147483648",
             Self::MaxWaitMs => "a whole number of milliseconds 0..=9007199254740",
@@ -103,6 +103,11 @@ impl Field {
     /// `null` is the budget that all share, and nobody in particular; elsewhere it is a slip.
     pub const fn may_be_null(self) -> bool {
         matches!(self, Self::Key | Self::App)
+    }
+
+    /// Whether `text` may stand there: an app has a name. What is empty elsewhere is judged by its reader.
+    pub(super) fn may_be(self, text: &str) -> bool {
+        self != Self::App || !text.is_empty()
     }
 
     pub(super) const fn bit(self) -> u16 {

@@ -54,6 +54,15 @@ impl FieldValue<'_> {
     }
 }
 
+/// The whole number that a number with a point or an exponent is: `5.0` is 5, as in JSON Schema, and as PHP and Python
+/// write it. Up to 2^53, beyond which such numbers are not exact.
+pub(super) fn whole(number: f64) -> Option<u64> {
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    let is_whole = (0.0..=EXACT_MAX).contains(&number) && number.fract() == 0.0;
+    // What is left has no fraction and fits, so its digits are read as they are written.
+    is_whole.then(|| format!("{:.0}", number.abs()).parse().ok()).flatten()
+}
+
 /// Reads a [`FieldValue`].
 pub(super) struct AnyValue;
 
@@ -81,7 +90,10 @@ impl<'a> Visitor<'a> for AnyValue {
     }
 
     fn visit_f64<E>(self, number: f64) -> Result<FieldValue<'a>, E> {
-        Ok(FieldValue::Other(format!("{number:?}")))
+        Ok(match whole(number) {
+            Some(whole) => FieldValue::Whole(whole),
+            None => FieldValue::Other(format!("{number:?}")),
+        })
     }
 
     fn visit_bool<E>(self, given: bool) -> Result<FieldValue<'a>, E> {

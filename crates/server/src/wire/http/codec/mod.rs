@@ -49,6 +49,16 @@ mod tests {
     }
 
     #[test]
+    fn a_whole_number_may_be_written_with_a_point() {
+        for cost in ["5", "5.0", "5.000", "5e0", "0.5e1"] {
+            let body = format!(r#"{{"policy":"p","cost":{cost},"max_wait_ms":{cost}}}"#);
+            let ask = ask(Operation::Check, &body).unwrap();
+            let (cost, max_wait) = (Cost::new(5).unwrap(), Micros::from_millis(5));
+            assert_eq!(ask.request().verb, Verb::Reserve { cost, max_wait });
+        }
+    }
+
+    #[test]
     fn a_plain_body_is_a_check_of_one_permit() {
         let ask = ask(Operation::Check, r#"{"policy":"p","key":"k\u00e9"}"#).unwrap();
         let request = ask.request();
@@ -77,7 +87,8 @@ mod tests {
             ("key", "5", format!("`5` {string}")),
             ("key", "true", format!("`true` {string}")),
             ("key", r#"{"a":1}"#, format!("`{{..}}` {string}")),
-            ("app", "[]", "`[..]` is not an app name (string)".to_owned()),
+            ("app", r#""""#, r#"`""` is not an app name (string of 1 byte or more)"#.to_owned()),
+            ("app", "[]", "`[..]` is not an app name (string of 1 byte or more)".to_owned()),
         ] {
             let body = format!(r#"{{"policy":"p","{field}":{given}}}"#);
             assert_eq!(detail(&body), format!("{field}: {problem}"));

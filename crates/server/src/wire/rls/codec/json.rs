@@ -4,12 +4,9 @@
 //! are the same. What is zero or empty
 //! is left out of answers.
 
-use std::fmt;
-use std::marker::PhantomData;
-
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, MapAccess, Unexpected, Visitor};
+use serde::de::{Error, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize};
+use sluicegate_text::fields::Object;
 
 use super::limit::UNITS;
 use crate::wire::rls::proto::{
@@ -19,7 +16,7 @@ use crate::wire::rls::proto::{
 
 /// Reads a message.
 pub(in crate::wire::rls) fn decode(body: &[u8]) -> Result<RateLimitRequest, String> {
-    let Object(asked) = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let Object(asked) = read(body)?;
     let JsonRequest { domain, descriptors, hits_addend } = asked;
     Ok(RateLimitRequest {
         domain: domain.unwrap_or_default(),
@@ -30,6 +27,20 @@ pub(in crate::wire::rls) fn decode(body: &[u8]) -> Result<RateLimitRequest, Stri
             .collect(),
         hits_addend: hits_addend.map(|Number(hits)| hits).unwrap_or_default(),
     })
+}
+
+/// Reads JSON. An error of a value names its field, such as `descriptors[0].entries[1].key`.
+fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, String> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        match path.as_str() {
+            "." | "?" => error.into_inner().to_string(),
+            path => format!("{path}: {}", error.into_inner()),
+        }
+    })?;
+    reader.end().map_err(|error| error.to_string())?;
+    Ok(read)
 }
 
 /// Writes a message.
@@ -70,29 +81,6 @@ struct JsonLimit {
     #[serde(alias = "requests_per_unit")]
     requests_per_unit: Option<Number<u32>>,
     unit: Option<JsonUnit>,
-}
-
-/// An object, where a list of values in the order of the fields will not do.
-struct Object<T>(T);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(ObjectVisitor(PhantomData))
-    }
-}
-
-struct ObjectVisitor<T>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
-    type Value = Object<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
-        T::deserialize(MapAccessDeserializer::new(map)).map(Object)
-    }
 }
 
 /// A whole number however it is written, or a text that is one.
