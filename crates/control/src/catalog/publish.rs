@@ -59,6 +59,9 @@ pub struct PublishedToken {
     pub is_revoked: bool,
 }
 
+/// How long a token that ended is published: its owner finds it in a log of refusals within this time.
+const EXPIRED_KEPT_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
+
 impl Catalog {
     /// The revision that the catalog is at.
     ///
@@ -84,7 +87,8 @@ impl Catalog {
     }
 
     /// What changed since `revision`; 0 is everything. Changes made meanwhile may be in it, and are told
-    /// again the next time.
+    /// again the next time. Tokens that ended up to 30 days before `at` are in it, so that a node that starts names
+    /// the reason why it refuses them.
     ///
     /// # Errors
     /// Those of the database.
@@ -108,7 +112,9 @@ impl Catalog {
         let sql = "SELECT id, app, name, hash, scopes, expires_at, revoked_at FROM tokens \
                    WHERE revision > ? AND ((revoked_at IS NULL AND expires_at > ?) OR ? > 0) \
                    ORDER BY id";
-        let rows = self.db.rows(sql, &[revision.into(), at.into(), revision.into()]).await?;
+        let ended_since = at - EXPIRED_KEPT_MS;
+        let rows =
+            self.db.rows(sql, &[revision.into(), ended_since.into(), revision.into()]).await?;
         let token = |row: &crate::db::Row| {
             Ok(PublishedToken {
                 id: row.get(0)?,
