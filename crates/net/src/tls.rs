@@ -1,14 +1,14 @@
 //! TLS as a client: the authorities that may have signed a server's certificate.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore};
 
 /// Largest file of authorities: a bundle of all public ones is a quarter of a MiB.
 pub const AUTHORITIES_BYTES_MAX: u64 = 1 << 20;
@@ -61,6 +61,25 @@ pub fn authorities_in(pem: &[u8]) -> Result<RootCertStore, String> {
         return Err("expected certificates in PEM".to_owned());
     }
     Ok(roots)
+}
+
+/// The reason why a handshake of a client failed, in words: rustls names some causes by its own terms.
+#[must_use]
+pub fn handshake_problem(error: &io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+            "no authority that is trusted has signed the certificate".to_owned()
+        }
+        Some(rustls::Error::InvalidCertificate(CertificateError::Other(other)))
+            if other.to_string().contains("CaUsedAsEndEntity") =>
+        {
+            "the certificate is an authority's own; make one that is not, such as by `openssl req -x509 -addext \
+             basicConstraints=critical,CA:FALSE`"
+                .to_owned()
+        }
+        _ => error.to_string(),
+    }
 }
 
 /// A client's TLS that trusts `roots`.

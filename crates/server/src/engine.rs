@@ -111,7 +111,10 @@ impl<S: Store + 'static> ServerEngine<S> {
         };
         if timeout(LAST_PAYMENT_MAX, paying).await.is_err() {
             let keys = self.engine.debts();
-            tracing::warn!("store: unavailable; unpaid usage of {keys} keys is lost");
+            let s = if keys == 1 { "key" } else { "keys" };
+            tracing::warn!(
+                "store: unavailable; usage of {keys} {s} that was decided without it could not be charged, and is lost"
+            );
         }
     }
 

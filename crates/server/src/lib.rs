@@ -17,6 +17,7 @@ pub mod descriptors;
 mod engine;
 mod histogram;
 pub mod log;
+mod log_pace;
 mod metrics;
 mod policies;
 mod protocol;
@@ -30,3 +31,5 @@ mod trace;
 mod verbs;
 pub mod wire;
 mod workers;
+
+pub use telemetry::EVENT_RESULTS;

@@ -3,6 +3,7 @@
 mod fleet;
 mod key_errors;
 mod outage;
+mod status;
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -49,6 +50,8 @@ pub(crate) struct RedisBackend {
     errors: [AtomicU64; 2],
     /// Why the last decision without an answer had none.
     last_error: Mutex<Option<Box<str>>>,
+    /// Since when the store is away, and why.
+    away: Mutex<Option<(Micros, Box<str>)>>,
     key_errors: KeyErrors,
 }
 
@@ -79,6 +82,7 @@ impl AnyStore {
             nodes,
             errors: Default::default(),
             last_error: Mutex::default(),
+            away: Mutex::default(),
             key_errors: KeyErrors::default(),
         })))
     }

@@ -330,7 +330,7 @@ async fn account_id(
 ) -> Result<String, Error> {
     let row = change.rows.row("SELECT id FROM accounts WHERE name = ?", &[account.into()]).await?;
     let row = row.ok_or_else(|| {
-        Error::invalid(pointer, finding!("account_not_found", "account not found"))
+        Error::invalid(pointer, finding!("account_not_found", "no account `{account}`", account))
     })?;
     row.get(0)
 }

@@ -203,7 +203,7 @@ fn read_tree(tree: Table) -> Result<Config, ConfigError> {
             // It may be a secret that misses its key: it is not repeated.
             problem = "expected a section".to_owned();
         }
-        let problem = near_field(&path, &problem).unwrap_or(problem);
+        let problem = near_field(&path, &problem).or_else(|| in_words(&problem)).unwrap_or(problem);
         ConfigError::Value { origin: None, path, problem }
     })
 }
@@ -228,6 +228,31 @@ fn near_field(path: &str, problem: &str) -> Option<String> {
     // Names are between backticks, of which every other one opens.
     let near = elsewhere.or_else(|| nearest(given, known.split('`').skip(1).step_by(2)))?;
     Some(format!("unknown field, did you mean `{near}`?"))
+}
+
+/// The largest numbers of the types that settings have, by the names that serde gives them.
+const WHOLE_NUMBERS: [(&str, u64, u64); 5] = [
+    ("u8", 0, u8::MAX as u64),
+    ("u16", 0, u16::MAX as u64),
+    ("u32", 0, u32::MAX as u64),
+    ("a nonzero u16", 1, u16::MAX as u64),
+    ("a nonzero u32", 1, u32::MAX as u64),
+];
+
+/// A `problem` of serde in the words of people who write settings.
+fn in_words(problem: &str) -> Option<String> {
+    let (given, expected) = problem.strip_prefix("invalid ")?.split_once(", expected ")?;
+    let given = given.split_once(": ")?.1;
+    let (kind, value) = given.split_once(' ').unwrap_or(("", given));
+    let value = value.trim_matches(['`', '"']);
+    if kind == "string" && expected == "a boolean" {
+        return Some(format!("`{value}` is neither `true` nor `false`"));
+    }
+    let (_, min, max) = WHOLE_NUMBERS.iter().find(|(name, ..)| *name == expected)?;
+    Some(match kind {
+        "integer" => format!("`{value}` is outside {min}..={max}"),
+        _ => format!("`{value}` is not a whole number {min}..={max}"),
+    })
 }
 
 /// Takes the value at `path` out of `tree`. Returns whether it was there.
@@ -392,7 +417,11 @@ mod tests {
             ("[http]\nlsten = 1", "http.lsten: unknown field, did you mean `listen`?"),
             ("[http]\nlisten = 'x'", "http.listen: invalid address `x`"),
             ("[http]\nlisten = ['127.0.0.1:1', 'x']", "http.listen[1]: invalid address `x`"),
-            ("[store]\nnodes = 0", "store.nodes: invalid value: integer `0`"),
+            ("[store]\nnodes = 0", "store.nodes: `0` is outside 1..=4294967295"),
+            ("[store]\nnodes = 'two'", "store.nodes: `two` is not a whole number 1..=4294967295"),
+            ("[server]\nworkers = 100000", "server.workers: `100000` is outside 0..=65535"),
+            ("[server]\nworkers = -1", "server.workers: `-1` is outside 0..=65535"),
+            ("[resp]\ninsecure = 'yes'", "resp.insecure: `yes` is neither `true` nor `false`"),
             (
                 "[store]\nkeys_per_policy_max = 0",
                 "store.keys_per_policy_max: `0` is outside 1..=4294967295",

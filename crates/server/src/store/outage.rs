@@ -61,8 +61,11 @@ pub(crate) async fn log<O: Observer>(
     let Some(redis) = engine.store().on_redis() else { return };
     let store = redis.name();
     let mut outages = Outages::default();
+    redis.look(engine.is_without_store(), engine.now());
     while timeout(LOOK_EVERY, stop.cancelled()).await.is_err() {
-        match outages.look(engine.is_without_store(), &decided, Instant::now()) {
+        let is_without_store = engine.is_without_store();
+        redis.look(is_without_store, engine.now());
+        match outages.look(is_without_store, &decided, Instant::now()) {
             Some(Change::Begun) => {
                 let error = redis.last_error();
                 let error = error.as_deref().unwrap_or("no answer");

@@ -14,6 +14,7 @@ use std::time::Duration;
 use futures_util::{Stream, stream};
 use serde::{Deserialize, Serialize};
 use sluicegate::{Clock, Micros, Patience, Request, Verb, WallClock};
+use sluicegate_text::terminal::one_line;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -152,6 +153,10 @@ pub(crate) struct EventFilter {
     result: Option<String>,
 }
 
+/// The results that an event may have.
+pub const EVENT_RESULTS: [&str; 7] =
+    ["allowed", "held", "shadowed", "degraded", "diverted", "refused", "error"];
+
 /// Those who watch.
 #[derive(Debug, Default)]
 struct Watchers {
@@ -264,6 +269,20 @@ impl EventFilter {
         Self { policy: Some(policy), result }
     }
 
+    /// Whether an event can have the result.
+    ///
+    /// # Errors
+    /// A text that names the results.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match &self.result {
+            Some(result) if !EVENT_RESULTS.contains(&result.as_str()) => {
+                let (result, known) = (one_line(result), EVENT_RESULTS.join(", "));
+                Err(format!("result: unknown result `{result}`, expected {known}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn lets_pass(&self, of_policy: &str, of_result: &str) -> bool {
         let Self { policy, result } = self;
         policy.as_ref().is_none_or(|policy| policy == of_policy)
@@ -352,6 +371,7 @@ mod tests {
 
     use super::*;
     use crate::config::KeyFormat;
+    use crate::telemetry::counts::Fate;
 
     fn events(format: KeyFormat) -> Events {
         Events::new(Arc::new(KeyWriter::new(format)))
@@ -400,6 +420,25 @@ mod tests {
         }
         let expected = [(("busy", "allowed"), 60_001), (("busy", "refused"), 30_001)];
         assert_eq!(weights, expected.into_iter().chain([(("calm", "refused"), 116)]).collect());
+    }
+
+    #[test]
+    fn a_result_that_no_event_has_is_an_error_that_names_the_results() {
+        let check = |result: &str| EventFilter::new("p".into(), Some(result.into())).check();
+        let fates = [
+            Fate::Allowed,
+            Fate::Held,
+            Fate::Shadowed,
+            Fate::Degraded,
+            Fate::Diverted,
+            Fate::Refused,
+        ];
+        for result in fates.map(Fate::name).into_iter().chain(["error"]) {
+            assert_eq!(check(result), Ok(()), "{result}");
+        }
+        let known = "expected allowed, held, shadowed, degraded, diverted, refused, error";
+        let problem = format!("result: unknown result `denied`, {known}");
+        assert_eq!(check("denied"), Err(problem));
     }
 
     #[tokio::test]

@@ -16,7 +16,7 @@ use std::io;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -98,6 +98,10 @@ pub(crate) async fn bind(config: &Config) -> Result<(Vec<Bound>, Renewal)> {
         renewed.extend(tls.clone());
         for listen in listens {
             let listener = Listener::bind(listen, tls.clone()).await;
+            let listener = listener.map_err(|error| match listen_problem(listen, &error) {
+                Some(problem) => anyhow!(problem),
+                None => error.into(),
+            });
             let listener = listener.with_context(|| {
                 let hint = match wire.option() {
                     Some(option) => format!("choose another with `{option}`, or `{option} off`"),
@@ -110,6 +114,17 @@ pub(crate) async fn bind(config: &Config) -> Result<(Vec<Bound>, Renewal)> {
         }
     }
     Ok((bound, Renewal::new(renewed)?))
+}
+
+/// Why an address cannot be listened on, where the operating system does not name the cause.
+fn listen_problem(listen: &Listen, error: &io::Error) -> Option<&'static str> {
+    match (listen, error.kind()) {
+        (Listen::Tcp(_), io::ErrorKind::PermissionDenied) => Some(
+            "permission denied: ports below 1024 need root, or the capability CAP_NET_BIND_SERVICE",
+        ),
+        (Listen::Unix(path), _) if path.is_file() => Some("is a file, not a socket"),
+        _ => None,
+    }
 }
 
 /// Says what is wrong with files of TLS that `config` names, if anything is.

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 use sluicegate_net::tls::authorities_in;
 use sluicegate_text::private;
@@ -203,10 +203,15 @@ impl Contents {
             read.with_context(|| format!("{wire}.tls.{field}: cannot read {}", path.display()))
         };
         let TlsConfig { cert, key, client_ca } = files;
+        let chain = named("cert", cert, contents(cert))?;
+        if contains(&chain, "PRIVATE KEY-----") && !contains(&chain, "BEGIN CERTIFICATE-----") {
+            let cert = cert.display();
+            bail!("{wire}.tls.cert: {cert}: is a private key; are `cert` and `key` swapped?");
+        }
         let ca = client_ca.as_deref().map(|path| named("client_ca", path, contents(path)));
         Ok(Self {
             client_ca: ca.transpose()?,
-            cert: named("cert", cert, contents(cert))?,
+            cert: chain,
             key: named("key", key, private::read(key, FILE_BYTES_MAX))?,
         })
     }
@@ -231,7 +236,7 @@ impl Contents {
         let chain = certificates(&self.cert).map_err(|error| wrong("cert", cert_path, &error))?;
         let expiry = expiry(&chain);
         let key = PrivateKeyDer::from_pem_slice(&self.key)
-            .map_err(|_| wrong("key", key_path, "expected a private key in PEM"))?;
+            .map_err(|_| wrong("key", key_path, key_problem(&self.key)))?;
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -259,6 +264,23 @@ impl Contents {
         config.alpn_protocols = vec![protocol(wire).to_vec()];
         Ok((config, expiry))
     }
+}
+
+/// Why the contents of a file are no private key that can be used.
+fn key_problem(pem: &[u8]) -> &'static str {
+    match pem {
+        pem if contains(pem, "ENCRYPTED") => {
+            "is encrypted; write it in plain text with `openssl pkey -in KEY -out PLAIN`"
+        }
+        pem if contains(pem, "BEGIN CERTIFICATE-----") => {
+            "is a certificate, expected a private key in PEM"
+        }
+        _ => "expected a private key in PEM",
+    }
+}
+
+fn contains(pem: &[u8], text: &str) -> bool {
+    pem.windows(text.len()).any(|part| part == text.as_bytes())
 }
 
 /// The protocol that a wire speaks. A client that wants to speak another one, as a browser that was

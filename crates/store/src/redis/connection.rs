@@ -336,12 +336,11 @@ fn login_error(address: &Address, error: &redis::RedisError) -> ConnectError {
 
 fn io_error(address: &Address, error: &io::Error) -> ConnectError {
     let address = address.clone();
-    let reason = error.to_string().into();
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).is_some();
     if tls {
-        return ConnectError::Tls { address, reason };
+        return ConnectError::Tls { address, reason: tls::handshake_problem(error).into() };
     }
-    ConnectError::Io { address, kind: error.kind(), reason }
+    ConnectError::Io { address, kind: error.kind(), reason: error.to_string().into() }
 }
 
 /// TLS that trusts the authorities in `ca_file`, or those of the system.

@@ -52,7 +52,7 @@ pub(super) fn parse(url: &str) -> Result<Parts, RedisConfigError> {
             let sentinels = parse_hosts(hosts, SENTINEL_PORT)?;
             let (master, database) = path.split_once('/').unwrap_or((path, ""));
             if master.is_empty() {
-                return Err(RedisConfigError::Missing { field: "master name" });
+                return Err(RedisConfigError::NoMasterName { hosts: hosts.to_owned() });
             }
             let master = decode("master name", master)?.into();
             (Topology::Sentinel { sentinels, master }, database)
@@ -222,7 +222,7 @@ mod tests {
         for (url, expected) in [
             ("redis://h?connections=17", "connections: `17` is outside 1..=16"),
             ("redis://h?deadline_ms=0", "deadline_ms: `0` is outside 1..=10000"),
-            ("redis://h?deadline_ms=+5", "deadline_ms: `+5` is outside 1..=10000"),
+            ("redis://h?deadline_ms=+5", "deadline_ms: `+5` is not a whole number 1..=10000"),
             ("redis://h?joined_max=65", "joined_max: `65` is outside 1..=64"),
             ("redis://h/70000", "database: `70000` is outside 0..=65535"),
             ("redis+cluster://h/1", "database: a cluster supports database 0 only"),
@@ -230,7 +230,10 @@ mod tests {
             ("redis://h:0", "port: expected a number in 1..=65535"),
             ("redis://h:", "port: expected a number in 1..=65535"),
             ("redis://", "host: is missing"),
-            ("redis+sentinel://h", "master name: is missing"),
+            (
+                "redis+sentinel://h:1,i",
+                "master name: is missing, such as `redis+sentinel://h:1,i/mymaster`",
+            ),
             ("redis://u@h", "password: is missing"),
         ] {
             assert_eq!(message(url), expected, "{url}");

@@ -7,6 +7,7 @@
 //! | `/v1/policies` | which policies are in force, and why a change was refused |
 //! | `/v1/top?policy=P&n=10` | the keys of a policy that were refused most in the last minutes |
 //! | `/v1/leases` | the keys of which this server leases permits, those that are asked for most first |
+//! | `/v1/store` | the store without its password, and since when it is away |
 //! | `/v1/events` | decisions as they are made, a sample (`text/event-stream`) |
 //! | `/metrics` | what is counted, as OpenMetrics, or the older text format of Prometheus |
 //! | `/v1/admin/…` | the admin API, unless it has an address of its own |
@@ -82,6 +83,7 @@ fn observed(context: &ServerContext) -> Router<ServerContext> {
         .route("/v1/policies", get(policies))
         .route("/v1/top", get(seen::top))
         .route("/v1/leases", get(seen::leases))
+        .route("/v1/store", get(seen::store))
         .route("/v1/events", get(seen::events))
 }
 

@@ -66,6 +66,10 @@ pub(super) async fn leases(State(context): State<ServerContext>) -> Response {
     json(&LeasesReply { leases: leases.collect() })
 }
 
+pub(super) async fn store(State(context): State<ServerContext>) -> Response {
+    json(&context.engine.core().store().status())
+}
+
 pub(super) async fn top(
     State(context): State<ServerContext>,
     which: Result<Query<TopQuery>, QueryRejection>,
@@ -102,6 +106,9 @@ pub(super) async fn events(
         Ok(Query(filter)) => filter,
         Err(rejection) => return plain(rejection.status(), &one_line(&rejection.body_text())),
     };
+    if let Err(problem) = filter.check() {
+        return plain(StatusCode::BAD_REQUEST, &problem);
+    }
     let Some(events) = context.engine.telemetry().events().watch(filter, context.stop.clone())
     else {
         return plain(StatusCode::SERVICE_UNAVAILABLE, "too many event subscribers");

@@ -16,12 +16,15 @@
 //! 3.2). A request of HTTP/1.0 may leave it out, as health checks do: browsers never do.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::http::{Request, StatusCode, Version, header};
 use sluicegate_control::api::PREFIX;
+use sluicegate_text::terminal::one_line;
 
 use super::codec::Problem;
 use crate::config::{HostName, Listen};
+use crate::log_pace::LogPace;
 
 /// What tells whether a server is well, and nothing of what it does.
 const HEALTH: [&str; 3] = ["/livez", "/healthz", "/readyz"];
@@ -33,6 +36,7 @@ pub(crate) struct Hosts {
     own: Arc<[u8]>,
     configured: Arc<[HostName]>,
     listener: Reach,
+    refused: Arc<LogPace>,
 }
 
 /// Where a listener can be reached from.
@@ -52,7 +56,7 @@ impl Hosts {
             _ => Reach::Elsewhere,
         };
         let own = address.map(Listen::to_string).unwrap_or_default().into_bytes().into();
-        Self { own, configured, listener }
+        Self { own, configured, listener, refused: Arc::default() }
     }
 
     /// Whether `request` is for one of them.
@@ -94,11 +98,23 @@ impl Hosts {
             return Ok(());
         }
         let name = String::from_utf8_lossy(name);
+        self.log_refused(&name);
         let detail = format!(
             "host: `{name}` is not allowed: expected `localhost`, a loopback address, or one of \
              `server.allowed_hosts`"
         );
         Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail))
+    }
+
+    /// A proxy that sends the name of its `upstream` gets 421 for every request, and its operator looks here.
+    #[expect(clippy::disallowed_methods, reason = "the log is paced, nothing is decided by it")]
+    fn log_refused(&self, name: &str) {
+        let Some(count) = self.refused.count(Instant::now()) else { return };
+        let (name, own) = (one_line(name), String::from_utf8_lossy(&self.own));
+        tracing::warn!(
+            "{own}: 421 for host `{name}`, which is not allowed ({count} such requests since the last line); \
+             add it to `server.allowed_hosts`, or let the proxy send `localhost`"
+        );
     }
 
     fn is_configured(&self, name: &[u8]) -> bool {

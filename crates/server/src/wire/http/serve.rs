@@ -320,6 +320,9 @@ fn denies(operation: Operation, query: Option<&str>) -> Result<bool, Problem> {
     match query {
         None | Some("") => Ok(false),
         Some("deny=429") if operation.may_deny() => Ok(true),
+        Some(query) if operation.may_deny() && query.starts_with("deny=") => {
+            Err(Problem::bad_request("query: deny: expected `429`"))
+        }
         Some(_) if operation.may_deny() => {
             Err(Problem::bad_request("query: unknown parameter, expected `deny=429`"))
         }

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use anyhow::{Result, anyhow};
-use axum::http::{Request, Response};
+use axum::http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -12,13 +12,17 @@ use sluicegate_policy::descriptor::RESERVED_DOMAIN;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tonic::Code as Grpc;
 use tonic::body::Body;
+use tonic::metadata::{Ascii, MetadataValue};
 
 use super::proto::{Code, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitServiceClient};
 use super::whole::Whole;
 
 /// A connection; clones share it.
 #[derive(Clone, Debug)]
-pub struct RlsClient(RateLimitServiceClient<RequestSender>);
+pub struct RlsClient {
+    service: RateLimitServiceClient<RequestSender>,
+    bearer: Option<MetadataValue<Ascii>>,
+}
 
 /// What a server said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +53,17 @@ impl RlsClient {
         let (sender, connection) = handshake(TokioExecutor::new(), stream).await?;
         tokio::spawn(connection);
         let origin = format!("http://{authority}").parse()?;
-        Ok(Self(RateLimitServiceClient::with_origin(RequestSender(sender), origin)))
+        let service = RateLimitServiceClient::with_origin(RequestSender(sender), origin);
+        Ok(Self { service, bearer: None })
+    }
+
+    /// The same, which sends `bearer` as `authorization` with each request.
+    ///
+    /// # Errors
+    /// If it has characters that cannot be sent.
+    pub fn with_bearer(self, bearer: &HeaderValue) -> Result<Self> {
+        let bearer = MetadataValue::try_from(bearer.as_bytes())?;
+        Ok(Self { bearer: Some(bearer), ..self })
     }
 
     /// Asks for a key of a policy by its name.
@@ -68,8 +82,12 @@ impl RlsClient {
         entries.extend(app.map(|app| entry("app", app)));
         let descriptors = vec![RateLimitDescriptor { entries, ..RateLimitDescriptor::default() }];
         let domain = RESERVED_DOMAIN.to_owned();
-        let request = RateLimitRequest { domain, descriptors, hits_addend: hits };
-        match self.0.should_rate_limit(request).await {
+        let message = RateLimitRequest { domain, descriptors, hits_addend: hits };
+        let mut request = tonic::Request::new(message);
+        if let Some(bearer) = &self.bearer {
+            request.metadata_mut().insert("authorization", bearer.clone());
+        }
+        match self.service.should_rate_limit(request).await {
             Ok(reply) => Ok(match reply.get_ref().overall_code() {
                 Code::Ok => RlsReply::Ok,
                 Code::OverLimit => RlsReply::OverLimit,
