@@ -10,17 +10,19 @@ pub(crate) const CONFIG: u8 = 78;
 pub(crate) const STATUSES: [(u8, &str); 4] = [
     (
         0,
-        "Success. `check`, `peek`, `explain`: the request is allowed, also in shadow mode. `policies diff`: no changes. `audit verify`: intact.",
+        "Success. `check`, `peek`, `explain`, `acquire`: the request is allowed, also in shadow mode. `policies diff`: no \
+         changes. `audit verify`: intact.",
     ),
     (
         1,
-        "The command failed. `check`, `peek`, `explain`: the request is refused. `health`, `status`: not ready. \
-         `policies diff`: changes. `audit verify`: broken.",
+        "The command failed. `check`, `peek`, `explain`, `acquire`: the request is refused. `renew`, `release`: the permit is \
+         not held any more. `settle`: settled before. `health`, `status`: not ready. `replay`, `policies whatif`: too \
+         little of the input could be read. `policies diff`: changes. `audit verify`: broken.",
     ),
     (
         UNKNOWN,
-        "Invalid command line. `check`, `peek`, `explain`, `refund`, `reset`, `policies diff`, `audit`: no answer, for \
-         example because there is no server or no such policy.",
+        "Invalid command line. `check`, `peek`, `explain`, `refund`, `settle`, `acquire`, `renew`, `release`, `reset`, \
+         `policies diff`, `audit`: no answer, for example because there is no server or no such policy.",
     ),
     (
         CONFIG,

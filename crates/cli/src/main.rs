@@ -36,7 +36,11 @@ fn main() -> ExitCode {
     if shell::complete() {
         return ExitCode::SUCCESS;
     }
-    let parsed = cli::Cli::from_arg_matches(&help::command().get_matches());
+    let words: Vec<_> =
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let matches = help::command().try_get_matches();
+    let matches = matches.unwrap_or_else(|error| help::with_tip(error, &words).exit());
+    let parsed = cli::Cli::from_arg_matches(&matches);
     match cli::run(parsed.unwrap_or_else(|error| error.exit())) {
         Ok(code) => code,
         Err(error) => {

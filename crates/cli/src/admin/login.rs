@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use axum::http::{Method, header};
 use clap::Args;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use sluicegate_text::{private, terminal};
 
 use super::client::{AdminClient, LoginServer};
@@ -89,12 +89,24 @@ pub(super) async fn login(args: &LoginArgs) -> Result<()> {
         client.send(Method::POST, "/setup", Some(first)).await?;
     }
     let credentials = json!({ "account": name, "password": password });
-    let answer = client.send(Method::POST, "/session", Some(credentials)).await?;
+    let answer = match client.send(Method::POST, "/session", Some(credentials)).await {
+        Err(_) if setup.is_none() && is_setup_due(&client).await => bail!(
+            "the catalog of {at} has no accounts yet: use --setup TOKEN, with the token that the server printed at start"
+        ),
+        answer => answer?,
+    };
     let me = read(at, &answer)?;
     let cookie = session_of(&answer).with_context(|| format!("{at} returned no session"))?;
     let path = StoredLogin { account: me.name.clone(), cookie }.save(at)?;
     print_line(&format!("signed in: {}", described(at, &me)))?;
     print_line(&format!("the login is stored in {}", terminal::input(&path)))
+}
+
+/// Whether the first account is still to be created.
+async fn is_setup_due(client: &AdminClient<'_>) -> bool {
+    let meta = client.send(Method::GET, "/meta", None).await;
+    let meta = meta.ok().and_then(|answer| serde_json::from_slice::<Value>(&answer.body).ok());
+    meta.is_some_and(|meta| meta["setup_due"] == true)
 }
 
 /// The setup token in the file at `path`.

@@ -50,9 +50,12 @@ pub(crate) struct CreateTokenArgs {
     #[arg(long, value_name = "DAYS", default_value_t = 90)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=731))]
     days: u16,
-    /// Write the secret to this file, which only you can read, instead of standard output.
+    /// Write the secret to this file, which only you can read, instead of standard output. The file must not exist.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Replace the file of `--output` if it exists, with the secret in it.
+    #[arg(long, requires = "output")]
+    force: bool,
     #[command(flatten)]
     server: LoginServer,
     /// Print JSON, with the secret unless it goes to a file.
@@ -100,7 +103,11 @@ async fn list(args: &ListOfAppArgs) -> Result<()> {
 }
 
 async fn create(args: &CreateTokenArgs) -> Result<()> {
-    let CreateTokenArgs { app, name, scope, days, output, server, json } = args;
+    let CreateTokenArgs { app, name, scope, days, output, force, server, json } = args;
+    if let Some(output) = output.as_deref().filter(|output| !force && output.exists()) {
+        // Before there is a token: the secret of another would be lost.
+        bail!("--output: {} exists; use --force to replace it", output.display());
+    }
     let client = AdminClient::signed_in(server)?;
     let new = json!({ "name": name, "scopes": scope, "expires_in_days": days });
     let path = format!("/apps/{app}/tokens");

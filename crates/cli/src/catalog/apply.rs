@@ -70,6 +70,14 @@ pub(super) async fn run(args: &ApplyArgs) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Err(refused) => {
+            // What `--force` would do is worth knowing before it is used.
+            let is_forcible = args.dry_run && refused.errors.is_empty() && !args.force;
+            if is_forcible && !refused.warnings.is_empty() && args.output == OutputFormat::Text {
+                let forced = ApplyOptions { force: true, ..how };
+                if let Ok(applied) = remote.show(&documents, forced).await? {
+                    print_applied(args, applied, false)?;
+                }
+            }
             print_rejected(args, &written, refused)?;
             Ok(ExitCode::FAILURE)
         }

@@ -82,7 +82,13 @@ fn run_file(source: ImportSource, path: &Path, lossy: LossyArg) -> Result<ExitCo
         Some(line) => format!("{shown}:{line}"),
         None => shown.clone(),
     };
-    print(import(source, &text), lossy, place)
+    let imported = import(source, &text);
+    if source == ImportSource::Nginx && imported.as_ref().is_ok_and(|all| all.policies.is_empty()) {
+        terminal::print_error_line(format_args!(
+            "note: {shown} has no `limit_req` and no `limit_conn`, so there are no policies"
+        ));
+    }
+    print(imported, lossy, place)
 }
 
 async fn run_database(url: &str, lossy: LossyArg) -> Result<ExitCode> {

@@ -1,17 +1,18 @@
-//! `sluicegate check`, `peek`, `refund`, `reset`: one question to a running server.
+//! `sluicegate check`, `acquire`, `settle` and others: one request to a running server.
 //!
 //! The exit status (`exit.rs`) tells a refusal from an error.
 
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use axum::http::StatusCode;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use sluicegate_kernel::limits::{COST_MAX, SPAN_MAX_US};
 use sluicegate_server::config::Span;
 use sluicegate_text::terminal::{self, OutputFormat};
 
-use super::reply::{self, ClientVerb, DecisionReply, ExplainReply};
+use super::reply::{self, ClientVerb};
 use super::target::{Target, URL};
 use super::tls::TlsRoots;
 use super::token::TokenArgs;
@@ -56,6 +57,48 @@ pub(crate) enum AskCommand {
         budget: BudgetArgs,
         #[command(flatten)]
         cost: CostArgs,
+    },
+    /// Correct a check to its actual cost: permits are given back, or more are taken. Exit status: 0 settled, 1
+    /// settled before, 2 error.
+    Settle {
+        #[command(flatten)]
+        budget: BudgetArgs,
+        /// Identifier of the settlement, 1 to 1024 bytes: a second one with it within an hour changes nothing.
+        #[arg(long, value_name = "ID")]
+        id: String,
+        /// Number of permits that the check took, 1 to 2147483648.
+        #[arg(long, value_name = "N", value_parser = whole(1..=COST_MAX))]
+        charged: u64,
+        /// Actual cost in permits, 0 to 2147483648.
+        #[arg(long, value_name = "N", value_parser = whole(0..=COST_MAX))]
+        cost: u64,
+    },
+    /// Hold a permit of a concurrency limit until it is released, or its time ends. Exit status: 0 held, 1 refused,
+    /// 2 error.
+    Acquire {
+        #[command(flatten)]
+        budget: BudgetArgs,
+        #[command(flatten)]
+        cost: CostArgs,
+        /// Identifier of the permit, 1 to 1024 bytes. Default: the server makes one, and the answer has it.
+        #[arg(long, value_name = "ID")]
+        id: Option<String>,
+    },
+    /// Hold a permit for another `ttl`. Exit status: 0 held, 1 not held any more, 2 error.
+    Renew {
+        #[command(flatten)]
+        budget: BudgetArgs,
+        /// Identifier of the permit.
+        #[arg(long, value_name = "ID")]
+        id: String,
+    },
+    /// Give a held permit back. Exit status: 0 given back, 1 not held any more, 2 error.
+    Release {
+        #[command(flatten)]
+        budget: BudgetArgs,
+        /// Identifier of the permit.
+        #[arg(long, value_name = "ID")]
+        id: String,
     },
     /// Reset a key: its budget is full again.
     Reset {
@@ -103,8 +146,8 @@ pub(crate) struct CostArgs {
     cost: u64,
 }
 
-/// The body of a question.
-#[derive(Debug, Serialize)]
+/// The body of a request.
+#[derive(Debug, Default, Serialize)]
 pub(super) struct QuestionBody<'a> {
     pub(super) policy: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,6 +158,10 @@ pub(super) struct QuestionBody<'a> {
     pub(super) cost: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) max_wait_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) charged: Option<u64>,
 }
 
 impl QuestionBody<'_> {
@@ -136,28 +183,61 @@ pub(super) async fn run(command: AskCommand) -> ExitCode {
     }
 }
 
+/// A command taken apart: its verb, its budget, and what it says of them.
+struct Asked {
+    verb: ClientVerb,
+    budget: BudgetArgs,
+    cost: Option<u64>,
+    max_wait: Option<Span>,
+    id: Option<String>,
+    charged: Option<u64>,
+}
+
+impl From<AskCommand> for Asked {
+    fn from(command: AskCommand) -> Self {
+        let of = |verb, budget, cost: Option<CostArgs>| {
+            let cost = cost.map(|cost| cost.cost);
+            Self { verb, budget, cost, max_wait: None, id: None, charged: None }
+        };
+        match command {
+            AskCommand::Check { budget, cost, max_wait } => {
+                Self { max_wait, ..of(ClientVerb::Check, budget, Some(cost)) }
+            }
+            AskCommand::Peek { budget, cost } => of(ClientVerb::Peek, budget, Some(cost)),
+            AskCommand::Explain { budget, cost } => of(ClientVerb::Explain, budget, Some(cost)),
+            AskCommand::Refund { budget, cost } => of(ClientVerb::Refund, budget, Some(cost)),
+            AskCommand::Reset { budget } => of(ClientVerb::Reset, budget, None),
+            AskCommand::Acquire { budget, cost, id } => {
+                Self { id, ..of(ClientVerb::Acquire, budget, Some(cost)) }
+            }
+            AskCommand::Renew { budget, id } => {
+                Self { id: Some(id), ..of(ClientVerb::Renew, budget, None) }
+            }
+            AskCommand::Release { budget, id } => {
+                Self { id: Some(id), ..of(ClientVerb::Release, budget, None) }
+            }
+            AskCommand::Settle { budget, id, charged, cost } => {
+                let (id, charged, cost) = (Some(id), Some(charged), Some(cost));
+                Self { id, charged, cost, ..of(ClientVerb::Settle, budget, None) }
+            }
+        }
+    }
+}
+
 /// Whether it passes, or is done.
 async fn ask(command: AskCommand) -> Result<bool> {
-    let (verb, budget, cost, max_wait) = match command {
-        AskCommand::Check { budget, cost, max_wait } => {
-            (ClientVerb::Check, budget, Some(cost.cost), max_wait)
-        }
-        AskCommand::Peek { budget, cost } => (ClientVerb::Peek, budget, Some(cost.cost), None),
-        AskCommand::Explain { budget, cost } => {
-            (ClientVerb::Explain, budget, Some(cost.cost), None)
-        }
-        AskCommand::Refund { budget, cost } => (ClientVerb::Refund, budget, Some(cost.cost), None),
-        AskCommand::Reset { budget } => (ClientVerb::Reset, budget, None, None),
-    };
+    let Asked { verb, budget, cost, max_wait, id, charged } = command.into();
     let BudgetArgs { policy, key, app, to, trust, token, timeout: Span(timeout), output } = &budget;
-    let question = QuestionBody {
+    let body = QuestionBody {
         policy,
         key: key.as_deref(),
         app: app.as_deref(),
         cost,
         max_wait_ms: max_wait.map(whole_ms).transpose()?,
+        id: id.as_deref(),
+        charged,
     };
-    let mut request = http::post(verb.path(), question.json());
+    let mut request = http::post(verb.path(), body.json());
     token.add(&mut request, to)?;
     let answer = http::send((to, trust), request, *timeout).await?;
     if reply::is_elsewhere(&answer) {
@@ -166,30 +246,23 @@ async fn ask(command: AskCommand) -> Result<bool> {
             verb.path()
         );
     }
+    if answer.status == StatusCode::CONFLICT {
+        print_line(&reply::problem(answer.status, &answer.body))?;
+        return Ok(false);
+    }
     if !answer.status.is_success() {
         bail!("{}", reply::problem(answer.status, &answer.body));
     }
     let unclear = || format!("{to} did not answer with a decision");
-    let (allowed, lines) = match verb {
-        ClientVerb::Explain => {
-            let explained: ExplainReply =
-                serde_json::from_slice(&answer.body).with_context(unclear)?;
-            (explained.decision.allowed, explained.lines())
-        }
-        _ => {
-            let answered: DecisionReply =
-                serde_json::from_slice(&answer.body).with_context(unclear)?;
-            (answered.allowed, answered.line(verb))
-        }
-    };
+    let (passes, lines) = reply::read(verb, &answer.body).with_context(unclear)?;
     match output {
-        OutputFormat::Text if matches!(verb, ClientVerb::Refund | ClientVerb::Reset) => {
-            print_line(&lines)?;
+        OutputFormat::Text if verb.decides() => {
+            print_coloured(&reply::coloured(&lines, passes))?;
         }
-        OutputFormat::Text => print_coloured(&reply::coloured(&lines, allowed))?,
+        OutputFormat::Text => print_line(&lines)?,
         OutputFormat::Json => print_line(str::from_utf8(&answer.body).with_context(unclear)?)?,
     }
-    Ok(allowed || matches!(verb, ClientVerb::Refund | ClientVerb::Reset))
+    Ok(passes)
 }
 
 /// As the server takes it. What it cannot mean is not rounded: a caller would wait for longer than

@@ -85,9 +85,8 @@ async fn exchange(
     };
     let answer = http::exchange(stream, request, answer_bytes_max).await;
     let answer = answer.with_context(|| {
-        format!(
-            "{target} did not answer like an HTTP server: is it the address of another protocol?"
-        )
+        let tls = if matches!(target, Target::Tcp { .. }) { ", or of TLS (https://)" } else { "" };
+        format!("{target} did not answer like an HTTP server: is it the address of another protocol{tls}?")
     })?;
     let (head, body) = answer.into_parts();
     Ok(HttpAnswer { status: head.status, headers: head.headers, body })

@@ -36,7 +36,7 @@ pub(crate) enum ClientCommand {
     Status(watch::StatusArgs),
     /// List the keys of a policy that were refused most in the last ten minutes.
     Top(watch::TopArgs),
-    /// Print decisions as they are made, a sample, one JSON object a line.
+    /// Stream a sample of the decisions as they are made, as JSON lines.
     Events(watch::EventsArgs),
     /// Load a server and measure its decision latency.
     Bench(bench::BenchArgs),

@@ -21,13 +21,17 @@ pub(super) enum ClientVerb {
     Peek,
     Explain,
     Refund,
+    Settle,
+    Acquire,
+    Renew,
+    Release,
     Reset,
 }
 
 /// A decision. What a newer server adds is left to `--output json`.
 #[derive(Debug, Deserialize)]
-pub(super) struct DecisionReply {
-    pub(super) allowed: bool,
+struct DecisionReply {
+    allowed: bool,
     granted: u64,
     wait_us: u64,
     limit: u64,
@@ -42,12 +46,23 @@ pub(super) struct DecisionReply {
     target: Option<String>,
     tag: Option<String>,
     response: Option<Response>,
+    /// Of a permit.
+    id: Option<String>,
+}
+
+/// The result of a settlement.
+#[derive(Debug, Deserialize)]
+struct SettlementReply {
+    refunded: u64,
+    taken: u64,
+    missing: u64,
+    decision: DecisionReply,
 }
 
 /// What each rule of a policy says of a key.
 #[derive(Debug, Deserialize)]
-pub(super) struct ExplainReply {
-    pub(super) decision: DecisionReply,
+struct ExplainReply {
+    decision: DecisionReply,
     rules_of: String,
     #[serde(default)]
     rules: Option<Vec<ExplainedRule>>,
@@ -81,7 +96,7 @@ struct RuleLeft {
 
 impl ExplainReply {
     /// A line for the decision, and one for each rule.
-    pub(super) fn lines(&self) -> String {
+    fn lines(&self) -> String {
         let mut lines = self.decision.line(ClientVerb::Peek);
         add(&mut lines, format_args!("\nrules of the {}:", terminal::one_line(&self.rules_of)));
         for ExplainedRule { name, algorithm, limit, left } in self.rules.iter().flatten() {
@@ -135,17 +150,78 @@ impl ClientVerb {
             Self::Peek => "/v1/peek",
             Self::Explain => "/v1/explain",
             Self::Refund => "/v1/refund",
+            Self::Settle => "/v1/settle",
+            Self::Acquire => "/v1/acquire",
+            Self::Renew => "/v1/renew",
+            Self::Release => "/v1/release",
             Self::Reset => "/v1/reset",
         }
+    }
+
+    /// Whether its answer lets a request pass or refuses it.
+    pub(super) const fn decides(self) -> bool {
+        matches!(self, Self::Check | Self::Peek | Self::Explain | Self::Acquire | Self::Renew)
+    }
+}
+
+/// Whether the request of `verb` passes or is done, and the lines that say it.
+///
+/// # Errors
+/// If `body` is no answer to it.
+pub(super) fn read(verb: ClientVerb, body: &[u8]) -> serde_json::Result<(bool, String)> {
+    Ok(match verb {
+        ClientVerb::Explain => {
+            let explained: ExplainReply = serde_json::from_slice(body)?;
+            (explained.decision.allowed, explained.lines())
+        }
+        ClientVerb::Settle => {
+            let settled: SettlementReply = serde_json::from_slice(body)?;
+            (true, settled.line())
+        }
+        ClientVerb::Refund | ClientVerb::Reset => {
+            (true, serde_json::from_slice::<DecisionReply>(body)?.line(verb))
+        }
+        _ => {
+            let answered: DecisionReply = serde_json::from_slice(body)?;
+            (answered.allowed, answered.line(verb))
+        }
+    })
+}
+
+impl SettlementReply {
+    /// `settled: 360 given back: 640 of 1000 left in "tokens"`.
+    fn line(&self) -> String {
+        let Self { refunded, taken, missing, decision } = self;
+        let mut line = match (refunded, taken) {
+            (0, 0) => "settled, nothing to correct".to_owned(),
+            (0, taken) => format!("settled, took {taken} more"),
+            (refunded, _) => format!("settled, gave back {refunded}"),
+        };
+        if *missing > 0 {
+            add(&mut line, format_args!(" ({missing} missing, not charged)"));
+        }
+        decision.add_left(&mut line);
+        line
     }
 }
 
 impl DecisionReply {
     /// `allowed: 4 of 5 left in "tries", full again in 10 min`.
-    pub(super) fn line(&self, verb: ClientVerb) -> String {
+    fn line(&self, verb: ClientVerb) -> String {
         let mut line = match verb {
             ClientVerb::Refund => format!("gave back {}", self.granted),
             ClientVerb::Reset => "reset".to_owned(),
+            ClientVerb::Settle => "settled".to_owned(),
+            ClientVerb::Acquire if self.allowed => format!("holds {}", self.permit()),
+            ClientVerb::Acquire => "refused".to_owned(),
+            ClientVerb::Renew if self.allowed => format!("renewed {}", self.permit()),
+            ClientVerb::Release if self.allowed => format!("released {}", self.permit()),
+            // No time brings a permit back.
+            ClientVerb::Renew | ClientVerb::Release => {
+                let mut line = format!("{} is not held", self.permit());
+                self.add_left(&mut line);
+                return line;
+            }
             ClientVerb::Check if self.allowed => "allowed".to_owned(),
             ClientVerb::Check => "refused".to_owned(),
             ClientVerb::Peek | ClientVerb::Explain if self.allowed => "would be allowed".to_owned(),
@@ -160,11 +236,7 @@ impl DecisionReply {
         if self.overflow.as_deref() == Some("shadow") {
             line += " (shadow mode)";
         }
-        let Self { limit, remaining, rule, .. } = self;
-        add(
-            &mut line,
-            format_args!(": {remaining} of {limit} left in \"{}\"", terminal::one_line(rule)),
-        );
+        self.add_left(&mut line);
         match self.retry_after_us {
             None => line += "; this cost can never pass",
             Some(0) if self.reset_after_us == 0 => {}
@@ -183,6 +255,20 @@ impl DecisionReply {
             ),
         }
         line
+    }
+
+    /// The name of the permit.
+    fn permit(&self) -> String {
+        self.id
+            .as_deref()
+            .map_or_else(|| "a permit".to_owned(), |id| format!("`{}`", terminal::one_line(id)))
+    }
+
+    /// `: 4 of 5 left in "tries"`.
+    fn add_left(&self, line: &mut String) {
+        let Self { limit, remaining, rule, .. } = self;
+        let rule = terminal::one_line(rule);
+        add(line, format_args!(": {remaining} of {limit} left in \"{rule}\""));
     }
 
     /// What the policy says of a request that is not just refused.

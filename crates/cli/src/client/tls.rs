@@ -37,9 +37,10 @@ impl TlsRoots {
             if error.to_string().contains("InvalidContentType") {
                 return anyhow!("{host} does not speak TLS; use http://");
             }
-            anyhow!(error).context(format!(
-                "TLS handshake with {host} failed (http:// for a server without TLS)"
-            ))
+            let problem = tls::handshake_problem(&error);
+            anyhow!(
+                "TLS handshake with {host} failed (http:// for a server without TLS): {problem}"
+            )
         })
     }
 }

@@ -8,6 +8,9 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use sluicegate::Micros;
+use sluicegate_server::EVENT_RESULTS;
+use sluicegate_text::human::Era;
 use sluicegate_text::terminal::{self, OutputFormat};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio_util::either::Either;
@@ -59,8 +62,8 @@ pub(crate) struct EventsArgs {
     /// Only decisions of this policy.
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
-    /// Only decisions with this result, such as `refused`.
-    #[arg(long, value_name = "RESULT")]
+    /// Only decisions with this result.
+    #[arg(long, value_name = "RESULT", value_parser = EVENT_RESULTS)]
     result: Option<String>,
     #[command(flatten)]
     admin: AdminArgs,
@@ -92,6 +95,33 @@ struct Policies {
     source: Option<String>,
     error: Option<String>,
     policies: Vec<String>,
+}
+
+/// What a server answers about its store.
+#[derive(Deserialize)]
+struct StoreReply {
+    store: String,
+    available: bool,
+    since_ms: Option<u64>,
+    error: Option<String>,
+}
+
+impl StoreReply {
+    /// `store: redis://127.0.0.1:6379: ok`.
+    fn line(&self) -> String {
+        let store = terminal::one_line(&self.store);
+        if self.available {
+            return format!("store: {store}: ok");
+        }
+        let since = self.since_ms.map_or_else(String::new, |ms| {
+            format!(" since {} UTC", Era::Unix.instant(Micros::from_secs(ms / 1_000)))
+        });
+        let error = self.error.as_deref().unwrap_or("no answer");
+        format!(
+            "store: {store}: unavailable{since}: {}; policies use `on_store_failure`",
+            terminal::escaped(error)
+        )
+    }
 }
 
 /// Prints the keys that were refused most.
@@ -163,7 +193,7 @@ pub(super) async fn events(args: &EventsArgs) -> Result<ExitCode> {
     bail!("{to} ended the stream")
 }
 
-/// Prints whether the server is ready, its policies, and what it does without the store. Exit status 1: not ready.
+/// Prints whether the server is ready, its policies, and its store. Exit status 1: not ready.
 pub(super) async fn status(args: &StatusArgs) -> Result<ExitCode> {
     let AdminArgs { to, trust } = &args.admin;
     let ready = http::send((to, trust), http::get("/readyz"), ANSWER_WAIT_MAX).await?;
@@ -179,14 +209,12 @@ pub(super) async fn status(args: &StatusArgs) -> Result<ExitCode> {
     if let Some(error) = error {
         print_line(&format!("policies: last change rejected: {}", terminal::escaped(&error)))?;
     }
+    let store: StoreReply = read(&get(&args.admin, "/v1/store").await?)?;
+    print_line(&store.line())?;
     let metrics = get(&args.admin, "/metrics").await?;
     let metrics = String::from_utf8_lossy(&metrics.body);
     let value =
         |name: &str| metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    print_line(&match value("sluicegate_store_breaker_open") {
-        Some("1") => "store: unavailable; policies use `on_store_failure`".to_owned(),
-        _ => "store: ok".to_owned(),
-    })?;
     if let Some(keys) = value("sluicegate_store_keys") {
         print_line(&format!("keys: {keys}"))?;
     }

@@ -22,6 +22,28 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("peek", &["sluicegate peek login alice", "sluicegate peek login alice --output json"]),
     ("explain", &["sluicegate explain login alice", "sluicegate explain login alice --cost 5"]),
     ("refund", &["sluicegate refund login alice", "sluicegate refund login alice --cost 2"]),
+    (
+        "settle",
+        &[
+            "sluicegate settle llm alice --id answer-7 --charged 3000 --cost 1840",
+            "sluicegate settle llm alice --id answer-8 --charged 3000 --cost 0 --output json",
+        ],
+    ),
+    ("acquire", &["sluicegate acquire jobs nightly", "sluicegate acquire jobs nightly --id run-7"]),
+    (
+        "renew",
+        &[
+            "sluicegate renew jobs nightly --id run-7",
+            "sluicegate renew jobs nightly --id run-7 --output json",
+        ],
+    ),
+    (
+        "release",
+        &[
+            "sluicegate release jobs nightly --id run-7",
+            "sluicegate release jobs --id run-7 --to unix:/run/sluicegate.sock",
+        ],
+    ),
     ("reset", &["sluicegate reset login alice", "sluicegate reset login"]),
     ("health", &["sluicegate health", "sluicegate health --to https://limits.example.org:8082"]),
     ("status", &["sluicegate status", "sluicegate status --to unix:/run/sluicegate/admin.sock"]),

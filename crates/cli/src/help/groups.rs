@@ -7,7 +7,10 @@ use super::header;
 /// Each group with its commands. Every command is in one: a test compares them with the parser.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Serve", &["init", "serve", "config"]),
-    ("Ask", &["check", "peek", "explain", "refund", "reset"]),
+    (
+        "Ask",
+        &["check", "peek", "explain", "refund", "settle", "acquire", "renew", "release", "reset"],
+    ),
     ("Policies", &["policies", "replay", "import"]),
     ("Catalog", &["login", "logout", "whoami", "apps", "members", "tokens", "accounts", "audit"]),
     ("Operate", &["health", "status", "top", "events", "bench", "redis-acl"]),

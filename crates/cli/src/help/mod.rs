@@ -10,6 +10,7 @@
 mod examples;
 mod groups;
 mod manual;
+mod tips;
 
 use clap::builder::StyledStr;
 use clap::{Command, CommandFactory};
@@ -18,6 +19,7 @@ use clap_complete::engine::ArgValueCompleter;
 use crate::cli::Cli;
 use crate::client::names;
 pub(crate) use manual::write_pages;
+pub(crate) use tips::with_tip;
 
 /// The command line with groups and examples.
 pub(crate) fn command() -> Command {

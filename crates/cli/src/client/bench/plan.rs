@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use axum::http::HeaderValue;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use sluicegate_kernel::limits::COST_MAX;
@@ -13,6 +14,7 @@ use sluicegate_text::private;
 use sluicegate_text::terminal::OutputFormat;
 
 use crate::client::target::{Target, URL};
+use crate::client::token::TokenArgs;
 use crate::client::whole;
 
 /// Most connections: two of a server's caps, and more than a process may open files unless told.
@@ -94,8 +96,10 @@ pub(crate) struct BenchArgs {
     #[arg(value_parser = whole(1..=THREADS_MAX))]
     threads: u64,
     /// File with the password of a RESP server.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "token_file")]
     password_file: Option<PathBuf>,
+    #[command(flatten)]
+    token: TokenArgs,
     /// Output format.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     output: OutputFormat,
@@ -130,6 +134,8 @@ pub(super) struct BenchPlan {
     pub(super) rate: Option<NonZeroU32>,
     pub(super) threads: usize,
     pub(super) password: Option<ConfigSecret>,
+    /// The token of an app, as HTTP sends it.
+    pub(super) bearer: Option<HeaderValue>,
 }
 
 /// What each question says, but for its key.
@@ -176,7 +182,8 @@ impl BenchPlan {
     /// # Errors
     /// What does not go together, and an address of another machine that was not permitted.
     pub(super) async fn new(args: BenchArgs) -> Result<Self> {
-        let BenchArgs { wire, to, allow_remote, policy, app, cost, password_file, .. } = args;
+        let BenchArgs { wire, to, allow_remote, policy, app, cost, password_file, token, .. } =
+            args;
         let BenchArgs { connections, pipeline, requests, duration, keys, rate, threads, .. } = args;
         if wire == BenchProtocol::Http && pipeline > 1 {
             bail!("--pipeline: `{pipeline}` cannot be combined with http");
@@ -208,6 +215,7 @@ impl BenchPlan {
             rate: rate.and_then(|rate| NonZeroU32::new(small(rate))),
             threads: small(threads) as usize,
             password: password_file.map(|file| password(&file)).transpose()?,
+            bearer: token.bearer()?,
         })
     }
 

@@ -43,6 +43,57 @@ fn what_was_taken_is_seen_given_back_and_forgotten() {
 }
 
 #[test]
+fn a_permit_is_held_renewed_and_released_by_its_name() {
+    let server = Server::start();
+    let left = |left: u32| format!("{left} of 2 left in \"running\"");
+    let full = ", full again in 5 min";
+    let held = server.ask("acquire jobs nightly --id run-7");
+    assert_eq!(held, ran(0, &format!("holds `run-7`: {}{full}", left(1))));
+    let other = server.ask("acquire jobs nightly");
+    let name = other.out.split('`').nth(1).unwrap_or_default();
+    assert!(other.status == Some(0) && name.len() == 32, "{other:?}");
+    let refused = server.ask("acquire jobs nightly --id run-8");
+    assert_eq!(refused.status, Some(1));
+    assert!(refused.out.starts_with(&format!("refused: {}; retry in ", left(0))), "{refused:?}");
+    let renewed = server.ask("renew jobs nightly --id run-7");
+    assert_eq!(renewed, ran(0, &format!("renewed `run-7`: {}{full}", left(0))));
+    let released = server.ask("release jobs nightly --id run-7");
+    assert_eq!(released.status, Some(0));
+    assert!(released.out.starts_with(&format!("released `run-7`: {}", left(1))), "{released:?}");
+    for again in ["release", "renew"] {
+        let gone = server.ask(&format!("{again} jobs nightly --id run-7"));
+        assert_eq!(gone, ran(1, &format!("`run-7` is not held: {}", left(1))));
+    }
+}
+
+#[test]
+fn a_check_is_settled_once_to_what_it_cost() {
+    let server = Server::start();
+    let settle = |more: &str| server.ask(&format!("settle login alice {more}"));
+    assert_eq!(server.ask("check login alice --cost 3").status, Some(0));
+    let left = |left: u32| format!("{left} of 5 left in \"tries\"");
+    assert_eq!(
+        settle("--id a --charged 3 --cost 1"),
+        ran(0, &format!("settled, gave back 2: {}", left(4)))
+    );
+    let again = "id: already settled within the last hour; nothing was changed";
+    assert_eq!(settle("--id a --charged 3 --cost 1"), ran(1, again));
+    assert_eq!(
+        settle("--id b --charged 1 --cost 3"),
+        ran(0, &format!("settled, took 2 more: {}", left(2)))
+    );
+    assert_eq!(
+        settle("--id c --charged 1 --cost 1"),
+        ran(0, &format!("settled, nothing to correct: {}", left(2)))
+    );
+    assert_eq!(
+        settle("--id d --charged 1 --cost 6"),
+        ran(0, &format!("settled, took 2 more (3 missing, not charged): {}", left(0)))
+    );
+    assert_eq!(settle("--charged 1 --cost 1").status, Some(2));
+}
+
+#[test]
 fn json_is_what_the_server_says_on_one_line() {
     let server = Server::start();
     let Ran { out, err, status } = server.ask("check login alice --output json");

@@ -149,6 +149,10 @@ fn check_commands(mistakes: &[(&str, &str)]) {
     fs::write(folder.path().join("p.yaml"), POLICIES).expect("it can be written");
     fs::write(folder.path().join("torn"), "junk").expect("it can be written");
     fs::write(folder.path().join("empty.log"), "garbage\n").expect("it can be written");
+    fs::write(folder.path().join("nginx.log"), "{\"remote_addr\":\"192.0.2.1\"}\n")
+        .expect("it can be written");
+    fs::write(folder.path().join("object.json"), "{\"resource\":\"a\"}")
+        .expect("it can be written");
     fs::create_dir(folder.path().join("emptydir")).expect("it can be made");
     for (command, expected) in mistakes {
         let told = told(folder.path(), command, &[]);
@@ -270,7 +274,7 @@ fn mistakes_on_the_command_line() {
         ("config check --store nope", "store.url: expected `memory`, or the URL of a Redis"),
         (
             "config check --store redis://127.0.0.1:1/abc",
-            "store.url: database: `abc` is outside 0..=65535",
+            "store.url: database: `abc` is not a whole number 0..=65535",
         ),
         (
             "config check --store redis://127.0.0.1:1/?deadline=5",
@@ -316,6 +320,44 @@ fn mistakes_on_the_command_line() {
         ("audit verify", "no catalog: set --catalog or SLUICEGATE_CATALOG_URL"),
         ("audit verify --catalog sqlite:/nonexistent/x.db", "/nonexistent/x.db"),
         ("bench rls --policy nope --to http://127.0.0.1:1", "127.0.0.1:1"),
+        ("serve p.yaml", "tip: policies are an option: `--policies FILE`"),
+        (
+            "check --policy login alice",
+            "tip: the policy is an argument, and the key after it: `POLICY [KEY]`",
+        ),
+        (
+            "tokens create --app shop --name web --scope check --expires 30d",
+            "tip: use `--days N`, 1 to 731",
+        ),
+        (
+            "events --result denied",
+            "invalid value 'denied' & possible values: allowed, held, shadowed",
+        ),
+        (
+            "config check --store redis+sentinel://h1,h2",
+            "store.url: master name: is missing, such as `redis+sentinel://h1,h2/mymaster`",
+        ),
+        ("config check --nodes 0", "store.nodes: `0` is outside 1..=4294967295"),
+        (
+            "serve --policies p.yaml --listen unix:p.yaml --resp off --rls off --admin off",
+            "http.listen: & is a file, not a socket",
+        ),
+        (
+            "replay --policies p.yaml --policy logni --format combined empty.log",
+            "--policy: unknown policy `logni`, did you mean `login`?",
+        ),
+        (
+            "replay --policies p.yaml empty.log",
+            "empty.log: neither an access log nor events: the first line is `garbage`",
+        ),
+        (
+            "replay --policies p.yaml nginx.log",
+            "nginx.log: JSON without `at_us`, so no events: access logs in JSON are not read",
+        ),
+        (
+            "import sentinel object.json",
+            "expected a JSON array of flow rules, such as `[{\"resource\": \"…\", \"count\": 10}]`",
+        ),
     ]);
 }
 
@@ -331,7 +373,7 @@ fn mistakes_in_asking_a_server() {
         (format!("check login a --to {admin}"), "has no /v1/check: `--to` is the HTTP address"),
         (
             format!("check login a --to {resp}"),
-            "did not answer like an HTTP server: is it the address of another protocol?",
+            "did not answer like an HTTP server: is it the address of another protocol, or of TLS (https://)?",
         ),
         (format!("check login a --to {tls}"), "does not speak TLS; use http://"),
         (format!("bench http --policy nope --requests 1 --to {http}"), "nope"),

@@ -34,6 +34,8 @@ policies:
   - name: watched
     rules: [{ fixed_window: { limit: 1, window: 365d } }]
     overflow: shadow
+  - name: jobs
+    rules: [{ name: running, concurrency: { limit: 2, ttl: 5m } }]
 ";
 
 /// The program, with all of its wires.

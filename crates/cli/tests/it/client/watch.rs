@@ -14,8 +14,8 @@ fn a_server_shows_its_state_its_most_refused_keys_and_why() {
     let server = Server::start();
     let status = admin(&server, "status");
     assert_eq!(status.status, Some(0), "{status:?}");
-    assert!(status.out.starts_with("ready\npolicies: 6 from "), "{status:?}");
-    assert!(status.out.contains("\nstore: ok\nkeys: "), "{status:?}");
+    assert!(status.out.starts_with("ready\npolicies: 7 from "), "{status:?}");
+    assert!(status.out.contains("\nstore: memory: ok\nkeys: "), "{status:?}");
 
     let none = admin(&server, "top login");
     assert_eq!(none.out, "login: no key was refused in the last 600 s\n", "{none:?}");

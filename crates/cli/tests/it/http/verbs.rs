@@ -333,7 +333,7 @@ fn a_refusal_can_be_asked_for_with_a_status_of_its_own() {
     assert_eq!(problem["violated-policies"], json!(["day"]));
     assert_eq!((&problem["code"], &problem["remaining"]), (&json!(-1), &json!(3)));
     for (query, detail) in [
-        ("?deny=403", "query: unknown parameter, expected `deny=429`"),
+        ("?deny=403", "query: deny: expected `429`"),
         ("?denied=429", "query: unknown parameter, expected `deny=429`"),
     ] {
         let (status, _, body) = started.check(query, &ten);

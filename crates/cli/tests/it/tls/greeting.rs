@@ -121,8 +121,24 @@ fn files_that_are_not_sound_are_errors_that_name_the_field_and_the_file() {
     let (cert, key) = (&files.tls.server_cert, &files.tls.server_key);
     for (cert, key, client_ca, problem) in [
         (&empty, key, None, format!("rls.tls.cert: {}: expected certificates", empty.display())),
-        (key, key, None, format!("rls.tls.cert: {}: expected certificates", key.display())),
-        (cert, cert, None, format!("rls.tls.key: {}: expected a private key", cert.display())),
+        (
+            key,
+            key,
+            None,
+            format!(
+                "rls.tls.cert: {}: is a private key; are `cert` and `key` swapped?",
+                key.display()
+            ),
+        ),
+        (
+            cert,
+            cert,
+            None,
+            format!(
+                "rls.tls.key: {}: is a certificate, expected a private key in PEM",
+                cert.display()
+            ),
+        ),
         (
             cert,
             &other.tls.server_key,

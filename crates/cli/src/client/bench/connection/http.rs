@@ -40,7 +40,11 @@ impl HttpConnection {
         tokio::spawn(connection);
         let host = plan.to.authority().parse().context("--to: invalid host name")?;
         let json = HeaderValue::from_static("application/json");
-        let headers = [(header::HOST, host), (header::CONTENT_TYPE, json)].into_iter().collect();
+        let mut headers: HeaderMap =
+            [(header::HOST, host), (header::CONTENT_TYPE, json)].into_iter().collect();
+        if let Some(bearer) = &plan.bearer {
+            headers.insert(header::AUTHORIZATION, bearer.clone());
+        }
         let plan::BenchRequest { policy, app, cost } = &plan.question;
         let (policy, app, cost) = (policy.clone(), app.clone(), u64::from(*cost));
         Ok(Self { sender, headers, policy, app, cost })
@@ -69,7 +73,7 @@ impl HttpConnection {
             key: Some(&key),
             app: self.app.as_deref(),
             cost: (self.cost > 1).then_some(self.cost),
-            max_wait_ms: None,
+            ..QuestionBody::default()
         };
         let mut request = Request::new(question.json());
         *request.method_mut() = Method::POST;

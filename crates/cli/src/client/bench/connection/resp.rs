@@ -45,12 +45,15 @@ impl RespConnection {
         texts(&mut after, &options);
         let (commands, replies) = (Vec::new(), Vec::new());
         let mut line = Self { stream, before, after, commands, replies };
-        if let Some(password) = &plan.password {
+        let password = plan.password.as_ref().map(|password| ("password", password.expose()));
+        let token = plan.bearer.as_ref().and_then(|bearer| bearer.to_str().ok());
+        let token = token.and_then(|bearer| Some(("token", bearer.strip_prefix("Bearer ")?)));
+        if let Some((kind, secret)) = password.or(token) {
             array(&mut line.commands, 2);
-            texts(&mut line.commands, &["AUTH", password.expose()]);
+            texts(&mut line.commands, &["AUTH", secret]);
             let mut said = None;
             line.exchange(1, |_, _, reply| said = Some(reply)).await?;
-            ensure!(said == Some(RespReply::Other), "the server rejected the password: {said:?}");
+            ensure!(said == Some(RespReply::Other), "the server rejected the {kind}: {said:?}");
         }
         Ok(line)
     }

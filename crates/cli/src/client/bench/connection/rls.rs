@@ -26,6 +26,10 @@ impl RlsConnection {
     pub(super) async fn new(stream: ServerStream, plan: &BenchPlan) -> Result<Self> {
         let BenchRequest { policy, app, cost } = &plan.question;
         let client = RlsClient::new(stream, &plan.to.authority()).await?;
+        let client = match &plan.bearer {
+            Some(bearer) => client.with_bearer(bearer)?,
+            None => client,
+        };
         Ok(Self { client, policy: policy.clone(), app: app.clone(), hits: *cost })
     }
 
