@@ -52,6 +52,24 @@ impl TlsFiles {
         }
         Ok(files)
     }
+
+    /// The same in `dir`, where the server's certificate is the authority's own, as `openssl req -x509` makes it.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn write_authority_as_server(dir: &Path) -> Result<Self, Error> {
+        let files = Self::write(dir)?;
+        let authority = authority().map_err(io::Error::other)?;
+        for (path, pem) in [
+            (&files.ca, authority.pem()),
+            (&files.server_cert, authority.pem()),
+            (&files.server_key, authority.key().serialize_pem()),
+        ] {
+            fs::remove_file(path)?;
+            write_private(path, &pem)?;
+        }
+        Ok(files)
+    }
 }
 
 /// A file that nobody else can read, as keys are to be.
@@ -61,7 +79,7 @@ fn write_private(path: &Path, text: &str) -> io::Result<()> {
 }
 
 fn authority() -> Result<CertifiedIssuer<'static, KeyPair>, rcgen::Error> {
-    let mut params = CertificateParams::default();
+    let mut params = CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()])?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.distinguished_name.push(DnType::CommonName, "sluicegate tests");
     CertifiedIssuer::self_signed(params, KeyPair::generate()?)
