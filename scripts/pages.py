@@ -148,12 +148,26 @@ def wrong_words(page):
         yield f"{page}: not plain English (CONTRIBUTING.md): {' '.join(found[0].split())}"
 
 
+def wrong_runbook_urls(alerts=pathlib.Path("deploy/prometheus/alerts.yml"), runbook=pathlib.Path("docs/runbook.md")):
+    """Alertmanager shows `runbook_url` as a link: it has to be an absolute URL of a section of the runbook."""
+    known = anchors(runbook.read_text())
+    for number, line in enumerate(alerts.read_text().splitlines(), 1):
+        name, _, url = line.strip().partition(": ")
+        if name != "runbook_url":
+            continue
+        page, _, anchor = url.partition("#")
+        if not page.startswith("https://") or not page.endswith(f"/{runbook}"):
+            yield f"{alerts}:{number}: {url} is not an absolute URL of {runbook}"
+        elif anchor not in known:
+            yield f"{alerts}:{number}: {runbook} has no heading #{anchor}"
+
+
 def main():
     os.chdir(pathlib.Path(__file__).resolve().parent.parent)
     # Files that are added to the repository, or would be.
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     tracked = set(subprocess.run(listed, check=True, capture_output=True, text=True).stdout.splitlines())
-    wrong = [*translations.differences(), *wrong_contents()]
+    wrong = [*translations.differences(), *wrong_contents(), *wrong_runbook_urls()]
     for page in all_pages():
         wrong += [*wrong_words(page), *wrong_links(page, tracked)]
     if wrong:

@@ -263,7 +263,8 @@ fn every_alert_links_to_its_section_of_the_runbook_and_every_section_is_of_an_al
         lines.map(str::to_owned).collect()
     };
     let names = after(&alerts, "- alert: ");
-    let urls = names.iter().map(|name| format!("docs/runbook.md#{}", name.to_lowercase()));
+    let runbook = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/runbook.md");
+    let urls = names.iter().map(|name| format!("{runbook}#{}", name.to_lowercase()));
     assert_eq!(after(&alerts, "runbook_url: "), urls.collect::<Vec<_>>());
     let mut sections = after(&read("../docs/runbook.md"), "## Sluicegate");
     let mut expected: Vec<_> =
