@@ -94,7 +94,7 @@ PROGRAMS = {
 
 
 # What a machine may lack: blocks that need it are not run there. CI has those that `make deps` installs.
-TOOLS = ("postgres", "yaml", "envoy", "nginx", "caddy")
+TOOLS = ("postgres", "yaml", "envoy", "nginx", "caddy", "promtool")
 INTERPRETERS = ("node", "php", "redis_py")
 
 
@@ -239,10 +239,10 @@ WALKS = {
             pg_restore -h 127.0.0.1 -U sluicegate -d restored catalog.dump"""}),
     "docs/wires/http.md": Walk(before={"sluicegate serve": """
         sed -n '/^```yaml$/,/^```$/p' docs/wires/http.md | sed '/^```/d' >policies.yaml"""}),
-    "sdk/go/README.md": Walk(not_run={"go get": "needs a published module; scripts/packages uses it from an empty project"}),
-    "sdk/go/README.zh.md": Walk(not_run={"go get": "needs a published module; scripts/packages uses it from an empty project"}),
-    "sdk/php/README.md": Walk(not_run={"composer require": "needs a published package; scripts/packages uses it from an empty project"}),
-    "sdk/php/README.zh.md": Walk(not_run={"composer require": "needs a published package; scripts/packages uses it from an empty project"}),
+} | {
+    f"sdk/{sdk}/{page}": Walk(not_run={start: "needs a program beside the checkout; scripts/packages uses each package from an empty one"})
+    for sdk, start in (("go", "go mod edit"), ("java", "mvn -f"), ("php", "composer config"))
+    for page in ("README.md", "README.zh.md")
 }
 
 
@@ -292,6 +292,8 @@ def command(block, file, walk):
     if block.language == "yaml":
         if "policies:" in block.text.splitlines():
             return f"sluicegate policies check {file}"
+        if "scrape_configs:" in block.text:
+            return f"cp {file} deploy/prometheus/page.yml && promtool check config deploy/prometheus/page.yml"
         if block.text.startswith("static_resources:"):
             return f"envoy --mode validate --config-path {file}"
         return f"python3 -c 'import sys, yaml; list(yaml.safe_load_all(open(sys.argv[1])))' {file}"
