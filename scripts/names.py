@@ -35,7 +35,7 @@ import pages
 FOLDERS = "bench|console|crates|deploy|docs|examples|fuzz|scripts|sdk|spec"
 # The history keeps the names that it had.
 HISTORY = ("CHANGELOG.md", "docs/adr/")
-SOURCES = ("*.rs", "*.py", "*.go", "*.java", "*.php", "*.sh", "scripts/*", "bench/*", "sdk/*/scripts/*", "Makefile", "*.toml", "*.xml")
+SOURCES = ("*.rs", "*.py", "*.go", "*.java", "*.php", "*.sh", "*.toml", "*.xml", "Makefile", "bench/*", "scripts/*", "sdk/*/scripts/*")
 # Names that look like ours and are not there: why.
 OTHERS = {
     "SLUICEGATE__SECTION__KEY": "docs/configuration.md explains the pattern with it",
