@@ -138,12 +138,21 @@ def wrong_contents():
             yield f"{picture} is in no page"
 
 
+def wrong_beginnings(page):
+    """A section begins with a sentence that has a subject, since an index shows the first line alone."""
+    text = FENCE.sub("", page.read_text())
+    for title, first in re.findall(r"^#+ (.+)\n\s*(?:<!--.*-->\s*)?(.+)", text, re.M):
+        if re.match(r"(What|Who|How|Which|Whether)\b(?!.*\?)", first):
+            yield f"{page}: `{title}` begins without a subject: {first[:60]}"
+
+
 def wrong_words(page):
     text = prose(page.read_text())
     if page.name == "CONTRIBUTING.md":
         text = re.sub(r"^\|.*\n|\"\w+\"", "", text, flags=re.M)
     if page.name == "CHANGELOG.md" or page.parent.name == "adr":
         return
+    yield from wrong_beginnings(page)
     for found in [found for phrase in ODD for found in phrase.finditer(text)]:
         yield f"{page}: not plain English (CONTRIBUTING.md): {' '.join(found[0].split())}"
 
