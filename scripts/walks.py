@@ -260,7 +260,8 @@ def lacking(*commands):
         if tool == "yaml":
             return importlib.util.find_spec("yaml") is not None
         return shutil.which(tool, path=f".tools/bin:.tools/node/bin:{os.environ['PATH']}:/usr/sbin") is not None
-    words = set(re.findall(r"\w+", " ".join(commands)))
+    # `--envoy-config` is a flag and not the tool.
+    words = set(re.findall(r"[\w-]+", " ".join(commands)))
     optional = INTERPRETERS if os.environ.get("CI") == "true" else TOOLS + INTERPRETERS
     return next((tool for tool in optional if tool in words and not here(tool)), None)
 
