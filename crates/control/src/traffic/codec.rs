@@ -3,6 +3,7 @@
 //! ```text
 //! body   = deflate(version policies*)
 //! policy = name mask count* keys key*     a bit of the mask for each result that has a count
+//! version                                 1, or 2 where a policy has more results than version 1 knew
 //! key    = kind text at_least at_most     kind: 0 none, 1 whole, 2 cut
 //! name, text = length bytes               every number is a varint (LEB128)
 //! ```
@@ -16,7 +17,7 @@ use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 
-use super::{Counts, OTHER, PolicyCounts, RESULTS, RefusedKey};
+use super::{Counts, OTHER, PolicyCounts, RefusedKey};
 
 /// Largest body: a day of full ones from 15 nodes is 159 MB.
 pub const BODY_BYTES_MAX: usize = 16 << 10;
@@ -24,7 +25,13 @@ pub const BODY_BYTES_MAX: usize = 16 << 10;
 /// Largest text of a body: 2,000 policies with the longest names, and keys of a hundred of them.
 const TEXT_BYTES_MAX: usize = 2 << 20;
 
-const VERSION: u64 = 1;
+/// A body of these results only is one of the first version: nodes of before read it.
+const FIRST_RESULTS: usize = 8;
+const FIRST_VERSION: u64 = 1;
+
+/// A body with further results. A later program may have more of them: a reader leaves out those that it does not
+/// know.
+const VERSION: u64 = 2;
 
 /// `policies` as a body.
 pub fn pack(policies: &[PolicyCounts]) -> Vec<u8> {
@@ -60,12 +67,14 @@ fn joined(busiest: &[&PolicyCounts], kept: usize) -> Option<Vec<u8>> {
 
 /// All of `policies` as a body; none: they do not fit.
 fn packed<'p>(policies: impl Iterator<Item = &'p PolicyCounts>) -> Option<Vec<u8>> {
-    let mut text = Vec::new();
-    number(&mut text, VERSION);
+    let (mut text, mut version) = (vec![0], FIRST_VERSION);
     for PolicyCounts { policy, counts, top } in policies {
         bytes(&mut text, policy.as_bytes());
         let counted = counts.0.iter().enumerate().filter(|(_, count)| **count > 0);
         let mask = counted.clone().fold(0, |mask, (place, _)| mask | 1_u64 << place);
+        if mask >> FIRST_RESULTS > 0 {
+            version = VERSION;
+        }
         number(&mut text, mask);
         counted.for_each(|(_, count)| number(&mut text, *count));
         number(&mut text, top.len() as u64);
@@ -76,6 +85,7 @@ fn packed<'p>(policies: impl Iterator<Item = &'p PolicyCounts>) -> Option<Vec<u8
             number(&mut text, *refused_at_most);
         }
     }
+    text[0] = u8::try_from(version).expect("it is one byte");
     if text.len() > TEXT_BYTES_MAX {
         return None;
     }
@@ -89,7 +99,7 @@ pub fn unpack(body: &[u8]) -> Option<Vec<PolicyCounts>> {
     let mut text = Vec::new();
     DeflateDecoder::new(body).take(TEXT_BYTES_MAX as u64).read_to_end(&mut text).ok()?;
     let mut rest = text.as_slice();
-    if take_number(&mut rest)? != VERSION {
+    if !(FIRST_VERSION..=VERSION).contains(&take_number(&mut rest)?) {
         return None;
     }
     let mut policies = Vec::new();
@@ -97,8 +107,11 @@ pub fn unpack(body: &[u8]) -> Option<Vec<PolicyCounts>> {
         let policy = take_text(&mut rest)?;
         let mask = take_number(&mut rest)?;
         let mut counts = Counts::default();
-        for place in (0..RESULTS.len()).filter(|place| mask >> place & 1 == 1) {
-            counts.0[place] = take_number(&mut rest)?;
+        for place in (0..64).filter(|place| mask >> place & 1 == 1) {
+            let count = take_number(&mut rest)?;
+            if let Some(known) = counts.0.get_mut(place) {
+                *known = count;
+            }
         }
         let mut top = Vec::new();
         for _ in 0..take_number(&mut rest)? {
@@ -157,7 +170,7 @@ mod tests {
         BuildHasherDefault::<DefaultHasher>::default().hash_one(number)
     }
 
-    fn policy(policy: &str, counts: [u64; 8]) -> PolicyCounts {
+    fn policy(policy: &str, counts: [u64; 9]) -> PolicyCounts {
         PolicyCounts { policy: policy.to_owned(), counts: Counts(counts), top: Vec::new() }
     }
 
@@ -177,11 +190,46 @@ mod tests {
         };
         let busy = PolicyCounts {
             top: vec![key(Some("ann"), false), key(Some("long"), true), key(None, false)],
-            ..policy("orders", [1, 0, u64::MAX, 0, 127, 128, 0, 5])
+            ..policy("orders", [1, 0, u64::MAX, 0, 127, 128, 0, 5, 9])
         };
-        let policies = [busy, policy("(caller)", [0, 0, 0, 0, 0, 0, 0, 0])];
+        let policies = [busy, policy("(caller)", [0; 9])];
         assert_eq!(unpack(&pack(&policies)).unwrap(), policies);
         assert_eq!(unpack(&pack(&[])), Some(Vec::new()));
+    }
+
+    /// A body whose text is this.
+    fn body_of(text: &[u8]) -> Vec<u8> {
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn text_of(body: &[u8]) -> Vec<u8> {
+        let mut text = Vec::new();
+        DeflateDecoder::new(body).read_to_end(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn nodes_of_other_versions_read_one_another() {
+        // As the first version wrote it: `p` allowed 3 and refused 2.
+        let first = [1, 1, b'p', 0b10_0001, 3, 2, 0];
+        let known = policy("p", [3, 0, 0, 0, 0, 2, 0, 0, 0]);
+        assert_eq!(
+            unpack(&body_of(&first)),
+            Some(vec![known.clone()]),
+            "it has no count of overload"
+        );
+        assert_eq!(text_of(&pack(&[known])), first, "and is written so where there was none");
+        let shed = policy("p", [3, 0, 0, 0, 0, 0, 0, 0, 2]);
+        assert_eq!(
+            text_of(&pack(std::slice::from_ref(&shed)))[0],
+            2,
+            "no node of before reads it wrong"
+        );
+        // A later program counts something at the place 9.
+        let later = [2, 1, b'p', 0b1000_0001, 0b110, 3, 2, 7, 0];
+        assert_eq!(unpack(&body_of(&later)), Some(vec![shed]), "what is not known is left out");
     }
 
     #[test]
@@ -190,9 +238,9 @@ mod tests {
             let policies: Vec<_> = (0..count)
                 .map(|at| {
                     let name = format!("{:016x}{:016x}", noise(at), noise(at + 1_000_000));
-                    policy(&name, [0, 1, 2, 3, 4, 5, 6, 7].map(|of| noise(8 * at + of) >> 44))
+                    policy(&name, [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|of| noise(9 * at + of) >> 44))
                 })
-                .chain([policy(OTHER, [1; 8])])
+                .chain([policy(OTHER, [1; 9])])
                 .collect();
             let body = pack(&policies);
             assert!(body.len() <= BODY_BYTES_MAX, "{count}: {}", body.len());
@@ -215,7 +263,7 @@ mod tests {
         let policies: Vec<_> = (0..1_000)
             .map(|at| PolicyCounts {
                 top: vec![key.clone(); 5],
-                ..policy(&format!("p{at}"), [at; 8])
+                ..policy(&format!("p{at}"), [at; 9])
             })
             .collect();
         assert_eq!(sum(&unpack(&pack(&policies)).unwrap()), sum(&policies));
@@ -223,16 +271,14 @@ mod tests {
 
     #[test]
     fn what_is_no_body_is_refused() {
-        let body = pack(&[policy("orders", [1; 8])]);
+        let body = pack(&[policy("orders", [1; 9])]);
         for len in 0..body.len() {
             let cut = unpack(&body[..len]);
             assert!(cut.is_none() || cut == Some(Vec::new()), "{len}: {cut:?}");
         }
         let mut other = Vec::new();
-        number(&mut other, 2);
-        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
-        encoder.write_all(&other).unwrap();
-        assert_eq!(unpack(&encoder.finish().unwrap()), None, "a later version");
+        number(&mut other, VERSION + 1);
+        assert_eq!(unpack(&body_of(&other)), None, "a later version");
         assert_eq!(unpack(b"noise"), None);
     }
 }

@@ -20,10 +20,27 @@ pub use live::{
     EventFuture, LiveEvent, LiveStream, LiveTraffic, NoTraffic, RefusedKey, StreamFilter,
 };
 
-/// What is counted of a policy, by the name that metrics and events have for it. The last one counts
-/// decisions of the others: those that were made without the store.
-pub const RESULTS: [&str; 8] =
-    ["allowed", "held", "shadowed", "degraded", "diverted", "refused", "error", "without_store"];
+/// What is counted of a policy. `without_store` counts decisions of the others: those that were made without the
+/// store. `shed` counts requests that no limit was asked about, because the store was overloaded: metrics have them
+/// under the result that the policy gave them, with the mode `shed`. New counts come last: rows of the catalog have
+/// these places.
+pub const RESULTS: [&str; 9] = [
+    "allowed",
+    "held",
+    "shadowed",
+    "degraded",
+    "diverted",
+    "refused",
+    "error",
+    "without_store",
+    "shed",
+];
+
+/// The place of decisions without the store among [`RESULTS`].
+pub const WITHOUT_STORE: usize = 7;
+
+/// The place of requests that met an overload among [`RESULTS`].
+pub const SHED: usize = 8;
 
 /// What counts of policies are joined under that are not kept on their own. The brackets are in no
 /// policy's name.
@@ -116,14 +133,14 @@ impl Counts {
         counts
     }
 
-    /// Requests that were over the limit, whatever became of them.
+    /// Requests that were over the limit, whatever became of them. Overload is no limit.
     pub fn over_the_limit(&self) -> u64 {
         self.sum(2..6)
     }
 
-    /// All requests for permits. The last count is of decisions that another one has.
+    /// All requests for permits: decisions without the store are in another count as well.
     pub fn decided(&self) -> u64 {
-        self.sum(0..RESULTS.len() - 1)
+        self.sum(0..WITHOUT_STORE).saturating_add(self.0[SHED])
     }
 
     fn sum(&self, results: Range<usize>) -> u64 {

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use foldhash::fast::FixedState;
 use sluicegate::{DecideError, Limits, Mode, Request, Verb};
-use sluicegate_control::traffic::Counts;
+use sluicegate_control::traffic::{Counts, SHED, WITHOUT_STORE};
 
 use super::keys::KeyWriter;
 use super::top::PolicySketches;
@@ -59,10 +59,6 @@ const MODES: [Mode; 7] = Mode::ALL;
 
 /// A counter for every result in every mode, and one for errors, which have none.
 const PLACES: usize = FATES.len() * MODES.len() + 1;
-
-/// The place of decisions without the store among [`Counts`]. Results are in the order of [`FATES`] there, and
-/// errors behind them.
-const WITHOUT_STORE: usize = FATES.len() + 1;
 
 const WIRES: usize = Wire::ALL.len();
 
@@ -176,7 +172,7 @@ impl ServerCounters {
         self.current.store(table.number, Ordering::Release);
     }
 
-    /// Counts a decision, and whose key it was where it was refused.
+    /// Counts a decision, and whose key it was where a limit refused it.
     pub(crate) fn decided(
         &self,
         (wire, subject): (Wire, DecisionSource<'_>),
@@ -360,6 +356,8 @@ impl PolicyCounters {
         }
     }
 
+    /// Over all wires: results in the order of [`FATES`], errors behind them. What met an overload is not what a
+    /// limit said, so it is none of those.
     fn total(&self) -> Counts {
         let mut total = Counts::default();
         let cells = self
@@ -369,8 +367,9 @@ impl PolicyCounters {
             .flat_map(|cells| cells.0.iter().enumerate());
         for (place, cell) in cells {
             let count = cell.load(Relaxed);
-            total.0[place / MODES.len()] += count;
             let mode = (place < PLACES - 1).then(|| MODES[place % MODES.len()]);
+            let result = if mode == Some(Mode::Shed) { SHED } else { place / MODES.len() };
+            total.0[result] += count;
             if matches!(mode, Some(Mode::Local | Mode::Allow | Mode::Deny)) {
                 total.0[WITHOUT_STORE] += count;
             }

@@ -1,7 +1,7 @@
 //! What became of requests over the last minutes, the last hour and the last day, for every policy.
 //!
 //! **What it remembers**: for each policy that had traffic a ring of 360 buckets of 10 s and one of 288
-//! buckets of 5 min; for each policy that somebody watches also one of 120 buckets of 1 s. A bucket is eight
+//! buckets of 5 min; for each policy that somebody watches also one of 120 buckets of 1 s. A bucket is nine
 //! counts ([`RESULTS`](sluicegate_control::traffic::RESULTS)).
 //!
 //! Example: a counter says 5 at 12:00:01 and 7 at 12:00:02. The second 12:00:00 has 5 of them and 12:00:01
@@ -17,10 +17,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sluicegate_control::traffic::{Bucket, Counts, OTHER, PolicyCounts, Step};
+use sluicegate_control::traffic::{Bucket, Counts, OTHER, PolicyCounts, RESULTS, Step};
 use tokio::sync::watch;
 
-/// Most policies with rings of their own: 21 MB. The one that was busy least recently makes room for
+/// Most policies with rings of their own: 23 MB. The one that was busy least recently makes room for
 /// another, and its counts join `(other)`.
 const HISTORY_POLICIES_MAX: usize = 1_000;
 
@@ -31,7 +31,7 @@ pub(crate) const WATCHED_MAX: usize = 64;
 pub(crate) const SECONDS: usize = 120;
 
 /// Counts of a bucket. No policy has four billion decisions in five minutes.
-type Slot = [u32; 8];
+type Slot = [u32; RESULTS.len()];
 
 /// The history of a server.
 #[derive(Debug)]
@@ -323,7 +323,7 @@ mod tests {
     }
 
     fn refused(count: u64) -> Counts {
-        Counts([0, 0, 0, 0, 0, count, 0, 0])
+        Counts([0, 0, 0, 0, 0, count, 0, 0, 0])
     }
 
     fn sum(buckets: &[Bucket], policy: Option<&str>) -> Counts {
@@ -435,7 +435,7 @@ mod tests {
     proptest! {
         #[test]
         fn buckets_add_up_to_what_was_counted(
-            walk in vec((0_i64..12_000, 0_usize..6, 0_usize..8, 0_u64..1_000, prop::bool::weighted(0.05)), 1..250),
+            walk in vec((0_i64..12_000, 0_usize..6, 0..RESULTS.len(), 0_u64..1_000, prop::bool::weighted(0.05)), 1..250),
         ) {
             let (mut rings, mut now) = (Rings::default(), BEGIN * 1_000 + 1_000);
             let mut counters = vec![Counts::default(); 6];

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use sluicegate::policy::PolicySet;
-use sluicegate::{Admission, DecideError, Disposition, Micros, Request};
+use sluicegate::{Admission, DecideError, Disposition, Micros, Mode, Request};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -141,8 +141,9 @@ impl Telemetry {
             Ok(_) if self.counts.operated(wire, &request.verb) => {}
             Ok(Admission { answer, way, held }) => {
                 let fate = fate(way, *held);
-                // Some may have been granted of what is over the limit as a whole.
-                let refused = (*way != Disposition::Allowed).then_some(request.key);
+                // Some may have been granted of what is over the limit as a whole. An overload says nothing of a key.
+                let is_over = *way != Disposition::Allowed && answer.mode != Mode::Shed;
+                let refused = is_over.then_some(request.key);
                 self.counts.decided((wire, seen.subject()), fate, answer.mode, refused);
             }
         }

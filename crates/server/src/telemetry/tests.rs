@@ -6,6 +6,7 @@ use std::thread;
 
 use sluicegate::policy::{Document, PolicySet, Rules};
 use sluicegate::{Cost, Micros, Patience, Rate, RuleSet, Settlement, TokenBucket, Verb};
+use sluicegate_control::traffic::RESULTS;
 
 use super::*;
 use crate::engine::ServerEngine;
@@ -226,6 +227,37 @@ fn further_policies_than_are_counted_alone_are_counted_together() {
     let decisions = counts.decisions();
     assert_eq!(decisions.len(), POLICIES_COUNTED_MAX + 1);
     assert_eq!((&*decisions[0].policy, decisions[0].count), ("(other)", 2));
+}
+
+#[test]
+fn what_met_an_overload_is_none_of_what_a_limit_said() {
+    let counts = ServerCounters::new(
+        NonZeroU16::MIN,
+        ["p"].into_iter(),
+        Arc::new(KeyWriter::new(KeyFormat::Hashed)),
+    );
+    let of_p = (Wire::Http, DecisionSource::Policy("p"));
+    for (fate, mode) in [
+        (Fate::Refused, Mode::Store),
+        (Fate::Refused, Mode::Deny),
+        (Fate::Refused, Mode::Shed),
+        (Fate::Shadowed, Mode::Shed),
+        (Fate::Allowed, Mode::Local),
+    ] {
+        counts.decided(of_p, fate, mode, None);
+    }
+    let totals = counts.totals();
+    let (_, total) = totals.iter().find(|(name, _)| &**name == "p").expect("it is counted");
+    let by_name: BTreeMap<_, _> = RESULTS.into_iter().zip(total.0).collect();
+    let expected = [("allowed", 1), ("refused", 2), ("without_store", 2), ("shed", 2)];
+    assert_eq!(
+        by_name.into_iter().filter(|(_, count)| *count > 0).collect::<BTreeMap<_, _>>(),
+        expected.into()
+    );
+    assert_eq!((total.decided(), total.over_the_limit()), (5, 2));
+    // Metrics go on as they were.
+    let shed: Vec<_> = counts.decisions().into_iter().filter(|of| of.mode == "shed").collect();
+    assert_eq!(shed.iter().map(|of| of.result).collect::<Vec<_>>(), ["shadowed", "refused"]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::api::problem::ApiProblem;
 use crate::api::request::{ApiRequest, ApiResponse};
 use crate::catalog::NodeBucket;
 use crate::error::Error;
-use crate::traffic::{Counts, RefusedKey, Step};
+use crate::traffic::{Counts, RefusedKey, SHED, Step, WITHOUT_STORE};
 
 use super::traffic::read;
 
@@ -39,6 +39,10 @@ pub(in crate::api) struct Rollout {
     decided: u64,
     /// Those over the limit in shadow mode.
     shadowed: u64,
+    /// Those that met an overload of the store, and no limit.
+    shed: u64,
+    /// Those that were decided without the store; each is in another count as well.
+    without_store: u64,
     /// At least so many keys were over the limit in the last minutes.
     keys_at_least: usize,
 }
@@ -74,8 +78,16 @@ pub(in crate::api) async fn rollout(ask: ApiRequest) -> Result<ApiResponse, ApiP
     let nodes = of_others(&ask, &policy).await?;
     // The same key may be in the list of each node, under another hash.
     let keys_at_least = nodes.iter().chain(&own).map(Vec::len).max().unwrap_or(0);
-    let (decided, shadowed) = (sum.decided(), sum.0[2]);
-    Ok(ApiResponse::ok(&Rollout { in_shadow_since, from, decided, shadowed, keys_at_least }))
+    let rollout = Rollout {
+        in_shadow_since,
+        from,
+        decided: sum.decided(),
+        shadowed: sum.0[2],
+        shed: sum.0[SHED],
+        without_store: sum.0[WITHOUT_STORE],
+        keys_at_least,
+    };
+    Ok(ApiResponse::ok(&rollout))
 }
 
 /// The name of the policy, which is the app's.

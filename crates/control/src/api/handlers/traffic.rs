@@ -14,7 +14,7 @@ use crate::api::problem::ApiProblem;
 use crate::api::request::{ApiRequest, ApiResponse};
 use crate::catalog::{FleetNode, Mark, NodeBucket, PolicyLimit, PolicyState};
 use crate::error::Error;
-use crate::traffic::{Counts, PolicyCounts, Step};
+use crate::traffic::{Counts, PolicyCounts, SHED, Step, WITHOUT_STORE};
 
 /// Most policies whose series are returned at once.
 const SERIES_MAX: usize = 50;
@@ -83,12 +83,14 @@ struct Series {
     degraded: Vec<u64>,
     /// Over the limit and sent elsewhere.
     diverted: Vec<u64>,
-    /// Refused.
+    /// Refused by a limit, or without the store by `on_store_failure`.
     refused: Vec<u64>,
     /// Not decided, because of an error.
     error: Vec<u64>,
     /// Decided without the store; each is in another count as well.
     without_store: Vec<u64>,
+    /// Not asked about any limit, because the store was overloaded: refused, or passed in shadow mode. In no other count.
+    shed: Vec<u64>,
 }
 
 /// One policy or app at a glance.
@@ -98,18 +100,22 @@ struct TrafficSummary {
     name: String,
     /// All requests of this time.
     decided: u64,
-    /// Those that were refused.
+    /// Those that were refused by a limit, or without the store by `on_store_failure`.
     refused: u64,
     /// Those over the limit in shadow mode.
     shadowed: u64,
     /// Those that were not decided, because of an error.
     error: u64,
-    /// Those that were decided without the store.
+    /// Those that were decided without the store; each is in another count as well.
     without_store: u64,
+    /// Those that met an overload of the store, and no limit: refused, or passed in shadow mode.
+    shed: u64,
     /// Requests of each bucket.
     decided_at: Vec<u64>,
-    /// Refused requests of each bucket.
+    /// Requests that a limit refused, of each bucket.
     refused_at: Vec<u64>,
+    /// Requests that met an overload, of each bucket.
+    shed_at: Vec<u64>,
 }
 
 /// A stretch of time, in buckets.
@@ -259,7 +265,8 @@ impl Window {
             diverted: of(4),
             refused: of(5),
             error: of(6),
-            without_store: of(7),
+            without_store: of(WITHOUT_STORE),
+            shed: of(SHED),
         }
     }
 
@@ -272,9 +279,11 @@ impl Window {
             refused: sum.0[5],
             shadowed: sum.0[2],
             error: sum.0[6],
-            without_store: sum.0[7],
+            without_store: sum.0[WITHOUT_STORE],
+            shed: sum.0[SHED],
             decided_at: self.points(counts, Counts::decided),
             refused_at: self.points(counts, |counts| counts.0[5]),
+            shed_at: self.points(counts, |counts| counts.0[SHED]),
         }
     }
 }

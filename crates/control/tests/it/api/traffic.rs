@@ -8,7 +8,7 @@ use sluicegate::Micros;
 use sluicegate_control::catalog::{Node, NodeReport};
 use sluicegate_control::traffic::{
     Bucket, Counts, EventFuture, LiveEvent, LiveStream, LiveTraffic, PolicyCounts, RefusedKey,
-    Step, StreamFilter,
+    SHED, Step, StreamFilter, WITHOUT_STORE,
 };
 
 use crate::api::client::{Client, NOW_S, Served, document};
@@ -21,7 +21,7 @@ const NOW: i64 = NOW_S as i64 * 1_000;
 struct Own;
 
 fn bucket(at: i64, policy: &str, [allowed, refused]: [u64; 2]) -> Bucket {
-    let counts = Counts([allowed, 0, 0, 0, 0, refused, 0, 0]);
+    let counts = Counts([allowed, 0, 0, 0, 0, refused, 0, 0, 0]);
     let key = |refused| RefusedKey {
         key: Some("ann".to_owned()),
         key_is_cut: false,
@@ -59,7 +59,7 @@ impl LiveTraffic for Own {
     fn watch(&self, filter: StreamFilter) -> Option<Box<dyn LiveStream>> {
         // One with a tail ends, others go on for ever.
         let left = filter.tail.map(|_| 30);
-        let counts = filter.policies.iter().map(|_| Counts([2, 0, 0, 0, 0, 1, 0, 0])).collect();
+        let counts = filter.policies.iter().map(|_| Counts([2, 0, 0, 0, 0, 1, 0, 0, 0])).collect();
         Some(Box::new(OwnStream { counts, left }))
     }
 }
@@ -285,12 +285,15 @@ async fn a_rollout_counts_since_the_policy_is_in_shadow_mode() {
     for (at, shadowed) in [(NOW - 40_000, 100), (NOW, 3), (NOW + 10_000, 4)] {
         let mut bucket = bucket(at, "orders", [10, 0]);
         bucket.policies[0].counts.0[2] = shadowed;
+        bucket.policies[0].counts.0[WITHOUT_STORE] = 1;
+        bucket.policies[0].counts.0[SHED] = 2;
         served.catalog.record_traffic("c", Step::Fine, &bucket).await.unwrap();
     }
     served.clock.advance(Micros::from_secs(40));
     let shadow = served.ask(&ada, rollout, None).await;
     let expected = json!({
-        "in_shadow_since": NOW, "from": NOW, "decided": 27, "shadowed": 7, "keys_at_least": 1,
+        "in_shadow_since": NOW, "from": NOW, "decided": 31, "shadowed": 7, "shed": 4,
+        "without_store": 2, "keys_at_least": 1,
     });
     assert_eq!(shadow.body, expected);
 }

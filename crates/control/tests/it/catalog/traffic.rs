@@ -7,7 +7,7 @@ use sluicegate_control::traffic::{Bucket, Counts, PolicyCounts, Step, run_name};
 use crate::catalog::stage::{NOW, Stage};
 
 fn bucket(at: i64, allowed: u64) -> Bucket {
-    let counts = Counts([allowed, 0, 0, 0, 0, 0, 0, 0]);
+    let counts = Counts([allowed, 0, 0, 0, 0, 0, 0, 0, 0]);
     Bucket { at, policies: vec![PolicyCounts { policy: "p".to_owned(), counts, top: Vec::new() }] }
 }
 
