@@ -106,6 +106,8 @@ pub struct Api {
     oidc: Option<Arc<Oidc>>,
     /// The configuration of the node, without secrets.
     settings: Arc<serde_json::Value>,
+    /// Where the node takes requests for permits, as URLs.
+    listen: Arc<[String]>,
     /// Whether the console is at the same address.
     #[cfg_attr(not(feature = "oidc"), expect(dead_code, reason = "nobody is sent there"))]
     has_console: bool,
@@ -158,6 +160,7 @@ impl Api {
             spans: SessionSpans::default(),
             oidc: None,
             settings: Arc::default(),
+            listen: Arc::default(),
             has_console: false,
             clock,
         }
@@ -185,6 +188,12 @@ impl Api {
     #[must_use]
     pub fn with_settings(self, settings: serde_json::Value) -> Self {
         Self { settings: Arc::new(settings), ..self }
+    }
+
+    /// The same, on a node that takes requests for permits at these URLs.
+    #[must_use]
+    pub fn with_listen(self, listen: &[String]) -> Self {
+        Self { listen: listen.into(), ..self }
     }
 
     /// The same, on a node that runs policies on logs.
@@ -281,7 +290,7 @@ impl Api {
         let mut ask = ApiRequest::new(self.clone(), principal, route, params, &head);
         if let Err(denied) = allow(&ask.by.actor, route.action, app.as_deref()) {
             if route.action.writes() {
-                ask.audit_denied(route.action, app.as_deref()).await;
+                ask.audit_denied(route, app.as_deref()).await;
             }
             return Err(denied.into());
         }

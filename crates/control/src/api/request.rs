@@ -118,6 +118,8 @@ pub(super) struct QueryParams {
     /// Versions of a policy, to compare.
     pub(super) from: Option<i64>,
     pub(super) to: Option<i64>,
+    /// Of all tokens: those that end within so many days.
+    pub(super) ends_within_days: Option<i64>,
     /// Of the audit: the entry behind which it is verified, and the hash of it.
     pub(super) from_seq: Option<i64>,
     pub(super) from_hash: Option<String>,
@@ -141,6 +143,13 @@ pub(super) struct ListPage<T> {
     /// How many there are on all pages, where that is counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     total: Option<i64>,
+}
+
+impl QueryParams {
+    /// How many of a list that has no pages: as many as are asked for, from 1 to `most`.
+    pub(super) fn limit(&self, default: u32, most: u32) -> i64 {
+        self.limit.unwrap_or(default).clamp(1, most).into()
+    }
 }
 
 impl ApiRequest {
@@ -250,12 +259,12 @@ impl ApiRequest {
     }
 
     /// Notes that this was not for who asked. What they are told does not depend on it.
-    pub(super) async fn audit_denied(&self, action: Action, app: Option<&str>) {
+    pub(super) async fn audit_denied(&self, route: &Route, app: Option<&str>) {
         if matches!(self.by.actor, Actor::Nobody) {
             return;
         }
-        let target: Vec<_> = self.params.values().map(String::as_str).collect();
-        self.audit_failed(action, app, &target.join("/")).await;
+        let target = object(route.path, |name| self.param(name));
+        self.audit_failed(route.action, app, &target).await;
     }
 
     /// The same of what is not for them by what they said, whoever they are: a wrong password. What
@@ -427,6 +436,20 @@ pub(super) fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiProblem> {
     })?;
     reader.end().map_err(|error| ApiProblem::invalid("", unreadable(&error)))?;
     Ok(read)
+}
+
+/// What a request to `path` is about, as the audit names it when it is done: what the path names last. A member is
+/// named with the app. Of a list in an app that is nothing yet: what would be made is in the body.
+fn object<'p>(path: &str, param: impl Fn(&str) -> &'p str) -> String {
+    let steps = path.split('/');
+    let names: Vec<_> =
+        steps.filter_map(|step| step.strip_prefix('{')?.strip_suffix('}')).collect();
+    match names.as_slice() {
+        ["app"] if !path.ends_with("{app}") => String::new(),
+        ["app", "account"] => format!("{}/{}", param("app"), param("account")),
+        [.., last] => param(last).to_owned(),
+        [] => String::new(),
+    }
 }
 
 /// The right to run a what-if.
@@ -622,3 +645,38 @@ fn encoded(body: &impl Serialize) -> Vec<u8> {
 
 /// Of the cookie: no script sees it, no other site sends it.
 const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Strict";
+
+#[cfg(test)]
+mod tests {
+    use super::object;
+    use crate::api::table::ROUTES;
+
+    #[test]
+    fn a_denied_attempt_is_about_what_the_path_names() {
+        let param = |name: &str| match name {
+            "app" => "shop",
+            "account" => "vic",
+            "policy" => "orders.create",
+            "token" => "0190",
+            "version" => "3",
+            other => panic!("no path has `{other}`"),
+        };
+        for (path, target) in [
+            ("/apps", ""),
+            ("/accounts", ""),
+            ("/accounts/{account}/sessions", "vic"),
+            ("/apps/{app}", "shop"),
+            ("/apps/{app}/policies", ""),
+            ("/apps/{app}/tokens", ""),
+            ("/apps/{app}/policies/{policy}", "orders.create"),
+            ("/apps/{app}/policies/{policy}/keys/reset", "orders.create"),
+            ("/apps/{app}/members/{account}", "shop/vic"),
+            ("/apps/{app}/tokens/{token}", "0190"),
+        ] {
+            assert!(ROUTES.iter().any(|route| route.path == path), "{path}");
+            assert_eq!(object(path, param), target, "{path}");
+        }
+        // No path has a part that is not known here.
+        ROUTES.iter().for_each(|route| drop(object(route.path, param)));
+    }
+}

@@ -301,6 +301,11 @@ async fn the_audit_is_searched_by_actor_action_target_outcome_and_time() {
     assert_eq!(found("actor=account:olga").await, ["policy.create", "policy.create"]);
     assert_eq!(found("action=policy.create&target=mails").await, ["policy.create"]);
     assert_eq!(found("outcome=denied").await, ["policy.delete"]);
+    assert_eq!(
+        found("outcome=denied&target=orders").await,
+        ["policy.delete"],
+        "named as if it was done"
+    );
     let later = NOW_S * 1_000 + 60_000;
     assert_eq!(found(&format!("since={later}")).await, ["policy.delete"]);
     let earlier = found(&format!("until={later}&actor=account:olga&limit=1")).await;
