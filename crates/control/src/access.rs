@@ -186,6 +186,8 @@ actions! {
     FindPeople "account.find" Read AccessRule::SignedIn;
     /// List the apps you have a role in; administrators see all apps.
     ListApps "app.list" Read AccessRule::SignedIn;
+    /// List the latest changes of policies in the apps you have a role in; administrators see those of all apps.
+    SeeChanges "policy.changes" Read AccessRule::SignedIn;
     /// Find apps and policies by a part of their name.
     Search "search" Read AccessRule::SignedIn;
     /// Get an app.
@@ -238,6 +240,8 @@ actions! {
     BoostKey "key.boost" Write POLICY_WRITE;
     /// List the tokens of an app, without secrets.
     SeeTokens "token.read" Read VIEWER;
+    /// List the tokens that expire soon, of the apps you have a role in; administrators see those of all apps.
+    SeeEndingTokens "token.ending" Read AccessRule::SignedIn;
     /// Create a token.
     CreateToken "token.create" Write OWNER;
     /// Revoke a token.

@@ -178,7 +178,7 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
         engine,
         live: Arc::new(live),
         authenticator,
-        admin_api: Arc::new(AdminApi::new(&config.catalog, console_url(&bound)?)?.showing(config)?),
+        admin_api: Arc::new(admin_api(config, &bound)?),
         has_own_admin_api: !config.catalog.listen.as_slice().is_empty(),
         trusted_peers: Arc::new(trusted_peers.with_hops(config.http.trusted_hops)),
         allowed_hosts: config.server.allowed_hosts.as_slice().into(),
@@ -439,6 +439,16 @@ fn console_url(bound: &[Bound]) -> io::Result<Option<String>> {
     }
     let s = if bound.tls().is_some() { "s" } else { "" };
     Ok(Some(format!("http{s}://{address}")))
+}
+
+/// The admin API, which shows the configuration and where requests for permits are taken.
+fn admin_api(config: &Config, bound: &[Bound]) -> Result<AdminApi> {
+    let wires = [Wire::Http, Wire::Resp, Wire::Rls];
+    let deciding = bound.iter().filter(|bound| wires.contains(&bound.wire()));
+    let listen = deciding.map(|bound| Ok(format!("{}://{}", bound.scheme(), bound.address()?)));
+    let listen = listen.collect::<io::Result<Vec<_>>>()?;
+    let api = AdminApi::new(&config.catalog, console_url(bound)?)?;
+    Ok(api.showing(config)?.listening(listen))
 }
 
 /// Says where the server is, and commands that work now.

@@ -19,8 +19,8 @@ use crate::access::{AccessRule, Action};
 use crate::api::sightings::SeenFleet;
 use crate::audit::AuditEntry;
 use crate::catalog::{
-    AccountView, App, AppSummary, AppliedAll, Hit, Member, Node, POLICY_SCHEMA, PolicySummary,
-    PolicyVersion, PolicyView, SessionView,
+    AccountView, App, AppSummary, AppliedAll, Hit, Member, Node, POLICY_SCHEMA, PolicyChange,
+    PolicySummary, PolicyVersion, PolicyView, SessionView,
 };
 
 /// The description.
@@ -186,6 +186,13 @@ fn of_answer(answers: Option<&str>) -> Vec<Parameter<'static>> {
             ("query", "until", "integer", false, "Before this time, in milliseconds since 1970."),
         ]);
     }
+    if answers == Some("Changes") {
+        all.push(("query", "limit", "integer", false, "How many, 1 to 100; default 10."));
+    }
+    if answers == Some("EndingTokens") {
+        let days = "Only tokens that expire within so many days, 1 to 731; default 14.";
+        all.push(("query", "ends_within_days", "integer", false, days));
+    }
     if answers == Some("Verified") {
         all.extend([
             ("query", "from_seq", "integer", false, "Number of an entry that was verified before."),
@@ -235,7 +242,7 @@ const STREAM: [(&str, &str); 3] = [
 ];
 
 /// Lists, and what they are of.
-const LISTS: [(&str, &str); 13] = [
+const LISTS: [(&str, &str); 14] = [
     ("Accounts", "Account"),
     ("Apps", "App"),
     ("Members", "Member"),
@@ -247,12 +254,13 @@ const LISTS: [(&str, &str); 13] = [
     ("AppSummaries", "AppSummary"),
     ("PolicySummaries", "PolicySummary"),
     ("Hits", "Hit"),
+    ("Changes", "PolicyChange"),
     ("Sessions", "Session"),
     ("People", "Person"),
 ];
 
 /// Lists that are one page.
-const SHORT_LISTS: [&str; 3] = ["Hits", "Sessions", "People"];
+const SHORT_LISTS: [&str; 4] = ["Hits", "Changes", "Sessions", "People"];
 
 fn schema(name: &str) -> Json {
     json!({ "$ref": format!("#/components/schemas/{name}") })
@@ -316,6 +324,8 @@ fn schemas() -> Json {
     add_imports(&mut all);
     add::<AppliedAll>(&mut all);
     add::<tokens::TokenMade>(&mut all);
+    add::<tokens::EndingTokens>(&mut all);
+    add::<PolicyChange>(&mut all);
     add::<AuditEntry>(&mut all);
     add::<audit::VerifiedPart>(&mut all);
     add::<SessionView>(&mut all);

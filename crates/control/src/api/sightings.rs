@@ -40,6 +40,9 @@ pub(super) struct SeenFleet {
     revision: i64,
     /// The nodes by name.
     nodes: Vec<SeenNode>,
+    /// Where the node that answers takes requests for permits, such as `http://127.0.0.1:8080`. The address `0.0.0.0`
+    /// or `[::]` stands for all addresses of its machine.
+    listen: Vec<String>,
 }
 
 /// A node, and how it does.
@@ -62,8 +65,8 @@ pub(super) struct SeenNode {
 }
 
 impl Sightings {
-    /// `fleet` as it is seen at `now`, in milliseconds since 1970.
-    pub(super) fn of(&self, fleet: Fleet, now: i64) -> SeenFleet {
+    /// `fleet` as it is seen at `now`, in milliseconds since 1970, by a node that listens there.
+    pub(super) fn of(&self, fleet: Fleet, now: i64, listen: &[String]) -> SeenFleet {
         let mut sightings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         sightings.retain(|name, _| fleet.nodes.iter().any(|node| node.name == *name));
         let nodes = fleet.nodes.into_iter().map(|node| {
@@ -74,7 +77,7 @@ impl Sightings {
             let clock_ahead_ms = sighting.clock_ahead_ms();
             SeenNode { name, revision, seen_at, report, seen_ms_ago, clock_ahead_ms }
         });
-        SeenFleet { revision: fleet.revision, nodes: nodes.collect() }
+        SeenFleet { revision: fleet.revision, nodes: nodes.collect(), listen: listen.to_vec() }
     }
 }
 
@@ -117,7 +120,7 @@ mod tests {
                 report: None,
             };
             let nodes = seen_at.iter().enumerate().map(node).collect();
-            let fleet = sightings.of(Fleet { revision: 1, nodes }, now);
+            let fleet = sightings.of(Fleet { revision: 1, nodes }, now, &[]);
             let seen = fleet.nodes.iter().map(|node| (node.seen_ms_ago, node.clock_ahead_ms));
             seen.collect::<Vec<_>>().try_into().expect("as many as there are nodes")
         };

@@ -107,6 +107,8 @@ routes! {
     GET "/apps" ListApps apps::list 200 answers Apps;
     GET "/app-summaries" ListApps apps::summaries 200 answers AppSummaries;
     GET "/search" Search apps::search 200 answers Hits;
+    GET "/changes" SeeChanges policies::latest 200 answers Changes;
+    GET "/tokens" SeeEndingTokens tokens::ending 200 answers EndingTokens;
     POST "/apps" CreateApp apps::create 201 asks NewApp answers App;
     GET "/apps/{app}" SeeApp apps::get 200 answers App;
     PATCH "/apps/{app}" ChangeApp apps::change 200 asks AppChange answers App versioned yes;

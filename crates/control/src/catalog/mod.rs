@@ -53,7 +53,7 @@ pub use publish::{PublishedCatalog, PublishedPolicy, PublishedToken};
 pub(crate) use sessions::RecentAddresses;
 pub use sessions::{LiveSession, NewSession, SessionSpans, SessionView};
 pub use tokens::{NewToken, TokenView};
-pub use traffic::{Mark, NodeBucket};
+pub use traffic::{Mark, NodeBucket, PolicyChange};
 
 /// The catalog in a database.
 #[derive(Clone, Debug)]

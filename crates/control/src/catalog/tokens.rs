@@ -6,9 +6,9 @@ use utoipa::ToSchema;
 use super::apps::locked;
 use super::change::{Change, begin};
 use super::{Catalog, ChangeContext, Page, name};
-use crate::access::{Action, Scope};
+use crate::access::{Account, Action, Scope};
 use crate::audit::AuditTarget;
-use crate::db::Row;
+use crate::db::{Row, SqlValue};
 use crate::error::Error;
 use crate::limits::{TOKENS_MAX, TOKENS_OF_NAME_MAX};
 use sluicegate_policy::finding;
@@ -70,6 +70,9 @@ macro_rules! tokens {
     };
 }
 
+/// Most tokens that end soon that are returned: a person looks at those that end first.
+const ENDING_MAX: i64 = 100;
+
 impl Catalog {
     /// The tokens of an app as they are at the time `at`, the oldest first.
     ///
@@ -89,6 +92,40 @@ impl Catalog {
             Ok(TokenView { revoked_by, ends_soon, ..token })
         });
         shown.collect()
+    }
+
+    /// The valid tokens that end in `at..=until`, in milliseconds since 1970, the first to end first: at most
+    /// 100 of them, and how many there are. Of all apps for an administrator, else of those in which `account` has
+    /// a role.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn ending_tokens(
+        &self,
+        account: &Account,
+        at: i64,
+        until: i64,
+    ) -> Result<(Vec<TokenView>, i64), Error> {
+        let all = i64::from(account.is_admin);
+        let values: [SqlValue<'_>; 5] =
+            [at.into(), until.into(), all.into(), account.id.as_str().into(), ENDING_MAX.into()];
+        let sql = "SELECT COUNT(*) FROM tokens WHERE revoked_at IS NULL AND expires_at > ? \
+                   AND expires_at <= ? AND (? = 1 OR EXISTS \
+                   (SELECT 1 FROM members m WHERE m.app = tokens.app AND m.account = ?))";
+        let count = self.db.row(sql, &values[..4]).await?;
+        let total = count.map_or(Ok(0), |row| row.get(0))?;
+        let sql = tokens!(
+            "revoked_at IS NULL AND expires_at > ? AND expires_at <= ? AND (? = 1 OR EXISTS \
+             (SELECT 1 FROM members m WHERE m.app = tokens.app AND m.account = ?)) \
+             ORDER BY expires_at, id LIMIT ?"
+        );
+        let rows = self.db.rows(sql, &values).await?;
+        let shown = rows.iter().map(|row| {
+            let token = TokenView::of(row)?;
+            let ends_soon = (at..at + SOON_MS).contains(&token.expires_at);
+            Ok(TokenView { ends_soon, ..token })
+        });
+        Ok((shown.collect::<Result<_, Error>>()?, total))
     }
 
     /// The token with the secret of this hash, if it is good at the time `at`.

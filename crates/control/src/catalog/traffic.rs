@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use utoipa::ToSchema;
 
 use super::{Catalog, PolicyState};
+use crate::access::Account;
 use crate::db::{Row, SqlValue};
 use crate::error::Error;
 use crate::traffic::{Bucket, Counts, PolicyCounts, Step, is_run_of, pack, run_name, unpack};
@@ -32,6 +33,18 @@ pub struct NodeBucket {
     pub node: String,
     /// What it counted.
     pub bucket: Bucket,
+}
+
+/// A change of a policy of an app.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct PolicyChange {
+    /// The owning app.
+    pub app: String,
+    /// The state before; null: the policy is new, or the version before is not kept.
+    pub state_before: Option<PolicyState>,
+    /// The change.
+    #[serde(flatten)]
+    pub mark: Mark,
 }
 
 /// A change of a policy.
@@ -197,17 +210,39 @@ impl Catalog {
                    WHERE p.app = ? AND p.updated_at >= ? AND v.at >= ? \
                    ORDER BY v.at DESC, v.policy, v.version DESC LIMIT ?";
         let values = [app.into(), since.into(), since.into(), MARKS_MAX.into()];
-        let mark = |row: &Row| {
-            Ok(Mark {
-                at: row.get(0)?,
-                policy: row.get(1)?,
-                version: row.get(2)?,
-                state: PolicyState::of(row, 3)?,
-                author: row.get(4)?,
-                reason: row.get(5)?,
+        self.db.rows(sql, &values).await?.iter().rev().map(Mark::of).collect()
+    }
+
+    /// The latest changes of policies, the newest first, `count` of them at most: of all apps for an administrator,
+    /// else of those in which `account` has a role.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn latest_changes(
+        &self,
+        account: &Account,
+        count: i64,
+    ) -> Result<Vec<PolicyChange>, Error> {
+        // The latest changes are changes of the policies that were changed last.
+        let sql = "SELECT v.at, v.policy, v.version, v.state, v.author, v.reason, p.app, b.state \
+                   FROM (SELECT name, app FROM policies WHERE ? = 1 OR EXISTS \
+                   (SELECT 1 FROM members m WHERE m.app = policies.app AND m.account = ?) \
+                   ORDER BY updated_at DESC, name LIMIT ?) p \
+                   JOIN policy_versions v ON v.policy = p.name \
+                   LEFT JOIN policy_versions b ON b.policy = v.policy AND b.version = v.version - 1 \
+                   ORDER BY v.at DESC, v.policy, v.version DESC LIMIT ?";
+        let all = i64::from(account.is_admin);
+        let values = [all.into(), account.id.as_str().into(), count.into(), count.into()];
+        let rows = self.db.rows(sql, &values).await?;
+        let change = |row: &Row| {
+            let before: Option<String> = row.get(7)?;
+            Ok(PolicyChange {
+                app: row.get(6)?,
+                state_before: before.map(|_| PolicyState::of(row, 7)).transpose()?,
+                mark: Mark::of(row)?,
             })
         };
-        self.db.rows(sql, &values).await?.iter().rev().map(mark).collect()
+        rows.iter().map(change).collect()
     }
 
     /// When a policy of an app went into shadow mode; none: it is not in shadow mode.
@@ -225,6 +260,19 @@ impl Catalog {
         let row = self.db.row(sql, &[policy.into(), policy.into()]).await?;
         let since: Option<i64> = row.map(|row| row.get(0)).transpose()?.flatten();
         Ok(Some(since.unwrap_or(view.updated_at)))
+    }
+}
+
+impl Mark {
+    fn of(row: &Row) -> Result<Self, Error> {
+        Ok(Self {
+            at: row.get(0)?,
+            policy: row.get(1)?,
+            version: row.get(2)?,
+            state: PolicyState::of(row, 3)?,
+            author: row.get(4)?,
+            reason: row.get(5)?,
+        })
     }
 }
 

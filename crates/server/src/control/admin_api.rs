@@ -60,6 +60,8 @@ pub(crate) struct AdminApi {
     setup_file: Option<SetupFile>,
     /// The configuration of this server, without secrets.
     settings: serde_json::Value,
+    /// Where this server takes requests for permits, as URLs.
+    listen: Vec<String>,
 }
 
 /// What answers.
@@ -95,6 +97,7 @@ impl AdminApi {
             console,
             setup_file: config.setup_token_file.clone().map(SetupFile::new),
             settings: serde_json::Value::default(),
+            listen: Vec::new(),
         })
     }
 
@@ -106,13 +109,18 @@ impl AdminApi {
         Ok(Self { settings: serde_json::to_value(config)?, ..self })
     }
 
+    /// The same, of a server that takes requests for permits at these URLs.
+    pub(crate) fn listening(self, listen: Vec<String>) -> Self {
+        Self { listen, ..self }
+    }
+
     /// From now on this answers. The person who started the server can create the first account.
     ///
     /// # Errors
     /// If the catalog does not say whether there are accounts.
     pub(super) async fn open(&self, api: Api) -> Result<(), sluicegate_control::Error> {
         let api = api.with_changes_per_minute(self.changes_per_minute);
-        let api = api.with_settings(self.settings.clone());
+        let api = api.with_settings(self.settings.clone()).with_listen(&self.listen);
         let api = match self.console {
             Some(_) if sluicegate_console::IS_BUILT => api.with_console(),
             _ => api,

@@ -58,7 +58,7 @@ pub(in crate::api) async fn search(ask: ApiRequest) -> Result<ApiResponse, ApiPr
 }
 
 /// The account that asks.
-fn signed_in(ask: &ApiRequest) -> Result<&Account, ApiProblem> {
+pub(super) fn signed_in(ask: &ApiRequest) -> Result<&Account, ApiProblem> {
     match &ask.by.actor {
         Actor::Account(account) => Ok(account),
         _ => Err(AccessDenied::Forbidden.into()),

@@ -78,7 +78,7 @@ pub(in crate::api) async fn policy_schema(_: ApiRequest) -> Result<ApiResponse, 
 
 pub(in crate::api) async fn fleet(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let fleet = ask.api.catalog.fleet().await?;
-    Ok(ApiResponse::ok(&ask.api.sightings.of(fleet, ask.by.at)))
+    Ok(ApiResponse::ok(&ask.api.sightings.of(fleet, ask.by.at, &ask.api.listen)))
 }
 
 pub(in crate::api) async fn nodes(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {

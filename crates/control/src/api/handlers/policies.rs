@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use utoipa::ToSchema;
 
+use super::apps::signed_in;
 use crate::api::boost::{Boost, place_in_boost};
 use crate::api::problem::{ApiProblem, FindingBody};
 use crate::api::request::{ApiRequest, ApiResponse, QueryParams};
@@ -13,6 +14,10 @@ use crate::catalog::{
 use crate::error::{Error, PlacedFinding};
 use sluicegate_policy::document::InOrder;
 use sluicegate_policy::{Places, Policy, WrittenError, WrittenPolicy, finding};
+
+/// Latest changes that are returned, unless the request says how many, and at most: what a person looks at.
+const CHANGES: u32 = 10;
+const CHANGES_MAX: u32 = 100;
 
 /// A policy to create.
 #[derive(Deserialize, ToSchema)]
@@ -135,6 +140,13 @@ pub(in crate::api) async fn apply(ask: ApiRequest) -> Result<ApiResponse, ApiPro
     let version = ask.is_versioned().then(|| ask.version()).transpose()?;
     let applied = ask.api.catalog.apply(&ask.by, ask.param("app"), &policies, version).await?;
     Ok(ApiResponse::ok(&applied).version(applied.version))
+}
+
+/// The latest changes of all policies that the account may see.
+pub(in crate::api) async fn latest(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    let count = ask.query().limit(CHANGES, CHANGES_MAX);
+    let changes = ask.api.catalog.latest_changes(signed_in(&ask)?, count).await?;
+    Ok(ApiResponse::all(changes))
 }
 
 pub(in crate::api) async fn validate(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {

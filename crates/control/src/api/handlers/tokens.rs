@@ -1,8 +1,10 @@
 //! Tokens of machines.
 
+use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::apps::signed_in;
 use crate::access::Scope;
 use crate::api::problem::ApiProblem;
 use crate::api::request::{ApiRequest, ApiResponse};
@@ -12,6 +14,9 @@ use sluicegate_policy::finding;
 
 /// Longest life of a token, in days: two years.
 const DAYS_MAX: i64 = 731;
+
+/// Days in which a token expires soon, unless the request says how many.
+const SOON_DAYS: i64 = 14;
 
 /// Milliseconds of a day.
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
@@ -29,6 +34,15 @@ pub(in crate::api) struct NewTokenBody {
     expires_in_days: i64,
 }
 
+/// The tokens that expire soon: the first of them, and how many there are.
+#[derive(Serialize, ToSchema)]
+pub(in crate::api) struct EndingTokens {
+    /// The tokens that expire first, at most 100.
+    items: Vec<TokenView>,
+    /// How many expire in this time.
+    total: i64,
+}
+
 /// A created token.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct TokenMade {
@@ -42,6 +56,23 @@ pub(in crate::api) struct TokenMade {
 pub(in crate::api) async fn list(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let tokens = ask.api.catalog.tokens(ask.param("app"), &ask.page(), ask.by.at).await?;
     Ok(ApiResponse::list(&ask, tokens, |token| token.id.clone()))
+}
+
+pub(in crate::api) async fn ending(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    let days = ask.query().ends_within_days.unwrap_or(SOON_DAYS);
+    if !(1..=DAYS_MAX).contains(&days) {
+        let problem = finding!(
+            "bad_days",
+            "ends_within_days: `{value}` is outside 1..={max}",
+            value = days,
+            max = DAYS_MAX
+        );
+        return Err(ApiProblem::new(StatusCode::BAD_REQUEST, problem));
+    }
+    let until = ask.by.at + days * DAY_MS;
+    let account = signed_in(&ask)?;
+    let (items, total) = ask.api.catalog.ending_tokens(account, ask.by.at, until).await?;
+    Ok(ApiResponse::ok(&EndingTokens { items, total }))
 }
 
 pub(in crate::api) async fn create(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {

@@ -130,3 +130,78 @@ async fn a_search_finds_what_one_may_see_and_nothing_else() {
     }
     assert_eq!(served.ask(&Client::default(), "GET /search?q=o", None).await.status, 401);
 }
+
+#[tokio::test]
+async fn the_latest_changes_of_policies_are_those_of_the_apps_of_the_account() {
+    let (served, ada) = shop().await;
+    let body = json!({ "document": document("pay", "20/s") });
+    let put = "PUT /apps/shop/policies/pay?reason=sale";
+    assert_eq!(served.ask(&ada.at_version(1), put, Some(body)).await.status, 200);
+    let (first, activate) = (ada.at_version(1), "POST /apps/shop/policies/orders_list/activate");
+    assert_eq!(served.ask(&first, activate, None).await.status, 200);
+    let words = |body: &Json| {
+        let items = body["items"].as_array().expect("a list").iter();
+        let words = items.map(|change| {
+            let of = |name: &str| change[name].as_str().unwrap_or("-").to_owned();
+            format!("{} {} {} {}", of("app"), of("policy"), of("state_before"), of("state"))
+        });
+        words.collect::<Vec<_>>()
+    };
+    let all = served.ask(&ada, "GET /changes", None).await.body;
+    assert_eq!(
+        words(&all),
+        [
+            "shop old shadow deleted",
+            "shop old - shadow",
+            "shop orders_list shadow active",
+            "shop pay active active",
+            "shop orders_list - shadow",
+            "shop orders.create - active",
+            "shop pay - active",
+        ]
+    );
+    let sale = &all["items"][3];
+    assert_eq!((&sale["version"], &sale["reason"]), (&json!(2), &json!("sale")));
+    assert_eq!(sale["author"], "account:ada");
+    assert_eq!(words(&served.ask(&ada, "GET /changes?limit=1", None).await.body).len(), 1);
+    let vic = served.member(&ada, "vic", "bank", "viewer").await;
+    assert_eq!(words(&served.ask(&vic, "GET /changes", None).await.body), [""; 0]);
+    let token = served.token(&ada, "shop", &["policy:read"]).await;
+    assert_eq!(served.ask(&token, "GET /changes", None).await.status, 403);
+}
+
+#[tokio::test]
+async fn tokens_that_end_soon_are_found_in_all_apps_of_the_account() {
+    let (served, ada) = shop().await;
+    for (app, name, days) in [("shop", "late", 90), ("shop", "soon", 13), ("bank", "first", 2)] {
+        let body = json!({ "name": name, "scopes": ["check"], "expires_in_days": days });
+        let made = served.ask(&ada, &format!("POST /apps/{app}/tokens"), Some(body)).await;
+        assert_eq!(made.status, 201);
+    }
+    let body = json!({ "name": "gone", "scopes": ["check"], "expires_in_days": 1 });
+    let gone = served.ask(&ada, "POST /apps/shop/tokens", Some(body)).await.body;
+    let path = format!("DELETE /apps/shop/tokens/{}", gone["id"].as_str().expect("an id"));
+    assert_eq!(served.ask(&ada, &path, None).await.status, 204);
+    let vic = served.member(&ada, "vic", "shop", "viewer").await;
+    let cho = served.member(&ada, "cho", "bank", "owner").await;
+    for (who, query, expected) in [
+        (&ada, "", &["first", "soon"][..]),
+        (&ada, "?ends_within_days=1", &[]),
+        (&ada, "?ends_within_days=90", &["first", "soon", "late"]),
+        (&vic, "", &["soon"]),
+        (&cho, "", &["first"]),
+    ] {
+        let found = served.ask(who, &format!("GET /tokens{query}"), None).await.body;
+        assert_eq!(names(&found), expected, "{query}");
+        assert_eq!(found["total"], expected.len(), "{query}");
+        assert!(
+            found.to_string().find("hash").is_none() && found.to_string().find("sgt_").is_none()
+        );
+    }
+    for wrong in ["0", "732", "soon"] {
+        let path = format!("GET /tokens?ends_within_days={wrong}");
+        assert_eq!(served.ask(&ada, &path, None).await.status, 400, "{wrong}");
+    }
+    let token = served.token(&ada, "shop", &["check", "policy:read"]).await;
+    assert_eq!(served.ask(&token, "GET /tokens", None).await.status, 403);
+}
