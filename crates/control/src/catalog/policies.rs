@@ -228,9 +228,12 @@ impl Catalog {
         let policy = read(document)?;
         let mut change = begin!(self, by);
         locked(&mut change, app).await?;
-        let made =
-            create(&mut change, app, &PolicyTarget { document, state, policy: Some(&policy) })
-                .await?;
+        let made = create(
+            &mut change,
+            app,
+            &PolicyTarget { document, state, policy: Some(&policy), key: None },
+        )
+        .await?;
         change.commit(made).await
     }
 
@@ -276,10 +279,15 @@ impl Catalog {
         at: &PolicyAt<'_>,
         document: &Json,
     ) -> Result<PolicyView, Error> {
-        self.rewrite_policy(by, Action::ChangePolicy, at, document).await
+        let read = read(document)?;
+        let mut change = begin!(self, by);
+        let before = find(&mut change, at).await?;
+        let to = PolicyTarget { document, state: before.state, policy: Some(&read), key: None };
+        let after = rewrite(&mut change, Action::ChangePolicy, before, &to).await?;
+        change.commit(after).await
     }
 
-    /// Changes the document of a policy to one that has rules for one key, until an instant.
+    /// Changes the document of a policy to one that has rules for `key`, until an instant. The audit names the key.
     ///
     /// # Errors
     /// As [`change_policy`](Self::change_policy).
@@ -287,23 +295,15 @@ impl Catalog {
         &self,
         by: &ChangeContext,
         at: &PolicyAt<'_>,
-        document: &Json,
-    ) -> Result<PolicyView, Error> {
-        self.rewrite_policy(by, Action::BoostKey, at, document).await
-    }
-
-    async fn rewrite_policy(
-        &self,
-        by: &ChangeContext,
-        action: Action,
-        at: &PolicyAt<'_>,
+        key: &str,
         document: &Json,
     ) -> Result<PolicyView, Error> {
         let read = read(document)?;
         let mut change = begin!(self, by);
         let before = find(&mut change, at).await?;
-        let to = PolicyTarget { document, state: before.state, policy: Some(&read) };
-        let after = rewrite(&mut change, action, before, &to).await?;
+        let to =
+            PolicyTarget { document, state: before.state, policy: Some(&read), key: Some(key) };
+        let after = rewrite(&mut change, Action::BoostKey, before, &to).await?;
         change.commit(after).await
     }
 
@@ -327,7 +327,7 @@ impl Catalog {
         let document = before.document.clone();
         // What refuses nothing may be whatever it was: an app that it names may be gone.
         let policy = (state == PolicyState::Active).then(|| read(&document)).transpose()?;
-        let to = PolicyTarget { document: &document, state, policy: policy.as_ref() };
+        let to = PolicyTarget { document: &document, state, policy: policy.as_ref(), key: None };
         let after = rewrite(&mut change, action, before, &to).await?;
         change.commit(after).await
     }
@@ -348,8 +348,12 @@ impl Catalog {
         let before = find(&mut change, at).await?;
         let to = version_of(&mut change, at.policy, to).await?;
         let policy = read(&to.document)?;
-        let to =
-            PolicyTarget { document: &to.document, state: before.state, policy: Some(&policy) };
+        let to = PolicyTarget {
+            document: &to.document,
+            state: before.state,
+            policy: Some(&policy),
+            key: None,
+        };
         let after = rewrite(&mut change, Action::RollBackPolicy, before, &to).await?;
         change.commit(after).await
     }
@@ -379,7 +383,7 @@ impl Catalog {
         let to = version_of(&mut change, policy, to).await?;
         let read = read(&to.document)?;
         take_place(&mut change, app).await?;
-        let to = PolicyTarget { document: &to.document, state, policy: Some(&read) };
+        let to = PolicyTarget { document: &to.document, state, policy: Some(&read), key: None };
         let after = rewrite(&mut change, Action::RestorePolicy, before, &to).await?;
         change.commit(after).await
     }
@@ -411,6 +415,8 @@ struct PolicyTarget<'t> {
     state: PolicyState,
     /// The document, as it was read; none: it is the same as before, and refuses nothing.
     policy: Option<&'t Policy>,
+    /// The key that the change is for; none: it is for all.
+    key: Option<&'t str>,
 }
 
 /// Makes a policy, or makes a deleted one of this app and name anew.
@@ -422,7 +428,7 @@ pub(super) async fn add_policy(
 ) -> Result<PolicyView, Error> {
     let policy = read(document)?;
     let state = PolicyState::Active;
-    create(change, app, &PolicyTarget { document, state, policy: Some(&policy) }).await
+    create(change, app, &PolicyTarget { document, state, policy: Some(&policy), key: None }).await
 }
 
 async fn create(
@@ -430,7 +436,7 @@ async fn create(
     app: &str,
     to: &PolicyTarget<'_>,
 ) -> Result<PolicyView, Error> {
-    let PolicyTarget { document, state, policy } = *to;
+    let PolicyTarget { document, state, policy, key: _ } = *to;
     let policy = policy.expect("what is new was read");
     let before = change.rows.row(policies!("name = ?"), &[policy.name().into()]).await?;
     let before = before.map(|row| PolicyView::of(&row)).transpose()?;
@@ -469,7 +475,7 @@ async fn rewrite(
     before: PolicyView,
     to: &PolicyTarget<'_>,
 ) -> Result<PolicyView, Error> {
-    let PolicyTarget { document, state, policy } = *to;
+    let PolicyTarget { document, state, policy, key } = *to;
     if let Some(policy) = policy {
         if policy.name() != before.name {
             let problem = finding!(
@@ -494,6 +500,10 @@ async fn rewrite(
         ..before
     };
     let new = write(change, &after).await?;
+    let new = match key {
+        Some(key) => with_key(&new, key),
+        None => new,
+    };
     let target = AuditTarget::of(&after.app, &after.name);
     change.audit(action, target, Some(old), Some(new));
     Ok(after)
@@ -618,6 +628,12 @@ async fn count(change: &mut Change<'_>, app: &str) -> Result<(usize, usize), Err
 fn audit_text(state: PolicyState, version: i64, document: &str) -> String {
     let hash = Sha256::digest(document.as_bytes());
     format!(r#"{{"sha256":"{hash:x}","state":"{}","version":{version}}}"#, state.name())
+}
+
+/// What the audit says of a policy, with the key that the change is for.
+fn with_key(text: &str, key: &str) -> String {
+    let key = serde_json::to_string(key).expect("a text is always JSON");
+    format!(r#"{{"key":{key},{}"#, text.trim_start_matches('{'))
 }
 
 impl PolicyState {

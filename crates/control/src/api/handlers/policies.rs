@@ -173,7 +173,7 @@ pub(in crate::api) async fn boost(ask: ApiRequest) -> Result<ApiResponse, ApiPro
     let before = ask.api.catalog.policy(app, policy).await?;
     let document = boost.of(&before.document, ask.api.now())?;
     let at = ask.policy_at(before.version);
-    let changed = ask.api.catalog.boost_key(&ask.by, &at, &document).await;
+    let changed = ask.api.catalog.boost_key(&ask.by, &at, &boost.key, &document).await;
     let changed = changed.map_err(|error| match error {
         Error::Invalid(found) => Error::Invalid(found.into_iter().map(place_in_boost).collect()),
         other => other,

@@ -134,7 +134,12 @@ async fn delete_all(
     let mut applied = Vec::new();
     for before in policies.into_values() {
         let document = before.document.clone();
-        let to = PolicyTarget { document: &document, state: PolicyState::Deleted, policy: None };
+        let to = PolicyTarget {
+            document: &document,
+            state: PolicyState::Deleted,
+            policy: None,
+            key: None,
+        };
         let view = rewrite(change, Action::DeletePolicy, before, &to).await?;
         applied.push(Applied::of("delete", &view, changes(&document, &Json::Null)));
     }
@@ -151,7 +156,7 @@ async fn apply_one(
     let WantedPolicy { wanted, policy, .. } = item;
     let state = wanted.state.or_else(|| before.as_ref().map(|view| view.state));
     let state = state.unwrap_or(PolicyState::Active);
-    let to = PolicyTarget { document: &wanted.document, state, policy: Some(policy) };
+    let to = PolicyTarget { document: &wanted.document, state, policy: Some(policy), key: None };
     Ok(match before {
         None => {
             let view = create(change, app, &to).await?;
