@@ -4,7 +4,10 @@ import { visible } from '../text.ts';
 
 type Entry = Schema['Entry'];
 
-/** What happened, as a sentence without its subject, with the target apart: `changed the policy `, `login`, ``. */
+/**
+ * What happened, as a sentence without its subject, with the target apart: `changed the policy `, `login`, ``; of a
+ * denied attempt `was denied: change the policy `, `login`, ``.
+ */
 export function actionParts(entry: Entry): [string, string, string] {
   const [before = '', after] = actionWords(entry, TARGET).split(TARGET);
   return after === undefined ? [before, '', ''] : [before, visible(nameOf(entry)), after];
@@ -19,10 +22,27 @@ export function actionLabel(action: string): string {
 const TARGET = '\ue000';
 
 function actionWords(entry: Entry, target: string): string {
+  if (entry.outcome === 'denied') return deniedWords(entry, target);
   const key = `audit.action.${entry.action}${detailOf(entry)}`;
   const known = has(key) ? key : `audit.action.${entry.action}`;
   if (!has(known)) return `${entry.action} ${target}`;
-  return t(known as Key, { target, app: entry.app ?? '' });
+  return t(known as Key, { target, app: entry.app ?? '', key: visible(keyOf(entry) ?? '') });
+}
+
+/** What somebody wanted to do. Without a target, it is what does not exist yet. */
+function deniedWords(entry: Entry, target: string): string {
+  const detail = entry.actor === `account:${entry.target}` ? '.self' : entry.target === '' ? '.any' : '';
+  const keys = [`audit.deny.${entry.action}${detail}`, `audit.deny.${entry.action}`];
+  const known = keys.find(has);
+  const what = known ? t(known as Key, { target, app: entry.app ?? '' }) : `${entry.action} ${target}`;
+  return t('audit.was_denied', { what });
+}
+
+/** The key that something was done to, where the entry names it; null: the budget that all share. */
+export function keyOf({ action, after }: Entry): string | null | undefined {
+  const value = action.startsWith('key.') ? parse(after ?? '') : undefined;
+  if (typeof value !== 'object' || value === null || !('key' in value)) return undefined;
+  return typeof value.key === 'string' ? value.key : null;
 }
 
 /** Values before and after, as readable JSON. */
@@ -49,6 +69,7 @@ function nameOf(entry: Entry): string {
 /** A member's change without a value after it is a removal; people sign in and out as themselves. */
 function detailOf(entry: Entry): string {
   if (entry.actor === `account:${entry.target}`) return '.self';
+  if (typeof keyOf(entry) === 'string') return '.of';
   return entry.action === 'member.update' && entry.outcome === 'done' && !hasValueAfter(entry) ? '.removed' : '';
 }
 
