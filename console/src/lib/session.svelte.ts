@@ -7,6 +7,8 @@ export const DRAFT = 'sluicegate.draft.';
 class Session {
   meta: Schema['Meta'] | null = $state.raw(null);
   me: Schema['Me'] | null = $state.raw(null);
+  /** Whether a session has ended while the console was open. */
+  hasEnded = $state(false);
 
   /** Reads what the server says of itself and who is signed in. */
   async load(): Promise<void> {
@@ -22,6 +24,7 @@ class Session {
   async loadMe(): Promise<void> {
     try {
       this.me = await ask(api.GET('/v1/admin/session'), { signIn: false });
+      returnThere();
     } catch {
       this.me = null;
     }
@@ -49,6 +52,23 @@ class Session {
 
 export const session = new Session();
 
+const RETURN = 'sluicegate.return';
+
+/** Remembers in this tab where a sign-in elsewhere returns to: the provider sends people to the first page. */
+export function keepReturn(path: string): void {
+  sessionStorage.setItem(RETURN, path);
+}
+
+/** Where a sign-in elsewhere was to return to; empty: none was begun. */
+export const keptReturn = (): string => sessionStorage.getItem(RETURN) ?? '';
+
+/** Goes where the person wanted to go before they signed in elsewhere. */
+function returnThere(): void {
+  const path = keptReturn();
+  sessionStorage.removeItem(RETURN);
+  if (path && location.pathname === '/') navigate(path, { replace: true });
+}
+
 /** The path of the sign-in page that returns to the current view. */
 export function signInPath(): string {
   const here = location.pathname + location.search;
@@ -58,5 +78,6 @@ export function signInPath(): string {
 whenSignedOut(() => {
   if (!session.me) return;
   session.me = null;
+  session.hasEnded = true;
   if (route.page !== 'sign-in') navigate(signInPath(), { replace: true });
 });
