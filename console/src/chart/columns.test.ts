@@ -1,18 +1,25 @@
 import { expect, test } from 'vitest';
-import { columns, groups, latest, roundUp, sum, totals } from './columns.ts';
+import { columns, groups, latest, sum, totals } from './columns.ts';
+import { scaleOf } from './scale.ts';
 
-const NONE = { allowed: [], held: [], shadowed: [], degraded: [], diverted: [], refused: [], error: [] };
+const NONE = { allowed: [], held: [], shadowed: [], degraded: [], diverted: [], refused: [], error: [], without_store: [], shed: [] };
 
 test('steps are added up in the columns that have them, and none is lost', () => {
   const series = [
-    { ...NONE, policy: 'a', allowed: [1, 2, 3, 4], refused: [0, 0, 0, 5] },
+    { ...NONE, policy: 'a', allowed: [1, 2, 3, 4], refused: [0, 0, 0, 5], shed: [0, 0, 1], without_store: [1, 1] },
     { ...NONE, policy: 'b', allowed: [10], degraded: [0, 1], diverted: [0, 1] },
   ];
   const all = columns({ step_ms: 10, from: 100, nodes: [{ through: 140 }], series }, 139, 20, 3);
   expect(all.map(({ at }) => at)).toEqual([80, 100, 120]);
-  expect(all.map(sum)).toEqual([0, 15, 12]);
+  expect(all.map(sum)).toEqual([0, 15, 13]);
   expect(all[1]?.counts.other).toBe(2);
-  expect(totals(all)).toEqual({ decided: 27, refused: 5, shadowed: 0 });
+  expect(totals(all), 'overload is no refusal, and what was decided without the store counts once').toEqual({
+    decided: 28,
+    refused: 5,
+    shadowed: 0,
+    shed: 1,
+    withoutStore: 2,
+  });
 });
 
 test('what a node has not reported is not zero', () => {
@@ -28,8 +35,30 @@ test('what a node has not reported is not zero', () => {
   expect(silent[0]?.known).toBe('none');
 });
 
-test('axes end at round numbers', () => {
-  expect([0, 1, 3, 12, 50, 51, 1234].map(roundUp)).toEqual([1, 1, 5, 20, 50, 100, 2000]);
+test('the report of a node that does not count overload is read', () => {
+  const { shed: _, ...old } = NONE;
+  const all = columns({ step_ms: 10, from: 100, nodes: [{ through: 120 }], series: [{ ...old, policy: 'a', allowed: [3] }] }, 115, 20, 1);
+  expect(totals(all)).toEqual({ decided: 3, refused: 0, shadowed: 0, shed: 0, withoutStore: 0 });
+});
+
+test('axes begin at zero, have round steps, and end near what they show', () => {
+  const words = (most: number) => {
+    const { per, ticks } = scaleOf(most);
+    return `${ticks.join(' ')} /${per}`;
+  };
+  expect(words(22)).toBe('0 10 20 30 /1');
+  expect(words(11)).toBe('0 5 10 15 /1');
+  expect(words(1)).toBe('0 0.5 1 /1');
+  expect(words(50)).toBe('0 20 40 60 /1');
+  expect(words(0)).toBe('0 0.5 1 /1');
+  expect(words(0.1)).toBe('0 2 4 6 /60');
+  expect(words(1 / 300)).toBe('0 5 10 15 /3600');
+  for (const most of [0.0001, 0.3, 3, 7.7, 8.33, 999, 1001, 123_456]) {
+    const { top, ticks } = scaleOf(most);
+    expect(top, String(most)).toBeGreaterThanOrEqual(most * (1 - 1e-9));
+    expect(top, String(most)).toBeLessThanOrEqual(most * 2);
+    expect(ticks.length).toBeLessThanOrEqual(5);
+  }
 });
 
 test('the newest column is of the clock that is ahead', () => {

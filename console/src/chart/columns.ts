@@ -1,12 +1,14 @@
 /** What a chart of traffic draws: columns of equal length, each with what became of its requests. */
 
-export const KINDS = ['allowed', 'held', 'other', 'shadowed', 'refused', 'error'] as const;
+export const KINDS = ['allowed', 'held', 'other', 'shadowed', 'shed', 'refused', 'error'] as const;
 export type Kind = (typeof KINDS)[number];
 
 export interface Column {
   /** Begin, in milliseconds since 1970. */
   at: number;
   counts: Record<Kind, number>;
+  /** Decided without the store; each is in `counts` as well. */
+  withoutStore: number;
   /** `whole`: all nodes have reported it; `part`: some have; `none`: it is not known yet. */
   known: 'whole' | 'part' | 'none';
 }
@@ -26,6 +28,7 @@ const PARTS: Record<Kind, string[]> = {
   other: ['degraded', 'diverted'],
   shadowed: ['shadowed'],
   refused: ['refused'],
+  shed: ['shed'],
   error: ['error'],
 };
 
@@ -48,35 +51,48 @@ export function columns(counted: Counted, now: number, length: number, count: nu
   const all = Array.from({ length: count }, (_, place): Column => {
     const at = end - (count - place) * length;
     const known = at + length <= least ? 'whole' : at < most ? 'part' : 'none';
-    return { at, counts: { allowed: 0, held: 0, other: 0, shadowed: 0, refused: 0, error: 0 }, known };
+    return { at, counts: { allowed: 0, held: 0, other: 0, shadowed: 0, shed: 0, refused: 0, error: 0 }, withoutStore: 0, known };
   });
   const first = end - count * length;
   for (const one of counted.series) {
+    const visit = (name: string, add: (column: Column, value: number) => void) =>
+      (one[name] as number[] | undefined)?.forEach((value, place) => {
+        const column = all[Math.floor((counted.from + place * counted.step_ms - first) / length)];
+        if (column) add(column, value);
+      });
     for (const kind of KINDS) {
-      for (const name of PARTS[kind]) {
-        (one[name] as number[] | undefined)?.forEach((value, place) => {
-          const column = all[Math.floor((counted.from + place * counted.step_ms - first) / length)];
-          if (column) column.counts[kind] += value;
-        });
-      }
+      for (const name of PARTS[kind]) visit(name, (column, value) => (column.counts[kind] += value));
     }
+    visit('without_store', (column, value) => (column.withoutStore += value));
   }
   return all;
 }
 
 export const sum = (column: Column): number => KINDS.reduce((total, kind) => total + column.counts[kind], 0);
 
-/** What all columns came to. */
-export function totals(all: Column[]): { decided: number; refused: number; shadowed: number } {
-  const of = (kind: Kind) => all.reduce((total, column) => total + column.counts[kind], 0);
-  return { decided: all.reduce((total, column) => total + sum(column), 0), refused: of('refused'), shadowed: of('shadowed') };
+/** What requests came to. Overload and decisions without the store say nothing of a limit. */
+export interface Totals {
+  decided: number;
+  /** By a limit, or by `on_store_failure`. */
+  refused: number;
+  /** Over the limit in shadow. */
+  shadowed: number;
+  /** Met an overload of the store. */
+  shed: number;
+  /** In another count as well. */
+  withoutStore: number;
 }
 
-/** The smallest round number (1, 2 or 5 times a power of ten) that is at least `value`; 1 for nothing. */
-export function roundUp(value: number): number {
-  if (value <= 1) return 1;
-  const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 5, 10].map((factor) => factor * power).find((round) => round >= value) ?? value;
+/** What all columns came to. */
+export function totals(all: Column[]): Totals {
+  const add = (of: (column: Column) => number) => all.reduce((total, column) => total + of(column), 0);
+  return {
+    decided: add(sum),
+    refused: add(({ counts }) => counts.refused),
+    shadowed: add(({ counts }) => counts.shadowed),
+    shed: add(({ counts }) => counts.shed),
+    withoutStore: add(({ withoutStore }) => withoutStore),
+  };
 }
 
 /** Neighbours in one group: a group begins where something is at least `apart` from the first of the last group. */

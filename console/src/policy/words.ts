@@ -50,7 +50,7 @@ export function ruleWords(rule: Rule, say: Say): string {
   const rate = rateWords(params.rate, say);
   const limit = valueWords(params.limit, say);
   const windowUs = parseDuration(params.window);
-  const span = windowUs === undefined ? valueWords(params.window, say) : spanWords(windowUs, say);
+  const span = windowUs === undefined ? valueWords(params.window, say) : spanWords(algorithm === 'fixed_window' ? 'each' : 'any', windowUs, say);
   switch (algorithm) {
     case 'token_bucket': {
       const burst = limitOf(rule) ?? '?';
@@ -96,18 +96,18 @@ export function durationWords(text: Json | undefined, say: Say): string {
   return us === undefined ? valueWords(text, say) : timeWords(us, say);
 }
 
-const SPAN: Partial<Record<Unit, Key>> = {
-  s: 'policy.span.s',
-  m: 'policy.span.m',
-  h: 'policy.span.h',
-  d: 'policy.span.d',
+const SPAN: Record<'each' | 'any', Partial<Record<Unit, Key>>> = {
+  each: { s: 'policy.each.s', m: 'policy.each.m', h: 'policy.each.h', d: 'policy.each.d' },
+  any: { s: 'policy.span.s', m: 'policy.span.m', h: 'policy.span.h', d: 'policy.span.d' },
 };
 
-/** A span after a word such as "each": `hour`, `10 min`. */
-export function spanWords(us: number, say: Say): string {
+/** A span after the word "each" or "any": `hour`, `10 min`. */
+export function spanWords(word: 'each' | 'any', us: number, say: Say): string {
   const [n, unit] = inUnits(us);
-  const one = n === 1 && SPAN[unit];
-  return one ? say.t(one) : timeWords(us, say);
+  const one = n === 1 && SPAN[word][unit];
+  if (one) return say.t(one);
+  const time = timeWords(us, say);
+  return word === 'each' ? say.t('policy.each.time', { time }) : time;
 }
 
 /** Exactly `us`, in the largest unit that divides it. */

@@ -95,7 +95,19 @@ export function t(key: Key, params: Record<string, string | number> = {}): strin
 /** A sentence of the server in the current language, by its code; `detail` is the server's own. */
 export function finding(code: string | undefined, params: Record<string, string> | undefined, detail: string): string {
   const text = current.findings[code ?? ''];
-  return text ? text.replace(/\{(\w+)\}/g, (whole, name: string) => params?.[name] ?? whole) : detail;
+  return text ? text.replace(/(`?)\{(\w+)\}/g, (whole, tick: string, name: string) => {
+    const value = params?.[name];
+    return value === undefined ? whole : tick + (tick ? value : inChinese(value));
+  }) : detail;
+}
+
+const SPANS: Record<string, string> = { us: '微秒', ms: '毫秒', s: '秒', m: '分钟', h: '小时', d: '天' };
+
+/** A list that the server has joined in English, `a, b or c`, or a span, `60s`, which is no code. */
+function inChinese(text: string): string {
+  const [, count, unit] = /^(\d+)(us|ms|s|m|h|d)$/.exec(text) ?? [];
+  if (count && unit) return `${count} ${SPANS[unit]}`;
+  return /^`[^`]+`(, `[^`]+`)* or `[^`]+`$/.test(text) ? text.replaceAll(', ', '、').replace(' or ', ' 或 ') : text;
 }
 
 export function number(value: number, options: Intl.NumberFormatOptions = {}): string {
@@ -108,8 +120,13 @@ export function compact(value: number): string {
   return new Intl.NumberFormat(words, { notation: 'compact', maximumSignificantDigits: 3 }).format(value);
 }
 
+/** With one decimal; nothing and all are exact: what is a little more than nothing is `<0.1%`. */
 export function percent(ratio: number): string {
-  return number(ratio, { style: 'percent', maximumFractionDigits: 1 });
+  const words = (value: number, digits: number) => number(value, { style: 'percent', minimumFractionDigits: digits, maximumFractionDigits: digits });
+  if (ratio === 0 || ratio === 1) return words(ratio, 0);
+  if (ratio > 0 && ratio < 0.001) return `<${words(0.001, 1)}`;
+  if (ratio > 0.999 && ratio < 1) return `>${words(0.999, 1)}`;
+  return words(ratio, 1);
 }
 
 /** Date and time, to the second; with `time`, without the date. */
@@ -129,7 +146,9 @@ export function date(ms: number): string {
 
 /** Words in a list: `bea, cho and dan`. */
 export function list(words: string[]): string {
-  return new Intl.ListFormat(locale(), { type: 'conjunction' }).format(words);
+  const text = new Intl.ListFormat(locale(), { type: 'conjunction' }).format(words);
+  // As all other words of the Latin alphabet in Chinese text.
+  return text.replace(/(\w)和/g, '$1 和').replace(/和(?=\w)/g, '和 ');
 }
 
 // Months begin late: `in 2 months` says too little of a token that ends in 89 days.
@@ -151,6 +170,9 @@ export function relative(ms: number, isDue = false, now = Date.now()): string {
   if (seconds > 0 && (!isDue || seconds < 60)) return format.format(0, 'second');
   const unit = UNITS.find(([, , from]) => Math.abs(seconds) >= from);
   const text = unit ? format.format(Math.trunc(seconds / unit[1]), unit[0]) : format.format(seconds, 'second');
-  // As all other figures in Chinese text.
-  return text.replace(/(\d)(?=\p{sc=Han})/u, '$1 ');
+  // Units as everywhere else, and figures as in all Chinese text.
+  return text
+    .replace(/ hrs?\b/, ' h')
+    .replace(/ secs?\b/, ' s')
+    .replace(/(\d)(?=\p{sc=Han})/u, '$1 ');
 }
