@@ -1,8 +1,13 @@
-/** Runs `load` now and then every `ms`, while the page can be seen. Returns what ends that. */
+/** Runs `load` now, and then every `ms` while the page can be seen, and when it is seen again. Returns what ends that. */
 export function poll(ms: number, load: () => unknown): () => void {
   void load();
-  const timer = setInterval(() => {
+  const again = () => {
     if (!document.hidden) void load();
-  }, ms);
-  return () => clearInterval(timer);
+  };
+  const timer = setInterval(again, ms);
+  document.addEventListener('visibilitychange', again);
+  return () => {
+    clearInterval(timer);
+    document.removeEventListener('visibilitychange', again);
+  };
 }

@@ -1,6 +1,6 @@
 /** Unsaved edits, kept until the session ends. They contain documents only, never secrets. */
 
-import { DRAFT } from '../lib/session.svelte.ts';
+import { DRAFT, session } from '../lib/session.svelte.ts';
 import type { Json } from './json.ts';
 
 export interface Draft {
@@ -10,13 +10,18 @@ export interface Draft {
   /** The last that the form or a valid text made of it. */
   document: Json;
   text: string;
+  /** Why, as far as it is written. */
+  reason: string;
 }
 
-const REASONS = `${DRAFT}reasons`;
 const REASONS_MAX = 5;
 
+// Another person may sign in in this tab after a session has ended.
+const own = () => `${DRAFT}${session.me?.name ?? ''}/`;
+const reasonsKey = () => `${own()}reasons`;
+
 // A new policy has no name yet; `new` with a slash is not a name.
-const keyOf = (app: string, policy: string | undefined) => `${DRAFT}${app}/${policy ?? '/new'}`;
+const keyOf = (app: string, policy: string | undefined) => `${own()}${app}/${policy ?? '/new'}`;
 
 export function keepDraft(app: string, policy: string | undefined, draft: Draft): void {
   sessionStorage.setItem(keyOf(app, policy), JSON.stringify(draft));
@@ -33,11 +38,11 @@ export function dropDraft(app: string, policy: string | undefined): void {
 
 /** Reasons that were given in this session, the latest first. */
 export function reasons(): string[] {
-  return JSON.parse(sessionStorage.getItem(REASONS) ?? '[]') as string[];
+  return JSON.parse(sessionStorage.getItem(reasonsKey()) ?? '[]') as string[];
 }
 
 export function keepReason(reason: string): void {
   if (!reason) return;
   const kept = [reason, ...reasons().filter((other) => other !== reason)].slice(0, REASONS_MAX);
-  sessionStorage.setItem(REASONS, JSON.stringify(kept));
+  sessionStorage.setItem(reasonsKey(), JSON.stringify(kept));
 }

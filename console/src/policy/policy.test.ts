@@ -266,7 +266,7 @@ describe('merge', () => {
   test('takes mine where both changed the same, and says so', () => {
     const { document, conflicts } = merge(ORDERS, rate('1/s'), rate('2/s'));
     expect(document).toEqual(rate('2/s'));
-    expect(conflicts).toEqual(['/rules/rule burst/token_bucket/rate']);
+    expect(conflicts).toEqual([{ rule: 'burst', field: 'rate' }]);
   });
 
   test('removes what one removed and the other left alone', () => {

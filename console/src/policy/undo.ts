@@ -4,7 +4,7 @@ import { fleet } from '../lib/fleet.svelte.ts';
 import { number, t } from '../lib/i18n/index.svelte.ts';
 import { appPath, navigate, policyPath } from '../lib/router.svelte.ts';
 import { retext, toast } from '../lib/ui/toast.svelte.ts';
-import { changes } from './changes.svelte.ts';
+import { changes } from '../lib/changes.svelte.ts';
 import { type Live, type Policy, policyOf, remove, restore, rollBack, setState } from './requests.ts';
 
 // Undoing was decided when the change was shown, so that warnings do not stop it.
@@ -21,7 +21,8 @@ async function follow(id: number, text: string, revision: number): Promise<void>
     const nodes = fleet.list.filter((node) => fleet.standing(node) !== 'silent');
     const current = nodes.filter((node) => node.revision >= revision).length;
     if (nodes.length === 0) return;
-    const seconds = number((Date.now() - start) / 1000, { maximumFractionDigits: 1 });
+    // It takes some time, however little.
+    const seconds = number(Math.max(0.1, (Date.now() - start) / 1000), { maximumFractionDigits: 1 });
     const params = { text, current, count: nodes.length, seconds };
     if (current === nodes.length) return retext(id, t('policy.undo.in_force', params));
     retext(id, t('policy.undo.waiting', params));
@@ -56,6 +57,17 @@ export function toastState(after: Policy): void {
     },
   });
   void follow(id, text, after.revision);
+}
+
+/** `after` is the version in which a key has higher limits. */
+export function toastBoost(text: string, after: Policy): void {
+  toast(text, {
+    undo: async () => {
+      await rollBack(after.app, after.name, after.version, after.version - 1, undoing());
+      toast(t('policy.undo.as_before', { name: after.name, version: after.version - 1 }));
+      changes.count += 1;
+    },
+  });
 }
 
 export function toastCreated(made: Policy): void {
