@@ -1,4 +1,9 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
+import openapi from '../../../docs/openapi-admin.json';
+
+const SRC = join(import.meta.dirname, '..');
 
 vi.stubGlobal('location', { pathname: '/', search: '', origin: 'http://127.0.0.1:8082' });
 
@@ -34,6 +39,21 @@ describe('text of others', () => {
     expect(quote(`it's`)).toBe(`'it'\\''s'`);
     expect(curl('POST', '/v1/x', { a: `'; reboot` })).toContain(`'{"a":"'\\''; reboot"}'`);
   });
+});
+
+test('each curl line with a token asks what tokens may ask', () => {
+  const sources = readdirSync(SRC, { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.svelte'))
+    .map((name) => readFileSync(join(SRC, name), 'utf8'));
+  const asked = sources.flatMap((text) => [...text.matchAll(/\bcurl\('(\w+)', (?:`([^`]+)`|(\w+))/g)]);
+  expect(asked.length).toBeGreaterThan(3);
+  for (const [, method = '', given, named] of asked) {
+    // A name is that of the list of policies.
+    const path = (given ?? `/v1/admin/apps/\${app}/policies`).replaceAll('${', '{');
+    expect(named === undefined || named === 'path', named).toBe(true);
+    const { security } = (openapi.paths as Record<string, Record<string, { security: object[] }>>)[path]![method.toLowerCase()]!;
+    expect(security, `${method} ${path}`).toContainEqual({ token: [] });
+  }
 });
 
 test('the language is the first one that there is', () => {

@@ -6,6 +6,11 @@ export function visible(text: string): string {
   return text.replace(UNSEEN, (char) => `\\u{${char.codePointAt(0)!.toString(16)}}`);
 }
 
+/** What the server says, which begins in lower case, as a sentence; not where it begins with a name: `rate: …`. */
+export function sentence(text: string): string {
+  return /^[a-z]+[ ,;]/.test(text) ? text[0]!.toUpperCase() + text.slice(1) : text;
+}
+
 /** JSON in which characters that cannot be seen are escaped: on a screen, and for a program that reads it. */
 export function json(value: unknown): string {
   return JSON.stringify(value).replace(UNSEEN, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`);
@@ -16,7 +21,7 @@ export function quote(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }
 
-/** The request as a curl line. */
+/** A request that a token of the app can make, as a curl line. A test knows which those are. */
 export function curl(method: string, path: string, body?: unknown, origin = location.origin): string {
   const words = ['curl'];
   if (method !== 'GET') words.push('-X', method);

@@ -1,0 +1,43 @@
+/** Lines that do what a page does, and work with what their reader has: an account, or a token of the app. */
+
+import { fleet } from './fleet.svelte.ts';
+import { session } from './session.svelte.ts';
+import { json, quote } from './text.ts';
+
+export interface Block {
+  label: string;
+  text: string;
+}
+
+const name = () => session.me?.name ?? '';
+
+/** A command for an account: it signs in first. */
+export function command(...words: string[]): Block {
+  const login = `sluicegate login --to ${quote(location.origin)} --name ${quote(name())}`;
+  return { label: 'sluicegate', text: `${login}\nsluicegate ${words.map(quote).join(' ')}` };
+}
+
+/** A request for an account that no command makes: curl signs in first, and keeps the session in a file. */
+export function request(method: 'GET' | 'POST', path: string, body?: unknown): Block {
+  const type = `-H 'content-type: application/json'`;
+  const signIn = `{"account":${json(name())},"password":"PASSWORD"}`;
+  const sent = body === undefined ? '' : ` ${type} -d ${quote(json(body))}`;
+  const text = [
+    `curl -c session.txt ${type} -d ${quote(signIn)} ${quote(`${location.origin}/v1/admin/session`)}`,
+    `curl -b session.txt${method === 'GET' || body !== undefined ? '' : ` -X ${method}`}${sent} ${quote(location.origin + path)}`,
+  ].join('\n');
+  return { label: 'curl', text };
+}
+
+/** Where the node that serves the console takes requests for permits, by this wire; none: it does not. */
+export function decidesAt(wire: 'http' | 'resp'): URL | undefined {
+  const schemes = { http: ['http:', 'https:'], resp: ['resp:', 'rediss:'] }[wire];
+  const urls = (fleet.state.value?.listen ?? []).flatMap((text) => (URL.canParse(text) ? [new URL(text)] : []));
+  const found = urls.find(({ protocol, host }) => schemes.includes(protocol) && host !== '');
+  // All addresses of the machine: the one that the browser came to is one of them.
+  const isAll = found && ['0.0.0.0', '[::]', '[::0]'].includes(found.hostname);
+  return isAll ? new URL(`${found.protocol}//${location.hostname}:${found.port}`) : found;
+}
+
+/** The same for lines that need an address: what to put there is told where there is none. */
+export const httpAt = (): string => decidesAt('http')?.href.replace(/\/$/, '') ?? 'http://HOST:8080';
