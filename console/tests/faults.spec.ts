@@ -1,8 +1,8 @@
-import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { Database, answers, freePort } from './database.ts';
+import { Database, freePort } from './database.ts';
 import { Api, enter, expect, startServer, test, type Server } from './harness.ts';
 import { settled } from './pages.ts';
+import { startRedis } from './redis.ts';
 import { startWorld } from './world.ts';
 
 /** Longest wait for a page that looks every ten seconds, and for a server that asks a database that was away. */
@@ -69,11 +69,16 @@ test.describe('a catalog that is killed', () => {
     const opened = await context.newPage();
     await opened.goto(`${server.url}/apps`);
     await expect(opened.getByText('The catalog does not answer')).toBeVisible({ timeout: SEEN_MS });
+    await page.getByRole('link', { name: 'Apps' }).first().click();
+    await expect(page.getByRole('button', { name: 'Try again' })).toBeVisible({ timeout: SEEN_MS });
 
     await database.start();
     await expect(opened.getByRole('heading', { name: 'Apps' })).toBeVisible({ timeout: SEEN_MS });
     await expect(page.getByText('you cannot change anything')).toHaveCount(0, { timeout: SEEN_MS });
-    await page.reload();
+    // The page that could not be read is read, without a press.
+    await expect(page.getByRole('table', { name: 'Apps' })).toBeVisible({ timeout: SEEN_MS });
+    await expect(page.getByRole('button', { name: 'Try again' })).toHaveCount(0);
+    await page.goto(`${server.url}/apps/shop/members`);
     await expect(page.getByLabel('Role of vic')).toBeVisible();
   });
 });
@@ -102,6 +107,7 @@ test('every page shows nodes that decide without the store', async ({ page, cont
     }).toPass({ timeout: SEEN_MS });
     await page.getByRole('link', { name: 'Nodes' }).first().click();
     await expect(page.getByRole('cell', { name: /without the store/ })).toBeVisible();
+    await expect(page.getByRole('cell', { name: 'redis' }), 'it has not answered lately').not.toContainText('median');
 
     redis = await startRedis(port);
     await expect(async () => {
@@ -113,12 +119,6 @@ test('every page shows nodes that decide without the store', async ({ page, cont
     redis.kill('SIGKILL');
   }
 });
-
-async function startRedis(port: number): Promise<ChildProcess> {
-  const redis = spawn('redis-server', ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'], { stdio: 'ignore' });
-  await expect.poll(() => answers(port)).toBe(true);
-  return redis;
-}
 
 test.describe('a stream', () => {
   let world: Server & { ada: Api };

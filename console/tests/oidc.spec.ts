@@ -93,9 +93,11 @@ test('a sign-in that the provider refuses ends on the sign-in page, with the rea
 
 test('a sign-in with the provider leads back into the console, with an account', async ({ page }) => {
   error = '';
-  await page.goto(`${server.url}/sign-in`);
+  // A link leads there also by the provider.
+  await page.goto(`${server.url}/settings?from=mail`);
+  await expect(page.getByText('Sign in to open /settings?from=mail.')).toBeVisible();
   await page.getByRole('link', { name: /^Sign in with/ }).click();
-  await expect(page).toHaveURL(`${server.url}/`);
+  await expect(page).toHaveURL(`${server.url}/settings?from=mail`);
   await page.goto(`${server.url}/settings`);
   await expect(page.getByRole('main')).toContainText('dan@example.org');
   await expect(page.getByLabel('Current password'), 'there is no password to change').toHaveCount(0);

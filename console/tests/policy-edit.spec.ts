@@ -280,7 +280,7 @@ test('where both changed the same, the page says so', async ({ page }) => {
   const rules = [{ name: 'burst', token_bucket: { rate: '100/s', burst: 300 } }, RULES[1]];
   await world.ada.ask('PUT', `/apps/shop/policies/${name}`, { document: { name, rules } }, { 'if-match': '"1"' });
   await save(page, 'Save in shadow').click();
-  await expect(page.getByText('/rules/rule burst/token_bucket/burst')).toBeVisible();
+  await expect(page.getByText('The merge takes yours: rule burst · Burst (at once)')).toBeVisible();
   await page.getByRole('button', { name: 'Go on with theirs' }).click();
   await expect(atOnce(page)).toHaveValue('300');
 });
@@ -330,7 +330,7 @@ test('texts that look like markup or turn the direction stay text', async ({ pag
   await page.getByRole('textbox', { name: 'Key', exact: true }).last().fill(`${hostile}2`);
   await expect(differences(page)).toContainText('\\u{202e}gnp.exe\\u{7}2');
   await expect(checked(page)).toBeVisible();
-  const why = page.getByLabel('Why (optional)');
+  const why = page.getByLabel('Why (needed to save as active)');
   await why.fill('spring\u202esale');
   await save(page, 'Save in shadow').click();
   await expect(why).toHaveAccessibleDescription(/without control or text direction characters/);

@@ -4,7 +4,9 @@ export interface Pasted {
   policy?: string | undefined;
   key?: string | undefined;
   /** What an answer says. */
-  refusal?: { rule: string; remaining: number; limit: number; retryS: number | null };
+  refusal?: { rule: string; remaining: number | null; limit: number | null; retryS: number | null };
+  /** What a problem says (RFC 9457), such as the body of a status 429. */
+  problem?: string;
 }
 
 export function pasted(text: string): Pasted {
@@ -17,12 +19,15 @@ export function pasted(text: string): Pasted {
   }
   if (typeof value !== 'object' || value === null) return { key: text };
   const { app, policy, key, rule, allowed, remaining, limit, retry_after_us: retryUs } = value as Record<string, unknown>;
+  const { title, detail, status } = value as Record<string, unknown>;
   const found: Pasted = { app: word(app), policy: word(policy), key: word(key) };
+  if (typeof status === 'number' && (word(detail) ?? word(title))) found.problem = word(detail) ?? word(title);
   if (allowed === false && typeof rule === 'string') {
     const retryS = typeof retryUs === 'number' ? Math.ceil(retryUs / 1e6) : null;
-    found.refusal = { rule, remaining: Number(remaining), limit: Number(limit), retryS };
+    found.refusal = { rule, remaining: figure(remaining), limit: figure(limit), retryS };
   }
-  return found.policy === undefined && !found.refusal ? { key: text } : found;
+  return found.policy === undefined && !found.refusal && !found.problem ? { key: text } : found;
 }
 
+const figure = (value: unknown) => (typeof value === 'number' && Number.isFinite(value) ? value : null);
 const word = (value: unknown) => (typeof value === 'string' ? value : undefined);

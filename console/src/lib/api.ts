@@ -39,7 +39,14 @@ export class ApiFailure extends Error {
 
 /** What the server found, in the language of the console. */
 export function inLanguage<T extends Warning>(found: T): T {
-  return { ...found, detail: finding(found.code, found.params, found.detail) };
+  const detail = finding(found.code, found.params, found.detail);
+  return { ...found, detail: /^unknown_field/.test(found.code ?? '') ? ofField(found as Partial<Wrong>, detail) : detail };
+}
+
+/** `unknown field` with the name of the field, which is the end of its place. */
+function ofField({ pointer }: Partial<Wrong>, detail: string): string {
+  const field = pointer?.split('/').at(-1)?.replaceAll('~1', '/').replaceAll('~0', '~');
+  return field ? `\`${field.replaceAll('`', "'")}\`: ${detail}` : detail;
 }
 
 let onSignedOut = (): void => {};
@@ -74,7 +81,7 @@ export function failureText(error: unknown): string {
   if (error.status === 429) return t('error.rate', { seconds: error.retryAfterS || 1 });
   if (error.code === 'forbidden') return t('error.denied');
   // `invalid request` alone helps nobody.
-  if (error.errors.length > 0) return error.errors.map(({ pointer, detail }) => `${pointer.slice(1)}: ${detail}`).join('; ');
+  if (error.errors.length > 0) return error.errors.map(({ pointer, detail }) => (pointer ? `${pointer.slice(1)}: ${detail}` : detail)).join('; ');
   return error.detail;
 }
 

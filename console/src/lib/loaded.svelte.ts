@@ -1,9 +1,11 @@
-import { failureText } from './api.ts';
+import { ApiFailure, failureText } from './api.ts';
 
 /** Something that is read from the server: a value, a failure, or neither yet. */
 export class Loaded<T> {
   value: T | null = $state.raw(null);
   failure: string = $state('');
+  /** Whether the server, or its catalog, did not answer: it may, later. */
+  isAway: boolean = $state(false);
   private turn = 0;
 
   /** Reads it; what an earlier, slower reading answers is dropped. */
@@ -14,8 +16,11 @@ export class Loaded<T> {
       if (turn !== this.turn) return;
       this.value = value;
       this.failure = '';
+      this.isAway = false;
     } catch (error) {
-      if (turn === this.turn) this.failure = failureText(error);
+      if (turn !== this.turn) return;
+      this.failure = failureText(error);
+      this.isAway = error instanceof ApiFailure && (error.status === 0 || error.status >= 500);
     }
   }
 }

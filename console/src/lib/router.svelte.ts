@@ -29,7 +29,7 @@ export interface Route {
 }
 
 const TOP = ['setup', 'sign-in', 'apps', 'keys', 'whatif', 'accounts', 'nodes', 'audit', 'import', 'settings'] as const;
-const APP_TABS = ['traffic', 'members', 'tokens', 'audit', 'code'];
+const APP_TABS = ['members', 'tokens', 'audit', 'code'];
 // Policies may have these names, too; their segment then starts with `~`, which no name contains.
 const RESERVED = new Set([...APP_TABS, 'new', 'deleted', '.', '..']);
 

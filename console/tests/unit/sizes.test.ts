@@ -4,9 +4,9 @@ import { gzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
 
 /** What a browser loads, compressed as the server sends it, in bytes. */
-const FIRST_VIEW_MAX = 60_000;
+const FIRST_VIEW_MAX = 61_000;
 const WITH_CHART_MAX = 100_000;
-const ALL_MAX = 304_000;
+const ALL_MAX = 309_000;
 
 const ASSETS = join(process.env.CONSOLE_DIST ?? 'dist', 'assets');
 const isBuilt = existsSync(join(ASSETS, 'index.js'));
