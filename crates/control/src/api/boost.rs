@@ -23,8 +23,10 @@ const MULTIPLIED: [&str; 3] = ["limit", "rate", "burst"];
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct Boost {
     /// The key, 1 to 1,024 bytes.
+    #[schema(min_length = 1, max_length = 1024)]
     pub(in crate::api) key: String,
     /// Multiplies each `limit`, `rate` and `burst` of the policy for the key: 2 to 100. Only without `rules`.
+    #[schema(minimum = 2, maximum = 100)]
     factor: Option<u64>,
     /// The rules for the key, as in `overrides[].rules`. Only without `factor`.
     #[schema(value_type = Option<Vec<Object>>)]

@@ -22,6 +22,8 @@ use crate::catalog::{
     AccountView, App, AppSummary, AppliedAll, Hit, Member, Node, POLICY_SCHEMA, PolicyChange,
     PolicySummary, PolicyVersion, PolicyView, SessionView,
 };
+use crate::limits::{IDEMPOTENCY_KEY_BYTES_MAX, PAGE_MAX, PAGE_OF_DOCUMENTS_MAX, TEXT_CHARS_MAX};
+use crate::traffic::{EVENT_RESULTS, RESULTS};
 
 /// The description.
 pub fn openapi() -> Json {
@@ -141,7 +143,7 @@ fn parameters(route: &Route) -> Vec<Json> {
         all.extend(STREAM.map(|(name, what)| ("query", name, "string", false, what)));
     }
     all.extend(of_answer(route.answers));
-    all.into_iter().map(described).collect()
+    all.into_iter().map(|parameter| described(route, parameter)).collect()
 }
 
 /// Parameters that go with what is answered: a list, or a comparison.
@@ -215,12 +217,49 @@ fn of_answer(answers: Option<&str>) -> Vec<Parameter<'static>> {
     all
 }
 
-fn described((place, name, kind, is_required, what): Parameter<'_>) -> Json {
+fn described(route: &Route, (place, name, kind, is_required, what): Parameter<'_>) -> Json {
+    let mut schema = json!({ "type": kind });
+    if let (Json::Object(schema), Json::Object(bounds)) = (&mut schema, bounds(route, name)) {
+        schema.extend(bounds);
+    }
     json!({
         "in": place, "name": name, "required": is_required,
-        "schema": { "type": kind }, "description": what,
+        "schema": schema, "description": what,
     })
 }
+
+/// The values that a parameter may have, as the server has them: within these it is never the reason for 400.
+fn bounds(route: &Route, name: &str) -> Json {
+    match name {
+        "limit"
+            if matches!(route.answers, Some("Policies" | "Versions" | "Entries" | "Changes")) =>
+        {
+            json!({ "minimum": 1, "maximum": PAGE_OF_DOCUMENTS_MAX })
+        }
+        "limit" => json!({ "minimum": 1, "maximum": PAGE_MAX }),
+        "reason" => json!({ "maxLength": TEXT_CHARS_MAX }),
+        "Idempotency-Key" => json!({
+            "minLength": 1, "maxLength": IDEMPOTENCY_KEY_BYTES_MAX, "pattern": "^[!-~]+$",
+        }),
+        "If-Match" => json!({ "pattern": "^\"(0|[1-9][0-9]{0,17})\"$" }),
+        // The state of a sign-in is another.
+        "state" if route.is_called_back => json!({}),
+        "state" if route.asks == Some("NewPolicy") => json!({ "enum": ["shadow", "active"] }),
+        "state" => json!({ "enum": ["shadow", "active", "deleted"] }),
+        "sort" => json!({ "enum": ["name", "updated"] }),
+        "outcome" => json!({ "enum": ["done", "denied"] }),
+        "step" => json!({ "enum": ["10s", "5m"] }),
+        "result" => json!({ "enum": RESULTS[..EVENT_RESULTS] }),
+        "since" | "until" => json!({ "minimum": 0, "maximum": EXACT_MAX }),
+        "from" | "to" | "from_seq" => json!({ "minimum": 1, "maximum": EXACT_MAX }),
+        "from_hash" => json!({ "pattern": "^[0-9a-f]{64}$" }),
+        "ends_within_days" => json!({ "minimum": 1, "maximum": 731 }),
+        _ => json!({}),
+    }
+}
+
+/// The largest whole number that every reader of JSON keeps exact.
+const EXACT_MAX: i64 = (1 << 53) - 1;
 
 /// Parameters of traffic over time.
 const TRAFFIC: [(&str, &str, &str); 4] = [

@@ -15,6 +15,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use sha2::{Digest, Sha256};
 use sluicegate_net::headers::is_json;
+use sluicegate_text::fields::Object;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
@@ -430,7 +431,7 @@ impl ApiRequest {
 pub(super) fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiProblem> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let read = serde_path_to_error::deserialize(&mut reader);
-    let read = read.map_err(|error| {
+    let Object(read) = read.map_err(|error| {
         let pointer: String = error.path().iter().map(|part| format!("/{part}")).collect();
         ApiProblem::invalid(pointer, unreadable(&error.into_inner()))
     })?;

@@ -184,7 +184,10 @@ fn a_client_names_what_is_wrong_with_a_certificate() {
     let server = Server::start(&own.config(false));
     let url = format!("https://{}", server.address("https"));
     for (ca, problem) in [
-        (&own, "the certificate is an authority's own; make one that is not, such as by `openssl req"),
+        (
+            &own,
+            "the certificate is an authority's own; make one that is not, such as by `openssl req",
+        ),
         (&other, "no authority that is trusted has signed the certificate"),
     ] {
         let mut check = program();

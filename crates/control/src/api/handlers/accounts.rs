@@ -14,8 +14,10 @@ use crate::catalog::{AccountChange, NewAccount};
 #[schema(as = NewAccount)]
 pub(in crate::api) struct NewAccountBody {
     /// 1 to 128 letters, digits, `.`, `_`, `@`, `+` or `-`.
+    #[schema(pattern = "^[A-Za-z0-9._@+-]{1,128}$")]
     name: String,
     /// At least 12 characters; omit for accounts that sign in with OpenID Connect.
+    #[schema(min_length = 12)]
     password: Option<String>,
     /// OpenID Connect issuer and subject: `https://id.example.org|1234`.
     subject: Option<String>,
@@ -34,6 +36,7 @@ pub(in crate::api) struct AccountChangeBody {
     /// Whether sign-in is disabled.
     is_disabled: Option<bool>,
     /// A new password.
+    #[schema(min_length = 12)]
     password: Option<String>,
 }
 

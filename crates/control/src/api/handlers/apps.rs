@@ -12,9 +12,11 @@ use crate::api::request::{ApiRequest, ApiResponse};
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct NewApp {
     /// 1 to 128 characters of `a-z`, `0-9`, `.`, `_` and `-`; cannot be changed later.
+    #[schema(pattern = "^[a-z0-9._-]{1,128}$")]
     name: String,
     /// A description for people.
     #[serde(default)]
+    #[schema(max_length = 1000)]
     description: String,
     /// Accounts that become owners.
     #[serde(default)]
@@ -26,6 +28,7 @@ pub(in crate::api) struct NewApp {
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct AppChange {
     /// A description for people.
+    #[schema(max_length = 1000)]
     description: String,
 }
 

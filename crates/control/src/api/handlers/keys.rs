@@ -4,6 +4,7 @@
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
+use sluicegate_text::fields::{Object, whole_number};
 use utoipa::ToSchema;
 
 use crate::access::Action;
@@ -26,7 +27,7 @@ const PERMITS_MAX: u64 = 1 << 31;
 pub(in crate::api) struct KeyParam {
     /// The key, at most 1,024 bytes; null: the budget that all share.
     #[serde(deserialize_with = "Option::deserialize")]
-    #[schema(required)]
+    #[schema(required, max_length = 1024)]
     key: Option<String>,
 }
 
@@ -36,9 +37,11 @@ pub(in crate::api) struct KeyParam {
 pub(in crate::api) struct Grant {
     /// The key, at most 1,024 bytes; null: the budget that all share.
     #[serde(deserialize_with = "Option::deserialize")]
-    #[schema(required)]
+    #[schema(required, max_length = 1024)]
     key: Option<String>,
     /// Number of permits to give back, 1 to 2^31; the budget never exceeds its limit.
+    #[serde(deserialize_with = "whole_number")]
+    #[schema(minimum = 1, maximum = 2_147_483_648_u64)]
     permits: u64,
 }
 
@@ -55,12 +58,15 @@ pub(in crate::api) async fn peek(ask: ApiRequest) -> Result<ApiResponse, ApiProb
 pub(in crate::api) struct Explain {
     /// The key, at most 1,024 bytes; null or absent: the budget that all share.
     #[serde(default)]
+    #[schema(max_length = 1024)]
     key: Option<String>,
     /// A request of HTTP, whose key is made as the policy says; only instead of `key`.
     #[serde(default)]
-    request: Option<ExplainRequest>,
+    #[schema(value_type = Option<ExplainRequest>)]
+    request: Option<Object<ExplainRequest>>,
     /// What the request costs, 1 to 2^31; default 1.
-    #[serde(default = "one")]
+    #[serde(default = "one", deserialize_with = "whole_number")]
+    #[schema(minimum = 1, maximum = 2_147_483_648_u64)]
     cost: u64,
 }
 
@@ -121,6 +127,7 @@ fn to_explain(ask: &ApiRequest, policy: Option<String>) -> Result<ToExplain, Api
     }
     check_key(key.as_deref().unwrap_or_default())?;
     let app = ask.param("app").to_owned();
+    let request = request.map(|Object(request)| request);
     Ok(ToExplain { app, policy, key, request, cost })
 }
 

@@ -14,6 +14,7 @@ use crate::catalog::{
 use crate::error::{Error, PlacedFinding};
 use sluicegate_policy::document::InOrder;
 use sluicegate_policy::{Places, Policy, WrittenError, WrittenPolicy, finding};
+use sluicegate_text::fields::{Object, whole_number};
 
 /// Latest changes that are returned, unless the request says how many, and at most: what a person looks at.
 const CHANGES: u32 = 10;
@@ -45,7 +46,7 @@ pub(in crate::api) struct PolicyDocument {
 pub(in crate::api) struct WantedPolicies {
     /// The policies of the app after the change.
     #[schema(value_type = Vec<NewPolicy>)]
-    policies: Vec<Wanted>,
+    policies: Vec<Object<Wanted>>,
 }
 
 /// The version to restore.
@@ -53,6 +54,8 @@ pub(in crate::api) struct WantedPolicies {
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct RollBack {
     /// Version number.
+    #[serde(deserialize_with = "whole_number")]
+    #[schema(minimum = 1)]
     to: i64,
 }
 
@@ -61,6 +64,8 @@ pub(in crate::api) struct RollBack {
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct Restore {
     /// Version number.
+    #[serde(deserialize_with = "whole_number")]
+    #[schema(minimum = 1)]
     to: i64,
     /// `shadow` (default: counts what it would refuse, refuses nothing) or `active`.
     state: Option<PolicyState>,
@@ -138,6 +143,7 @@ pub(in crate::api) async fn apply(ask: ApiRequest) -> Result<ApiResponse, ApiPro
     let WantedPolicies { policies } = ask.json()?;
     // Who has not looked at what there is wants it replaced, whatever it is.
     let version = ask.is_versioned().then(|| ask.version()).transpose()?;
+    let policies: Vec<_> = policies.into_iter().map(|Object(wanted)| wanted).collect();
     let applied = ask.api.catalog.apply(&ask.by, ask.param("app"), &policies, version).await?;
     Ok(ApiResponse::ok(&applied).version(applied.version))
 }

@@ -25,6 +25,7 @@ pub(in crate::api) struct SetUp {
     /// Name of the account to create.
     account: String,
     /// Twelve characters or more.
+    #[schema(min_length = 12)]
     password: String,
 }
 
@@ -43,6 +44,7 @@ pub(in crate::api) struct NewPassword {
     /// The current password.
     current: String,
     /// Twelve characters or more.
+    #[schema(min_length = 12)]
     password: String,
 }
 

@@ -25,7 +25,7 @@ use crate::api::Api;
 use crate::api::problem::ApiProblem;
 use crate::api::request::{ApiRequest, ApiResponse};
 use crate::error::Error;
-use crate::traffic::{Counts, LiveEvent, LiveStream, RESULTS, StreamFilter};
+use crate::traffic::{Counts, EVENT_RESULTS, LiveEvent, LiveStream, RESULTS, StreamFilter};
 
 /// Most streams of a node, and of one account.
 const STREAMS_MAX: usize = 32;
@@ -91,12 +91,13 @@ pub(in crate::api) async fn stream(ask: ApiRequest) -> Result<ApiResponse, ApiPr
         );
         return Err(ApiProblem::new(StatusCode::BAD_REQUEST, problem));
     }
-    if let Some(result) = query.result.as_ref().filter(|result| !RESULTS.contains(&result.as_str()))
+    if let Some(result) =
+        query.result.as_ref().filter(|result| !RESULTS[..EVENT_RESULTS].contains(&result.as_str()))
     {
         let problem = finding!(
             "unknown_result",
             "result: `{result}` is not one of {results}",
-            results = RESULTS.join(", "),
+            results = RESULTS[..EVENT_RESULTS].join(", "),
         );
         return Err(ApiProblem::new(StatusCode::BAD_REQUEST, problem));
     }

@@ -2,6 +2,7 @@
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
+use sluicegate_text::fields::whole_number;
 use utoipa::ToSchema;
 
 use super::apps::signed_in;
@@ -27,10 +28,14 @@ const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 #[schema(as = NewToken)]
 pub(in crate::api) struct NewTokenBody {
     /// 1 to 128 characters of `a-z`, `0-9`, `.`, `_` and `-`. Two valid tokens can share a name.
+    #[schema(pattern = "^[a-z0-9._-]{1,128}$")]
     name: String,
     /// `check`, `refund`, `policy:read`, `policy:write`.
+    #[schema(min_items = 1)]
     scopes: Vec<Scope>,
     /// Days until the token expires, 1 to 731.
+    #[serde(deserialize_with = "whole_number")]
+    #[schema(minimum = 1, maximum = 731)]
     expires_in_days: i64,
 }
 

@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use sluicegate_policy::{Document, KeyAttribute, PolicySet, finding};
+use sluicegate_text::fields::Object;
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::timeout;
 use utoipa::ToSchema;
@@ -47,7 +48,7 @@ pub(in crate::api) struct WhatIfQuestion {
 #[serde(untagged, expecting = "expected a list of policies, or the `name` and `document` of one")]
 enum Draft {
     All(Vec<Json>),
-    One(DraftPolicy),
+    One(Object<DraftPolicy>),
 }
 
 /// The draft of one policy; the other policies of the app stay as they are.
@@ -166,7 +167,7 @@ fn today(views: &[PolicyView]) -> Result<PolicySet, ApiProblem> {
 fn draft_set(views: &[PolicyView], draft: &Draft) -> Result<PolicySet, ApiProblem> {
     match draft {
         Draft::All(policies) => joined(vec![read(policies, "/policies")?]),
-        Draft::One(DraftPolicy { name, document }) => {
+        Draft::One(Object(DraftPolicy { name, document })) => {
             let draft = read(slice::from_ref(document), "/policies/document")?;
             let others = views.iter().filter(|view| view.name != *name);
             let mut documents = others.map(in_force).collect::<Result<Vec<_>, _>>()?;
