@@ -66,12 +66,12 @@ test('what is refused is seen in the lists, worst first', async ({ context, page
   // A node sums up every ten seconds.
   await expect(async () => {
     await page.goto(`${world.url}/apps/demo?sort=refused`);
-    await expect(page.locator('tbody tr').first()).toContainText('50%', { timeout: 1_500 });
+    await expect(page.locator('tbody tr').first()).toContainText('50.0%', { timeout: 1_500 });
   }).toPass({ timeout: 45_000 });
   await expect(page.locator('tbody tr').first()).toContainText('login');
   await page.goto(world.url);
   const first = page.locator('a.app').first();
   await expect(first).toContainText('demo');
   await expect(first).toContainText('10 requests');
-  await expect(first).toContainText('50% refused');
+  await expect(first).toContainText('5 refused · 50.0%');
 });

@@ -189,7 +189,7 @@ test.describe('with one server', () => {
     await expect(page.getByRole('textbox', { name: 'Limit' }).first()).toHaveValue('77');
     // The session ends, and somebody else signs in in this tab.
     await context.clearCookies();
-    await expect(page.getByText('Your session has ended.')).toBeVisible();
+    await expect(page.getByText('Your session has ended.')).toBeVisible({ timeout: FOLLOWED_MS });
     await page.getByLabel('Account').fill('ada');
     await page.getByLabel('Password').fill(PASSWORD);
     await page.getByRole('button', { name: 'Sign in' }).click();

@@ -1,4 +1,5 @@
 import { api, ask, whenSignedOut, type Schema } from './api.ts';
+import { fleet } from './fleet.svelte.ts';
 import { navigate, route } from './router.svelte.ts';
 
 /** Drafts of policies and the like; they end with the session. */
@@ -18,7 +19,8 @@ class Session {
       this.meta = null;
     }
     if (this.meta?.catalog !== 'ready' || this.meta.setup_due) return;
-    await this.loadMe();
+    // Pages that know a revision from before their first request miss no change, and read nothing twice.
+    await Promise.all([this.loadMe(), fleet.load()]);
   }
 
   async loadMe(): Promise<void> {
