@@ -1,5 +1,10 @@
+import { execFile } from 'node:child_process';
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
 import type { BrowserContext, Page } from '@playwright/test';
-import { Api, enter, expect, PASSWORD, startServer, test, type Server } from './harness.ts';
+import { Api, BIN, enter, expect, PASSWORD, startServer, test, type Server } from './harness.ts';
 import { accessLog, settled } from './pages.ts';
 import { burst, startSlowRedis } from './redis.ts';
 
@@ -37,6 +42,16 @@ async function addPolicy({ ada }: Incident, name: string, limit: number, state: 
 async function setState({ ada }: Incident, policy: string, state: 'activate' | 'shadow'): Promise<void> {
   const { version } = await ada.ask('GET', `/apps/shop/policies/${policy}`);
   await ada.ask('POST', `/apps/shop/policies/${policy}/${state}?reason=test&force=true`, undefined, { 'if-match': `"${version}"` });
+}
+
+/** Runs lines that a page shows, as somebody who types the password. */
+async function run(lines: string): Promise<string> {
+  const home = mkdtempSync(join(tmpdir(), 'sluicegate-lines-'));
+  const { XDG_CONFIG_HOME: _, ...rest } = process.env;
+  const env = { ...rest, HOME: home, PATH: `${dirname(BIN)}:${process.env.PATH}` };
+  const ran = promisify(execFile)('sh', ['-ec', lines], { cwd: home, env, timeout: 20_000 });
+  ran.child.stdin?.end(`${PASSWORD}\n`);
+  return (await ran).stdout;
 }
 
 const chart = (page: Page) => page.getByRole('img', { name: /requests? in the last 15 min/ });
@@ -262,8 +277,11 @@ test.describe('with one server', () => {
       await page.getByText('As code', { exact: true }).last().click();
       return page.locator('details.code pre').last().innerText();
     };
-    expect(await shown('/apps/shop/members')).toBe(`sluicegate login --to ${server.url} --name bea\nsluicegate members set ACCOUNT --app shop --role viewer`);
-    expect(await shown('/nodes')).toContain(`curl -b session.txt ${server.url}/v1/admin/fleet`);
+    const members = await shown('/apps/shop/members');
+    expect(members).toBe(`export SLUICEGATE_ADMIN_URL=${server.url}\nsluicegate login --name bea\nsluicegate members set ACCOUNT --app shop --role viewer`);
+    await run(members.replace('ACCOUNT', 'ada'));
+    expect((await server.ada.ask('GET', '/apps/shop/members')).items.map(({ account }: { account: string }) => account)).toContain('ada');
+    expect(await run((await shown('/nodes')).replace('PASSWORD', PASSWORD))).toContain(`"listen":["${server.http}"]`);
     expect(await shown('/keys?app=demo&policy=login&key=kim')).toBe(`sluicegate explain login kim --app demo --to ${server.http}`);
   });
 
@@ -427,11 +445,15 @@ test('a setup link is taken in an open tab, and pages without an app say who mak
     await page.getByRole('button', { name: 'Create account' }).click();
     await page.getByRole('link', { name: 'Later' }).click();
     // The empty overview shows a command that an administrator can run.
-    await expect(page.locator('pre')).toHaveText(`sluicegate login --to ${server.url} --name ada\nsluicegate apps create shop`);
+    await expect(page.locator('pre')).toHaveText(`export SLUICEGATE_ADMIN_URL=${server.url}\nsluicegate login --name ada\nsluicegate apps create shop`);
+    const lines = await page.locator('pre').innerText();
     for (const path of ['/keys', '/whatif', '/import']) {
       await page.goto(server.url + path);
       await expect(page.getByText('An app owns policies, tokens and members. Create the first one.'), path).toBeVisible();
     }
+    await run(lines);
+    await page.goto(`${server.url}/apps`);
+    await expect(page.getByRole('link', { name: 'shop' })).toBeVisible();
   } finally {
     await server.stop();
   }

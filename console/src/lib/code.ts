@@ -11,10 +11,14 @@ export interface Block {
 
 const name = () => session.me?.name ?? '';
 
-/** A command for an account: it signs in first. */
+/** A command for an account: it signs in first. Commands use the login of the address that the variable names. */
 export function command(...words: string[]): Block {
-  const login = `sluicegate login --to ${quote(location.origin)} --name ${quote(name())}`;
-  return { label: 'sluicegate', text: `${login}\nsluicegate ${words.map(quote).join(' ')}` };
+  const text = [
+    `export SLUICEGATE_ADMIN_URL=${quote(location.origin)}`,
+    `sluicegate login --name ${quote(name())}`,
+    `sluicegate ${words.map(quote).join(' ')}`,
+  ].join('\n');
+  return { label: 'sluicegate', text };
 }
 
 /** A request for an account that no command makes: curl signs in first, and keeps the session in a file. */
