@@ -167,12 +167,9 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let (document, policies) = load(&args.policies)?;
     let input = terminal::input(&args.input);
     let mut source = LineReader::open(&args.input).with_context(|| input.clone())?;
-    let format = match args.format {
-        Some(format) => format,
-        None => {
-            guess(source.peek(), &args.clients).map_err(|unknown| anyhow!("{input}: {unknown}"))?
-        }
-    };
+    let guessed = || guess(source.peek(), &args.clients);
+    let format = args.format.map_or_else(guessed, Ok);
+    let format = format.map_err(|unknown| anyhow!("{input}: {unknown}"))?;
     let mut logs = log_lines(args, format, &policies)?;
     let mut events =
         (format == InputFormat::Events).then(|| Streamed::new(args.policy.clone(), args.reorder));
@@ -221,9 +218,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     }
     print_speed(session.tally.events(), elapsed);
     if format == InputFormat::Jsonl && summary.looks_like_milliseconds() {
-        terminal::print_error_line(format_args!(
-            "note: {input}: the instants are in 1970; `at_us` is in microseconds, and these look like milliseconds"
-        ));
+        print_milliseconds(&input);
     }
     let (unit, bad_max) = match format {
         InputFormat::Jsonl | InputFormat::Events => ("event", BadMax::OF_EVENTS),
@@ -231,7 +226,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     };
     let (bad, all) = (session.tally.errors, session.tally.events());
     let readable = args.bad_max.unwrap_or(bad_max).check(unit, bad, all);
-    Ok(exit_code(&input, &read, readable))
+    Ok(exit_code(&input, &read, &readable))
 }
 
 /// The status of a command that read `input`: a failure if it could not be read to its end, or too little of it was
@@ -239,9 +234,9 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
 fn exit_code(
     input: &str,
     read: &io::Result<()>,
-    readable: Result<(), readable::UnreadableInput>,
+    readable: &Result<(), readable::UnreadableInput>,
 ) -> ExitCode {
-    if let Err(error) = &readable {
+    if let Err(error) = readable {
         terminal::print_error_line(format_args!("error: {input}: {error}"));
     }
     if read.is_ok() && readable.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -356,6 +351,12 @@ fn draw(args: &ReplayArgs, summary: &Summary, era: Era, texts: &PolicyTexts) -> 
     let key = logs.as_ref().zip(policy).map(|(logs, policy)| logs.key_text(policy));
     let (input, rules, key) = (title(&args.input), rules.as_ref(), key.as_deref());
     chart::svg(&Picture { input: &input, era, summary, rules, key })
+}
+
+fn print_milliseconds(input: &str) {
+    terminal::print_error_line(format_args!(
+        "note: {input}: the instants are in 1970; `at_us` is in microseconds, and these look like milliseconds"
+    ));
 }
 
 fn print_speed(events: u64, elapsed: Micros) {

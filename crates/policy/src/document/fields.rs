@@ -201,8 +201,8 @@ pub(crate) fn word<T: Copy>(node: &DocumentNode, at: &At<'_>, words: &[(&str, T)
 }
 
 /// The word that `given` is most likely a slip or another form of, such as `month` of `monthly`.
-fn near_word<'w>(given: &str, words: impl Iterator<Item = &'w str> + Clone) -> Option<&'w str> {
-    nearest(given, words.clone()).or_else(|| words.clone().find(|word| given.starts_with(word)))
+fn near_word<'w>(given: &str, mut words: impl Iterator<Item = &'w str> + Clone) -> Option<&'w str> {
+    nearest(given, words.clone()).or_else(|| words.find(|word| given.starts_with(word)))
 }
 
 /// The items of a list that `read` makes of its nodes, none of them twice. All items are read, so

@@ -216,7 +216,7 @@ pub fn compare(args: &CompareArgs, today: PolicySet, new: PolicySet) -> Result<E
     let summary = sides.tally.summary(read.is_ok());
     print::print(&summary, &super::title(log), *output)?;
     let readable = bad_max.check("line", summary.errors, summary.lines());
-    Ok(exit_code(&input, &read, readable))
+    Ok(exit_code(&input, &read, &readable))
 }
 
 impl CompareOptions {

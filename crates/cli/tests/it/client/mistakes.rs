@@ -320,6 +320,13 @@ fn mistakes_on_the_command_line() {
         ("audit verify", "no catalog: set --catalog or SLUICEGATE_CATALOG_URL"),
         ("audit verify --catalog sqlite:/nonexistent/x.db", "/nonexistent/x.db"),
         ("bench rls --policy nope --to http://127.0.0.1:1", "127.0.0.1:1"),
+    ]);
+}
+
+/// What other programs call so, and what is put in the wrong place.
+#[test]
+fn mistakes_of_a_first_try() {
+    check_commands(&[
         ("serve p.yaml", "tip: policies are an option: `--policies FILE`"),
         (
             "check --policy login alice",
