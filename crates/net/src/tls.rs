@@ -68,7 +68,10 @@ pub fn authorities_in(pem: &[u8]) -> Result<RootCertStore, String> {
 pub fn handshake_problem(error: &io::Error) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {
-        Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+        // A signature is bad where another authority has the same name.
+        Some(rustls::Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature,
+        )) => {
             "no authority that is trusted has signed the certificate".to_owned()
         }
         Some(rustls::Error::InvalidCertificate(CertificateError::Other(other)))

@@ -24,6 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sluicegate-kernel",
             "sluicegate-net",
             "sluicegate-import",
+            "sluicegate-text",
         ],
     ),
     ("sluicegate-import", &["sluicegate-policy", "sluicegate-text"]),

@@ -180,16 +180,17 @@ fn our_own_client_believes_who_is_signed_by_the_authority_that_it_is_told() {
 fn a_client_names_what_is_wrong_with_a_certificate() {
     let folder = tempfile::tempdir().expect("there is room for files");
     let tls = TlsFiles::write_authority_as_server(folder.path()).expect("they can be written");
-    let (own, other) = (Files { folder, tls }, Files::new());
-    let server = Server::start(&own.config(false));
-    let url = format!("https://{}", server.address("https"));
-    for (ca, problem) in [
+    let (own, signed, other) = (Files { folder, tls }, Files::new(), Files::new());
+    for (server, ca, problem) in [
         (
+            &own,
             &own,
             "the certificate is an authority's own; make one that is not, such as by `openssl req",
         ),
-        (&other, "no authority that is trusted has signed the certificate"),
+        (&signed, &other, "no authority that is trusted has signed the certificate"),
     ] {
+        let server = Server::start(&server.config(false));
+        let url = format!("https://{}", server.address("https"));
         let mut check = program();
         check.args(["check", "login", "tls", "--to", &url, "--ca"]).arg(&ca.tls.ca);
         let told = said(&check.output().expect("it is built"));
