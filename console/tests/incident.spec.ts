@@ -212,7 +212,7 @@ test.describe('with one server', () => {
     await expect(page.getByLabel('Why')).toHaveValue('');
   });
 
-  test('a first visitor is told where they go, not of a session that has ended', async ({ page }) => {
+  test('the sign-in page names the link that a first visitor opened, and no session', async ({ page }) => {
     await page.goto(`${server.url}/apps/shop/tokens`);
     await expect(page.getByText('Sign in to open /apps/shop/tokens.')).toBeVisible();
     await expect(page.getByText('Your session has ended')).toHaveCount(0);
@@ -362,7 +362,7 @@ test.describe('with one server', () => {
     await expect(page.getByLabel('App', { exact: true })).toHaveValue('shop');
   });
 
-  test('an empty log is told in a sentence, and the line of the limit hears Home and End', async ({ context, page }) => {
+  test('an empty log is an error in a sentence, and the line of the limit moves by Home and End', async ({ context, page }) => {
     await openedAs(context, page, 'bea', '/whatif?app=demo&policy=login');
     const log = (text: string) => ({ name: 'access.log', mimeType: 'text/plain', buffer: Buffer.from(text) });
     await page.locator('input[type=file]').setInputFiles(log(''));

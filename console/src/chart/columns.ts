@@ -70,7 +70,7 @@ export function columns(counted: Counted, now: number, length: number, count: nu
 
 export const sum = (column: Column): number => KINDS.reduce((total, kind) => total + column.counts[kind], 0);
 
-/** What requests came to. Overload and decisions without the store say nothing of a limit. */
+/** Numbers of requests by their result. Overload and decisions without the store say nothing of a limit. */
 export interface Totals {
   decided: number;
   /** By a limit, or by `on_store_failure`. */
@@ -83,7 +83,7 @@ export interface Totals {
   withoutStore: number;
 }
 
-/** What all columns came to. */
+/** The sum of all columns. */
 export function totals(all: Column[]): Totals {
   const add = (of: (column: Column) => number) => all.reduce((total, column) => total + of(column), 0);
   return {

@@ -5,7 +5,7 @@ export interface Pasted {
   key?: string | undefined;
   /** What an answer says. */
   refusal?: { rule: string; remaining: number | null; limit: number | null; retryS: number | null };
-  /** What a problem says (RFC 9457), such as the body of a status 429. */
+  /** The contents of a problem (RFC 9457), such as the body of a status 429. */
   problem?: string;
 }
 

@@ -43,5 +43,5 @@ export function decidesAt(wire: 'http' | 'resp'): URL | undefined {
   return isAll ? new URL(`${found.protocol}//${location.hostname}:${found.port}`) : found;
 }
 
-/** The same for lines that need an address: what to put there is told where there is none. */
+/** The same as text for lines of code; without an address, a placeholder that the reader replaces. */
 export const httpAt = (): string => decidesAt('http')?.href.replace(/\/$/, '') ?? 'http://HOST:8080';

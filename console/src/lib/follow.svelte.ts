@@ -3,7 +3,7 @@ import { changes } from './changes.svelte.ts';
 import { fleet } from './fleet.svelte.ts';
 
 /**
- * Runs `load` while the component is there: now, and whenever the catalog has changed, whoever changed it. The fleet
+ * Runs `load` while the component is there: now, and after each change of the catalog. The fleet
  * is asked for its revision every few seconds, and at once when a stream reports a new one.
  */
 export function follow(load: () => unknown): void {

@@ -4,7 +4,7 @@ import { ApiFailure, failureText } from './api.ts';
 export class Loaded<T> {
   value: T | null = $state.raw(null);
   failure: string = $state('');
-  /** Whether the server, or its catalog, did not answer: it may, later. */
+  /** True if the server, or its catalog, did not answer; a later request may succeed. */
   isAway: boolean = $state(false);
   private turn = 0;
 

@@ -8,7 +8,7 @@ export const DRAFT = 'sluicegate.draft.';
 class Session {
   meta: Schema['Meta'] | null = $state.raw(null);
   me: Schema['Me'] | null = $state.raw(null);
-  /** Whether a session has ended while the console was open. */
+  /** True after a session has ended while the console was open. */
   hasEnded = $state(false);
 
   /** Reads what the server says of itself and who is signed in. */

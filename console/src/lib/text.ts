@@ -6,7 +6,7 @@ export function visible(text: string): string {
   return text.replace(UNSEEN, (char) => `\\u{${char.codePointAt(0)!.toString(16)}}`);
 }
 
-/** What the server says, which begins in lower case, as a sentence; not where it begins with a name: `rate: …`. */
+/** A text of the server with a capital first letter; a text that begins with a name, such as `rate: …`, stays as it is. */
 export function sentence(text: string): string {
   return /^[a-z]+[ ,;]/.test(text) ? text[0]!.toUpperCase() + text.slice(1) : text;
 }

@@ -10,12 +10,13 @@ pub(crate) const CONFIG: u8 = 78;
 pub(crate) const STATUSES: [(u8, &str); 4] = [
     (
         0,
-        "Success. `check`, `peek`, `explain`, `acquire`: the request is allowed, also in shadow mode. `policies diff`: no \
-         changes. `audit verify`: intact.",
+        "Success. `check`, `acquire`: the request is allowed, also in shadow mode. `peek`, `explain`: the request is within \
+         the limits. `policies diff`: no changes. `audit verify`: intact.",
     ),
     (
         1,
-        "The command failed. `check`, `peek`, `explain`, `acquire`: the request is refused. `renew`, `release`: the permit is \
+        "The command failed. `check`, `acquire`: the request is refused. `peek`, `explain`: it is over a limit, also in \
+         shadow mode. `renew`, `release`: the permit is \
          not held any more. `settle`: settled before. `health`, `status`: not ready. `replay`, `policies whatif`: too \
          little of the input could be read. `policies diff`: changes. `audit verify`: broken.",
     ),

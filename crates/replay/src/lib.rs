@@ -217,8 +217,10 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
         terminal::unless_closed(drawn).context("--svg")?;
     }
     print_speed(session.tally.events(), elapsed);
-    if format == InputFormat::Jsonl && summary.looks_like_milliseconds() {
-        print_milliseconds(&input);
+    if format == InputFormat::Jsonl
+        && let Some(unit) = summary.looks_like()
+    {
+        print_unit(&input, unit);
     }
     let (unit, bad_max) = match format {
         InputFormat::Jsonl | InputFormat::Events => ("event", BadMax::OF_EVENTS),
@@ -353,9 +355,9 @@ fn draw(args: &ReplayArgs, summary: &Summary, era: Era, texts: &PolicyTexts) -> 
     chart::svg(&Picture { input: &input, era, summary, rules, key })
 }
 
-fn print_milliseconds(input: &str) {
+fn print_unit(input: &str, unit: &str) {
     terminal::print_error_line(format_args!(
-        "note: {input}: the instants are in 1970; `at_us` is in microseconds, and these look like milliseconds"
+        "note: {input}: `at_us` is in microseconds; these instants look like {unit} since 1970"
     ));
 }
 
@@ -423,7 +425,12 @@ fn host_in_front(line: &[u8], clients: &ClientArgs) -> Option<bool> {
         Err(LogError::ClientList(_) | LogError::Path(..)) => true,
         Err(_) => false,
     };
-    [false, true].into_iter().find(|has_host| is_in(*has_host))
+    // Without an address of a client, the first field may be the name of one.
+    let names = ClientArgs { client_names: true, ..clients.clone() };
+    match is_in(false) || names.format(false).parse(line.as_bytes()).is_ok() {
+        true => Some(false),
+        false => is_in(true).then_some(true),
+    }
 }
 
 /// What an input is called above its summary: its file name, or what `-` stands for.

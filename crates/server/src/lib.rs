@@ -31,5 +31,3 @@ mod trace;
 mod verbs;
 pub mod wire;
 mod workers;
-
-pub use telemetry::EVENT_RESULTS;

@@ -29,7 +29,7 @@ function actionWords(entry: Entry, target: string): string {
   return t(known as Key, { target, app: entry.app ?? '', key: visible(keyOf(entry) ?? '') });
 }
 
-/** What somebody wanted to do. Without a target, it is what does not exist yet. */
+/** The action that was denied. An action without a target is about something that does not exist yet. */
 function deniedWords(entry: Entry, target: string): string {
   const detail = entry.actor === `account:${entry.target}` ? '.self' : entry.target === '' ? '.any' : '';
   const keys = [`audit.deny.${entry.action}${detail}`, `audit.deny.${entry.action}`];

@@ -102,7 +102,7 @@ pub(super) async fn login(args: &LoginArgs) -> Result<()> {
     print_line(&format!("the login is stored in {}", terminal::input(&path)))
 }
 
-/// Whether the first account is still to be created.
+/// True while a catalog has no account.
 async fn is_setup_due(client: &AdminClient<'_>) -> bool {
     let meta = client.send(Method::GET, "/meta", None).await;
     let meta = meta.ok().and_then(|answer| serde_json::from_slice::<Value>(&answer.body).ok());

@@ -46,7 +46,7 @@ struct DecisionReply {
     target: Option<String>,
     tag: Option<String>,
     response: Option<Response>,
-    /// Of a permit.
+    /// The identifier of a permit.
     id: Option<String>,
 }
 
@@ -84,7 +84,8 @@ struct ExplainedRule {
     name: String,
     algorithm: String,
     limit: u64,
-    left: RuleLeft,
+    /// `None` while the store does not answer.
+    left: Option<RuleLeft>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -101,7 +102,10 @@ impl ExplainReply {
         add(&mut lines, format_args!("\nrules of the {}:", terminal::one_line(&self.rules_of)));
         for ExplainedRule { name, algorithm, limit, left } in self.rules.iter().flatten() {
             let [name, algorithm] = [name, algorithm].map(|text| terminal::one_line(text));
-            let RuleLeft { allowed, remaining, retry_after_us } = left;
+            let Some(RuleLeft { allowed, remaining, retry_after_us }) = left else {
+                add(&mut lines, format_args!("\n  {name} ({algorithm}): limit {limit}"));
+                continue;
+            };
             add(&mut lines, format_args!("\n  {name} ({algorithm}): {remaining} of {limit} left"));
             match retry_after_us {
                 _ if *allowed => {}
@@ -158,13 +162,13 @@ impl ClientVerb {
         }
     }
 
-    /// Whether its answer lets a request pass or refuses it.
+    /// True for requests that pass or are refused.
     pub(super) const fn decides(self) -> bool {
         matches!(self, Self::Check | Self::Peek | Self::Explain | Self::Acquire | Self::Renew)
     }
 }
 
-/// Whether the request of `verb` passes or is done, and the lines that say it.
+/// The outcome of the request of `verb`: true if it passes or is done, and the lines to print.
 ///
 /// # Errors
 /// If `body` is no answer to it.
@@ -238,6 +242,9 @@ impl DecisionReply {
         }
         self.add_left(&mut line);
         match self.retry_after_us {
+            // Nothing is asked for again.
+            None | Some(1..) if matches!(verb, ClientVerb::Renew | ClientVerb::Release) => {}
+            None if verb == ClientVerb::Acquire => line += "; never with this id or this cost",
             None => line += "; this cost can never pass",
             Some(0) if self.reset_after_us == 0 => {}
             Some(0) => {
@@ -249,6 +256,7 @@ impl DecisionReply {
         match self.mode.as_deref() {
             None => {}
             Some("leased") => line += "; decided by a lease",
+            Some("shed") => line += "; the store did not decide in time (shed)",
             Some(mode) => add(
                 &mut line,
                 format_args!("; decided without the store ({})", terminal::one_line(mode)),
@@ -388,6 +396,30 @@ mod tests {
             shadow.starts_with("allowed (shadow mode): 0 of 5 left in \"tries\"; retry in"),
             "{shadow}"
         );
+    }
+
+    #[test]
+    fn without_the_store_the_rules_of_a_key_are_named_and_what_is_left_is_not() {
+        let explained = json!({
+            "rules_of": "policy", "rules": [{ "name": "tries", "algorithm": "sliding_log", "limit": 5 }],
+            "decision": {
+                "allowed": true, "granted": 1, "wait_us": 0, "limit": 5, "remaining": 4, "retry_after_us": 0,
+                "reset_after_us": 0, "rule": "tries", "mode": "local",
+            },
+        });
+        let body = explained.to_string();
+        let (passes, lines) = read(ClientVerb::Explain, body.as_bytes()).expect("an explanation");
+        assert!(passes && lines.ends_with("\n  tries (sliding_log): limit 5"), "{lines}");
+    }
+
+    #[test]
+    fn a_permit_that_is_given_back_is_not_asked_for_again() {
+        let fields =
+            json!({"allowed": true, "id": "a", "retry_after_us": null, "overflow": "shadow"});
+        let expected = "released `a` (shadow mode): 0 of 5 left in \"tries\"";
+        assert_eq!(line(ClientVerb::Release, fields), expected);
+        let held = line(ClientVerb::Acquire, json!({"id": "a", "retry_after_us": null}));
+        assert_eq!(held, "refused: 0 of 5 left in \"tries\"; never with this id or this cost");
     }
 
     #[test]

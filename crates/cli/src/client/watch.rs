@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sluicegate::Micros;
-use sluicegate_server::EVENT_RESULTS;
+use sluicegate_control::traffic::EVENT_RESULTS;
 use sluicegate_text::human::Era;
 use sluicegate_text::terminal::{self, OutputFormat};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -46,8 +46,8 @@ pub(crate) struct AdminArgs {
 pub(crate) struct TopArgs {
     /// Name of the policy.
     policy: String,
-    /// Number of keys, 1 to 100.
-    #[arg(short, long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=100))]
+    /// Number of keys, 1 to 64.
+    #[arg(short, long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=64))]
     number: u8,
     #[command(flatten)]
     admin: AdminArgs,
@@ -97,7 +97,7 @@ struct Policies {
     policies: Vec<String>,
 }
 
-/// What a server answers about its store.
+/// The answer to `/v1/store`.
 #[derive(Deserialize)]
 struct StoreReply {
     store: String,

@@ -47,7 +47,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("reset", &["sluicegate reset login alice", "sluicegate reset login"]),
     ("health", &["sluicegate health", "sluicegate health --to https://limits.example.org:8082"]),
     ("status", &["sluicegate status", "sluicegate status --to unix:/run/sluicegate/admin.sock"]),
-    ("top", &["sluicegate top login", "sluicegate top login -n 100 --output json"]),
+    ("top", &["sluicegate top login", "sluicegate top login -n 64 --output json"]),
     ("events", &["sluicegate events", "sluicegate events --policy login --result refused"]),
     (
         "bench",

@@ -36,8 +36,9 @@ pub const RESULTS: [&str; 9] = [
     "shed",
 ];
 
-/// So many of [`RESULTS`], the first ones, are results of single decisions.
-pub const EVENT_RESULTS: usize = 7;
+/// The results of single decisions: the first ones of [`RESULTS`].
+pub const EVENT_RESULTS: [&str; 7] =
+    ["allowed", "held", "shadowed", "degraded", "diverted", "refused", "error"];
 
 /// The place of decisions without the store among [`RESULTS`].
 pub const WITHOUT_STORE: usize = 7;

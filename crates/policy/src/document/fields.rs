@@ -95,8 +95,15 @@ pub(crate) fn too_many_bytes(found: usize, max: usize) -> Finding {
     finding!("too_many_bytes", "{found} bytes, expected at most {max}", found, max)
 }
 
-/// Longest text that is repeated as the only item of a list: a name, an attribute, a host.
-const LIST_HINT_BYTES_MAX: usize = 64;
+/// Longest text that a hint repeats: a name, an attribute, a host, a path.
+const HINT_BYTES_MAX: usize = 64;
+
+/// Whether `text` means itself wherever YAML has it, so that a hint can repeat it.
+pub(crate) fn is_plain(text: &str) -> bool {
+    let is_plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b':' | b'/' | b'-');
+    (1..=HINT_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_plain)
+}
 
 /// The items of a list of `min` to `max` `things`.
 pub(crate) fn list<'n>(
@@ -108,7 +115,7 @@ pub(crate) fn list<'n>(
 ) -> Option<&'n [DocumentNode]> {
     let items = match node {
         DocumentNode::List(items) => items,
-        DocumentNode::Text(item) if !item.is_empty() && item.len() <= LIST_HINT_BYTES_MAX => {
+        DocumentNode::Text(item) if is_plain(item) => {
             return at.report(finding!(
                 "text_for_list",
                 "expected a list of {things}: write `[{item}]`",

@@ -3,16 +3,13 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::fields::{Fields, distinct, line, list, text};
+use super::fields::{Fields, distinct, is_plain, line, list, text};
 use super::policy::optional;
 use crate::attribute::{Conditions, HostMatch, MatchCase, Matcher, PathMatch, is_token};
 use crate::error::{At, quoted};
 use crate::finding;
 use crate::limits::{HOSTS_MAX, MATCHES_MAX, METHODS_MAX, TEXT_BYTES_MAX};
 use crate::node::DocumentNode;
-
-/// Longest path that a hint repeats.
-const PATH_HINT_BYTES_MAX: usize = 64;
 
 /// `match`: one case, or a list of cases.
 pub(super) fn matcher(node: &DocumentNode, at: &At<'_>) -> Option<Matcher> {
@@ -93,7 +90,7 @@ fn hosts(node: &DocumentNode, at: &At<'_>) -> Option<Box<[HostMatch]>> {
 fn path(node: &DocumentNode, at: &At<'_>) -> Option<PathMatch> {
     if let DocumentNode::Text(path) = node
         && path.starts_with('/')
-        && path.len() <= PATH_HINT_BYTES_MAX
+        && is_plain(path)
     {
         return at.report(finding!(
             "text_for_path",

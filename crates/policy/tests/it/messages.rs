@@ -641,6 +641,15 @@ fn what_was_most_likely_meant_is_named() {
         "~.key[0]: expected an attribute: write `header:x-api-key` without a space",
     );
     rest("key: [a: b]", "~.key[0]: expected an attribute, found a map");
+    // What would be something else where the hint puts it is not repeated.
+    rest(
+        "key: '{remote_ip}'",
+        "~.key: expected a list of attributes, found the text `{remote_ip}`",
+    );
+    rest(
+        "match: { path: '/api/*' }",
+        "~.match.path: expected a map with `exact`, `prefix` and `starts_with`, found the text `/api/*`",
+    );
     rest("'<<': { x: 1 }", "~[\"<<\"]: merge keys are not supported: repeat the fields");
     rest(
         "overflow: rejct",

@@ -345,9 +345,15 @@ impl Summary {
         self.first_at_us.map_or(Era::Zero, |first| Era::of(Micros::new(first)))
     }
 
-    /// Whether the first instant, taken for milliseconds since 1970, is one from 2000 to 2099.
-    pub(crate) fn looks_like_milliseconds(&self) -> bool {
-        self.first_at_us.is_some_and(|first| (946_684_800_000..4_102_444_800_000).contains(&first))
+    /// The unit in which the first instant is one from 2000 to 2099, if that is not microseconds.
+    pub(crate) fn looks_like(&self) -> Option<&'static str> {
+        const YEARS_S: std::ops::Range<u64> = 946_684_800..4_102_444_800;
+        let first = self.first_at_us?;
+        match first {
+            first if YEARS_S.contains(&first) => Some("seconds"),
+            first if YEARS_S.contains(&(first / 1_000)) => Some("milliseconds"),
+            _ => None,
+        }
     }
 
     /// Tells it to people, with instants of `era`; `bad` is what is not decided.

@@ -101,7 +101,7 @@ pub struct LogComparison {
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
     /// The log is no access log.
-    #[error("the log holds events, expected an access log")]
+    #[error("the log is JSON, expected an access log in the format `combined`")]
     Events,
     /// No policy of either set has this name.
     #[error("--policy: unknown policy `{}`{}", terminal::one_line(.name), did_you_mean(.near.as_deref()))]
@@ -201,7 +201,7 @@ pub fn compare(args: &CompareArgs, today: PolicySet, new: PolicySet) -> Result<E
     let input = terminal::input(log);
     let mut source = LineReader::open(log).with_context(|| input.clone())?;
     if begins_object(source.peek()) {
-        bail!("--log: {input} holds events, expected an access log");
+        bail!("--log: {input} is JSON, expected an access log in the format `combined`");
     }
     let progress = Progress::new(input.clone(), &source);
     let format = format_of(source.peek(), &options.clients);

@@ -14,6 +14,7 @@ use std::time::Duration;
 use futures_util::{Stream, stream};
 use serde::{Deserialize, Serialize};
 use sluicegate::{Clock, Micros, Patience, Request, Verb, WallClock};
+use sluicegate_control::traffic::EVENT_RESULTS;
 use sluicegate_text::terminal::one_line;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::timeout;
@@ -152,10 +153,6 @@ pub(crate) struct EventFilter {
     policy: Option<String>,
     result: Option<String>,
 }
-
-/// The results that an event may have.
-pub const EVENT_RESULTS: [&str; 7] =
-    ["allowed", "held", "shadowed", "degraded", "diverted", "refused", "error"];
 
 /// Those who watch.
 #[derive(Debug, Default)]

@@ -32,7 +32,6 @@ pub(crate) use counts::DecisionSource;
 use counts::Decisions;
 pub(crate) use counts::POLICIES_COUNTED_MAX;
 use counts::{Fate, ServerCounters};
-pub use events::EVENT_RESULTS;
 use events::{AskedFields, DecisionEvent, DecisionFields};
 pub(crate) use events::{EventFilter, Events};
 pub(crate) use history::{SECONDS, TrafficHistory};

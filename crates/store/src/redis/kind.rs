@@ -111,17 +111,19 @@ pub(super) fn wrong(address: &Address, found: &'static str, advice: String) -> C
 }
 
 impl<'a> Hello<'a> {
-    /// Reads names and values in turn, as RESP2 has them.
+    /// Reads a reply; fields of another shape are empty.
     fn read(reply: &'a Value) -> Self {
-        let Value::Array(fields) = reply else { return Self::default() };
-        let field = |name: &str| {
-            let pair = fields.chunks_exact(2).find(|pair| text(&pair[0]) == Some(name))?;
-            text(&pair[1])
-        };
         let [server, mode, role] =
-            ["server", "mode", "role"].map(|name| field(name).unwrap_or_default());
+            ["server", "mode", "role"].map(|name| field(reply, name).unwrap_or_default());
         Self { server, mode, role }
     }
+}
+
+/// The text of the field `name` in a `reply` of names and values in turn, as RESP2 has maps.
+pub(super) fn field<'v>(reply: &'v Value, name: &str) -> Option<&'v str> {
+    let Value::Array(fields) = reply else { return None };
+    let pair = fields.chunks_exact(2).find(|pair| text(&pair[0]) == Some(name))?;
+    text(&pair[1])
 }
 
 fn text(value: &Value) -> Option<&str> {

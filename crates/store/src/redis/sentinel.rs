@@ -22,6 +22,7 @@ use super::config::Address;
 use super::connection::Dialer;
 use super::error::ConnectError;
 use super::handle::{ConnectTarget, ConnectionSetup};
+use super::kind::field;
 use super::standalone::ConnectionPool;
 use super::task::Task;
 
@@ -184,21 +185,9 @@ async fn listen(dialer: Dialer, sentinel: Address, master: Arc<str>, suspicion: 
 
 /// The reply to `SENTINEL MASTER`: names and values in turn.
 fn read_answer(reply: &Value) -> Option<SentinelReply> {
-    let Value::Array(fields) = reply else { return None };
-    let field = |name: &str| {
-        let pair = fields.chunks_exact(2).find(|pair| text(&pair[0]) == Some(name))?;
-        text(&pair[1])
-    };
-    let (host, port) = (field("ip")?, field("port")?.parse().ok()?);
-    let epoch = field("config-epoch")?.parse().ok()?;
+    let (host, port) = (field(reply, "ip")?, field(reply, "port")?.parse().ok()?);
+    let epoch = field(reply, "config-epoch")?.parse().ok()?;
     Some(SentinelReply { epoch, address: Address::Tcp(host.into(), port) })
-}
-
-fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ pub use error::FieldError;
 pub use names::Field;
 pub use names::{FieldKind, listed};
 pub use object::{Object, whole_number};
+pub use value::whole;
 use value::{AnyValue, FieldName, FieldValue};
 
 /// Which fields an object may have, and an example of it.

@@ -55,12 +55,16 @@ impl FieldValue<'_> {
 }
 
 /// The whole number that a number with a point or an exponent is: `5.0` is 5, as in JSON Schema, and as PHP and Python
-/// write it. Up to 2^53, beyond which such numbers are not exact.
-pub(super) fn whole(number: f64) -> Option<u64> {
-    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
-    let is_whole = (0.0..=EXACT_MAX).contains(&number) && number.fract() == 0.0;
-    // What is left has no fraction and fits, so its digits are read as they are written.
-    is_whole.then(|| format!("{:.0}", number.abs()).parse().ok()).flatten()
+/// write it. Up to 2^53 - 1, beyond which such numbers are not told from others.
+pub fn whole(number: f64) -> Option<u64> {
+    const DOUBLES_MAX: f64 = 9_007_199_254_740_991.0;
+    let is_whole = number.fract() == 0.0 && (0.0..=DOUBLES_MAX).contains(&number);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is a whole number of at most 53 bits"
+    )]
+    is_whole.then_some(number as u64)
 }
 
 /// Reads a [`FieldValue`].

@@ -169,7 +169,7 @@ fn what_cannot_be_compared_is_told() {
         ),
         (
             "--policies today.yaml --log events.jsonl --policy a",
-            "error: --log: events.jsonl holds events",
+            "error: --log: events.jsonl is JSON",
         ),
         ("--policies nowhere --log access.log", "error: cannot read nowhere"),
         ("--policies today.yaml --log nowhere --policy a", "error: nowhere"),

@@ -198,3 +198,35 @@ fn a_log_that_cannot_be_read_fails_with_the_share_that_is_permitted() {
     assert_eq!(code, 2);
     assert!(error.contains("`101%` is not a percentage 0%..=100%"), "{error}");
 }
+
+/// With `HostnameLookups On`, Apache writes names of clients: no address was found, and one budget decided all.
+#[test]
+fn a_log_of_host_names_is_no_log_of_one_client() {
+    let line = |host| {
+        format!(
+            "host{host}.example.com - - [17/May/2015:10:00:00 +0000] \"GET / HTTP/1.1\" 200 12\n"
+        )
+    };
+    let log: String = (0..6).map(|number| line(number % 3)).collect();
+    let policies = "policies: [{ name: p, key: [remote_ip], rules: [{ token_bucket: { rate: 1/min, burst: 2 } }] }]";
+    let replayed = replay(policies, &log, &[]);
+    let problem =
+        "client: `host0.example.com` is not an address; names of clients need --client-names";
+    assert!(replayed.code == 1 && replayed.stderr.contains(problem), "{}", replayed.stderr);
+    let named = summary(policies, &log, &["--client-names"]);
+    assert_eq!((&named["requests"], &named["refused"]), (&6.into(), &0.into()), "{named}");
+}
+
+#[test]
+fn instants_in_another_unit_are_noted() {
+    for (at, unit) in [(1_760_104_536_u64, "seconds"), (1_760_104_536_000, "milliseconds")] {
+        let event = format!(r#"{{"at_us":{at},"policy":"site"}}"#);
+        let said = replay(POLICY, event, &[]).stderr;
+        let note = format!("these instants look like {unit} since 1970");
+        assert!(said.contains(&note), "{said}");
+    }
+    for at in [0_u64, 5_000_000, 1_760_104_536_000_000] {
+        let event = format!(r#"{{"at_us":{at},"policy":"site"}}"#);
+        assert!(!replay(POLICY, event, &[]).stderr.contains("look like"), "{at}");
+    }
+}

@@ -92,12 +92,12 @@ pub(in crate::api) async fn stream(ask: ApiRequest) -> Result<ApiResponse, ApiPr
         return Err(ApiProblem::new(StatusCode::BAD_REQUEST, problem));
     }
     if let Some(result) =
-        query.result.as_ref().filter(|result| !RESULTS[..EVENT_RESULTS].contains(&result.as_str()))
+        query.result.as_ref().filter(|result| !EVENT_RESULTS.contains(&result.as_str()))
     {
         let problem = finding!(
             "unknown_result",
             "result: `{result}` is not one of {results}",
-            results = RESULTS[..EVENT_RESULTS].join(", "),
+            results = EVENT_RESULTS.join(", "),
         );
         return Err(ApiProblem::new(StatusCode::BAD_REQUEST, problem));
     }

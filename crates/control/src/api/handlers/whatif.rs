@@ -231,7 +231,10 @@ impl From<WhatIfError> for ApiProblem {
         match error {
             WhatIfError::Events => Self::invalid(
                 "",
-                finding!("log_of_events", "the log holds events, expected an access log"),
+                finding!(
+                    "log_of_events",
+                    "the log is JSON, expected an access log in the format `combined`"
+                ),
             ),
             WhatIfError::Unreadable(problem) => Self::invalid(
                 "",

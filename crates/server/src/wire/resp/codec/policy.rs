@@ -6,6 +6,7 @@ use sluicegate_kernel::param::within;
 
 use super::decision_request::DecisionRequest;
 use super::error_reply::{ErrorReply, shown};
+use super::table;
 
 /// What is done with the budget; the name of the command without `SG.`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,16 +97,18 @@ impl PolicyCommand {
         matches!(self, Self::Check | Self::Peek | Self::Refund | Self::Acquire)
     }
 
-    const fn usage(self) -> &'static str {
-        match self {
-            Self::Check => "SG.CHECK policy key [COST n] [APP app] [MAXWAIT ms]",
-            Self::Peek => "SG.PEEK policy key [COST n] [APP app]",
-            Self::Refund => "SG.REFUND policy key [COST n] [APP app]",
-            Self::Reset => "SG.RESET policy key [APP app]",
-            Self::Acquire => "SG.ACQUIRE policy key id [COST n] [APP app]",
-            Self::Renew => "SG.RENEW policy key id [APP app]",
-            Self::Release => "SG.RELEASE policy key id [APP app]",
-        }
+    /// The name and the words behind it, such as `SG.RESET policy key [APP app]`.
+    fn usage(self) -> String {
+        let name = match self {
+            Self::Check => "sg.check",
+            Self::Peek => "sg.peek",
+            Self::Refund => "sg.refund",
+            Self::Reset => "sg.reset",
+            Self::Acquire => "sg.acquire",
+            Self::Renew => "sg.renew",
+            Self::Release => "sg.release",
+        };
+        format!("{} {}", name.to_ascii_uppercase(), table::arguments_of(name))
     }
 }
 

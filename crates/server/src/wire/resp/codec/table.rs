@@ -111,6 +111,11 @@ pub(super) fn answer(words: &[&[u8]], replies: &mut Replies) -> Result<(), Error
     Ok(())
 }
 
+/// The words behind the command `name`, in lower case; none for a command that there is not.
+pub(super) fn arguments_of(name: &str) -> &'static str {
+    find(name.as_bytes()).map_or("", |entry| entry.arguments)
+}
+
 fn find(name: &[u8]) -> Option<&'static CommandInfo> {
     COMMANDS.iter().find(|entry| name.eq_ignore_ascii_case(entry.name.as_bytes()))
 }

@@ -6,7 +6,7 @@
 
 use serde::de::{Error, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize};
-use sluicegate_text::fields::Object;
+use sluicegate_text::fields::{self, Object};
 
 use super::limit::UNITS;
 use crate::wire::rls::proto::{
@@ -107,19 +107,9 @@ impl<'de, T: TryFrom<u64>> Deserialize<'de> for Number<T> {
     }
 }
 
-/// The whole number that `number` is, up to the largest that doubles tell from others where it is
-/// written with a point or an exponent.
+/// The whole number that `number` is, also where it is written with a point or an exponent.
 fn whole(number: &serde_json::Number) -> Option<u64> {
-    const DOUBLES_MAX: f64 = 9_007_199_254_740_991.0;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "it is a whole number of at most 53 bits"
-    )]
-    let of_double = |double: f64| {
-        (double.fract() == 0.0 && (0.0..=DOUBLES_MAX).contains(&double)).then_some(double as u64)
-    };
-    number.as_u64().or_else(|| number.as_f64().and_then(of_double))
+    number.as_u64().or_else(|| number.as_f64().and_then(fields::whole))
 }
 
 /// A unit by name or number.
