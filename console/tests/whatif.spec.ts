@@ -124,7 +124,7 @@ test('what cannot be compared has an error in words, and the page goes on', asyn
   const events = { name: 'events.jsonl', mimeType: 'text/plain', buffer: Buffer.from('{"at_us":0}\n') };
   await page.getByLabel('Key from the log').selectOption('remote_ip');
   await page.locator('input[type=file]').setInputFiles(events);
-  await expect(page.getByRole('alert')).toContainText('The log holds events');
+  await expect(page.getByRole('alert')).toContainText('The log is JSON');
   const junk = { name: 'junk.bin', mimeType: 'text/plain', buffer: Buffer.from([0, 1, 10, 255, 254]) };
   await page.locator('input[type=file]').setInputFiles(junk);
   await expect(sentence(page)).toHaveText('The policy applies to no line of this log.');
