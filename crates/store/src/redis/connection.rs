@@ -123,7 +123,7 @@ impl Dialer {
         let greeted = limit.step("the login", greeting).await.and_then(|greeted| greeted);
         let mut connection = match greeted {
             Ok(connection) => connection,
-            Err(error) => return Err(self.or_speaks_tls(address, error).await),
+            Err(error) => return Err(self.cause(address, error).await),
         };
         limit.step("the first commands", prepare(&mut connection)).await??;
         Ok(connection)
@@ -192,25 +192,51 @@ impl Dialer {
         }
     }
 
-    /// Why the login failed: `error`, unless the server expects TLS first.
-    async fn or_speaks_tls(&self, address: &Address, error: ConnectError) -> ConnectError {
-        let Address::Tcp(host, port) = address else { return error };
-        let has_answered = matches!(
-            error,
-            ConnectError::Login { .. }
-                | ConnectError::NotPermitted { .. }
-                | ConnectError::WrongServer { .. }
-        );
-        if self.tls.is_some() || has_answered {
-            return error;
+    /// Why the login failed: `error`, unless the answers to other first words say more.
+    async fn cause(&self, address: &Address, error: ConnectError) -> ConnectError {
+        match &error {
+            ConnectError::Login { .. } => {
+                let has_password_alone =
+                    self.login.password().is_some() && self.login.username().is_none();
+                let answers_all = async || {
+                    self.answers(address, b"PING\r\n").await.is_some_and(|is| is == *b"+PONG")
+                };
+                if has_password_alone && answers_all().await {
+                    let reason = "the URL has a password, and this server has none: remove it from the URL, or set \
+                                  `requirepass` in Redis";
+                    return ConnectError::Login { address: address.clone(), reason: reason.into() };
+                }
+                return error;
+            }
+            ConnectError::NotPermitted { .. } | ConnectError::WrongServer { .. } => return error,
+            _ => {}
         }
-        match timeout(PROBE_MAX, speaks_tls(host, *port)).await {
-            Ok(true) => {
-                let advice = format!("use {}", self.kind.scheme(true));
-                kind::wrong(address, "a server that expects TLS", advice)
+        if let (None, Address::Tcp(host, port)) = (&self.tls, address)
+            && matches!(timeout(PROBE_MAX, speaks_tls(host, *port)).await, Ok(true))
+        {
+            let advice = format!("use {}", self.kind.scheme(true));
+            return kind::wrong(address, "a server that expects TLS", advice);
+        }
+        match self.answers(address, b"GET / HTTP/1.0\r\n\r\n").await {
+            Some(answer) if answer == *b"HTTP/" => {
+                let advice = "name the address of Redis, whose port is 6379 by default".to_owned();
+                kind::wrong(address, "an HTTP server, not a Redis", advice)
             }
             _ => error,
         }
+    }
+
+    /// How the server's answer to these first words begins.
+    async fn answers(&self, address: &Address, words: &[u8]) -> Option<[u8; 5]> {
+        let answered = async {
+            let mut stream = self.stream(&self.limit(address)).await.ok()?;
+            stream.write_all(words).await.ok()?;
+            stream.flush().await.ok()?;
+            let mut answer = [0; 5];
+            stream.read_exact(&mut answer).await.ok()?;
+            Some(answer)
+        };
+        timeout(PROBE_MAX, answered).await.ok().flatten()
     }
 
     /// Why TLS failed: `error`, unless the server answers without it.

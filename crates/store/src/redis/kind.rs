@@ -54,16 +54,19 @@ impl ServerKind {
     /// proxies), or replies to it in another shape, passes: its kind stays unknown.
     ///
     /// # Errors
-    /// [`ConnectError::WrongServer`] if it is of another kind, and what broke the connection.
+    /// [`ConnectError::WrongServer`] if it is of another kind, [`ConnectError::Foreign`] if its reply is none of Redis,
+    /// and what broke the connection.
     pub(super) async fn check(
         self,
         connection: &mut Connection,
         tls: bool,
     ) -> Result<(), ConnectError> {
         let reply = match connection.ask(Cmd::new().arg("HELLO")).await {
-            Err(error @ (ConnectError::Broken { .. } | ConnectError::Io { .. })) => {
-                return Err(error);
-            }
+            Err(
+                error @ (ConnectError::Broken { .. }
+                | ConnectError::Io { .. }
+                | ConnectError::Foreign { .. }),
+            ) => return Err(error),
             Err(_) => return Ok(()),
             Ok(reply) => reply,
         };

@@ -30,6 +30,13 @@ pub(super) fn parse(url: &str) -> Result<Parts, RedisConfigError> {
     let (scheme, rest) = url.split_once("://").ok_or(RedisConfigError::Scheme)?;
     let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, path) = place.split_once('/').unwrap_or((place, ""));
+    let (family, tls) = match scheme {
+        "unix" => ("unix", false),
+        _ => match scheme.strip_prefix("rediss") {
+            Some(family) => (family, true),
+            None => (scheme.strip_prefix("redis").ok_or(RedisConfigError::Scheme)?, false),
+        },
+    };
     let (login, hosts) = match authority.rsplit_once('@') {
         Some((login, hosts)) => (parse_login(login)?, hosts),
         None => (RedisCredentials::default(), authority),
@@ -38,13 +45,6 @@ pub(super) fn parse(url: &str) -> Result<Parts, RedisConfigError> {
     if path.contains('@') || options.contains('@') || rest.contains('#') {
         return Err(RedisConfigError::Credentials);
     }
-    let (family, tls) = match scheme {
-        "unix" => ("unix", false),
-        _ => match scheme.strip_prefix("rediss") {
-            Some(family) => (family, true),
-            None => (scheme.strip_prefix("redis").ok_or(RedisConfigError::Scheme)?, false),
-        },
-    };
     let (topology, database) = match family {
         "" => (Topology::Standalone(parse_one_host(hosts)?), path),
         "unix" => (Topology::Standalone(parse_socket(hosts, path)?), ""),
@@ -243,8 +243,9 @@ mod tests {
             unknown.starts_with("unknown option `colour`, expected `connections`"),
             "{unknown}"
         );
-        assert!(message("http://h").starts_with("scheme: expected redis"));
-        assert!(message("redis+what://h").starts_with("scheme: expected redis"));
+        for url in ["http://h", "postgres://u@h", "redis+what://h"] {
+            assert!(message(url).starts_with("scheme: expected redis"), "{url}");
+        }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use sluicegate_store::redis::{ConnectError, RedisClient, RedisConfig, RedisError};
 use sluicegate_testkit::{Options, RedisServer, need};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 use crate::redis_client::{connect, count, script, start};
 
@@ -37,6 +39,43 @@ async fn a_wrong_or_missing_password_is_a_refused_login_and_is_not_shown() {
         let shown = format!("{error} {error:?} {refused} {client:?}");
         assert!(!shown.contains("hunter2"), "{shown}");
     }
+}
+
+#[tokio::test]
+async fn a_password_for_a_server_without_one_is_named() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let address = redis.address();
+    let error = start(&format!("redis://:hunter2@{address}")).ready().await;
+    let error = error.expect_err("the server has no password").to_string();
+    let problem = "rejects the login: the URL has a password, and this server has none: remove it";
+    assert!(error.contains(problem) && !error.contains("hunter2"), "{error}");
+    // Such a user may have a password of its own.
+    let error = start(&format!("redis://app:hunter2@{address}")).ready().await;
+    let error = error.expect_err("there is no such user").to_string();
+    assert!(error.ends_with("rejects the login: wrong user or password"), "{error}");
+}
+
+#[tokio::test]
+async fn an_http_server_is_named_as_what_it_is() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let answering = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut words = [0; 64];
+            if !stream.read(&mut words).await.is_ok_and(|bytes| bytes > 0) {
+                continue;
+            }
+            stream.write_all(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n").await.ok();
+        }
+    });
+    for scheme in ["redis", "redis+cluster"] {
+        let error = start(&format!("{scheme}://{address}")).ready().await;
+        let error = error.expect_err("it is no Redis").to_string();
+        let problem =
+            format!("{address} is an HTTP server, not a Redis: name the address of Redis");
+        assert!(error.contains(&problem), "{error}");
+    }
+    answering.abort();
 }
 
 #[tokio::test]
