@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use sluicegate_server::config::{self, Config, Flags};
 use sluicegate_server::log;
-use sluicegate_server::serve::{self, ReadyServer};
+use sluicegate_server::serve::{self, CheckedConfig, ReadyServer};
 use sluicegate_text::terminal;
 
 use crate::exit;
@@ -215,9 +215,12 @@ pub(crate) fn show(command: &ConfigCommand) -> Result<ExitCode> {
     let text = match command {
         ConfigCommand::Check(args) => {
             match args.config().and_then(|config| serve::check(&config)) {
-                Ok(checked) => {
+                Ok(CheckedConfig { policies, warnings }) => {
+                    for warning in &warnings {
+                        terminal::print_error_line(format_args!("warning: {warning}"));
+                    }
                     let file = args.file().map(|file| format!("{}: ", file.display()));
-                    format!("{}no errors, {checked}\n", file.unwrap_or_default())
+                    format!("{}no errors, {policies}\n", file.unwrap_or_default())
                 }
                 Err(error) => return Ok(misconfigured(&error)),
             }

@@ -1,5 +1,8 @@
 //! TLS as a client: the authorities that may have signed a server's certificate.
 
+pub mod form;
+
+use std::error::Error;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -8,7 +11,9 @@ use std::sync::Arc;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{self, AlertDescription, CertificateError, ClientConfig, RootCertStore};
+
+use form::Expected;
 
 /// Largest file of authorities: a bundle of all public ones is a quarter of a MiB.
 pub const AUTHORITIES_BYTES_MAX: u64 = 1 << 20;
@@ -58,7 +63,8 @@ pub fn authorities_in(pem: &[u8]) -> Result<RootCertStore, String> {
         roots.add(certificate).map_err(|error| error.to_string())?;
     }
     if roots.is_empty() {
-        return Err("expected certificates in PEM".to_owned());
+        let problem = form::problem(pem, Expected::Authorities);
+        return Err(problem.unwrap_or_else(|| "expected certificates in PEM".to_owned()));
     }
     Ok(roots)
 }
@@ -83,6 +89,20 @@ pub fn handshake_problem(error: &io::Error) -> String {
         }
         _ => error.to_string(),
     }
+}
+
+/// Whether `error` is that the server ended the connection because the client has shown no certificate. With TLS 1.3
+/// it comes with the first answer, as the handshake is complete for the client before.
+#[must_use]
+pub fn wants_certificate(error: &(dyn Error + 'static)) -> bool {
+    let is_alert = |error: &rustls::Error| {
+        matches!(error, rustls::Error::AlertReceived(AlertDescription::CertificateRequired))
+    };
+    std::iter::successors(Some(error), |error| (*error).source()).any(|error| {
+        let of_io = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        let inner = of_io.and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        inner.or_else(|| error.downcast_ref()).is_some_and(is_alert)
+    })
 }
 
 /// A client's TLS that trusts `roots`.

@@ -92,27 +92,33 @@ enum RuleSource {
     Catalog(Option<descriptors::DescriptorSource>, Descriptors),
 }
 
-/// Says what is wrong with the files that `config` names, if anything is: policies, descriptors,
-/// certificates, authorities.
-///
-/// Returns what was checked, in words: `3 policies`.
+/// The result of a check of a configuration that can be used.
+#[derive(Debug)]
+pub struct CheckedConfig {
+    /// The policies, in words: `3 policies`.
+    pub policies: String,
+    /// Problems that do not keep a server from its start, such as a certificate that expired.
+    pub warnings: Vec<String>,
+}
+
+/// Checks the files that `config` names: policies, descriptors, certificates, authorities.
 ///
 /// # Errors
 /// What `serve` would not start for.
-pub fn check(config: &Config) -> Result<String> {
-    let checked = match &config.catalog.url {
+pub fn check(config: &Config) -> Result<CheckedConfig> {
+    let policies = match &config.catalog.url {
         Some(_) => {
             load(descriptors::DescriptorSource::of(config).as_ref())?;
             "policies are in the catalog".to_owned()
         }
         None => counted(&rules(config)?.1),
     };
-    check_files(config)?;
-    Ok(checked)
+    let warnings = check_files(config)?;
+    Ok(CheckedConfig { policies, warnings })
 }
 
-/// Checks the files of the store, the catalog and TLS.
-fn check_files(config: &Config) -> Result<()> {
+/// Checks the files of the store, the catalog and TLS. Returns problems that do not keep a server from its start.
+fn check_files(config: &Config) -> Result<Vec<String>> {
     if let StoreName::Redis(redis) = StoreName::parse(config.store.url.expose())? {
         redis.check_files().context("store.url")?;
     }

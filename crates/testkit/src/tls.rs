@@ -7,10 +7,13 @@ use std::path::{Path, PathBuf};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair,
+    KeyPair, date_time_ymd,
 };
 
 use crate::Error;
+
+/// Years in which certificates are valid, unless a test is about that.
+const YEARS: (i32, i32) = (1975, 4096);
 
 /// The files, in PEM, of one server's TLS.
 #[derive(Debug, Clone)]
@@ -33,6 +36,14 @@ impl TlsFiles {
     /// # Errors
     /// If they cannot be written.
     pub fn write(dir: &Path) -> Result<Self, Error> {
+        Self::write_valid(dir, YEARS)
+    }
+
+    /// The same, where certificates are valid from the first day of the first of `years` to the first day of the other.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn write_valid(dir: &Path, years: (i32, i32)) -> Result<Self, Error> {
         let files = Self {
             ca: dir.join("ca.crt"),
             server_cert: dir.join("server.crt"),
@@ -46,7 +57,8 @@ impl TlsFiles {
             (&files.server_cert, &files.server_key, ExtendedKeyUsagePurpose::ServerAuth),
             (&files.client_cert, &files.client_key, ExtendedKeyUsagePurpose::ClientAuth),
         ] {
-            let (cert_pem, key_pem) = signed(&authority, purpose).map_err(io::Error::other)?;
+            let signed = signed(&authority, purpose, years);
+            let (cert_pem, key_pem) = signed.map_err(io::Error::other)?;
             write_private(cert, &cert_pem)?;
             write_private(key, &key_pem)?;
         }
@@ -89,10 +101,12 @@ fn authority() -> Result<CertifiedIssuer<'static, KeyPair>, rcgen::Error> {
 fn signed(
     authority: &CertifiedIssuer<'static, KeyPair>,
     purpose: ExtendedKeyUsagePurpose,
+    (begin, end): (i32, i32),
 ) -> Result<(String, String), rcgen::Error> {
     let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
     let mut params = CertificateParams::new(names)?;
     params.extended_key_usages.push(purpose);
+    (params.not_before, params.not_after) = (date_time_ymd(begin, 1, 1), date_time_ymd(end, 1, 1));
     let key = KeyPair::generate()?;
     let certificate = params.signed_by(&key, authority)?;
     Ok((certificate.pem(), key.serialize_pem()))

@@ -95,6 +95,7 @@ pub(crate) async fn bind(config: &Config) -> Result<(Vec<Bound>, Renewal)> {
     for wire in Wire::ALL {
         let listens = listen(wire, config);
         let tls = tls_of(wire, config)?.map(Arc::new);
+        tls.iter().for_each(|tls| tls.log_validity());
         renewed.extend(tls.clone());
         for listen in listens {
             let listener = Listener::bind(listen, tls.clone()).await;
@@ -127,12 +128,14 @@ fn listen_problem(listen: &Listen, error: &io::Error) -> Option<&'static str> {
     }
 }
 
-/// Says what is wrong with files of TLS that `config` names, if anything is.
+/// Checks the files of TLS that `config` names. Returns why clients refuse certificates now.
 ///
 /// # Errors
 /// If they are not sound.
-pub(crate) fn check(config: &Config) -> Result<()> {
-    Wire::ALL.into_iter().try_for_each(|wire| tls_of(wire, config).map(drop))
+pub(crate) fn check(config: &Config) -> Result<Vec<String>> {
+    let all = Wire::ALL.into_iter().filter_map(|wire| tls_of(wire, config).transpose());
+    let problems = all.map(|tls| Ok(tls?.validity_problem()));
+    problems.filter_map(Result::transpose).collect()
 }
 
 /// How many connections one of the addresses of `wire` has at most, unless that is configured.

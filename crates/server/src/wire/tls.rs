@@ -8,6 +8,8 @@
 //! Connections that are there go on with what they began with; so do the sessions they may resume,
 //! which are forgotten with it.
 
+mod validity;
+
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -16,7 +18,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
+use sluicegate::{Clock, WallClock};
 use sluicegate_net::tls::authorities_in;
+use sluicegate_net::tls::form::{self, Expected};
 use sluicegate_text::private;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_blocking;
@@ -30,11 +34,13 @@ use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_util::sync::CancellationToken;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
+use x509_parser::x509::X509Version;
 
 use crate::config::TlsConfig;
 use crate::protocol::Wire;
 use crate::service_manager::ServiceManager;
 use crate::token_file::TokenFile;
+use validity::Validity;
 
 /// How often the files are read again: those who renew certificates do so days before they end, and
 /// who is in a hurry sends SIGHUP.
@@ -49,13 +55,12 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 pub(crate) struct WireTls {
     wire: Wire,
     files: TlsConfig,
-    in_force: Mutex<(Arc<ServerConfig>, Expiry)>,
+    in_force: Mutex<(Arc<ServerConfig>, Option<Validity>)>,
     /// What the files looked like when they were last read, sound or not.
     seen: Mutex<FilesHash>,
+    /// Why clients refuse the certificate, if the log has it.
+    logged: Mutex<Option<String>>,
 }
-
-/// When the first certificate of a chain expires, in seconds since 1970.
-type Expiry = i64;
 
 /// SHA-256 of all files.
 type FilesHash = [u8; 32];
@@ -67,9 +72,10 @@ impl WireTls {
     /// What is wrong, with its field and file.
     pub(crate) fn load(wire: Wire, files: &TlsConfig) -> Result<Self> {
         let (hash, config) = read(wire, files);
-        let (config, expiry) = config?;
-        let in_force = Mutex::new((Arc::new(config), expiry));
-        Ok(Self { wire, files: files.clone(), in_force, seen: Mutex::new(hash) })
+        let (config, validity) = config?;
+        let in_force = Mutex::new((Arc::new(config), validity));
+        let (seen, logged) = (Mutex::new(hash), Mutex::default());
+        Ok(Self { wire, files: files.clone(), in_force, seen, logged })
     }
 
     /// What a new connection greets with.
@@ -79,8 +85,30 @@ impl WireTls {
     }
 
     /// The wire, and when the first certificate of its chain expires, in seconds since 1970.
-    pub(crate) fn expiry(&self) -> (Wire, Expiry) {
-        (self.wire, self.in_force.lock().unwrap_or_else(PoisonError::into_inner).1)
+    pub(crate) fn expiry(&self) -> (Wire, i64) {
+        (self.wire, self.validity().map_or(0, Validity::end))
+    }
+
+    fn validity(&self) -> Option<Validity> {
+        self.in_force.lock().unwrap_or_else(PoisonError::into_inner).1
+    }
+
+    /// Why clients refuse the certificate now, with its field and file, if they do.
+    pub(crate) fn validity_problem(&self) -> Option<String> {
+        let now = i64::try_from(WallClock.now().get() / 1_000_000).unwrap_or(i64::MAX);
+        let problem = self.validity()?.problem(now)?;
+        let (wire, cert) = (self.wire, self.files.cert.display());
+        Some(format!("{wire}.tls.cert: {cert}: {problem}"))
+    }
+
+    /// Logs why clients refuse the certificate, once.
+    pub(crate) fn log_validity(&self) {
+        let problem = self.validity_problem();
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if *logged != problem {
+            problem.iter().for_each(|problem| tracing::warn!("{problem}"));
+            *logged = problem;
+        }
     }
 
     /// Whether clients have to show a certificate.
@@ -99,9 +127,9 @@ impl WireTls {
             return Ok(false);
         }
         *seen = hash;
-        let (config, expiry) = config?;
+        let (config, validity) = config?;
         let mut in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        *in_force = (Arc::new(config), expiry);
+        *in_force = (Arc::new(config), validity);
         Ok(true)
     }
 }
@@ -177,11 +205,12 @@ fn log_certificate(tls: &WireTls) {
             tracing::warn!("tls: reload failed, keeping the current certificate: {error:#}");
         }
     }
+    tls.log_validity();
 }
 
 /// The hash of `files`, and what they make for `wire` or what is wrong with them. Files that cannot be
 /// read look like none.
-fn read(wire: Wire, files: &TlsConfig) -> (FilesHash, Result<(ServerConfig, Expiry)>) {
+fn read(wire: Wire, files: &TlsConfig) -> (FilesHash, Result<(ServerConfig, Option<Validity>)>) {
     match Contents::read(wire, files) {
         Ok(contents) => (contents.hash(), contents.config(wire, files)),
         Err(error) => (FilesHash::default(), Err(error)),
@@ -228,16 +257,19 @@ impl Contents {
 
     /// # Errors
     /// What is wrong with which of `files`. Nothing of a key is ever repeated.
-    fn config(&self, wire: Wire, files: &TlsConfig) -> Result<(ServerConfig, Expiry)> {
+    fn config(&self, wire: Wire, files: &TlsConfig) -> Result<(ServerConfig, Option<Validity>)> {
         let TlsConfig { cert: cert_path, key: key_path, client_ca: ca_path } = files;
         let wrong = |field: &str, path: &Path, problem: &str| {
             anyhow!("{wire}.tls.{field}: {}: {problem}", path.display())
         };
         let chain = certificates(&self.cert).map_err(|error| wrong("cert", cert_path, &error))?;
-        let expiry = expiry(&chain);
+        let validity = Validity::of(&chain);
         let key = PrivateKeyDer::from_pem_slice(&self.key)
-            .map_err(|_| wrong("key", key_path, key_problem(&self.key)))?;
+            .map_err(|_| wrong("key", key_path, &key_problem(&self.key)))?;
         let provider = Arc::new(aws_lc_rs::default_provider());
+        if provider.key_provider.load_private_key(key.clone_key()).is_err() {
+            return Err(wrong("key", key_path, KEY_KINDS));
+        }
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .expect("the provider has the ciphers of TLS 1.2 and 1.3");
@@ -262,21 +294,29 @@ impl Contents {
             Err(error) => return Err(wrong("cert", cert_path, &error.to_string())),
         };
         config.alpn_protocols = vec![protocol(wire).to_vec()];
-        Ok((config, expiry))
+        Ok((config, validity))
     }
 }
 
+/// The problem of a key of another kind, such as one of the curve secp256k1.
+const KEY_KINDS: &str = "cannot be used: expected a key of RSA (2048 to 8192 bits), P-256, P-384, P-521 or Ed25519, such \
+                         as by `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out KEY.pem`";
+
 /// Why the contents of a file are no private key that can be used.
-fn key_problem(pem: &[u8]) -> &'static str {
-    match pem {
+fn key_problem(pem: &[u8]) -> String {
+    let problem = match pem {
         pem if contains(pem, "ENCRYPTED") => {
             "is encrypted; write it in plain text with `openssl pkey -in KEY -out PLAIN`"
         }
         pem if contains(pem, "BEGIN CERTIFICATE-----") => {
             "is a certificate, expected a private key in PEM"
         }
-        _ => "expected a private key in PEM",
-    }
+        _ => match form::problem(pem, Expected::Key) {
+            Some(problem) => return problem,
+            None => "expected a private key in PEM",
+        },
+    };
+    problem.to_owned()
 }
 
 fn contains(pem: &[u8], text: &str) -> bool {
@@ -293,22 +333,23 @@ const fn protocol(wire: Wire) -> &'static [u8] {
     }
 }
 
+/// The certificates in `pem`, of which the first is the server's.
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    match all {
-        Ok(all) if !all.is_empty() => Ok(all),
-        _ => Err("expected certificates in PEM".to_owned()),
-    }
-}
-
-/// When the first certificate of `chain` expires. Whether they are valid, TLS itself decides: one whose dates
-/// cannot be read does not count here.
-fn expiry(chain: &[CertificateDer<'static>]) -> Expiry {
-    let expiry = |one: &CertificateDer<'_>| {
-        let (_, certificate) = X509Certificate::from_der(one).ok()?;
-        Some(certificate.validity().not_after.timestamp())
+    let all: Vec<_> =
+        CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().unwrap_or_default();
+    let Some(own) = all.first() else {
+        let problem = form::problem(pem, Expected::Certificate);
+        return Err(problem.unwrap_or_else(|| "expected certificates in PEM".to_owned()));
     };
-    chain.iter().filter_map(expiry).min().unwrap_or_default()
+    let version = X509Certificate::from_der(own).map(|(_, own)| own.version());
+    match version {
+        Ok(version) if version != X509Version::V3 => Err(format!(
+            "is a certificate of X.509 version {}, expected version 3; issue it with extensions, such as by `openssl \
+             x509 -req -extfile EXTENSIONS`",
+            version.0.saturating_add(1)
+        )),
+        _ => Ok(all),
+    }
 }
 
 fn contents(path: &Path) -> io::Result<Vec<u8>> {

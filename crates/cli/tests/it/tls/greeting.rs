@@ -2,11 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 
+use sluicegate_testkit::TlsFiles;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 
 use super::{Client, Files};
-use crate::program::{PATIENCE, serve};
+use crate::program::{PATIENCE, program, serve};
 use crate::server::Server;
 
 /// What the server says to `bytes` until it closes the connection.
@@ -156,4 +158,87 @@ fn files_that_are_not_sound_are_errors_that_name_the_field_and_the_file() {
     }
     let told = refusal("[resp]\ntls = { cert = '/none', key = '/none' }");
     assert!(told.contains("resp.tls.cert: cannot read /none: "), "{told}");
+}
+
+/// A self-signed certificate of X.509 version 1, as `openssl x509 -req -signkey` makes it without extensions.
+const VERSION_1: &str = "-----BEGIN CERTIFICATE-----
+MIIBJTCBywIUd0tbtvjKgcntUVCO3kCe/WLm1f0wCgYIKoZIzj0EAwIwFDESMBAG
+A1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyODA4NTAxMFoYDzIxMjYxMTA0MDg1MDEw
+WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC
+AARCoxMLBQ/t2AsEW5uBtDhCLMbxzeuHz4Y+pIWJeVLd2/t/5DMSARFG77nb5j0+
+vNoB7CX/SrttQ9L38i0eTcGFMAoGCCqGSM49BAMCA0kAMEYCIQCJc18JfmnCZMvJ
+ZJ/Eu7O8w+SR60fDDUqW11pAmYyDGwIhANM5UYBOV/R227R6aFPpcO7GIio3i0fl
+oCyH/dp45Ffy
+-----END CERTIFICATE-----
+";
+
+/// A key of the curve secp256k1, which TLS does not use.
+const SECP256K1: &str = "-----BEGIN PRIVATE KEY-----
+MIGEAgEAMBAGByqGSM49AgEGBSuBBAAKBG0wawIBAQQgISbFGwA8Mw5UBrZ68Jsk
+aVRvNb2Bh/wyJHBobCJ/JMKhRANCAARyb+gz85zhJb/pd0yUgzIQ8TpjUEe1mKdi
+gGhEpasGvc5DWCIcVTkS7SSyvRPZCP2QJGrUBccTb9Rvwwnva8lM
+-----END PRIVATE KEY-----
+";
+
+#[test]
+fn files_of_another_kind_are_named_with_what_is_permitted_and_how_to_convert_them() {
+    let files = Files::new();
+    let odd = files.folder.path().join("odd");
+    let (cert, key) = (&files.tls.server_cert, &files.tls.server_key);
+    let request = "-----BEGIN CERTIFICATE REQUEST-----\nMIHPMHYCAQAwFDES\n";
+    for (content, field, problem) in [
+        (VERSION_1.as_bytes(), "cert", "is a certificate of X.509 version 1, expected version 3"),
+        (request.as_bytes(), "cert", "is a certificate request, expected certificates in PEM"),
+        (
+            b"\x30\x82\x03\xbc\x02\x01\x03",
+            "cert",
+            "is PKCS#12, expected certificates in PEM; convert",
+        ),
+        (b"\x30\x82\x03\xbc\x02\x01\x03", "client_ca", "is PKCS#12, expected certificates in PEM"),
+        (b"\x30\x77\x02\x01\x01", "key", "is a private key in DER, expected a private key in PEM"),
+        (
+            SECP256K1.as_bytes(),
+            "key",
+            "cannot be used: expected a key of RSA (2048 to 8192 bits), P-256",
+        ),
+    ] {
+        std::fs::write(&odd, content).expect("it can be written");
+        let of_key = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&odd, of_key).expect("it is ours");
+        let cert = if field == "cert" { &odd } else { cert };
+        let key = if field == "key" { &odd } else { key };
+        let ca = if field == "client_ca" { format!("client_ca = {odd:?}") } else { String::new() };
+        let told = refusal(&format!("[rls.tls]\ncert = {cert:?}\nkey = {key:?}\n{ca}"));
+        let problem = format!("rls.tls.{field}: {}: {problem}", odd.display());
+        assert!(told.contains(&problem), "{problem}: {told}");
+    }
+}
+
+#[test]
+fn a_certificate_that_clients_refuse_is_warned_of_at_the_start_and_by_a_check() {
+    for (years, problem) in [
+        ((1990, 1991), "a certificate expired at 1991-01-01T00:00:00Z, and clients refuse it"),
+        (
+            (4000, 4001),
+            "a certificate is not valid before 4000-01-01T00:00:00Z, and clients refuse it",
+        ),
+    ] {
+        let folder = tempfile::tempdir().expect("there is room for files");
+        let tls = TlsFiles::write_valid(folder.path(), years).expect("they can be written");
+        let files = Files { folder, tls };
+        let config = files.config(false);
+        let server = Server::start(&config);
+        let problem = format!("resp.tls.cert: {}: {problem}", files.tls.server_cert.display());
+        let warnings = server.warnings();
+        assert_eq!(warnings.matches(&problem).count(), 1, "{problem}: {warnings}");
+        let file = files.folder.path().join("sluicegate.toml");
+        std::fs::write(&file, &config).expect("it can be written");
+        let checked = program().args(["config", "check", "--config"]).arg(&file).output();
+        let checked = checked.expect("the program is built");
+        let told = String::from_utf8(checked.stderr).expect("it says text");
+        assert!(
+            checked.status.success() && told.contains(&format!("warning: {problem}")),
+            "{told}"
+        );
+    }
 }

@@ -1,6 +1,6 @@
 //! Certificates that change while a server runs.
 
-use sluicegate_testkit::until;
+use sluicegate_testkit::{TlsFiles, until};
 
 use super::{Client, Files, ping};
 use crate::program::PATIENCE;
@@ -93,4 +93,16 @@ async fn a_server_without_certificates_goes_on_when_it_is_told_that_there_may_be
         assert!(stream.is_ok(), "it has ended");
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
+}
+
+#[tokio::test]
+async fn a_new_certificate_that_clients_refuse_is_warned_of() {
+    let (files, folder) = (Files::new(), tempfile::tempdir().expect("there is room for files"));
+    let expired = TlsFiles::write_valid(folder.path(), (1990, 1991)).expect("they can be written");
+    let server = Server::start(&files.config(false));
+    assert_eq!(server.warnings(), "");
+    files.replace(&expired);
+    hang_up(&server);
+    let cert = files.tls.server_cert.display();
+    tells(&server, &format!("resp.tls.cert: {cert}: a certificate expired at 1991-01-01"), 1).await;
 }
