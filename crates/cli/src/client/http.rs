@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use axum::body::Bytes;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use sluicegate_net::http;
+use sluicegate_net::{http, tls};
 use sluicegate_text::human;
 use tokio_util::either::Either;
 
@@ -84,6 +84,12 @@ async fn exchange(
         Target::Tcp { .. } | Target::Unix(_) => Either::Right(stream),
     };
     let answer = http::exchange(stream, request, answer_bytes_max).await;
+    if answer.as_ref().err().is_some_and(|error| tls::wants_certificate(error)) {
+        bail!(
+            "{target} requires a client certificate (`tls.client_ca`), which this command does not send; use an address \
+             of the server without `tls.client_ca`, such as a Unix socket"
+        );
+    }
     let answer = answer.with_context(|| {
         let tls = if matches!(target, Target::Tcp { .. }) { ", or of TLS (https://)" } else { "" };
         format!("{target} did not answer like an HTTP server: is it the address of another protocol{tls}?")

@@ -197,3 +197,15 @@ fn a_client_names_what_is_wrong_with_a_certificate() {
         assert!(told.contains(problem), "{problem}: {told}");
     }
 }
+
+#[test]
+fn our_own_client_names_the_certificate_that_the_server_requires() {
+    let files = Files::new();
+    let server = Server::start(&files.config(true));
+    let (http, ca) = (server.address("https").port(), files.tls.ca.display());
+    let (out, status) =
+        sluicegate(&format!("check login cli --to https://localhost:{http} --ca {ca}"));
+    let problem =
+        "requires a client certificate (`tls.client_ca`), which this command does not send";
+    assert_eq!((out.contains(problem), status), (true, Some(2)), "{out}");
+}
