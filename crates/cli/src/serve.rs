@@ -185,11 +185,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
         Ok(config) => config,
         Err(error) => return Ok(misconfigured(&error)),
     };
-    match ReadyServer::new(&config) {
-        Ok(server) => server.run()?,
-        Err(error) => return Ok(misconfigured(&error)),
+    match ReadyServer::new(&config).map(ReadyServer::run) {
+        Ok(Ok(())) => Ok(ExitCode::SUCCESS),
+        Ok(Err(error)) if !serve::is_misconfigured(&error) => Err(error),
+        Ok(Err(error)) | Err(error) => Ok(misconfigured(&error)),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Reports an error that a restart cannot solve.

@@ -83,6 +83,11 @@ impl<'a> ReadyServer<'a> {
     }
 }
 
+/// Whether a server that ended with `error` fails again until somebody changes a file that the configuration names.
+pub fn is_misconfigured(error: &anyhow::Error) -> bool {
+    snapshot::is_permanent(error)
+}
+
 /// Where the rules are.
 #[derive(Debug)]
 enum RuleSource {
@@ -101,7 +106,7 @@ pub struct CheckedConfig {
     pub warnings: Vec<String>,
 }
 
-/// Checks the files that `config` names: policies, descriptors, certificates, authorities.
+/// Checks the files that `config` names: policies, descriptors, certificates, authorities, the snapshot.
 ///
 /// # Errors
 /// What `serve` would not start for.
@@ -114,6 +119,7 @@ pub fn check(config: &Config) -> Result<CheckedConfig> {
         None => counted(&rules(config)?.1),
     };
     let warnings = check_files(config)?;
+    snapshot::check(&config.store)?;
     Ok(CheckedConfig { policies, warnings })
 }
 

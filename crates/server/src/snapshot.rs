@@ -15,6 +15,7 @@ use anyhow::{Context, Result};
 use sluicegate::store::{KEYS_MAX_DEFAULT, MemoryStore, Restored, SnapshotError};
 use sluicegate::{Clock, WallClock, settled_rules};
 use sluicegate_kernel::{Micros, RuleSet};
+use sluicegate_net::file;
 use sluicegate_policy::PolicySet;
 use tokio_util::sync::CancellationToken;
 
@@ -60,6 +61,39 @@ pub(crate) fn open(
     let every = config.snapshot_every.map_or(EVERY_DEFAULT, |Span(every)| every);
     let written_at_us = Arc::new(AtomicU64::new(modified_at_us(&path)));
     Ok((Arc::clone(&store), Some(Snapshots { store, path, every, written_at_us })))
+}
+
+/// Checks the snapshot file of `config`, if there is one: a server starts from it.
+///
+/// # Errors
+/// If it cannot be read, is torn, or is none of a memory store.
+pub(crate) fn check(config: &StoreConfig) -> Result<()> {
+    let Some(path) = &config.snapshot else { return Ok(()) };
+    // The whole file is read, and no key is kept: they are of other rules than none.
+    match MemoryStore::restore(path, 1, &[], Micros::ZERO) {
+        Ok(_) => Ok(()),
+        Err(SnapshotError::Io(error)) if error.kind() == ErrorKind::NotFound => {
+            let folder = file::directory_of(path);
+            folder.metadata().with_context(|| format!("cannot write {}", path.display())).map(drop)
+        }
+        Err(error) => Err(error).with_context(|| cannot_restore(path)),
+    }
+}
+
+/// Whether `error` is of a snapshot file with which no start succeeds until somebody changes something.
+pub(crate) fn is_permanent(error: &anyhow::Error) -> bool {
+    match error.downcast_ref::<SnapshotError>() {
+        Some(SnapshotError::Io(error)) => matches!(
+            error.kind(),
+            ErrorKind::NotFound
+                | ErrorKind::PermissionDenied
+                | ErrorKind::IsADirectory
+                | ErrorKind::NotADirectory
+                | ErrorKind::ReadOnlyFilesystem
+        ),
+        Some(_) => true,
+        None => false,
+    }
 }
 
 /// The same store with the other bounds that `config` sets.
@@ -143,12 +177,12 @@ fn restore(
             tracing::info!("snapshot: {shown} not found, starting empty");
             Ok(None)
         }
-        Err(error) => {
-            let shown = path.display();
-            Err(error)
-                .context(format!("cannot restore {shown}; move the file away to start without it"))
-        }
+        Err(error) => Err(error).with_context(|| cannot_restore(path)),
     }
+}
+
+fn cannot_restore(path: &Path) -> String {
+    format!("cannot restore {}; move the file away to start without it", path.display())
 }
 
 fn restored_text(path: &Path, restored: Restored) -> String {

@@ -60,15 +60,22 @@ impl Place {
     }
 
     /// What a server says that does not start.
-    fn refusal(&self, options: &[&str]) -> String {
-        let args = ["serve", "--listen", "127.0.0.1:0"];
+    fn refusal(options: &[&str]) -> String {
+        let (told, status) = Self::refused(&["serve"], options);
+        assert!(status != Some(0));
+        told
+    }
+
+    /// What a command says that is refused, and its exit status.
+    fn refused(command: &[&str], options: &[&str]) -> (String, Option<i32>) {
+        let args = [command, &["--listen", "127.0.0.1:0"]].concat();
         let program = env!("CARGO_BIN_EXE_sluicegate");
         let elsewhere = ["RESP", "RLS", "ADMIN"];
         let elsewhere = elsewhere.map(|wire| (format!("SLUICEGATE__{wire}__LISTEN"), "off"));
         let output = Command::new(program).args(args).args(options).envs(elsewhere).output();
         let output = output.expect("the program is there");
-        assert!(!output.status.success());
-        String::from_utf8(output.stderr).expect("it speaks UTF-8")
+        let told = String::from_utf8(output.stderr).expect("it speaks UTF-8");
+        (told, output.status.code())
     }
 }
 
@@ -153,10 +160,14 @@ fn a_torn_or_foreign_file_refuses_the_start_and_stays_where_it_is() {
         (b"hello".as_slice(), "not a snapshot of a memory store"),
     ] {
         fs::write(&state, bytes).unwrap();
-        let told = place.refusal(&["--policies", &policies, "--snapshot", &state]);
-        assert!(told.contains(reason) && told.contains("move the file away"), "{told}");
-        assert!(told.contains(&state), "{told}");
-        assert_eq!(fs::read(&state).unwrap(), bytes);
+        for command in [&["serve"][..], &["config", "check"]] {
+            let options = ["--policies", &policies, "--snapshot", &state];
+            let (told, status) = Place::refused(command, &options);
+            assert!(told.contains(reason) && told.contains("move the file away"), "{told}");
+            assert!(told.contains(&state), "{told}");
+            assert_eq!(status, Some(78), "{command:?}: {told}");
+            assert_eq!(fs::read(&state).unwrap(), bytes);
+        }
     }
 }
 
@@ -195,7 +206,9 @@ fn flags_of_the_memory_store_are_refused_where_they_make_no_sense() {
         ),
         (&["--snapshot", &nowhere], "cannot write"),
     ] {
-        let told = place.refusal(options);
+        let told = Place::refusal(options);
         assert!(told.contains(problem), "{options:?}: {told}");
     }
+    let (told, status) = Place::refused(&["config", "check"], &["--snapshot", &nowhere]);
+    assert!(told.contains("cannot write") && status == Some(78), "{told}");
 }
