@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use sluicegate::{Clock, Engine, LeaseOptions, Micros, SteadyClock, StoreFailure, WallClock};
+use sluicegate::{
+    Clock, Engine, LeaseOptions, Micros, Observer, SteadyClock, StoreFailure, WallClock,
+};
 use sluicegate_kernel::limits::LEASE_PATIENCE_MAX_US;
 use sluicegate_policy::{DescriptorTree, PolicySet};
 use sluicegate_text::documents::DocumentSource;
@@ -388,6 +390,7 @@ async fn answer(
     let engine = Arc::clone(&context.engine);
     engine.return_leases(leases).await;
     engine.settle_debts().await;
+    log_debts(engine.core());
     if let Some(end) = node_end {
         end.record(engine.telemetry(), admin_api).await;
     }
@@ -398,6 +401,15 @@ async fn answer(
         Some(snapshots) => snapshots.write().await,
         None => Ok(()),
     }
+}
+
+/// Logs how many keys owe permits that nobody charges any more.
+fn log_debts<O: Observer>(engine: &Engine<AnyStore, O>) {
+    let (Some(redis), keys @ 1..) = (engine.store().on_redis(), engine.debts()) else { return };
+    let (store, noun) = (redis.name(), if keys == 1 { "key" } else { "keys" });
+    tracing::warn!(
+        "store {store}: unavailable until the end; permits of {keys} {noun}, admitted without it, are never charged"
+    );
 }
 
 /// Says which wires answer everybody who reaches them, and where secrets can be read on the way.

@@ -50,6 +50,10 @@ pub(crate) struct RedisBackend {
     errors: [AtomicU64; 2],
     /// Why the last decision without an answer had none.
     last_error: Mutex<Option<Box<str>>>,
+    /// Why Redis refuses writes, by the last note of this server.
+    refusal: Mutex<Option<Box<str>>>,
+    /// Whether the log has that Redis could not be reached at the start.
+    was_away_at_start: bool,
     /// Since when the store is away, and why.
     away: Mutex<Option<(Micros, Box<str>)>>,
     key_errors: KeyErrors,
@@ -69,7 +73,8 @@ impl AnyStore {
             TimeSource::Client => ScriptClock::Client,
         };
         let store = RedisStore::start(config)?.with_clock(clock);
-        if let Err(error) = store.ready().await {
+        let ready = store.ready().await;
+        if let Err(error) = &ready {
             tracing::warn!(
                 "store {name}: {error}; retrying, meanwhile falling back to `on_store_failure`"
             );
@@ -82,6 +87,8 @@ impl AnyStore {
             nodes,
             errors: Default::default(),
             last_error: Mutex::default(),
+            refusal: Mutex::default(),
+            was_away_at_start: ready.is_err(),
             away: Mutex::default(),
             key_errors: KeyErrors::default(),
         })))
@@ -275,9 +282,15 @@ impl RedisBackend {
         now: Micros,
     ) -> Result<Fleet, RedisError> {
         let recorded = self.store.record_presence(presence, now).await;
-        if let Err(error) = &recorded {
-            self.failed(&error.to_string());
-        }
+        let refusal = match &recorded {
+            Ok(_) => None,
+            Err(error) => {
+                self.failed(&error.to_string());
+                let RedisError::Refused(reply) = error else { return recorded };
+                reply.means_no_writes().then(|| error.to_string().into())
+            }
+        };
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
         recorded
     }
 

@@ -100,7 +100,7 @@ pub use concurrency::{ConcurrencyLimiter, OwnedPermit, Permit, QueueFull};
 pub use engine::{
     Admission, Answer, BatchError, BatchOutcome, ChargedBatch, DecideError, Disposition, Engine,
     ExplainedLease, Explanation, HELD_MAX, Limits, Mode, ObservedRequest, Observer, Patience,
-    Request, SettleError, Settled, Settlement, StoreFailure, Turn, settled_rules,
+    Request, SettleError, Settled, Settlement, StoreFailure, Turn, Uncharged, settled_rules,
 };
 #[cfg(feature = "redis")]
 pub use following::{FollowError, Following, FollowingEngine, PolicyFollower};

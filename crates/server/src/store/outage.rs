@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use sluicegate::{Engine, Observer};
+use sluicegate::{Engine, Observer, Uncharged};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -13,14 +13,29 @@ use super::AnyStore;
 /// comes and goes writes a few lines a second.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// How long a store may be away that nothing is asked of, until that is an outage: a connection that was lost is replaced
+/// sooner.
+const AWAY_MAX: Duration = Duration::from_secs(1);
+
 /// What is known of the store's outages.
 #[derive(Debug, Default)]
 struct Outages {
     /// When the present one began.
     since: Option<Instant>,
+    /// Since when the store is away.
+    away: Option<Instant>,
     /// Decisions without the store that ended outages have reported. Those before the breaker opened belong to
     /// the next one, so that the log and the metrics agree.
     reported: u64,
+}
+
+/// The state of the store, by a look at it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Look {
+    /// Whether decisions are made without it.
+    is_without: bool,
+    /// Whether it is away, also if nothing is decided.
+    is_away: bool,
 }
 
 /// What a look at the store finds.
@@ -42,6 +57,7 @@ struct Ended<'a> {
     store: &'a str,
     lasted: Duration,
     decided: u64,
+    uncharged: Uncharged,
 }
 
 /// The line of an outage that the server does not see the end of.
@@ -60,20 +76,27 @@ pub(crate) async fn log<O: Observer>(
 ) {
     let Some(redis) = engine.store().on_redis() else { return };
     let store = redis.name();
-    let mut outages = Outages::default();
+    // The log has the beginning of an outage in which the server started.
+    let since = redis.was_away_at_start.then(Instant::now);
+    let mut outages = Outages { since, ..Outages::default() };
     redis.look(engine.is_without_store(), engine.now());
+    let mut lost = 0;
     while timeout(LOOK_EVERY, stop.cancelled()).await.is_err() {
-        let is_without_store = engine.is_without_store();
-        redis.look(is_without_store, engine.now());
-        match outages.look(is_without_store, &decided, Instant::now()) {
+        let is_without = engine.is_without_store();
+        let away = redis.look(is_without, engine.now());
+        let look = Look { is_without, is_away: away.is_some() };
+        match outages.look(look, &decided, Instant::now()) {
             Some(Change::Begun) => {
-                let error = redis.last_error();
+                // Of a store that is given up, the last call has the cause.
+                let error = redis.last_error().filter(|_| is_without).or(away);
                 let error = error.as_deref().unwrap_or("no answer");
                 let policies = engine.policies().policies().len();
                 tracing::warn!("{}", Begun { store, error, policies });
             }
             Some(Change::Ended { lasted, decided }) => {
-                tracing::info!("{}", Ended { store, lasted, decided });
+                let Uncharged { held, lost: all } = engine.uncharged();
+                let uncharged = Uncharged { held, lost: all - std::mem::replace(&mut lost, all) };
+                tracing::info!("{}", Ended { store, lasted, decided, uncharged });
             }
             None => {}
         }
@@ -87,18 +110,20 @@ impl Outages {
     /// What has changed at `now`, where `decided` decisions in all were made without the store.
     fn look(
         &mut self,
-        is_without_store: bool,
+        Look { is_without, is_away }: Look,
         decided: impl Fn() -> u64,
         now: Instant,
     ) -> Option<Change> {
-        match (self.since, is_without_store) {
-            (None, true) => {
-                self.since = Some(now);
+        self.away = is_away.then(|| self.away.unwrap_or(now));
+        let is_away_for_long = self.away.is_some_and(|since| now - since >= AWAY_MAX);
+        match self.since {
+            None if is_without || is_away_for_long => {
+                self.since = Some(self.away.unwrap_or(now));
                 Some(Change::Begun)
             }
-            (Some(_), false) => {
+            Some(_) if !is_without && !is_away => {
                 let (lasted, in_outage) = self.present(&decided, now)?;
-                *self = Self { since: None, reported: self.reported + in_outage };
+                *self = Self { reported: self.reported + in_outage, ..Self::default() };
                 Some(Change::Ended { lasted, decided: in_outage })
             }
             _ => None,
@@ -121,12 +146,22 @@ impl fmt::Display for Begun<'_> {
 
 impl fmt::Display for Ended<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { store, lasted, decided } = self;
+        let Self { store, lasted, decided, uncharged: Uncharged { held, lost } } = self;
         let seconds = lasted.as_secs();
         write!(
             f,
             "store {store}: available again after {seconds} s; {decided} decisions without it"
-        )
+        )?;
+        if *held > 0 {
+            write!(f, "; permits of `concurrency` rules that only this server knows: {held}")?;
+        }
+        if *lost > 0 {
+            write!(
+                f,
+                "; permits that are never charged, as there was no room to note them: {lost}"
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -149,8 +184,9 @@ mod tests {
     #[expect(clippy::disallowed_methods, reason = "any instant will do")]
     fn an_outage_counts_all_decisions_without_the_store_since_the_last_one() {
         let (start, mut outages) = (Instant::now(), Outages::default());
-        let mut look = |without, decided, seconds| {
-            outages.look(without, || decided, start + Duration::from_secs(seconds))
+        let mut look = |is_without, decided, seconds| {
+            let look = Look { is_without, is_away: is_without };
+            outages.look(look, || decided, start + Duration::from_secs(seconds))
         };
         // Six failed before the breaker opened.
         assert_eq!(look(false, 6, 1), None);
@@ -168,6 +204,23 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "any instant will do")]
+    fn a_store_that_is_away_for_a_second_is_an_outage_also_if_nothing_is_decided() {
+        let (start, mut outages) = (Instant::now(), Outages::default());
+        let mut look = |is_away, millis| {
+            let look = Look { is_without: false, is_away };
+            outages.look(look, || 0, start + Duration::from_millis(millis))
+        };
+        assert_eq!([look(true, 0), look(true, 900), look(false, 950)], [None, None, None]);
+        assert_eq!([look(true, 1_000), look(true, 1_900)], [None, None]);
+        assert_eq!(look(true, 2_000), Some(Change::Begun));
+        assert_eq!(look(true, 3_000), None);
+        let lasted = Duration::from_secs(3);
+        assert_eq!(look(false, 4_000), Some(Change::Ended { lasted, decided: 0 }));
+        assert_eq!(look(false, 4_100), None);
+    }
+
+    #[test]
     fn an_outage_names_the_store_the_cause_and_how_long_it_lasted() {
         let store = "redis://10.0.0.5:6379";
         let error = "redis is unavailable: cannot connect to 10.0.0.5:6379: connection refused";
@@ -178,9 +231,21 @@ mod tests {
         );
         let one = Begun { store, error: "no answer", policies: 1 }.to_string();
         assert!(one.ends_with("(no answer); 1 policy falls back to `on_store_failure`"), "{one}");
+        let ended = |held, lost| {
+            let (lasted, uncharged) = (Duration::from_millis(12_700), Uncharged { held, lost });
+            Ended { store, lasted, decided: 48, uncharged }.to_string()
+        };
         assert_eq!(
-            Ended { store, lasted: Duration::from_millis(12_700), decided: 48 }.to_string(),
+            ended(0, 0),
             "store redis://10.0.0.5:6379: available again after 12 s; 48 decisions without it"
+        );
+        assert!(
+            ended(3, 9).ends_with(
+                "it; permits of `concurrency` rules that only this server knows: 3; permits that are never charged, as \
+                 there was no room to note them: 9"
+            ),
+            "{}",
+            ended(3, 9)
         );
         assert_eq!(
             Unfinished { store, lasted: Duration::from_secs(3), decided: 5 }.to_string(),

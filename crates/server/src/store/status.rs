@@ -41,17 +41,20 @@ impl AnyStore {
 }
 
 impl RedisBackend {
-    /// Looks at `now` whether the store is there: there is a connection, and decisions are made by it.
-    pub(super) fn look(&self, is_without_store: bool, now: Micros) {
+    /// Looks at `now` whether the store is there: there is a connection, it takes writes, and decisions are made by it.
+    /// Returns why it is away, if it is.
+    pub(super) fn look(&self, is_without_store: bool, now: Micros) -> Option<Box<str>> {
         // Without waiting: a first attempt that is still under way says nothing.
         let no_connection = self.store.ready().now_or_never().and_then(Result::err);
-        let error = match (no_connection, is_without_store) {
+        let refusal = || self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let error: Option<Box<str>> = match (no_connection, is_without_store) {
             (Some(error), _) => Some(error.to_string().into()),
             (None, true) => Some(self.last_error().unwrap_or_else(|| "no answer".into())),
-            (None, false) => None,
+            (None, false) => refusal(),
         };
         let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
         let since = away.as_ref().map_or(now, |(since, _)| *since);
-        *away = error.map(|error| (since, error));
+        *away = error.clone().map(|error| (since, error));
+        error
     }
 }

@@ -23,11 +23,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluicegate_kernel::limits::{COST_MAX, RULES_MAX};
-use sluicegate_kernel::{Micros, Moment, Outcome, RuleSet, States, Unsupported, Verb, Verdict};
+use sluicegate_kernel::{
+    Cost, Micros, Moment, Outcome, RuleSet, States, Unsupported, Verb, Verdict,
+};
 use sluicegate_store::{Charge, Debt, Executed, KeyHash, Permits, StoreRequest};
 
 /// Most accounts: some 400 bytes each, 100 MB in all. A key that finds no place is refused until the
@@ -47,6 +49,17 @@ pub(super) struct Debts {
     accounts: Mutex<KeyDebts>,
     /// How many accounts there are: read on every decision, nearly always 0.
     open: AtomicUsize,
+    /// Permits that passed without an account, as there was no room for one.
+    lost: AtomicU64,
+}
+
+/// Permits that were admitted without the store, and that it never charges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uncharged {
+    /// Permits of `concurrency` rules that are held now: no other engine counts them.
+    pub held: u64,
+    /// Permits that passed since the start although there was no room to note them.
+    pub lost: u64,
 }
 
 #[derive(Debug)]
@@ -108,6 +121,23 @@ impl Debts {
     /// Keys that owe something.
     pub(super) fn len(&self) -> usize {
         self.open.load(Ordering::Acquire)
+    }
+
+    /// Permits passed that no account notes.
+    pub(super) fn lose(&self, cost: Cost) {
+        self.lost.fetch_add(cost.get(), Ordering::Relaxed);
+    }
+
+    /// Permits that the store never charges.
+    pub(super) fn uncharged(&self, at: &Moment<'_>) -> Uncharged {
+        let lost = self.lost.load(Ordering::Relaxed);
+        if self.len() == 0 {
+            return Uncharged { held: 0, lost };
+        }
+        let accounts = self.lock();
+        // Rules with calendars are left out: their windows are not at hand here.
+        let accounts = accounts.of.values().filter(|account| !account.has_calendars());
+        Uncharged { held: accounts.map(|account| account.held(at)).sum(), lost }
     }
 
     /// Whether there is an account of this key, also one that owes nothing any more.
@@ -410,6 +440,13 @@ impl KeyDebt {
             }
         }
         debt
+    }
+
+    /// Permits that are held by id, and that the store does not know of.
+    fn held(&self, at: &Moment<'_>) -> u64 {
+        let owed = self.owed(at).into_iter().zip(self.rules.rules());
+        let held = owed.filter(|(_, named)| named.rule.holds_permits());
+        held.map(|(owed, _)| owed).max().unwrap_or_default()
     }
 
     fn has_debt(&self, at: &Moment<'_>) -> bool {

@@ -138,7 +138,9 @@ impl Share {
         {
             let known = |at: &Moment<'_>| self.known.states(key, request.rules, at);
             let scaled = |nodes| scaled(&Verb::AtMost { cost }, nodes);
-            self.debts.decide((key, request), (1, scaled), at, known)?;
+            if self.debts.decide((key, request), (1, scaled), at, known)?.is_none() {
+                self.debts.lose(cost);
+            }
         }
         let granted = cost_of(request).map_or(0, Cost::get);
         Ok(blind(request, Outcome::Allow { granted, wait: Micros::ZERO }))

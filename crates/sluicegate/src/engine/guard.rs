@@ -25,7 +25,7 @@ use sluicegate_store::{
 };
 
 use super::breaker::Breaker;
-use super::debts::{Billed, Debtor};
+use super::debts::{Billed, Debtor, Uncharged};
 use super::deny_cache::DenyCache;
 use super::fallback::{self, Share};
 use super::repair::Repair;
@@ -454,6 +454,11 @@ impl StoreGuard {
     /// Keys that owe something.
     pub(super) fn debts(&self) -> usize {
         self.share.debts().len()
+    }
+
+    /// Permits that were admitted here, and that the store never charges.
+    pub(super) fn uncharged(&self, now: Micros) -> Uncharged {
+        self.share.debts().uncharged(&Moment::new(now))
     }
 
     /// At most `count` keys whose debts are not on their way to the store.

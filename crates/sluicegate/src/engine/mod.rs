@@ -50,6 +50,7 @@ pub use all::{BatchError, BatchOutcome, ChargedBatch};
 use answer::Ruling;
 pub use answer::{Admission, Answer, Disposition, Mode};
 use debts::Debtor;
+pub use debts::Uncharged;
 pub use explain::{ExplainedLease, Explanation};
 use guard::StoreGuard;
 pub use hold::HELD_MAX;
@@ -262,6 +263,12 @@ impl<S, O: Observer> Engine<S, O> {
     /// Keys for which more was admitted without the store than it has charged yet.
     pub fn debts(&self) -> usize {
         self.guard.as_ref().map_or(0, StoreGuard::debts)
+    }
+
+    /// Permits that were admitted without the store, and that it never charges.
+    pub fn uncharged(&self) -> Uncharged {
+        let guard = self.guard.as_ref();
+        guard.map_or_else(Uncharged::default, |guard| guard.uncharged(self.now()))
     }
 
     /// How many engines share the limits from now on: each enforces that part of them while the store

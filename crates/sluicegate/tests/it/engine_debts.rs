@@ -16,7 +16,7 @@ use sluicegate::store::{
 };
 use sluicegate::{
     Answer, Cost, DecideError, Engine, ManualClock, Micros, Mode, Moment, PermitId, Request,
-    RuleSet, States, StoreFailure, Verb,
+    RuleSet, States, StoreFailure, Uncharged, Verb,
 };
 
 const POLICIES: &str = "
@@ -444,8 +444,10 @@ fn permits_that_were_handed_out_alone_stay_held_until_they_are_released() {
         node.ask("window", at);
     }
     assert_eq!(held, 4, "however many outages there are");
+    assert_eq!(node.engine.uncharged(), Uncharged { held: 4, lost: 0 });
     let released = node.try_ask("jobs", release(0), at).unwrap();
     assert_eq!((released.mode, released.decision.allowed()), (Mode::Local, true));
+    assert_eq!(node.engine.uncharged(), Uncharged { held: 3, lost: 0 });
 }
 
 #[test]

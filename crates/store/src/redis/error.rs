@@ -45,7 +45,7 @@ pub enum RedisError {
     #[error("the connection to redis was lost before the reply came")]
     Lost,
     /// The server replied with an error.
-    #[error("redis refused the call: {0}")]
+    #[error("redis refused the call: {0}{advice}", advice = .0.advice())]
     Refused(ServerErrorReply),
     /// The reply has another shape than the script's; the call was executed.
     #[error("unexpected reply from redis")]
@@ -279,6 +279,23 @@ impl ServerErrorReply {
     /// Whether there is something of another type at the key, while the server answers others as ever.
     pub(super) fn is_wrong_type(&self) -> bool {
         self.class() == ErrorClass::OneKey
+    }
+
+    /// Whether the server writes nothing at present, as when its memory is full.
+    pub fn means_no_writes(&self) -> bool {
+        self.class() == ErrorClass::NoWrites
+    }
+
+    /// What to do about a server that writes nothing, in parentheses.
+    fn advice(&self) -> &'static str {
+        match &*self.code {
+            "OOM" => " (its memory is full: raise `maxmemory`)",
+            "MISCONF" => " (it cannot save its data: see its log, and the room on its disk)",
+            "NOREPLICAS" => {
+                " (fewer replicas are connected than `min-replicas-to-write`: start them, or lower it)"
+            }
+            _ => "",
+        }
     }
 
     /// Whether the server is no place for calls at present: the connection is of no use.

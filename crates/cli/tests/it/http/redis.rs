@@ -1,14 +1,18 @@
 //! Servers that share a Redis, and what they do when it goes.
 
+use std::fs::File;
 use std::io::Write as _;
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluicegate_testkit::{FaultProxy, Faults, Options, RedisServer, need, until};
+use tempfile::TempDir;
 
 use super::{Server, signal};
+use crate::program::{EXAMPLES, program};
 
 /// Room for a busy machine beside the deadline of a call.
 const DEADLINE_MS: u64 = 20;
@@ -74,6 +78,90 @@ async fn a_server_starts_without_its_redis_and_finds_it_later() {
     assert_eq!(login(&server, "alice")["mode"], "local");
     redis.restart().await.expect("it comes back on its port");
     soon("Redis decides", || login(&server, "bob").get("mode").is_none()).await;
+}
+
+/// A server on the Redis at `url`, and the file of what it tells.
+fn telling(url: &str, policies: &str, folder: &TempDir) -> (Server, PathBuf) {
+    let file = folder.path().join("told");
+    let told = File::create(&file).expect("there is room for it");
+    (Server::spawn(policies, &["--store", url], told.into()), file)
+}
+
+/// What `sluicegate status` prints of the server.
+fn status(server: &Server) -> String {
+    let to = format!("http://{}", server.admin);
+    let ran = program().args(["status", "--to", &to]).output().expect("the program is built");
+    String::from_utf8(ran.stdout).expect("it prints text")
+}
+
+#[tokio::test]
+async fn a_server_that_started_without_its_redis_tells_how_that_ended() {
+    let mut redis = need!(RedisServer::start(Options::default()).await);
+    redis.kill();
+    let folder = tempfile::tempdir().expect("there is room for files");
+    let (mut server, file) = telling(&redis.url(), EXAMPLES, &folder);
+    let told = || std::fs::read_to_string(&file).expect("it was made");
+    assert!(
+        told().contains("retrying, meanwhile falling back to `on_store_failure`"),
+        "{}",
+        told()
+    );
+    redis.restart().await.expect("it comes back on its port");
+    // Nothing was asked.
+    soon("it is back", || told().contains("available again after ")).await;
+    assert!(told().contains(" s; 0 decisions without it\n"), "{}", told());
+    redis.kill();
+    soon("it is gone", || told().contains(": unavailable (")).await;
+    let login = login(&server, "alice");
+    assert_eq!((&login["mode"], &login["allowed"]), (&json!("local"), &json!(true)));
+    signal(&server);
+    server.process.wait().expect("it was started");
+    let told = told();
+    assert!(
+        told.contains("still unavailable after ") && told.contains("; 1 decisions without"),
+        "{told}"
+    );
+    let lost =
+        "unavailable until the end; permits of 1 key, admitted without it, are never charged";
+    assert!(told.contains(lost), "{told}");
+}
+
+#[tokio::test]
+async fn a_redis_that_is_full_is_told_of_and_shown_also_if_little_is_asked() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let folder = tempfile::tempdir().expect("there is room for files");
+    let (server, file) = telling(&redis.url(), EXAMPLES, &folder);
+    soon("Redis decides", || login(&server, "bob").get("mode").is_none()).await;
+    redis.cli(&["CONFIG", "SET", "maxmemory", "1"]).await.expect("it answers");
+    let told = || std::fs::read_to_string(&file).expect("it was made");
+    let problem = "redis refused the call: OOM command not allowed";
+    soon("it is told", || told().contains(&format!("unavailable ({problem}"))).await;
+    assert!(told().contains("(its memory is full: raise `maxmemory`)"), "{}", told());
+    let shown = status(&server);
+    assert!(shown.contains(": unavailable since ") && shown.contains(problem), "{shown}");
+    assert_eq!(login(&server, "carol")["mode"], "local");
+    redis.cli(&["CONFIG", "SET", "maxmemory", "0"]).await.expect("it answers");
+    soon("it is well", || told().contains("available again after ")).await;
+    assert!(status(&server).contains(": ok\n"));
+}
+
+#[tokio::test]
+async fn permits_that_only_one_server_knows_are_told_when_redis_is_back() {
+    let mut redis = need!(RedisServer::start(Options::default()).await);
+    let folder = tempfile::tempdir().expect("there is room for files");
+    let policies = folder.path().join("policies.yaml");
+    let jobs = "policies: [ { name: jobs, rules: [ { concurrency: { limit: 3, ttl: 5m } } ] } ]";
+    std::fs::write(&policies, jobs).expect("it is new");
+    redis.kill();
+    let (server, file) = telling(&redis.url(), policies.to_str().expect("text"), &folder);
+    for id in ["one", "two"] {
+        let (_, held) = server.post("/v1/acquire", &json!({"policy": "jobs", "id": id}));
+        assert_eq!((&held["mode"], &held["allowed"]), (&json!("local"), &json!(true)), "{held}");
+    }
+    redis.restart().await.expect("it comes back on its port");
+    let told = || std::fs::read_to_string(&file).expect("it was made");
+    let known = "; permits of `concurrency` rules that only this server knows: 2";
+    soon("it is told", || told().contains(known)).await;
 }
 
 #[tokio::test]
