@@ -124,6 +124,23 @@ impl StoreReply {
     }
 }
 
+/// The state of the catalog by the metrics of the server: `catalog: ok, revision 12`. `None`: it follows none.
+fn catalog_line<'m>(value: impl Fn(&str) -> Option<&'m str>) -> Option<String> {
+    let is = |name: &str| value(name).map(|value| value == "1");
+    let revision = value("sluicegate_catalog_revision").unwrap_or("unknown");
+    Some(match (is("sluicegate_catalog_up")?, is("sluicegate_catalog_writable")) {
+        (false, _) => {
+            format!(
+                "catalog: unavailable; policies of revision {revision} stay in use; the log has the cause"
+            )
+        }
+        (true, Some(false)) => {
+            format!("catalog: revision {revision}; takes no changes; the log has the cause")
+        }
+        (true, _) => format!("catalog: ok, revision {revision}"),
+    })
+}
+
 /// Prints the keys that were refused most.
 pub(super) async fn top(args: &TopArgs) -> Result<ExitCode> {
     let path = format!("/v1/top?policy={}&n={}", http::encoded(&args.policy), args.number);
@@ -215,6 +232,9 @@ pub(super) async fn status(args: &StatusArgs) -> Result<ExitCode> {
     let metrics = String::from_utf8_lossy(&metrics.body);
     let value =
         |name: &str| metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    if let Some(line) = catalog_line(value) {
+        print_line(&line)?;
+    }
     if let Some(keys) = value("sluicegate_store_keys") {
         print_line(&format!("keys: {keys}"))?;
     }

@@ -9,7 +9,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{AssertSqlSafe, Connection as _, MySql, MySqlConnection, Pool, SqlSafeStr};
 use tokio::time::{sleep, timeout};
 
-use super::{Db, STATEMENT_WAIT_MAX, Url};
+use super::{Db, DbPool, STATEMENT_WAIT_MAX, Url};
 use crate::error::Error;
 
 /// The steps, in their order. What has been released does not change.
@@ -87,10 +87,10 @@ impl Db {
                 steps.map(|(place, step)| migration(place, step, words)).collect(),
             )
         };
-        let done = match self {
-            Self::Sqlite(pool) => migrator(SQLITE).run(pool).await,
-            Self::Postgres(pool) => migrator(POSTGRES).run(pool).await,
-            Self::MySql(pool) => {
+        let done = match &self.pool {
+            DbPool::Sqlite(pool) => migrator(SQLITE).run(pool).await,
+            DbPool::Postgres(pool) => migrator(POSTGRES).run(pool).await,
+            DbPool::MySql(pool) => {
                 // The library's own lock does not wait on MariaDB, which takes its -1 for no time.
                 let mut lock = lock(pool).await?;
                 let words = words(&mut lock).await?;

@@ -7,6 +7,7 @@ mod address;
 mod connection;
 mod dialect;
 mod migrate;
+mod open_file;
 #[cfg(test)]
 mod tests;
 mod url;
@@ -24,6 +25,7 @@ use crate::error::Error;
 pub use address::CatalogAddress;
 use connection::Borrowed;
 pub(crate) use dialect::{Row, SqlValue};
+use open_file::OpenFile;
 pub use url::Url;
 pub use writes::{catalog_write_failures_total, is_catalog_writable};
 use writes::{committed, written};
@@ -42,7 +44,15 @@ const CONNECTIONS_MAX: u32 = 8;
 
 /// A database.
 #[derive(Clone, Debug)]
-pub(crate) enum Db {
+pub(crate) struct Db {
+    pool: DbPool,
+    /// The file of SQLite.
+    file: Option<OpenFile>,
+}
+
+/// The connections to a database.
+#[derive(Clone, Debug)]
+enum DbPool {
     Sqlite(Pool<Sqlite>),
     MySql(Pool<MySql>),
     Postgres(Pool<Postgres>),
@@ -96,35 +106,48 @@ impl Db {
     /// # Errors
     /// [`Error::Database`] if there is no such database.
     pub(crate) async fn connect(url: &Url) -> Result<Self, Error> {
+        let pool = Self::pool(url).await?;
+        Ok(Self { pool, file: OpenFile::of(url)? })
+    }
+
+    async fn pool(url: &Url) -> Result<DbPool, Error> {
         Ok(match url {
             Url::Sqlite(options) => {
                 let pool = SqlitePoolOptions::new()
                     .max_connections(CONNECTIONS_MAX)
                     .acquire_timeout(CONNECT_WAIT_MAX);
-                Self::Sqlite(connected(pool.connect_with(options.clone()).await, options).await?)
+                DbPool::Sqlite(connected(pool.connect_with(options.clone()).await, options).await?)
             }
             Url::MySql(options) => {
                 let pool = MySqlPoolOptions::new()
                     .max_connections(CONNECTIONS_MAX)
                     .acquire_timeout(CONNECT_WAIT_MAX);
-                Self::MySql(connected(pool.connect_with(options.clone()).await, options).await?)
+                DbPool::MySql(connected(pool.connect_with(options.clone()).await, options).await?)
             }
             Url::Postgres(options) => {
                 let pool = PgPoolOptions::new()
                     .max_connections(CONNECTIONS_MAX)
                     .acquire_timeout(CONNECT_WAIT_MAX);
-                Self::Postgres(connected(pool.connect_with(options.clone()).await, options).await?)
+                DbPool::Postgres(
+                    connected(pool.connect_with(options.clone()).await, options).await?,
+                )
             }
         })
     }
 
     /// Begins a transaction, in which something is changed.
     pub(crate) async fn begin(&self) -> Result<Transaction, Error> {
-        written(match self {
-            Self::Sqlite(pool) => Borrowed::begin(pool).await.map(Transaction::Sqlite),
-            Self::MySql(pool) => Borrowed::begin(pool).await.map(Transaction::MySql),
-            Self::Postgres(pool) => Borrowed::begin(pool).await.map(Transaction::Postgres),
+        written(self.check_file())?;
+        written(match &self.pool {
+            DbPool::Sqlite(pool) => Borrowed::begin(pool).await.map(Transaction::Sqlite),
+            DbPool::MySql(pool) => Borrowed::begin(pool).await.map(Transaction::MySql),
+            DbPool::Postgres(pool) => Borrowed::begin(pool).await.map(Transaction::Postgres),
         })
+    }
+
+    /// Checks that the file of SQLite is still where it was opened: what is written to one that was moved is lost with it.
+    fn check_file(&self) -> Result<(), Error> {
+        self.file.as_ref().map_or(Ok(()), OpenFile::check)
     }
 
     /// The rows that `sql` finds.
@@ -133,7 +156,8 @@ impl Db {
         sql: &'static str,
         values: &[SqlValue<'_>],
     ) -> Result<Vec<Row>, Error> {
-        each!(Self, self, pool => Borrowed::of(pool).await?.rows(sql, values).await)
+        self.check_file()?;
+        each!(DbPool, &self.pool, pool => Borrowed::of(pool).await?.rows(sql, values).await)
     }
 
     /// The one row that `sql` finds, if there is one.
@@ -151,7 +175,8 @@ impl Db {
         sql: &'static str,
         values: &[SqlValue<'_>],
     ) -> Result<u64, Error> {
-        written(each!(Self, self, pool => match Borrowed::of(pool).await {
+        written(self.check_file())?;
+        written(each!(DbPool, &self.pool, pool => match Borrowed::of(pool).await {
             Ok(mut borrowed) => borrowed.run(sql, values).await,
             Err(error) => Err(error),
         }))
@@ -159,7 +184,7 @@ impl Db {
 
     /// Ends all connections.
     pub(crate) async fn close(&self) {
-        each!(Self, self, pool => pool.close().await);
+        each!(DbPool, &self.pool, pool => pool.close().await);
     }
 }
 

@@ -71,7 +71,7 @@ async fn end_behind(stage: &Stage, sql: &'static str) {
     let mut open = Vec::new();
     for _ in 0..CONNECTIONS_MAX {
         // SQLite has one writer at a time.
-        if matches!(stage.db, Db::Sqlite(_)) {
+        if matches!(stage.db.pool, DbPool::Sqlite(_)) {
             open.clear();
         }
         let mut rows = stage.db.begin().await.unwrap();

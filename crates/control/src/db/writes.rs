@@ -21,6 +21,11 @@ pub fn is_catalog_writable() -> bool {
     !IS_FAILING.load(Ordering::Relaxed)
 }
 
+/// Records that the database is not where it was opened: it takes no changes, also if none was tried.
+pub(super) fn set_moved() {
+    IS_FAILING.store(true, Ordering::Relaxed);
+}
+
 /// Counts a write that the database did not take. What the database refuses because of its content, such as
 /// a name that exists, is taken.
 pub(super) fn written<T>(done: Result<T, Error>) -> Result<T, Error> {

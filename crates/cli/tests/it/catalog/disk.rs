@@ -1,4 +1,4 @@
-//! A SQLite catalog whose disk is full for a moment.
+//! A SQLite catalog whose disk is full for a moment, or whose file is moved away.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sluicegate_testkit::need;
 
 use crate::catalog::stage::{ADMIN, Node, PASSWORD, Who, ask, policy, until};
+use crate::program::program;
 
 /// More failures than there are connections.
 const FAILURES: usize = 20;
@@ -54,6 +55,36 @@ fn a_catalog_whose_disk_was_full_takes_sign_ins_and_edits_as_soon_as_there_is_ro
     assert_eq!(sign_in(&node), 200);
     let (status, verified) = node.admin(&ada, "GET", "/audit/verified", &Value::Null);
     assert_eq!(status, 200, "{verified}");
+}
+
+#[test]
+fn a_catalog_whose_file_was_moved_away_is_not_there_until_it_is_put_back() {
+    let node = Node::start("sqlite:DIR/catalog.db", "");
+    let ada = node.set_up();
+    assert_eq!(node.admin(&ada, "POST", "/apps", &json!({ "name": "shop" })).0, 201);
+    until(|| status(&node).contains("\ncatalog: ok, revision "));
+    let (file, away) = (node.folder.path().join("catalog.db"), node.folder.path().join("away.db"));
+    fs::rename(&file, &away).unwrap();
+    // Also if nobody changes anything.
+    until(|| is_measured(&node, "sluicegate_catalog_up 0"));
+    assert!(is_measured(&node, "sluicegate_catalog_writable 0"));
+    let told = status(&node);
+    assert!(told.contains("\ncatalog: unavailable; policies of revision "), "{told}");
+    assert!(node.told().contains("catalog.db: the file was moved or removed while it was open"));
+    // What is written to it would be lost.
+    let (refused, problem) = node.admin(&ada, "POST", "/apps", &json!({ "name": "lost" }));
+    assert_eq!(refused, 503, "{problem}");
+    fs::rename(&away, &file).unwrap();
+    until(|| is_measured(&node, "sluicegate_catalog_up 1"));
+    assert_eq!(node.admin(&ada, "POST", "/apps", &json!({ "name": "lost" })).0, 201);
+    assert!(is_measured(&node, "sluicegate_catalog_writable 1"));
+}
+
+/// What `sluicegate status` prints.
+fn status(node: &Node) -> String {
+    let to = format!("http://{}", node.address("admin"));
+    let ran = program().args(["status", "--to", &to]).output().expect("the program is built");
+    String::from_utf8(ran.stdout).expect("it prints text")
 }
 
 /// Writes until there is no room left.
