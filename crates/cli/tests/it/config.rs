@@ -106,6 +106,12 @@ fn what_serve_refuses_is_told_by_check() {
         ),
         (format!("[policies]\npath = '{}'", dear.display()), ""),
         ("[policies]\npath = 'examples/policies.yaml'".to_owned(), ""),
+        ("[rls]\nverbs = ['acquire']".to_owned(), "rls.verbs: has no verb that gateways send"),
+        ("[rls]\nverbs = ['acquire', 'check']".to_owned(), ""),
+        (
+            "[catalog]\nchanges_per_minute = 0".to_owned(),
+            "catalog.changes_per_minute: `0` is outside 1..=100000",
+        ),
         ("[rls]\nenvoy_config = 'examples/envoyproxy-ratelimit'".to_owned(), ""),
     ] {
         let (said, told) = check(&folder, &text);

@@ -27,6 +27,9 @@ const CHANGES_PER_MINUTE_MAX: u32 = 100_000;
 /// Longest name of a node in bytes: a host and a port.
 const NODE_BYTES_MAX: usize = 128;
 
+/// The verbs of requests on the rls wire: gateways take permits, look, or give permits back.
+const RLS_VERBS: [VerbName; 3] = [VerbName::Check, VerbName::Peek, VerbName::Refund];
+
 /// What types cannot say.
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let Config { server, http, resp, rls, store, trace, catalog, policies, .. } = config;
@@ -102,6 +105,14 @@ fn check_callers(config: &Config) -> Result<(), ConfigError> {
             return wrong(path, format!("is empty: expected one or more of {names}"));
         }
     }
+    let is_of_rls = |verb: &VerbName| RLS_VERBS.contains(verb);
+    if !rls.verbs.as_slice().iter().any(is_of_rls) {
+        let names = RLS_VERBS.map(|verb| format!("`{}`", verb.name())).join(", ");
+        let problem = format!(
+            "has no verb that gateways send here, so that nothing is permitted: expected one or more of {names}"
+        );
+        return wrong("rls.verbs", problem);
+    }
     Ok(())
 }
 
@@ -153,7 +164,7 @@ fn check_store(store: &StoreConfig) -> Result<StoreName, ConfigError> {
 fn check_catalog(catalog: &CatalogConfig) -> Result<(), ConfigError> {
     let CatalogConfig { url, node, listen, seed, oidc, .. } = catalog;
     let CatalogConfig { changes_per_minute, setup_token_file, kept_of, .. } = catalog;
-    if changes_per_minute.get() > CHANGES_PER_MINUTE_MAX {
+    if !(1..=CHANGES_PER_MINUTE_MAX).contains(changes_per_minute) {
         let problem = format!("`{changes_per_minute}` is outside 1..={CHANGES_PER_MINUTE_MAX}");
         return wrong("catalog.changes_per_minute", problem);
     }

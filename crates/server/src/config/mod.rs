@@ -177,7 +177,7 @@ pub(crate) struct CatalogConfig {
     /// Maximum number of changes per minute and account or token, 1..=100000; bursts of ten times
     /// as many.
     #[schemars(range(min = 1, max = 100_000))]
-    pub(crate) changes_per_minute: NonZeroU32,
+    pub(crate) changes_per_minute: u32,
     /// Number of versions kept per policy, at least 1.
     pub(crate) versions_max: NonZeroU32,
     /// How long traffic history is kept in the catalog.
@@ -477,7 +477,7 @@ impl Default for CatalogConfig {
             insecure: false,
             trusted_proxies: OneOrMany::default(),
             url_insecure: false,
-            changes_per_minute: NonZeroU32::new(30).expect("it is not zero"),
+            changes_per_minute: 30,
             versions_max: NonZeroU32::new(1_000).expect("it is not zero"),
             history: HistoryKept::default(),
             setup_token_file: None,

@@ -92,7 +92,8 @@ impl AdminApi {
             changed: Notify::new(),
             proxies,
             oidc,
-            changes_per_minute: config.changes_per_minute,
+            changes_per_minute: NonZeroU32::new(config.changes_per_minute)
+                .unwrap_or(NonZeroU32::MIN),
             versions_max: config.versions_max,
             console,
             setup_file: config.setup_token_file.clone().map(SetupFile::new),
