@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use sluicegate::policy::PolicySet;
 use sluicegate::{Admission, DecideError, Disposition, Micros, Mode, Request};
+use sluicegate_text::terminal::one_line;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -39,6 +40,7 @@ pub(crate) use keys::KeyWriter;
 pub(crate) use top::{SHOWN_MAX, Top};
 
 use crate::config::KeyFormat;
+use crate::log_pace::LogPace;
 use crate::protocol::Wire;
 
 /// Of so many decisions in memory one is timed, a power of two: reading the clock twice costs as much
@@ -59,6 +61,8 @@ pub(crate) struct Telemetry {
     connections: [Arc<Connections>; Wire::ALL.len()],
     /// Policies that were not decided because too many guard one request.
     left_out: AtomicU64,
+    /// Requests for policies that do not exist, of Redis clients and of gateways.
+    unknown: [LogPace; 2],
 }
 
 /// Connections of a wire, counted.
@@ -107,6 +111,7 @@ impl Telemetry {
             untimed: if far { 0 } else { SAMPLED - 1 },
             connections: Default::default(),
             left_out: AtomicU64::new(0),
+            unknown: Default::default(),
         }
     }
 
@@ -136,7 +141,12 @@ impl Telemetry {
             self.publish(seen);
         }
         match seen.decided {
-            Err(error) => self.counts.failed(wire, seen.subject(), error),
+            Err(error) => {
+                self.counts.failed(wire, seen.subject(), error);
+                if let DecideError::UnknownPolicy(name) = error {
+                    self.log_unknown(wire, name);
+                }
+            }
             Ok(_) if self.counts.operated(wire, &request.verb) => {}
             Ok(Admission { answer, way, held }) => {
                 let fate = fate(way, *held);
@@ -146,6 +156,23 @@ impl Telemetry {
                 self.counts.decided((wire, seen.subject()), fate, answer.mode, refused);
             }
         }
+    }
+
+    /// Logs a request for a policy that does not exist. Gateways and most Redis clients let such requests pass, and say
+    /// nothing of it; over HTTP the answer is an error.
+    #[cold]
+    #[expect(clippy::disallowed_methods, reason = "the log is paced, nothing is decided by it")]
+    fn log_unknown(&self, wire: Wire, name: &str) {
+        let pace = match wire {
+            Wire::Resp => &self.unknown[0],
+            Wire::Rls => &self.unknown[1],
+            Wire::Http | Wire::Admin | Wire::Catalog | Wire::Metrics => return,
+        };
+        let Some(count) = pace.count(Instant::now()) else { return };
+        let name = one_line(name);
+        tracing::warn!(
+            "{wire}: request for unknown policy `{name}`, not decided ({count} such requests since the last line)"
+        );
     }
 
     #[cold]

@@ -1,9 +1,13 @@
 //! What a server says on standard error.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::Stdio;
 
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use serde_json::Value;
 
 use super::Server;
@@ -49,6 +53,33 @@ fn a_line_of_json_is_an_object() {
         "{message}"
     );
     assert!(line["timestamp"].is_string());
+}
+
+#[tokio::test]
+async fn unknown_policies_and_domains_are_named_once_in_a_while() {
+    let server = crate::server::Server::start("");
+    for _ in 0..3 {
+        let mut client = TcpStream::connect(server.address("resp")).expect("it listens");
+        let check = "*3\r\n$8\r\nSG.CHECK\r\n$14\r\nno-such\u{1b}policy\r\n$5\r\nalice\r\nQUIT\r\n";
+        client.write_all(check.as_bytes()).expect("it reads");
+        client.read_to_end(&mut Vec::new()).expect("it answers");
+    }
+    let url = format!("http://{}", server.address("rls"));
+    let mut client = RateLimitServiceClient::connect(url).await.expect("it listens");
+    for _ in 0..3 {
+        let descriptors = vec![RateLimitDescriptor::default()];
+        let domain = "no-such\u{1b}domain".to_owned();
+        let request = RateLimitRequest { domain, descriptors, hits_addend: 0 };
+        client.should_rate_limit(request).await.expect("it passes");
+    }
+    for line in [
+        "WARN resp: request for unknown policy `no-such\\u{1b}policy`, not decided (1 such requests since the last line)",
+        "WARN rls: unknown domain `no-such\\u{1b}domain`, nothing is limited (1 such requests since the last line); \
+         expected a domain of `rls.descriptors` or `rls.envoy_config`, the name of a policy, or `sluicegate`",
+    ] {
+        let told = server.told();
+        assert_eq!(told.matches(line).count(), 1, "{line}: {told}");
+    }
 }
 
 #[test]

@@ -3,22 +3,26 @@
 mod decide;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::http::HeaderMap;
 use sluicegate::DecideError;
 use sluicegate_control::Scope;
 use sluicegate_net::headers::bearer;
 use sluicegate_policy::DescriptorTree;
+use sluicegate_policy::descriptor::RESERVED_DOMAIN;
+use sluicegate_text::terminal::one_line;
 use tonic::{Request, Response, Status};
 
 use self::decide::AskedBudget;
 use super::codec::{
     BudgetDecision, BudgetRequest, DescriptorRequest, Overall, ResponseBuilder, RlsError,
-    WindowRuleCache, decode, make_text, verb_at,
+    WindowRuleCache, decode, is_known, make_text, verb_at,
 };
 use super::proto::{RateLimitRequest, RateLimitResponse, RateLimitService};
 use crate::authenticator::{Caller, ListenerAuth};
 use crate::engine::ServerEngine;
+use crate::log_pace::LogPace;
 use crate::policies::InForce;
 use crate::protocol::Wire;
 use crate::trace::Parent;
@@ -31,6 +35,8 @@ pub(crate) struct RateLimits {
     headers: BudgetHeaders,
     options: RlsOptions,
     limits: WindowRuleCache,
+    /// Requests for domains that mean nothing here.
+    unknown_domains: LogPace,
 }
 
 /// How descriptors are decided, where `envoyproxy/ratelimit` decides otherwise or has an option.
@@ -89,7 +95,8 @@ impl RateLimits {
     ) -> Self {
         let in_force = InForce::new(engine, tree);
         let options = RlsOptions::default();
-        Self { in_force, headers, options, limits: WindowRuleCache::default() }
+        let (limits, unknown_domains) = (WindowRuleCache::default(), LogPace::default());
+        Self { in_force, headers, options, limits, unknown_domains }
     }
 
     /// The same with these options.
@@ -100,6 +107,19 @@ impl RateLimits {
     /// The policies that it decides by, and the tree that leads to them.
     pub(crate) const fn in_force(&self) -> &InForce {
         &self.in_force
+    }
+
+    /// Logs a request for a domain that means nothing here: it passes, as with `envoyproxy/ratelimit`, which has no log of
+    /// it either.
+    #[cold]
+    #[expect(clippy::disallowed_methods, reason = "the log is paced, nothing is decided by it")]
+    fn log_unknown(&self, domain: &str) {
+        let Some(count) = self.unknown_domains.count(Instant::now()) else { return };
+        let domain = one_line(domain);
+        tracing::warn!(
+            "rls: unknown domain `{domain}`, nothing is limited ({count} such requests since the last line); expected a \
+             domain of `rls.descriptors` or `rls.envoy_config`, the name of a policy, or `{RESERVED_DOMAIN}`"
+        );
     }
 
     /// Decides every descriptor of `message`.
@@ -130,6 +150,11 @@ impl RateLimits {
     ) -> Result<RateLimitResponse, RlsError> {
         let turn = self.in_force.engine().turn(Wire::Rls);
         let mut asks = decode(message, tree, turn.policies())?;
+        if matches!(asks.first(), Some(DescriptorRequest::NoLimit))
+            && !is_known(&message.domain, tree, turn.policies())
+        {
+            self.log_unknown(&message.domain);
+        }
         for (place, ask) in asks.iter_mut().enumerate() {
             match ask {
                 DescriptorRequest::Budget(budget) => budget.asked_by(caller)?,

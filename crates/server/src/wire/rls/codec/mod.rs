@@ -19,7 +19,7 @@ use sluicegate_policy::{DescriptorTree, PolicySet};
 pub(super) use error::RlsError;
 pub(super) use limit::WindowRuleCache;
 pub(super) use reply::{BudgetDecision, Overall, ResponseBuilder, is_refused};
-pub(super) use request::{BudgetRequest, DescriptorRequest, decode, make_text, verb_at};
+pub(super) use request::{BudgetRequest, DescriptorRequest, decode, is_known, make_text, verb_at};
 
 use super::proto::RateLimitRequest;
 

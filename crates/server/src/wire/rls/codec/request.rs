@@ -227,6 +227,15 @@ pub(in crate::wire::rls) fn decode<'a>(
         .collect())
 }
 
+/// Whether descriptors of `domain` mean something.
+pub(in crate::wire::rls) fn is_known(
+    domain: &str,
+    tree: &DescriptorTree,
+    policies: &PolicySet,
+) -> bool {
+    !matches!(DomainMeaning::of(domain, tree, policies), DomainMeaning::Nothing)
+}
+
 /// What the descriptors of a domain mean.
 enum DomainMeaning<'a> {
     Reserved,
