@@ -24,7 +24,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::codec::{
     AuthContext, COMMAND_BYTES_MAX, ClientNetwork, Command, CommandWords, ConnectionRuleCache,
-    DecisionRequest, Guesses, NextStep, Password, Replies, Session, ThrottleRuleCache, read,
+    DecisionRequest, Guesses, NextStep, Password, ProtocolError, Replies, Session,
+    ThrottleRuleCache, read,
 };
 use crate::authenticator::{Caller, ListenerAuth};
 use crate::engine::{EngineObserver, ServerEngine};
@@ -109,13 +110,15 @@ async fn connection<S: Store + 'static>(
         let had_begun = !input.is_empty();
         tokio::select! {
             biased;
-            read = stream.read_buf(&mut input) => {
-                if !read.is_ok_and(|bytes| bytes > 0) {
-                    return;
-                }
-            }
+            read = stream.read_buf(&mut input) => match read {
+                Ok(1..) => {}
+                Ok(0) if had_begun => return client.give_up(ProtocolError::Cut, stream).await,
+                _ => return,
+            },
             () = stopped.as_mut() => return,
-            () = watch.given_up(had_begun) => return,
+            () = watch.given_up(had_begun) => {
+                return if had_begun { client.give_up(ProtocolError::Late, stream).await };
+            }
         }
         let was_full = input.len() == input.capacity();
         // An error is that nobody is there to be answered.
@@ -311,6 +314,18 @@ impl<S: Store + 'static> RespSession<'_, S> {
             question.reply(passed, &mut self.replies);
         }
         Ok(())
+    }
+
+    /// Says why a command that has begun is not answered, and closes the connection.
+    async fn give_up(
+        mut self,
+        error: ProtocolError,
+        mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    ) {
+        self.replies.protocol_error(error);
+        if self.send(&mut stream).await.is_ok() {
+            farewell(stream).await;
+        }
     }
 
     /// Sends the replies that there are.

@@ -53,6 +53,12 @@ pub(crate) enum ProtocolError {
     NoInline,
     #[error("unbalanced quotes in request")]
     Quotes,
+    /// The client has ended its side within a command.
+    #[error("the connection ended within a command")]
+    Cut,
+    /// The rest of a command did not come in time.
+    #[error("the rest of a command did not arrive in time")]
+    Late,
 }
 
 /// Reads the first command of `input` and says how many bytes it takes; `None` if it has not ended.

@@ -21,7 +21,7 @@ mod throttle;
 
 pub(super) use command::Command;
 pub(super) use decision_request::DecisionRequest;
-pub(super) use frame::{COMMAND_BYTES_MAX, CommandWords, read};
+pub(super) use frame::{COMMAND_BYTES_MAX, CommandWords, ProtocolError, read};
 pub(super) use guesses::{ClientNetwork, Guesses};
 pub(crate) use password::Password;
 pub(super) use reply::Replies;

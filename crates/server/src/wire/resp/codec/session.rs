@@ -31,6 +31,7 @@ const NO_AUTH_HELLO: ErrorReply = ErrorReply::new(
 );
 const WRONG_PASSWORD: ErrorReply =
     ErrorReply::new("WRONGPASS invalid username-password pair or user is disabled.");
+const EXPIRED_TOKEN: ErrorReply = ErrorReply::new("WRONGPASS the token has expired");
 const NO_MULTI: ErrorReply = ErrorReply::new(
     "ERR unknown command 'MULTI': there are no transactions here; what follows is not executed until EXEC or DISCARD",
 );
@@ -196,8 +197,12 @@ impl Session {
             }
             Err(refused) => refused,
         };
-        // A token cannot be guessed, so only what may be the password counts as a guess.
-        let mut refusal = WRONG_PASSWORD;
+        // A token cannot be guessed, so only what may be the password counts as a guess. Who has one that has expired
+        // held it.
+        let mut refusal = match refused {
+            CallerError::Expired => EXPIRED_TOKEN,
+            _ => WRONG_PASSWORD,
+        };
         let is_anybody = user.is_none_or(is_default);
         if let Some(password) = password.filter(|_| !listener_auth.requires() && is_anybody) {
             match guesses.guess(network, given, now, |given| password.is(given)) {

@@ -137,6 +137,7 @@ fn check(password: &str, lines: &[(&str, &str)]) {
 }
 
 const NO_AUTH: &str = "-NOAUTH Authentication required.";
+const EXPIRED: &str = "-WRONGPASS the token has expired";
 const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
 
 #[test]
@@ -511,7 +512,7 @@ fn a_token_is_said_as_a_password_and_its_app_as_a_user() {
         ("AUTH other good", WRONG),
         ("AUTH other foreign", "+OK"),
         ("AUTH reads", "+OK"),
-        ("AUTH ended", WRONG),
+        ("AUTH ended", EXPIRED),
         ("AUTH revoked", WRONG),
         ("AUTH nobody", WRONG),
         ("AUTH default x", WRONG),
@@ -607,7 +608,7 @@ fn a_token_that_ends_or_is_revoked_is_good_for_no_further_command() {
         connection.now = END;
         assert_eq!(connection.line("PING"), ended);
         assert_eq!(connection.line("SG.RESET login a"), ended);
-        assert_eq!(connection.line("AUTH refunds"), WRONG);
+        assert_eq!(connection.line("AUTH refunds"), EXPIRED);
     }
 }
 

@@ -140,7 +140,7 @@ fn in_range(name: &str, given: i64, min: u64, max: u64) -> Result<u64, ErrorRepl
 
 #[cold]
 fn outside(name: &str, given: i64, min: u64, max: u64) -> ErrorReply {
-    ErrorReply::err(format_args!("{name}: `{given}` is outside {min}..={max}"))
+    ErrorReply::cell(format_args!("{name}: `{given}` is outside {min}..={max}"))
 }
 
 impl ThrottleLimit {
@@ -310,12 +310,18 @@ mod tests {
             ("k 1 1 1 \n", "-Cell error: Couldn't parse as integer: \\n\r\n"),
             ("k 1 0 1", "-Cell error: Zero rates are not supported\r\n"),
             ("k 1 1 0", "-Cell error: Zero rates are not supported\r\n"),
-            ("k -1 1 1", "-ERR max_burst: `-1` is outside 0..=4294967295\r\n"),
-            ("k 4294967296 1 1", "-ERR max_burst: `4294967296` is outside 0..=4294967295\r\n"),
-            ("k 1 -1 1", "-ERR count: `-1` is outside 1..=4294967296\r\n"),
-            ("k 1 1 31622401", "-ERR period: `31622401` is outside 1..=31622400\r\n"),
-            ("k 1 1 1 -1", "-ERR quantity: `-1` is outside 0..=2147483648\r\n"),
-            ("k 1 1 1 2147483649", "-ERR quantity: `2147483649` is outside 0..=2147483648\r\n"),
+            ("k -1 1 1", "-Cell error: max_burst: `-1` is outside 0..=4294967295\r\n"),
+            (
+                "k 4294967296 1 1",
+                "-Cell error: max_burst: `4294967296` is outside 0..=4294967295\r\n",
+            ),
+            ("k 1 -1 1", "-Cell error: count: `-1` is outside 1..=4294967296\r\n"),
+            ("k 1 1 31622401", "-Cell error: period: `31622401` is outside 1..=31622400\r\n"),
+            ("k 1 1 1 -1", "-Cell error: quantity: `-1` is outside 0..=2147483648\r\n"),
+            (
+                "k 1 1 1 2147483649",
+                "-Cell error: quantity: `2147483649` is outside 0..=2147483648\r\n",
+            ),
         ] {
             assert_eq!(server.ask(line, Micros::ZERO).await, expected, "{line}");
         }

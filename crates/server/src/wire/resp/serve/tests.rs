@@ -345,6 +345,26 @@ async fn a_command_that_does_not_end_is_waited_for_seconds_even_if_it_trickles()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_command_that_does_not_end_is_answered_with_that() {
+    let begun = "PING\r\n*2\r\n$4\r\nPI";
+    let mut cut = connect();
+    cut.write(begun).await;
+    cut.client.shutdown().await.expect("the server reads");
+    let problem = "+PONG\r\n-ERR Protocol error: the connection ended within a command\r\n";
+    assert_eq!(cut.rest().await, (problem.to_owned(), 0));
+    let mut late = connect();
+    late.write(begun).await;
+    let (said, seconds) = late.rest().await;
+    let problem = "+PONG\r\n-ERR Protocol error: the rest of a command did not arrive in time\r\n";
+    assert_eq!(said, problem);
+    assert!((5..=10).contains(&seconds), "{seconds} s");
+    let mut whole = connect();
+    whole.write("PING\r\n").await;
+    whole.client.shutdown().await.expect("the server reads");
+    assert_eq!(whole.rest().await, ("+PONG\r\n".to_owned(), 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_does_not_read_is_not_read_from_and_given_up() {
     let mut server = connect_to(MemoryStore::default(), 1 << 16);
     let flood = tokio::spawn(async move {
