@@ -229,8 +229,14 @@ impl<'a> Limited<'a> {
         let (limit, remaining) = self.limit();
         let code = if self.is_over() { Code::OverLimit } else { Code::Ok };
         let unit = self.unit().map_or(Unit::Unknown, |(unit, _)| unit);
-        // What is refused always, and says no unit, has no end.
-        let has_end = !matches!(self, Self::Zero(ZeroLimit { unit: None, .. }, _));
+        // What is refused always has no end, unless it is a limit of zero with a unit.
+        let has_end = match self {
+            Self::Decided(decided) => {
+                let decision = &decided.answer.decision;
+                decision.allowed() || decision.retry_after().is_some()
+            }
+            Self::Zero(zero, _) => zero.unit.is_some(),
+        };
         DescriptorStatus {
             code: code.into(),
             current_limit: Some(RateLimit {

@@ -386,6 +386,7 @@ async fn what_can_never_pass_has_no_retry_after() {
     let never = hits(6, descriptor(&[("policy", "plain")]));
     let response = subject.ask(&message("sluicegate", vec![never])).await;
     assert_eq!((response.overall_code(), fields(&response)), (Code::OverLimit, vec![]));
+    assert_eq!(response.statuses[0].duration_until_reset, None);
 }
 
 #[tokio::test]
