@@ -158,7 +158,7 @@ impl Algorithm for TokenBucket {
             name: "initial",
             kind: Kind::Permits { min: 0, max: PERMITS_MAX },
             default: Some("burst"),
-            about: "Tokens of a new key.",
+            about: "Tokens of a new key, at most `burst`.",
         },
         Param {
             name: "refill",
