@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use sluicegate::store::redis::{RedisConfig, acl, program_acl, sentinel_acl};
+use sluicegate::{Clock, WallClock};
 use sluicegate_policy::PolicySet;
 use sluicegate_policy::advice::{Advice, advice};
 use sluicegate_server::descriptors::Configuration;
@@ -29,7 +30,7 @@ pub(crate) fn check(path: PathBuf) -> Result<ExitCode> {
         Ok(document) => {
             let policies = PolicySet::new(document);
             let count = policies.len();
-            for Advice { policy, text } in advice(&policies) {
+            for Advice { policy, text } in advice(&policies, WallClock.now()) {
                 terminal::print_error_line(format_args!("warning: policy {policy}: {text}"));
             }
             let noun = if count == 1 { "policy" } else { "policies" };

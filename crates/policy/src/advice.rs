@@ -1,14 +1,19 @@
-//! Policies that are valid, and that clients can walk around.
+//! Policies that are valid, and that clients can walk around or that have parts without effect.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use alloc::{borrow::ToOwned, format};
 
+use core::net::{IpAddr, Ipv6Addr};
+
+use sluicegate_kernel::Micros;
+
 use crate::attribute::{Conditions, KeyAttribute, Matcher, PathMatch};
+use crate::error::quoted;
 use crate::path::normal_path;
 use crate::{Policy, PolicySet};
 
-/// A policy that clients can walk around, and the remedy.
+/// A policy that clients can walk around, or a part of one without effect, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
     /// The policy.
@@ -20,20 +25,86 @@ pub struct Advice {
 /// Ends of paths that servers run as programs, with what follows in the path as an argument (`PATH_INFO`).
 const PROGRAM_ENDS: [&str; 5] = [".php", ".cgi", ".fcgi", ".pl", ".py"];
 
-/// Advice on the policies that guard requests of gateways: those with a `match`.
-pub fn advice(policies: &PolicySet) -> Vec<Advice> {
+/// Advice on the policies of a document at `now`, in µs since the Unix epoch.
+pub fn advice(policies: &PolicySet, now: Micros) -> Vec<Advice> {
     let mut all = Vec::new();
     for policy in policies.policies() {
-        if let Some(text) = mixed_advice(policy) {
-            all.push(Advice { policy: policy.name().to_owned(), text });
-        }
-        let Some(matcher) = policy.matcher() else { continue };
-        let texts =
-            [spelling_advice(matcher), path_advice(matcher), key_advice(policies, policy, matcher)];
         let advice = |text| Advice { policy: policy.name().to_owned(), text };
+        let texts = [mixed_advice(policy), ended_advice(policy, now), override_advice(policy)];
+        all.extend(texts.into_iter().flatten().map(advice));
+        let Some(matcher) = policy.matcher() else { continue };
+        let texts = [
+            spelling_advice(matcher),
+            pattern_advice(matcher),
+            path_advice(matcher),
+            key_advice(policies, policy, matcher),
+        ];
         all.extend(texts.into_iter().flatten().map(advice));
     }
     all
+}
+
+/// Advice on overrides that have ended.
+fn ended_advice(policy: &Policy, now: Micros) -> Option<String> {
+    let ended = policy.overrides().filter_map(|(key, own)| {
+        let end = own.until().filter(|end| *end <= now)?;
+        Some((key, end))
+    });
+    let (key, end, others) = first(ended)?;
+    let end = jiff::Timestamp::from_microsecond(i64::try_from(end.get()).ok()?).ok()?;
+    Some(format!(
+        "overrides: the override of {}{others} ended at {end} and has no effect; remove it, or set a later `until`",
+        quoted(&String::from_utf8_lossy(key))
+    ))
+}
+
+/// Advice on the key of an override that looks like many keys, or that no client has.
+fn override_advice(policy: &Policy) -> Option<String> {
+    let is_address = *policy.key() == [KeyAttribute::RemoteIp];
+    let found = policy.overrides().filter_map(|(key, _)| {
+        let key = str::from_utf8(key).ok()?;
+        Some((key, key_problem(key, is_address)?))
+    });
+    let (key, problem, others) = first(found)?;
+    Some(format!("overrides: the key {}{others} {problem}", quoted(key)))
+}
+
+/// Why no request has `key`, or hardly one, and the remedy.
+fn key_problem(key: &str, is_address: bool) -> Option<String> {
+    let network = key.split_once('/').and_then(|(address, bits)| {
+        let (address, bits) = (address.parse::<IpAddr>().ok()?, bits.parse::<u8>().ok()?);
+        Some((address, bits))
+    });
+    match (network, key.parse()) {
+        // The key of a client with an IPv6 address is its /64.
+        (Some((IpAddr::V6(_), 64)), _) => None,
+        (Some(_), _) => Some(
+            "is compared as a whole, not as a network; write an override for each address"
+                .to_owned(),
+        ),
+        (None, Ok(IpAddr::V6(address))) if is_address && address.to_ipv4_mapped().is_none() => {
+            let network = Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64));
+            Some(format!(
+                "is no client's: the key of an IPv6 address is its /64; use `{network}/64`"
+            ))
+        }
+        _ if key.contains('*') => Some(
+            "is compared as a whole: `*` stands for itself; write an override for each key"
+                .to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+/// The first of `found` by its key, and how many others there are, in words.
+fn first<K: Ord, V>(found: impl Iterator<Item = (K, V)>) -> Option<(K, V, String)> {
+    let mut count = 0_usize;
+    let (key, value) = found.inspect(|_| count += 1).min_by(|one, other| one.0.cmp(&other.0))?;
+    let others = match count {
+        1 => String::new(),
+        count => format!(" (and {} more)", count - 1),
+    };
+    Some((key, value, others))
 }
 
 /// Advice on a policy with a concurrency rule beside others.
@@ -60,6 +131,44 @@ fn spelling_advice(matcher: &Matcher) -> Option<String> {
             let remedy = normal.map(|normal| format!("; use `{normal}`")).unwrap_or_default();
             format!("match.path.{form}: no request has the path `{path}` once it is in its normal spelling{remedy}")
         })
+    })
+}
+
+/// Advice on a path with a placeholder, which stands for itself: the first of the cases.
+fn pattern_advice(matcher: &Matcher) -> Option<String> {
+    let conditions = matcher.cases().iter().flat_map(|case| {
+        [case.conditions()].into_iter().chain(case.except()).filter_map(Conditions::path)
+    });
+    conditions.into_iter().find_map(|path| {
+        let (form, text) = match path {
+            PathMatch::Exact(text) => ("exact", text),
+            PathMatch::Prefix(text) => ("prefix", text),
+            PathMatch::StartsWith(text) => ("starts_with", text),
+        };
+        let (at, placeholder) = placeholder(text)?;
+        let remedy = match &text[..at] {
+            "/" => "prefix: /".to_owned(),
+            before if before.ends_with('/') => format!("prefix: {}", before.trim_end_matches('/')),
+            before => format!("starts_with: {before}"),
+        };
+        Some(format!(
+            "match.path.{form}: `{placeholder}` in {} stands for itself, as there are no patterns; use `{remedy}`",
+            quoted(text)
+        ))
+    })
+}
+
+/// The first placeholder of other notations in `path`, and where it begins: `*`, `{id}` or `/:id`.
+fn placeholder(path: &str) -> Option<(usize, &str)> {
+    path.char_indices().find_map(|(at, char)| {
+        let rest = &path[at..];
+        let length = match char {
+            '*' => 1,
+            '{' => rest.find('}')? + 1,
+            ':' if path[..at].ends_with('/') => rest.find('/').unwrap_or(rest.len()),
+            _ => return None,
+        };
+        Some((at, &rest[..length]))
     })
 }
 
@@ -130,6 +239,9 @@ mod tests {
     use super::*;
     use crate::Document;
 
+    /// 2026-11-28T00:00:00Z.
+    const NOW: Micros = Micros::from_secs(1_795_824_000);
+
     fn texts(policies: &[&str]) -> Vec<String> {
         let rules = "rules: [ { token_bucket: { rate: 1/s } } ]";
         let policies: Vec<_> = policies
@@ -139,7 +251,7 @@ mod tests {
             .collect();
         let document = Document::parse(&format!("policies: [ {} ]", policies.join(", ")));
         let document = document.expect("tests write policies");
-        advice(&PolicySet::new(document)).into_iter().map(|advice| advice.text).collect()
+        advice(&PolicySet::new(document), NOW).into_iter().map(|advice| advice.text).collect()
     }
 
     #[test]
@@ -158,6 +270,81 @@ mod tests {
             let fields = format!("match: {{ path: {{ {path} }} }}, key: [remote_ip]");
             assert_eq!(texts(&[&fields]), [""; 0], "{path}");
         }
+    }
+
+    #[test]
+    fn a_placeholder_in_a_path_is_warned_about() {
+        for (path, placeholder, remedy) in [
+            ("prefix: '/api/*'", "*", "prefix: /api"),
+            ("exact: '/api/*/x'", "*", "prefix: /api"),
+            ("prefix: '/*'", "*", "prefix: /"),
+            ("starts_with: '/api*'", "*", "starts_with: /api"),
+            ("exact: '/users/{id}'", "{id}", "prefix: /users"),
+            ("exact: '/users/:id/orders'", ":id", "prefix: /users"),
+        ] {
+            let found = texts(&[&format!("match: {{ path: {{ {path} }} }}, key: [remote_ip]")]);
+            let (form, _) = path.split_once(':').unwrap();
+            let begins = format!("match.path.{form}: `{placeholder}` in ");
+            assert!(found[0].starts_with(&begins), "{found:?}");
+            assert!(found[0].ends_with(&format!("; use `{remedy}`")), "{found:?}");
+            assert_eq!(found.len(), 1);
+        }
+        let except = "match: { except: [{ path: { prefix: '/a/*' } }] }, key: [remote_ip]";
+        assert!(texts(&[except])[0].contains("`*` in `/a/*` stands for itself"));
+        for path in ["exact: /v1/things:run", "prefix: '/a{b'"] {
+            let fields = format!("match: {{ path: {{ {path} }} }}, key: [remote_ip]");
+            assert_eq!(texts(&[&fields]), [""; 0], "{path}");
+        }
+    }
+
+    #[test]
+    fn an_override_of_a_key_that_looks_like_many_is_warned_about() {
+        let rules = "rules: [ { token_bucket: { rate: 2/s } } ]";
+        let of = |keys: &[&str]| {
+            let all = keys.iter().map(|key| format!("{{ key: '{key}', {rules} }}"));
+            texts(&[&format!(
+                "key: [remote_ip], overrides: [ {} ]",
+                all.collect::<Vec<_>>().join(", ")
+            )])
+        };
+        for (keys, text) in [
+            (
+                &["10.0.0.0/8"][..],
+                "overrides: the key `10.0.0.0/8` is compared as a whole, not as a network; write an override for each \
+                 address",
+            ),
+            (
+                &["b*", "a*", "c"],
+                "overrides: the key `a*` (and 1 more) is compared as a whole: `*` stands for itself; write an override \
+                 for each key",
+            ),
+            (
+                &["2001:db8::1"],
+                "overrides: the key `2001:db8::1` is no client's: the key of an IPv6 address is its /64; use \
+                 `2001:db8::/64`",
+            ),
+        ] {
+            assert_eq!(of(keys), [text]);
+        }
+        assert_eq!(of(&["10.0.0.1", "2001:db8::/64", "a/8", "::ffff:10.0.0.1"]), [""; 0]);
+        let other = format!("key: [header:x], overrides: [ {{ key: '2001:db8::1', {rules} }} ]");
+        assert_eq!(texts(&[&other]), [""; 0], "a header can have any text");
+    }
+
+    #[test]
+    fn an_override_that_has_ended_is_warned_about() {
+        let rules = "rules: [ { token_bucket: { rate: 2/s } } ]";
+        let until = |until: &str| {
+            texts(&[&format!("overrides: [ {{ key: a, until: '{until}', {rules} }} ]")])
+        };
+        assert_eq!(
+            until("2026-11-27T18:00:00Z"),
+            [
+                "overrides: the override of `a` ended at 2026-11-27T18:00:00Z and has no effect; remove it, or set a \
+              later `until`"
+            ]
+        );
+        assert_eq!(until("2026-11-28T00:00:01Z"), [""; 0]);
     }
 
     #[test]

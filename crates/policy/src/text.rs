@@ -25,8 +25,9 @@
 //! # Ok::<(), text::TextError>(())
 //! ```
 
-use alloc::borrow::ToOwned;
-use alloc::string::{String, ToString};
+mod near;
+
+use alloc::string::String;
 use core::fmt;
 
 use sluicegate_kernel::limits::PERMITS_MAX;
@@ -36,6 +37,7 @@ use sluicegate_kernel::{Micros, Rate};
 use crate::error::quoted;
 use crate::finding;
 use crate::finding::Finding;
+use near::{calendar_of, near_rate, near_span};
 
 /// A rate, duration or number that cannot be read; says what was given and what is permitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +91,14 @@ pub fn span(text: &str) -> Result<Micros, TextError> {
                  `{number}s`",
                 given,
                 number
+            ));
+        }
+        if let Some(near) = near_span(text) {
+            return TextError(finding!(
+                "bad_duration_near",
+                "invalid duration {given}: expected a whole number and one unit (us, ms, s, m, h, d): write `{near}`",
+                given,
+                near
             ));
         }
         TextError(finding!(
@@ -164,68 +174,6 @@ pub fn span_text(span: Micros) -> String {
     alloc::format!("{count}{unit}")
 }
 
-/// The calendar window that a rate names where a time of a fixed length has to be: `10/month`.
-fn calendar_of(text: &str) -> Option<&'static str> {
-    let (permits, per) = text.split_once('/').or_else(|| text.split_once(" per "))?;
-    parse_whole(permits.trim())?;
-    let per = per.trim();
-    ["month", "year"].into_iter().find(|calendar| per.trim_end_matches('s') == *calendar)
-}
-
-/// What a rate in words, with a fraction, without a time or with other units was most likely meant to be: `10/s` for
-/// `10` and `10 per second`, `1/2s` for `0.5/s`, `5000/s` for `5k/s`, `100/min` for `100rpm`.
-fn near_rate(text: &str) -> Option<String> {
-    let (permits, per) = match text.split_once('/').or_else(|| text.split_once(" per ")) {
-        Some((permits, per)) => (permits.trim(), per.trim()),
-        None => requests_per(text.trim()),
-    };
-    let per = if matches!(per, "w" | "week" | "weeks") { "7d" } else { per };
-    let permits = permits.strip_suffix("req").unwrap_or(permits).trim_end();
-    let permits = &in_known_units(permits);
-    let (permits, count) = match permits.split_once('.') {
-        None => (permits.to_owned(), String::new()),
-        // A permit and a half a second is three in two seconds: tenths are enough for a hint.
-        Some((whole, tenths)) if tenths.len() == 1 => {
-            let tenths =
-                whole.parse::<u64>().ok()?.checked_mul(10)? + tenths.parse::<u64>().ok()?;
-            let common = [10, 5, 2, 1].into_iter().find(|common| tenths.is_multiple_of(*common))?;
-            ((tenths / common).to_string(), (10 / common).to_string())
-        }
-        Some(_) => return None,
-    };
-    if !count.is_empty() && per.starts_with(|char: char| char.is_ascii_digit()) {
-        // A count before another is another number.
-        return None;
-    }
-    let singular = per.strip_suffix('s').unwrap_or(per);
-    let rate = |unit: &str| alloc::format!("{permits}/{count}{unit}").parse::<Rate>();
-    rate(per).or_else(|_| rate(singular)).ok().map(|near| near.to_string())
-}
-
-/// The permits and the unit of time of `100rps`, `100rpm` and `100rph`; of anything else all, and a second.
-fn requests_per(text: &str) -> (&str, &'static str) {
-    let units = [("rps", "s"), ("rpm", "min"), ("rph", "h")];
-    let of = |(end, unit)| text.strip_suffix(end).map(|permits| (permits.trim_end(), unit));
-    units.into_iter().find_map(of).unwrap_or((text, "s"))
-}
-
-/// `5000` for `5k`, `64kB` for `64KB`; anything else as it is.
-fn in_known_units(permits: &str) -> String {
-    let digits = permits.trim_end_matches(|char: char| char.is_ascii_alphabetic());
-    let thousands = match &permits[digits.len()..] {
-        "k" | "K" => "000",
-        "m" | "M" => "000000",
-        "kb" | "KB" | "Kb" => "kB",
-        "mb" | "Mb" => "MB",
-        "gb" | "Gb" => "GB",
-        _ => return permits.to_owned(),
-    };
-    if parse_whole(digits).is_none() {
-        return permits.to_owned();
-    }
-    alloc::format!("{digits}{thousands}")
-}
-
 fn parse_instant(text: &str) -> Option<Micros> {
     const SHAPE: &[u8] = b"0000-00-00T00:00:00Z";
     let is_shape = text.len() == SHAPE.len()
@@ -269,6 +217,7 @@ impl core::error::Error for TextError {}
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
 
     use proptest::prelude::*;
     use sluicegate_kernel::limits::PERIOD_MAX_US;
@@ -320,6 +269,15 @@ mod tests {
             ("0.5/s", Some("1/2s")),
             ("1.5/s", Some("3/2s")),
             ("2.0/s", Some("2/s")),
+            ("1,000/s", Some("1000/s")),
+            ("1_000_000/h", Some("1000000/h")),
+            ("10r/s", Some("10/s")),
+            ("30r/m", Some("30/m")),
+            ("10/hr", Some("10/h")),
+            ("5/2hr", None),
+            ("10/Hour", Some("10/h")),
+            ("5 requests per hour", Some("5/h")),
+            ("1,00/s", None),
             ("1.25/s", None),
             ("0.0/s", None),
             ("-10/s", None),
@@ -382,12 +340,13 @@ mod tests {
             "5",
             "0s",
             "-1s",
-            "1.5s",
+            "1.55us",
             "1e3s",
             "0x1s",
-            "5 s",
-            "5S",
-            "5weeks",
+            "1month",
+            "s5",
+            "1h-",
+            "53w",
             "367d",
             "18446744073709551616us",
             "213503982334602d",
@@ -399,6 +358,27 @@ mod tests {
                 _ => "expected 1us to 366d",
             };
             assert!(problem.contains(expected), "{problem}");
+        }
+    }
+
+    #[test]
+    fn a_duration_in_other_words_is_refused_with_the_one_that_was_meant() {
+        for (text, near) in [
+            ("1w", "7d"),
+            ("2 weeks", "14d"),
+            ("1h30m", "90m"),
+            ("1h 30min", "90m"),
+            ("30 sec", "30s"),
+            ("5S", "5s"),
+            ("10secs", "10s"),
+            ("2 Hours", "2h"),
+            ("1hr", "1h"),
+            ("1.5s", "1500ms"),
+            ("500 milliseconds", "500ms"),
+        ] {
+            let problem = span(text).unwrap_err().to_string();
+            let expected = alloc::format!("one unit (us, ms, s, m, h, d): write `{near}`");
+            assert!(problem.ends_with(&expected), "{problem}");
         }
     }
 

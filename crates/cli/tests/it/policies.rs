@@ -41,6 +41,24 @@ fn a_policy_that_clients_can_walk_around_is_warned_about() {
 }
 
 #[test]
+fn parts_of_a_policy_without_effect_are_warned_about() {
+    let rules = "rules: [ { token_bucket: { rate: 1/s } } ]";
+    let document = format!(
+        "policies: [ {{ name: a, match: {{ path: {{ prefix: '/api/*' }} }}, key: [remote_ip], {rules}, overrides: [ \
+         {{ key: '10.0.0.*', {rules} }}, {{ key: b, until: '2024-01-01T00:00:00Z', {rules} }} ] }} ]"
+    );
+    let (said, is_sound) = check("patterns.yaml", document.as_bytes());
+    assert!(is_sound, "{said}");
+    for expected in [
+        "warning: policy a: match.path.prefix: `*` in `/api/*` stands for itself",
+        "warning: policy a: overrides: the key `10.0.0.*` is compared as a whole",
+        "warning: policy a: overrides: the override of `b` ended at 2024-01-01T00:00:00Z",
+    ] {
+        assert!(said.contains(expected), "{said}\nlacks {expected}");
+    }
+}
+
+#[test]
 fn every_error_names_the_file_and_the_path_in_it() {
     let (said, is_sound) = check("two.yaml", b"policies: [{ name: A }]");
     let expected = "\

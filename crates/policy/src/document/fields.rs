@@ -3,6 +3,7 @@
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 
+use sluicegate_kernel::algorithm::algorithms;
 use sluicegate_kernel::ruleset::is_name;
 
 use crate::error::{At, listed, quoted};
@@ -123,6 +124,14 @@ pub(crate) fn list<'n>(
                 item
             ));
         }
+        DocumentNode::Map(fields) if let Some(item) = item_of(things, fields) => {
+            return at.report(finding!(
+                "map_for_list",
+                "expected a list of {things}, found a map: write `- {item}`",
+                things,
+                item
+            ));
+        }
         _ => return at.expected(&alloc::format!("a list of {things}"), node),
     };
     if !(min..=max).contains(&items.len()) {
@@ -137,6 +146,30 @@ pub(crate) fn list<'n>(
         ));
     }
     Some(items)
+}
+
+/// The first field of the first item that a map of `things` by their names was meant to be, such as `name: login`.
+fn item_of(things: &str, fields: &[(String, DocumentNode)]) -> Option<String> {
+    let id = match things {
+        "policies" | "rules" => "name",
+        "overrides" => "key",
+        _ => return None,
+    };
+    let (name, value) = fields.first()?;
+    match value {
+        DocumentNode::Text(value) if name == id && is_plain(value) => {
+            Some(alloc::format!("{id}: {value}"))
+        }
+        DocumentNode::Map(_) if things == "rules" && is_algorithm(name) => {
+            Some(alloc::format!("{name}: {{ … }}"))
+        }
+        DocumentNode::Map(_) if is_plain(name) => Some(alloc::format!("{id}: {name}")),
+        _ => None,
+    }
+}
+
+fn is_algorithm(name: &str) -> bool {
+    algorithms().iter().any(|(algorithm, ..)| *algorithm == name)
 }
 
 /// The text that `node` is.

@@ -146,6 +146,17 @@ fn algorithm_rule(
                 ));
                 complete = false;
             }
+            (Some(DocumentNode::Number(text)), _)
+                if text == "0" && (algorithm, param.name) == ("token_bucket", "burst") =>
+            {
+                at.report::<()>(finding!(
+                    "zero_burst",
+                    "`0` is not a whole number from 1 to {max}: `burst` is the size of the bucket; without it, the \
+                     bucket has the permits of `rate`",
+                    max = PERMITS_MAX
+                ));
+                complete = false;
+            }
             (Some(node), _) => match value(&param.kind, node, &at) {
                 Some(value) => params.push(param.name, value),
                 None => complete = false,

@@ -81,6 +81,32 @@ fn of_names() {
 }
 
 #[test]
+fn of_maps_in_place_of_lists() {
+    for (document, item) in [
+        ("policies: { login: { rules: [] } }", "name: login"),
+        ("policies: { name: login, rules: [] }", "name: login"),
+    ] {
+        let expected = "policies: expected a list of policies, found a map: write `- ~`";
+        check(document, &expected.replace('~', item));
+    }
+    for (rules, item) in [
+        ("limit: { token_bucket: { rate: 1/s } }", "name: limit"),
+        ("token_bucket: { rate: 1/s }", "token_bucket: { … }"),
+        ("name: limit, token_bucket: { rate: 1/s }", "name: limit"),
+    ] {
+        let expected =
+            format!("policies[0].rules: expected a list of rules, found a map: write `- {item}`");
+        policy(&format!("rules: {{ {rules} }}"), &expected);
+    }
+    rest(
+        "overrides: { alice: { rules: [] } }",
+        "~.overrides: expected a list of overrides, found a map: write `- key: alice`",
+    );
+    // Nothing is repeated that means something else in another place.
+    policy("rules: { 'a b': {} }", "policies[0].rules: expected a list of rules, found a map");
+}
+
+#[test]
 fn of_policies() {
     rest("nmae: b", "~.nmae: unknown field, did you mean `name`?");
     policy("apps: [b]", "policies[0].rules: is missing, expected a list of rules");
@@ -493,8 +519,11 @@ fn of_numbers() {
         let expected = format!("~.token_bucket.rate: invalid rate `{bad}`: {rate}");
         rule(&format!("{{ token_bucket: {{ rate: {bad} }} }}"), &expected);
     }
+    let zero = "~.token_bucket.burst: `0` is not a whole number from 1 to 4294967296: `burst` is the size of the \
+                bucket; without it, the bucket has the permits of `rate`";
+    rule("{ token_bucket: { rate: 1/s, burst: 0 } }", zero);
+    rule("{ leaky_bucket: { rate: 1/s, burst: 0 } }", "ok");
     for bad in [
-        "0",
         "-5",
         ".nan",
         ".inf",
@@ -513,7 +542,7 @@ fn of_numbers() {
             format!("~.token_bucket.burst: `{bad}` is not a whole number from 1 to 4294967296");
         rule(&format!("{{ token_bucket: {{ rate: 1/s, burst: {bad} }} }}"), &expected);
     }
-    for bad in ["0s", "-1s", "1.5s", "367d", "1e400s", "1month"] {
+    for bad in ["0s", "-1s", "1.55us", "367d", "1e400s", "1month"] {
         let expected = format!("~.sliding_log.window: invalid duration `{bad}`: {span}");
         rule(&format!("{{ sliding_log: {{ limit: 1, window: {bad} }} }}"), &expected);
     }
@@ -669,7 +698,7 @@ fn a_queue_of_callers_is_refused_until_somebody_serves_it() {
 
 #[test]
 fn json_numbers_are_named_as_they_were_written() {
-    for bad in ["0", "-5", "1e400", "9223372036854775808", "184467440737095516160", "1.0"] {
+    for bad in ["-5", "1e400", "9223372036854775808", "184467440737095516160", "1.0"] {
         let text = format!(
             r#"{{"name": "a", "rules": [{{"token_bucket": {{"rate": "1/s", "burst": {bad}}}}}]}}"#
         );
@@ -689,7 +718,7 @@ fn all_errors_are_told_up_to_a_bound() {
         "policies[0].name: invalid name `A`: expected 1 to 128 bytes of `[a-z0-9._-]`, such as `a`
 policies[0].carry: expected `usage`, `proportional` or `reset`, found the text `all`
 policies[0].rules[0].token_bucket.rate: invalid rate `5`: expected permits per time, such as `5/s`
-policies[0].rules[0].token_bucket.burst: `0` is not a whole number from 1 to 4294967296
+policies[0].rules[0].token_bucket.burst: `0` is not a whole number from 1 to 4294967296: `burst` is the size of the bucket; without it, the bucket has the permits of `rate`
 policies[1].rules[0]: unknown algorithm `gcar`, expected `token_bucket`, `smooth_bursty`, `smooth_warmup`, `leaky_bucket`, `fixed_window`, `sliding_window`, `sliding_counter`, `sliding_log` or `concurrency`
 policies[1].rules[1].sliding_log.limit: `0` is not a whole number from 1 to 10000
 policies[1].rules[1].sliding_log.window: is missing, expected a duration such as `250ms`
