@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::{NonZeroU16, NonZeroU32};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -173,7 +173,8 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
     let authenticator = Arc::new(configured(authenticator, config, tokens));
     warn(config, &bound, &authenticator)?;
     // Whoever started the server may have stopped listening to it; it serves all the same.
-    greet(&engine.policies(), following.is_some(), &bound).ok();
+    let source = config.policies.path.as_deref().filter(|_| following.is_none());
+    greet(&engine.policies(), (following.is_some(), source), &bound).ok();
     tracing::info!("{}", started(&engine, &bound)?);
     let workers = NonZeroU16::new(config.server.workers).unwrap_or_else(Workers::of_cores);
     let is_far = matches!(engine.store(), AnyStore::Redis(_));
@@ -475,8 +476,28 @@ fn admin_api(config: &Config, bound: &[Bound]) -> Result<AdminApi> {
     Ok(api.showing(config)?.listening(listen))
 }
 
-/// Says where the server is, and commands that work now.
-fn greet(policies: &PolicySet, of_catalog: bool, bound: &[Bound]) -> io::Result<()> {
+/// What to do about a server without policies, which come from a catalog or from the files at `source`.
+fn no_policies(of_catalog: bool, source: Option<&Path>) -> String {
+    match source {
+        _ if of_catalog => "create them in the catalog".to_owned(),
+        None => {
+            "start with --policies FILE (`sluicegate init` writes one), or --catalog sqlite:FILE"
+                .to_owned()
+        }
+        Some(path) if path.is_dir() => format!(
+            "{} has none: put *.yaml, *.yml or *.json files there, not in folders below it",
+            path.display()
+        ),
+        Some(path) => format!("{} has none", path.display()),
+    }
+}
+
+/// Says where the server is, and commands that work now. Policies come from a catalog, or from files at a path.
+fn greet(
+    policies: &PolicySet,
+    (of_catalog, source): (bool, Option<&Path>),
+    bound: &[Bound],
+) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let (mut http, mut resp) = (None, None);
     for bound in bound {
@@ -489,12 +510,7 @@ fn greet(policies: &PolicySet, of_catalog: bool, bound: &[Bound]) -> io::Result<
         }
     }
     let Some(policy) = policies.policies().first() else {
-        let hint = match of_catalog {
-            true => "create them in the catalog",
-            false => {
-                "start with --policies FILE (`sluicegate init` writes one), or --catalog sqlite:FILE"
-            }
-        };
+        let hint = no_policies(of_catalog, source);
         tracing::warn!("no policies: every check is answered with 404 (code 0); {hint}");
         return Ok(());
     };

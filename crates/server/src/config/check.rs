@@ -12,14 +12,14 @@ use sluicegate_text::store::StoreName;
 use sluicegate_text::terminal::one_line;
 
 use super::load::{ConfigError, wrong};
-use super::{CatalogConfig, Config, OidcConfig, PolicyPublishing, StoreConfig, reach};
+use super::{CatalogConfig, Config, OidcConfig, PolicyPublishing, StoreConfig, listeners, reach};
 use crate::verbs::VerbName;
 
 /// How often a snapshot may be written: more only wears the disk out.
 const SNAPSHOT_EVERY_MIN: Duration = Duration::from_millis(100);
 
 /// What the long states of a store may take at least: one of them can be a quarter of it.
-const STATE_BYTES_MIN: usize = 1 << 20;
+pub(super) const STATE_BYTES_MIN: usize = 1 << 20;
 
 /// Most changes of one account or token in a minute: no database makes more of them.
 const CHANGES_PER_MINUTE_MAX: u32 = 100_000;
@@ -49,6 +49,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         }
     }
     check_callers(config)?;
+    listeners::check(config)?;
     let name = check_store(store)?;
     if let Some(hops) = http.trusted_hops.filter(|hops| !(1..=HOPS_MAX).contains(hops)) {
         return wrong("http.trusted_hops", format!("`{hops}` is outside 1..={HOPS_MAX}"));

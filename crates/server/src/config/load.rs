@@ -4,11 +4,13 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use sluicegate::http::HOPS_MAX;
+use sluicegate::store::KEYS_MAX;
 use sluicegate_policy::nearest;
 use sluicegate_text::private;
 use toml::{Table, Value};
 
-use super::check::check;
+use super::check::{STATE_BYTES_MIN, check};
 use super::origin::Origins;
 use super::{Config, schema};
 
@@ -203,7 +205,8 @@ fn read_tree(tree: Table) -> Result<Config, ConfigError> {
             // It may be a secret that misses its key: it is not repeated.
             problem = "expected a section".to_owned();
         }
-        let problem = near_field(&path, &problem).or_else(|| in_words(&problem)).unwrap_or(problem);
+        let problem =
+            near_field(&path, &problem).or_else(|| in_words(&path, &problem)).unwrap_or(problem);
         ConfigError::Value { origin: None, path, problem }
     })
 }
@@ -239,8 +242,16 @@ const WHOLE_NUMBERS: [(&str, u64, u64); 5] = [
     ("a nonzero u32", 1, u32::MAX as u64),
 ];
 
-/// A `problem` of serde in the words of people who write settings.
-fn in_words(problem: &str) -> Option<String> {
+/// The ranges of numbers whose type has more values than they have.
+const RANGES: [(&str, u64, u64); 4] = [
+    ("store.keys_max", 1, KEYS_MAX as u64),
+    ("store.keys_per_policy_max", 1, KEYS_MAX as u64),
+    ("store.state_bytes_max", STATE_BYTES_MIN as u64, i64::MAX as u64),
+    ("http.trusted_hops", 1, HOPS_MAX as u64),
+];
+
+/// A `problem` of serde at `path` in the words of people who write settings.
+fn in_words(path: &str, problem: &str) -> Option<String> {
     let (given, expected) = problem.strip_prefix("invalid ")?.split_once(", expected ")?;
     let given = given.split_once(": ")?.1;
     let (kind, value) = given.split_once(' ').unwrap_or(("", given));
@@ -248,7 +259,21 @@ fn in_words(problem: &str) -> Option<String> {
     if kind == "string" && expected == "a boolean" {
         return Some(format!("`{value}` is neither `true` nor `false`"));
     }
-    let (_, min, max) = WHOLE_NUMBERS.iter().find(|(name, ..)| *name == expected)?;
+    match (kind, expected.split_once(" such as ")) {
+        ("string", _) if expected == "f64" => {
+            return Some(format!("`{value}` is not a number, such as `0.1`"));
+        }
+        ("integer" | "floating", Some(("a string", example))) => {
+            return Some(format!("`{value}` is not a text: expected quotes, such as {example}"));
+        }
+        _ => {}
+    }
+    if expected == "path string" {
+        return Some(format!("`{value}` is not a path: expected a text in quotes"));
+    }
+    let of_path = RANGES.iter().find(|(name, ..)| *name == path);
+    let of_type = || WHOLE_NUMBERS.iter().find(|(name, ..)| *name == expected);
+    let (_, min, max) = of_path.or_else(of_type)?;
     Some(match kind {
         "integer" => format!("`{value}` is outside {min}..={max}"),
         _ => format!("`{value}` is not a whole number {min}..={max}"),
@@ -427,7 +452,24 @@ mod tests {
                 "store.keys_per_policy_max: `0` is outside 1..=4294967295",
             ),
             ("[store]\nstate_bytes_max = 1000", "store.state_bytes_max: `1000` is below 1048576"),
-            ("[store]\nkeys_max = 'many'", "store.keys_max: invalid type: string \"many\""),
+            (
+                "[store]\nkeys_max = '1M'",
+                "store.keys_max: `1M` is not a whole number 1..=4294967295",
+            ),
+            ("[store]\nkeys_max = -1", "store.keys_max: `-1` is outside 1..=4294967295"),
+            (
+                "[store]\nstate_bytes_max = '1GiB'",
+                "store.state_bytes_max: `1GiB` is not a whole number 1048576..=",
+            ),
+            (
+                "[http]\ntrusted_hops = 'one'",
+                "http.trusted_hops: `one` is not a whole number 1..=64",
+            ),
+            ("[trace]\nsample = 'all'", "trace.sample: `all` is not a number, such as `0.1`"),
+            (
+                "[store]\nsnapshot_every = 60",
+                "store.snapshot_every: `60` is not a text: expected quotes, such as \"250ms\"",
+            ),
             ("[store]\nsnapshot_every = '60'", "store.snapshot_every: "),
             ("[store]\nsnapshot_every = '60s'", "store.snapshot_every: requires `store.snapshot`"),
             ("[server]\nworkers = 257", "server.workers: `257` is outside 0..=256"),
@@ -453,10 +495,7 @@ mod tests {
             assert!(problem.starts_with(path), "{text}: {problem}");
         }
         let only = problem("[http]\ntls = { cert = 5, key = 'k' }");
-        assert!(
-            only.starts_with("http.tls.cert: invalid type") && !only.contains("missing"),
-            "{only}"
-        );
+        assert_eq!(only, "http.tls.cert: `5` is not a path: expected a text in quotes");
         let problem = problem("[store]\nnodes = 1\nnodes = 2");
         assert!(problem.contains("sluicegate.toml: line 3, column 1: duplicate key"), "{problem}");
     }

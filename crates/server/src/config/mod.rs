@@ -9,6 +9,7 @@
 //! `SLUICEGATE__RESP__PASSWORD_FILE`. They are never printed.
 
 mod check;
+mod listeners;
 mod load;
 mod origin;
 mod reach;

@@ -113,7 +113,7 @@ mod tests {
     fn an_address_that_others_can_reach_asks_who_they_are_or_is_said_to_be_open() {
         for wire in ["http", "resp", "rls"] {
             for address in ["0.0.0.0:1", "[::]:1", "10.0.0.5:1", "[::ffff:127.0.0.1]:1"] {
-                let open = format!("[{wire}]\nlisten = ['127.0.0.1:1', '{address}']\n");
+                let open = format!("[{wire}]\nlisten = ['127.0.0.1:2', '{address}']\n");
                 let refused = problem(&open);
                 let begins =
                     format!("{wire}.listen: `{address}` can be reached from other machines");

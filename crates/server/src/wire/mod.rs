@@ -117,6 +117,9 @@ pub(crate) async fn bind(config: &Config) -> Result<(Vec<Bound>, Renewal)> {
     Ok((bound, Renewal::new(renewed)?))
 }
 
+/// Longest path of a socket in bytes: Linux has room for 108, the last of which is zero.
+const UNIX_PATH_BYTES_MAX: usize = 107;
+
 /// Why an address cannot be listened on, where the operating system does not name the cause.
 fn listen_problem(listen: &Listen, error: &io::Error) -> Option<&'static str> {
     match (listen, error.kind()) {
@@ -124,6 +127,9 @@ fn listen_problem(listen: &Listen, error: &io::Error) -> Option<&'static str> {
             "permission denied: ports below 1024 need root, or the capability CAP_NET_BIND_SERVICE",
         ),
         (Listen::Unix(path), _) if path.is_file() => Some("is a file, not a socket"),
+        (Listen::Unix(path), _) if path.as_os_str().len() > UNIX_PATH_BYTES_MAX => {
+            Some("the path is too long, expected at most 107 bytes")
+        }
         _ => None,
     }
 }
