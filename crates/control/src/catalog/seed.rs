@@ -34,6 +34,17 @@ impl Catalog {
     }
 }
 
+impl Catalog {
+    /// How many policies there are in all apps, without deleted ones.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn policy_count(&self) -> Result<i64, Error> {
+        let sql = "SELECT COUNT(*) FROM policies WHERE state <> 'deleted'";
+        self.db.row(sql, &[]).await?.map_or(Ok(0), |row| row.get(0))
+    }
+}
+
 async fn is_empty(change: &mut Change<'_>) -> Result<bool, Error> {
     let sql = "SELECT (SELECT COUNT(*) FROM apps) + (SELECT COUNT(*) FROM accounts)";
     let count = change.rows.row(sql, &[]).await?;

@@ -3,7 +3,7 @@
 use sqlx::error::ErrorKind;
 use sqlx::mysql::{MySqlArguments, MySqlRow};
 use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::sqlite::{SqliteArguments, SqliteError, SqliteRow};
 use sqlx::{
     Arguments, AssertSqlSafe, Database, Decode, Executor, IntoArguments, MySql, Postgres, Row as _,
     SqlSafeStr, SqlStr, Sqlite, Type, raw_sql,
@@ -245,7 +245,13 @@ impl From<sqlx::Error> for Error {
             (_, sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_)) => {
                 Self::Damaged(error.to_string())
             }
-            _ => Self::Database(error.to_string()),
+            // The numbers of SQLite say nothing that its words do not.
+            _ => Self::Database(match error.as_database_error() {
+                Some(known) if known.try_downcast_ref::<SqliteError>().is_some() => {
+                    known.message().to_owned()
+                }
+                _ => error.to_string(),
+            }),
         }
     }
 }

@@ -84,8 +84,7 @@ impl Db {
     pub(crate) async fn open(url: &Url) -> Result<Self, Error> {
         if url.is_missing() {
             let path = url.file().unwrap_or_default();
-            let missing = format!("{}: there is no such file", path.display());
-            return written(Err(Error::Database(missing)));
+            return written(Err(Error::Database(url::missing(&path))));
         }
         written(match timeout(MIGRATE_WAIT_MAX, Self::with_tables(url)).await {
             Ok(opened) => opened,
@@ -116,7 +115,8 @@ impl Db {
                 let pool = SqlitePoolOptions::new()
                     .max_connections(CONNECTIONS_MAX)
                     .acquire_timeout(CONNECT_WAIT_MAX);
-                DbPool::Sqlite(connected(pool.connect_with(options.clone()).await, options).await?)
+                let pool = connected(pool.connect_with(options.clone()).await, options).await;
+                DbPool::Sqlite(pool.map_err(|error| url::explained(url, error))?)
             }
             Url::MySql(options) => {
                 let pool = MySqlPoolOptions::new()

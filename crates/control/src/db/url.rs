@@ -1,10 +1,11 @@
 //! Which database: `sqlite:PATH`, `mysql://…`, `postgres://…`.
 
 use std::fmt;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -78,7 +79,14 @@ impl Url {
         }
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                Err(Error::Database(format!("{}: {error}", path.display())))
+                Err(Error::Database(match error.kind() {
+                    io::ErrorKind::NotFound => missing(path),
+                    io::ErrorKind::PermissionDenied => format!(
+                        "{}: permission denied: the user of this process must be permitted to write to the folder",
+                        path.display()
+                    ),
+                    _ => format!("{}: {error}", path.display()),
+                }))
             }
             _ => Ok(()),
         }
@@ -94,6 +102,29 @@ impl Url {
             other => other.clone(),
         }
     }
+}
+
+/// Why there is no file at `path`.
+pub(super) fn missing(path: &Path) -> String {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder.filter(|folder| !folder.is_dir()) {
+        Some(folder) => format!("{}: there is no folder {}", path.display(), folder.display()),
+        None => format!("{}: there is no such file", path.display()),
+    }
+}
+
+/// `error` of a database that cannot be opened, with the file and the cause where SQLite names a number.
+pub(super) fn explained(url: &Url, error: Error) -> Error {
+    let (Error::Database(problem), Some(path)) = (&error, url.file()) else { return error };
+    let shown = path.display();
+    Error::Database(match File::open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => missing(&path),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            format!("{shown}: permission denied: the user of this process cannot read the file")
+        }
+        _ if path.is_dir() => format!("{shown}: is a directory, expected a file"),
+        _ => format!("{shown}: {problem}"),
+    })
 }
 
 impl FromStr for Url {
@@ -192,6 +223,33 @@ mod tests {
         {
             format!("postgres://u@h/c?{query}").parse::<Url>().unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_opened_is_named_with_the_cause() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        std::fs::create_dir(path("folder")).unwrap();
+        std::fs::write(path("text"), "this is a text, and no database of SQLite").unwrap();
+        for (name, problem) in [
+            ("none", "there is no such file".to_owned()),
+            ("nowhere/c.db", format!("there is no folder {}", path("nowhere"))),
+            ("folder", "is a directory, expected a file".to_owned()),
+        ] {
+            let url: Url = format!("sqlite:{}", path(name)).parse().unwrap();
+            let error = super::super::Db::open_read_only(&url).await.map(drop).unwrap_err();
+            assert_eq!(error.to_string(), format!("database: {}: {problem}", path(name)));
+            let made = url.create();
+            match name {
+                "nowhere/c.db" => assert_eq!(made.unwrap_err().to_string(), error.to_string()),
+                _ => made.unwrap(),
+            }
+        }
+        let url: Url = format!("sqlite:{}", path("text")).parse().unwrap();
+        let db = super::super::Db::open_read_only(&url).await.unwrap();
+        let error = db.rows("SELECT name FROM sqlite_master", &[]).await.map(drop).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("file is not a database") && !error.contains("code"), "{error}");
     }
 
     #[test]

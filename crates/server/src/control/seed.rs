@@ -23,12 +23,23 @@ pub(super) async fn run(url: &Url, file: &Path) -> Result<()> {
     let seeded = timeout(LOOK_WAIT_MAX, async {
         let catalog = Catalog::open(url).await?;
         let by = ChangeContext::operator("seed", now());
-        let seeded = catalog.seed(&by, APP, "Policies to try.", &policies).await;
+        let seeded = match catalog.seed(&by, APP, "Policies to try.", &policies).await {
+            Ok(true) => Ok(None),
+            Ok(false) => catalog.policy_count().await.map(Some),
+            Err(error) => Err(error),
+        };
         catalog.close().await;
         seeded
     });
     match seeded.await {
-        Ok(Ok(_)) => {}
+        Ok(Ok(None)) => {}
+        Ok(Ok(Some(count))) => {
+            let noun = if count == 1 { "policy" } else { "policies" };
+            tracing::info!(
+                "catalog.seed: {} was not used: the catalog is not new and has {count} {noun}",
+                file.display()
+            );
+        }
         Ok(Err(wrong @ Error::Invalid(_))) => {
             return Err(wrong).context(file.display().to_string());
         }

@@ -127,6 +127,7 @@ impl CatalogSync {
             None => node_name(listens),
         };
         let copy = copy_of(&url, config)?;
+        let mut unmade = None;
         if url.is_missing() && copy.path.exists() {
             // Its volume is not mounted, or the path is wrong: a new catalog would take the place of the copy.
             let (file, copy) = (url.file().unwrap_or_default(), copy.path.display());
@@ -135,8 +136,8 @@ impl CatalogSync {
                 file.display()
             );
         } else {
-            // The look below reports the error.
-            url.create().ok();
+            // Without a copy, the look below fails with it.
+            unmade = url.create().err();
             if let Some(file) = &config.seed {
                 seed::run(&url, file).await.context("catalog.seed")?;
             }
@@ -161,7 +162,7 @@ impl CatalogSync {
                 let problem = problem.unwrap_or_else(nothing);
                 let problem =
                     format!("catalog.url: cannot read the catalog {}, and {problem}", copy.of);
-                return Err(error.context(problem));
+                return Err(unmade.map_or(error, Into::into).context(problem));
             }
             Err(error) => looks.record_failure(&error),
         }

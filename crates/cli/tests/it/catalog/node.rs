@@ -55,6 +55,11 @@ fn a_new_catalog_begins_with_the_policies_of_a_file_and_no_other_does() {
     fs::write(&file, document(7)).unwrap();
     node.restart();
     assert_eq!(limit(&node), Some(5), "a catalog with an app is not new");
+    let told = node.told();
+    assert!(
+        told.contains("seed.yaml was not used: the catalog is not new and has 1 policy"),
+        "{told}"
+    );
     let ada = node.set_up();
     let (status, made) = node.admin(&ada, "GET", "/apps/demo/policies/orders", &Value::Null);
     let found = (status, &made["state"], &made["created_by"]);
