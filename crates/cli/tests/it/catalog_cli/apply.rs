@@ -110,6 +110,28 @@ error: nothing was applied: use --force to ignore the warnings
 }
 
 #[test]
+fn all_policies_are_deleted_only_by_force() {
+    let stage = Stage::start();
+    stage.policy("orders", "1/s");
+    stage.policy("search", "1/s");
+    stage.file("none.yaml", "policies: []");
+    let warned = stage.run("policies apply -f none.yaml --app shop");
+    let expected = "\
+warning: no policies: all 2 of the app would be deleted
+error: nothing was applied: use --force to ignore the warnings
+";
+    assert_eq!((warned.status, warned.err.as_str()), (Some(1), expected));
+    assert_eq!(stage.policies().len(), 2);
+    assert_eq!(stage.run("policies apply -f none.yaml --app shop --force").status, Some(0));
+    assert!(stage.policies().is_empty());
+    assert_eq!(
+        stage.run("policies apply -f none.yaml --app shop").status,
+        Some(0),
+        "nothing is lost"
+    );
+}
+
+#[test]
 fn a_change_whose_answer_was_lost_is_made_once() {
     let stage = Stage::start();
     stage.file("two.yaml", TWO);

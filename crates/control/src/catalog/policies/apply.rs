@@ -77,6 +77,15 @@ impl Catalog {
         let unwanted = policies.extract_if(.., |name, _| !named.contains_key(name)).collect();
         let mut applied = delete_all(&mut change, unwanted).await?;
         let (mut wrong, mut warnings) = (Vec::new(), Vec::new());
+        if named.is_empty() && !applied.is_empty() {
+            let count = applied.len();
+            let all = finding!(
+                "deletes_all",
+                "no policies: all {count} of the app would be deleted",
+                count
+            );
+            warnings.push(PlacedFinding::new("", all));
+        }
         for (name, item) in &named {
             let place = item.place;
             match apply_one(&mut change, app, item, policies.remove(name)).await {
