@@ -19,6 +19,7 @@ mod changes;
 mod denial_audit;
 mod describe;
 mod handlers;
+mod missing;
 mod principal;
 mod problem;
 mod request;
@@ -299,6 +300,7 @@ impl Api {
         if let Some(app) = app.filter(|_| route.action.writes() && !ask.by.dry_run) {
             self.changes.count_bytes(&app, ask.body_bytes())?;
         }
+        let actor = ask.by.actor.clone();
         let answered = match ask.body_bytes() {
             0 => handled(route, ask).await,
             // A what-if has its turn already.
@@ -308,7 +310,10 @@ impl Api {
                 beside(Some(turn), handled(route, ask)).await
             }
         };
-        answered.map(ApiResponse::respond)
+        match answered {
+            Ok(answer) => Ok(answer.respond()),
+            Err(problem) => Err(missing::named(self, &actor, (route, params), problem).await),
+        }
     }
 }
 

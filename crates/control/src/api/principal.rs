@@ -1,12 +1,14 @@
 //! Who asks: a person by the cookie of a session, a machine by a token.
 
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use sluicegate_net::headers::bearer;
 
 use super::Api;
 use super::problem::ApiProblem;
-use crate::access::{AccessDenied, Actor, Token};
+use sluicegate_policy::finding;
+
+use crate::access::{Actor, Token};
 use crate::catalog::LiveSession;
 use crate::identity::{Secret, SecretKind};
 
@@ -30,7 +32,16 @@ pub(super) struct Principal {
 /// 401 if what they show is not good (any more): they are not taken for nobody.
 pub(super) async fn authenticate(api: &Api, head: &Parts) -> Result<Principal, ApiProblem> {
     if let Some(token) = bearer(&head.headers) {
-        let token = std::str::from_utf8(token).map_err(|_| AccessDenied::Unknown)?;
+        if token.is_empty() {
+            return Err(ApiProblem::new(
+                StatusCode::UNAUTHORIZED,
+                finding!(
+                    "token_without_scheme",
+                    "authorization: no token: write `Authorization: Bearer TOKEN`, once"
+                ),
+            ));
+        }
+        let token = std::str::from_utf8(token).map_err(|_| unknown_token())?;
         return machine(api, token).await;
     }
     match cookie(&head.headers, COOKIE) {
@@ -41,14 +52,30 @@ pub(super) async fn authenticate(api: &Api, head: &Parts) -> Result<Principal, A
 
 async fn machine(api: &Api, shown: &str) -> Result<Principal, ApiProblem> {
     if !shown.starts_with(SecretKind::Token.prefix()) {
-        return Err(AccessDenied::Unknown.into());
+        return Err(unknown_token());
     }
     let at = api.now();
-    let view = api.catalog.token_of_hash(&Secret::hash_of(shown), at).await?;
-    let view = view.ok_or(AccessDenied::Unknown)?;
+    let hash = Secret::hash_of(shown);
+    let Some(view) = api.catalog.token_of_hash(&hash, at).await? else {
+        return Err(match api.catalog.is_token_kept(&hash).await? {
+            true => ApiProblem::new(
+                StatusCode::UNAUTHORIZED,
+                finding!("token_expired", "authorization: the token has expired; create another"),
+            ),
+            false => unknown_token(),
+        });
+    };
     api.catalog.record_tokens_used(&[(view.id.clone(), at / 60_000 * 60_000)]).await?;
     let token = Token { id: view.id, name: view.name, app: view.app, scopes: view.scopes };
     Ok(Principal { actor: Actor::Token(token), session: None, live: None })
+}
+
+/// There is no such token, or none any more.
+fn unknown_token() -> ApiProblem {
+    ApiProblem::new(
+        StatusCode::UNAUTHORIZED,
+        finding!("unknown_token", "authorization: invalid token: unknown or revoked"),
+    )
 }
 
 async fn person(api: &Api, shown: &str, is_passive: bool) -> Result<Principal, ApiProblem> {

@@ -11,7 +11,8 @@ use utoipa::ToSchema;
 
 use crate::access::AccessDenied;
 use crate::error::{Error, PlacedFinding};
-use sluicegate_policy::{Finding, finding};
+use sluicegate_kernel::written::excerpt;
+use sluicegate_policy::{Finding, finding, nearest};
 
 /// The media type of problems.
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static(sluicegate::http::problem::MEDIA_TYPE);
@@ -122,6 +123,36 @@ impl ApiProblem {
         }
     }
 
+    /// What was not found, if that is the problem.
+    pub(super) fn missing(&self) -> Option<&str> {
+        let what = || self.detail.params().iter().find(|(name, _)| *name == "what");
+        let (_, what) = what().filter(|_| self.detail.code() == "not_found")?;
+        Some(what)
+    }
+
+    /// There is no `what` that is called `name`, but maybe one of `names` was meant.
+    pub(super) fn not_found<'n>(
+        what: &str,
+        name: &str,
+        names: impl IntoIterator<Item = &'n str>,
+    ) -> Self {
+        let near = nearest(name, names).map(str::to_owned);
+        let name = excerpt(name);
+        Self::new(
+            StatusCode::NOT_FOUND,
+            match near {
+                Some(near) => finding!(
+                    "not_found_near",
+                    "no {what} `{name}`; did you mean `{near}`?",
+                    what,
+                    name,
+                    near
+                ),
+                None => finding!("not_found_named", "no {what} `{name}`", what, name),
+            },
+        )
+    }
+
     /// Something of the body makes no sense.
     pub(super) fn invalid(pointer: impl Into<String>, problem: Finding) -> Self {
         Error::Invalid(vec![PlacedFinding::new(pointer, problem)]).into()
@@ -141,7 +172,7 @@ impl ApiProblem {
 
     /// What is answered, as JSON.
     pub(super) fn body(&self) -> Vec<u8> {
-        let Self { status, detail, errors, warnings, version, retry_after_s: _ } = self;
+        let Self { status, detail, errors, warnings, version, .. } = self;
         let body = ProblemBody {
             kind: "about:blank",
             title: status.canonical_reason().unwrap_or("Error"),
@@ -158,12 +189,18 @@ impl ApiProblem {
 
     pub(super) fn respond(self) -> Response {
         let mut response = Response::new(Body::from(self.body()));
-        let Self { status, retry_after_s, .. } = &self;
+        let Self { status, detail, retry_after_s, .. } = &self;
         *response.status_mut() = *status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, MEDIA_TYPE);
         if *status == StatusCode::UNAUTHORIZED {
-            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            let challenge = match detail.code() {
+                "unknown_token" | "token_expired" | "token_without_scheme" => {
+                    r#"Bearer error="invalid_token""#
+                }
+                _ => "Bearer",
+            };
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }
         if let Some(seconds) = retry_after_s {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(*seconds));

@@ -42,6 +42,7 @@ pub use accounts::{AccountChange, AccountView, KeptPassword, NewAccount};
 pub use apps::{App, Member, RoleOrigin};
 pub use external::ExternalIdentity;
 pub use nodes::{Fleet, FleetNode, Node, NodeReport, StoreReport};
+pub(crate) use overview::KnownNames;
 pub use overview::{AppSummary, Hit};
 use policies::fill_policy_apps;
 pub use policies::{

@@ -43,6 +43,20 @@ pub struct Hit {
     pub policy: Option<String>,
 }
 
+/// Most names that a misspelt one is compared with.
+const KNOWN_NAMES_MAX: i64 = 1_000;
+
+/// A kind of names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum KnownNames<'a> {
+    /// Of all apps.
+    Apps,
+    /// Of all accounts.
+    Accounts,
+    /// Of the policies of this app.
+    Policies(&'a str),
+}
+
 impl Catalog {
     /// Apps in short by name: all for an administrator, else those in which `account` has a role.
     ///
@@ -104,6 +118,28 @@ impl Catalog {
                    AND (? = 1 OR EXISTS (SELECT 1 FROM members m JOIN members own ON own.app = m.app \
                    WHERE m.account = a.id AND own.account = ?)) ORDER BY a.name LIMIT ?";
         self.db.rows(sql, &values).await?.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// The first names of one kind, for an error about a name that is not there: a thousand at most.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) async fn known_names(&self, of: KnownNames<'_>) -> Result<Vec<String>, Error> {
+        let limit = KNOWN_NAMES_MAX.into();
+        let rows = match of {
+            KnownNames::Apps => {
+                self.db.rows("SELECT name FROM apps ORDER BY name LIMIT ?", &[limit]).await?
+            }
+            KnownNames::Accounts => {
+                self.db.rows("SELECT name FROM accounts ORDER BY name LIMIT ?", &[limit]).await?
+            }
+            KnownNames::Policies(app) => {
+                let sql = "SELECT name FROM policies WHERE app = ? AND state <> 'deleted' \
+                           ORDER BY name LIMIT ?";
+                self.db.rows(sql, &[app.into(), limit]).await?
+            }
+        };
+        rows.iter().map(|row| row.get(0)).collect()
     }
 
     /// Apps and policies whose name contains `text`, apps first, of all that `account` may see.

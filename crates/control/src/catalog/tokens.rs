@@ -138,6 +138,15 @@ impl Catalog {
         row.map(|row| TokenView::of(&row)).transpose()
     }
 
+    /// Whether there is a token with the secret of this hash that was not revoked, expired or not.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) async fn is_token_kept(&self, hash: &str) -> Result<bool, Error> {
+        let sql = "SELECT id FROM tokens WHERE hash = ? AND revoked_at IS NULL";
+        Ok(self.db.row(sql, &[hash.into()]).await?.is_some())
+    }
+
     /// Makes a token of an app.
     ///
     /// # Errors

@@ -74,11 +74,18 @@ pub(in crate::api) async fn set_up(ask: ApiRequest) -> Result<ApiResponse, ApiPr
     if !api.setup.is(&token, ask.by.at) {
         attempt.failed();
         ask.audit_failed(Action::SetUp, None, named(&account)).await;
-        let problem = finding!(
-            "bad_setup_token",
-            "token: invalid, used or expired (after 15 minutes); restart the server to get a new \
-             setup token"
-        );
+        let problem = match api.catalog.has_accounts().await? {
+            true => finding!(
+                "setup_over",
+                "the setup is done: there are accounts; sign in (`sluicegate login --name ACCOUNT`), or ask an \
+                 administrator for an account or a new password"
+            ),
+            false => finding!(
+                "bad_setup_token",
+                "token: invalid, used or expired (after 15 minutes); restart the server to get a new \
+                 setup token"
+            ),
+        };
         return Err(ApiProblem::new(StatusCode::FORBIDDEN, problem));
     }
     let hash = api.passwords.hash(&password).await?;

@@ -24,7 +24,6 @@ use crate::access::{Action, Actor, allow};
 use crate::api::Api;
 use crate::api::problem::ApiProblem;
 use crate::api::request::{ApiRequest, ApiResponse};
-use crate::error::Error;
 use crate::traffic::{Counts, EVENT_RESULTS, LiveEvent, LiveStream, RESULTS, StreamFilter};
 
 /// Most streams of a node, and of one account.
@@ -78,9 +77,10 @@ pub(in crate::api) async fn stream(ask: ApiRequest) -> Result<ApiResponse, ApiPr
         query.policy.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
     policies.sort_unstable();
     policies.dedup();
-    let is_owned = |policy: &String| owned.iter().any(|(owned, _)| owned == policy);
-    if !policies.iter().chain(&query.tail).all(is_owned) {
-        return Err(Error::NotFound("policy").into());
+    let is_owned = |policy: &&String| owned.iter().any(|(owned, _)| owned == *policy);
+    if let Some(unknown) = policies.iter().chain(&query.tail).find(|policy| !is_owned(policy)) {
+        let names = owned.iter().map(|(name, _)| name.as_str());
+        return Err(ApiProblem::not_found("policy", unknown, names));
     }
     if policies.len() > POLICIES_MAX {
         let problem = finding!(

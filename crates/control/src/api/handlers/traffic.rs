@@ -300,8 +300,9 @@ fn add(buckets: &mut Buckets, name: &str, at: i64, counts: &Counts) {
 fn wanted(named: &str, owned: BTreeSet<String>) -> Result<BTreeSet<String>, ApiProblem> {
     let named: BTreeSet<_> =
         named.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
-    if !named.is_subset(&owned) {
-        return Err(Error::NotFound("policy").into());
+    if let Some(unknown) = named.difference(&owned).next() {
+        let names = owned.iter().map(String::as_str);
+        return Err(ApiProblem::not_found("policy", unknown, names));
     }
     let is_named = !named.is_empty();
     let wanted = if is_named { named } else { owned };

@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 use sluicegate::Micros;
 
-use crate::api::client::{Client, NOW_S, Served, document};
+use crate::api::client::{Client, NOW_S, PASSWORD, Served, document};
 
 /// An app with an owner and a viewer.
 async fn shop() -> (Served, Client, Client) {
@@ -230,4 +230,60 @@ async fn administrators_see_the_configuration() {
     assert_eq!(served.ask(&ada, "POST /apps", Some(body)).await.status, 201);
     let olga = served.member(&ada, "olga", "shop", "owner").await;
     assert_eq!(served.ask(&olga, "GET /settings", None).await.status, 403);
+}
+
+#[tokio::test]
+async fn a_name_that_is_not_there_is_told_with_the_one_that_was_meant() {
+    let (served, ada, olga) = shop().await;
+    let new = json!({ "document": document("orders", "10/s") });
+    served.ask(&ada, "POST /apps/shop/policies", Some(new)).await;
+    for (client, what, detail) in [
+        (&ada, "GET /apps/shpo", "no app `shpo`; did you mean `shop`?"),
+        (&ada, "GET /apps/bank/policies", "no app `bank`"),
+        (&ada, "GET /accounts/olgaa", "no account `olgaa`; did you mean `olga`?"),
+        (&olga, "GET /apps/shop/policies/order", "no policy `order`; did you mean `orders`?"),
+        (&olga, "GET /apps/shop/policies/x", "no policy `x`"),
+        (
+            &olga,
+            "GET /apps/shop/traffic?policy=ordres",
+            "no policy `ordres`; did you mean `orders`?",
+        ),
+    ] {
+        let answer = served.ask(client, what, None).await;
+        let found = (answer.status.as_u16(), answer.body["detail"].as_str().unwrap_or_default());
+        assert_eq!(found, (404, detail), "{what}");
+    }
+    let other = served.ask(&olga, "GET /apps/shpo", None).await;
+    assert_eq!(other.status, 403, "who may not see an app does not learn of it");
+    assert!(!other.body.to_string().contains("shop"), "{other:?}");
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_good_is_told_why() {
+    let (served, _, olga) = shop().await;
+    let ci = served.token(&olga, "shop", &["policy:read"]).await;
+    let detail = async |client: &Client| {
+        let answer = served.ask(client, "GET /apps/shop", None).await;
+        assert_eq!(answer.headers["www-authenticate"], r#"Bearer error="invalid_token""#);
+        answer.body["detail"].as_str().unwrap_or_default().to_owned()
+    };
+    let unknown = Client { token: Some("sgt_none".to_owned()), ..Client::default() };
+    assert_eq!(detail(&unknown).await, "authorization: invalid token: unknown or revoked");
+    let bare = Client::default().with("authorization", ci.token.as_deref().unwrap());
+    assert_eq!(
+        detail(&bare).await,
+        "authorization: no token: write `Authorization: Bearer TOKEN`, once"
+    );
+    served.clock.advance(Micros::from_secs(31 * 24 * 60 * 60));
+    assert_eq!(detail(&ci).await, "authorization: the token has expired; create another");
+}
+
+#[tokio::test]
+async fn a_setup_token_after_the_setup_is_told_so() {
+    let (served, _) = Served::with_admin().await;
+    let body = json!({ "token": served.setup_token, "account": "bea", "password": PASSWORD });
+    let answer = served.ask(&Client::default(), "POST /setup", Some(body)).await;
+    assert_eq!(answer.status, 403);
+    let detail = answer.body["detail"].as_str().unwrap();
+    assert!(detail.starts_with("the setup is done: there are accounts; sign in"), "{detail}");
 }

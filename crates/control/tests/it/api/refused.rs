@@ -117,7 +117,7 @@ async fn a_token_that_was_revoked_or_ended_is_good_for_nothing() {
     let answer = served.ask(&machine, get, None).await;
     assert_eq!(
         (answer.status.as_u16(), &answer.headers["www-authenticate"]),
-        (401, &"Bearer".parse().unwrap())
+        (401, &r#"Bearer error="invalid_token""#.parse().unwrap())
     );
 
     let other = served.token(&ada, "shop", &["policy:read"]).await;
