@@ -32,6 +32,8 @@ pub enum AuditOutcome {
     Done,
     /// It was not for the one who tried.
     Denied,
+    /// It was permitted and not done, such as where the store did not answer.
+    Failed,
 }
 
 /// An audit entry.
@@ -256,6 +258,7 @@ impl AuditOutcome {
         match self {
             Self::Done => "done",
             Self::Denied => "denied",
+            Self::Failed => "failed",
         }
     }
 }

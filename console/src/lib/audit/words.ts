@@ -6,7 +6,7 @@ type Entry = Schema['Entry'];
 
 /**
  * What happened, as a sentence without its subject, with the target apart: `changed the policy `, `login`, ``; of a
- * denied attempt `was denied: change the policy `, `login`, ``.
+ * denied attempt `was denied: change the policy `, `login`, ``, and of one that failed `failed to …`.
  */
 export function actionParts(entry: Entry): [string, string, string] {
   const [before = '', after] = actionWords(entry, TARGET).split(TARGET);
@@ -22,20 +22,21 @@ export function actionLabel(action: string): string {
 const TARGET = '\ue000';
 
 function actionWords(entry: Entry, target: string): string {
-  if (entry.outcome === 'denied') return deniedWords(entry, target);
+  if (entry.outcome === 'denied') return attemptWords('audit.was_denied', entry, target);
+  if (entry.outcome === 'failed') return attemptWords('audit.has_failed', entry, target);
   const key = `audit.action.${entry.action}${detailOf(entry)}`;
   const known = has(key) ? key : `audit.action.${entry.action}`;
   if (!has(known)) return `${entry.action} ${target}`;
   return t(known as Key, { target, app: entry.app ?? '', key: visible(keyOf(entry) ?? '') });
 }
 
-/** The action that was denied. An action without a target is about something that does not exist yet. */
-function deniedWords(entry: Entry, target: string): string {
+/** The action that was not done. An action without a target is about something that does not exist yet. */
+function attemptWords(words: 'audit.was_denied' | 'audit.has_failed', entry: Entry, target: string): string {
   const detail = entry.actor === `account:${entry.target}` ? '.self' : entry.target === '' ? '.any' : '';
   const keys = [`audit.deny.${entry.action}${detail}`, `audit.deny.${entry.action}`];
   const known = keys.find(has);
   const what = known ? t(known as Key, { target, app: entry.app ?? '' }) : `${entry.action} ${target}`;
-  return t('audit.was_denied', { what });
+  return t(words, { what });
 }
 
 /** The key that something was done to, where the entry names it; null: the budget that all share. */

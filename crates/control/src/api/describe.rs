@@ -183,7 +183,7 @@ fn of_answer(answers: Option<&str>) -> Vec<Parameter<'static>> {
             ),
             ("query", "action", "string", false, "Only this action, such as `policy.update`."),
             ("query", "target", "string", false, "Only entries about this object."),
-            ("query", "outcome", "string", false, "Only this outcome: `done` or `denied`."),
+            ("query", "outcome", "string", false, "Only `done`, `denied` or `failed`."),
             ("query", "since", "integer", false, "From this time on, in milliseconds since 1970."),
             ("query", "until", "integer", false, "Before this time, in milliseconds since 1970."),
         ]);
@@ -247,7 +247,7 @@ fn bounds(route: &Route, name: &str) -> Json {
         "state" if route.asks == Some("NewPolicy") => json!({ "enum": ["shadow", "active"] }),
         "state" => json!({ "enum": ["shadow", "active", "deleted"] }),
         "sort" => json!({ "enum": ["name", "updated"] }),
-        "outcome" => json!({ "enum": ["done", "denied"] }),
+        "outcome" => json!({ "enum": ["done", "denied", "failed"] }),
         "step" => json!({ "enum": ["10s", "5m"] }),
         "result" => json!({ "enum": EVENT_RESULTS }),
         "since" | "until" => json!({ "minimum": 0, "maximum": EXACT_MAX }),

@@ -166,6 +166,29 @@ impl Catalog {
         Ok(true)
     }
 
+    /// Notes that the store did not answer when `by` was to do something to the live budget of a key, and what:
+    /// `after`.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) async fn audit_key_failed(
+        &self,
+        by: &ChangeContext,
+        action: Action,
+        target: AuditTarget<'_>,
+        after: &serde_json::Value,
+    ) -> Result<(), Error> {
+        // Who asks again with the same idempotency key is to get another answer.
+        let by = ChangeContext { request: None, ..by.clone() };
+        let mut change: Change<'_> = match self.begin::<()>(&by).await? {
+            ChangeStart::Change(change) => change,
+            ChangeStart::Answered(()) => return Ok(()),
+        };
+        change.audit(action, target, None, Some(after.to_string()));
+        change.events.iter_mut().for_each(|event| event.outcome = AuditOutcome::Failed);
+        change.commit(()).await
+    }
+
     /// Writes a row and removes it, to see whether the database takes changes
     /// ([`is_catalog_writable`](crate::is_catalog_writable)): one that failed is asked again, also if nobody
     /// changes anything. The row needs room as a change does: on a full disk PostgreSQL takes what fits into the

@@ -97,15 +97,14 @@ pub(in crate::api) async fn try_one(ask: ApiRequest) -> Result<ApiResponse, ApiP
     let (app, policy) = ask.policy();
     let policy = ask.api.catalog.policy(app, policy).await?.name;
     let asked = to_explain(&ask, Some(policy))?;
-    let is_tried = !ask.by.dry_run
-        && audit(&ask, Action::TryKey, asked.key.as_deref().unwrap_or_default(), Some(asked.cost))
-            .await?;
-    if !is_tried {
+    let key = asked.key.clone().unwrap_or_default();
+    let noted = KeyChange { action: Action::TryKey, key: &key, permits: Some(asked.cost) };
+    if ask.by.dry_run || !noted.audit(&ask).await? {
         return explanation(ask.api.budgets.explain(asked).await);
     }
     let tried = ask.api.budgets.try_one(asked).await;
     if tried.is_err() {
-        ask.api.catalog.forget_request(&ask.by).await?;
+        noted.failed(&ask).await?;
     }
     explanation(tried)
 }
@@ -150,10 +149,12 @@ pub(in crate::api) async fn reset(ask: ApiRequest) -> Result<ApiResponse, ApiPro
     if ask.by.dry_run {
         return reply(ask.api.budgets.peek(&policy, key.as_bytes()).await);
     }
-    if !audit(&ask, Action::ResetKey, &key, None).await? {
+    let noted = KeyChange { action: Action::ResetKey, key: &key, permits: None };
+    noted.check_store(&ask, &policy).await?;
+    if !noted.audit(&ask).await? {
         return reply(ask.api.budgets.peek(&policy, key.as_bytes()).await);
     }
-    done(&ask, ask.api.budgets.reset(&policy, key.as_bytes()).await).await
+    noted.done(&ask, ask.api.budgets.reset(&policy, key.as_bytes()).await).await
 }
 
 pub(in crate::api) async fn grant(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
@@ -174,10 +175,12 @@ pub(in crate::api) async fn grant(ask: ApiRequest) -> Result<ApiResponse, ApiPro
     if ask.by.dry_run {
         return reply(ask.api.budgets.peek(&policy, key.as_bytes()).await);
     }
-    if !audit(&ask, Action::GrantKey, &key, Some(permits)).await? {
+    let noted = KeyChange { action: Action::GrantKey, key: &key, permits: Some(permits) };
+    noted.check_store(&ask, &policy).await?;
+    if !noted.audit(&ask).await? {
         return reply(ask.api.budgets.peek(&policy, key.as_bytes()).await);
     }
-    done(&ask, ask.api.budgets.grant(&policy, key.as_bytes(), permits).await).await
+    noted.done(&ask, ask.api.budgets.grant(&policy, key.as_bytes(), permits).await).await
 }
 
 /// The name of the policy, which is the app's.
@@ -200,25 +203,54 @@ fn unavailable(problem: &str) -> ApiProblem {
     ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, problem)
 }
 
-/// Whether it is to be done: not, if it was before, when the same request came.
-async fn audit(
-    ask: &ApiRequest,
+/// What is noted of something that is done to the live budget of a key.
+struct KeyChange<'k> {
     action: Action,
-    key: &str,
+    key: &'k str,
     permits: Option<u64>,
-) -> Result<bool, ApiProblem> {
-    let (app, policy) = ask.policy();
-    let after = json!({ "key": key, "permits": permits });
-    let target = AuditTarget::of(app, policy);
-    Ok(ask.api.catalog.audit_key_change(&ask.by, action, target, &after).await?)
 }
 
-/// The reply to what was noted; what was not done may be asked for again.
-async fn done(ask: &ApiRequest, told: Result<Budget, String>) -> Result<ApiResponse, ApiProblem> {
-    if told.is_err() {
-        ask.api.catalog.forget_request(&ask.by).await?;
+impl KeyChange<'_> {
+    /// Looks whether the store answers, before it is noted that something is done.
+    async fn check_store(&self, ask: &ApiRequest, policy: &str) -> Result<(), ApiProblem> {
+        let Err(problem) = ask.api.budgets.peek(policy, self.key.as_bytes()).await else {
+            return Ok(());
+        };
+        self.failed(ask).await?;
+        Err(unavailable(&problem))
     }
-    reply(told)
+
+    /// Whether it is to be done: not, if it was before, when the same request came.
+    async fn audit(&self, ask: &ApiRequest) -> Result<bool, ApiProblem> {
+        let (target, after) = self.noted(ask);
+        Ok(ask.api.catalog.audit_key_change(&ask.by, self.action, target, &after).await?)
+    }
+
+    /// The reply to what was noted; what was not done may be asked for again.
+    async fn done(
+        &self,
+        ask: &ApiRequest,
+        told: Result<Budget, String>,
+    ) -> Result<ApiResponse, ApiProblem> {
+        if told.is_err() {
+            self.failed(ask).await?;
+        }
+        reply(told)
+    }
+
+    /// Notes that it was not done.
+    async fn failed(&self, ask: &ApiRequest) -> Result<(), ApiProblem> {
+        let (target, after) = self.noted(ask);
+        ask.api.catalog.forget_request(&ask.by).await?;
+        ask.api.catalog.audit_key_failed(&ask.by, self.action, target, &after).await?;
+        Ok(())
+    }
+
+    fn noted<'a>(&self, ask: &'a ApiRequest) -> (AuditTarget<'a>, serde_json::Value) {
+        let Self { key, permits, .. } = self;
+        let (app, policy) = ask.policy();
+        (AuditTarget::of(app, policy), json!({ "key": key, "permits": permits }))
+    }
 }
 
 fn reply(told: Result<Budget, String>) -> Result<ApiResponse, ApiProblem> {

@@ -1,7 +1,7 @@
 //! A client of an API that is not on any network, and the API.
 
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::thread::{ThreadId, current};
 
 use axum::Router;
@@ -56,9 +56,13 @@ pub(crate) struct Answer {
     pub(crate) body: Json,
 }
 
-/// Budgets that note what is done to them, and on which thread.
+/// Budgets that note what is done to them, and on which thread, and whose store can be away.
 #[derive(Debug, Default)]
-pub(crate) struct Noted(pub(crate) Mutex<Vec<String>>, pub(crate) Mutex<Vec<ThreadId>>);
+pub(crate) struct Noted(
+    pub(crate) Mutex<Vec<String>>,
+    pub(crate) Mutex<Vec<ThreadId>>,
+    pub(crate) AtomicBool,
+);
 
 impl Noted {
     fn note(&self, what: String) -> BudgetFuture<'_> {
@@ -73,7 +77,9 @@ impl Noted {
             rule: "r".to_owned(),
             mode: "store",
         };
-        Box::pin(std::future::ready(Ok(budget)))
+        let is_away = self.2.load(Relaxed);
+        let told = if is_away { Err("store: no answer".to_owned()) } else { Ok(budget) };
+        Box::pin(std::future::ready(told))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Live budgets.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use serde_json::json;
 use sha2::Digest as _;
 
@@ -20,8 +22,10 @@ async fn what_is_done_to_a_budget_is_audited_first() {
     served.ask(&ada, &format!("POST {at}/grant?dry_run=true"), grant.clone()).await;
     served.ask(&ada, &format!("POST {at}/grant"), grant).await;
     let done = served.budgets.0.lock().unwrap().clone();
-    let expected =
-        ["peek orders alice", "reset orders alice", "peek orders alice", "grant orders alice 5"];
+    let expected = ["peek", "peek", "reset", "peek", "peek", "grant"].map(|what| match what {
+        "grant" => "grant orders alice 5".to_owned(),
+        what => format!("{what} orders alice"),
+    });
     assert_eq!(done, expected);
     let audit = served.ask(&ada, "GET /apps/shop/audit?limit=2", None).await;
     assert_eq!(audit.body["items"][0]["after"], r#"{"key":"alice","permits":5}"#);
@@ -47,6 +51,36 @@ async fn what_is_done_to_a_budget_is_audited_first() {
 }
 
 #[tokio::test]
+async fn what_the_store_did_not_do_has_failed_in_the_audit() {
+    let (served, ada) = Served::with_admin().await;
+    served.ask(&ada, "POST /apps", Some(json!({ "name": "shop" }))).await;
+    let new = json!({ "document": document("orders", "10/s") });
+    served.ask(&ada, "POST /apps/shop/policies", Some(new)).await;
+    served.budgets.2.store(true, Relaxed);
+    for (action, body) in
+        [("reset", json!({ "key": "alice" })), ("grant", json!({ "key": "alice", "permits": 5 }))]
+    {
+        let at = format!("POST /apps/shop/policies/orders/keys/{action}");
+        let answer = served.ask(&ada, &at, Some(body)).await;
+        assert_eq!(answer.status, 503, "{answer:?}");
+        let at = format!("GET /apps/shop/audit?action=key.{action}");
+        let audit = served.ask(&ada, &at, None).await;
+        let entries = audit.body["items"].as_array().unwrap();
+        assert_eq!((entries.len(), &entries[0]["outcome"]), (1, &json!("failed")), "{action}");
+    }
+    let failed = served.ask(&ada, "GET /apps/shop/audit?outcome=failed", None).await;
+    assert_eq!(failed.body["items"].as_array().unwrap().len(), 2);
+    // What is asked again is done.
+    served.budgets.2.store(false, Relaxed);
+    let grant = json!({ "key": "alice", "permits": 5 });
+    let again = ada.with("idempotency-key", "g1");
+    let at = "POST /apps/shop/policies/orders/keys/grant";
+    assert_eq!(served.ask(&again, at, Some(grant)).await.status, 200);
+    let audit = served.ask(&ada, "GET /apps/shop/audit?limit=1", None).await;
+    assert_eq!(audit.body["items"][0]["outcome"], "done");
+}
+
+#[tokio::test]
 async fn a_grant_that_comes_again_is_granted_once() {
     let (served, ada) = Served::with_admin().await;
     served.ask(&ada, "POST /apps", Some(json!({ "name": "shop" }))).await;
@@ -59,7 +93,8 @@ async fn a_grant_that_comes_again_is_granted_once() {
         let granted = served.ask(&again, &format!("POST {at}/grant"), grant()).await;
         assert_eq!(granted.status, 200, "{granted:?}");
     }
-    assert_eq!(*served.budgets.0.lock().unwrap(), ["grant orders alice 5", "peek orders alice"]);
+    let done = served.budgets.0.lock().unwrap().clone();
+    assert_eq!(done.iter().filter(|what| *what == "grant orders alice 5").count(), 1, "{done:?}");
     let other = json!({ "key": "alice", "permits": 6 });
     let other = served.ask(&again, &format!("POST {at}/grant"), Some(other)).await;
     assert_eq!(other.status, 422);
@@ -102,7 +137,9 @@ async fn what_a_key_would_meet_is_explained_and_bad_questions_are_refused() {
     let looked = r#"explain shop Some("orders") Some("alice") None 1"#;
     assert_eq!(asked, [looked, r#"try Some("orders") Some("alice") 1"#]);
     let audit = served.ask(&ada, "GET /apps/shop/audit?action=key.try", None).await;
-    assert_eq!(audit.body["items"].as_array().unwrap().len(), 1);
+    let entries = audit.body["items"].as_array().unwrap().iter();
+    let outcomes: Vec<_> = entries.map(|entry| &entry["outcome"]).collect();
+    assert_eq!(outcomes, ["failed", "done"], "it was noted first, and then not done");
     for (what, body, pointer) in [
         (of_policy, json!({ "key": "x".repeat(1_025) }), "/key"),
         (of_policy, json!({ "cost": 0 }), "/cost"),
