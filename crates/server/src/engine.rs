@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderMap;
-use sluicegate::policy::PolicySet;
+use sluicegate::policy::{Policy, PolicySet};
 use sluicegate::store::Store;
 use sluicegate::{
     Admission, DecideError, Engine, Micros, ObservedRequest, Observer, Request, Turn,
 };
+use sluicegate_policy::nearest;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -25,6 +26,9 @@ const DEBTS_EVERY: Duration = Duration::from_millis(100);
 /// How long a server that stops waits for its store to take what it owes: a store that answers takes
 /// thousands of keys meanwhile.
 const LAST_PAYMENT_MAX: Duration = Duration::from_secs(1);
+
+/// Most policies that an unknown name is compared with: a caller who makes mistakes costs some 0.2 ms.
+const NEAR_POLICIES_MAX: usize = 100;
 
 /// The engine that all wires ask, and what operators see of its answers.
 #[derive(Debug)]
@@ -43,6 +47,18 @@ impl<S: Store + 'static> ServerEngine<S> {
     /// `engine`, whose decisions `telemetry` counts and `traces` records.
     pub(crate) fn watched(engine: Engine<S>, telemetry: Telemetry, traces: Option<Traces>) -> Self {
         Self { engine: Arc::new(engine.observed_by(EngineObserver { telemetry, traces })) }
+    }
+
+    /// The policy that `name` was most likely meant to be, of those that are `shown`.
+    pub(crate) fn near_policy(
+        &self,
+        name: &str,
+        shown: impl Fn(&Policy) -> bool,
+    ) -> Option<String> {
+        let policies = self.engine.policies();
+        let known = policies.policies().iter().take(NEAR_POLICIES_MAX);
+        let known = known.filter(|policy| shown(policy)).map(|policy| policy.name());
+        nearest(name, known).map(str::to_owned)
     }
 
     /// A turn for what came in now over `wire`.

@@ -233,6 +233,13 @@ async fn what_gives_back_wants_its_scope_and_what_is_no_question_wants_nothing()
         assert_eq!(status("none", path, ""), 200, "{path}");
     }
     assert_eq!(status("none", "/v1/nothing", ""), 404);
+    let bare = format!("authorization: {}\r\n", stage.good);
+    let (unread, _, said) = server.http("POST /v1/check", &bare, r#"{"policy":"p"}"#);
+    assert_eq!(unread, 401);
+    assert!(
+        said.contains("authorization: no token: write `Authorization: Bearer TOKEN`"),
+        "{said}"
+    );
     let atomic = r#"{"atomic":true,"checks":[{"policy":"p"},{"policy":"p","app":"other"}]}"#;
     let fields = field("authorization: Bearer ", Some(&stage.good));
     let (status, _, said) = server.http("POST /v1/check:batch", &fields, atomic);

@@ -91,7 +91,12 @@ pub(super) async fn top(
                 true => format!(
                     "policy: `{policy}` is not counted on its own, only {POLICIES_COUNTED_MAX} policies are"
                 ),
-                false => format!("policy: unknown policy `{policy}`"),
+                false => match context.engine.near_policy(&policy, |_| true) {
+                    Some(near) => {
+                        format!("policy: unknown policy `{policy}`; did you mean `{near}`?")
+                    }
+                    None => format!("policy: unknown policy `{policy}`"),
+                },
             };
             plain(StatusCode::NOT_FOUND, &problem)
         }

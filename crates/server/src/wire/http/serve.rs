@@ -32,7 +32,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use sluicegate::DecideError;
 use sluicegate_net::headers::{JSON, bearer, is_json};
-use sluicegate_policy::nearest;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -61,9 +60,6 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// How long the head of a request may take, from the end of the request before: so long an idle
 /// connection is kept, which is longer than most clients keep theirs.
 const HEAD_WAIT_MAX: Duration = Duration::from_secs(30);
-
-/// Most policies that an unknown name is compared with: a caller who makes mistakes costs some 0.2 ms.
-const NEAR_POLICIES_MAX: usize = 100;
 
 /// The media type of problems.
 const PROBLEM: HeaderValue = HeaderValue::from_static(sluicegate::http::problem::MEDIA_TYPE);
@@ -287,7 +283,12 @@ impl HttpHandler {
             caller.may(operation.scope())?;
             Ok(caller)
         });
-        may.map_err(|refused| self.refuse(refused))
+        may.map_err(|refused| match bearer(headers) {
+            Some(b"") if refused == CallerError::Unknown => self
+                .refuse(refused)
+                .instead("authorization: no token: write `Authorization: Bearer TOKEN`, once"),
+            _ => self.refuse(refused),
+        })
     }
 
     /// The answer to a request of `app` that was not decided. If there is no such policy, it names the one that
@@ -295,16 +296,13 @@ impl HttpHandler {
     fn undecided(&self, error: DecideError, app: Option<&str>) -> Problem {
         let near = match &error {
             DecideError::UnknownPolicy(name) => {
-                let policies = self.engine.core().policies();
-                let own = policies.policies().iter().take(NEAR_POLICIES_MAX);
-                let own = own.filter(|policy| policy.admits(app)).map(|policy| policy.name());
-                nearest(name, own).map(|near| format!("did you mean `{near}`?"))
+                self.engine.near_policy(name, |policy| policy.admits(app))
             }
             _ => None,
         };
         let problem = Problem::from(error);
         match near {
-            Some(near) => problem.and(&near),
+            Some(near) => problem.and(&format!("did you mean `{near}`?")),
             None => problem,
         }
     }

@@ -109,7 +109,11 @@ impl AuthHandler {
                 }
                 Some(name) => match turn.policies().resolve(name) {
                     Some(policy) => vec![guarded.budget(policy)?],
-                    None => return Err(DecideError::UnknownPolicy(name.to_owned()).into()),
+                    None => {
+                        let near = self.engine.near_policy(name, |policy| policy.admits(app));
+                        let error = DecideError::UnknownPolicy(name.to_owned());
+                        return Err(AuthError::NoPolicy { error, near });
+                    }
                 },
             };
         let decided = parent.over(gateway::decide(&turn, &budgets, app)).await?;

@@ -98,6 +98,11 @@ impl Problem {
         Self { detail: format!("{}; {more}", self.detail), ..self }
     }
 
+    /// The same with another sentence.
+    pub(crate) fn instead(self, detail: &str) -> Self {
+        Self { detail: detail.to_owned(), ..self }
+    }
+
     /// The status of the response that says so.
     pub(crate) const fn status(&self) -> StatusCode {
         self.status

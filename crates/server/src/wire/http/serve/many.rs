@@ -5,12 +5,11 @@
 
 use axum::body::Body as AnyBody;
 use axum::http::{Request, StatusCode};
-use sluicegate::{BatchError, BatchOutcome, Patience, Request as Question};
+use sluicegate::{BatchError, BatchOutcome, Patience, Request as Question, SettleError};
 use tokio::task::JoinHandle;
 
 use super::{FullResponse, HttpHandler, JSON, answered, denies, read, require_json, respond};
 use crate::authenticator::Caller;
-use crate::engine::ServerEngine;
 use crate::protocol::Wire;
 use crate::wire::http::codec::{
     Batch, Operation, OperationRequest, Problem, Settle, encode_all, encode_each, encode_none,
@@ -46,7 +45,7 @@ async fn try_batch(
                 let questions = asks.iter().enumerate().map(|(place, ask)| {
                     question(&handler, &caller, ask).map_err(|problem| problem.at(place))
                 });
-                all(&handler.engine, questions.collect::<Result<_, _>>()?).await
+                all(&handler, questions.collect::<Result<_, _>>()?).await
             }
         }
     }));
@@ -67,7 +66,12 @@ async fn try_settle(
         let mut settlement = settle.settlement();
         let app = caller.app(settlement.app);
         settlement.app = app.map_err(|refused| handler.refuse(refused))?;
-        Ok(encode_settled(handler.engine.turn(Wire::Http).settle(&settlement).await?))
+        let settled = handler.engine.turn(Wire::Http).settle(&settlement).await;
+        let settled = settled.map_err(|error| match error {
+            SettleError::Decide(error) => handler.undecided(error, settlement.app),
+            error => error.into(),
+        });
+        Ok(encode_settled(settled?))
     }));
     Ok(respond(StatusCode::OK, JSON, body.await?))
 }
@@ -103,17 +107,18 @@ async fn each(
     let asked: Vec<_> = questions.iter().flatten().cloned().collect();
     let mut decided = handler.engine.turn(Wire::Http).decide_each(&asked).await.into_iter();
     let answers = questions.into_iter().map(|question| {
-        question?;
-        Ok(decided.next().expect("there is one for each question")?)
+        let app = question?.app;
+        let decided = decided.next().expect("there is one for each question");
+        decided.map_err(|error| handler.undecided(error, app))
     });
     encode_each(&answers.collect::<Vec<_>>())
 }
 
 /// Charges all or none.
-async fn all(engine: &ServerEngine, asks: Vec<Question<'_>>) -> Result<Vec<u8>, Problem> {
+async fn all(handler: &HttpHandler, asks: Vec<Question<'_>>) -> Result<Vec<u8>, Problem> {
     // None is held back: others are charged already.
     let asks: Vec<_> = asks.into_iter().map(|ask| ask.with_patience(Patience::None)).collect();
-    match engine.turn(Wire::Http).decide_all(&asks).await {
+    match handler.engine.turn(Wire::Http).decide_all(&asks).await {
         Ok(BatchOutcome::Passed(admissions)) => Ok(encode_all(&admissions)),
         Ok(BatchOutcome::Refused { place, admission, stay_charged }) => {
             taken_back(&stay_charged)?;
@@ -121,7 +126,8 @@ async fn all(engine: &ServerEngine, asks: Vec<Question<'_>>) -> Result<Vec<u8>, 
         }
         Err(BatchError { place, error, stay_charged }) => {
             taken_back(&stay_charged)?;
-            Err(Problem::from(error).at(place).and("nothing was charged"))
+            let problem = handler.undecided(error, asks[place].app);
+            Err(problem.at(place).and("nothing was charged"))
         }
     }
 }

@@ -48,6 +48,14 @@ pub(in crate::wire::http::auth) enum AuthError {
     /// The query of `/v1/auth` itself.
     #[error("query: {0}")]
     Query(String),
+    /// There is no policy of the name in the path, but maybe another was meant.
+    #[error("{}{}", terminal::decide_error(.error), .near.as_deref().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default())]
+    NoPolicy {
+        /// That.
+        error: DecideError,
+        /// The policy that was most likely meant.
+        near: Option<String>,
+    },
     /// The engine does not decide.
     #[error("{}", terminal::decide_error(.0))]
     Undecided(#[from] DecideError),
@@ -68,7 +76,7 @@ impl AuthError {
             | Self::NoApp
             | Self::Missing(..)
             | Self::Query(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Undecided(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::NoPolicy { .. } | Self::Undecided(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }
