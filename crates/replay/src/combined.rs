@@ -80,6 +80,11 @@ pub enum LogError {
     /// The time is not written as `17/May/2015:10:05:03 +0000`.
     #[error("time: `{0}` is not a time such as `17/May/2015:10:05:03 +0000`")]
     Time(String),
+    /// The time is written as in ISO 8601.
+    #[error(
+        "time: `{0}` is not a time such as `17/May/2015:10:05:03 +0000`: log `$time_local` (nginx) or `%t` (Apache)"
+    )]
+    IsoTime(String),
     /// There is no such day or time of day.
     #[error("time: `{0}` does not exist")]
     NoSuchTime(String),
@@ -247,7 +252,12 @@ fn user_agent(rest: &str) -> (&str, bool) {
 
 /// `17/May/2015:10:05:03 +0000` as µs since the Unix epoch.
 fn time(given: &str) -> Result<Micros, LogError> {
-    let malformed = || LogError::Time(one_line(given));
+    let malformed = || match given.as_bytes() {
+        [b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'-', ..] => {
+            LogError::IsoTime(one_line(given))
+        }
+        _ => LogError::Time(one_line(given)),
+    };
     let text: &[u8; 26] = given.as_bytes().try_into().map_err(|_| malformed())?;
     let separators = [(2, b'/'), (6, b'/'), (11, b':'), (14, b':'), (17, b':'), (20, b' ')];
     let separated = separators.iter().all(|(place, byte)| text[*place] == *byte);
@@ -525,7 +535,10 @@ mod tests {
             ("17/Mai/2015:10:05:03 +0000", "is not a time such as `17/May/2015:10:05:03 +0000`"),
             ("17/May/2015:10:05:03 00000", "is not a time such as `17/May/2015:10:05:03 +0000`"),
             ("1x/May/2015:10:05:03 +0000", "is not a time such as `17/May/2015:10:05:03 +0000`"),
-            ("2015-05-17T10:05:03+00:00", "is not a time such as `17/May/2015:10:05:03 +0000`"),
+            (
+                "2015-05-17T10:05:03+00:00",
+                "is not a time such as `17/May/2015:10:05:03 +0000`: log `$time_local` (nginx) or `%t` (Apache)",
+            ),
             ("30/Feb/2015:10:05:03 +0000", "does not exist"),
             ("00/May/2015:10:05:03 +0000", "does not exist"),
             ("17/May/2015:24:05:03 +0000", "does not exist"),

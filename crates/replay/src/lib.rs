@@ -362,6 +362,9 @@ fn print_unit(input: &str, unit: &str) {
 }
 
 fn print_speed(events: u64, elapsed: Micros) {
+    if events == 0 {
+        return;
+    }
     let per_second = u128::from(events) * 1_000_000 / u128::from(elapsed.get().max(1));
     let per_second = u64::try_from(per_second).unwrap_or(u64::MAX);
     let (events, per_second) = (human::thousands(events), human::thousands(per_second));
@@ -397,12 +400,21 @@ fn guess(head: &[u8], clients: &ClientArgs) -> Result<InputFormat, String> {
     match first {
         // What is empty is of any format.
         None => Ok(InputFormat::Jsonl),
+        Some(line) if let Some(problem) = time_problem(line) => {
+            Err(format!("an access log whose times cannot be read: {problem}"))
+        }
         Some(line) => Err(format!(
             "neither an access log nor events: the first line is `{}`; expected lines as Apache and nginx write them \
              (`combined`), or JSON such as `{{\"at_us\":0,\"policy\":\"p\",\"key\":\"k\"}}`",
             terminal::one_line(&String::from_utf8_lossy(line))
         )),
     }
+}
+
+/// What is wrong with the time of a line that is in order otherwise.
+fn time_problem(line: &[u8]) -> Option<LogError> {
+    let found = LogFormat::default().parse(line);
+    found.err().filter(|error| matches!(error, LogError::IsoTime(_)))
 }
 
 /// Whether a line at the beginning of an input has the field that every event has.

@@ -84,9 +84,13 @@ fn run_file(source: ImportSource, path: &Path, lossy: LossyArg) -> Result<ExitCo
     };
     let imported = import(source, &text);
     if source == ImportSource::Nginx && imported.as_ref().is_ok_and(|all| all.policies.is_empty()) {
-        terminal::print_error_line(format_args!(
-            "note: {shown} has no `limit_req` and no `limit_conn`, so there are no policies"
-        ));
+        let has_limits = text.contains("limit_req") || text.contains("limit_conn");
+        let why = if has_limits {
+            "none of its limits could be imported"
+        } else {
+            "it has no `limit_req` and no `limit_conn`"
+        };
+        terminal::print_error_line(format_args!("note: {shown}: no policies, because {why}"));
     }
     print(imported, lossy, place)
 }

@@ -150,7 +150,12 @@ impl FlowRule<'_> {
         let per_s = parts.checked_mul(interval_s).filter(|per_s| *per_s > 0);
         let per_s = per_s.ok_or_else(|| self.wrong_number("intervalSec"))?;
         if grade > 1 {
-            return Err(self.wrong_number("grade"));
+            return Err(finding!(
+                "sentinel_grade",
+                "{rule}: not imported: grade: `{grade}` is neither 0 (threads) nor 1 (requests per second)",
+                rule,
+                grade
+            ));
         }
         let (whole, is_of_threads) = (units / parts, grade == 0);
         let is_whole = is_of_threads || behavior == 0;
