@@ -32,7 +32,7 @@ enum CliCommand {
     Init(init::InitArgs),
     /// Run a server: HTTP, Redis protocol and gateways.
     #[command(aliases = ["run", "start", "server"])]
-    Serve(serve::ServeArgs),
+    Serve(Box<serve::ServeArgs>),
     #[command(flatten)]
     Client(client::ClientCommand),
     /// Check or print the configuration of a server.
@@ -107,7 +107,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         CliCommand::Init(args) => init::run(&args),
         CliCommand::Serve(args) => serve::run(&args),
         CliCommand::Client(command) => client::run(command),
-        CliCommand::Config(command) => serve::show(&command),
+        CliCommand::Config(command) => serve::show(command),
         CliCommand::Replay(args) => replay::run(&args),
         CliCommand::Policies(PoliciesCommand::Check { path }) => policies::check(path),
         CliCommand::Policies(PoliciesCommand::Schema) => policies::print_schema(),

@@ -38,7 +38,15 @@ fn main() -> ExitCode {
     }
     let words: Vec<_> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    let matches = help::command().try_get_matches();
+    // What other programs have as a command.
+    let words = match &words[..] {
+        [program, version] if version == "version" => vec![program.clone(), "--version".to_owned()],
+        _ => words,
+    };
+    let matches = match &words[..] {
+        [_, version] if version == "--version" => help::command().try_get_matches_from(&words),
+        _ => help::command().try_get_matches(),
+    };
     let matches = matches.unwrap_or_else(|error| help::with_tip(error, &words).exit());
     let parsed = cli::Cli::from_arg_matches(&matches);
     match cli::run(parsed.unwrap_or_else(|error| error.exit())) {

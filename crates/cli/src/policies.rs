@@ -12,6 +12,8 @@ use sluicegate_server::descriptors::Configuration;
 use sluicegate_text::documents::DocumentSource;
 use sluicegate_text::terminal;
 
+use crate::exit;
+
 /// Prints whether the document or directory at `path` is sound, and if not, every path at which it is
 /// not. Warns of policies that clients can walk around.
 pub(crate) fn check(path: PathBuf) -> Result<ExitCode> {
@@ -66,7 +68,10 @@ pub(crate) fn print_import(configuration: &Configuration, descriptors: bool) -> 
 
 /// `sluicegate redis-acl`.
 pub(crate) fn print_acl(url: &str) -> Result<ExitCode> {
-    let config = url.parse::<RedisConfig>().context("URL")?;
+    let config = match url.parse::<RedisConfig>().context("URL") {
+        Ok(config) => config,
+        Err(error) => return Ok(exit::invalid(&error)),
+    };
     let mut lines = acl(&config) + "\n";
     let program = program_acl(&config);
     lines += &format!("# for programs that decide in Redis themselves:\n{program}\n");

@@ -202,18 +202,25 @@ fn misconfigured(error: &anyhow::Error) -> ExitCode {
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Check the configuration and the files it refers to.
-    Check(ServeArgs),
+    Check {
+        /// Configuration file, as `--config`.
+        #[arg(value_name = "FILE", conflicts_with = "config")]
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        args: Box<ServeArgs>,
+    },
     /// Print the effective configuration (file, environment, command line, defaults), without
     /// secrets.
-    Print(ServeArgs),
+    Print(Box<ServeArgs>),
     /// Print the JSON Schema of the configuration.
     Schema,
 }
 
 /// Shows what was asked of the configuration.
-pub(crate) fn show(command: &ConfigCommand) -> Result<ExitCode> {
+pub(crate) fn show(command: ConfigCommand) -> Result<ExitCode> {
     let text = match command {
-        ConfigCommand::Check(args) => {
+        ConfigCommand::Check { file, args } => {
+            let args = ServeArgs { config: file.or(args.config), over: args.over };
             match args.config().and_then(|config| serve::check(&config)) {
                 Ok(CheckedConfig { policies, warnings }) => {
                     for warning in &warnings {

@@ -1,6 +1,7 @@
 //! `sluicegate tokens`. The secret of a new token is the only thing on standard output, so that `> FILE`
 //! makes a file of it.
 
+use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -20,7 +21,7 @@ use super::kept::beside;
 use super::table::{self, instant, text};
 use crate::catalog::app;
 use crate::client::http::encoded;
-use crate::client::print_line;
+use crate::client::{print_line, whole};
 
 /// What can be done with tokens of an app.
 #[derive(Debug, Subcommand)]
@@ -48,8 +49,8 @@ pub(crate) struct CreateTokenArgs {
     scope: Vec<String>,
     /// Days until the token expires, 1 to 731.
     #[arg(long, value_name = "DAYS", default_value_t = 90)]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=731))]
-    days: u16,
+    #[arg(value_parser = whole(1..=731))]
+    days: u64,
     /// Write the secret to this file, which only you can read, instead of standard output. The file must not exist.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -107,6 +108,13 @@ async fn create(args: &CreateTokenArgs) -> Result<()> {
     if let Some(output) = output.as_deref().filter(|output| !force && output.exists()) {
         // Before there is a token: the secret of another would be lost.
         bail!("--output: {} exists; use --force to replace it", output.display());
+    }
+    if let Some(output) = output {
+        // Its secret would be lost as well.
+        let beside = beside(output);
+        let opened = OpenOptions::new().write(true).create(true).truncate(true).open(&beside);
+        opened.with_context(|| format!("--output: cannot write to {}", output.display()))?;
+        fs::remove_file(&beside).ok();
     }
     let client = AdminClient::signed_in(server)?;
     let new = json!({ "name": name, "scopes": scope, "expires_in_days": days });

@@ -7,9 +7,11 @@ use axum::body::Bytes;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sluicegate_net::{http, tls};
+use sluicegate_server::config::Listen;
 use sluicegate_text::human;
 use tokio_util::either::Either;
 
+use super::probe::{Spoken, spoken_at};
 use super::target::{Target, connect};
 use super::tls::TlsRoots;
 
@@ -78,24 +80,43 @@ async fn exchange(
     request: Request<Vec<u8>>,
     answer_bytes_max: usize,
 ) -> Result<HttpAnswer> {
-    let stream = connect(&target.addresses().await?).await?;
+    let addresses = target.addresses().await?;
+    let stream = connect(&addresses).await?;
     let stream = match target {
         Target::Tls { host, .. } => Either::Left(trust.greet(host, stream).await?),
         Target::Tcp { .. } | Target::Unix(_) => Either::Right(stream),
     };
     let answer = http::exchange(stream, request, answer_bytes_max).await;
-    if answer.as_ref().err().is_some_and(|error| tls::wants_certificate(error)) {
-        bail!(
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(error) if tls::wants_certificate(&error) => bail!(
             "{target} requires a client certificate (`tls.client_ca`), which this command does not send; use an address \
              of the server without `tls.client_ca`, such as a Unix socket"
-        );
-    }
-    let answer = answer.with_context(|| {
-        let tls = if matches!(target, Target::Tcp { .. }) { ", or of TLS (https://)" } else { "" };
-        format!("{target} did not answer like an HTTP server: is it the address of another protocol{tls}?")
-    })?;
+        ),
+        Err(error) => return Err(error).context(no_http(target, &addresses).await),
+    };
     let (head, body) = answer.into_parts();
     Ok(HttpAnswer { status: head.status, headers: head.headers, body })
+}
+
+/// Why there was no answer of HTTP at `addresses`, as far as it is known.
+async fn no_http(target: &Target, addresses: &[Listen]) -> String {
+    const ADDRESSES: &str = "the HTTP address is port 8080 by default, the admin address port 8082";
+    match spoken_at(addresses).await {
+        Some(Spoken::Tls) => {
+            format!("{target} speaks TLS: write `--to https://{}`", target.authority())
+        }
+        Some(other @ (Spoken::Resp | Spoken::Rls)) => {
+            format!("{target} does not speak HTTP, but {}: {ADDRESSES}", other.name())
+        }
+        _ => {
+            let tls =
+                if matches!(target, Target::Tcp { .. }) { ", or of TLS (https://)" } else { "" };
+            format!(
+                "{target} did not answer like an HTTP server: is it the address of another protocol{tls}?"
+            )
+        }
+    }
 }
 
 /// All but what RFC 3986, section 2.3, calls unreserved.

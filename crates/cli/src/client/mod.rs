@@ -11,6 +11,7 @@ mod bench;
 mod health;
 pub(crate) mod http;
 pub(crate) mod names;
+mod probe;
 pub(crate) mod reply;
 pub(crate) mod target;
 pub(crate) mod tls;

@@ -295,9 +295,20 @@ impl DecisionReply {
 
 /// Whether it comes from another kind of address: those that decide answer every path with a problem.
 pub(crate) fn is_elsewhere(answer: &HttpAnswer) -> bool {
-    let is_missing =
-        matches!(answer.status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED);
-    is_missing && serde_json::from_slice::<ProblemDetail>(&answer.body).is_err()
+    is_no_problem(answer.status, &answer.body)
+}
+
+/// Whether a path is not there, and the server says no more about it.
+pub(crate) fn is_no_problem(status: StatusCode, body: &[u8]) -> bool {
+    let is_missing = matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED);
+    is_missing && serde_json::from_slice::<ProblemDetail>(body).is_err()
+}
+
+/// Whether a server says that it does not have the path of a request.
+pub(crate) fn is_no_path(answer: &HttpAnswer) -> bool {
+    let detail = serde_json::from_slice::<ProblemDetail>(&answer.body);
+    answer.status == StatusCode::NOT_FOUND
+        && detail.is_ok_and(|ProblemDetail { detail }| detail.starts_with("path not found"))
 }
 
 /// `line` of a decision, in which what became of the request is green or red.

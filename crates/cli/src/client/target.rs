@@ -149,6 +149,10 @@ impl FromStr for Target {
             _ => {}
         }
         let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let is_place = |place: &str| place.parse::<Authority>().is_ok() && !place.ends_with(':');
+        if rest.split_once(['/', '?']).is_some_and(|(place, _)| is_place(place)) {
+            return wrong("a path is not permitted");
+        }
         let authority = match rest.parse::<Authority>() {
             Ok(authority) if !rest.contains('@') => authority,
             _ => return wrong("no host and port"),
@@ -238,7 +242,8 @@ mod tests {
             ("localhost:x", "no port"),
             ("localhost:65536", "no port"),
             ("http://me@localhost:80", "no host and port"),
-            ("http://localhost:80/v1", "no host and port"),
+            ("http://localhost:80/v1", "a path is not permitted"),
+            ("localhost:80/v1/check", "a path is not permitted"),
             ("https://", "no host and port"),
             ("https://unix:/run/s", "no host and port"),
             ("redis://localhost:6379", "an unknown scheme"),

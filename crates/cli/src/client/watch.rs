@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sluicegate::Micros;
 use sluicegate_control::traffic::EVENT_RESULTS;
+use sluicegate_policy::nearest;
 use sluicegate_text::human::Era;
 use sluicegate_text::terminal::{self, OutputFormat};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -180,6 +181,10 @@ pub(super) async fn events(args: &EventsArgs) -> Result<ExitCode> {
         .iter()
         .filter_map(|(name, value)| Some(format!("{name}={}", http::encoded(value.as_ref()?))));
     let path = format!("/v1/events?{}", filter.collect::<Vec<_>>().join("&"));
+    let Policies { policies, .. } = read(&get(&args.admin, "/v1/policies").await?)?;
+    if let Some(policy) = &args.policy {
+        warn_if_unknown(policy, &policies);
+    }
     let AdminArgs { to, trust } = &args.admin;
     let stream = connect(&to.addresses().await?).await?;
     let stream = match to {
@@ -210,15 +215,26 @@ pub(super) async fn events(args: &EventsArgs) -> Result<ExitCode> {
     bail!("{to} ended the stream")
 }
 
+/// Warns of events that never come because there is no such policy. Limits of callers have names in brackets.
+fn warn_if_unknown(policy: &str, policies: &[String]) {
+    if policy.starts_with('(') || policies.iter().any(|known| known == policy) {
+        return;
+    }
+    let near = nearest(policy, policies.iter().map(String::as_str));
+    let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    let policy = terminal::one_line(policy);
+    terminal::print_error_line(format_args!("warning: no policy `{policy}`{near}"));
+}
+
 /// Prints whether the server is ready, its policies, and its store. Exit status 1: not ready.
 pub(super) async fn status(args: &StatusArgs) -> Result<ExitCode> {
     let AdminArgs { to, trust } = &args.admin;
     let ready = http::send((to, trust), http::get("/readyz"), ANSWER_WAIT_MAX).await?;
     let is_ready = ready.status.is_success();
     let reason = reply::problem(ready.status, &ready.body);
-    print_line(&if is_ready { "ready".to_owned() } else { format!("not ready: {reason}") })?;
     let Policies { version, source, error, policies } =
         read(&get(&args.admin, "/v1/policies").await?)?;
+    print_line(&if is_ready { "ready".to_owned() } else { format!("not ready: {reason}") })?;
     let source = source
         .as_deref()
         .map_or_else(String::new, |source| format!(" from {}", terminal::one_line(source)));
@@ -252,10 +268,19 @@ async fn line(from: &mut (impl AsyncBufRead + Unpin)) -> Result<Option<String>> 
 async fn get(AdminArgs { to, trust }: &AdminArgs, path: &str) -> Result<HttpAnswer> {
     let answer =
         http::send_for((to, trust), http::get(path), ANSWER_WAIT_MAX, METRICS_BYTES_MAX).await?;
+    if reply::is_no_path(&answer) {
+        bail!("{}", elsewhere(to, path));
+    }
     if !answer.status.is_success() {
         bail!("{}", reply::problem(answer.status, &answer.body));
     }
     Ok(answer)
+}
+
+/// What is wrong with an address that does not have `path`.
+fn elsewhere(to: &Target, path: &str) -> String {
+    let path = path.split('?').next().unwrap_or(path);
+    format!("{to} has no {path}: `--to` is the admin address, such as http://127.0.0.1:8082")
 }
 
 /// Largest answer: metrics of ten thousand policies.

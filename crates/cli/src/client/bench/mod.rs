@@ -32,6 +32,7 @@ use tokio::runtime::Runtime;
 pub(super) use plan::BenchArgs;
 
 use super::print_line;
+use crate::exit;
 use connection::BenchConnection;
 use plan::BenchPlan;
 use report::Report;
@@ -41,9 +42,20 @@ use tally::BenchTally;
 /// Measures, and prints what was measured. Exit status 1: something failed.
 pub(super) fn run(args: BenchArgs, runtime: &Runtime) -> Result<ExitCode> {
     let output = args.output();
-    let args = args.with_url_of_environment()?;
-    let plan = runtime.block_on(BenchPlan::new(args))?;
-    let report = measure(&plan)?;
+    let planned = async { BenchPlan::new(args.with_url_of_environment()?).await };
+    let plan = match runtime.block_on(planned) {
+        Ok(plan) => plan,
+        Err(error) => return Ok(exit::invalid(&error)),
+    };
+    let report = match measure(&plan) {
+        Ok(report) => report,
+        Err(error) => {
+            return Err(match runtime.block_on(plan.other_protocol()) {
+                Some(other) => error.context(other),
+                None => error,
+            });
+        }
+    };
     print_line(&report.said(output))?;
     if report.is_clean() { Ok(ExitCode::SUCCESS) } else { Ok(ExitCode::FAILURE) }
 }

@@ -13,6 +13,7 @@ use sluicegate_server::config::{ConfigSecret, Listen, Span};
 use sluicegate_text::private;
 use sluicegate_text::terminal::OutputFormat;
 
+use crate::client::probe::{Spoken, spoken_at};
 use crate::client::target::{Target, URL};
 use crate::client::token::TokenArgs;
 use crate::client::whole;
@@ -216,6 +217,27 @@ impl BenchPlan {
             threads: small(threads) as usize,
             password: password_file.map(|file| password(&file)).transpose()?,
             bearer: token.bearer()?,
+        })
+    }
+
+    /// What to say if the server speaks another protocol than is measured.
+    pub(super) async fn other_protocol(&self) -> Option<String> {
+        let spoken = spoken_at(&self.addresses).await?;
+        let (is_other, instead) = match spoken {
+            Spoken::Http => (self.wire != BenchProtocol::Http, "bench http"),
+            Spoken::Resp => (self.wire != BenchProtocol::Resp, "bench resp"),
+            Spoken::Rls => (self.wire != BenchProtocol::Rls, "bench rls"),
+            Spoken::Tls => {
+                return Some(format!("{} speaks TLS: use an address without it", self.to));
+            }
+        };
+        let port = self.wire.port();
+        is_other.then(|| {
+            format!(
+                "--to: {} speaks {}: use `sluicegate {instead}`, or another address (port {port} by default)",
+                self.to,
+                spoken.name()
+            )
         })
     }
 

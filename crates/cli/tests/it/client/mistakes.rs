@@ -1,7 +1,7 @@
 //! What people read who make a mistake: each message names the place, what was found and the way out.
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Output, Stdio};
 
 use sluicegate_testkit::{SqlKind, SqlServer, need};
@@ -121,6 +121,128 @@ const DOCUMENTS: &[FileMistake] = &[
     ("cut.json", "{\"policies\": [", "cut.json:1:14: unexpected end of the text in a list"),
 ];
 
+/// Configurations that are wrong.
+const CONFIGURATIONS: &[FileMistake] = &[
+    (
+        "lisen.toml",
+        "[http]\nlisen = 'x'",
+        "lisen.toml:2: http.lisen: unknown field, did you mean `listen`?",
+    ),
+    ("syntax.toml", "[http\nx", "syntax.toml: line 1, column 6: unclosed table, expected `]`"),
+    (
+        "name.toml",
+        "[http]\nlisten = 'limits.example.org:80'",
+        "name.toml:2: http.listen: invalid address `limits.example.org:80`: names are not looked up, expected `127.0.0.1:8080`",
+    ),
+    (
+        "number.toml",
+        "[http]\nlisten = 8080",
+        "http.listen: `8080` is not a text: expected quotes, such as \"127.0.0.1:8080\", or a list",
+    ),
+    (
+        "port.toml",
+        "[http]\nlisten = '127.0.0.1:99999'",
+        "invalid address `127.0.0.1:99999`: port 99999 is above 65535",
+    ),
+    (
+        "both.toml",
+        "[server]\ndrain_delay = 5\n[log]\nlevel = 'loud'\n",
+        "both.toml:2: server.drain_delay: `5` is not a text: expected quotes, such as \"250ms\" & both.toml:4: log.level: unknown variant `loud`",
+    ),
+    (
+        "workers.toml",
+        "[server]\nworkers = 10000",
+        "workers.toml:2: server.workers: `10000` is outside 0..=256",
+    ),
+    (
+        "millions.toml",
+        "[store]\nkeys_max = '1M'",
+        "millions.toml:2: store.keys_max: `1M` is not a whole number 1..=4294967295",
+    ),
+    (
+        "taken.toml",
+        "[http]\nlisten = '127.0.0.1:7000'\n[resp]\nlisten = '127.0.0.1:7000'",
+        "taken.toml:4: resp.listen: `127.0.0.1:7000` cannot be used: `http.listen` has `127.0.0.1:7000`",
+    ),
+    (
+        "redis.toml",
+        "[redis]\nurl = 'x'",
+        "redis.toml:1: redis: unknown field, did you mean `store.url`?",
+    ),
+    (
+        "cert.toml",
+        "[http.tls]\ncert = 'nope.pem'\nkey = 'nope.key'",
+        "http.tls.cert: cannot read nope.pem: No such file",
+    ),
+];
+
+/// Command lines that are wrong, and what the message about each contains.
+const COMMANDS: &[(&str, &str)] = &[
+    ("policies check nope.yaml", "cannot read nope.yaml: No such file or directory"),
+    ("policies check emptydir", "emptydir: no policies: expected *.yaml, *.yml or *.json files"),
+    ("serve --polices x", "a similar argument exists: '--policies'"),
+    ("config check --config nope.toml", "cannot read nope.toml: No such file or directory"),
+    ("config check --listen 50099", "invalid address `50099`: expected `127.0.0.1:8080`"),
+    ("config check --listen :50099", "invalid address `:50099`: expected `127.0.0.1:8080`"),
+    (
+        "config check --store http://x",
+        "store.url: expected `memory`, or the URL of a Redis & redis://127.0.0.1:6379",
+    ),
+    ("config check --store nope", "store.url: expected `memory`, or the URL of a Redis"),
+    (
+        "config check --store redis://127.0.0.1:1/abc",
+        "store.url: database: `abc` is not a whole number 0..=65535",
+    ),
+    (
+        "config check --store redis://127.0.0.1:1/?deadline=5",
+        "store.url: unknown option `deadline`, expected `connections`, `deadline_ms`",
+    ),
+    (
+        "config check --snapshot x --store redis://127.0.0.1:1",
+        "store.snapshot: requires a memory store",
+    ),
+    ("config check --policies p.yaml --catalog sqlite:x", "cannot be used with"),
+    (
+        "config check --catalog foo:x",
+        "catalog.url: database: expected `sqlite:PATH`, `mysql://…` or `postgres://…`",
+    ),
+    (
+        "serve --policies p.yaml --snapshot /nonexistent/x --listen 127.0.0.1:0 --resp off --rls off --admin off",
+        "/nonexistent/x",
+    ),
+    (
+        "serve --policies p.yaml --snapshot torn --listen 127.0.0.1:0 --resp off --rls off --admin off",
+        "torn",
+    ),
+    (
+        "serve --policies p.yaml --listen 192.0.2.1:80 --resp off --rls off --admin off",
+        "http.listen: & 192.0.2.1:80",
+    ),
+    ("check login a --to http://127.0.0.1:1", "cannot connect to 127.0.0.1:1: Connection refused"),
+    ("check login a --to http://nope.invalid:1", "nope.invalid"),
+    ("check", "required arguments were not provided & <POLICY>"),
+    ("check a b --cost 0", "--cost <N>': expected a whole number from 1 to 2147483648"),
+    ("check a b --cost abc", "--cost <N>': expected a whole number from 1 to 2147483648"),
+    ("check a b --to htp:/x", "expected an address such as `http://127.0.0.1:8080`"),
+    ("replay --policies p.yaml --format combined torn", "--policy: is missing"),
+    ("replay --policies p.yaml --policy login nope.log", "nope.log: No such file"),
+    (
+        "replay --policies p.yaml --policy logins --format combined empty.log",
+        "unknown policy `logins`",
+    ),
+    ("policies apply --file p.yaml --app shop", "token"),
+    ("audit verify", "no catalog: set --catalog or SLUICEGATE_CATALOG_URL"),
+    ("audit verify --catalog sqlite:/nonexistent/x.db", "/nonexistent/x.db"),
+    ("audit verify --catalog sqlite:none/x.db", "none/x.db: there is no folder"),
+    ("audit verify --catalog sqlite:emptydir", "emptydir: is a directory, expected a file"),
+    ("bench rls --policy nope --to http://127.0.0.1:1", "127.0.0.1:1"),
+    (
+        "check login a --to http://127.0.0.1:1/v1/check",
+        "a path is not permitted: expected an address",
+    ),
+    ("config check nope.toml", "cannot read nope.toml: No such file or directory"),
+];
+
 /// What `command`, run in `folder`, prints on standard error. It fails, and nothing panics.
 fn told(folder: &Path, command: &str, variables: &[(&str, &str)]) -> String {
     let mut program = program();
@@ -153,6 +275,13 @@ fn check_commands(mistakes: &[(&str, &str)]) {
         .expect("it can be written");
     fs::write(folder.path().join("object.json"), "{\"resource\":\"a\"}")
         .expect("it can be written");
+    for (file, text) in [
+        ("iso.log", "192.0.2.1 - - [2026-11-28T00:00:00+00:00] \"GET / HTTP/1.1\" 200 1\n"),
+        ("limits.conf", "http { server { location / { limit_req zone=none burst=5; } } }\n"),
+        ("grade.json", "[{\"resource\": \"a\", \"grade\": 7, \"count\": 10}]"),
+    ] {
+        fs::write(folder.path().join(file), text).expect("it can be written");
+    }
     fs::create_dir(folder.path().join("emptydir")).expect("it can be made");
     for (command, expected) in mistakes {
         let told = told(folder.path(), command, &[]);
@@ -192,56 +321,7 @@ fn names_of_others_cannot_write_to_the_terminal() {
 
 #[test]
 fn mistakes_in_a_configuration() {
-    check_files(
-        "config check --config",
-        &[
-            (
-                "lisen.toml",
-                "[http]\nlisen = 'x'",
-                "lisen.toml:2: http.lisen: unknown field, did you mean `listen`?",
-            ),
-            (
-                "syntax.toml",
-                "[http\nx",
-                "syntax.toml: line 1, column 6: unclosed table, expected `]`",
-            ),
-            (
-                "name.toml",
-                "[http]\nlisten = 'limits.example.org:80'",
-                "name.toml:2: http.listen: invalid address `limits.example.org:80`: names are not looked up, expected `127.0.0.1:8080`",
-            ),
-            (
-                "number.toml",
-                "[http]\nlisten = 8080",
-                "http.listen: invalid type: integer `8080`, expected a string such as \"127.0.0.1:8080\", or a list",
-            ),
-            (
-                "port.toml",
-                "[http]\nlisten = '127.0.0.1:99999'",
-                "invalid address `127.0.0.1:99999`: port 99999 is above 65535",
-            ),
-            (
-                "both.toml",
-                "[server]\ndrain_delay = 5\n[log]\nlevel = 'loud'\n",
-                "both.toml:2: server.drain_delay: invalid type: integer `5`, expected a string such as \"250ms\" & both.toml:4: log.level: unknown variant `loud`",
-            ),
-            (
-                "workers.toml",
-                "[server]\nworkers = 10000",
-                "workers.toml:2: server.workers: `10000` is outside 0..=256",
-            ),
-            (
-                "redis.toml",
-                "[redis]\nurl = 'x'",
-                "redis.toml:1: redis: unknown field, did you mean `store.url`?",
-            ),
-            (
-                "cert.toml",
-                "[http.tls]\ncert = 'nope.pem'\nkey = 'nope.key'",
-                "http.tls.cert: cannot read nope.pem: No such file",
-            ),
-        ],
-    );
+    check_files("config check --config", CONFIGURATIONS);
     let folder = tempfile::tempdir().expect("there is room for files");
     let variable = told(folder.path(), "config check", &[("SLUICEGATE__HTTP__PORT", "1")]);
     let expected =
@@ -257,70 +337,7 @@ fn mistakes_in_a_configuration() {
 
 #[test]
 fn mistakes_on_the_command_line() {
-    check_commands(&[
-        ("policies check nope.yaml", "cannot read nope.yaml: No such file or directory"),
-        (
-            "policies check emptydir",
-            "emptydir: no policies: expected *.yaml, *.yml or *.json files",
-        ),
-        ("serve --polices x", "a similar argument exists: '--policies'"),
-        ("config check --config nope.toml", "cannot read nope.toml: No such file or directory"),
-        ("config check --listen 50099", "invalid address `50099`: expected `127.0.0.1:8080`"),
-        ("config check --listen :50099", "invalid address `:50099`: expected `127.0.0.1:8080`"),
-        (
-            "config check --store http://x",
-            "store.url: expected `memory`, or the URL of a Redis & redis://127.0.0.1:6379",
-        ),
-        ("config check --store nope", "store.url: expected `memory`, or the URL of a Redis"),
-        (
-            "config check --store redis://127.0.0.1:1/abc",
-            "store.url: database: `abc` is not a whole number 0..=65535",
-        ),
-        (
-            "config check --store redis://127.0.0.1:1/?deadline=5",
-            "store.url: unknown option `deadline`, expected `connections`, `deadline_ms`",
-        ),
-        (
-            "config check --snapshot x --store redis://127.0.0.1:1",
-            "store.snapshot: requires a memory store",
-        ),
-        ("config check --policies p.yaml --catalog sqlite:x", "cannot be used with"),
-        (
-            "config check --catalog foo:x",
-            "catalog.url: database: expected `sqlite:PATH`, `mysql://…` or `postgres://…`",
-        ),
-        (
-            "serve --policies p.yaml --snapshot /nonexistent/x --listen 127.0.0.1:0 --resp off --rls off --admin off",
-            "/nonexistent/x",
-        ),
-        (
-            "serve --policies p.yaml --snapshot torn --listen 127.0.0.1:0 --resp off --rls off --admin off",
-            "torn",
-        ),
-        (
-            "serve --policies p.yaml --listen 192.0.2.1:80 --resp off --rls off --admin off",
-            "http.listen: & 192.0.2.1:80",
-        ),
-        (
-            "check login a --to http://127.0.0.1:1",
-            "cannot connect to 127.0.0.1:1: Connection refused",
-        ),
-        ("check login a --to http://nope.invalid:1", "nope.invalid"),
-        ("check", "required arguments were not provided & <POLICY>"),
-        ("check a b --cost 0", "--cost <N>': expected a whole number from 1 to 2147483648"),
-        ("check a b --cost abc", "--cost <N>': expected a whole number from 1 to 2147483648"),
-        ("check a b --to htp:/x", "expected an address such as `http://127.0.0.1:8080`"),
-        ("replay --policies p.yaml --format combined torn", "--policy: is missing"),
-        ("replay --policies p.yaml --policy login nope.log", "nope.log: No such file"),
-        (
-            "replay --policies p.yaml --policy logins --format combined empty.log",
-            "unknown policy `logins`",
-        ),
-        ("policies apply --file p.yaml --app shop", "token"),
-        ("audit verify", "no catalog: set --catalog or SLUICEGATE_CATALOG_URL"),
-        ("audit verify --catalog sqlite:/nonexistent/x.db", "/nonexistent/x.db"),
-        ("bench rls --policy nope --to http://127.0.0.1:1", "127.0.0.1:1"),
-    ]);
+    check_commands(COMMANDS);
 }
 
 /// What other programs call so, and what is put in the wrong place.
@@ -362,6 +379,32 @@ fn mistakes_of_a_first_try() {
             "nginx.log: JSON without `at_us`, so no events: access logs in JSON are not read",
         ),
         (
+            "replay --policies p.yaml iso.log",
+            "iso.log: an access log whose times cannot be read: time: `2026-11-28T00:00:00+00:00` & log `$time_local` (nginx)",
+        ),
+        (
+            "import nginx limits.conf",
+            "limits.conf: no policies, because none of its limits could be imported",
+        ),
+        (
+            "import sentinel grade.json",
+            "grade: `7` is neither 0 (threads) nor 1 (requests per second)",
+        ),
+        ("validate p.yaml", "tip: use `sluicegate policies check FILE` for policies"),
+        ("policies lint p.yaml", "tip: use `sluicegate policies check FILE`"),
+        ("policies list", "tip: use `sluicegate policies export --app APP`"),
+        ("serve --port 80", "tip: the address is an option: `--listen 127.0.0.1:8080`"),
+        ("serve -c a.toml", "tip: the configuration is an option: `--config FILE`"),
+        ("-v", "tip: `-V` prints the version"),
+        (
+            "tokens create --app shop --name web --scope check --days 30d",
+            "--days <DAYS>': expected a whole number from 1 to 731",
+        ),
+        (
+            "tokens create --app shop --name web --scope check --output none/web.token",
+            "--output: cannot write to none/web.token: No such file or directory",
+        ),
+        (
             "import sentinel object.json",
             "expected a JSON array of flow rules, such as `[{\"resource\": \"…\", \"count\": 10}]`",
         ),
@@ -374,13 +417,39 @@ fn mistakes_in_asking_a_server() {
     let (http, admin, resp) = (&server.http, &server.admin, &server.resp);
     let tls = http.replace("http://", "https://");
     let resp = resp.replace("resp://", "http://");
+    let rls = server.rls.replace("rls://", "http://");
     for (command, expected) in [
         (format!("check logins a --to {http}"), "unknown policy `logins`; did you mean `login`?"),
         (format!("check shp a --to {http}"), "unknown policy `shp`"),
         (format!("check login a --to {admin}"), "has no /v1/check: `--to` is the HTTP address"),
         (
             format!("check login a --to {resp}"),
-            "did not answer like an HTTP server: is it the address of another protocol, or of TLS (https://)?",
+            "does not speak HTTP, but the Redis protocol (port 6380 by default): the HTTP address is port 8080 by default",
+        ),
+        (format!("check login a --to {rls}"), "does not speak HTTP, but gRPC, for Envoy"),
+        (
+            format!("status --to {http}"),
+            "has no /v1/policies: `--to` is the admin address, such as http://127.0.0.1:8082",
+        ),
+        (format!("top login --to {http}"), "has no /v1/top: `--to` is the admin address"),
+        (format!("events --to {http}"), "has no /v1/policies: `--to` is the admin address"),
+        (format!("top logins --to {admin}"), "unknown policy `logins`; did you mean `login`?"),
+        (
+            format!("settle logins a --id 1 --charged 2 --cost 1 --to {http}"),
+            "did you mean `login`?",
+        ),
+        (
+            format!("bench --policy login --requests 1 --to {resp}"),
+            "speaks the Redis protocol (port 6380 by default): use `sluicegate bench resp`, or another address (port 8080 by default)",
+        ),
+        (
+            format!("bench resp --policy login --requests 1 --to {http}"),
+            "speaks HTTP: use `sluicegate bench http`, or another address (port 6380 by default)",
+        ),
+        (format!("bench --policy login --requests 1 --to {rls}"), "use `sluicegate bench rls`"),
+        (
+            format!("bench --policy login --requests 1 --to {admin}"),
+            "no /v1/check here: `--to` is the HTTP address",
         ),
         (format!("check login a --to {tls}"), "does not speak TLS; use http://"),
         (format!("bench http --policy nope --requests 1 --to {http}"), "nope"),
@@ -399,9 +468,48 @@ fn mistakes_in_asking_a_server() {
 }
 
 #[test]
+fn a_command_line_that_makes_no_sense_ends_with_status_2() {
+    for command in [
+        "bench --policy a --pipeline 2",
+        "bench --policy a --threads 2 --connections 1",
+        "bench --policy a --to 192.0.2.1:1",
+        "redis-acl nowhere",
+    ] {
+        assert_eq!(run(command).status, Some(2), "{command}");
+    }
+    let version = run("version");
+    assert_eq!((version.status, version.out), (Some(0), run("--version").out));
+}
+
+#[test]
+fn what_could_not_be_read_was_not_replayed() {
+    let folder = tempfile::tempdir().expect("there is room for files");
+    let (log, policies) = (folder.path().join("empty"), folder.path().join("p.yaml"));
+    fs::write(&log, "").expect("it can be written");
+    fs::write(&policies, POLICIES).expect("it can be written");
+    let ran = run(&format!("replay --policies {} {}", path(&policies), path(&log)));
+    assert!(ran.status == Some(1) && !ran.err.contains("replayed"), "{ran:?}");
+}
+
+#[test]
+fn events_of_a_policy_that_is_not_there_are_warned_of_at_once() {
+    let server = Server::start();
+    let mut watching = program();
+    watching.args(["events", "--policy", "logn", "--to", &server.admin]).stderr(Stdio::piped());
+    let mut watching = watching.spawn().expect("the program is built");
+    let mut lines = BufReader::new(watching.stderr.take().expect("it is piped")).lines();
+    let line = lines.next().expect("a line").expect("text");
+    watching.kill().expect("it runs");
+    watching.wait().expect("it was not waited for");
+    assert_eq!(line, "warning: no policy `logn`; did you mean `login`?");
+}
+
+#[test]
 fn mistakes_in_a_request() {
     let server = Server::start();
     let (check, nowhere) = (format!("{}/v1/check", server.http), format!("{}/check", server.http));
+    let (batch, auth) =
+        (format!("{}/v1/check:batch", server.http), format!("{}/v1/auth/logn", server.http));
     let json = "content-type: application/json";
     let body = |text| vec!["-H", json, "-d", text];
     let allowed = "method not allowed; the `allow` header names those that are";
@@ -412,6 +520,19 @@ fn mistakes_in_a_request() {
         (&check, body("{"), "not JSON: EOF while parsing an object at column 1"),
         (&check, body(r#"{"polcy":"a"}"#), "unknown field `polcy`, expected one of `policy`"),
         (&check, body(r#"{"policy":"logn"}"#), "unknown policy `logn`; did you mean `login`?"),
+        (&batch, body(r#"{"checks":[{"policy":"logn"}]}"#), "did you mean `login`?"),
+        (
+            &batch,
+            body(r#"{"atomic":true,"checks":[{"policy":"logn"}]}"#),
+            "checks[0]: policy: unknown policy `logn`; did you mean `login`?; nothing was charged",
+        ),
+        // Of a policy that is another app's nothing is said.
+        (&check, body(r#"{"policy":"shp"}"#), "unknown policy `shp`\""),
+        (
+            &auth,
+            vec!["-H", "x-original-uri: /", "-H", "x-original-method: GET"],
+            "unknown policy `logn`; did you mean `login`?",
+        ),
     ] {
         let mut curl = Command::new("curl");
         let answer = curl.arg("-sS").args(&options).arg(url).output().expect("curl is installed");
@@ -432,6 +553,28 @@ fn a_server_without_policies_warns_and_names_the_ways_to_get_some() {
     let expected = "WARN no policies: every check is answered with 404 (code 0); start with \
                     --policies FILE (`sluicegate init` writes one), or --catalog sqlite:FILE";
     assert!(log.contains(expected), "{log}");
+}
+
+#[test]
+fn a_directory_without_policies_is_named() {
+    let folder = tempfile::tempdir().expect("there is room for files");
+    let mut program = program();
+    program.args("serve --listen 127.0.0.1:0 --resp off --rls off --admin off".split(' '));
+    program.arg("--policies").arg(folder.path()).stderr(Stdio::piped());
+    let mut server = Process::start(&mut program, 1);
+    server.signal("TERM");
+    let mut log = String::new();
+    server.stderr.take().expect("it is piped").read_to_string(&mut log).expect("it is text");
+    let expected = format!("{} has none: put *.yaml, *.yml or *.json files", path(folder.path()));
+    assert!(log.contains(&expected), "{log}");
+}
+
+#[test]
+fn a_path_of_a_socket_that_is_too_long_is_told_with_the_bound() {
+    let folder = tempfile::tempdir().expect("there is room for files");
+    let long = folder.path().join("a".repeat(108));
+    let ran = run(&format!("serve --listen unix:{} --resp off --rls off --admin off", path(&long)));
+    assert!(ran.err.contains("the path is too long, expected at most 107 bytes"), "{ran:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -88,6 +88,10 @@ fn outcome(status: StatusCode, body: &[u8]) -> BenchOutcome {
         Ok(CountedDecision { allowed: true }) if status.is_success() => BenchOutcome::Passed,
         Ok(CountedDecision { allowed: false }) if status.is_success() => BenchOutcome::Refused,
         _ if status == StatusCode::TOO_MANY_REQUESTS => BenchOutcome::Refused,
+        _ if reply::is_no_problem(status, body) => BenchOutcome::Failed(
+            "no /v1/check here: `--to` is the HTTP address, such as http://127.0.0.1:8080"
+                .to_owned(),
+        ),
         _ => BenchOutcome::Failed(reply::problem(status, body)),
     }
 }
