@@ -1,9 +1,9 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { request, Agent } from 'node:http';
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { expect } from '@playwright/test';
 import { answers, freePort } from './database.ts';
+import { Relay } from './relay.ts';
 
 export async function startRedis(port: number): Promise<ChildProcess> {
   const redis = spawn('redis-server', ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'], { stdio: 'ignore' });
@@ -15,24 +15,12 @@ export async function startRedis(port: number): Promise<ChildProcess> {
 export async function startSlowRedis(delayMs: number): Promise<{ url: string; stop: () => Promise<void> }> {
   const port = await freePort();
   const redis = await startRedis(port);
-  const open = new Set<Socket>();
-  const relay = (from: Socket, to: Socket) => {
-    open.add(from);
-    from.on('data', (data) => setTimeout(() => to.writable && to.write(data), delayMs));
-    from.on('error', () => {});
-    from.on('close', () => (open.delete(from), to.destroy()));
-  };
-  const proxy = createServer((client) => {
-    const server = connect(port, '127.0.0.1');
-    relay(client, server);
-    relay(server, client);
-  });
-  await new Promise<void>((done) => proxy.listen(0, '127.0.0.1', done));
+  const relay = await Relay.start(port);
+  relay.delayMs = delayMs;
   return {
-    url: `redis://127.0.0.1:${(proxy.address() as AddressInfo).port}`,
+    url: `redis://127.0.0.1:${relay.port}`,
     stop: async () => {
-      open.forEach((socket) => socket.destroy());
-      proxy.close();
+      relay.stop();
       const gone = once(redis, 'exit');
       if (redis.kill('SIGKILL')) await gone;
     },
