@@ -59,6 +59,12 @@ export function versionOf({ after }: Entry): number {
   return typeof value === 'object' && value !== null && 'version' in value ? Number(value.version) || 0 : 0;
 }
 
+/** Denied attempts of the same caller since its last entry: there were too many for an entry each. */
+export function unnotedOf({ after }: Entry): number {
+  const value = parse(after ?? '');
+  return typeof value === 'object' && value !== null && 'unnoted_before' in value ? Number(value.unnoted_before) || 0 : 0;
+}
+
 /** What people call the target: a token by its name, not its identifier, and a member without the app. */
 function nameOf(entry: Entry): string {
   if (entry.action === 'member.update' && entry.app) return entry.target.replace(`${entry.app}/`, '');
