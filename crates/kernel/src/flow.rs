@@ -108,6 +108,11 @@ impl Flow {
         Micros::new(units.div_ceil(self.per_tick).saturating_mul(self.tick_us).min(SPAN_MAX_US))
     }
 
+    /// Permits that weigh at most [`UNITS_MAX`].
+    pub(crate) fn countable(&self) -> u64 {
+        UNITS_MAX / self.per_permit
+    }
+
     /// A `level` of `old` under this flow from `now` on: of what was in use then, `scale.to` units for
     /// each `scale.from` of `old`, rounded up (against the caller).
     pub(crate) fn take_over(&self, old: &Self, level: Level, scale: Scale, now: Micros) -> Level {

@@ -92,6 +92,8 @@ end
 return nil
 elseif act == 'limit' then
 return rule[5]
+elseif act == 'countable' then
+return (9007199254740992 - 9007199254740992 % rule[3]) / rule[3]
 elseif act == 'leases' then
 return rule[7] == 1 and 2 or 1
 elseif act == 'unpack' then
@@ -440,6 +442,8 @@ end
 return nil
 elseif act == 'limit' then
 return rule[5]
+elseif act == 'countable' then
+return (9007199254740992 - 9007199254740992 % rule[3]) / rule[3]
 elseif act == 'leases' then
 return rule[6] == 0 and 1
 elseif act == 'unpack' then
@@ -1340,14 +1344,15 @@ local function back_to(rule, instant, now)
 if rule.from and instant < rule.from then instant = rule.from end
 return instant < now and instant or now
 end
-local function charge_by(rules, twins, states, permits, by, now)
+local function charge_by(of, rules, twins, states, permits, by, now)
 for place = 1, #rules do
 local rule, twin, state = rules[place], twins[place], states[place]
 if twin('leases', rule) then
 local seen = state and not rule.from and twin('latest', rule, state, now) or 0
 local at = back_to(rule, by > seen and by or seen, now)
 local used = state and twin('used', rule, state, at) or 0
-local room = 2 * twin('limit', rule) - used
+local most = of.keeps and (twin('countable', rule, nil, at) or 1099511627775) or 2 * twin('limit', rule)
+local room = most - used
 local some = permits < room and permits or room
 if some > 0 then states[place] = (twin('charge', rule, state, at, some)) end
 end
@@ -1377,7 +1382,7 @@ end
 spent[before + 1] = one
 end
 for place = 1, #spent do
-charge_by(rules, twins, states, spent[place][2], spent[place][1], now)
+charge_by(of, rules, twins, states, spent[place][2], spent[place][1], now)
 end
 end
 local function rewind(of, now)
@@ -1582,7 +1587,7 @@ local mark = of.alone and 108 or 76
 local section = struct.pack('<BI7I4I7B', mark, of.version, of.held, of.first, of.holders)
 local last, after = now, of.version + 60000000 + 1 - now
 if #of.records > 0 then last = now + 2375000 end
-charge_by(rules, twins, states, of.held, last, last)
+charge_by(of, rules, twins, states, of.held, last, last)
 for place = 1, #rules do
 local _, full_after = twins[place]('status', rules[place], states[place], last)
 if last - now + full_after > after then after = last - now + full_after end
@@ -1645,7 +1650,7 @@ local needed = left >= m.need and m.need or left >= m.least and left or 0
 local is_full = #of.records >= 27 * 64 and not live(of, m.holder, now)
 of.version = of.version + 1 > now and of.version + 1 or now
 if is_full then
-charge_by(rules, twins, states, needed, now, now)
+charge_by(of, rules, twins, states, needed, now, now)
 record.granted, record.deadline = needed, now
 return stands(of, rules, twins, flags, states, m, record, 4, now), true
 end
@@ -1903,6 +1908,9 @@ end
 local held, word
 if message then
 out, leases = out or { version = 0, held = 0, first = 0, holders = 0, records = '' }, leases or make('leases')
+end
+if out then out.keeps = carry == 0 end
+if message then
 word, touched = leases('answer', out, rules, twins, flags, states, now, message)
 if not touched then return word end
 elseif out then

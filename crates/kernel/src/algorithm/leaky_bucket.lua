@@ -22,6 +22,8 @@ return function(act, rule, state, now, cost, more)
     return nil
   elseif act == 'limit' then
     return rule[LIMIT]
+  elseif act == 'countable' then
+    return (UNITS_MAX - UNITS_MAX % rule[PER_PERMIT]) / rule[PER_PERMIT]
   elseif act == 'leases' then
     return rule[DELAYED] == 0 and LEASED_FLOWS
   elseif act == 'unpack' then

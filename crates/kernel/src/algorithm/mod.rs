@@ -31,7 +31,7 @@ pub use token_bucket::{TokenBucket, Units};
 
 use crate::decision::{Ask, Decision, Left, Moment, Outcome, PermitId, Status};
 use crate::lease::Leasing;
-use crate::limits::UNITS_MAX;
+use crate::limits::{LEASE_USED_MAX, UNITS_MAX};
 use crate::num::{Micros, Rate};
 use crate::param::{Param, Params, RangeError};
 
@@ -125,6 +125,12 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
 
     /// Forgets what does not count any more, so that it does not count again if the clock goes back.
     fn forget(&self, _: &mut Self::State, _: &Moment<'_>) {}
+
+    /// The most permits in use that a state counts exactly: far more than the limit, which may have been
+    /// higher when they were taken.
+    fn countable(&self) -> u64 {
+        LEASE_USED_MAX
+    }
 
     /// Permits in use now, rounded up: what another algorithm takes over.
     fn used(&self, state: &Self::State, at: &Moment<'_>) -> u64;

@@ -161,6 +161,11 @@ macro_rules! algorithms {
                 }
             }
 
+            /// See [`Algorithm::countable`].
+            pub fn countable(&self) -> u64 {
+                match self { $(Self::$Name(rule) => rule.countable(),)+ }
+            }
+
             /// See [`Algorithm::used`].
             pub fn used(&self, state: &State, at: &Moment<'_>) -> u64 {
                 match (self, state) {

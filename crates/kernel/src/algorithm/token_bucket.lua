@@ -21,6 +21,8 @@ return function(act, rule, state, now, cost, more)
     return nil
   elseif act == 'limit' then
     return rule[LIMIT]
+  elseif act == 'countable' then
+    return (UNITS_MAX - UNITS_MAX % rule[PER_PERMIT]) / rule[PER_PERMIT]
   elseif act == 'leases' then
     return rule[STEPPED] == 1 and LEASED_IN_STEPS or LEASED_FLOWS
   elseif act == 'unpack' then

@@ -270,6 +270,10 @@ impl Algorithm for TokenBucket {
         state.0 = self.flow.drain(state.0, at.now());
     }
 
+    fn countable(&self) -> u64 {
+        self.flow.countable()
+    }
+
     fn used(&self, state: &TokenBucketState, at: &Moment<'_>) -> u64 {
         self.flow.drain(state.0, at.now()).used.div_ceil(self.flow.per_permit)
     }

@@ -7,7 +7,7 @@ use super::{Leased, Leases, Record};
 use crate::decision::{Ask, Moment};
 use crate::limits::{LEASE_DEADLINE_MAX_US, LEASE_HOLDERS_MAX};
 use crate::num::{Cost, Micros};
-use crate::ruleset::RuleSet;
+use crate::ruleset::{Carry, RuleSet};
 use crate::states::States;
 
 /// Permits that were held, and the instant by which they were spent.
@@ -36,8 +36,9 @@ impl RuleSet {
 
     /// Charges `permits` that were spent by the instant `by`, or as of what a rule has seen since.
     ///
-    /// These are more than a rule has left only after rules were changed, or if the clock went back. Up
-    /// to twice its limit it counts them nevertheless: states are exact so far, and can be stored.
+    /// These are more than a rule has left only after rules were changed, or if the clock went back. It
+    /// counts them nevertheless: a limit that was lowered may be raised again. Usage that does not stay
+    /// in use when rules change is counted up to twice the limit.
     fn charge_by(&self, states: &mut States, permits: u64, by: Micros, at: &Moment<'_>) {
         for (place, (named, state)) in self.rules().iter().zip(states.as_mut_slice()).enumerate() {
             let rule = &named.rule;
@@ -48,7 +49,11 @@ impl RuleSet {
             let seen = state.as_ref().map_or(Micros::ZERO, |state| rule.seen(state));
             let at = at.back_to(by.max(seen));
             let used = state.as_ref().map_or(0, |state| rule.used(state, &at));
-            let permits = permits.min((2 * rule.limit()).saturating_sub(used));
+            let most = match self.carry() {
+                Carry::Usage => rule.countable(),
+                Carry::Proportional | Carry::Reset => 2 * rule.limit(),
+            };
+            let permits = permits.min(most.saturating_sub(used));
             if permits > 0 {
                 rule.charge(state, &Ask::check(Cost::ONE).for_permits(permits), &at);
             }

@@ -42,6 +42,8 @@
 -- | `holds`      | `state`, `more`: a permit's id           | whether the permit is held                   |
 -- | `release`,   | `state`, `more`: a permit's id           | the permit's cost, and the new state; nil if |
 -- | `renew`      |                                          | the permit is not held                       |
+-- | `countable`  |                                          | the most permits in use that a state counts; |
+-- |              |                                          | nil for any that a hint can say              |
 -- | `used`       | `state`                                  | permits in use, rounded up                   |
 -- | `with_used`  | `cost`: permits in use (`state` is nil)  | the state; nil if nothing is remembered      |
 -- | `convert`    | `state`: of `more`, the old rule of the  | the state under `rule`                       |
@@ -51,7 +53,8 @@
 -- |              | the old limit to permits under the new   |                                              |
 --
 -- `charge`, `release`, `renew` and `convert` may change the state that they are given and return it.
--- Optional acts return nothing where a twin does not have them: `first_seen`, `rescale`, `leases`, `forget`, and those of
+-- Optional acts return nothing where a twin does not have them: `first_seen`, `rescale`, `leases`, `forget`,
+-- `countable`, and those of
 -- permits.
 end
 

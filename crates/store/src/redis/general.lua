@@ -206,6 +206,9 @@ function decide_any(value, text, ask)
   local held, word
   if message then
     out, leases = out or { version = 0, held = 0, first = 0, holders = 0, records = '' }, leases or make('leases')
+  end
+  if out then out.keeps = carry == KEEP end
+  if message then
     word, touched = leases('answer', out, rules, twins, flags, states, now, message)
     if not touched then return word end
   elseif out then

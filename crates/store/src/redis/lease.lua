@@ -5,7 +5,7 @@
 --
 -- `of` is what is out on a key: `version`, `held` (H), `first` (the first deadline, or an earlier instant), how many
 -- `holders` have permits, and `records` as they are stored, 27 bytes a holder: its id (8), number, kept, granted (4
--- each), deadline (7).
+-- each), deadline (7); and whether the rules keep usage in use when they change (`keeps`).
 --
 -- | Act      | Arguments besides `of`                     | Results                                          |
 -- |----------|--------------------------------------------|--------------------------------------------------|
@@ -87,8 +87,9 @@ elseif what == 'leases' then
   end
 
   -- Charges `permits` that were spent by the instant `by`, or as of what a rule has seen since. Only after
-  -- rules were changed can these be more than a rule has left: up to twice its limit it counts them.
-  local function charge_by(rules, twins, states, permits, by, now)
+  -- rules were changed can these be more than a rule has left. It counts them nevertheless; if usage does not
+  -- stay in use when rules change (`of.keeps`), up to twice its limit.
+  local function charge_by(of, rules, twins, states, permits, by, now)
     for place = 1, #rules do
       local rule, twin, state = rules[place], twins[place], states[place]
       if twin('leases', rule) then
@@ -96,7 +97,8 @@ elseif what == 'leases' then
         local seen = state and not rule.from and twin('latest', rule, state, now) or 0
         local at = back_to(rule, by > seen and by or seen, now)
         local used = state and twin('used', rule, state, at) or 0
-        local room = 2 * twin('limit', rule) - used
+        local most = of.keeps and (twin('countable', rule, nil, at) or LEASE_USED_MAX) or 2 * twin('limit', rule)
+        local room = most - used
         local some = permits < room and permits or room
         if some > 0 then states[place] = (twin('charge', rule, state, at, some)) end
       end
@@ -129,7 +131,7 @@ elseif what == 'leases' then
       spent[before + 1] = one
     end
     for place = 1, #spent do
-      charge_by(rules, twins, states, spent[place][2], spent[place][1], now)
+      charge_by(of, rules, twins, states, spent[place][2], spent[place][1], now)
     end
   end
 
@@ -362,7 +364,7 @@ elseif what == 'leases' then
       local section = struct.pack('<BI7I4I7B', mark, of.version, of.held, of.first, of.holders)
       local last, after = now, of.version + LEASE_HINT_MAX + 1 - now
       if #of.records > 0 then last = now + LEASE_DEADLINE_MAX end
-      charge_by(rules, twins, states, of.held, last, last)
+      charge_by(of, rules, twins, states, of.held, last, last)
       for place = 1, #rules do
         local _, full_after = twins[place]('status', rules[place], states[place], last)
         if last - now + full_after > after then after = last - now + full_after end
@@ -436,7 +438,7 @@ elseif what == 'leases' then
     local is_full = #of.records >= 27 * LEASE_HOLDERS_MAX and not live(of, m.holder, now)
     of.version = of.version + 1 > now and of.version + 1 or now
     if is_full then
-      charge_by(rules, twins, states, needed, now, now)
+      charge_by(of, rules, twins, states, needed, now, now)
       record.granted, record.deadline = needed, now
       return stands(of, rules, twins, flags, states, m, record, LEASE_FULL, now), true
     end

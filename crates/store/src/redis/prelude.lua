@@ -40,6 +40,7 @@ local GIVEN = 1
 local CLIENT = 2
 
 -- What becomes of usage when rules change.
+local KEEP = 0
 local PROPORTIONAL = 1
 local FORGET = 2
 

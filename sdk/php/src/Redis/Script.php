@@ -10,7 +10,7 @@ namespace Sluicegate\Redis;
 final class Script
 {
     /** The SHA-1 of its text. The text itself is read only where a Redis does not have it. */
-    public const SHA1 = '950997561971d8f2f7a841d5ee2f69df95bf7f1e';
+    public const SHA1 = '53f01f8f1d9002b1fb97873565a82070a386f50b';
 
     /** Its text, to the byte. */
     public static function text(): string

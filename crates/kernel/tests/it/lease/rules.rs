@@ -4,8 +4,9 @@ use sluicegate_kernel::algorithm::{CalendarUnit, Delay, WindowKind};
 use sluicegate_kernel::lease::{Found, Holder, Message, Number};
 use sluicegate_kernel::limits::{LEASE_DEADLINE_MAX_US, LEASE_HOLDERS_MAX};
 use sluicegate_kernel::{
-    Concurrency, Cost, FixedWindow, LeakyBucket, Micros, Moment, NamedRule, Rate, Rule, RuleSet,
-    SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket, Verb, Word,
+    Carry, Concurrency, Cost, FixedWindow, LeakyBucket, Leased, Micros, Moment, NamedRule, Rate,
+    Rule, RuleSet, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup,
+    TokenBucket, Verb, Word,
 };
 
 use super::holder::PATIENCE_US;
@@ -503,5 +504,41 @@ fn under_a_lower_limit_what_is_out_counts_and_is_charged() {
     key.leased.states = Default::default();
     assert_eq!(key.check(1, 0).retry_after(), Some(Micros::new(LASTS_US)));
     key.stands(&next(1, &stands, 0), 0);
-    assert_eq!(key.in_use(0), 20, "twice the limit is counted at most");
+    assert_eq!(key.in_use(0), 40, "the limit may be raised again");
+}
+
+#[test]
+fn usage_that_does_not_stay_in_use_is_counted_up_to_twice_the_limit() {
+    let mut key = Key::bucket();
+    let stands = key.lease(1, 40, 0);
+    let window = FixedWindow::new(10, WindowKind::epoch(Micros::from_secs(10))).unwrap();
+    key.rules = RuleSet::single("r", window).with_carry(Carry::Proportional);
+    key.leased.states = Default::default();
+    key.stands(&next(1, &stands, 0), 0);
+    assert_eq!(key.in_use(0), 20);
+}
+
+/// What was spent from a lease counts whatever the limit was when that was reported.
+#[test]
+fn a_limit_that_was_lowered_and_raised_admits_no_more_than_the_higher_one() {
+    for rules in [quota, bucket] {
+        let mut key = Key { rules: rules(12_000), leased: Leased::default() };
+        let stands = key.lease(1, 3_000, 0);
+        let old = core::mem::replace(&mut key.rules, rules(1_000));
+        let at = Moment::new(Micros::ZERO);
+        key.leased.states = key.rules.take_over(&old, &key.leased.states, &at);
+        key.stands(&next(1, &stands, 0), 0);
+        let old = core::mem::replace(&mut key.rules, rules(12_000));
+        key.leased.states = key.rules.take_over(&old, &key.leased.states, &at);
+        assert_eq!(key.in_use(0), 3_000);
+    }
+}
+
+fn quota(limit: u64) -> RuleSet {
+    RuleSet::single("r", FixedWindow::new(limit, WindowKind::epoch(Micros::from_secs(60))).unwrap())
+}
+
+fn bucket(limit: u64) -> RuleSet {
+    let rate = Rate::new(10, Micros::SECOND).unwrap();
+    RuleSet::single("r", TokenBucket::new(rate, limit).unwrap())
 }
