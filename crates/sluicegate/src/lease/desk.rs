@@ -28,8 +28,7 @@ const RENEWED_BEFORE: Micros = Micros::from_millis(60);
 /// How long a holder for which the store has no place, or no word, asks like one that leases nothing.
 const FULL_FOR: Micros = Micros::SECOND;
 
-/// A key that is not asked for so long, or has had no lease since, is forgotten. No record of it is left then, so
-/// that numbers may begin anew.
+/// A key that is not asked for so long, or has had no lease since, is forgotten. No record of it is left then.
 const FORGOTTEN_AFTER: Micros = Micros::from_secs(10);
 
 /// Whose budget is leased, and by which rules.
@@ -294,6 +293,11 @@ impl Desk {
     pub(super) fn yield_place(&mut self, cell: &Cell, now: Micros) -> bool {
         self.yields_since = Some(now);
         self.leave(cell, now)
+    }
+
+    /// The number of its last message.
+    pub(super) const fn number(&self) -> u32 {
+        self.talk.number()
     }
 
     /// Whether nothing is left of it.

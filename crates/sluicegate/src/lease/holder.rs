@@ -99,6 +99,16 @@ impl Talk {
         }
     }
 
+    /// Numbers its messages from the one after `number`.
+    pub(super) fn after(self, number: u32) -> Self {
+        Self { number, ..self }
+    }
+
+    /// The number of the last message.
+    pub(super) const fn number(&self) -> u32 {
+        self.number
+    }
+
     pub(super) const fn counts(&self) -> &Arc<Counts> {
         &self.counts
     }

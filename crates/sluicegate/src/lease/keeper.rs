@@ -99,7 +99,14 @@ impl Leasing {
             is_any_over |= desk.is_over(&lease.cell, now);
         });
         if is_any_over {
-            self.table.sweep(|lease| lease.desk().is_over(&lease.cell, now));
+            self.table.sweep(|lease| {
+                let desk = lease.desk();
+                let is_over = desk.is_over(&lease.cell, now);
+                if is_over {
+                    self.numbered.fetch_max(desk.number(), Ordering::Relaxed);
+                }
+                is_over
+            });
         }
     }
 

@@ -115,6 +115,10 @@ pub(crate) struct Leasing {
     heat: Heat,
     counts: Arc<Counts>,
     begun: AtomicU64,
+    /// The largest number of a message about a key that is forgotten by now. A new lease goes on from here: what
+    /// was sent before, and is still under way, stays the older message. It rises with the messages about one key
+    /// at a time: to 2^32 in years. Then numbers begin anew, and the store answers nothing for two seconds.
+    numbered: AtomicU32,
     /// Leases for which a message is due, each once.
     due: Mutex<Vec<Arc<Lease>>>,
     wake: Notify,
@@ -156,6 +160,7 @@ impl Leasing {
             heat: Heat::new(),
             counts: Arc::default(),
             begun: AtomicU64::new(0),
+            numbered: AtomicU32::new(0),
             due: Mutex::default(),
             wake: Notify::new(),
             is_kept: AtomicBool::new(false),
@@ -310,7 +315,10 @@ impl Leasing {
         if !subject.leases(cost) {
             return None;
         }
-        let talk = || Talk::new(self.holder, self.patience, Arc::clone(&self.counts));
+        let talk = || {
+            let talk = Talk::new(self.holder, self.patience, Arc::clone(&self.counts));
+            talk.after(self.numbered.load(Ordering::Relaxed))
+        };
         let added = self.table.add(key, || Lease {
             number: self.begun.fetch_add(1, Ordering::Relaxed),
             key,

@@ -39,6 +39,8 @@ struct State {
     is_silent: AtomicBool,
     asked: AtomicU64,
     messages: AtomicU64,
+    /// Of the messages about the key `k`.
+    numbers: Mutex<Vec<u32>>,
 }
 
 impl Leasing {
@@ -84,6 +86,9 @@ impl Store for Leasing {
         at: &Moment<'_>,
     ) -> Result<Word, StoreError> {
         self.0.messages.fetch_add(1, Ordering::Relaxed);
+        if request.key == b"k" {
+            self.0.numbers.lock().unwrap().push(message.number.0);
+        }
         // As over a network: others run meanwhile.
         yield_now().await;
         self.answers(request, |leased| request.rules.lease(leased, message, at))
@@ -275,6 +280,24 @@ async fn an_idle_key_gives_its_permits_back() {
         world.advance(Micros::from_millis(25)).await;
     }
     assert!(world.engine.leased_keys().is_empty());
+}
+
+/// A message of before may still be under way: it must not be taken for a later one.
+#[tokio::test]
+async fn a_key_that_was_forgotten_numbers_its_messages_on() {
+    let world = World::hot("hot").await;
+    for _ in 0..480 {
+        world.advance(Micros::from_millis(25)).await;
+    }
+    assert!(world.engine.leased_keys().is_empty(), "it was forgotten");
+    let before = world.store.0.numbers.lock().unwrap().len();
+    for _ in 0..20 {
+        world.check("hot", 1).await;
+        world.advance(Micros::from_millis(5)).await;
+    }
+    let numbers = world.store.0.numbers.lock().unwrap().clone();
+    assert!(before > 0 && numbers.len() > before);
+    assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
 }
 
 #[tokio::test]
