@@ -153,7 +153,7 @@ impl fmt::Display for Ended<'_> {
             "store {store}: available again after {seconds} s; {decided} decisions without it"
         )?;
         if *held > 0 {
-            write!(f, "; permits of `concurrency` rules that only this server knows: {held}")?;
+            write!(f, "; permits of `concurrency` rules that only this server counts: {held}")?;
         }
         if *lost > 0 {
             write!(
@@ -241,7 +241,7 @@ mod tests {
         );
         assert!(
             ended(3, 9).ends_with(
-                "it; permits of `concurrency` rules that only this server knows: 3; permits that are never charged, as \
+                "it; permits of `concurrency` rules that only this server counts: 3; permits that are never charged, as \
                  there was no room to note them: 9"
             ),
             "{}",

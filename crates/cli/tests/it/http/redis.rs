@@ -160,7 +160,7 @@ async fn permits_that_only_one_server_knows_are_told_when_redis_is_back() {
     }
     redis.restart().await.expect("it comes back on its port");
     let told = || std::fs::read_to_string(&file).expect("it was made");
-    let known = "; permits of `concurrency` rules that only this server knows: 2";
+    let known = "; permits of `concurrency` rules that only this server counts: 2";
     soon("it is told", || told().contains(known)).await;
 }
 
