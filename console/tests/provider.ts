@@ -8,7 +8,7 @@ const part = (value: object) => Buffer.from(JSON.stringify(value)).toString('bas
 
 /** A provider of OpenID Connect at which Dan signs in, or presses `cancel`. */
 export interface Provider {
-  /** What it sends people back with; empty: they sign in. */
+  /** The error with which it sends people back; empty: they sign in. */
   error: string;
   issuer: string;
   /** The configuration of a server whose admin address has this port. */
@@ -17,7 +17,7 @@ export interface Provider {
 }
 
 export async function startProvider(): Promise<Provider> {
-  /** Of the sign-in that goes on. */
+  /** The nonce of the sign-in under way. */
   let nonce = '';
   /** A token that says that Dan signed in, with a name that has markup. */
   function idToken(issuer: string): string {

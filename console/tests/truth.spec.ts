@@ -12,7 +12,7 @@ interface View {
   app?: string;
   policy?: string;
 }
-/** Those that each state is read on, the first ones more often. */
+/** The pages that are read in each state, the first ones more often. */
 const VIEWS: View[] = [
   { page: 'overview' },
   { page: 'app', app: 'shop' },

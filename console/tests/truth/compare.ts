@@ -3,7 +3,7 @@ import type { Reading, Sentence, Shown } from './read.ts';
 import { FREE, RULES } from './sentences.ts';
 import { clock } from './words.ts';
 
-/** What became of the sentences of a page. */
+/** The result of comparing the sentences of a page. */
 export interface Compared {
   compared: number;
   /** Each with what it should be. */
@@ -48,7 +48,7 @@ const isSame = (one: string, other: string): boolean => one.replaceAll(' ', '') 
 
 const UNITS: Record<string, number> = { s: 1, min: 60, h: 3_600, day: 86_400, days: 86_400 };
 
-/** Whether the words are about this time, a unit more or less. */
+/** Returns whether the words name this time, a unit more or less. */
 function isTime({ words, ms, now }: Shown): boolean {
   const [, ahead, count = '', unit = '', ago] = /^(in )?(\d+) (s|min|h|days?)( ago)?$/.exec(words) ?? [];
   if (words === 'now') return Math.abs(ms - now) < 2_500;

@@ -1,7 +1,7 @@
 import type { Fleet } from './fleet.ts';
 import { BUCKET_MS, type Counts, type Load, type Missing } from './load.ts';
 
-/** What is true while a page is read: rows of the catalog, and numbers that the nodes count. */
+/** The truth while a page is read: rows of the catalog, and counts of the nodes. */
 export interface Facts {
   now: number;
   page: PageName;
@@ -9,12 +9,12 @@ export interface Facts {
   app: string;
   policy: string;
   load: Load;
-  /** What the catalog does not know. */
+  /** The counts that have not reached the catalog. */
   missing: Missing | undefined;
   software: string;
   revision: number;
   nodes: FleetNode[];
-  /** Whether the catalog knows which nodes are without the store. */
+  /** True if the catalog has the nodes that decide without the store. */
   isReported: boolean;
   apps: { name: string; description: string }[];
   policies: PolicyRow[];
@@ -31,7 +31,7 @@ export type PageName = 'overview' | 'app' | 'policy' | 'nodes' | 'audit';
 
 export interface FleetNode {
   name: string;
-  /** That the node has, whatever the catalog knows of it. */
+  /** The value at the node itself, also if the catalog has another. */
   revision: number;
   isWithoutStore: boolean;
   seen_at: number;
@@ -131,7 +131,7 @@ export const floor = (at: number): number => Math.floor(at / BUCKET_MS) * BUCKET
 export const fiveMinutes = (now: number): number => floor(now) - 300_000;
 export const quarter = (now: number): number => floor(now) - 89 * BUCKET_MS;
 
-/** What was decided of the policies of an app, or of one policy, as far as the catalog knows. */
+/** The decisions of an app, or of one policy, that have reached the catalog. */
 export function countsOf(facts: Facts, of: { app: string } | { policy: string }, since: number): Counts {
   const names = 'policy' in of ? [of.policy] : facts.versions.filter(({ app }) => app === of.app).map(({ policy }) => policy);
   return facts.load.since(since, names, facts.missing);

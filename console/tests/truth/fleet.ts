@@ -92,7 +92,7 @@ export class Fleet {
     return (await this.tables({ sql })).sql as T[];
   }
 
-  /** The same of several queries, at one moment. */
+  /** The answers of several queries, at one moment. */
   async tables<K extends string>(queries: Record<K, string>): Promise<Record<K, Record<string, any>[]>> {
     const parts = Object.entries(queries).map(([name, sql]) => `'${name}', (SELECT COALESCE(json_agg(it), '[]') FROM (${sql}) it)`);
     const { stdout } = await promisify(execFile)('psql', [this.database.url, '-qAtc', `SELECT json_build_object(${parts.join(', ')})`], { maxBuffer: 16 << 20 });
@@ -147,7 +147,7 @@ export class Fleet {
     }, { timeout: 2 * FOLLOWED_MS, intervals: [200] }).toBeGreaterThan(2);
   }
 
-  /** Which nodes are without the store, as they count it. */
+  /** The gauge of the breaker at each node: 1 while it decides without the store. */
   breakers(): Promise<number[]> {
     return this.all('sluicegate_store_breaker_open');
   }

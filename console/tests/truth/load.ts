@@ -2,7 +2,7 @@ import { Agent, request } from 'node:http';
 import { expect } from '@playwright/test';
 import type { Fleet, Node } from './fleet.ts';
 
-/** What became of requests: as a limit, or its absence, decided them. */
+/** The answers to requests, by the limit or the mode that decided them. */
 export interface Counts {
   decided: number;
   refused: number;
@@ -162,7 +162,7 @@ function check(node: Node, secret: string, policy: string, key: string, agent?: 
       let text = '';
       answer.on('data', (more) => (text += more));
       answer.on('end', () => {
-        // Who shows no valid token is refused before anything is decided.
+        // A request without a valid token is refused before anything is decided.
         if (answer.statusCode === 401 || answer.statusCode === 404) return done({ policy, key, kind: 'unknown', isShed: false, isWithoutStore: false });
         const { allowed, mode = '', overflow = '' } = JSON.parse(text);
         const kind = allowed === undefined ? 'error' : overflow === 'shadow' ? 'shadowed' : allowed ? 'allowed' : 'refused';

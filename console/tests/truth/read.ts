@@ -29,7 +29,7 @@ export interface Reading {
   rows: Record<string, number>;
 }
 
-/** Every sentence of a page: what can be seen, and what is said in its place. */
+/** Every sentence of a page: visible text, and the labels that screen readers say in its place. */
 export function readPage(page: Page): Promise<Reading> {
   return page.evaluate(() => {
     const SAID = ['aria-label', 'aria-valuetext', 'title', 'alt'];

@@ -36,7 +36,7 @@ const FRAME: Rule[] = [
   },
 ];
 
-/** What is missing is said wherever requests are counted. */
+/** The sentence about counts that a node has not reported, on each page that counts requests. */
 const MISSING: Rule = {
   name: 'counts that are missing',
   is: /^.* reported no counts since .*$/,

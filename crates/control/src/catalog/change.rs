@@ -178,7 +178,7 @@ impl Catalog {
         target: AuditTarget<'_>,
         after: &serde_json::Value,
     ) -> Result<(), Error> {
-        // Who asks again with the same idempotency key is to get another answer.
+        // The same idempotency key must not get the answer of this attempt again.
         let by = ChangeContext { request: None, ..by.clone() };
         let mut change: Change<'_> = match self.begin::<()>(&by).await? {
             ChangeStart::Change(change) => change,

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use super::load::{ConfigError, wrong};
 use super::{Config, Listen};
 
+/// Checks that no two listeners have one address.
+///
 /// # Errors
 /// [`ConfigError`] for the first address that two listeners have, which names both.
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {

@@ -526,7 +526,7 @@ fn mistakes_in_a_request() {
             body(r#"{"atomic":true,"checks":[{"policy":"logn"}]}"#),
             "checks[0]: policy: unknown policy `logn`; did you mean `login`?; nothing was charged",
         ),
-        // Of a policy that is another app's nothing is said.
+        // A policy of another app is not named.
         (&check, body(r#"{"policy":"shp"}"#), "unknown policy `shp`\""),
         (
             &auth,

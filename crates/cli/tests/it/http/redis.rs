@@ -135,7 +135,7 @@ async fn a_redis_that_is_full_is_told_of_and_shown_also_if_little_is_asked() {
     redis.cli(&["CONFIG", "SET", "maxmemory", "1"]).await.expect("it answers");
     let told = || std::fs::read_to_string(&file).expect("it was made");
     let problem = "redis refused the call: OOM command not allowed";
-    soon("it is told", || told().contains(&format!("unavailable ({problem}"))).await;
+    soon("it is logged", || told().contains(&format!("unavailable ({problem}"))).await;
     assert!(told().contains("(its memory is full: raise `maxmemory`)"), "{}", told());
     let shown = status(&server);
     assert!(shown.contains(": unavailable since ") && shown.contains(problem), "{shown}");
@@ -161,7 +161,7 @@ async fn permits_that_only_one_server_knows_are_told_when_redis_is_back() {
     redis.restart().await.expect("it comes back on its port");
     let told = || std::fs::read_to_string(&file).expect("it was made");
     let known = "; permits of `concurrency` rules that only this server counts: 2";
-    soon("it is told", || told().contains(known)).await;
+    soon("it is logged", || told().contains(known)).await;
 }
 
 #[tokio::test]

@@ -254,7 +254,7 @@ async fn a_name_that_is_not_there_is_told_with_the_one_that_was_meant() {
         assert_eq!(found, (404, detail), "{what}");
     }
     let other = served.ask(&olga, "GET /apps/shpo", None).await;
-    assert_eq!(other.status, 403, "who may not see an app does not learn of it");
+    assert_eq!(other.status, 403, "an account without a role in the app does not learn of it");
     assert!(!other.body.to_string().contains("shop"), "{other:?}");
 }
 

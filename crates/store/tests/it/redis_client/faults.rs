@@ -128,7 +128,7 @@ async fn a_connection_that_is_reset_after_sending_leaves_the_outcome_unknown() {
     let begun = Instant::now();
     let result = call.await.expect("no panic");
     assert_eq!(result, Err(RedisError::Lost));
-    assert!(begun.elapsed() < Duration::from_secs(1), "it is told at once");
+    assert!(begun.elapsed() < Duration::from_secs(1), "it fails at once");
     proxy.heal().await.expect("all is well again");
     until("the service was back", async || count(&client, "z").await.is_ok()).await;
     assert_eq!(count(&client, "a").await, Ok(2), "it was not sent again");
