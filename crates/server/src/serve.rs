@@ -120,8 +120,8 @@ pub fn check(config: &Config) -> Result<CheckedConfig> {
         }
         None => counted(&rules(config)?.1),
     };
-    let warnings = check_files(config)?;
-    snapshot::check(&config.store)?;
+    let mut warnings = check_files(config)?;
+    warnings.extend(snapshot::check(&config.store)?);
     Ok(CheckedConfig { policies, warnings })
 }
 

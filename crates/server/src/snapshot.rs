@@ -63,21 +63,29 @@ pub(crate) fn open(
     Ok((Arc::clone(&store), Some(Snapshots { store, path, every, written_at_us })))
 }
 
-/// Checks the snapshot file of `config`, if there is one: a server starts from it.
+/// Checks the snapshot file of `config`, if there is one: a server starts from it. Returns a problem that a start may
+/// find mended: the folder that a service manager creates with the service.
 ///
 /// # Errors
 /// If it cannot be read, is torn, or is none of a memory store.
-pub(crate) fn check(config: &StoreConfig) -> Result<()> {
-    let Some(path) = &config.snapshot else { return Ok(()) };
+pub(crate) fn check(config: &StoreConfig) -> Result<Option<String>> {
+    let Some(path) = &config.snapshot else { return Ok(None) };
     // The whole file is read, and no key is kept: they are of other rules than none.
     match MemoryStore::restore(path, 1, &[], Micros::ZERO) {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(None),
         Err(SnapshotError::Io(error)) if error.kind() == ErrorKind::NotFound => {
             let folder = file::directory_of(path);
-            folder.metadata().with_context(|| format!("cannot write {}", path.display())).map(drop)
+            Ok((!folder.is_dir()).then(|| missing_folder(folder)))
         }
-        Err(error) => Err(error).with_context(|| cannot_restore(path)),
+        Err(error) => Err(cannot_restore(path, error)),
     }
+}
+
+fn missing_folder(folder: &Path) -> String {
+    format!(
+        "store.snapshot: the folder {} does not exist; create it before the server starts",
+        folder.display()
+    )
 }
 
 /// Whether `error` is of a snapshot file with which no start succeeds until somebody changes something.
@@ -177,12 +185,18 @@ fn restore(
             tracing::info!("snapshot: {shown} not found, starting empty");
             Ok(None)
         }
-        Err(error) => Err(error).with_context(|| cannot_restore(path)),
+        Err(error) => Err(cannot_restore(path, error)),
     }
 }
 
-fn cannot_restore(path: &Path) -> String {
-    format!("cannot restore {}; move the file away to start without it", path.display())
+/// The problem of a file that cannot be read, or that was read and is no snapshot.
+fn cannot_restore(path: &Path, error: SnapshotError) -> anyhow::Error {
+    let shown = path.display();
+    let problem = match &error {
+        SnapshotError::Io(_) => format!("store.snapshot: cannot read {shown}"),
+        _ => format!("cannot restore {shown}; move the file away to start without it"),
+    };
+    anyhow::Error::new(error).context(problem)
 }
 
 fn restored_text(path: &Path, restored: Restored) -> String {

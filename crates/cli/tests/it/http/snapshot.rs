@@ -209,6 +209,26 @@ fn flags_of_the_memory_store_are_refused_where_they_make_no_sense() {
         let told = Place::refusal(options);
         assert!(told.contains(problem), "{options:?}: {told}");
     }
-    let (told, status) = Place::refused(&["config", "check"], &["--snapshot", &nowhere]);
-    assert!(told.contains("cannot write") && status == Some(78), "{told}");
+}
+
+#[test]
+fn a_check_warns_of_a_snapshot_folder_that_a_service_manager_may_create() {
+    let place = Place::new();
+    let (policies, nowhere) = (place.path("policies.yaml"), place.path("later/state"));
+    let options = ["--policies", &policies, "--snapshot", &nowhere];
+    let (told, status) = Place::refused(&["config", "check"], &options);
+    let folder = format!("the folder {} does not exist", place.path("later"));
+    assert!(told.contains(&folder) && status == Some(0), "{told}");
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_read_is_not_called_damaged() {
+    let place = Place::new();
+    let (policies, state) = (place.path("policies.yaml"), place.path("policies.yaml/state"));
+    for command in [&["serve"][..], &["config", "check"]] {
+        let options = ["--policies", &policies, "--snapshot", &state];
+        let (told, status) = Place::refused(command, &options);
+        assert!(told.contains("store.snapshot: cannot read ") && status == Some(78), "{told}");
+        assert!(!told.contains("move the file away"), "{told}");
+    }
 }
