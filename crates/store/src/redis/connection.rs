@@ -16,7 +16,7 @@ use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisConnectionInfo, Value};
 use secrecy::ExposeSecret;
 use sluicegate_net::tls;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
@@ -34,6 +34,9 @@ pub(super) const FLIGHTS_MAX: usize = 1024;
 
 /// How long a server that did not finish a handshake is asked whether it expects one with TLS, or without.
 const PROBE_MAX: Duration = Duration::from_millis(300);
+
+/// Most bytes that are read of an answer to a question that finds out what answers.
+const ANSWER_BYTES_MAX: u64 = 128;
 
 /// Opens connections of one kind.
 #[derive(Clone)]
@@ -199,7 +202,8 @@ impl Dialer {
                 let has_password_alone =
                     self.login.password().is_some() && self.login.username().is_none();
                 let answers_all = async || {
-                    self.answers(address, b"PING\r\n").await.is_some_and(|is| is == *b"+PONG")
+                    let answer = self.answer(address, b"PING\r\n").await;
+                    answer.is_some_and(|answer| answer.starts_with("+PONG"))
                 };
                 if has_password_alone && answers_all().await {
                     let reason = "the URL has a password, and this server has none: remove it from the URL, or set \
@@ -217,24 +221,32 @@ impl Dialer {
             let advice = format!("use {}", self.kind.scheme(true));
             return kind::wrong(address, "a server that expects TLS", advice);
         }
-        match self.answers(address, b"GET / HTTP/1.0\r\n\r\n").await {
-            Some(answer) if answer == *b"HTTP/" => {
+        match self.answer(address, b"GET / HTTP/1.0\r\n\r\n").await {
+            Some(answer) if answer.starts_with("HTTP/") => {
                 let advice = "name the address of Redis, whose port is 6379 by default".to_owned();
                 kind::wrong(address, "an HTTP server, not a Redis", advice)
+            }
+            // A server without room for another client says so before it is asked, and closes.
+            Some(answer) if answer.starts_with("-ERR max number of clients") => {
+                let message = answer.trim_start_matches("-ERR ").trim_end();
+                let refusal = ServerErrorReply::new("ERR", message);
+                ConnectError::Refused { address: address.clone(), refusal }
             }
             _ => error,
         }
     }
 
-    /// How the server's answer to these first words begins.
-    async fn answers(&self, address: &Address, words: &[u8]) -> Option<[u8; 5]> {
+    /// The first line of the server's answer to these first words, as far as [`ANSWER_BYTES_MAX`].
+    async fn answer(&self, address: &Address, words: &[u8]) -> Option<String> {
         let answered = async {
             let mut stream = self.stream(&self.limit(address)).await.ok()?;
-            stream.write_all(words).await.ok()?;
-            stream.flush().await.ok()?;
-            let mut answer = [0; 5];
-            stream.read_exact(&mut answer).await.ok()?;
-            Some(answer)
+            // A server may have answered, and closed, before it is asked.
+            stream.write_all(words).await.ok();
+            stream.flush().await.ok();
+            let mut line = Vec::new();
+            let mut answer = BufReader::new(stream).take(ANSWER_BYTES_MAX);
+            answer.read_until(b'\n', &mut line).await.ok()?;
+            Some(String::from_utf8_lossy(&line).into_owned())
         };
         timeout(PROBE_MAX, answered).await.ok().flatten()
     }

@@ -298,6 +298,16 @@ impl ServerErrorReply {
         }
     }
 
+    /// Whether the server does not have the command.
+    pub(super) fn is_unknown_command(&self) -> bool {
+        &*self.code == "ERR" && self.message.starts_with("unknown command")
+    }
+
+    /// Whether the server has no room for another client: it says so at once, and closes.
+    pub(super) fn means_no_room(&self) -> bool {
+        &*self.code == "ERR" && self.message.starts_with("max number of clients")
+    }
+
     /// Whether the server is no place for calls at present: the connection is of no use.
     pub(super) fn means_wrong_server(&self) -> bool {
         self.class() == ErrorClass::WrongServer

@@ -30,6 +30,7 @@ use super::config::Address;
 use super::connection::{Connection, Dialer};
 use super::error::{CallEffect, ConnectError, RedisError};
 use super::group::{GroupCaller, GroupReply};
+use super::kind;
 use super::load::Load;
 use super::stats::Counters;
 use super::task::Task;
@@ -361,6 +362,7 @@ impl ConnectionSetup {
                 return Err(ConnectError::NotMaster { address, role: role.into() });
             }
         }
+        kind::check_evalsha(connection).await?;
         let sha1 = connection.ask(&load(&self.script)).await?;
         match first_text(&sha1) {
             Some(sha1) if sha1 == self.script.sha1 => Ok(()),

@@ -7,6 +7,9 @@ use super::config::{Address, RedisConfig, Topology};
 use super::connection::Connection;
 use super::error::ConnectError;
 
+/// The hash of no script.
+const NO_SCRIPT_SHA1: &str = "0000000000000000000000000000000000000000";
+
 /// The kind of server that a connection is meant for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServerKind {
@@ -67,6 +70,9 @@ impl ServerKind {
                 | ConnectError::Io { .. }
                 | ConnectError::Foreign { .. }),
             ) => return Err(error),
+            Err(ConnectError::Refused { address, refusal }) if refusal.means_no_room() => {
+                return Err(ConnectError::Refused { address, refusal });
+            }
             Err(_) => return Ok(()),
             Ok(reply) => reply,
         };
@@ -111,6 +117,24 @@ impl ServerKind {
 /// The error that names what is at `address`, and what to do about it.
 pub(super) fn wrong(address: &Address, found: &'static str, advice: String) -> ConnectError {
     ConnectError::WrongServer { address: address.clone(), found, advice: advice.into() }
+}
+
+/// Checks that the server executes `EVALSHA`, which some configurations rename or deny: without it a connection
+/// would be healthy, and every decision fail.
+///
+/// # Errors
+/// [`ConnectError::WrongServer`] or [`ConnectError::NotPermitted`], and what broke the connection. Any other reply
+/// passes: the script with this hash is never there.
+pub(super) async fn check_evalsha(connection: &mut Connection) -> Result<(), ConnectError> {
+    match connection.ask(Cmd::new().arg("EVALSHA").arg(NO_SCRIPT_SHA1).arg(0)).await {
+        Err(ConnectError::Refused { address, refusal }) if refusal.is_unknown_command() => {
+            let found = "a Redis without the command EVALSHA, which every decision needs";
+            let advice = "remove `rename-command EVALSHA` from its configuration".to_owned();
+            Err(wrong(&address, found, advice))
+        }
+        Ok(_) | Err(ConnectError::Refused { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 impl<'a> Hello<'a> {

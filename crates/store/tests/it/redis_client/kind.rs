@@ -71,3 +71,35 @@ async fn a_sentinel_is_no_redis_and_one_that_is_away_is_said() {
     let cause = "cannot connect to 127.0.0.1:1: Connection refused (os error 111)";
     assert_eq!(error, format!("no sentinel answers: {cause}"));
 }
+
+#[tokio::test]
+async fn a_redis_without_evalsha_is_named_before_the_first_decision() {
+    let config = vec!["rename-command EVALSHA \"\"".to_owned()];
+    let redis = need!(RedisServer::start(Options { config, ..Options::default() }).await);
+    let at = redis.address();
+    let error = refusal(&format!("redis://{at}")).await;
+    let found = "a Redis without the command EVALSHA, which every decision needs";
+    let advice = "remove `rename-command EVALSHA` from its configuration";
+    assert_eq!(error, format!("{at} is {found}: {advice}"));
+}
+
+#[tokio::test]
+async fn a_user_without_the_right_to_evalsha_is_refused_before_the_first_decision() {
+    let users = vec!["app on >secret ~* &* +@all -evalsha".to_owned()];
+    let redis = need!(RedisServer::start(Options { users, ..Options::default() }).await);
+    let at = redis.address();
+    let error = refusal(&format!("redis://app:secret@{at}")).await;
+    assert!(error.starts_with(&format!("{at} does not permit a command: NOPERM")), "{error}");
+    assert!(error.contains("evalsha"), "{error}");
+}
+
+#[tokio::test]
+async fn a_redis_that_has_no_room_for_another_client_says_so() {
+    let config = vec!["maxclients 4".to_owned()];
+    let redis = need!(RedisServer::start(Options { config, ..Options::default() }).await);
+    let at = redis.address();
+    let others = async |_| tokio::net::TcpStream::connect(at.to_string()).await;
+    let _others = futures_util::future::join_all((0..4).map(others)).await;
+    let error = refusal(&format!("redis://{at}")).await;
+    assert_eq!(error, format!("{at} refuses the connection: ERR max number of clients reached"));
+}
