@@ -195,6 +195,7 @@ impl PolicyManager {
             status.read_at_us = WallClock.now().get();
             tracing::info!("policies: version {}, revision {revision} is loaded", status.version);
         }
+        policies.iter().for_each(warn_if_empty);
         let beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
         status.error = wrong(&unreadable, &beside, policies.as_ref().unwrap_or(now));
         if let Some(error) = &status.error {
@@ -265,6 +266,7 @@ impl PolicyManager {
             Ok(next) => {
                 if next.version > status.version {
                     tracing::info!("policies: version {} is loaded", next.version);
+                    warn_if_empty(&in_force.engine().core().policies());
                     self.changed.notify_one();
                 }
                 *status = next;
@@ -314,6 +316,13 @@ impl PolicyManager {
         in_force.set(policies, has_new_tree.then_some(tree));
         let (version, read_at_us) = (status.version + 1, WallClock.now().get());
         Ok(PolicyStatus { version, read_at_us, hash, error, descriptors: origin, ..status.clone() })
+    }
+}
+
+/// Logs that nothing is limited, where there is no policy.
+fn warn_if_empty(policies: &PolicySet) {
+    if policies.policies().is_empty() {
+        tracing::warn!("policies: there are none now, so that no request is decided");
     }
 }
 

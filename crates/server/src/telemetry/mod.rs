@@ -61,7 +61,7 @@ pub(crate) struct Telemetry {
     connections: [Arc<Connections>; Wire::ALL.len()],
     /// Policies that were not decided because too many guard one request.
     left_out: AtomicU64,
-    /// Requests for policies that do not exist, of Redis clients and of gateways.
+    /// Requests for policies that do not exist or are not for their app, of Redis clients and of gateways.
     unknown: [LogPace; 2],
 }
 
@@ -143,8 +143,22 @@ impl Telemetry {
         match seen.decided {
             Err(error) => {
                 self.counts.failed(wire, seen.subject(), error);
-                if let DecideError::UnknownPolicy(name) = error {
-                    self.log_unknown(wire, name);
+                match error {
+                    DecideError::UnknownPolicy(name) => {
+                        self.log_not_decided(
+                            wire,
+                            format_args!("unknown policy `{}`", one_line(name)),
+                        );
+                    }
+                    DecideError::Unconfigured { policy, app } => {
+                        let app = app.as_deref().map(one_line);
+                        let app = app.map_or("no app".to_owned(), |app| format!("app `{app}`"));
+                        self.log_not_decided(
+                            wire,
+                            format_args!("policy `{policy}` by {app}, which may not use it"),
+                        );
+                    }
+                    _ => {}
                 }
             }
             Ok(_) if self.counts.operated(wire, &request.verb) => {}
@@ -158,20 +172,19 @@ impl Telemetry {
         }
     }
 
-    /// Logs a request for a policy that does not exist. Gateways and most Redis clients let such requests pass, and say
-    /// nothing of it; over HTTP the answer is an error.
+    /// Logs a request for a policy that does not exist, or is not for its app. Gateways and most Redis clients let such
+    /// requests pass, and say nothing of it; over HTTP the answer is an error.
     #[cold]
     #[expect(clippy::disallowed_methods, reason = "the log is paced, nothing is decided by it")]
-    fn log_unknown(&self, wire: Wire, name: &str) {
+    fn log_not_decided(&self, wire: Wire, of: std::fmt::Arguments<'_>) {
         let pace = match wire {
             Wire::Resp => &self.unknown[0],
             Wire::Rls => &self.unknown[1],
             Wire::Http | Wire::Admin | Wire::Catalog | Wire::Metrics => return,
         };
         let Some(count) = pace.count(Instant::now()) else { return };
-        let name = one_line(name);
         tracing::warn!(
-            "{wire}: request for unknown policy `{name}`, not decided ({count} such requests since the last line)"
+            "{wire}: request for {of}, not decided ({count} such requests since the last line)"
         );
     }
 

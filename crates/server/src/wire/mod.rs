@@ -5,6 +5,7 @@
 
 pub(crate) mod accept;
 mod admin;
+mod foreign;
 pub(crate) mod headers;
 mod health;
 pub mod http;

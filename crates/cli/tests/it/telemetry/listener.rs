@@ -98,8 +98,16 @@ fn a_path_or_method_that_the_admin_address_does_not_have_is_a_problem() {
     let server = Server::start();
     for (request, expected, detail) in [
         (get("/nowhere"), "404", "path not found"),
-        (get("/metrics").replace("GET", "POST"), "405", "method not allowed"),
-        (get("/readyz").replace("GET", "DELETE"), "405", "method not allowed"),
+        (
+            get("/metrics").replace("GET", "POST"),
+            "405",
+            "method not allowed; the `allow` header names those that are",
+        ),
+        (
+            get("/readyz").replace("GET", "DELETE"),
+            "405",
+            "method not allowed; the `allow` header names those that are",
+        ),
     ] {
         let answer = server.raw("admin", &request);
         assert_eq!(status(&answer), expected, "{request}");

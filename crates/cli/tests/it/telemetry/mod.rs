@@ -1,5 +1,6 @@
 //! What operators see of a server: the real program, with every wire, and the tools that operators use.
 
+mod clients;
 mod events;
 mod listener;
 mod logs;

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use sluicegate_console::Asset;
 
-use super::not_found;
+use super::{method_not_allowed, not_found};
 
 /// Nothing but the console's own files, and nothing that is built of text: a name with a script in it stays a
 /// name. Trusted Types let only the policy of the console's framework make elements of text.
@@ -40,7 +40,7 @@ struct Served {
 /// Answers what no other route does: files, and pages, which are all one file that reads its address.
 pub(super) fn router<S: Clone + Send + Sync + 'static>(has_tls: bool) -> Router<S> {
     let served = Served { has_tls };
-    Router::new().fallback_service(get(answer).with_state(served))
+    Router::new().fallback_service(get(answer).fallback(method_not_allowed).with_state(served))
 }
 
 async fn answer(

@@ -30,6 +30,7 @@ use serde::Serialize;
 use sluicegate::LeaseStatus;
 
 use super::accept::{self, CONNECTIONS_MAX, Listener};
+use super::foreign::ForeignClients;
 use super::http::Hosts;
 use super::{ServerContext, health, http};
 use crate::policies::PolicyStatus;
@@ -58,15 +59,15 @@ pub(super) async fn serve(wire: Wire, listener: Listener, context: &ServerContex
         _ if context.has_own_admin_api => observed(context).fallback(async || not_found()),
         _ => observed(context).merge(admin_api(has_tls)),
     };
-    let router = router.method_not_allowed_fallback(async || {
-        http::refuse(StatusCode::METHOD_NOT_ALLOWED, "method not allowed")
-    });
+    let router = router.method_not_allowed_fallback(method_not_allowed);
     let (router, stopping) = (router.with_state(context.clone()), stop.clone());
     let hosts = Hosts::new(listener.address().ok().as_ref(), Arc::clone(&context.allowed_hosts));
+    let foreign = Arc::new(ForeignClients::new(listener.address().ok().as_ref()));
     let connections = Arc::clone(context.engine.telemetry().connections(wire));
     accept::serve(listener, CONNECTIONS_MAX, workers, stop, move |stream, peer| {
         let router = router.clone().layer(Extension(peer));
-        connections.during(http::connection(router, hosts.clone(), stream, stopping.clone()))
+        let (hosts, stop) = (hosts.clone(), stopping.clone());
+        connections.during(http::connection(router, hosts, stream, stop, Arc::clone(&foreign)))
     })
     .await
 }
@@ -85,6 +86,16 @@ fn observed(context: &ServerContext) -> Router<ServerContext> {
         .route("/v1/leases", get(seen::leases))
         .route("/v1/store", get(seen::store))
         .route("/v1/events", get(seen::events))
+        .merge(decisions_elsewhere())
+}
+
+/// The paths of decisions, which this address does not answer.
+fn decisions_elsewhere() -> Router<ServerContext> {
+    let refuse = async || {
+        let detail = "this is an address of `admin.listen`; decisions are made at `http.listen`";
+        http::refuse(StatusCode::NOT_FOUND, detail)
+    };
+    http::decision_paths().fold(Router::new(), |router, path| router.route(path, any(refuse)))
 }
 
 /// The admin API, and the console that asks it.
@@ -111,6 +122,12 @@ async fn policies(State(context): State<ServerContext>) -> Response {
 /// The answer to a path that this address does not have.
 fn not_found() -> Response {
     http::refuse(StatusCode::NOT_FOUND, "path not found")
+}
+
+/// The answer to a method that a path does not have.
+async fn method_not_allowed() -> Response {
+    let detail = "method not allowed; the `allow` header names those that are";
+    http::refuse(StatusCode::METHOD_NOT_ALLOWED, detail)
 }
 
 /// A refusal that says why.

@@ -15,4 +15,4 @@ pub(crate) use auth::TrustedPeers;
 pub use auth::path_of;
 pub use codec::requests_in;
 pub(crate) use host::Hosts;
-pub(crate) use serve::{connection, refuse, serve};
+pub(crate) use serve::{connection, decision_paths, refuse, serve};

@@ -48,6 +48,7 @@ use crate::wire::ServerContext;
 use crate::wire::accept::{
     self, CONNECTIONS_MAX, ConnectionSlot, Listener, PeerClosed, TrackedBody, WatchedStream,
 };
+use crate::wire::foreign::ForeignClients;
 use crate::wire::headers::BudgetHeaders;
 use crate::wire::health;
 use crate::wire::http::TrustedPeers;
@@ -83,6 +84,7 @@ struct HttpService {
     handler: HttpHandler,
     router: Router,
     hosts: Hosts,
+    foreign: ForeignClients,
 }
 
 /// Answers requests, also those that `more` has routes for, until `stop`, then lets those in
@@ -101,7 +103,8 @@ pub(crate) async fn serve(
     let more = more(handler.listener_auth.clone());
     let health = health::routes(context.leaving.clone());
     let router = router(&handler, health, Arc::clone(trusted_peers), more);
-    let service = Arc::new(HttpService { handler, router, hosts });
+    let foreign = ForeignClients::new(address.as_ref());
+    let service = Arc::new(HttpService { handler, router, hosts, foreign });
     let connections = Arc::clone(engine.telemetry().connections(Wire::Http));
     let stopping = stop.clone();
     accept::serve(listener, CONNECTIONS_MAX, workers, stop, move |stream, peer| {
@@ -119,31 +122,33 @@ async fn decisions(
     slot: Arc<ConnectionSlot>,
     stop: CancellationToken,
 ) {
-    let hosts = service.hosts.clone();
+    let (hosts, server) = (service.hosts.clone(), Arc::clone(&service));
     let service = service_fn(move |request: Request<Incoming>| {
         let request = request.map(|body| TrackedBody::new(body, Arc::clone(&slot)));
         answer(Arc::clone(&service), peer, request)
     });
     let refuse = |of: &Problem| problem(of).map(Either::Left);
-    converse(HostGuard { service, hosts, refuse }, stream, stop).await;
+    converse(HostGuard { service, hosts, refuse }, stream, stop, &server.foreign).await;
 }
 
-/// Answers the requests of one connection, one after the other.
+/// Answers the requests of one connection, one after the other; a client of another protocol is logged by `foreign`.
 pub(crate) async fn connection(
     router: Router,
     hosts: Hosts,
     stream: impl AsyncRead + AsyncWrite + PeerClosed + Unpin + Send + 'static,
     stop: CancellationToken,
+    foreign: Arc<ForeignClients>,
 ) {
     let refuse = |of: &Problem| problem(of).map(AnyBody::new);
     let service = TowerToHyperService::new(router);
-    converse(HostGuard { service, hosts, refuse }, stream, stop).await;
+    converse(HostGuard { service, hosts, refuse }, stream, stop, &foreign).await;
 }
 
 async fn converse<S, B>(
     service: HostGuard<S, B>,
     stream: impl AsyncRead + AsyncWrite + PeerClosed + Unpin + Send + 'static,
     stop: CancellationToken,
+    foreign: &ForeignClients,
 ) where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
     B: Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>> + 'static,
@@ -154,14 +159,33 @@ async fn converse<S, B>(
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(WatchedStream::new(stream)), service);
     let mut connection = pin!(connection);
-    // An error is the client's: what it sent is no HTTP, or it went away. It has been answered, or
+    // An error is the client's: what it sent is no HTTP/1.1, or it went away. It has been answered, or
     // nobody is there.
     tokio::select! {
         biased;
-        _ = connection.as_mut() => return,
+        served = connection.as_mut() => {
+            if let Err(error) = served && error.is_parse() && !error.is_parse_too_large() {
+                log_foreign(&error, foreign);
+            }
+            return;
+        }
         () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
     }
     connection.await.ok();
+}
+
+/// Logs a client that speaks no HTTP/1.1.
+#[cold]
+fn log_foreign(error: &hyper::Error, foreign: &ForeignClients) {
+    let reason = error.to_string();
+    if reason.contains("HTTP2 preface") {
+        foreign.log(
+            "HTTP/2",
+            "this address speaks HTTP/1.1; gRPC of gateways belongs to an address of `rls.listen`",
+        );
+    } else {
+        foreign.log(&format!("no HTTP/1.1 ({reason})"), "this address speaks HTTP/1.1");
+    }
 }
 
 async fn answer(
@@ -215,6 +239,12 @@ fn decision_routes(health: Router<HttpHandler>, handler: HttpHandler) -> Router 
             refuse(StatusCode::METHOD_NOT_ALLOWED, detail)
         })
         .with_state(handler)
+}
+
+/// The paths of decisions.
+pub(crate) fn decision_paths() -> impl Iterator<Item = &'static str> {
+    let operations = Operation::ALL.into_iter().map(Operation::path);
+    operations.chain([auth::AUTH, auth::AUTH_POLICY])
 }
 
 /// Answers a question about one budget.

@@ -32,6 +32,7 @@ use crate::engine::{EngineObserver, ServerEngine};
 use crate::protocol::{Peer, Wire};
 use crate::wire::ServerContext;
 use crate::wire::accept::{self, Listener, PeerClosed};
+use crate::wire::foreign::ForeignClients;
 
 /// Most connections at a time: every instance of an application has some of its own, and each takes
 /// 8 KB.
@@ -71,6 +72,9 @@ const ENDED_WAIT_MAX: Duration = Duration::from_millis(100);
 /// the end.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
 
+/// Where a client that speaks HTTP belongs.
+const HTTP_ADVICE: &str = "checks over HTTP belong to an address of `http.listen`";
+
 /// What all connections share.
 struct RespServer<S> {
     engine: Arc<ServerEngine<S>>,
@@ -79,15 +83,19 @@ struct RespServer<S> {
     guesses: Guesses,
     limits: Arc<ThrottleRuleCache>,
     connections: AtomicU64,
+    foreign: ForeignClients,
 }
 
 /// Answers commands until told to stop, then those that were read. Returns how many connections were
 /// cut off because they did not end. With a password, or where a token is required, only who says it may ask.
 pub(crate) async fn serve(listener: Listener, context: &ServerContext) -> usize {
     let ServerContext { engine, authenticator, password, workers, stop, .. } = context;
-    let listener_auth = authenticator.listener_auth(Wire::Resp, listener.address().ok().as_ref());
+    let address = listener.address().ok();
+    let listener_auth = authenticator.listener_auth(Wire::Resp, address.as_ref());
     let connections = Arc::clone(engine.telemetry().connections(Wire::Resp));
-    let shared = Arc::new(RespServer::new(Arc::clone(engine), listener_auth, password.clone()));
+    let foreign = ForeignClients::new(address.as_ref());
+    let server = RespServer::new(Arc::clone(engine), listener_auth, password.clone());
+    let shared = Arc::new(RespServer { foreign, ..server });
     let stopping = stop.clone();
     accept::serve(listener, CONNECTIONS_MAX, workers, stop, move |stream, peer| {
         connections.during(connection(Arc::clone(&shared), stream, peer, stopping.clone()))
@@ -177,6 +185,9 @@ impl<S: Store + 'static> RespSession<'_, S> {
                 Ok(None) => break,
                 Ok(Some(length)) => rest = &rest[length..],
                 Err(error) => {
+                    if error == ProtocolError::Foreign {
+                        self.shared.foreign.log("HTTP", HTTP_ADVICE);
+                    }
                     self.replies.protocol_error(error);
                     next = NextStep::Close;
                     break;
@@ -378,7 +389,15 @@ impl<S> RespServer<S> {
         password: Option<Password>,
     ) -> Self {
         let (guesses, limits) = (Guesses::default(), Arc::default());
-        Self { engine, listener_auth, password, guesses, limits, connections: AtomicU64::new(1) }
+        Self {
+            engine,
+            listener_auth,
+            password,
+            guesses,
+            limits,
+            connections: AtomicU64::new(1),
+            foreign: ForeignClients::default(),
+        }
     }
 
     const fn entry(&self, network: ClientNetwork) -> AuthContext<'_> {

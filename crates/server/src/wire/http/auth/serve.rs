@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use axum::Router;
 use axum::body::Body;
@@ -13,10 +14,12 @@ use sluicegate::DecideError;
 use sluicegate::gateway::{self, GUARDING_MAX, Guarding};
 use sluicegate_control::Scope;
 use sluicegate_net::headers;
+use sluicegate_policy::PolicySet;
 
 use super::codec::{AuthError, GatewayRequest, Query, TOKEN, TrustedPeers, encode};
 use crate::authenticator::{CallerError, ListenerAuth};
 use crate::engine::ServerEngine;
+use crate::log_pace::LogPace;
 use crate::protocol::Peer;
 use crate::protocol::Wire;
 use crate::verbs::VerbName;
@@ -40,6 +43,8 @@ struct AuthHandler {
     /// Whether it was logged that requests come without an app, and that policies are left out.
     told_no_app: AtomicBool,
     told_left_out: AtomicBool,
+    /// Requests that passed because no policy has `match`.
+    unguarded: LogPace,
 }
 
 /// What a router of HTTP takes to answer gateways. It must be told who asks: [`knowing`].
@@ -62,6 +67,7 @@ pub(in crate::wire::http) fn routes(
         headers,
         told_no_app: AtomicBool::new(false),
         told_left_out: AtomicBool::new(false),
+        unguarded: LogPace::default(),
     };
     Router::new()
         .route(AUTH, any(answer))
@@ -75,6 +81,11 @@ pub(in crate::wire::http) fn knowing<B>(peer: Peer, mut request: Request<B>) -> 
         request.extensions_mut().insert(peer);
     }
     request
+}
+
+/// Whether any policy applies to requests by their attributes.
+fn has_match(policies: &PolicySet) -> bool {
+    policies.policies().iter().any(|policy| policy.matcher().is_some())
 }
 
 impl AuthHandler {
@@ -105,6 +116,9 @@ impl AuthHandler {
                 None => {
                     let Guarding { budgets, left_out } = guarded.guarding(turn.policies(), app)?;
                     self.leave_out(left_out);
+                    if budgets.is_empty() && !has_match(turn.policies()) {
+                        self.log_unguarded();
+                    }
                     budgets
                 }
                 Some(name) => match turn.policies().resolve(name) {
@@ -128,6 +142,18 @@ impl AuthHandler {
             tracing::warn!("forward-auth: gateway request failed: {}", AuthError::NoApp);
         }
         AuthError::NoApp
+    }
+
+    /// Logs a request that passed because no policy can apply to it.
+    #[cold]
+    #[expect(clippy::disallowed_methods, reason = "the log is paced, nothing is decided by it")]
+    fn log_unguarded(&self) {
+        if let Some(count) = self.unguarded.count(Instant::now()) {
+            tracing::warn!(
+                "forward-auth: a request passed because no policy has `match` ({count} such requests since the last \
+                 line); give policies `match`, or ask for one by {AUTH}/NAME"
+            );
+        }
     }
 
     /// Counts policies that are not decided because too many guard one request, and logs the first.

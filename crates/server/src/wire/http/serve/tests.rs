@@ -15,6 +15,7 @@ use super::*;
 use crate::authenticator::tests::open_listener;
 use crate::config::Listen;
 use crate::store::AnyStore;
+use crate::wire::foreign::ForeignClients;
 use crate::wire::rls::{self, RateLimits};
 
 const LIVE: &[u8] = b"GET /livez HTTP/1.1\r\nhost: test\r\n\r\n";
@@ -35,6 +36,7 @@ fn connect() -> (DuplexStream, CancellationToken, JoinHandle<()>) {
         router: decision_routes(health::routes(CancellationToken::new()), handler.clone()),
         handler,
         hosts,
+        foreign: ForeignClients::default(),
     });
     let serving =
         tokio::spawn(decisions(service, server, Peer::Local, Arc::default(), stop.clone()));
