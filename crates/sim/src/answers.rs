@@ -106,6 +106,13 @@ fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Ans
         Ask::Peek(_) | Ask::Explain(_) | Ask::Reset => 0,
         _ => decision.granted(),
     };
+    world.admitted += granted;
+    if let Some(most) = world.plan.quota
+        && world.admitted > most
+    {
+        let what = format!("{} are admitted of a quota of at most {most}", world.admitted);
+        world.judge.fail("I35", world.now, what);
+    }
     if granted > 0 {
         count(world, task, (key, granted), answer);
     }

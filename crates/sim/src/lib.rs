@@ -50,6 +50,8 @@
 //! | I31 | permits are used by the rules by which they were asked for |
 //! | I32 | a holder is charged for what it admitted, and for no more |
 //! | I33 | what lapses counts as used by its deadline |
+//! | I34 | what is given back is no longer in use |
+//! | I35 | edits and late messages admit no more of a quota than its largest limit |
 //! | debts | what is owed is charged once the store answers |
 
 mod answers;

@@ -5,6 +5,7 @@
 //! needs.
 
 mod hot;
+mod quota;
 mod rare;
 
 use std::fmt::Write as _;
@@ -56,6 +57,8 @@ pub struct Plan {
     pub calls_max: Option<usize>,
     /// Whether keys are hot, and leased.
     pub leases: bool,
+    /// The most that is admitted in the whole history, where nothing flows back.
+    pub quota: Option<u64>,
     /// Whether some clients go away before they have an answer.
     pub leaves: bool,
     /// Whether an earlier generator made it.
@@ -301,10 +304,15 @@ impl Plan {
             jitter_us,
             reminds,
             calls_max: None,
+            quota: None,
             leaves: !cut.is_earlier && generator(seed, 6).u8(0..8) == 0,
             arrivals: Vec::new(),
             faults: Vec::new(),
         };
+        if cut.quota {
+            plan.make_quota(cut);
+            return plan.until(cut);
+        }
         let mut few = generator(seed, 3);
         if !cut.is_earlier && few.u8(0..8) == 0 {
             plan.calls_max = Some(few.usize(1..=4));

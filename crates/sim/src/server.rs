@@ -132,7 +132,7 @@ impl Server {
         if let (Some(id), Some(Debt { charge: Charge::Added, .. })) = (debt, &ask.debt) {
             notes.push(Note::Charged(id, paid));
         }
-        let usage = stored.usage(&at);
+        let (usage, in_use) = (stored.usage(&at), in_use_with_lapsed(&stored, &at));
         let rules = Arc::clone(&stored.rules);
         let verdict = match rules.decide_beside(&mut stored.leased, &ask.verb, &at) {
             Ok(verdict) => verdict,
@@ -145,7 +145,8 @@ impl Server {
         let broken = late
             .or_else(|| check(&ask.verb, &verdict.decision, (&usage, &after)))
             .or_else(|| within(&rules, &first, &after))
-            .or_else(|| retry_is_honest(&stored, ask, &verdict.decision, at.now()));
+            .or_else(|| retry_is_honest(&stored, ask, &verdict.decision, at.now()))
+            .or_else(|| gives_back(&ask.verb, &stored, in_use, &at));
         match ask.verb {
             Verb::Refund { .. } => {
                 let back = usage.0.iter().zip(&after.0);
@@ -207,7 +208,7 @@ impl Server {
     ) -> Execution {
         let at = Moment::new(self.clock(now));
         let (rules, first) = (Arc::clone(&stored.rules), stored.usage(&at));
-        let lapsed = used_with_lapsed(&stored, &at);
+        let lapsed = in_use_with_lapsed(&stored, &at)[0];
         let mut word = rules.lease(&mut stored.leased, message, &at);
         let after = stored.usage(&at);
         let mut broken = None;
@@ -383,11 +384,45 @@ impl Stored {
     }
 }
 
-/// Permits in use by the first rule when what has lapsed by `at` is charged, and nothing else.
-fn used_with_lapsed(Stored { rules, leased, .. }: &Stored, at: &Moment<'_>) -> u64 {
+/// Permits in use by each rule when what has lapsed by `at` is charged, and nothing else.
+fn in_use_with_lapsed(Stored { rules, leased, .. }: &Stored, at: &Moment<'_>) -> Permits {
     let mut settled = leased.clone();
     rules.debit_beside(&mut settled, &mut Permits::default(), at);
-    rules.in_use(&settled.states, at)[0]
+    rules.in_use(&settled.states, at)
+}
+
+/// I34: what is given back is no longer in use, as far as it still was. Guava's two count what is to come as in use, and
+/// a sliding counter gives back to the window of now alone.
+fn gives_back(
+    verb: &Verb,
+    Stored { rules, leased, .. }: &Stored,
+    before: Permits,
+    at: &Moment<'_>,
+) -> Option<(&'static str, String)> {
+    let Verb::Refund { cost } = verb else { return None };
+    let after = rules.in_use(&leased.states, at);
+    let each = rules.rules().iter().zip(before.into_iter().zip(after));
+    let exact = each.filter(|(named, _)| {
+        !matches!(
+            named.rule,
+            Rule::SmoothBursty(_) | Rule::SmoothWarmup(_) | Rule::SlidingCounter(_)
+        )
+    });
+    exact
+        .filter_map(|(named, (before, after))| {
+            let due = cost.get().min(before);
+            let back = before.saturating_sub(after);
+            (back < due).then(|| {
+                (
+                    "I34",
+                    format!(
+                        "a refund of {} gives {back} back to {named:?}, of {before} in use",
+                        cost.get()
+                    ),
+                )
+            })
+        })
+        .next()
 }
 
 /// I33: what lapses counts as used by its deadline, from when on it flows out. Of the only bucket of a key that was
@@ -412,7 +447,7 @@ fn lapses_late(stored: &Stored, at: &Moment<'_>) -> Option<(&'static str, String
         since = record.deadline;
     }
     let most = flows(used, now.since(since)).div_ceil(period_us) + 1;
-    let used = used_with_lapsed(stored, at);
+    let used = in_use_with_lapsed(stored, at)[0];
     (used > most).then(|| {
         ("I33", format!("{used} of {named:?} are in use, and {most} may be by what lapsed"))
     })

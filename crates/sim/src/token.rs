@@ -1,6 +1,6 @@
 //! One line that names a history, or what is left of it: `s2-6f3a9c20-n2k1-f3.7-l0-t2213`.
 //!
-//! `s2`, or `h3` for hot keys, is the version of the generator, then the seed, at most so many nodes and keys, the faults and
+//! `s2`, `h3` for hot keys, or `q1` for quotas, is the version of the generator, then the seed, at most so many nodes and keys, the faults and
 //! loads that are kept (without the part: all), and the last instant in ms.
 
 use std::fmt;
@@ -21,6 +21,8 @@ pub struct Cut {
     pub until_us: u64,
     /// Whether keys are hot, and leased.
     pub leases: bool,
+    /// Whether it is about a quota of which nothing flows back; such keys are hot.
+    pub quota: bool,
     /// Whether an earlier generator makes the plan, without batches and what came with them.
     pub is_earlier: bool,
 }
@@ -40,6 +42,9 @@ const COLD: &str = "s2";
 
 /// The same with hot keys, and leases.
 const HOT: &str = "h3";
+
+/// The same of quotas.
+const QUOTA: &str = "q1";
 
 /// The generators of before, of tokens that once failed.
 const COLD_EARLIER: &str = "s1";
@@ -66,6 +71,7 @@ impl Default for Cut {
             loads: None,
             until_us: u64::MAX,
             leases: false,
+            quota: false,
             is_earlier: false,
         }
     }
@@ -76,13 +82,19 @@ impl Token {
     pub fn of(seed: u64) -> Self {
         Self { seed, cut: Cut { leases: seed % 3 == 1, ..Cut::default() } }
     }
+
+    /// The whole history of a quota.
+    pub fn of_quota(seed: u64) -> Self {
+        Self { seed, cut: Cut { leases: true, quota: true, ..Cut::default() } }
+    }
 }
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, cut } = self;
-        let Cut { nodes, keys, faults, loads, until_us, leases, is_earlier } = cut;
+        let Cut { nodes, keys, faults, loads, until_us, leases, quota, is_earlier } = cut;
         let version = match (leases, is_earlier) {
+            _ if *quota => QUOTA,
             (false, false) => COLD,
             (true, false) => HOT,
             (false, true) => COLD_EARLIER,
@@ -111,15 +123,16 @@ impl FromStr for Token {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("token: `{text}` is not like `s2-6f3a9c20-n2k1-f3.7-l0-t2213`");
         let mut parts = text.trim().trim_start_matches("SIM=").split('-');
-        let (leases, is_earlier) = match parts.next() {
-            Some(COLD) => (false, false),
-            Some(HOT) => (true, false),
-            Some(COLD_EARLIER) => (false, true),
-            Some(HOT_EARLIER) => (true, true),
+        let (leases, quota, is_earlier) = match parts.next() {
+            Some(COLD) => (false, false, false),
+            Some(HOT) => (true, false, false),
+            Some(QUOTA) => (true, true, false),
+            Some(COLD_EARLIER) => (false, false, true),
+            Some(HOT_EARLIER) => (true, false, true),
             _ => return Err(wrong()),
         };
         let seed = parts.next().and_then(|seed| u64::from_str_radix(seed, 16).ok());
-        let cut = Cut { leases, is_earlier, ..Cut::default() };
+        let cut = Cut { leases, quota, is_earlier, ..Cut::default() };
         let mut token = Self { seed: seed.ok_or_else(wrong)?, cut };
         let cut = &mut token.cut;
         for part in parts {

@@ -160,6 +160,8 @@ pub(crate) struct World<'p> {
     pub(crate) asked_since: Vec<Option<u64>>,
     /// Checks that were settled: load, instant, number.
     pub(crate) settled: BTreeSet<(u32, u64, usize)>,
+    /// What was admitted, by whatever word.
+    pub(crate) admitted: u64,
     /// When each node last asked the store about each key, µs.
     pub(crate) sent_at: Vec<Vec<u64>>,
     /// When something was last given back of each key, µs.
@@ -216,6 +218,7 @@ impl<'p> World<'p> {
             disturbed_until: vec![0; plan.nodes],
             asked_since: vec![None; plan.nodes],
             settled: BTreeSet::new(),
+            admitted: 0,
             sent_at: vec![vec![0; plan.keys]; plan.nodes],
             given_back: vec![None; plan.keys],
             late_until: vec![0; plan.nodes],

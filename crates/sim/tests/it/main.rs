@@ -11,6 +11,9 @@ use sluicegate_sim::{Outcome, Token, run, run_traced, shrink, table};
 /// Histories of a run; `SIM_HISTORIES` sets another number.
 const HISTORIES: u64 = 20_000;
 
+/// Histories of quotas, which take longer; `SIM_HISTORIES` sets another number, in proportion.
+const QUOTAS: u64 = 500;
+
 /// Keys that lost writes, below which nothing is worked out of them.
 const LOST_MIN: usize = 100;
 
@@ -44,12 +47,16 @@ fn histories_that_failed_before_do_not_fail() {
     }
 }
 
-#[test]
-fn no_history_breaks_an_invariant() {
-    let histories = match std::env::var("SIM_HISTORIES") {
-        Ok(number) => number.parse().unwrap(),
-        Err(_) => HISTORIES,
-    };
+/// The histories of a run, of which so many are made by default.
+fn histories(of: u64) -> u64 {
+    match std::env::var("SIM_HISTORIES") {
+        Ok(number) => number.parse::<u64>().unwrap() * of / HISTORIES,
+        Err(_) => of,
+    }
+}
+
+/// Runs the histories `of` the seeds below `histories` on all cores, and reports the first that fails.
+fn run_all(histories: u64, of: fn(u64) -> Token) -> (Quiet, Losses) {
     let (next, failed) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
     let all = Mutex::new((Quiet::default(), Losses::default()));
     let run_some = || {
@@ -60,7 +67,7 @@ fn no_history_breaks_an_invariant() {
             if seed >= histories || seed > failed.load(Ordering::Relaxed) {
                 break;
             }
-            let token = Token::of(seed);
+            let token = of(seed);
             let outcome = run(&token);
             quiet.see(&token, &outcome);
             lost.see(&outcome);
@@ -76,16 +83,26 @@ fn no_history_breaks_an_invariant() {
     thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(run_some))));
     let failed = failed.into_inner();
     if failed < u64::MAX {
-        let token = Token::of(failed);
+        let token = of(failed);
         eprintln!("history {failed} is the first that fails");
         report(&token, &run(&token));
     }
-    let (quiet, lost) = all.into_inner().unwrap();
+    all.into_inner().unwrap()
+}
+
+#[test]
+fn no_history_breaks_an_invariant() {
+    let (quiet, lost) = run_all(histories(HISTORIES), Token::of);
     eprintln!("{quiet}\n{lost}");
     // I7 holds of many together, and so few say nothing.
     if lost.len() >= LOST_MIN {
         assert!(lost.within_percent() >= 99.0 && lost.mean_percent() <= 1.0, "I7: {lost}");
     }
+}
+
+#[test]
+fn no_edit_and_no_late_message_admits_more_than_a_quota() {
+    run_all(histories(QUOTAS), Token::of_quota);
 }
 
 #[test]
@@ -112,6 +129,7 @@ fn a_token_is_read_as_it_is_written() {
         "s1-7",
         "s2-7",
         "h3-1",
+        "q1-2a",
         "h2-7-n1k1-f0.1",
         "s1-6f3a9c20-n2k1-f3.7-l0-t2213",
         "s1-ff-f",
