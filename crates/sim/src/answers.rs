@@ -165,6 +165,7 @@ fn count(world: &mut World<'_>, task: TaskView, (key, granted): (usize, u64), an
     }
     match answer.mode {
         Mode::Store => {
+            world.unheard = world.unheard.saturating_sub(granted);
             let (at, order) = task.executed.unwrap_or((world.now, u64::MAX));
             if wait > 0 {
                 let passes_at = at + wait;
@@ -202,6 +203,18 @@ fn count(world: &mut World<'_>, task: TaskView, (key, granted): (usize, u64), an
             world.note_at(here, key, What::Allowed { permits: granted, begun: task.begun_at });
         }
         Mode::Remembered | Mode::Shed | Mode::Deny => {}
+    }
+}
+
+/// I36: of a quota that is asked for by a slow network, no more is gone than was admitted, but for a hundredth. What the
+/// store grants to single requests too late goes back by the client of Redis, which is not here.
+pub(crate) fn check_left(world: &mut World<'_>) {
+    let Some(limit) = world.plan.quota.filter(|_| world.plan.is_only_late()) else { return };
+    let used = world.server.used(&crate::node::key_name(0), world.now);
+    let gone = used.saturating_sub(world.admitted + world.unheard);
+    if gone > limit / 100 {
+        let what = format!("{gone} of {limit} are gone, and nobody got them");
+        world.judge.fail("I36", world.now, what);
     }
 }
 

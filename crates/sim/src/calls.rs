@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use sluicegate::RuleSet;
 use sluicegate::policy::PolicySet;
 use sluicegate::store::lease::Word;
 use sluicegate::store::{Executed as Effect, StoreError};
+use sluicegate::{RuleSet, Verb};
 
 use crate::judge::{Entry, What};
 use crate::net::SILENCE_MAX_US;
@@ -76,6 +76,9 @@ impl World<'_> {
             match &reply {
                 Ok(Said::Decided(answer, paid)) => {
                     let decision = &answer.verdict.decision;
+                    if matches!(ask.verb, Verb::Check { .. }) {
+                        self.unheard += decision.granted();
+                    }
                     let said = (decision.outcome, decision.remaining, paid[0]);
                     let numbers = [node as u64, decision.granted(), said.1, said.2];
                     self.seen_often(

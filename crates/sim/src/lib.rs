@@ -52,6 +52,7 @@
 //! | I33 | what lapses counts as used by its deadline |
 //! | I34 | what is given back is no longer in use |
 //! | I35 | edits and late messages admit no more of a quota than its largest limit |
+//! | I36 | of a quota behind a slow network no more is gone than was admitted |
 //! | debts | what is owed is charged once the store answers |
 
 mod answers;

@@ -393,6 +393,12 @@ impl Plan {
         self.faults.is_empty() && self.is_plain()
     }
 
+    /// Whether messages take long, and nothing else goes wrong.
+    pub(crate) fn is_only_late(&self) -> bool {
+        let is_late = |fault: &Fault| matches!(fault.kind, FaultKind::Late(_));
+        !self.faults.is_empty() && self.faults.iter().all(is_late)
+    }
+
     /// Whether the store loses writes, and nothing else goes wrong.
     pub(crate) fn only_loses_writes(&self) -> bool {
         let loses = |fault: &Fault| {

@@ -239,6 +239,13 @@ impl Server {
         Execution { reply: Ok(Said::Word(word)), notes, broken }
     }
 
+    /// Permits of a key that are in use by its first rule, or out.
+    pub(crate) fn used(&self, key: &[u8], now: u64) -> u64 {
+        let at = Moment::new(self.clock(now));
+        let stored = self.stored(&("p".to_owned(), key.to_vec()), &at);
+        stored.map_or(0, |stored| stored.usage(&at).0[0])
+    }
+
     /// Permits of a key that are out.
     pub(crate) fn held(&self, key: &[u8], now: u64) -> u64 {
         let at = Moment::new(self.clock(now));

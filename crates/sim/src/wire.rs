@@ -45,6 +45,8 @@ pub(crate) struct WireState {
     pub(crate) time: Time,
     /// Calls that were made since the world looked, also if nothing could be sent.
     pub(crate) calls: u32,
+    /// Whether one of them asked for anything.
+    pub(crate) asks: bool,
     /// What the engine heard since the world looked.
     pub(crate) replies: Replies,
     /// What was sent since the world looked.
@@ -112,6 +114,13 @@ pub(crate) struct StoreAsk {
     pub(crate) message: Option<Message>,
 }
 
+impl StoreAsk {
+    /// Whether it is a message that asks for nothing: one is sent to a store that is given up, too.
+    fn only_gives_back(&self) -> bool {
+        self.message.is_some_and(|message| message.need == 0 && message.want == 0)
+    }
+}
+
 /// Where the reply of a call is put.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
@@ -166,6 +175,7 @@ impl Future for Call {
         let Some(slot) = self.slot.clone() else {
             let mut wire = self.wire.lock();
             wire.calls += 1;
+            wire.asks |= !self.ask.only_gives_back();
             if wire.down {
                 wire.replies.silent += 1;
                 let reason = "no connection".to_owned();

@@ -162,6 +162,8 @@ pub(crate) struct World<'p> {
     pub(crate) settled: BTreeSet<(u32, u64, usize)>,
     /// What was admitted, by whatever word.
     pub(crate) admitted: u64,
+    /// What the store granted to single requests, less what their nodes heard of in time.
+    pub(crate) unheard: u64,
     /// When each node last asked the store about each key, µs.
     pub(crate) sent_at: Vec<Vec<u64>>,
     /// When something was last given back of each key, µs.
@@ -219,6 +221,7 @@ impl<'p> World<'p> {
             asked_since: vec![None; plan.nodes],
             settled: BTreeSet::new(),
             admitted: 0,
+            unheard: 0,
             sent_at: vec![vec![0; plan.keys]; plan.nodes],
             given_back: vec![None; plan.keys],
             late_until: vec![0; plan.nodes],
@@ -269,6 +272,7 @@ impl<'p> World<'p> {
     fn end(mut self) -> Outcome {
         crate::dues::check_debts(&mut self);
         crate::grants::check_end(&mut self);
+        crate::answers::check_left(&mut self);
         let (mut violation, used, lost) = self.judge.verdict(self.plan);
         if violation.is_none() {
             violation = crate::oracle::compare(self.plan, used.admitted, self.now);
@@ -524,14 +528,14 @@ impl<'p> World<'p> {
         let time = Time { now, heard_at, deadline_us: self.plan.deadline_us };
         node.store.0.lock().time = time;
         let polled = task.future.as_mut().poll(&mut Context::from_waker(&task.waker));
-        let WireState { calls, replies, outbox, heard, .. } = node.store.take();
+        let WireState { calls, asks, replies, outbox, heard, .. } = node.store.take();
         task.has_asked |= calls > 0;
         if replies.refused > 0 {
             // What was refused before it was sent is decided otherwise, as in an outage.
             let until = &mut self.disturbed_until[task.node];
             *until = self.now.max(*until);
         }
-        let asked = (was_without, calls > 0, task.begun_at == self.now || task.is_keeper);
+        let asked = (was_without, asks, task.begun_at == self.now || task.is_keeper);
         crate::probes::see(self, task.node, asked, &polled);
         let asker = (task.node, was_without, task.is_keeper);
         crate::probes::check_overload(self, asker, (replies, &polled));

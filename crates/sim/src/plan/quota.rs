@@ -20,10 +20,11 @@ const LIMIT_MAX: u64 = 10_000;
 /// Numbers of the faults: edits come first, in pairs.
 const LATE: u32 = 8;
 const PROCESSES: u32 = 9;
+const SLOW: u32 = 10;
 
 impl Plan {
     /// A quota that several nodes lease, that is lowered and raised again, once or several times; of which messages come
-    /// once more after the key was forgotten; and nodes of which stop, or are killed.
+    /// once more after the key was forgotten; and nodes of which stop, or are killed. Or one whose store is far away for a while.
     pub(super) fn make_quota(&mut self, cut: &Cut) {
         let mut rng = generator(self.seed, 7);
         (self.on_failure, self.calls_max, self.leaves) = (OnFailure::Deny, None, false);
@@ -39,6 +40,12 @@ impl Plan {
             |limit| PolicySpec { rules: vec![quota(algorithm, limit)], carry: "usage", leases };
         self.versions = vec![version(limit)];
         self.quota = Some(limit + 1);
+        if rng.u8(0..4) == 0 {
+            let (at, span) = (rng.u64(SECOND..=4 * SECOND), rng.u64(4..=20) * SECOND);
+            let kind = FaultKind::Late(rng.u64(15..=120) * MS);
+            self.add_if(cut, Fault { number: SLOW, at, span, node: 0, kind });
+            return;
+        }
         let mut at = rng.u64(SECOND..=4 * SECOND);
         for pair in 0..rng.u32(0..=LATE / 2) {
             let lowered = limit.div_ceil(rng.u64(2..=20));

@@ -91,7 +91,9 @@ impl StoreGuard {
         verdict
     }
 
-    /// Sends a letter about a lease, unless the store is given up or owed something of its key.
+    /// Sends a letter about a lease, unless the store is given up or owed something of its key. A letter that asks for
+    /// nothing is sent nevertheless: it can only give back what the store has set aside, and a store that answers too late
+    /// hears it.
     pub(super) async fn deliver(
         &self,
         store: &impl Store,
@@ -99,10 +101,11 @@ impl StoreGuard {
         now: Micros,
     ) -> (Arc<Lease>, Delivered) {
         let key = lease.key();
-        if self.share.debts().has_account(key) || !self.breaker.allows(now) {
-            return (lease, None);
-        }
         let Letter { subject, message } = &letter;
+        let asks = message.need > 0 || message.want > 0;
+        if asks && (self.share.debts().has_account(key) || !self.breaker.allows(now)) {
+            return (lease, Delivered::NotSent);
+        }
         let windows = subject.rules.windows(now);
         let at = Moment::with_windows(now, windows.as_slice());
         let said = store.lease(&subject.request(), message, &at).await;
@@ -116,7 +119,7 @@ impl StoreGuard {
         }
         // Permits that it granted without knowing of a debt stay unused.
         let is_owed = self.share.debts().has_account(key);
-        (lease, (!is_owed).then_some(said))
+        (lease, if is_owed { Delivered::NotHeard } else { Delivered::Said(said) })
     }
 
     /// A request is decided without the store: nothing more is taken of the lease of its key, and what was counts

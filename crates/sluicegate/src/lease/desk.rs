@@ -70,6 +70,8 @@ enum Reason {
     Renew,
     /// None are asked for any more.
     End,
+    /// The store may have set permits aside of which nobody heard.
+    Unheard,
 }
 
 /// One key.
@@ -268,6 +270,7 @@ impl Desk {
             None if is_idle && (left > 0 || spent > 0) => Some(Reason::End),
             // Also if it has ended meanwhile: the record may still stand.
             None if left > 0 && now.plus(lead) >= end => Some(Reason::Renew),
+            None if self.talk.is_unheard(now) => Some(Reason::Unheard),
             reason => reason,
         };
         self.reason.is_some()
@@ -322,6 +325,8 @@ impl Desk {
         }
         let (need, least) = self.line.needs();
         let wish = match self.subject.bounds {
+            // What is left is kept, and nothing is asked for.
+            Some(_) if reason == Reason::Unheard && need == 0 => Wish::default(),
             Some(bounds) if reason != Reason::End || need > 0 => {
                 let left = if now.get() < cell.end() { cell.left() } else { 0 };
                 let target = self.demand.target(&bounds, now);
@@ -344,7 +349,7 @@ impl Desk {
         };
         self.wanted = u64::from(wish.need) + u64::from(wish.want);
         self.kind = match reason {
-            Reason::End => Kind::End,
+            Reason::End | Reason::Unheard => Kind::End,
             _ if self.talk.stood() == 0 => Kind::First,
             Reason::More => Kind::More,
             Reason::Renew => Kind::Renew,
@@ -356,7 +361,7 @@ impl Desk {
 
     /// A message could not be sent, or is not to be: what waited for it asks the store itself.
     pub(super) fn unsent(&mut self, now: Micros) {
-        self.talk.give_up();
+        self.talk.withdraw();
         self.reason = None;
         self.line.answer(|_| Outcome::Ask);
         self.pace.free(now);
@@ -418,7 +423,7 @@ impl Desk {
             let decides = self.subject.rules.set().rules().get(stands.verdict.rule);
             let begins_anew = decides.is_some_and(|it| matches!(it.rule, Rule::FixedWindow(_)));
             let said = (stands, self.wanted, begins_anew);
-            self.pace.heard(said, (bounds, &self.demand), now);
+            self.pace.heard(said, (bounds, &self.demand), (self.talk.sent_at(), now));
         }
         let (mut served, mut spent) = (0_u32, 0_u32);
         let untaken = self.line.serve(|cost| {

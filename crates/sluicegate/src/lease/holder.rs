@@ -12,6 +12,10 @@ use sluicegate_kernel::{Micros, Word};
 use super::cell::Cell;
 use super::counts::{Counts, Fate};
 
+/// How long after a message that was not heard another is due that gives back what it was granted: the shortest lease is
+/// longer.
+const UNHEARD_AFTER: Micros = Micros::from_millis(200);
+
 /// Least time between two marks once there have been more than fit into a message.
 const MARKS_APART_MIN: Micros = Micros::from_millis(50);
 
@@ -29,6 +33,8 @@ pub(super) struct Talk {
     hint: Option<(Hint, Micros)>,
     /// The message whose answer is waited for.
     sent: Option<Sent>,
+    /// The last message that asked for permits, if nothing was heard since: the store may have set some aside.
+    unheard: Option<Unheard>,
     /// When the last message was made.
     sent_at: Micros,
     /// Permits that were left when the last message was made, and those that its answer granted: what is not
@@ -45,6 +51,17 @@ struct Sent {
     unspent: u32,
     keep: u32,
     ended: bool,
+    /// If it asked for permits, how it is remembered once it is given up.
+    asked: Option<Unheard>,
+}
+
+/// A message that asked for permits, and was not answered.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(test, derive(Hash))]
+struct Unheard {
+    made: Micros,
+    /// When the store has ended what it granted.
+    until: Micros,
 }
 
 /// When permits were spent since the last message.
@@ -92,6 +109,7 @@ impl Talk {
             ends: Micros::ZERO,
             hint: None,
             sent: None,
+            unheard: None,
             sent_at: Micros::ZERO,
             had: 0,
             marks: MarkLog::default(),
@@ -122,6 +140,15 @@ impl Talk {
     /// Whether an answer is waited for.
     pub(super) const fn waits(&self) -> bool {
         self.sent.is_some()
+    }
+
+    /// Whether a message is due that gives back what the store may have set aside unheard: 200, 600 and 1,400 ms after
+    /// the one that asked for it, unless another is made before.
+    pub(super) fn is_unheard(&self, now: Micros) -> bool {
+        self.unheard.is_some_and(|Unheard { made, until }| {
+            let apart = self.sent_at.since(made).plus(UNHEARD_AFTER);
+            now < until && now >= self.sent_at.plus(apart)
+        })
     }
 
     /// Whether the answer that is waited for would not be listened to any more.
@@ -163,7 +190,10 @@ impl Talk {
         let keep = if ended { 0 } else { unspent.saturating_sub(wish.back) };
         let marks = self.marks.take(now);
         self.number = self.number.wrapping_add(1).max(1);
-        self.sent = Some(Sent { at: now, unspent, keep, ended });
+        let lasts = Micros::new(wish.term.get() / 16 * 17).plus(self.patience);
+        let unheard = Unheard { made: now, until: now.plus(lasts) };
+        let asked = (wish.need > 0 || wish.want > 0).then_some(unheard);
+        self.sent = Some(Sent { at: now, unspent, keep, ended, asked });
         (self.sent_at, self.had) = (now, keep);
         let is_fresh = |heard: Micros| now < heard.plus(Micros::new(LEASE_HINT_MAX_US));
         Message {
@@ -199,7 +229,7 @@ impl Talk {
         if stands.number != Number(self.number) || self.is_too_late(now) {
             return self.give_up();
         }
-        self.sent = None;
+        (self.sent, self.unheard) = (None, None);
         let Stands { number, kept, granted, lasts, ends, found, hint, .. } = *stands;
         (self.heard, self.ends) = (number.0, ends);
         self.count(sent, stands);
@@ -224,7 +254,7 @@ impl Talk {
 
     /// Counts what `sent` reported, once it was heard: a message that is lost is part of the next.
     fn count(&self, sent: Sent, stands: &Stands) {
-        let Sent { at: _, unspent, keep, ended } = sent;
+        let Sent { unspent, keep, ended, .. } = sent;
         self.counts.permits(Fate::Spent, self.stood.saturating_sub(unspent));
         let fate = if ended { Fate::Lapsed } else { Fate::Returned };
         self.counts.permits(fate, unspent.saturating_sub(keep));
@@ -234,9 +264,14 @@ impl Talk {
         }
     }
 
+    /// The last message was not sent.
+    pub(super) fn withdraw(&mut self) {
+        self.sent = None;
+    }
+
     /// No answer is waited for any more.
     pub(super) fn give_up(&mut self) -> Heard {
-        self.sent = None;
+        self.unheard = self.sent.take().and_then(|sent| sent.asked).or(self.unheard);
         Heard::Nothing
     }
 }

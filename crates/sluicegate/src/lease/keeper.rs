@@ -21,8 +21,16 @@ const TICK: Micros = Micros::from_millis(25);
 /// How long a process that stops waits for its permits to be taken back.
 const RETURNED_WITHIN: Micros = Micros::from_millis(250);
 
-/// What came of a letter: `None`, it was not sent.
-pub(crate) type Delivered = Option<Result<Word, StoreError>>;
+/// What came of a letter.
+#[derive(Debug)]
+pub(crate) enum Delivered {
+    /// It was not sent.
+    NotSent,
+    /// It was sent, and its answer is not listened to.
+    NotHeard,
+    /// The store answered, or did not in time.
+    Said(Result<Word, StoreError>),
+}
 
 /// Somebody sends, until it is dropped: then what waits is served otherwise, and no permit is used any more.
 struct Keeping<'a>(&'a Leasing);
@@ -72,9 +80,8 @@ impl Leasing {
                 woken.as_mut().poll(cx).map(|()| None)
             });
             if let Some((lease, delivered)) = delivered.await {
-                let heard = delivered.as_ref().map(Result::as_ref);
                 let now = self.now();
-                lease.heard(heard, now);
+                lease.heard(&delivered, now);
                 // A message was under way when the process began to stop: what it brought goes back, too.
                 if until.is_some() && lease.desk().leave(&lease.cell, now) {
                     self.due(&lease);

@@ -48,7 +48,7 @@ use sluicegate_kernel::lease::Holder;
 use sluicegate_kernel::limits::LEASE_PATIENCE_MAX_US;
 use sluicegate_kernel::{Cost, Micros, RuleSet, Verb, Verdict, Word};
 use sluicegate_policy::{LeaseBounds, Rules};
-use sluicegate_store::{KeyHash, StoreError, StoreRequest};
+use sluicegate_store::{KeyHash, StoreRequest};
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
@@ -59,6 +59,7 @@ pub(crate) use desk::{Asked, Letter};
 use desk::{Desk, Subject};
 use heat::{HOT_ASKS, Heat};
 use holder::Talk;
+use keeper::Delivered;
 pub(crate) use line::{Outcome, Place};
 use said::Said;
 pub use status::LeaseStatus;
@@ -408,12 +409,13 @@ impl Lease {
         letter
     }
 
-    /// What came of the message; `None`: it was not sent.
-    fn heard(&self, heard: Option<Result<&Word, &StoreError>>, now: Micros) {
+    /// What came of the message.
+    fn heard(&self, delivered: &Delivered, now: Micros) {
         let mut desk = self.desk();
-        match heard {
-            None => desk.unsent(now),
-            Some(heard) => desk.heard((&self.cell, &self.said), heard, now),
+        match delivered {
+            Delivered::NotSent => desk.unsent(now),
+            Delivered::NotHeard => desk.heard((&self.cell, &self.said), Ok(&Word::Overtaken), now),
+            Delivered::Said(said) => desk.heard((&self.cell, &self.said), said.as_ref(), now),
         }
         self.low.store(desk.low_water(now), Ordering::Relaxed);
     }
