@@ -165,11 +165,33 @@ fn comment(row: &LimiterInfo) -> Option<String> {
 fn rows_of_csv(text: &str) -> Result<Vec<(u64, LimiterInfo)>, Note> {
     let unreadable = |error: csv::Error| {
         let line = error.position().map(csv::Position::line);
+        if let csv::ErrorKind::UnequalLengths { expected_len, len, .. } = error.kind() {
+            let (cells, columns) = (len, expected_len);
+            let problem = finding!(
+                "import_cells",
+                "cells: `{cells}`; expected {columns}, as many as the first line has columns",
+                cells,
+                columns
+            );
+            return Note::widens(line, problem);
+        }
         let problem = error.to_string();
         Note::widens(line, finding!("import_wrong", "{problem}", problem))
     };
     let mut csv = ReaderBuilder::new().trim(Trim::All).from_reader(text.as_bytes());
     let headers = csv.headers().map_err(unreadable)?.clone();
+    let separator = [";", "\t", "|"].into_iter().find(|separator| {
+        headers.len() == 1 && headers.get(0).is_some_and(|names| names.contains(separator))
+    });
+    if let Some(separator) = separator {
+        let separator = if separator == "\t" { "TAB" } else { separator };
+        let problem = finding!(
+            "import_separator",
+            "the columns are separated by `{separator}`; expected `,`",
+            separator
+        );
+        return Err(Note::widens(1, problem));
+    }
     let place = |column: &str| headers.iter().position(|name| name.eq_ignore_ascii_case(column));
     let required = |column: &str| {
         let missing =

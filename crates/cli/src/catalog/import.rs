@@ -83,12 +83,16 @@ fn run_file(source: ImportSource, path: &Path, lossy: LossyArg) -> Result<ExitCo
         None => shown.clone(),
     };
     let imported = import(source, &text);
-    if source == ImportSource::Nginx && imported.as_ref().is_ok_and(|all| all.policies.is_empty()) {
+    if let Ok(Imported { policies, notes, .. }) = &imported
+        && policies.is_empty()
+    {
         let has_limits = text.contains("limit_req") || text.contains("limit_conn");
-        let why = if has_limits {
-            "none of its limits could be imported"
-        } else {
-            "it has no `limit_req` and no `limit_conn`"
+        let why = match source {
+            ImportSource::Nginx if has_limits => "none of its limits could be imported",
+            ImportSource::Nginx => "it has no `limit_req` and no `limit_conn`",
+            ImportSource::RateLimiterInfo => "it has no rows below the first line",
+            ImportSource::Sentinel if notes.is_empty() => "the array has no rules",
+            ImportSource::Sentinel | ImportSource::Envoy => "none of its rules could be imported",
         };
         terminal::print_error_line(format_args!("note: {shown}: no policies, because {why}"));
     }

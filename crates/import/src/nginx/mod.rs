@@ -34,6 +34,7 @@ use serde_json::{Value, json};
 use server::{Delay, RequestLimit, Server};
 use sluicegate_policy::limits::{MATCHES_MAX, POLICIES_MAX};
 use sluicegate_policy::{Finding, finding};
+use sluicegate_text::terminal::one_line;
 use tokens::Directive;
 
 use crate::names::{Names, plain};
@@ -149,9 +150,19 @@ impl Importer {
         let (Some(name), Some(given)) = (name, directive.arguments().first()) else {
             return self.widens(line, wrong(directive));
         };
-        let rate = value("rate=").and_then(rate);
+        let given_rate = value("rate=");
+        let rate = given_rate.and_then(rate);
         if is_of_requests && rate.is_none() {
-            return self.widens(line, wrong(directive));
+            let Some(rate) = given_rate else { return self.widens(line, wrong(directive)) };
+            let rate = one_line(rate);
+            let problem = finding!(
+                "nginx_rate",
+                "zone `{zone}`: rate: `{rate}` is not a rate of nginx; expected requests a second or a minute, such as `10r/s` or `300r/m`",
+                zone = name,
+                rate
+            );
+            self.zones.insert(name.to_owned(), Zone { key: None, rate: None });
+            return self.widens(line, problem);
         }
         let key = match key::read(given, &self.redefined) {
             Ok(key) => {

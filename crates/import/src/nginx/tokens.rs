@@ -7,6 +7,7 @@ use std::iter::Peekable;
 use std::str::Chars;
 
 use sluicegate_policy::{Finding, finding};
+use sluicegate_text::terminal::one_line;
 
 use super::lua;
 use crate::Note;
@@ -56,14 +57,20 @@ pub(super) fn parse(text: &str) -> Result<Vec<Directive>, Note> {
     let mut open: Vec<(Directive, Vec<Directive>)> = Vec::new();
     let mut block = Vec::new();
     let mut words: Vec<String> = Vec::new();
-    let (mut begin, mut count) = (1, 0);
+    // The first word of each further line of the directive.
+    let mut breaks: Vec<usize> = Vec::new();
+    let (mut begin, mut last, mut count) = (1, 1, 0);
     while let Some(token) = tokens.next()? {
         let wrong = |problem| Err(Note::widens(tokens.line, problem));
         match token {
             Token::Word(word) => {
                 if words.is_empty() {
                     (begin, count) = (tokens.line, count + 1);
+                    breaks.clear();
+                } else if tokens.line > last {
+                    breaks.push(words.len());
                 }
+                last = tokens.line;
                 if count > DIRECTIVES_MAX {
                     return wrong(finding!(
                         "nginx_directives",
@@ -72,6 +79,11 @@ pub(super) fn parse(text: &str) -> Result<Vec<Directive>, Note> {
                     ));
                 }
                 words.push(word);
+            }
+            Token::Semicolon | Token::Open
+                if let Some(place) = swallowed(&words, &breaks, matches!(token, Token::Open)) =>
+            {
+                return Err(Note::widens(begin, unended(&words[..place], &words[place])));
             }
             Token::Semicolon if words.is_empty() => return wrong(unexpected(";")),
             Token::Semicolon => {
@@ -98,7 +110,9 @@ pub(super) fn parse(text: &str) -> Result<Vec<Directive>, Note> {
                     Directive { line: begin, words: std::mem::take(&mut words), block: None };
                 open.push((directive, std::mem::take(&mut block)));
             }
-            Token::Close if !words.is_empty() => return wrong(unexpected("}")),
+            Token::Close if !words.is_empty() => {
+                return Err(Note::widens(begin, unended(&words, "}")));
+            }
             Token::Close => {
                 let Some((directive, outer)) = open.pop() else { return wrong(unexpected("}")) };
                 let inner = std::mem::replace(&mut block, outer);
@@ -106,14 +120,55 @@ pub(super) fn parse(text: &str) -> Result<Vec<Directive>, Note> {
             }
         }
     }
-    if let Some((directive, _)) = open.last() {
+    check_ended(open.last().map(|(directive, _)| directive.line), &words, begin)?;
+    Ok(block)
+}
+
+/// Checks that the text ends outside of blocks (the innermost `open` one begins in that line) and of a directive.
+fn check_ended(open: Option<u64>, words: &[String], begin: u64) -> Result<(), Note> {
+    if let Some(line) = open {
         let problem = finding!("nginx_unclosed", "the block that begins here has no `}}`");
-        return Err(Note::widens(directive.line, problem));
+        return Err(Note::widens(line, problem));
     }
     if !words.is_empty() {
         return Err(Note::widens(begin, finding!("nginx_unended", "the directive has no `;`")));
     }
-    Ok(block)
+    Ok(())
+}
+
+/// Directives with a block, which are no argument of another.
+const BLOCKS: [&str; 9] =
+    ["http", "server", "location", "upstream", "events", "stream", "map", "geo", "limit_except"];
+
+/// Parameters of `limit_req_zone` and `limit_req` behind the first.
+const PARAMETERS: [&str; 6] = ["zone=", "rate=", "burst=", "delay=", "nodelay", "sync"];
+
+/// The place in `words` of the name of another directive, which one without a `;` has swallowed: it begins a line, as
+/// the words at `breaks` do. A block `opens` behind `words`, or they end.
+fn swallowed(words: &[String], breaks: &[usize], opens: bool) -> Option<usize> {
+    let name = words.first().map_or("", String::as_str);
+    let is_other = |place: &&usize| {
+        let word = words.get(**place).map_or("", String::as_str);
+        let is_parameter = PARAMETERS.iter().any(|parameter| word.starts_with(parameter));
+        match name {
+            "limit_req" => !is_parameter,
+            "limit_req_zone" | "limit_conn_zone" => **place > 1 && !is_parameter,
+            "limit_conn" => **place > 2,
+            _ => opens && BLOCKS.contains(&word),
+        }
+    };
+    breaks.iter().find(is_other).copied()
+}
+
+/// The directive of `words` has no `;` before `found`.
+fn unended(words: &[String], found: &str) -> Finding {
+    let (directive, found) = (one_line(&words.join(" ")), one_line(found));
+    finding!(
+        "nginx_semicolon",
+        "`{directive}` has no `;`: it is missing before `{found}`",
+        directive,
+        found
+    )
 }
 
 fn unexpected(found: &str) -> Finding {
@@ -238,6 +293,40 @@ mod tests {
         assert_eq!((server.name(), server.line), ("server", 2));
         let code = parse("content_by_lua_block { if x then y = { 1 } end } a;");
         assert_eq!(code.expect("it is sound").len(), 1);
+    }
+
+    #[test]
+    fn a_directive_without_a_semicolon_is_named_with_what_follows() {
+        for (text, line, directive, found) in [
+            ("server {\n limit_req zone=a }", 2, "limit_req zone=a", "}"),
+            (
+                "server { limit_req zone=a burst=5\n proxy_pass http://up; }",
+                1,
+                "limit_req zone=a burst=5",
+                "proxy_pass",
+            ),
+            (
+                "limit_req_zone $host zone=a:1m rate=1r/s\n server { }",
+                1,
+                "limit_req_zone $host zone=a:1m rate=1r/s",
+                "server",
+            ),
+            ("server {\n listen 80\n location / { } }", 2, "listen 80", "location"),
+            ("limit_conn a 5\nindex a.html;", 1, "limit_conn a 5", "index"),
+        ] {
+            let note = parse(text).expect_err(text);
+            let expected = format!("`{directive}` has no `;`: it is missing before `{found}`");
+            assert_eq!((note.line, note.finding.to_string()), (Some(line), expected), "{text}");
+        }
+        for text in [
+            "limit_req_zone\n $host\n zone=a:1m\n rate=1r/s;",
+            "limit_req\n zone=a\n burst=5\n nodelay;",
+            "limit_conn\n a\n 5;",
+            "log_format main\n 'a'\n server\n b c d;",
+            "server_name a\n b;",
+        ] {
+            assert!(parse(text).is_ok(), "{text}");
+        }
     }
 
     #[test]

@@ -128,7 +128,17 @@ impl FlowRule<'_> {
                 field
             );
         }
+        let is_text = given.is_string();
         let given = sluicegate_text::terminal::one_line(&given.to_string());
+        if is_text {
+            return finding!(
+                "sentinel_text",
+                "{rule}: not imported: {field}: `{given}` is a text; expected a number, without quotes",
+                rule,
+                field,
+                given
+            );
+        }
         finding!(
             "sentinel_number",
             "{rule}: not imported: {field}: `{given}` is not a number that it can be",

@@ -83,7 +83,7 @@ server {
     assert_eq!((&policies[2]["match"], &policies[3]["overflow"]), (&Value::Null, &json!("shadow")));
     let expected = [
         (Some(1), "nginx_key"),
-        (Some(3), "nginx_wrong"),
+        (Some(3), "nginx_rate"),
         (Some(5), "nginx_include"),
         (Some(7), "nginx_status"),
         (Some(7), "nginx_connections"),

@@ -146,7 +146,7 @@ fn what_has_no_place_here_is_named() {
         "[1] `b`: not imported: `strategy`",
         "[2] `c`: `limitApp` is `mobile`",
         "[2] `c`: without a meaning here: colour",
-        "[3] `d`: not imported: count: `\"many\"` is not a number that it can be",
+        "[3] `d`: not imported: count: `\"many\"` is a text; expected a number, without quotes",
         "[4] ``: not imported: it has no `resource`",
         "[5] ``: not imported",
         "[6] `e`: not imported: `controlBehavior` 9",

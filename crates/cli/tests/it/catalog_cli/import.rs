@@ -107,19 +107,25 @@ fn what_is_no_table_is_told() {
     for (csv, problem) in [
         ("", "column `name` is missing in the first line"),
         ("name,apps,max_permits\n", "column `rate` is missing in the first line"),
-        ("name,apps,max_permits,rate\na,b\n", "found record with 2 fields"),
+        (
+            "name,apps,max_permits,rate\na,b\n",
+            "limits.csv:2: cells: `2`; expected 4, as many as the first line has columns",
+        ),
     ] {
         let ran = import(&stage, csv);
         assert_eq!((ran.status, ran.out.as_str()), (Some(1), ""));
         assert!(ran.err.contains(problem), "{ran:?}");
     }
-    assert_eq!(import(&stage, "name,apps,max_permits,rate\n").ok(), "policies: []\n");
+    let none = import(&stage, "name,apps,max_permits,rate\n");
+    let note = "note: limits.csv: no policies, because it has no rows below the first line\n";
+    let expected = (Some(0), "policies: []\n", note);
+    assert_eq!((none.status, none.out.as_str(), none.err.as_str()), expected);
     let nothing = stage.run("import rate-limiter-info");
     assert_eq!((nothing.status, nothing.err.contains("expected --csv FILE")), (Some(1), true));
     // A variable that is there for others does not stand in the way of a file.
     let mut command = stage.command("import rate-limiter-info --csv limits.csv");
     let ran = finish(command.env("SLUICEGATE_IMPORT_URL", "mysql://me:hunter2@x/"));
-    assert_eq!(ran.ok(), "policies: []\n");
+    assert_eq!((ran.status, ran.out.as_str()), (Some(0), "policies: []\n"));
 }
 
 #[test]
