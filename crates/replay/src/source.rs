@@ -1,6 +1,6 @@
 //! Where the input comes from: a file or standard input, plain or gzip, one bounded line at a time.
 //!
-//! Gzip is known by its first two bytes, never by a name, so it also comes through a pipe. Lines
+//! Gzip and others are known by their first bytes, never by a name, so they also come through a pipe. Lines
 //! are lent from one buffer: memory does not depend on how long the input is.
 
 use std::cell::Cell;
@@ -26,6 +26,13 @@ const BUFFER_BYTES: usize = 2 * LINE_BYTES_MAX;
 
 /// What gzip files begin with (RFC 1952).
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// What files of other formats begin with, and the programs that decompress them.
+const OTHER_MAGIC: [(&[u8], &str); 3] =
+    [(b"\x28\xb5\x2f\xfd", "zstd"), (b"\xfd7zXZ\0", "xz"), (b"BZh91AY", "bzip2")];
+
+/// Bytes of the longest of these.
+const MAGIC_BYTES_MAX: usize = 7;
 
 /// The lines of an input, and how much of it has been read.
 pub(crate) struct LineReader {
@@ -94,9 +101,15 @@ impl LineReader {
     fn new(input: Box<dyn Read>, bytes: Option<u64>) -> io::Result<Self> {
         let bytes_read = Rc::new(Cell::new(0));
         let mut input = Counted { input, bytes_read: Rc::clone(&bytes_read) };
-        let mut head = Vec::with_capacity(GZIP_MAGIC.len());
-        input.by_ref().take(GZIP_MAGIC.len() as u64).read_to_end(&mut head)?;
-        let is_gzip = head == GZIP_MAGIC;
+        let mut head = Vec::with_capacity(MAGIC_BYTES_MAX);
+        input.by_ref().take(MAGIC_BYTES_MAX as u64).read_to_end(&mut head)?;
+        let is_gzip = head.starts_with(&GZIP_MAGIC);
+        if let Some((_, program)) = OTHER_MAGIC.iter().find(|(magic, _)| head.starts_with(magic)) {
+            let problem = format!(
+                "compressed with {program}, which is not read; expected text or gzip (`{program} -dc` decompresses it)"
+            );
+            return Err(io::Error::new(ErrorKind::InvalidData, problem));
+        }
         let input = Cursor::new(head).chain(input);
         let input: Box<dyn Read> = if is_gzip {
             Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER_BYTES, input)))
@@ -348,6 +361,16 @@ mod tests {
     fn gzip_is_known_by_its_first_bytes_also_in_several_members() {
         let bytes = [gzip(b"a\nb"), gzip(b"c\nd\n")].concat();
         assert_eq!(read(bytes), (vec!["a".into(), "bc".into(), "d".into()], None));
+    }
+
+    #[test]
+    fn other_compressed_inputs_are_named_with_the_program_that_reads_them() {
+        for (magic, program) in OTHER_MAGIC {
+            let input = Cursor::new([magic, b"more"].concat());
+            let error = LineReader::new(Box::new(input), None).err().expect("it is compressed");
+            assert!(error.to_string().contains(&format!("(`{program} -dc` ")), "{error}");
+            assert!(magic.len() <= MAGIC_BYTES_MAX);
+        }
     }
 
     #[test]
