@@ -68,6 +68,12 @@ pub enum LogError {
     /// The first field is no address: the line has a prefix, or another format.
     #[error("client: `{0}` is not an address; names of clients need --client-names")]
     Client(String),
+    /// Something stands in front of the client, as syslog and containers write it.
+    #[error(
+        "client: the line begins with `{0}`, as syslog and containers write it; cut that off, for example with \
+         `sed -E 's|^.* ([^ ]+ [^ ]+ [^ ]+ \\[[0-9]{{2}}/)|\\1|'`"
+    )]
+    Prefix(String),
     /// The first field is a list of addresses.
     #[error("client: `{0}` is a list of addresses; --trusted-proxies says which are proxies")]
     ClientList(String),
@@ -166,6 +172,7 @@ impl LogFormat {
         match parse_address(field.as_bytes()) {
             Some(address) => Ok(Some(address_text(address).into())),
             None if matches!(field, "" | "-") => Ok(None),
+            None if let Some(prefix) = prefix(start) => Err(LogError::Prefix(one_line(prefix))),
             None if is_host_and_port(field) => Err(LogError::Host(one_line(field))),
             None if self.has_client_names && is_name(field) => Ok(Some(field.into())),
             None => Err(LogError::Client(one_line(field))),
@@ -201,6 +208,16 @@ fn client_field(start: &str) -> Result<&str, LogError> {
         }
     }
     Ok(start[..end].trim_ascii_end())
+}
+
+/// Words in front of the three that a line has before its time (`203.0.113.7 - alice`), if the first of these is an
+/// address: `May 17 10:05:03 web1 nginx:`. A single word may be the host that was asked.
+fn prefix(start: &str) -> Option<&str> {
+    let words: Vec<_> = start.split_ascii_whitespace().rev().take(3).collect();
+    let client = words.get(2).filter(|word| parse_address(word.as_bytes()).is_some())?;
+    let begin = (client.as_ptr() as usize).saturating_sub(start.as_ptr() as usize);
+    let prefix = start.get(..begin)?.trim_ascii();
+    (prefix.split_ascii_whitespace().count() > 1).then_some(prefix)
 }
 
 /// `www.example.com:443`, as `vhost_combined` begins.
@@ -471,14 +488,29 @@ mod tests {
     #[test]
     fn a_first_field_that_is_no_address_is_no_client() {
         for (start, problem) in [
-            ("Nov 27 10:00:00 web1 nginx: 203.0.113.9 - -", "client: `Nov` is not an address"),
-            ("web-1  | 203.0.113.9 - -", "client: `web-1` is not an address"),
+            (
+                "Nov 27 10:00:00 web1 nginx: 203.0.113.9 - -",
+                "the line begins with `Nov 27 10:00:00 web1 nginx:`, as syslog",
+            ),
+            (
+                "<190>Nov 27 10:00:00 web1 nginx: 203.0.113.9 - -",
+                "the line begins with `<190>Nov 27 ",
+            ),
+            (
+                "2026-11-27T10:00:00Z stdout F 203.0.113.9 - -",
+                "begins with `2026-11-27T10:00:00Z stdout F`",
+            ),
+            ("web-1  | 203.0.113.9 - -", "the line begins with `web-1  |`"),
             ("\0 203.0.113.9 - -", "is not an address"),
             ("www.example.com:443 203.0.113.9 - -", "the format is vhost_combined"),
         ] {
             let line = format!("{start} [{TIME}] \"GET / HTTP/1.1\" 200 1");
-            let error = client(&LogFormat::default(), &line).unwrap_err();
-            assert!(error.contains(problem), "{error}");
+            let names = LogFormat { has_client_names: true, ..LogFormat::default() };
+            let is_prefix = problem.contains("begins with");
+            for format in [LogFormat::default(), names].iter().take(1 + usize::from(is_prefix)) {
+                let error = client(format, &line).unwrap_err();
+                assert!(error.contains(problem), "{error}");
+            }
         }
     }
 

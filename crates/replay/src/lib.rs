@@ -400,8 +400,8 @@ fn guess(head: &[u8], clients: &ClientArgs) -> Result<InputFormat, String> {
     match first {
         // What is empty is of any format.
         None => Ok(InputFormat::Jsonl),
-        Some(line) if let Some(problem) = time_problem(line) => {
-            Err(format!("an access log whose times cannot be read: {problem}"))
+        Some(line) if let Some(problem) = log_problem(line) => {
+            Err(format!("an access log whose lines cannot be read: {problem}"))
         }
         Some(line) => Err(format!(
             "neither an access log nor events: the first line is `{}`; expected lines as Apache and nginx write them \
@@ -411,10 +411,10 @@ fn guess(head: &[u8], clients: &ClientArgs) -> Result<InputFormat, String> {
     }
 }
 
-/// What is wrong with the time of a line that is in order otherwise.
-fn time_problem(line: &[u8]) -> Option<LogError> {
-    let found = LogFormat::default().parse(line);
-    found.err().filter(|error| matches!(error, LogError::IsoTime(_)))
+/// The problem of a line that is of an access log: its time, or what stands in front of the client.
+fn log_problem(line: &[u8]) -> Option<LogError> {
+    let found = LogFormat::default().parse(line).err();
+    found.filter(|error| matches!(error, LogError::IsoTime(_) | LogError::Prefix(_)))
 }
 
 /// Whether a line at the beginning of an input has the field that every event has.

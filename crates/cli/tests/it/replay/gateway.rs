@@ -154,8 +154,19 @@ fn a_prefix_of_syslog_or_compose_makes_no_client_of_all() {
     for prefix in ["Nov 27 10:00:00 web nginx: 203.0.113.9", "web-1  | 203.0.113.9"] {
         let log = log(&[(prefix, "GET", "/"); 2]);
         let replayed = replay(policies, &log, &["--format", "combined", "--json"]);
-        assert!(replayed.stderr.contains("is not an address"), "{}", replayed.stderr);
+        assert!(replayed.stderr.contains("client: the line begins with `"), "{}", replayed.stderr);
         assert_eq!(counts(&serde_json::from_str(&replayed.stdout).unwrap()), [0, 0, 0, 2]);
+        let detected = replay(policies, &log, &[]);
+        let expected = "an access log whose lines cannot be read: client: the line begins with `";
+        assert!(detected.code == 1 && detected.stderr.contains(expected), "{}", detected.stderr);
+        // The command that the message names.
+        let command = r"s|^.* ([^ ]+ [^ ]+ [^ ]+ \[[0-9]{2}/)|\1|";
+        assert!(detected.stderr.contains(command), "{}", detected.stderr);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, &log).unwrap();
+        let cut = std::process::Command::new("sed").args(["-E", command]).arg(file.path()).output();
+        let cut = String::from_utf8(cut.unwrap().stdout).unwrap();
+        assert_eq!(counts(&summary(policies, &cut, &[])), [2, 1, 1, 0]);
     }
 }
 
