@@ -28,12 +28,13 @@ pub(crate) const STATUSES: [(u8, &str); 4] = [
         "The command failed. `check`, `acquire`: the request is refused. `peek`, `explain`: it is over a limit, also in \
          shadow mode. `renew`, `release`: the permit is \
          not held any more. `settle`: settled before. `health`, `status`: not ready. `replay`, `policies whatif`: too \
-         little of the input could be read. `policies diff`: changes. `audit verify`: broken.",
+         little of the input could be read, or no policy matches a line of the log. `policies diff`: changes. `audit verify`: broken.",
     ),
     (
         UNKNOWN,
         "Invalid command line. `check`, `peek`, `explain`, `refund`, `settle`, `acquire`, `renew`, `release`, `reset`, \
-         `policies diff`, `audit`: no answer, for example because there is no server or no such policy.",
+         `policies diff`, `audit`: no answer, for example because there is no server or no such policy, or a file has a part of \
+         the audit.",
     ),
     (
         CONFIG,

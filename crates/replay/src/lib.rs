@@ -26,6 +26,7 @@ mod held;
 pub mod jsonl;
 mod logs;
 mod output;
+mod paths;
 mod pending;
 mod progress;
 mod readable;
@@ -153,7 +154,7 @@ impl ClientArgs {
 }
 
 /// Replays, writes what was asked for, and prints a summary. The exit code is 1 if more of the input than
-/// `--bad-max` could not be read, nothing of it, or not to its end.
+/// `--bad-max` could not be read, nothing of it, or not to its end, or if no policy matches a line.
 ///
 /// # Errors
 /// If the replay cannot begin (policies, input, options) or what it finds cannot be written.
@@ -228,6 +229,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     };
     let (bad, all) = (session.tally.errors, session.tally.events());
     let readable = args.bad_max.unwrap_or(bad_max).check(unit, bad, all);
+    let readable = readable.and_then(|()| session.tally.check_matched());
     Ok(exit_code(&input, &read, &readable))
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluicegate::Micros;
 use sluicegate::gateway::{Guarding, GuardingBudget};
+use sluicegate::{Cost, Micros, Verb};
 use sluicegate_policy::attribute::key_of;
 use sluicegate_policy::{Attributes, KeyAttribute, Policy, PolicySet, nearest};
 
@@ -76,7 +76,10 @@ impl Logs {
         };
         match self.guard.of(&parsed) {
             Ok(Some(budgets)) => self.reorder.push(parsed.at, (line, budgets)),
-            Ok(None) => return session.tally.unmatched += 1,
+            Ok(None) => {
+                session.tally.unmatched += 1;
+                return session.tally.unmatched_paths.add(&parsed);
+            }
             Err(error) => return session.failed(line, Some(parsed.at), &error),
         }
         while let Some((at, (line, budgets))) = self.reorder.pop_due() {
@@ -223,9 +226,20 @@ pub(crate) fn named<'a>(
 /// match. A set without policies guards none.
 ///
 /// # Errors
-/// If there are several to choose from: their names.
+/// If there are several to choose from: their names. If the policy counts permits that are held.
 pub(crate) fn check_choice(policies: &PolicySet, policy: Option<&str>) -> anyhow::Result<()> {
     let all = policies.policies();
+    let chosen = policy
+        .map_or(if let [only] = all { Some(only) } else { None }, |name| policies.resolve(name));
+    if let Some(chosen) = chosen
+        && chosen.rules().set().supports(&Verb::Check { cost: Cost::ONE }).is_err()
+    {
+        anyhow::bail!(
+            "policy `{}` has a `concurrency` rule: a log does not say when requests end; choose another policy, or \
+             replay events with `acquire` and `release`",
+            chosen.name()
+        );
+    }
     if policy.is_some() || all.len() < 2 || all.iter().any(|policy| policy.matcher().is_some()) {
         return Ok(());
     }

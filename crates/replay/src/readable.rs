@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::paths::UnmatchedPaths;
+
 /// Millionths in one percent: shares are read to four digits behind the point.
 const MILLIONTHS_PER_PERCENT: u64 = 10_000;
 
@@ -33,6 +35,38 @@ pub(crate) enum UnreadableInput {
         /// The permitted share.
         max: BadMax,
     },
+    /// It has lines, and no policy matches one of them.
+    #[error(
+        "no policy matches any line ({lines} in all), so nothing was decided; compare the `match` of the policies with \
+         the paths of the log{paths}"
+    )]
+    Unmatched {
+        /// How many.
+        lines: u64,
+        /// Which paths are the most frequent: empty, or behind a colon.
+        paths: String,
+    },
+}
+
+/// Checks that a policy matches one of the lines that could be read: `all` without `bad`, of which no policy matches
+/// `unmatched`.
+///
+/// # Errors
+/// [`UnreadableInput::Unmatched`].
+pub(crate) fn check_matched(
+    unmatched: u64,
+    bad: u64,
+    all: u64,
+    paths: &UnmatchedPaths,
+) -> Result<(), UnreadableInput> {
+    if unmatched == 0 || unmatched + bad < all {
+        return Ok(());
+    }
+    let paths = match paths.most_frequent() {
+        none if none.is_empty() => none,
+        named => format!(": {named}"),
+    };
+    Err(UnreadableInput::Unmatched { lines: unmatched, paths })
 }
 
 impl BadMax {

@@ -9,6 +9,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 use sluicegate::{Cost, Micros};
 
+use super::paths::UnmatchedPaths;
+use super::readable::{UnreadableInput, check_matched};
 use busiest::{Busiest, Second};
 use keys::Keys;
 use sluicegate_text::human::{Era, percent, span, thousands};
@@ -41,6 +43,8 @@ pub(crate) struct ReplayTally {
     pub(crate) errors: u64,
     /// Log lines that no policy matches.
     pub(crate) unmatched: u64,
+    /// Their paths.
+    pub(crate) unmatched_paths: UnmatchedPaths,
     /// Policies that match log lines and were not decided, because one was chosen: each with how many lines.
     pub(crate) undecided: Vec<(String, u64)>,
     /// Number of times that a policy was not decided because too many guard one log line.
@@ -187,6 +191,7 @@ impl ReplayTally {
             others: 0,
             errors: 0,
             unmatched: 0,
+            unmatched_paths: UnmatchedPaths::default(),
             undecided: Vec::new(),
             left_out: 0,
             late: 0,
@@ -257,6 +262,14 @@ impl ReplayTally {
     /// Events that were read, decided or not.
     pub(crate) fn events(&self) -> u64 {
         self.requests + self.others + self.errors + self.unmatched
+    }
+
+    /// Checks that a policy matches one of the lines that could be read.
+    ///
+    /// # Errors
+    /// [`UnreadableInput::Unmatched`].
+    pub(crate) fn check_matched(&self) -> Result<(), UnreadableInput> {
+        check_matched(self.unmatched, self.errors, self.events(), &self.unmatched_paths)
     }
 
     /// What is told at the end; `complete` is whether the input was read to its end.

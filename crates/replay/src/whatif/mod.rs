@@ -33,7 +33,7 @@ use super::error::{EventError, GuardError, did_you_mean};
 use super::held::{Decided, HeldRequests};
 use super::logs::{LineGuard, check_choice};
 use super::progress::Progress;
-use super::readable::BadMax;
+use super::readable::{BadMax, check_matched};
 use super::reorder::Reorder;
 use super::source::{InputLine, LineReader, beyond_limits};
 use super::{ClientArgs, begins_object, exit_code, host_in_front, window};
@@ -187,7 +187,7 @@ pub fn compare_log(
 }
 
 /// Compares `today` with `new`, and prints the differences. The exit code is 1 if more of the log than `--bad-max`
-/// could not be read, nothing of it, or not to its end.
+/// could not be read, nothing of it, or not to its end, or if no policy matches a line.
 ///
 /// # Errors
 /// If the comparison cannot begin, or what it finds cannot be written.
@@ -215,7 +215,10 @@ pub fn compare(args: &CompareArgs, today: PolicySet, new: PolicySet) -> Result<E
     }
     let summary = sides.tally.summary(read.is_ok());
     print::print(&summary, &super::title(log), *output)?;
-    let readable = bad_max.check("line", summary.errors, summary.lines());
+    let (bad, all) = (summary.errors, summary.lines());
+    let readable = bad_max.check("line", bad, all);
+    let paths = &sides.tally.unguarded_paths;
+    let readable = readable.and_then(|()| check_matched(summary.unguarded, bad, all, paths));
     Ok(exit_code(&input, &read, &readable))
 }
 
@@ -290,7 +293,10 @@ impl Sides {
             Err(error) => return self.failed(line, &error),
         };
         match (self.today.guard.of(&parsed), self.new.guard.of(&parsed)) {
-            (Ok(None), Ok(None)) => self.tally.unguarded += 1,
+            (Ok(None), Ok(None)) => {
+                self.tally.unguarded += 1;
+                self.tally.unguarded_paths.add(&parsed);
+            }
             (Ok(today), Ok(new)) => self.reorder.push(parsed.at, WaitingLine { line, today, new }),
             (Err(error), _) | (_, Err(error)) => return self.failed(line, &error),
         }

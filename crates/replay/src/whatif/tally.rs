@@ -6,6 +6,7 @@ use serde::Serialize;
 use sluicegate::Micros;
 use sluicegate::gateway::GuardingBudget;
 
+use crate::paths::UnmatchedPaths;
 use crate::summary::UndecidedPolicy;
 use crate::summary::keys::{Keys, RefusalCount};
 use crate::summary::timeline::{RequestFate, TimeBucket, Timeline};
@@ -25,6 +26,8 @@ pub(super) struct WhatifTally {
     no_longer_refused: u64,
     /// Lines that no policy guards, today or then.
     pub(super) unguarded: u64,
+    /// Their paths.
+    pub(super) unguarded_paths: UnmatchedPaths,
     /// Policies of the new set that match lines and were not decided, because one was chosen.
     pub(super) undecided: Vec<(String, u64)>,
     /// Number of times that a policy was not decided because too many guard one line.
@@ -183,6 +186,7 @@ impl WhatifTally {
             newly_refused: 0,
             no_longer_refused: 0,
             unguarded: 0,
+            unguarded_paths: UnmatchedPaths::default(),
             undecided: Vec::new(),
             left_out: 0,
             errors: 0,

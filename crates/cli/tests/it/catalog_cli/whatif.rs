@@ -195,6 +195,13 @@ fn a_log_that_cannot_be_read_is_no_comparison_without_refusals() {
     assert_eq!(ran.status, Some(1));
     let error = "error: access.log: 1 of 12 lines could not be read, more than --bad-max 1%";
     assert!(ran.err.lines().any(|line| line == error), "{}", ran.err);
+    let other = documents(&[policy("other", 2, ", match: { path: { prefix: /nowhere } }")]);
+    stage.file("other.yaml", &other);
+    let ran = stage
+        .run("policies whatif -f other.yaml --policies other.yaml --log access.log --bad-max 10%");
+    let error = "error: access.log: no policy matches any line (11 in all), so nothing was decided; compare the `match` \
+                 of the policies with the paths of the log: `/";
+    assert!(ran.status == Some(1) && ran.err.contains(error), "{ran:?}");
     for log in ["garbage.log", "empty.log"] {
         let ran = compared(log);
         let error = format!("error: {log}: no line could be read, so nothing was decided");

@@ -199,6 +199,31 @@ fn a_log_that_cannot_be_read_fails_with_the_share_that_is_permitted() {
     assert!(error.contains("`101%` is not a percentage 0%..=100%"), "{error}");
 }
 
+#[test]
+fn a_log_of_which_no_policy_matches_a_line_fails_with_its_paths() {
+    let policies = "policies: [{ name: p, match: { path: { prefix: /api } }, rules: [{ token_bucket: { rate: 1/s } }] }]";
+    let line = |path: &str| {
+        format!("203.0.113.7 - - [17/May/2015:10:00:00 +0000] \"GET {path} HTTP/1.1\" 200 12\n")
+    };
+    let log: String = ["/shop", "/", "/shop?a=1"].map(line).concat();
+    let replayed = replay(policies, &log, &[]);
+    let expected = "error: standard input: no policy matches any line (3 in all), so nothing was decided; compare the \
+                    `match` of the policies with the paths of the log: `/shop` (2), `/` (1)\n";
+    assert!(replayed.code == 1 && replayed.stderr.ends_with(expected), "{}", replayed.stderr);
+    let one = replay(policies, &(log + &line("/api/1")), &[]);
+    assert!(one.code == 0 && !one.stderr.contains("no policy matches"), "{}", one.stderr);
+}
+
+#[test]
+fn a_log_does_not_say_when_permits_are_given_back() {
+    let policies = "policies: [{ name: p, rules: [{ concurrency: { limit: 1, ttl: 1s } }] }]";
+    let log = "203.0.113.7 - - [17/May/2015:10:00:00 +0000] \"GET / HTTP/1.1\" 200 12\n";
+    let replayed = replay(policies, log, &[]);
+    let expected = "error: policy `p` has a `concurrency` rule: a log does not say when requests end; choose another \
+                    policy, or replay events with `acquire` and `release`\n";
+    assert_eq!((replayed.code, replayed.stderr.as_str()), (1, expected));
+}
+
 /// With `HostnameLookups On`, Apache writes names of clients: no address was found, and one budget decided all.
 #[test]
 fn a_log_of_host_names_is_no_log_of_one_client() {
