@@ -11,7 +11,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, civil};
 use serde::Serialize;
-use sluicegate_control::audit::{AuditEntry, Chain, Verified};
+use sluicegate_control::audit::{AuditEntry, BrokenChain, Chain, Verified};
 use sluicegate_control::{Catalog, Error, Url};
 use sluicegate_text::terminal::{self, OutputFormat};
 
@@ -34,8 +34,7 @@ pub(crate) enum AuditCommand {
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
     database: Database,
-    /// Verify a file written by `audit export` (from the first entry) instead; `-` for standard
-    /// input.
+    /// Verify a file written by `audit export` instead, with all entries from the first; `-` for standard input.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Hash of an entry that must exist, noted elsewhere earlier; detects a replaced chain.
@@ -93,7 +92,11 @@ async fn verify(args: &VerifyArgs) -> Result<ExitCode> {
     let (mut head_was_seen, wanted) = (args.head.is_none(), args.head.as_deref());
     let look = |entry: &AuditEntry| head_was_seen |= wanted == Some(entry.hash.as_str());
     let verified = match &args.file {
-        Some(file) => verify_file(file, look)?,
+        Some(file) => match verify_file(file, look)? {
+            Ok(verified) => Ok(verified),
+            Err(FileProblem::Broken(problem)) => Err(problem),
+            Err(FileProblem::Partial(problem)) => bail!("{problem}"),
+        },
         None => {
             let catalog = args.database.open_catalog().await?;
             let verified = match catalog.verify_audit_with(look).await {
@@ -133,15 +136,26 @@ fn print(verified: &Result<Verified, String>, output: OutputFormat) -> Result<()
     }
 }
 
+/// Why a file does not prove that its chain holds.
+enum FileProblem {
+    /// The chain does not hold.
+    Broken(String),
+    /// Some entries are not in the file, as in an export of a part.
+    Partial(String),
+}
+
 /// Looks at the entries of a file, from the first on; within, what is wrong with them.
-fn verify_file(path: &Path, mut look: impl FnMut(&AuditEntry)) -> Result<Result<Verified, String>> {
+fn verify_file(
+    path: &Path,
+    mut look: impl FnMut(&AuditEntry),
+) -> Result<Result<Verified, FileProblem>> {
     let shown = terminal::input(path);
     let input: Box<dyn Read> = match path.to_str() {
         Some("-") => Box::new(io::stdin().lock()),
         _ => Box::new(File::open(path).with_context(|| format!("cannot read {shown}"))?),
     };
     let (mut input, mut line, mut number) = (BufReader::new(input), Vec::new(), 0_u64);
-    let mut chain = Chain::default();
+    let (mut chain, mut first, mut is_of_one_app) = (Chain::default(), None::<AuditEntry>, true);
     loop {
         line.clear();
         number += 1;
@@ -154,12 +168,25 @@ fn verify_file(path: &Path, mut look: impl FnMut(&AuditEntry)) -> Result<Result<
         }
         let entry: AuditEntry = match serde_json::from_slice(&line) {
             Ok(entry) => entry,
-            Err(error) => return Ok(Err(format!("line {number} is not an audit entry: {error}"))),
+            Err(error) => {
+                let problem = format!("line {number} is not an audit entry: {error}");
+                return Ok(Err(FileProblem::Broken(problem)));
+            }
         };
-        if let Err(broken) = chain.add(&entry) {
-            return Ok(Err(broken.to_string()));
+        let of_app = |first: &AuditEntry| first.app == entry.app;
+        is_of_one_app &= entry.app.is_some() && first.as_ref().is_none_or(of_app);
+        match chain.add(&entry) {
+            Ok(()) => look(&entry),
+            Err(BrokenChain::Missing(seq)) if first.is_none() || is_of_one_app => {
+                let problem = format!(
+                    "{shown}: entry {seq} is not in the file, so the chain cannot be verified; export all entries, without \
+                     --app, --since and --after"
+                );
+                return Ok(Err(FileProblem::Partial(problem)));
+            }
+            Err(broken) => return Ok(Err(FileProblem::Broken(broken.to_string()))),
         }
-        look(&entry);
+        first.get_or_insert(entry);
     }
 }
 

@@ -68,10 +68,9 @@ fn what_is_exported_can_be_verified_without_the_database() {
     let both = stage.shell("cat audit.jsonl more.jsonl | sluicegate audit verify --file -");
     assert_eq!(both.ok(), stage.run("audit verify").ok());
     let part = stage.run("audit verify --file more.jsonl");
-    assert_eq!(
-        (part.status, part.err.as_str()),
-        (Some(1), "broken: entry 1 of the audit is missing\n")
-    );
+    let expected = "error: more.jsonl: entry 1 is not in the file, so the chain cannot be verified; export all \
+                    entries, without --app, --since and --after\n";
+    assert_eq!((part.status, part.err.as_str()), (Some(2), expected));
     for (from, to) in [
         ("because", "whatever"),
         ("\"seq\":3", "\"seq\":4"),
@@ -86,6 +85,13 @@ fn what_is_exported_can_be_verified_without_the_database() {
     stage.file("bank.jsonl", &stage.run("audit export --app bank").ok());
     let bank = fs::read_to_string(stage.folder.path().join("bank.jsonl")).unwrap();
     assert_eq!(bank.lines().count(), 1, "{bank}");
+    stage.file("shop.jsonl", &stage.run("audit export --app shop").ok());
+    for (app, missing) in [("bank", 1), ("shop", 2)] {
+        let part = stage.run(&format!("audit verify --file {app}.jsonl"));
+        let expected =
+            format!("error: {app}.jsonl: entry {missing} is not in the file, so the chain ");
+        assert!(part.status == Some(2) && part.err.starts_with(&expected), "{part:?}");
+    }
     assert_eq!(stage.run("audit export --since 2027-01-16").ok(), "");
     let now = stage.run("audit export").ok();
     assert_eq!(stage.run("audit export --since 2027-01-15").ok(), now);
