@@ -103,6 +103,9 @@ pub enum AccessDenied {
     /// It is not for them.
     #[error("permission denied")]
     Forbidden,
+    /// The token of the app has other scopes.
+    #[error("permission denied: the token lacks the scope `{}`", .0.name())]
+    Scope(Scope),
 }
 
 /// Writes the actions and their table.
@@ -278,8 +281,15 @@ pub fn allow(actor: &Actor, action: Action, app: Option<&str>) -> Result<(), Acc
         (AccessRule::InApp(role, _), Actor::Account(account)) => {
             app.and_then(|app| account.roles.get(app)).is_some_and(|own| *own >= role)
         }
-        (AccessRule::InApp(_, Some(scope)), Actor::Token(token)) => {
-            app == Some(token.app.as_str()) && token.scopes.contains(&scope)
+        (AccessRule::InApp(_, Some(scope)), Actor::Token(token))
+            if app == Some(token.app.as_str()) =>
+        {
+            // The holder of a token knows its app.
+            return if token.scopes.contains(&scope) {
+                Ok(())
+            } else {
+                Err(AccessDenied::Scope(scope))
+            };
         }
         _ => false,
     };

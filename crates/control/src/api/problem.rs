@@ -219,6 +219,14 @@ impl From<AccessDenied> for ApiProblem {
             AccessDenied::Forbidden => {
                 (StatusCode::FORBIDDEN, finding!("forbidden", "permission denied"))
             }
+            AccessDenied::Scope(scope) => (
+                StatusCode::FORBIDDEN,
+                finding!(
+                    "token_scope",
+                    "permission denied: the token lacks the scope `{scope}`",
+                    scope = scope.name()
+                ),
+            ),
         };
         Self::new(status, problem)
     }

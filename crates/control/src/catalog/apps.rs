@@ -154,7 +154,7 @@ impl Catalog {
             if count.map_or(Ok(0), |row| row.get::<i64>(0))? > 0 {
                 return Err(Error::Conflict(finding!(
                     "app_in_use",
-                    "the app still has {what}",
+                    "the app still has {what}, which stay as its history, so that it cannot be deleted; delete its policies and revoke its tokens instead",
                     what
                 )));
             }

@@ -54,7 +54,10 @@ fn a_token_that_only_reads_is_enough() {
     );
     let refused = stage.run("policies apply -f new.yaml --app shop --token-file token");
     assert_eq!(refused.status, Some(1));
-    assert_eq!(refused.err, "error: nothing was applied: permission denied\n");
+    assert_eq!(
+        refused.err,
+        "error: nothing was applied: permission denied: the token lacks the scope `policy:write`\n"
+    );
 }
 
 #[test]
