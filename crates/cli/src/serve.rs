@@ -80,8 +80,8 @@ struct FlagOverrides {
     /// 1/N of every limit.
     #[arg(long, value_name = "N", help_heading = "Store")]
     nodes: Option<i64>,
-    /// Maximum number of keys in the memory store [default: 1000000]; beyond it, the fullest
-    /// budgets are evicted.
+    /// Maximum number of keys in the memory store [default: 1000000]; beyond it, keys with the most budget left are
+    /// evicted, or new keys share one budget.
     #[arg(long, value_name = "N", help_heading = "Store")]
     keys_max: Option<i64>,
     /// Snapshot file of the memory store: read at start, written periodically and at shutdown.

@@ -110,7 +110,8 @@ pub struct ReplayArgs {
     /// event. An input of which nothing could be read always fails.
     #[arg(long, value_name = "PERCENT")]
     bad_max: Option<BadMax>,
-    /// Maximum number of keys in memory; beyond it, the fullest budgets are evicted.
+    /// Maximum number of keys in memory; beyond it, keys with the most budget left are evicted, or new keys share one
+    /// budget.
     #[arg(long, value_name = "N", default_value_t = KEYS_MAX_DEFAULT, value_parser = keys_max)]
     keys_max: usize,
     /// The events or the log, plain or gzip; `-` for standard input.

@@ -36,15 +36,21 @@ pub(crate) enum AskCommand {
         #[arg(long, value_name = "DURATION")]
         max_wait: Option<Span>,
     },
-    /// Show what a check would return, without taking permits. Exit status as for check.
+    /// Show what the rules say to a check, without taking permits. Exit status: 0 within the limits, 1 over a limit,
+    /// 2 error.
+    ///
+    /// `overflow` does not apply: over a limit, the answer is a refusal, also where a check would pass in shadow mode
+    /// or wait in a queue.
     Peek {
         #[command(flatten)]
         budget: BudgetArgs,
         #[command(flatten)]
         cost: CostArgs,
     },
-    /// Show which rules hold for a key and what each would return, without taking permits. Exit
-    /// status as for check.
+    /// Show which rules hold for a key and what each says to a check, without taking permits. Exit status as for peek.
+    ///
+    /// `overflow` does not apply: over a limit, the answer is a refusal, also where a check would pass in shadow mode
+    /// or wait in a queue.
     Explain {
         #[command(flatten)]
         budget: BudgetArgs,
@@ -100,7 +106,10 @@ pub(crate) enum AskCommand {
         #[arg(long, value_name = "ID")]
         id: String,
     },
-    /// Reset a key: its budget is full again.
+    /// Reset a key: its budget is full again, but for permits that servers hold by leases.
+    ///
+    /// Servers that lease permits of the key (`store.leases`) go on to spend those that they hold, for as long as the
+    /// leases last; `explain` shows how many they are.
     Reset {
         #[command(flatten)]
         budget: BudgetArgs,
