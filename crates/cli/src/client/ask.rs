@@ -15,12 +15,18 @@ use sluicegate_text::terminal::{self, OutputFormat};
 use super::reply::{self, ClientVerb};
 use super::target::{Target, URL};
 use super::tls::TlsRoots;
-use super::token::TokenArgs;
+use super::token::{TOKEN, TokenArgs};
 use super::{http, print_coloured, print_line, whole};
 use crate::exit;
 
 /// Longest time that `--max-wait` may name: as far as the server can count, in ms.
 const MAX_WAIT_MS_MAX: u64 = SPAN_MAX_US / 1_000;
+
+/// The problem of a request without a token, where one is required.
+const NO_TOKEN: &str = "urn:sluicegate:problem:no-token";
+
+/// The problem of a request by an app, or without one, for which the policy is not.
+const NOT_CONFIGURED: &str = "urn:sluicegate:problem:not-configured";
 
 /// A question about a budget.
 #[derive(Debug, Subcommand)]
@@ -237,6 +243,9 @@ impl From<AskCommand> for Asked {
 async fn ask(command: AskCommand) -> Result<bool> {
     let Asked { verb, budget, cost, max_wait, id, charged } = command.into();
     let BudgetArgs { policy, key, app, to, trust, token, timeout: Span(timeout), output } = &budget;
+    if policy.is_empty() {
+        bail!("POLICY: is empty; expected the name of a policy, such as `login`");
+    }
     let body = QuestionBody {
         policy,
         key: key.as_deref(),
@@ -247,7 +256,7 @@ async fn ask(command: AskCommand) -> Result<bool> {
         charged,
     };
     let mut request = http::post(verb.path(), body.json());
-    token.add(&mut request, to)?;
+    let has_token = token.add(&mut request, to)?;
     let answer = http::send((to, trust), request, *timeout).await?;
     if reply::is_elsewhere(&answer) {
         bail!(
@@ -260,10 +269,18 @@ async fn ask(command: AskCommand) -> Result<bool> {
         return Ok(false);
     }
     if !answer.status.is_success() {
-        bail!("{}", reply::problem(answer.status, &answer.body));
+        let problem = reply::problem(answer.status, &answer.body);
+        match reply::problem_type(&answer.body).as_deref() {
+            Some(NO_TOKEN) if !has_token => bail!("{problem}; set --token-file or {TOKEN}"),
+            Some(NOT_CONFIGURED) if !has_token && app.is_none() => bail!(
+                "{problem}; name an app with --app, or send its token with --token-file or {TOKEN}"
+            ),
+            _ => bail!("{problem}"),
+        }
     }
     let unclear = || format!("{to} did not answer with a decision");
-    let (passes, lines) = reply::read(verb, &answer.body).with_context(unclear)?;
+    let excess = charged.unwrap_or_default().saturating_sub(cost.unwrap_or_default());
+    let (passes, lines) = reply::read(verb, &answer.body, excess).with_context(unclear)?;
     match output {
         OutputFormat::Text if verb.decides() => {
             print_coloured(&reply::coloured(&lines, passes))?;

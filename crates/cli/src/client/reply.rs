@@ -168,11 +168,16 @@ impl ClientVerb {
     }
 }
 
-/// The outcome of the request of `verb`: true if it passes or is done, and the lines to print.
+/// The outcome of the request of `verb`: true if it passes or is done, and the lines to print. A settlement gives
+/// `excess` permits back: those that were charged and not used.
 ///
 /// # Errors
 /// If `body` is no answer to it.
-pub(super) fn read(verb: ClientVerb, body: &[u8]) -> serde_json::Result<(bool, String)> {
+pub(super) fn read(
+    verb: ClientVerb,
+    body: &[u8],
+    excess: u64,
+) -> serde_json::Result<(bool, String)> {
     Ok(match verb {
         ClientVerb::Explain => {
             let explained: ExplainReply = serde_json::from_slice(body)?;
@@ -180,7 +185,7 @@ pub(super) fn read(verb: ClientVerb, body: &[u8]) -> serde_json::Result<(bool, S
         }
         ClientVerb::Settle => {
             let settled: SettlementReply = serde_json::from_slice(body)?;
-            (true, settled.line())
+            (true, settled.line(excess))
         }
         ClientVerb::Refund | ClientVerb::Reset => {
             (true, serde_json::from_slice::<DecisionReply>(body)?.line(verb))
@@ -194,12 +199,17 @@ pub(super) fn read(verb: ClientVerb, body: &[u8]) -> serde_json::Result<(bool, S
 
 impl SettlementReply {
     /// `settled: 360 given back: 640 of 1000 left in "tokens"`.
-    fn line(&self) -> String {
+    fn line(&self, excess: u64) -> String {
         let Self { refunded, taken, missing, decision } = self;
-        let mut line = match (refunded, taken) {
-            (0, 0) => "settled, nothing to correct".to_owned(),
-            (0, taken) => format!("settled, took {taken} more"),
-            (refunded, _) => format!("settled, gave back {refunded}"),
+        let mut line = match (*refunded, *taken, *missing) {
+            (0, 0, 0) if excess == 0 => "settled, nothing to correct".to_owned(),
+            (refunded, 0, 0) if refunded < excess => {
+                format!(
+                    "settled, gave back {refunded} of {excess} (the budget holds no more of this charge)"
+                )
+            }
+            (0, taken, _) => format!("settled, took {taken} more"),
+            (refunded, ..) => format!("settled, gave back {refunded}"),
         };
         if *missing > 0 {
             add(&mut line, format_args!(" ({missing} missing, not charged)"));
@@ -272,11 +282,16 @@ impl DecisionReply {
             .map_or_else(|| "a permit".to_owned(), |id| format!("`{}`", terminal::one_line(id)))
     }
 
-    /// `: 4 of 5 left in "tries"`.
+    /// `: 4 of 5 left in "tries"`. A decision without a budget does not know how many are left.
     fn add_left(&self, line: &mut String) {
         let Self { limit, remaining, rule, .. } = self;
         let rule = terminal::one_line(rule);
-        add(line, format_args!(": {remaining} of {limit} left in \"{rule}\""));
+        match self.mode.as_deref() {
+            Some("allow" | "deny" | "shed") => {
+                add(line, format_args!(": limit {limit} in \"{rule}\", usage unknown"));
+            }
+            _ => add(line, format_args!(": {remaining} of {limit} left in \"{rule}\"")),
+        }
     }
 
     /// What the policy says of a request that is not just refused.
@@ -327,6 +342,15 @@ pub(crate) fn problem(status: StatusCode, body: &[u8]) -> String {
         text if text.is_empty() => format!("the server returned status {status}"),
         text => format!("the server returned status {status}: {text}"),
     }
+}
+
+/// The type of a problem document.
+pub(super) fn problem_type(body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct ProblemType {
+        r#type: String,
+    }
+    serde_json::from_slice(body).ok().map(|ProblemType { r#type }| r#type)
 }
 
 /// On one line, and not longer than a few.
@@ -397,16 +421,45 @@ mod tests {
                 "; serve the policy's own response, status 503",
             ),
             (json!({"mode": "local"}), "; decided without the store (local)"),
+            (json!({"mode": "remembered"}), "; decided without the store (remembered)"),
             (json!({"mode": "leased", "as_of_us": 5}), "; decided by a lease"),
         ] {
             let expected = format!("refused: 0 of 5 left in \"tries\"; retry in 10 min{end}");
             assert_eq!(line(ClientVerb::Check, fields), expected);
+        }
+        for mode in ["allow", "deny", "shed"] {
+            let unknown = line(ClientVerb::Check, json!({"mode": mode}));
+            let expected = "refused: limit 5 in \"tries\", usage unknown; retry in 10 min; ";
+            assert!(unknown.starts_with(expected), "{unknown}");
         }
         let shadow = line(ClientVerb::Check, json!({"allowed": true, "overflow": "shadow"}));
         assert!(
             shadow.starts_with("allowed (shadow mode): 0 of 5 left in \"tries\"; retry in"),
             "{shadow}"
         );
+    }
+
+    #[test]
+    fn a_settlement_that_does_not_correct_all_says_so() {
+        let decision = json!({
+            "allowed": true, "granted": 0, "wait_us": 0, "limit": 5, "remaining": 0, "retry_after_us": 0,
+            "reset_after_us": 0, "rule": "tokens",
+        });
+        for ([refunded, taken, missing], excess, expected) in [
+            ([0, 0, 0], 0, "settled, nothing to correct"),
+            ([2, 0, 0], 2, "settled, gave back 2"),
+            ([0, 0, 0], 2, "settled, gave back 0 of 2 (the budget holds no more of this charge)"),
+            ([0, 3, 0], 0, "settled, took 3 more"),
+            ([0, 0, 4], 0, "settled, took 0 more (4 missing, not charged)"),
+        ] {
+            let body = json!({
+                "refunded": refunded, "taken": taken, "missing": missing, "decision": decision.clone(),
+            });
+            let body = body.to_string();
+            let (_, line) =
+                read(ClientVerb::Settle, body.as_bytes(), excess).expect("a settlement");
+            assert_eq!(line, format!("{expected}: 0 of 5 left in \"tokens\""));
+        }
     }
 
     #[test]
@@ -419,7 +472,8 @@ mod tests {
             },
         });
         let body = explained.to_string();
-        let (passes, lines) = read(ClientVerb::Explain, body.as_bytes()).expect("an explanation");
+        let (passes, lines) =
+            read(ClientVerb::Explain, body.as_bytes(), 0).expect("an explanation");
         assert!(passes && lines.ends_with("\n  tries (sliding_log): limit 5"), "{lines}");
     }
 

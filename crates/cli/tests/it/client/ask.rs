@@ -90,7 +90,29 @@ fn a_check_is_settled_once_to_what_it_cost() {
         settle("--id d --charged 1 --cost 6"),
         ran(0, &format!("settled, took 2 more (3 missing, not charged): {}", left(0)))
     );
+    assert_eq!(
+        settle("--id e --charged 1 --cost 6"),
+        ran(0, &format!("settled, took 0 more (5 missing, not charged): {}", left(0)))
+    );
+    assert_eq!(server.ask("reset login alice").status, Some(0));
+    assert_eq!(
+        settle("--id f --charged 3 --cost 1"),
+        ran(
+            0,
+            &format!(
+                "settled, gave back 0 of 2 (the budget holds no more of this charge): {}",
+                left(5)
+            )
+        )
+    );
     assert_eq!(settle("--charged 1 --cost 1").status, Some(2));
+}
+
+#[test]
+fn a_policy_without_a_name_is_not_asked_for() {
+    let asked = crate::program::program().args(["check", "", "alice"]).output();
+    let expected = wrong("POLICY: is empty; expected the name of a policy, such as `login`");
+    assert_eq!(super::finish(asked), expected);
 }
 
 #[test]
