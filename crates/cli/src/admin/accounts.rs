@@ -76,15 +76,14 @@ pub(super) async fn run(command: &AccountsCommand) -> Result<()> {
 async fn list(args: &ListAccountsArgs) -> Result<()> {
     let accounts = AdminClient::signed_in(&args.server)?.list("/accounts").await?;
     let columns = ["NAME", "ADMINISTRATOR", "SIGN-IN", "LAST SIGN-IN"];
-    table::print(
-        args.json,
-        &accounts,
-        (columns, |account| {
-            let is_admin = if account["is_admin"] == true { "yes" } else { "no" };
-            let last = instant(account, "last_sign_in_at");
-            [text(account, "name"), is_admin.to_owned(), way_in(account).to_owned(), last]
-        }),
-    )
+    table::print(args.json, &accounts, (columns, row))
+}
+
+/// The cells of an account.
+pub(super) fn row(account: &Value) -> [String; 4] {
+    let is_admin = if account["is_admin"] == true { "yes" } else { "no" };
+    let last = instant(account, "last_sign_in_at");
+    [text(account, "name"), is_admin.to_owned(), way_in(account).to_owned(), last]
 }
 
 fn way_in(account: &Value) -> &'static str {

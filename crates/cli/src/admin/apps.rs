@@ -1,11 +1,11 @@
 //! `sluicegate apps`.
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use axum::http::Method;
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::client::{AdminClient, LoginServer};
+use super::client::{AdminClient, LoginServer, RefusedRequest};
 use super::confirm::ConfirmArgs;
 use super::table::{self, instant, text};
 use crate::catalog::app;
@@ -75,18 +75,25 @@ pub(super) async fn run(command: &AppsCommand) -> Result<()> {
 async fn list(args: &ListAppsArgs) -> Result<()> {
     let apps = AdminClient::signed_in(&args.server)?.list("/apps").await?;
     let columns = ["NAME", "CREATED", "DESCRIPTION"];
-    table::print(
-        args.json,
-        &apps,
-        (columns, |app| [text(app, "name"), instant(app, "created_at"), text(app, "description")]),
-    )
+    table::print(args.json, &apps, (columns, row))
+}
+
+/// The cells of an app.
+pub(super) fn row(app: &Value) -> [String; 3] {
+    [text(app, "name"), instant(app, "created_at"), text(app, "description")]
 }
 
 async fn create(args: &CreateAppArgs) -> Result<()> {
     let CreateAppArgs { name, description, owner, server, json } = args;
     let client = AdminClient::signed_in(server)?;
     let new = json!({ "name": name, "description": description, "owners": owner });
-    let made = client.json(Method::POST, "/apps", Some(new)).await?;
+    let made = client.json(Method::POST, "/apps", Some(new)).await;
+    let made = made.map_err(|error| match RefusedRequest::is_conflict(&error) {
+        true => {
+            anyhow!("cannot create the app {name}: {error}; `sluicegate apps list` shows all apps")
+        }
+        false => error,
+    })?;
     print_line(&if *json { made.to_string() } else { format!("created the app {name}") })
 }
 

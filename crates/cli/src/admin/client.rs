@@ -48,6 +48,14 @@ pub(super) struct AdminClient<'a> {
     credential: Option<Credential>,
 }
 
+/// A request that the server refused.
+#[derive(Debug, thiserror::Error)]
+#[error("{detail}")]
+pub(super) struct RefusedRequest {
+    status: StatusCode,
+    detail: String,
+}
+
 /// A part of a list.
 #[derive(Deserialize)]
 struct ItemPage {
@@ -199,7 +207,7 @@ impl<'a> AdminClient<'a> {
                 Some(credential) if !is_sign_in => credential.accepted(to, answer)?,
                 _ => answer,
             };
-            bail!("{}", refusal(&answer));
+            return Err(RefusedRequest { status: answer.status, detail: refusal(&answer) }.into());
         }
         Ok(answer)
     }
@@ -260,6 +268,13 @@ impl<'a> AdminClient<'a> {
     fn read<'b, T: Deserialize<'b>>(&self, answer: &'b HttpAnswer) -> Result<T> {
         serde_json::from_slice(&answer.body)
             .with_context(|| format!("{} did not answer like an admin address", self.at()))
+    }
+}
+
+impl RefusedRequest {
+    /// True if `error` is a refusal with status 409: what exists is in the way.
+    pub(super) fn is_conflict(error: &anyhow::Error) -> bool {
+        error.downcast_ref::<Self>().is_some_and(|refused| refused.status == StatusCode::CONFLICT)
     }
 }
 

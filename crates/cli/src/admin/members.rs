@@ -4,7 +4,7 @@ use anyhow::Result;
 use axum::http::Method;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::ListOfAppArgs;
 use super::client::{AdminClient, LoginServer};
@@ -82,13 +82,12 @@ pub(super) async fn run(command: &MembersCommand) -> Result<()> {
 async fn list(args: &ListOfAppArgs) -> Result<()> {
     let client = AdminClient::signed_in(&args.server)?;
     let members = client.list(&format!("/apps/{}/members", args.app)).await?;
-    table::print(
-        args.json,
-        &members,
-        (["ACCOUNT", "ROLE", "SINCE"], |member| {
-            [text(member, "account"), text(member, "role"), instant(member, "since")]
-        }),
-    )
+    table::print(args.json, &members, (["ACCOUNT", "ROLE", "SINCE"], row))
+}
+
+/// The cells of a member.
+pub(super) fn row(member: &Value) -> [String; 3] {
+    [text(member, "account"), text(member, "role"), instant(member, "since")]
 }
 
 async fn set(args: &SetMemberArgs) -> Result<()> {

@@ -55,7 +55,46 @@ pub(super) fn instant_of(ms: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::admin::{accounts, apps, members, tokens};
+
+    /// Items of the schemas that the admin API describes, with a value in every field.
+    fn full_item(name: &str) -> Value {
+        let page = include_str!("../../../../docs/openapi-admin.json");
+        let page: Value = serde_json::from_str(page).expect("the page is JSON");
+        let fields = page["components"]["schemas"][name]["properties"].as_object();
+        let value = |(name, field): (&String, &Value)| {
+            let kinds =
+                [&field["type"], &field["type"][0]].map(|kind| kind.as_str().unwrap_or_default());
+            let value = if kinds.contains(&"integer") {
+                json!(1_800_000_000_000_i64)
+            } else if kinds.contains(&"boolean") {
+                json!(true)
+            } else if kinds.contains(&"array") {
+                json!(["some"])
+            } else {
+                json!("some")
+            };
+            (name.clone(), value)
+        };
+        fields.expect("the schema has fields").iter().map(value).collect()
+    }
+
+    #[test]
+    fn every_column_is_made_of_fields_that_the_admin_api_has() {
+        let rows = [
+            ("Account", accounts::row(&full_item("Account")).to_vec()),
+            ("App", apps::row(&full_item("App")).to_vec()),
+            ("Member", members::row(&full_item("Member")).to_vec()),
+            ("Token", tokens::row(&full_item("Token")).to_vec()),
+        ];
+        for (name, cells) in rows {
+            let is_filled = |cell: &String| !matches!(cell.as_str(), "" | "-" | "no");
+            assert!(cells.iter().all(is_filled), "{name}: {cells:?}");
+        }
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell_and_no_cell_leaves_its_line() {

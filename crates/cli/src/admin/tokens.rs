@@ -18,7 +18,7 @@ use super::ListOfAppArgs;
 use super::client::{AdminClient, LoginServer};
 use super::confirm::ConfirmArgs;
 use super::kept::beside;
-use super::table::{self, instant, text};
+use super::table::{self, instant, instant_of, text};
 use crate::catalog::app;
 use crate::client::http::encoded;
 use crate::client::{print_line, whole};
@@ -43,8 +43,8 @@ pub(crate) struct CreateTokenArgs {
     /// Name of the token, such as that of the program that uses it.
     #[arg(long, value_name = "NAME", value_parser = app)]
     name: String,
-    /// What the token permits; can be repeated.
-    #[arg(long, value_name = "SCOPE", required = true)]
+    /// What the token permits; can be repeated, or a list separated by commas.
+    #[arg(long, value_name = "SCOPE", required = true, value_delimiter = ',')]
     #[arg(value_parser = PossibleValuesParser::new(Scope::ALL.map(Scope::name)))]
     scope: Vec<String>,
     /// Days until the token expires, 1 to 731.
@@ -92,15 +92,14 @@ async fn list(args: &ListOfAppArgs) -> Result<()> {
     let client = AdminClient::signed_in(&args.server)?;
     let tokens = client.list(&format!("/apps/{}/tokens", args.app)).await?;
     let columns = ["ID", "NAME", "SCOPES", "EXPIRES", "LAST USED", "REVOKED"];
-    table::print(
-        args.json,
-        &tokens,
-        (columns, |token| {
-            let [expires, used, revoked] =
-                ["expires_at", "last_used_at", "revoked_at"].map(|name| instant(token, name));
-            [text(token, "id"), text(token, "name"), scopes(token), expires, used, revoked]
-        }),
-    )
+    table::print(args.json, &tokens, (columns, row))
+}
+
+/// The cells of a token.
+pub(super) fn row(token: &Value) -> [String; 6] {
+    let [expires, used, revoked] =
+        ["expires_at", "used_at", "revoked_at"].map(|name| instant(token, name));
+    [text(token, "id"), text(token, "name"), scopes(token), expires, used, revoked]
 }
 
 async fn create(args: &CreateTokenArgs) -> Result<()> {
@@ -159,10 +158,38 @@ async fn create(args: &CreateTokenArgs) -> Result<()> {
 async fn revoke(args: &RevokeTokenArgs) -> Result<()> {
     let RevokeTokenArgs { id, app, confirm, server } = args;
     let client = AdminClient::signed_in(server)?;
+    check_is_valid(&client.list(&format!("/apps/{app}/tokens")).await?, id, app)?;
     confirm.ask(&format!("revoke the token {id} of {app}"))?;
     let path = format!("/apps/{app}/tokens/{}", encoded(id));
     client.send(Method::DELETE, &path, None).await?;
     print_line(&format!("revoked the token {id} of {app}"))
+}
+
+/// Checks that one of `tokens` has the identifier `id`, and was not revoked. What is not listed is left to the server.
+///
+/// # Errors
+/// When the token was revoked, or the identifiers of the tokens that are called `id`.
+fn check_is_valid(tokens: &[Value], id: &str, app: &str) -> Result<()> {
+    if let Some(token) = tokens.iter().find(|token| token["id"] == *id) {
+        return match token["revoked_at"].as_i64() {
+            Some(at) => bail!("the token {id} of {app} was revoked at {} already", instant_of(at)),
+            None => Ok(()),
+        };
+    }
+    let valid = |token: &&Value| token["name"] == *id && token["revoked_at"].is_null();
+    let ids: Vec<_> = tokens.iter().filter(valid).map(|token| text(token, "id")).collect();
+    match &ids[..] {
+        [] => Ok(()),
+        [named] => bail!(
+            "`{id}` is the name of a token, not its ID: run `sluicegate tokens revoke {} --app {app}`",
+            terminal::one_line(named)
+        ),
+        several => bail!(
+            "`{id}` is the name of {} tokens: revoke each by its ID, {}",
+            several.len(),
+            terminal::escaped(&several.join(", "))
+        ),
+    }
 }
 
 /// `created the token web of shop (check, refund), which expires 2026-01-31 12:00 UTC`.

@@ -156,6 +156,69 @@ fn the_secret_of_a_token_is_alone_on_standard_output_or_in_a_file_of_its_owner()
 }
 
 #[test]
+fn a_token_is_listed_with_its_last_use_and_revoked_once_by_its_id() {
+    let stage = Stage::signed_in();
+    stage.run("apps create shop").ok();
+    stage.run("tokens create --app shop --scope policy:read,check --name web --output web").ok();
+    stage.run("policies export --app shop --token-file web").ok();
+    let listed = stage.run("tokens list --app shop --json").json();
+    let id = listed[0]["id"].as_str().unwrap();
+    assert_eq!(listed[0]["scopes"], json!(["check", "policy:read"]));
+    let table = stage.run("tokens list --app shop").ok();
+    let row: Vec<_> = table.lines().nth(1).unwrap().split("  ").map(str::trim).collect();
+    assert!(row[4].ends_with(" UTC") && row[5] == "-", "{table}");
+
+    let named = stage.run("tokens revoke web --app shop --yes");
+    let expected = format!(
+        "error: `web` is the name of a token, not its ID: run `sluicegate tokens revoke {id} --app shop`\n"
+    );
+    assert_eq!((named.status, named.err), (Some(1), expected));
+    let revoke = format!("tokens revoke {id} --app shop --yes");
+    stage.run(&revoke).ok();
+    let again = stage.run(&revoke);
+    let expected = format!("error: the token {id} of shop was revoked at 20");
+    assert!(again.status == Some(1) && again.err.starts_with(&expected), "{again:?}");
+    let unknown = stage.run("tokens revoke 0 --app shop --yes");
+    assert_eq!(unknown.err, "error: token not found\n");
+}
+
+#[test]
+fn what_is_in_the_way_of_an_app_is_named() {
+    let stage = Stage::signed_in();
+    stage.run("apps create shop").ok();
+    let again = stage.run("apps create shop");
+    let expected = "error: cannot create the app shop: the name already exists; `sluicegate apps list` shows all apps\n";
+    assert_eq!((again.status, again.err.as_str()), (Some(1), expected));
+    stage.run(&format!("policies apply -f {EXAMPLES} --app shop")).ok();
+    let used = stage.run("apps delete shop --yes");
+    let expected = "error: the app still has policies or versions of deleted policies, which stay as its history, so that it \
+                    cannot be deleted; delete its policies and revoke its tokens instead\n";
+    assert_eq!((used.status, used.err.as_str()), (Some(1), expected));
+}
+
+#[test]
+fn a_command_without_a_token_names_the_ways_to_send_one() {
+    let stage = Stage::signed_in();
+    stage.run("apps create shop").ok();
+    stage.run(&format!("policies apply -f {EXAMPLES} --app shop")).ok();
+    let none = stage.run("check login alice");
+    let expected = "error: app: policy `login` is not available to a caller without an app; name an app with --app, or send \
+                    its token with --token-file or SLUICEGATE_TOKEN\n";
+    assert_eq!((none.status, none.err.as_str()), (Some(2), expected));
+    stage.run("check login alice --app shop").ok();
+    for (text, problem) in [
+        ("TOKEN=sgt_0", "begins with `TOKEN=`; expected the token alone"),
+        ("sgt_0\nsgt_1\n", "has 2 lines; expected one token"),
+    ] {
+        let file = stage.node.folder.path().join("wrong.token");
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+        let wrong = stage.run("check login alice --token-file wrong.token");
+        assert_eq!(wrong.err, format!("error: wrong.token: {problem}\n"));
+    }
+}
+
+#[test]
 fn a_login_that_was_ended_is_reported_with_the_command_that_helps() {
     let stage = Stage::signed_in();
     stage.run("apps create shop").ok();
