@@ -138,7 +138,7 @@ enum InputFormat {
 pub struct ClientArgs {
     /// Proxies in front of the server that wrote the log. Where a line begins with a list of addresses, the
     /// client is the last one that is not theirs. Without this, such a line is a bad line.
-    #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
+    #[arg(long, value_name = "NETWORK", value_delimiter = ',', value_parser = network)]
     trusted_proxies: Option<Vec<IpNet>>,
     /// The first field of a line may be the name of a client instead of an address.
     #[arg(long)]
@@ -461,6 +461,12 @@ pub fn is_dash(path: &Path) -> bool {
 
 fn window(text: &str) -> Result<Micros, TextError> {
     if text == "0" { Ok(Micros::ZERO) } else { span(text) }
+}
+
+fn network(text: &str) -> Result<IpNet, String> {
+    let expected =
+        "expected an address or a network, such as 10.0.0.0/8; names of hosts are not looked up";
+    text.parse().map_err(|_| expected.to_owned())
 }
 
 fn keys_max(text: &str) -> Result<usize, String> {

@@ -279,9 +279,19 @@ fn check_commands(mistakes: &[(&str, &str)]) {
         ("iso.log", "192.0.2.1 - - [2026-11-28T00:00:00+00:00] \"GET / HTTP/1.1\" 200 1\n"),
         ("limits.conf", "http { server { location / { limit_req zone=none burst=5; } } }\n"),
         ("grade.json", "[{\"resource\": \"a\", \"grade\": 7, \"count\": 10}]"),
+        ("text.json", "[{\"resource\": \"a\", \"count\": \"3\"}]"),
+        ("none.json", "[]"),
+        (
+            "semicolon.conf",
+            "limit_req_zone $binary_remote_addr zone=a:10m rate=10r/s\nserver { limit_req zone=a; }\n",
+        ),
+        ("rate.conf", "limit_req_zone $host zone=a:10m rate=10/s;\nserver { limit_req zone=a; }\n"),
+        ("semicolon.csv", "name;apps;max_permits;rate\na;shop;5;1\n"),
+        ("short.csv", "name,apps,max_permits,rate\na,shop,5\n"),
     ] {
         fs::write(folder.path().join(file), text).expect("it can be written");
     }
+    fs::write(folder.path().join("a.log.zst"), b"\x28\xb5\x2f\xfdmore").expect("it can be written");
     fs::create_dir(folder.path().join("emptydir")).expect("it can be made");
     for (command, expected) in mistakes {
         let told = told(folder.path(), command, &[]);
@@ -380,7 +390,7 @@ fn mistakes_of_a_first_try() {
         ),
         (
             "replay --policies p.yaml iso.log",
-            "iso.log: an access log whose times cannot be read: time: `2026-11-28T00:00:00+00:00` & log `$time_local` (nginx)",
+            "iso.log: an access log whose lines cannot be read: time: `2026-11-28T00:00:00+00:00` & log `$time_local` (nginx)",
         ),
         (
             "import nginx limits.conf",
@@ -407,6 +417,43 @@ fn mistakes_of_a_first_try() {
         (
             "import sentinel object.json",
             "expected a JSON array of flow rules, such as `[{\"resource\": \"…\", \"count\": 10}]`",
+        ),
+    ]);
+}
+
+/// What other programs write, and what is given to the wrong command.
+#[test]
+fn mistakes_in_files_of_others_and_in_arguments() {
+    check_commands(&[
+        (
+            "import nginx semicolon.conf",
+            "semicolon.conf:1: `limit_req_zone $binary_remote_addr zone=a:10m rate=10r/s` has no `;`: it is missing before `server`",
+        ),
+        (
+            "import nginx rate.conf",
+            "zone `a`: rate: `10/s` is not a rate of nginx; expected requests a second or a minute, such as `10r/s`",
+        ),
+        (
+            "import sentinel text.json",
+            "count: `\"3\"` is a text; expected a number, without quotes",
+        ),
+        (
+            "import rate-limiter-info --csv semicolon.csv",
+            "semicolon.csv:1: the columns are separated by `;`; expected `,`",
+        ),
+        (
+            "import rate-limiter-info --csv short.csv",
+            "short.csv:2: cells: `3`; expected 4, as many as the first line has columns",
+        ),
+        ("check login alice 3", "tip: the cost is an option: `--cost 3`"),
+        ("policies apply p.yaml --app shop", "tip: the file is an option: `--file p.yaml`"),
+        (
+            "replay --policies p.yaml --trusted-proxies nginx empty.log",
+            "expected an address or a network, such as 10.0.0.0/8",
+        ),
+        (
+            "replay --policies p.yaml a.log.zst",
+            "compressed with zstd, which is not read; expected text or gzip",
         ),
     ]);
 }
