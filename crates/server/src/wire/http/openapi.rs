@@ -169,7 +169,10 @@ const fn summary(operation: Operation) -> (&'static str, &'static str) {
         Operation::AtMost => {
             ("atMost", "Take as many permits as are left, up to `cost`; see `granted`.")
         }
-        Operation::Peek => ("peek", "Show what a check would return, without taking permits."),
+        Operation::Peek => (
+            "peek",
+            "Show what the rules say to a check, without `overflow` and without taking permits.",
+        ),
         Operation::Refund => ("refund", "Give permits back, never above the limit."),
         Operation::Reset => ("reset", "Reset the usage of a key."),
         Operation::Acquire => ("acquire", "Acquire a permit of a `concurrency` rule."),

@@ -42,7 +42,7 @@ const COMMANDS: &[CommandInfo] = &[
         "sg.peek",
         "policy key [COST n] [APP app]",
         2,
-        "Returns what a check would, and takes nothing.",
+        "Returns what the rules say to a check, without overflow, and takes nothing.",
     ),
     entry("sg.refund", "policy key [COST n] [APP app]", 2, "Gives permits back."),
     entry("sg.reset", "policy key [APP app]", 2, "Forgets the key: its budget is full again."),
