@@ -138,6 +138,8 @@ pub enum ExplainError {
     /// It makes no sense, at this pointer.
     Invalid(&'static str, Finding),
     /// There is no answer now.
+    /// The policy has a `concurrency` rule, which is not charged by checks.
+    NoChecks,
     Unavailable(String),
 }
 
@@ -149,12 +151,22 @@ pub type ExplainFuture<'a> =
 pub type BudgetFuture<'a> = Pin<Box<dyn Future<Output = Result<Budget, String>> + Send + 'a>>;
 
 /// Where live budgets are looked up.
+/// Nothing, or why a budget cannot be changed now.
+pub type StoreFuture<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
+
 pub trait Budgets: Send + Sync + fmt::Debug {
     /// What `key` has left of `policy`.
     fn peek<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a>;
     /// What a request would meet now, rule by rule; nothing is charged.
+    /// Asks the store whether it answers for `key` of `policy`: no share of this node answers in its place.
+    fn check_store<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> StoreFuture<'a>;
     fn explain(&self, asked: ToExplain) -> ExplainFuture<'_>;
     /// Decides a request and charges it, as any other; the rules are as they are after it.
+    /// Checks that a request can be decided: that there is a policy for it, and that its rules know checks.
+    ///
+    /// # Errors
+    /// [`ExplainError`]; no store is asked.
+    fn check_try(&self, asked: &ToExplain) -> Result<(), ExplainError>;
     fn try_one(&self, asked: ToExplain) -> ExplainFuture<'_>;
     /// Forgets what `key` has used of `policy`.
     fn reset<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a>;
@@ -174,10 +186,18 @@ impl Budgets for NoBudgets {
     }
 
     fn explain(&self, _: ToExplain) -> ExplainFuture<'_> {
+    fn check_store<'a>(&'a self, _: &'a str, _: &'a [u8]) -> StoreFuture<'a> {
+        Box::pin(ready(Err(NONE.to_owned())))
+    }
+
         Box::pin(ready(Err(ExplainError::Unavailable(NONE.to_owned()))))
     }
 
     fn try_one(&self, _: ToExplain) -> ExplainFuture<'_> {
+    fn check_try(&self, _: &ToExplain) -> Result<(), ExplainError> {
+        Err(ExplainError::Unavailable(NONE.to_owned()))
+    }
+
         Box::pin(ready(Err(ExplainError::Unavailable(NONE.to_owned()))))
     }
 

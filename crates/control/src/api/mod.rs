@@ -52,7 +52,7 @@ use crate::traffic::{LiveTraffic, NoTraffic};
 use attempts::Attempts;
 pub use budgets::{
     Budget, BudgetFuture, Budgets, ExplainError, ExplainFuture, ExplainRequest, ExplainedKey,
-    KeyOutlook, LeasedPermits, NoBudgets, RuleOutlook, ToExplain,
+    KeyOutlook, LeasedPermits, NoBudgets, RuleOutlook, StoreFuture, ToExplain,
 };
 use changes::Changes;
 use denial_audit::DenialAudit;

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use sluicegate::http::{AddressKey, V6Prefix};
 use sluicegate::policy::{Attributes, Overflow, Policy, PolicySet, attribute, finding};
-use sluicegate::{Answer, Cost, Decision, ExplainedLease, Micros, Mode, NamedRule, Request, Verb};
+use sluicegate::{
+    Answer, Cost, DecideError, Decision, ExplainedLease, Micros, Mode, NamedRule, Request, Verb,
+};
 use sluicegate_control::api::{
     Budget, BudgetFuture, Budgets, ExplainError, ExplainFuture, ExplainRequest, ExplainedKey,
-    KeyOutlook, LeasedPermits, RuleOutlook, ToExplain,
+    KeyOutlook, LeasedPermits, RuleOutlook, StoreFuture, ToExplain,
 };
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
 use sluicegate_text::terminal;
@@ -24,14 +26,10 @@ const NOT_LOADED: &str = "this node has not loaded the policy yet";
 pub(super) struct EngineBudgets(pub(super) Arc<ServerEngine>);
 
 impl EngineBudgets {
-    /// Asks as an app that may do everything with it: a budget is shared by all that may use it.
     async fn ask(&self, policy: &str, key: &[u8], verb: Verb) -> Result<Budget, String> {
         let turn = self.0.turn(Wire::Admin);
         let found = turn.policies().resolve(policy).ok_or(NOT_LOADED)?;
-        let app = found.named_apps().next().or(found.owner());
-        let key = (!key.is_empty()).then_some(key);
-        let request = Request { app, ..Request::new(policy, key, verb) };
-        let decided = turn.decide(&request).await;
+        let decided = turn.decide(&entitled(found, key, verb)).await;
         let answer = decided.map_err(|error| terminal::decide_error(&error))?.answer;
         // Without the store nothing is known of the budget, whatever the policy does then.
         if matches!(answer.mode, Mode::Allow | Mode::Deny | Mode::Shed) {
@@ -57,19 +55,9 @@ impl EngineBudgets {
     ) -> Result<ExplainedKey, ExplainError> {
         let cost = Cost::new(asked.cost).map_err(|error| unavailable(&error.to_string()))?;
         let turn = self.0.turn(Wire::Admin);
-        let (policy, key) = match &asked.request {
-            Some(request) => guarded(turn.policies(), &asked, request)?,
-            None => {
-                let name = asked.policy.as_deref().unwrap_or_default();
-                let found = turn.policies().resolve(name);
-                let found = found.ok_or_else(|| unavailable(NOT_LOADED))?;
-                (Arc::clone(found), asked.key.filter(|key| !key.is_empty()))
-            }
-        };
-        let app = policy.named_apps().next().or(policy.owner());
-        let key_bytes = key.as_deref().map(str::as_bytes);
-        let check = Request::new(policy.name(), key_bytes, Verb::Check { cost });
-        let check = Request { app, ..check };
+        let (policy, key) = policy_and_key(turn.policies(), &asked)?;
+        let key_bytes = key.as_deref().unwrap_or_default().as_bytes();
+        let check = entitled(&policy, key_bytes, Verb::Check { cost });
         let charged = match does_charge {
             true => {
                 let decided = turn.decide(&check).await;
@@ -94,6 +82,26 @@ impl EngineBudgets {
             leased: explained.lease.and_then(|lease| leased_permits(&lease)),
         })
     }
+}
+
+/// The request of an app that may do everything with the budget: a budget is shared by all that may use it.
+fn entitled<'a>(policy: &'a Policy, key: &'a [u8], verb: Verb) -> Request<'a> {
+    let app = policy.named_apps().next().or(policy.owner());
+    let key = (!key.is_empty()).then_some(key);
+    Request { app, ..Request::new(policy.name(), key, verb) }
+}
+
+/// The policy and the key that are asked about.
+fn policy_and_key(
+    policies: &PolicySet,
+    asked: &ToExplain,
+) -> Result<(Arc<Policy>, Option<String>), ExplainError> {
+    if let Some(request) = &asked.request {
+        return guarded(policies, asked, request);
+    }
+    let found = policies.resolve(asked.policy.as_deref().unwrap_or_default());
+    let found = found.ok_or_else(|| unavailable(NOT_LOADED))?;
+    Ok((Arc::clone(found), asked.key.clone().filter(|key| !key.is_empty())))
 }
 
 /// What nodes hold of a key, if they hold anything.
@@ -189,6 +197,27 @@ fn outcome(answer: &Answer, policy: &Policy) -> KeyOutlook {
 impl Budgets for EngineBudgets {
     fn explain(&self, asked: ToExplain) -> ExplainFuture<'_> {
         Box::pin(self.explain_one(asked, false))
+    }
+
+    fn check_store<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> StoreFuture<'a> {
+        Box::pin(async move {
+            let turn = self.0.turn(Wire::Admin);
+            let found = turn.policies().resolve(policy).ok_or(NOT_LOADED)?;
+            let look = entitled(found, key, Verb::Peek { cost: Cost::ONE });
+            let answers = turn.check_store(&look).await;
+            answers.map_err(|error| terminal::decide_error(&error))
+        })
+    }
+
+    fn check_try(&self, asked: &ToExplain) -> Result<(), ExplainError> {
+        let turn = self.0.turn(Wire::Admin);
+        let (policy, key) = policy_and_key(turn.policies(), asked)?;
+        let key = key.as_deref().unwrap_or_default().as_bytes();
+        let check = turn.check(&entitled(&policy, key, Verb::Check { cost: Cost::ONE }));
+        check.map_err(|error| match error {
+            DecideError::Unsupported(_) => ExplainError::NoChecks,
+            error => unavailable(&terminal::decide_error(&error)),
+        })
     }
 
     fn try_one(&self, asked: ToExplain) -> ExplainFuture<'_> {

@@ -66,6 +66,22 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         Ok(Explanation { policy: Arc::clone(policy), is_override, answer, rules, lease })
     }
 
+    /// Asks the store alone whether it answers for the budget of `request`: what changes a budget needs the store,
+    /// and neither a share nor a lease answers in its place. Nothing is charged. The observer sees nothing of it.
+    ///
+    /// # Errors
+    /// [`DecideError`]: also of a store that does not answer, whatever the policy says for that time.
+    pub async fn check_store(&self, request: &Request<'_>) -> Result<(), DecideError> {
+        let budget = ResolvedBudget::of(&self.policies, request, self.now)?;
+        let look = Verb::Peek { cost: Cost::ONE };
+        let asked = self.engine.ask_without_learning(&budget, &look, self.now).await;
+        if let Some(guard) = &self.engine.guard {
+            // A store that is back must not be taken for one that is away by the change that follows.
+            guard.note_answer(asked.as_ref().map(drop), self.now);
+        }
+        Ok(asked.map(drop)?)
+    }
+
     /// How the key of `budget` is leased; the store is asked if it answers.
     async fn lease_of(&self, budget: &ResolvedBudget<'_>, answers: bool) -> Option<ExplainedLease> {
         let guard = self.engine.guard.as_ref().filter(|guard| guard.leasing().is_some())?;

@@ -326,6 +326,16 @@ impl StoreGuard {
         }
     }
 
+    /// Takes note of what the store answered to a question that was asked of it alone, at `now`.
+    pub(super) fn note_answer(&self, asked: Result<(), &StoreError>, now: Micros) {
+        match asked {
+            Err(StoreError::Unavailable { .. }) => self.breaker.record_failure(now),
+            // It was not asked.
+            Err(StoreError::TooDear(_)) => {}
+            _ => self.breaker.record_success(now),
+        }
+    }
+
     /// Asks the store, again and again while it has too much to do and the policy has the patience.
     async fn ask_with_retries(
         &self,

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 use sluicegate::{Clock as _, WallClock};
+use sluicegate_testkit::{Options, RedisServer, need};
 
 use crate::catalog::stage::{Node, Who, ask, policy, until};
 use crate::program::program;
@@ -121,6 +122,59 @@ fn a_live_budget_is_seen_forgotten_and_granted() {
     let (_, entries) = node.admin(&ada, "GET", "/apps/shop/audit", &Value::Null);
     let text = entries.to_string();
     assert!(text.contains("key.reset") && text.contains("key.grant"), "{text}");
+}
+
+/// The outcomes in the audit of what was done to live budgets, the newest first.
+fn outcomes(node: &Node, who: &Who, action: &str) -> Vec<String> {
+    let path = format!("/apps/shop/audit?action={action}");
+    let (_, entries) = node.admin(who, "GET", &path, &Value::Null);
+    let entries = entries["items"].as_array().expect("it is a list").iter();
+    entries.map(|entry| entry["outcome"].as_str().expect("each has one").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_budget_is_not_changed_without_the_store_and_the_audit_says_so_once() {
+    let mut redis = need!(RedisServer::start(Options::default()).await);
+    let node = Node::start(SQLITE, &format!("[store]\nurl = '{}'\n", redis.url()));
+    let ada = node.set_up();
+    node.admin(&ada, "POST", "/apps", &json!({ "name": "shop" }));
+    let new = json!({ "document": policy("orders", 3), "state": "active" });
+    assert_eq!(node.admin(&ada, "POST", "/apps/shop/policies", &new).0, 201);
+    let of_key = |what: &str, body: &Value| {
+        node.admin(&ada, "POST", &format!("/apps/shop/policies/orders/keys/{what}"), body)
+    };
+    let (alice, grant) = (json!({ "key": "alice" }), json!({ "key": "alice", "permits": 1 }));
+    until(|| of_key("reset", &alice).0 == 200);
+    let before = outcomes(&node, &ada, "key.reset");
+    redis.kill();
+    until(|| of_key("peek", &alice).1["mode"] == "local");
+    for (what, body) in [("reset", &alice), ("grant", &grant)] {
+        let (status, problem) = of_key(what, body);
+        assert_eq!((status, &problem["code"]), (503, &json!("store_unavailable")), "{problem}");
+    }
+    let reset = outcomes(&node, &ada, "key.reset");
+    assert_eq!((&*reset[0], &reset[1..]), ("failed", &*before));
+    assert_eq!(outcomes(&node, &ada, "key.grant"), ["failed"]);
+    // A request that is tried is decided by the share of this node, as any other is.
+    assert_eq!(of_key("try", &alice).1["mode"], "local");
+    assert_eq!(outcomes(&node, &ada, "key.try"), ["done"]);
+    redis.restart().await.expect("it comes back on its port");
+    until(|| of_key("reset", &alice).0 == 200);
+}
+
+#[test]
+fn a_permit_that_is_held_cannot_be_tried() {
+    let node = Node::start(SQLITE, "");
+    let ada = node.set_up();
+    node.admin(&ada, "POST", "/apps", &json!({ "name": "shop" }));
+    let rules = json!([{ "concurrency": { "limit": 2, "ttl": "1m" } }]);
+    let new = json!({ "document": { "name": "slots", "rules": rules }, "state": "active" });
+    assert_eq!(node.admin(&ada, "POST", "/apps/shop/policies", &new).0, 201);
+    let body = json!({ "key": "alice" });
+    let path = "/apps/shop/policies/slots/keys/try";
+    let (status, problem) = node.admin(&ada, "POST", path, &body);
+    assert_eq!((status, &problem["code"]), (409, &json!("try_of_concurrency")), "{problem}");
+    assert!(outcomes(&node, &ada, "key.try").is_empty());
 }
 
 #[test]

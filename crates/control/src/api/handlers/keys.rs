@@ -99,6 +99,12 @@ pub(in crate::api) async fn try_one(ask: ApiRequest) -> Result<ApiResponse, ApiP
     let asked = to_explain(&ask, Some(policy))?;
     let key = asked.key.clone().unwrap_or_default();
     let noted = KeyChange { action: Action::TryKey, key: &key, permits: Some(asked.cost) };
+    if let Err(error) = ask.api.budgets.check_try(&asked) {
+        if matches!(error, ExplainError::Unavailable(_)) && !ask.by.dry_run {
+            noted.failed(&ask).await?;
+        }
+        return explanation(Err(error));
+    }
     if ask.by.dry_run || !noted.audit(&ask).await? {
         return explanation(ask.api.budgets.explain(asked).await);
     }
@@ -138,6 +144,14 @@ fn explanation(explained: Result<ExplainedKey, ExplainError>) -> Result<ApiRespo
             Err(ApiProblem::new(StatusCode::NOT_FOUND, problem))
         }
         Err(ExplainError::Invalid(pointer, problem)) => Err(ApiProblem::invalid(pointer, problem)),
+        Err(ExplainError::NoChecks) => {
+            let problem = finding!(
+                "try_of_concurrency",
+                "the policy has a `concurrency` rule: only a client takes its permits, with `acquire`; \
+                 use `keys/explain` to see what it would be answered"
+            );
+            Err(ApiProblem::new(StatusCode::CONFLICT, problem))
+        }
         Err(ExplainError::Unavailable(problem)) => Err(unavailable(&problem)),
     }
 }
@@ -213,7 +227,7 @@ struct KeyChange<'k> {
 impl KeyChange<'_> {
     /// Looks whether the store answers, before it is noted that something is done.
     async fn check_store(&self, ask: &ApiRequest, policy: &str) -> Result<(), ApiProblem> {
-        let Err(problem) = ask.api.budgets.peek(policy, self.key.as_bytes()).await else {
+        let Err(problem) = ask.api.budgets.check_store(policy, self.key.as_bytes()).await else {
             return Ok(());
         };
         self.failed(ask).await?;

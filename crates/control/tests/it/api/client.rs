@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 use sluicegate::{ManualClock, Micros};
 use sluicegate_control::api::{
     Api, Budget, BudgetFuture, Budgets, ClientAddress, ExplainError, ExplainFuture, Setup,
-    ToExplain,
+    StoreFuture, ToExplain,
 };
 use sluicegate_control::{Catalog, Url};
 use sqlx::{ConnectOptions as _, Executor as _};
@@ -86,6 +86,18 @@ impl Noted {
 impl Budgets for Noted {
     fn peek<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a> {
         self.note(format!("peek {policy} {}", String::from_utf8_lossy(key)))
+    }
+
+    fn check_store<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> StoreFuture<'a> {
+        let looked = self.note(format!("look {policy} {}", String::from_utf8_lossy(key)));
+        Box::pin(async { looked.await.map(drop) })
+    }
+
+    fn check_try(&self, asked: &ToExplain) -> Result<(), ExplainError> {
+        match asked.key.as_deref() {
+            Some("slots") => Err(ExplainError::NoChecks),
+            _ => Ok(()),
+        }
     }
 
     fn explain(&self, asked: ToExplain) -> ExplainFuture<'_> {

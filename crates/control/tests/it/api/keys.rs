@@ -22,7 +22,7 @@ async fn what_is_done_to_a_budget_is_audited_first() {
     served.ask(&ada, &format!("POST {at}/grant?dry_run=true"), grant.clone()).await;
     served.ask(&ada, &format!("POST {at}/grant"), grant).await;
     let done = served.budgets.0.lock().unwrap().clone();
-    let expected = ["peek", "peek", "reset", "peek", "peek", "grant"].map(|what| match what {
+    let expected = ["peek", "look", "reset", "peek", "look", "grant"].map(|what| match what {
         "grant" => "grant orders alice 5".to_owned(),
         what => format!("{what} orders alice"),
     });
@@ -140,6 +140,15 @@ async fn what_a_key_would_meet_is_explained_and_bad_questions_are_refused() {
     let entries = audit.body["items"].as_array().unwrap().iter();
     let outcomes: Vec<_> = entries.map(|entry| &entry["outcome"]).collect();
     assert_eq!(outcomes, ["failed", "done"], "it was noted first, and then not done");
+    // What no check can charge is no attempt, also where it is only tried out.
+    for query in ["?dry_run=true", ""] {
+        let tried = format!("{of_policy_try}{query}");
+        let answer = served.ask(&ada, &tried, Some(json!({ "key": "slots" }))).await;
+        let said = (answer.status.as_u16(), &answer.body["code"]);
+        assert_eq!(said, (409, &json!("try_of_concurrency")));
+    }
+    let audit = served.ask(&ada, "GET /apps/shop/audit?action=key.try", None).await;
+    assert_eq!(audit.body["items"].as_array().unwrap().len(), 2);
     for (what, body, pointer) in [
         (of_policy, json!({ "key": "x".repeat(1_025) }), "/key"),
         (of_policy, json!({ "cost": 0 }), "/cost"),
