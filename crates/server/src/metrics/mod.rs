@@ -134,9 +134,10 @@ impl Scrape {
         let help = "Last successful request to the catalog, seconds since the Unix epoch";
         let at = seconds(catalog.answered_at_us);
         families.gauge("sluicegate_catalog_last_success_timestamp_seconds", help, at)?;
-        let help = "1 if the database took the last change, 0 after a write that it did not take";
+        let help = "0 from a failed write, or a moved file, until a change is committed; else 1";
         families.gauge("sluicegate_catalog_writable", help, u64::from(is_catalog_writable()))?;
-        let help = "Writes that the database of the catalog did not take";
+        let help =
+            "Attempts to write to the catalog, or to open it, that failed or were not confirmed";
         families.counter(
             "sluicegate_catalog_write_failures",
             help,
@@ -151,7 +152,7 @@ impl Scrape {
 
     fn store(&self, families: &mut Families<'_>) -> fmt::Result {
         let engine = self.engine.core();
-        let help = "1 while the store is unavailable";
+        let help = "1 while decisions find no store; 0 in an outage in which nothing is decided";
         let is_open = u64::from(engine.is_without_store());
         families.gauge("sluicegate_store_breaker_open", help, is_open)?;
         let help = "Keys with usage admitted without the store and not yet charged to it";
