@@ -108,7 +108,7 @@ pub enum StoreError {
         executed: Executed,
     },
     /// The store answers, but has more to do than it can within the deadline of this request.
-    #[error("overloaded: too many requests are waiting{}", executed.remark())]
+    #[error("overloaded: it answers, but not within the deadline of this request{}", executed.remark())]
     Overloaded {
         /// Whether the request took effect nevertheless.
         executed: Executed,
@@ -335,6 +335,6 @@ mod tests {
         assert!(
             said(Executed::Perhaps).ends_with("; it is unknown whether the request took effect")
         );
-        assert!(said(Executed::No).ends_with("too many requests are waiting"));
+        assert!(said(Executed::No).ends_with("not within the deadline of this request"));
     }
 }

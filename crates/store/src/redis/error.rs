@@ -30,7 +30,7 @@ pub enum RedisError {
         cause: ConnectError,
     },
     /// The server answers, but has more calls to do than it can within the deadline.
-    #[error("redis overloaded: too many calls are waiting to meet the deadline")]
+    #[error("redis overloaded: it answers, but not within the deadline of this call")]
     Overloaded {
         /// Unknown once the call was sent.
         outcome: CallEffect,
