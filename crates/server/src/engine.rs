@@ -125,13 +125,8 @@ impl<S: Store + 'static> ServerEngine<S> {
                 sleep(DEBTS_EVERY / 10).await;
             }
         };
-        if timeout(LAST_PAYMENT_MAX, paying).await.is_err() {
-            let keys = self.engine.debts();
-            let s = if keys == 1 { "key" } else { "keys" };
-            tracing::warn!(
-                "store: unavailable; usage of {keys} {s} that was decided without it could not be charged, and is lost"
-            );
-        }
+        // What is left is logged by the caller, which knows the store's name.
+        timeout(LAST_PAYMENT_MAX, paying).await.ok();
     }
 
     /// Puts `policies` in force from the next request on.

@@ -409,7 +409,7 @@ fn log_debts<O: Observer>(engine: &Engine<AnyStore, O>) {
     let (Some(redis), keys @ 1..) = (engine.store().on_redis(), engine.debts()) else { return };
     let (store, noun) = (redis.name(), if keys == 1 { "key" } else { "keys" });
     tracing::warn!(
-        "store {store}: unavailable until the end; permits of {keys} {noun}, admitted without it, are never charged"
+        "store {store}: permits of {keys} {noun} that were admitted without it are never charged: this server stops"
     );
 }
 

@@ -122,7 +122,7 @@ async fn a_server_that_started_without_its_redis_tells_how_that_ended() {
         "{told}"
     );
     let lost =
-        "unavailable until the end; permits of 1 key, admitted without it, are never charged";
+        "permits of 1 key that were admitted without it are never charged: this server stops";
     assert!(told.contains(lost), "{told}");
 }
 
@@ -153,7 +153,7 @@ async fn permits_that_only_one_server_knows_are_told_when_redis_is_back() {
     let jobs = "policies: [ { name: jobs, rules: [ { concurrency: { limit: 3, ttl: 5m } } ] } ]";
     std::fs::write(&policies, jobs).expect("it is new");
     redis.kill();
-    let (server, file) = telling(&redis.url(), policies.to_str().expect("text"), &folder);
+    let (mut server, file) = telling(&redis.url(), policies.to_str().expect("text"), &folder);
     for id in ["one", "two"] {
         let (_, held) = server.post("/v1/acquire", &json!({"policy": "jobs", "id": id}));
         assert_eq!((&held["mode"], &held["allowed"]), (&json!("local"), &json!(true)), "{held}");
@@ -162,6 +162,13 @@ async fn permits_that_only_one_server_knows_are_told_when_redis_is_back() {
     let told = || std::fs::read_to_string(&file).expect("it was made");
     let known = "; permits of `concurrency` rules that only this server counts: 2";
     soon("it is logged", || told().contains(known)).await;
+    // Redis is there when the server stops, and charges them no more than before.
+    let before = told().len();
+    signal(&server);
+    server.process.wait().expect("it was started");
+    let stopped = told().split_off(before);
+    assert!(stopped.contains("permits of 1 key that were admitted without it"), "{stopped}");
+    assert!(!stopped.contains("unavailable"), "{stopped}");
 }
 
 #[tokio::test]
