@@ -473,7 +473,9 @@ fn admin_api(config: &Config, bound: &[Bound]) -> Result<AdminApi> {
     let listen = deciding.map(|bound| Ok(format!("{}://{}", bound.scheme(), bound.address()?)));
     let listen = listen.collect::<io::Result<Vec<_>>>()?;
     let api = AdminApi::new(&config.catalog, console_url(bound)?)?;
-    Ok(api.showing(config)?.listening(listen))
+    let is_reachable =
+        bound.iter().any(|bound| matches!(bound.wire(), Wire::Admin | Wire::Catalog));
+    Ok(api.showing(config)?.listening(listen).reachable(is_reachable))
 }
 
 /// What to do about a server without policies, which come from a catalog or from the files at `source`.

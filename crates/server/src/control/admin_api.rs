@@ -62,6 +62,8 @@ pub(crate) struct AdminApi {
     settings: serde_json::Value,
     /// Where this server takes requests for permits, as URLs.
     listen: Vec<String>,
+    /// Whether this server has an address where the admin API answers.
+    is_reachable: bool,
 }
 
 /// What answers.
@@ -99,6 +101,7 @@ impl AdminApi {
             setup_file: config.setup_token_file.clone().map(SetupFile::new),
             settings: serde_json::Value::default(),
             listen: Vec::new(),
+            is_reachable: true,
         })
     }
 
@@ -113,6 +116,11 @@ impl AdminApi {
     /// The same, of a server that takes requests for permits at these URLs.
     pub(crate) fn listening(self, listen: Vec<String>) -> Self {
         Self { listen, ..self }
+    }
+
+    /// The same, of a server that has an address for it, or has none.
+    pub(crate) fn reachable(self, is_reachable: bool) -> Self {
+        Self { is_reachable, ..self }
     }
 
     /// From now on this answers. The person who started the server can create the first account.
@@ -154,6 +162,13 @@ impl AdminApi {
             self.remove_setup_file();
             return Ok(false);
         };
+        if !self.is_reachable {
+            tracing::info!(
+                "the catalog has no accounts; create one at a server with an admin API: this one has no `admin.listen` \
+                 and no `catalog.listen`"
+            );
+            return Ok(false);
+        }
         let minutes = Setup::GOOD.as_secs() / 60;
         let secret = secret.expose();
         if let Some(file) = &self.setup_file {

@@ -602,6 +602,42 @@ fn a_server_without_policies_warns_and_names_the_ways_to_get_some() {
     assert!(log.contains(expected), "{log}");
 }
 
+/// What a server without addresses for operators logs up to a line with `last`, started by this `program`.
+fn logged_without_admin(program: &mut std::process::Command, last: &str) -> String {
+    program.args("serve --listen 127.0.0.1:0 --resp off --rls off --admin off".split(' '));
+    let mut server = Process::start(program.stderr(Stdio::piped()), 1);
+    let lines = BufReader::new(server.stderr.take().expect("it is piped")).lines();
+    let mut log = String::new();
+    for line in lines {
+        log += &line.expect("it is text");
+        if log.contains(last) {
+            break;
+        }
+    }
+    log
+}
+
+#[test]
+fn a_server_without_an_admin_api_prints_no_setup_token() {
+    let folder = tempfile::tempdir().expect("there is room for files");
+    let catalog = format!("sqlite:{}", path(&folder.path().join("catalog.db")));
+    let mut program = program();
+    program.env("SLUICEGATE__CATALOG__URL", &catalog).env("XDG_STATE_HOME", folder.path());
+    let log = logged_without_admin(&mut program, "the catalog has no accounts");
+    assert!(log.contains("; create one at a server with an admin API"), "{log}");
+    assert!(!log.contains("sgsetup_"), "{log}");
+}
+
+#[test]
+fn a_server_that_may_open_few_files_logs_how_many_connections_it_takes() {
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -n 256; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_sluicegate")]);
+    let log = logged_without_admin(&mut shell, "INFO started");
+    let expected = "server.connections_max: an address takes 51 connections, not 1024: this process may \
+                    open 256 files (`ulimit -n`, `LimitNOFILE=`), and 1/5 of them are for one address";
+    assert!(log.contains(expected), "{log}");
+}
+
 #[test]
 fn a_directory_without_policies_is_named() {
     let folder = tempfile::tempdir().expect("there is room for files");

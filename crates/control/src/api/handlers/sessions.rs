@@ -82,8 +82,9 @@ pub(in crate::api) async fn set_up(ask: ApiRequest) -> Result<ApiResponse, ApiPr
             ),
             false => finding!(
                 "bad_setup_token",
-                "token: invalid, used or expired (after 15 minutes); restart the server to get a new \
-                 setup token"
+                "token: invalid, used or expired (after 15 minutes); until there is an account, each server writes a \
+                 setup token of its own at start and every 15 minutes, on standard error or to \
+                 `catalog.setup_token_file`"
             ),
         };
         return Err(ApiProblem::new(StatusCode::FORBIDDEN, problem));
