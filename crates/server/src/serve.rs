@@ -172,6 +172,7 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
     let (engine, snapshots) = open(policies, &config.store).await?;
     let authenticator = Arc::new(configured(authenticator, config, tokens));
     warn(config, &bound, &authenticator)?;
+    wire::log_few_files(&bound);
     // Whoever started the server may have stopped listening to it; it serves all the same.
     let source = config.policies.path.as_deref().filter(|_| following.is_none());
     greet(&engine.policies(), (following.is_some(), source), &bound).ok();

@@ -79,7 +79,9 @@ pub(crate) struct ServerConfig {
     /// ready, so that load balancers notice. Unset: not at all.
     pub(crate) drain_delay: Option<Span>,
     /// Maximum number of connections per listener, at least 1. Unset: 1,024, and 2,048 for Redis
-    /// clients. A further connection replaces an idle one. A thousand connections take up to 35 MB.
+    /// clients. A further connection replaces an idle one. If the process may open too few files, there
+    /// are fewer, a fifth of the files per listener, and the log has the number. A thousand connections
+    /// take up to 35 MB.
     pub(crate) connections_max: Option<NonZeroU32>,
     /// Allowed values of the HTTP `Host` header, besides `localhost` and loopback addresses: names
     /// under which proxies and people reach a loopback address or the admin API. Other values are

@@ -114,8 +114,13 @@ impl Listener {
     /// How many connections it has at most: what is configured, or else `of_wire`, but no more than the
     /// system permits files for.
     pub(crate) fn connections_max(&self, of_wire: usize) -> usize {
+        self.connections_wanted(of_wire).min(files_share())
+    }
+
+    /// How many connections it should have: what is configured, or else `of_wire`.
+    pub(super) fn connections_wanted(&self, of_wire: usize) -> usize {
         let configured = self.connections_max.and_then(|max| usize::try_from(max.get()).ok());
-        configured.unwrap_or(of_wire).min(files_share())
+        configured.unwrap_or(of_wire)
     }
 
     /// Where it listens; a free port that was asked for is known now.
@@ -213,10 +218,25 @@ where
     room.drain().await
 }
 
+/// How many files the process may open.
+fn files_max() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
 /// How many connections of one address the files are for.
 fn files_share() -> usize {
-    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(files / FILES_SHARE).unwrap_or(usize::MAX).max(1)
+    usize::try_from(files_max() / FILES_SHARE).unwrap_or(usize::MAX).max(1)
+}
+
+/// Why an address has fewer connections than it should, if `wanted` are more than there are files for.
+pub(super) fn few_files(wanted: usize) -> Option<String> {
+    let (share, files) = (files_share(), files_max());
+    (share < wanted).then(|| {
+        format!(
+            "server.connections_max: an address takes {share} connections, not {wanted}: this process may open {files} \
+             files (`ulimit -n`, `LimitNOFILE=`), and 1/{FILES_SHARE} of them are for one address"
+        )
+    })
 }
 
 /// The connections of one address.

@@ -118,6 +118,14 @@ pub(crate) async fn bind(config: &Config) -> Result<(Vec<Bound>, Renewal)> {
     Ok((bound, Renewal::new(renewed)?))
 }
 
+/// Logs that an address of `bound` has fewer connections than it should have, as the process may open few files.
+pub(crate) fn log_few_files(bound: &[Bound]) {
+    let wanted = |bound: &Bound| bound.listener.connections_wanted(connections_max(bound.wire));
+    if let Some(problem) = bound.iter().map(wanted).max().and_then(accept::few_files) {
+        tracing::warn!("{problem}");
+    }
+}
+
 /// Longest path of a socket in bytes: Linux has room for 108, the last of which is zero.
 const UNIX_PATH_BYTES_MAX: usize = 107;
 
