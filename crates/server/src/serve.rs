@@ -514,7 +514,9 @@ fn greet(
     }
     let Some(policy) = policies.policies().first() else {
         let hint = no_policies(of_catalog, source);
-        tracing::warn!("no policies: every check is answered with 404 (code 0); {hint}");
+        tracing::warn!(
+            "no policies: checks that are authorized are answered with 404 (code 0); {hint}"
+        );
         return Ok(());
     };
     let Some((address, tls)) = http else { return Ok(()) };

@@ -597,7 +597,7 @@ fn a_server_without_policies_warns_and_names_the_ways_to_get_some() {
     server.signal("TERM");
     let mut log = String::new();
     server.stderr.take().expect("it is piped").read_to_string(&mut log).expect("it is text");
-    let expected = "WARN no policies: every check is answered with 404 (code 0); start with \
+    let expected = "WARN no policies: checks that are authorized are answered with 404 (code 0); start with \
                     --policies FILE (`sluicegate init` writes one), or --catalog sqlite:FILE";
     assert!(log.contains(expected), "{log}");
 }
