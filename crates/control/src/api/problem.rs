@@ -232,6 +232,17 @@ impl From<AccessDenied> for ApiProblem {
     }
 }
 
+/// The detail for a database that says this. Only SQLite has a lock for all of it.
+fn why_not_there(problem: &str) -> Finding {
+    if problem.contains("database is locked") {
+        return finding!(
+            "catalog_locked",
+            "the database of the catalog is locked: another process is writing to it, and did not end in time"
+        );
+    }
+    finding!("catalog_unavailable", "catalog unavailable")
+}
+
 impl From<Error> for ApiProblem {
     fn from(error: Error) -> Self {
         let (status, detail) = match &error {
@@ -268,8 +279,7 @@ impl From<Error> for ApiProblem {
             // What a database says of itself is for who runs it.
             Error::Database(problem) => {
                 tracing::error!("catalog: {problem}");
-                let detail = finding!("catalog_unavailable", "catalog unavailable");
-                (StatusCode::SERVICE_UNAVAILABLE, detail)
+                (StatusCode::SERVICE_UNAVAILABLE, why_not_there(problem))
             }
             // Of a file that only a node that starts reads.
             Error::OtherFormat { .. } | Error::OtherCatalog { .. } => {
@@ -304,5 +314,21 @@ impl From<Error> for ApiProblem {
             _ => {}
         }
         problem
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_locked_database_is_not_called_unavailable() {
+        let code = |problem: &str| {
+            let problem = ApiProblem::from(Error::Database(problem.to_owned()));
+            (problem.status, problem.detail.code().to_owned(), problem.retry_after_s)
+        };
+        let locked = (StatusCode::SERVICE_UNAVAILABLE, "catalog_locked".to_owned(), Some(1));
+        assert_eq!(code("database is locked"), locked);
+        assert_eq!(code("no answer within 10 s").1, "catalog_unavailable");
     }
 }
