@@ -129,7 +129,13 @@ impl ExplainedLeases {
             add(lines, format_args!("; {out} permits held by {holders} {servers}"));
         }
         if let (Some(left), Some(us)) = (left, ends_in_us) {
-            add(lines, format_args!(", {left} of them left here for {}", later(*us)));
+            add(
+                lines,
+                format_args!(
+                    ", {left} of them left here; they end in {} unless they are renewed",
+                    later(*us)
+                ),
+            );
         }
     }
 }
@@ -226,6 +232,13 @@ impl DecisionReply {
             ClientVerb::Refund => format!("gave back {}", self.granted),
             ClientVerb::Reset => "reset".to_owned(),
             ClientVerb::Settle => "settled".to_owned(),
+            // What passes in shadow mode holds nothing.
+            ClientVerb::Acquire if self.allowed && self.is_shadowed() => {
+                "allowed, takes no permit".to_owned()
+            }
+            ClientVerb::Renew | ClientVerb::Release if self.allowed && self.is_shadowed() => {
+                format!("{} was not held", self.permit())
+            }
             ClientVerb::Acquire if self.allowed => format!("holds {}", self.permit()),
             ClientVerb::Acquire => "refused".to_owned(),
             ClientVerb::Renew if self.allowed => format!("renewed {}", self.permit()),
@@ -247,14 +260,16 @@ impl DecisionReply {
         if self.held_us > 0 {
             add(&mut line, format_args!(", delayed by {}", human::span(Micros::new(self.held_us))));
         }
-        if self.overflow.as_deref() == Some("shadow") {
+        if self.is_shadowed() {
             line += " (shadow mode)";
         }
         self.add_left(&mut line);
         match self.retry_after_us {
             // Nothing is asked for again.
             None | Some(1..) if matches!(verb, ClientVerb::Renew | ClientVerb::Release) => {}
-            None if verb == ClientVerb::Acquire => line += "; never with this id or this cost",
+            None if verb == ClientVerb::Acquire => {
+                line += "; its id is held, or its cost is above the limit";
+            }
             None => line += "; this cost can never pass",
             Some(0) if self.reset_after_us == 0 => {}
             Some(0) => {
@@ -273,6 +288,11 @@ impl DecisionReply {
             ),
         }
         line
+    }
+
+    /// Whether it is over the limit, and passes all the same.
+    fn is_shadowed(&self) -> bool {
+        self.overflow.as_deref() == Some("shadow")
     }
 
     /// The name of the permit.
@@ -481,10 +501,16 @@ mod tests {
     fn a_permit_that_is_given_back_is_not_asked_for_again() {
         let fields =
             json!({"allowed": true, "id": "a", "retry_after_us": null, "overflow": "shadow"});
-        let expected = "released `a` (shadow mode): 0 of 5 left in \"tries\"";
-        assert_eq!(line(ClientVerb::Release, fields), expected);
+        let left = "(shadow mode): 0 of 5 left in \"tries\"";
+        assert_eq!(line(ClientVerb::Release, fields), format!("`a` was not held {left}"));
+        let fields = json!({"allowed": true, "id": "a", "retry_after_us": 1, "overflow": "shadow"});
+        let shadowed = line(ClientVerb::Acquire, fields);
+        assert!(shadowed.starts_with(&format!("allowed, takes no permit {left}")), "{shadowed}");
         let held = line(ClientVerb::Acquire, json!({"id": "a", "retry_after_us": null}));
-        assert_eq!(held, "refused: 0 of 5 left in \"tries\"; never with this id or this cost");
+        assert_eq!(
+            held,
+            "refused: 0 of 5 left in \"tries\"; its id is held, or its cost is above the limit"
+        );
     }
 
     #[test]

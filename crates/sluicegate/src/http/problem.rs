@@ -60,11 +60,20 @@ pub fn reduced_capacity(retry_s: u64) -> String {
     body
 }
 
-/// What the `detail` of a refused decision says: when to try again, in whole seconds, or that the cost never passes.
+/// The `detail` of a refused decision: when to try again, in whole seconds, or that the cost never passes. Of an
+/// acquisition it may be the id that is held: see [`acquisition_detail`].
 pub fn refusal_detail(decision: &Decision) -> String {
     match decision.retry_after() {
         Some(span) => format!("retry in {} s", span.ceil_secs().max(1)),
         None => format!("the cost exceeds the limit of {}", decision.limit),
+    }
+}
+
+/// The `detail` of a refused acquisition: an id that is held is refused as a cost above the limit is.
+pub fn acquisition_detail(decision: &Decision) -> String {
+    match decision.retry_after() {
+        Some(_) => refusal_detail(decision),
+        None => format!("the id is held, or the cost exceeds the limit of {}", decision.limit),
     }
 }
 

@@ -347,6 +347,16 @@ fn a_refusal_can_be_asked_for_with_a_status_of_its_own() {
 }
 
 #[test]
+fn an_id_that_is_held_is_not_called_a_cost_above_the_limit() {
+    let started = start(&[]);
+    let run = json!({"policy": "held", "key": "k", "id": "run"});
+    assert_eq!(started.server.post("/v1/acquire?deny=429", &run).0, 200);
+    let (status, problem) = started.server.post("/v1/acquire?deny=429", &run);
+    let detail = "the id is held, or the cost exceeds the limit of 2";
+    assert_eq!((status, &problem["detail"]), (429, &json!(detail)), "{problem}");
+}
+
+#[test]
 fn which_head_fields_there_are_is_a_setting() {
     let started =
         start(&["--config", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/http.toml")]);

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use serde::Serialize;
 use sluicegate::http::problem::{
-    QUOTA_EXCEEDED, REDUCED_CAPACITY, REDUCED_CAPACITY_TITLE, refusal_detail,
+    QUOTA_EXCEEDED, REDUCED_CAPACITY, REDUCED_CAPACITY_TITLE, acquisition_detail, refusal_detail,
 };
 use sluicegate::{Admission, DecideError, Mode, SettleError};
 use sluicegate_text::fields::FieldError;
@@ -144,7 +144,11 @@ pub(crate) fn refusal(admission: &Admission, id: Option<&str>) -> (StatusCode, V
 /// The body of a refusal whose response has this status.
 pub(crate) fn refusal_as(status: StatusCode, admission: &Admission, id: Option<&str>) -> Vec<u8> {
     let answer = &admission.answer;
-    let detail = refusal_detail(&answer.decision);
+    // Only a permit that is acquired has an id here.
+    let detail = match id {
+        Some(_) => acquisition_detail(&answer.decision),
+        None => refusal_detail(&answer.decision),
+    };
     let nobody = matches!(answer.mode, Mode::Deny | Mode::Shed);
     let (kind, title) = if nobody {
         (REDUCED_CAPACITY, REDUCED_CAPACITY_TITLE)
