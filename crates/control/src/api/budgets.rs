@@ -12,13 +12,14 @@ use utoipa::ToSchema;
 /// The budget of a key under a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Budget {
-    /// Whether a request of cost 1 would be allowed now.
+    /// Whether the rules allow a request of cost 1 now. One that they refuse may be delayed, or pass, by the
+    /// policy's `overflow`.
     pub allowed: bool,
-    /// The limit of the rule that decides.
+    /// The limit of the rule that decides; of `smooth_bursty` and `smooth_warmup` the most permits that are stored.
     pub limit: u64,
     /// Permits left.
     pub remaining: u64,
-    /// Time until the next request can pass, in µs; absent: never.
+    /// Time until the rules allow the next request, in µs: 0 if now; null: never.
     pub retry_after_us: Option<u64>,
     /// Time until the budget is full again, in µs.
     pub reset_after_us: u64,
@@ -68,7 +69,7 @@ pub enum KeyOutlook {
     Passes,
     /// It would be refused, but the policy is in shadow mode: it passes.
     Shadowed,
-    /// It waits, and passes.
+    /// It waits until the rules allow it, if the queue has room.
     Held,
     /// It gets the fallback of the policy.
     Degraded,
@@ -137,9 +138,9 @@ pub enum ExplainError {
     NoPolicy,
     /// It makes no sense, at this pointer.
     Invalid(&'static str, Finding),
-    /// There is no answer now.
     /// The policy has a `concurrency` rule, which is not charged by checks.
     NoChecks,
+    /// There is no answer now.
     Unavailable(String),
 }
 
@@ -150,23 +151,23 @@ pub type ExplainFuture<'a> =
 /// An answer about a budget, or why there is none.
 pub type BudgetFuture<'a> = Pin<Box<dyn Future<Output = Result<Budget, String>> + Send + 'a>>;
 
-/// Where live budgets are looked up.
 /// Nothing, or why a budget cannot be changed now.
 pub type StoreFuture<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 
+/// Where live budgets are looked up.
 pub trait Budgets: Send + Sync + fmt::Debug {
     /// What `key` has left of `policy`.
     fn peek<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a>;
-    /// What a request would meet now, rule by rule; nothing is charged.
     /// Asks the store whether it answers for `key` of `policy`: no share of this node answers in its place.
     fn check_store<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> StoreFuture<'a>;
+    /// What a request would meet now, rule by rule; nothing is charged.
     fn explain(&self, asked: ToExplain) -> ExplainFuture<'_>;
-    /// Decides a request and charges it, as any other; the rules are as they are after it.
     /// Checks that a request can be decided: that there is a policy for it, and that its rules know checks.
     ///
     /// # Errors
     /// [`ExplainError`]; no store is asked.
     fn check_try(&self, asked: &ToExplain) -> Result<(), ExplainError>;
+    /// Decides a request and charges it, as any other; the rules are as they are after it.
     fn try_one(&self, asked: ToExplain) -> ExplainFuture<'_>;
     /// Forgets what `key` has used of `policy`.
     fn reset<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a>;
@@ -185,19 +186,19 @@ impl Budgets for NoBudgets {
         none()
     }
 
-    fn explain(&self, _: ToExplain) -> ExplainFuture<'_> {
     fn check_store<'a>(&'a self, _: &'a str, _: &'a [u8]) -> StoreFuture<'a> {
         Box::pin(ready(Err(NONE.to_owned())))
     }
 
+    fn explain(&self, _: ToExplain) -> ExplainFuture<'_> {
         Box::pin(ready(Err(ExplainError::Unavailable(NONE.to_owned()))))
     }
 
-    fn try_one(&self, _: ToExplain) -> ExplainFuture<'_> {
     fn check_try(&self, _: &ToExplain) -> Result<(), ExplainError> {
         Err(ExplainError::Unavailable(NONE.to_owned()))
     }
 
+    fn try_one(&self, _: ToExplain) -> ExplainFuture<'_> {
         Box::pin(ready(Err(ExplainError::Unavailable(NONE.to_owned()))))
     }
 

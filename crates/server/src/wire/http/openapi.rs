@@ -144,7 +144,7 @@ fn described(operation: Operation) -> Described {
     if operation.may_deny() {
         let refused = "Only with `?deny=429`: the request was refused.";
         let nobody = "Store unavailable. With `?deny=429` also: refused without the store, by \
-                      `on_store_failure: deny`.";
+                      `on_store_failure: deny`, or as the store did not decide in time (`shed`).";
         let either = OneOfBuilder::new().item(schema("Refusal")).item(schema("Problem"));
         described = described
             .parameter(deny())
@@ -171,7 +171,8 @@ const fn summary(operation: Operation) -> (&'static str, &'static str) {
         }
         Operation::Peek => (
             "peek",
-            "Show what the rules say to a check, without `overflow` and without taking permits.",
+            "Show what the rules say to a check, without taking permits. `overflow` does not apply: over the limit \
+             it is a refusal, also where a check is delayed or passes in shadow.",
         ),
         Operation::Refund => ("refund", "Give permits back, never above the limit."),
         Operation::Reset => ("reset", "Reset the usage of a key."),
@@ -179,9 +180,11 @@ const fn summary(operation: Operation) -> (&'static str, &'static str) {
         Operation::Renew => ("renew", "Extend a permit by another `ttl`."),
         Operation::Release => ("release", "Release a permit."),
         Operation::Settle => ("settle", "Correct a charge to the actual cost, once per id."),
-        Operation::Explain => {
-            ("explain", "Show which rules apply to a request, and the result of each.")
-        }
+        Operation::Explain => (
+            "explain",
+            "Show which rules apply to a request, and the result of each. As for `peek`, `overflow` does not \
+                 apply to it.",
+        ),
     }
 }
 
@@ -189,7 +192,7 @@ fn answer(operation: Operation) -> Response {
     let (what, name) = match operation {
         Operation::Batch => ("Results, in the order of the checks.", "BatchAnswer"),
         Operation::Settle => ("The settlement.", "Settlement"),
-        Operation::Explain => ("The decision that a check would get, and why.", "Explanation"),
+        Operation::Explain => ("What the rules say to a check, and why.", "Explanation"),
         _ => ("The decision, allowed or refused.", "Decision"),
     };
     answered(what, JSON, schema(name))
@@ -339,7 +342,11 @@ fn schema(name: &str) -> RefOr<Schema> {
 const FIELDS: [(&str, &str, bool); 6] = [
     ("RateLimit-Policy", "The limits: `\"burst\";q=100;w=60`.", true),
     ("RateLimit", "What is left of the tightest limit: `\"burst\";r=50;t=30`.", true),
-    ("Retry-After", "Seconds until a refused request can pass; absent if it never can.", false),
+    (
+        "Retry-After",
+        "Seconds until a refused request can pass, also of one that passed in shadow; absent if it never can.",
+        false,
+    ),
     ("X-RateLimit-Limit", "The limit; sent if `http.headers` has `x-ratelimit`.", false),
     ("X-RateLimit-Remaining", "Permits left.", false),
     ("X-RateLimit-Reset", "Seconds until the budget is full, or the request can pass.", false),

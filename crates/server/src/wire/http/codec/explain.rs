@@ -21,7 +21,7 @@ pub(crate) struct Explained<'a> {
     /// The apps that may use the policy; `null`: every app.
     #[schema(value_type = Option<Vec<String>>)]
     apps: Option<Vec<&'a str>>,
-    /// Permits that a check would take from each rule if it passes.
+    /// Permits that the rules would charge a check now: 0 if they refuse it, also where `overflow` lets it pass.
     would_charge: u64,
     /// Source of the rules: `policy`, or `override` if the key has its own rules.
     rules_of: &'static str,
@@ -29,7 +29,7 @@ pub(crate) struct Explained<'a> {
     overflow: &'static str,
     /// Decision while the store is unavailable: `local`, `allow` or `deny`.
     on_store_failure: &'static str,
-    /// The result of a check.
+    /// What the rules say to a check; `overflow` does not apply.
     decision: DecisionBody<'a>,
     /// The rules that apply to the key, with the result of each.
     rules: Vec<ExplainedRule<'a>>,
@@ -71,7 +71,8 @@ struct ExplainedRule<'a> {
     name: &'a str,
     /// Algorithm of the rule.
     algorithm: &'static str,
-    /// Largest cost that can pass at once.
+    /// Largest cost that can pass at once; of `smooth_bursty` and `smooth_warmup`, which let any cost pass, the most
+    /// permits that are stored.
     limit: u64,
     /// Seconds until a used-up budget is full again; absent if not a single number.
     #[serde(skip_serializing_if = "Option::is_none")]

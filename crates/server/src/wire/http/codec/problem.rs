@@ -51,7 +51,8 @@ pub(crate) struct ProblemDocument<'a> {
 #[schema(as = Refusal)]
 pub(crate) struct RefusalProblem<'a> {
     /// `https://iana.org/assignments/http-problem-types#quota-exceeded`, or
-    /// `...#temporary-reduced-capacity` if the store is unavailable and the policy says `deny`.
+    /// `...#temporary-reduced-capacity` if the store is unavailable and the policy says `deny`, or if the
+    /// store did not decide in time.
     #[serde(rename = "type")]
     #[schema(value_type = String)]
     kind: &'a str,
@@ -60,7 +61,7 @@ pub(crate) struct RefusalProblem<'a> {
     title: &'a str,
     /// Status of the response.
     status: u16,
-    /// When to retry.
+    /// When to retry, or why the request can never pass.
     #[schema(value_type = String)]
     detail: String,
     /// Name of the rule that refused, as in the `RateLimit` header.

@@ -23,16 +23,18 @@ pub(crate) struct DecisionBody<'a> {
     granted: u64,
     /// How long the caller must wait before it proceeds, in µs.
     wait_us: u64,
-    /// Largest cost that the rule can ever allow at once.
+    /// Largest cost that the rule can ever allow at once. Of `smooth_bursty` and `smooth_warmup`, which allow any
+    /// cost and delay the next request for it: the most permits that are stored.
     limit: u64,
-    /// Permits left after this decision.
+    /// Permits left after this decision, rounded down.
     remaining: u64,
-    /// With `leased`: how long ago the store reported what else is left, in µs. `remaining` may be less by
-    /// what other servers took since.
+    /// With `leased`: how long ago the store reported what else is left, in µs. What is left for all may be less
+    /// than `remaining`, by what was taken since by other servers, or by this one outside its lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     as_of_us: Option<u64>,
-    /// Time until the same request can pass, in µs: 0 if it passes now, `null` if never.
+    /// Time until the same request can pass, in µs: 0 if it is within the limit, `null` if never. A request that
+    /// passes over the limit in shadow has the value of a refusal.
     #[schema(required)]
     retry_after_us: Option<u64>,
     /// Until the budget is full again, in µs.
