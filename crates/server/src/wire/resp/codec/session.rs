@@ -33,7 +33,7 @@ const WRONG_PASSWORD: ErrorReply =
     ErrorReply::new("WRONGPASS invalid username-password pair or user is disabled.");
 const EXPIRED_TOKEN: ErrorReply = ErrorReply::new("WRONGPASS the token has expired");
 const NO_MULTI: ErrorReply = ErrorReply::new(
-    "ERR unknown command 'MULTI': there are no transactions here; what follows is not executed until EXEC or DISCARD",
+    "ERR unknown command 'MULTI': there are no transactions here; what follows is not executed until EXEC, DISCARD or RESET",
 );
 const IN_MULTI: ErrorReply =
     ErrorReply::new("ERR not executed: MULTI failed; send EXEC, DISCARD or RESET first");

@@ -337,7 +337,7 @@ fn what_is_no_command_is_told_so_on_one_line() {
 fn what_follows_a_multi_takes_nothing_until_its_end() {
     let failed = "-ERR not executed: MULTI failed; send EXEC, DISCARD or RESET first";
     let multi = "-ERR unknown command 'MULTI': there are no transactions here; what follows is not \
-                 executed until EXEC or DISCARD";
+                 executed until EXEC, DISCARD or RESET";
     check(
         "",
         &[
