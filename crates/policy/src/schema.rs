@@ -103,9 +103,10 @@ fn policy() -> Value {
                 ],
             },
             "on_key_quota": {
-                "description": "What happens to new keys once a memory store holds the maximum \
-                                number of keys of this policy: they share one budget, or are \
-                                refused. Default: share.",
+                "description": "What happens to new keys while a memory store has no room for them, \
+                                because it holds the maximum number of keys of this policy, or of \
+                                all: they share one budget, or are refused, to be retried after \
+                                1 s. Default: share.",
                 "enum": words(&ON_KEY_QUOTA),
             },
             "leases": leases(),
