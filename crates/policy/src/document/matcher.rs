@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::fields::{Fields, distinct, is_plain, line, list, text};
-use super::policy::optional;
+use super::policy::{Origin, optional};
 use crate::attribute::{Conditions, HostMatch, MatchCase, Matcher, PathMatch, is_token};
 use crate::error::{At, quoted};
 use crate::finding;
@@ -12,23 +12,23 @@ use crate::limits::{HOSTS_MAX, MATCHES_MAX, METHODS_MAX, TEXT_BYTES_MAX};
 use crate::node::DocumentNode;
 
 /// `match`: one case, or a list of cases.
-pub(super) fn matcher(node: &DocumentNode, at: &At<'_>) -> Option<Matcher> {
+pub(super) fn matcher(node: &DocumentNode, at: &At<'_>, origin: Origin) -> Option<Matcher> {
     let DocumentNode::List(_) = node else {
-        return Some(Matcher { cases: [match_case(node, at)?].into() });
+        return Some(Matcher { cases: [match_case(node, at, origin)?].into() });
     };
     let items = list(node, at, "cases", 1, MATCHES_MAX)?;
-    let cases: Vec<_> = each(items, at, match_case);
+    let cases: Vec<_> = each(items, at, |node, at| match_case(node, at, origin));
     (cases.len() == items.len()).then(|| Matcher { cases: cases.into() })
 }
 
-fn match_case(node: &DocumentNode, at: &At<'_>) -> Option<MatchCase> {
+fn match_case(node: &DocumentNode, at: &At<'_>, origin: Origin) -> Option<MatchCase> {
     let fields = Fields::read(node, at, &["host", "path", "method", "except"])?;
-    let of_case = conditions(&fields, at);
+    let of_case = conditions(&fields, at, origin);
     let except = optional(&fields, at, "except", |node, at| {
         let items = list(node, at, "exceptions", 1, MATCHES_MAX)?;
         let except: Vec<_> = each(items, at, |node, at| {
             let fields = Fields::read(node, at, &["host", "path", "method"])?;
-            let conditions = conditions(&fields, at)?;
+            let conditions = conditions(&fields, at, origin)?;
             if conditions == Conditions::default() {
                 return at.report(finding!(
                     "empty_exception",
@@ -59,10 +59,10 @@ fn each<T>(
     items.iter().enumerate().filter_map(read).collect()
 }
 
-fn conditions(fields: &Fields<'_>, at: &At<'_>) -> Option<Conditions> {
+fn conditions(fields: &Fields<'_>, at: &At<'_>, origin: Origin) -> Option<Conditions> {
     let hosts = optional(fields, at, "host", hosts);
     let path = optional(fields, at, "path", path);
-    let methods = optional(fields, at, "method", methods);
+    let methods = optional(fields, at, "method", |node, at| methods(node, at, origin));
     Some(Conditions {
         hosts: hosts?.unwrap_or_default(),
         path: path?,
@@ -123,10 +123,22 @@ fn path(node: &DocumentNode, at: &At<'_>) -> Option<PathMatch> {
     }
 }
 
-fn methods(node: &DocumentNode, at: &At<'_>) -> Option<Box<[Box<str>]>> {
+/// Words that mean every method elsewhere. Here they would be methods that no request has.
+const EVERY_METHOD: [&str; 3] = ["*", "ALL", "ANY"];
+
+fn methods(node: &DocumentNode, at: &At<'_>, origin: Origin) -> Option<Box<[Box<str>]>> {
     let items = list(node, at, "methods", 1, METHODS_MAX)?;
     let methods = distinct(items, at, |node, at| {
         let method = text(node, at, "a method")?;
+        let is_every = EVERY_METHOD.iter().any(|every| method.eq_ignore_ascii_case(every));
+        if is_every && origin == Origin::Author {
+            let method = quoted(method);
+            return at.report(finding!(
+                "every_method",
+                "{method} is not a method: leave `method` out for every method",
+                method
+            ));
+        }
         if !is_token(method) || method.contains(|char: char| char.is_ascii_lowercase()) {
             let method = quoted(method);
             return at.report(finding!(

@@ -125,7 +125,8 @@ impl Policy {
     }
 
     /// Reads the document of a policy that was valid when a catalog or a store took it. Fields that are errors since then, and
-    /// had no effect before, count as absent: `overflow: queue` and `match` where a rule hands out permits.
+    /// had no effect before, count as absent: `overflow: queue` and `match` where a rule hands out permits. The method `*`,
+    /// an error since then, is one that no request has.
     ///
     /// # Errors
     /// [`DocumentErrors`]: all else that is wrong with it.

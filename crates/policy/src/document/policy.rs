@@ -61,7 +61,7 @@ pub(crate) const CARRY: [(&str, Carry); 3] =
 
 /// Where a document comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Origin {
+pub(super) enum Origin {
     /// Its author, who mends what is wrong with it.
     Author,
     /// A store of documents that were valid when they were put there.
@@ -101,7 +101,7 @@ fn of_origin(node: &DocumentNode, at: &At<'_>, origin: Origin) -> Option<Policy>
     let on_key_quota =
         optional(&fields, at, "on_key_quota", |node, at| word(node, at, &ON_KEY_QUOTA));
     let leases = optional(&fields, at, "leases", leases);
-    let matcher = optional(&fields, at, "match", matcher);
+    let matcher = optional(&fields, at, "match", |node, at| matcher(node, at, origin));
     let key = optional(&fields, at, "key", key);
     let overrides =
         optional(&fields, at, "overrides", |node, at| overrides(node, at, carry_or_default));

@@ -295,6 +295,27 @@ fn of_fields_that_do_not_go_together_with_a_rule_that_hands_out_permits() {
 }
 
 #[test]
+fn a_word_for_every_method_is_refused_where_no_request_would_match() {
+    for word in ["*", "ALL", "any"] {
+        let expected =
+            format!("~[0]: `{word}` is not a method: leave `method` out for every method");
+        rest(
+            &format!("match: {{ path: {{ prefix: / }}, method: ['{word}'] }}"),
+            &expected.replace('~', "~.match.method"),
+        );
+        rest(
+            &format!("match: [ {{ except: [ {{ method: ['{word}'] }} ] }} ]"),
+            &expected.replace('~', "~.match[0].except[0].method"),
+        );
+    }
+    rest("match: { method: ['ANYTHING', 'M-SEARCH'] }", "ok");
+    // A catalog or a Redis may have it from before: there it is a method that no request has.
+    let kept = r#"{"name":"a","rules":[{"token_bucket":{"rate":"1/s"}}],"match":{"method":["*"]}}"#;
+    assert!(Policy::parse_one(kept).is_err());
+    assert!(Policy::parse_kept(kept).is_ok_and(|policy| policy.matcher().is_some()));
+}
+
+#[test]
 fn a_kept_policy_is_read_without_the_fields_that_had_no_effect() {
     let kept = r#"{"name":"jobs","rules":[{"concurrency":{"limit":5,"ttl":"1m"}}],
         "overflow":{"queue":{"max_wait":"1s"}},"match":{"method":["POST"]},"key":["remote_ip"]}"#;
