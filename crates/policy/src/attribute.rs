@@ -109,7 +109,15 @@ impl KeyAttribute {
                 Some(name) if is_token(name) => {
                     Self::Header(name.to_ascii_lowercase().into_boxed_str())
                 }
-                _ => {
+                Some(name) => {
+                    return Err(TextError::new(finding!(
+                        "bad_header_attribute",
+                        "{given} is not a header name: expected letters, digits and `-`, such as \
+                         `header:x-tenant`",
+                        given = quoted(name)
+                    )));
+                }
+                None => {
                     return Err(TextError::new(finding!(
                         "unknown_attribute",
                         "unknown attribute {given}: expected `remote_ip`, `path`, `method`, \

@@ -147,6 +147,11 @@ impl<'a> At<'a> {
 
     /// Reports that `wanted` should be here, not `node`.
     pub(crate) fn expected<T>(&self, wanted: &str, node: &DocumentNode) -> Option<T> {
+        if let DocumentNode::Text(text) = node
+            && is_template(text)
+        {
+            return self.report(template(text));
+        }
         self.report(finding!(
             "expected",
             "expected {wanted}, found {found}",
@@ -208,6 +213,20 @@ pub(crate) fn pointer_to_item(mut pointer: String, index: usize) -> String {
 fn is_plain(field: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     !field.is_empty() && field.len() <= EXCERPT_CHARS_MAX && field.bytes().all(plain)
+}
+
+/// Whether a program that fills in templates, such as Helm or `envsubst`, should have replaced a part of `text`.
+pub(crate) fn is_template(text: &str) -> bool {
+    text.contains("${") || text.contains("{{") || text.contains("{%")
+}
+
+/// A placeholder stands where its value should.
+pub(crate) fn template(text: &str) -> Finding {
+    finding!(
+        "template",
+        "{given} has a placeholder of a template: fill the template in first, such as with `helm template` or `envsubst`",
+        given = quoted(text)
+    )
 }
 
 /// `given` as a message repeats it: in backticks, on one line, not too long.

@@ -69,6 +69,7 @@ pub mod path;
 pub mod policy;
 pub mod schema;
 pub mod set;
+mod syntax;
 pub mod text;
 
 pub use attribute::{

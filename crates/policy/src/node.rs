@@ -22,6 +22,7 @@ use crate::limits::{
     ALIASED_NODES_MIN, DEPTH_MAX, DOCUMENT_BYTES_MAX, NODES_MAX, PROBLEM_BYTES_MAX,
 };
 use crate::merge_keys::merged;
+use crate::syntax::{comment_in_json, in_words};
 
 /// One value of a document.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,7 +57,11 @@ impl DocumentNode {
         match text.trim_start().as_bytes().first() {
             Some(b'{' | b'[') => match serde_json::from_str(text) {
                 Ok(raw) => Json { text, nodes: 0 }.node(raw, 1),
-                Err(error) => yaml_node(text, dialect).map_err(|_| error.to_string()),
+                Err(error) => match comment_in_json(text, error.line(), error.column()) {
+                    Some(problem) => Err(problem),
+                    None if text.trim_start().starts_with("{{") => yaml_node(text, dialect),
+                    None => yaml_node(text, dialect).map_err(|_| error.to_string()),
+                },
             },
             _ => yaml_node(text, dialect),
         }
@@ -70,7 +75,7 @@ impl DocumentNode {
         if text.len() > DOCUMENT_BYTES_MAX {
             return Err((too_long(text), None));
         }
-        let tree = yaml(text).map_err(|error| (yaml_problem(&error), place_of(&error)))?;
+        let tree = yaml(text).map_err(|error| (yaml_problem(&error, text), place_of(&error)))?;
         let mut places = Places::default();
         places.add(&tree, String::new());
         let source = Source { text, dialect: Dialect::Document };
@@ -201,7 +206,7 @@ struct Source<'t> {
 
 fn yaml_node(text: &str, dialect: Dialect) -> Result<DocumentNode, String> {
     let tree = yaml(text).map_err(|error| {
-        let problem = yaml_problem(&error);
+        let problem = yaml_problem(&error, text);
         match place_of(&error) {
             Some(TextPlace { line, column }) => {
                 alloc::format!("{problem} at line {line} column {column}")
@@ -251,7 +256,7 @@ fn place_of(error: &Error) -> Option<TextPlace> {
 }
 
 /// `error` in the words of this crate where a bound was passed, else in those of the library.
-fn yaml_problem(error: &Error) -> String {
+fn yaml_problem(error: &Error, text: &str) -> String {
     match error {
         Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
             alloc::format!("nested more than {DEPTH_MAX} deep")
@@ -270,10 +275,13 @@ fn yaml_problem(error: &Error) -> String {
         Error::RecursiveReferencesRequireWeakTypes { .. } => {
             "an alias that contains itself".to_owned()
         }
-        Error::AliasError { error, .. } => yaml_problem(error),
+        Error::AliasError { error, .. } => yaml_problem(error, text),
         other => {
             let problem = other.to_string().replace(", column", " column");
             let place = other.location().map(TextPlace::of);
+            if let Some(words) = place.and_then(|at| in_words(&problem, text, at.line)) {
+                return words;
+            }
             let place = place.map(|at| alloc::format!(" at line {} column {}", at.line, at.column));
             let problem = place.and_then(|at| problem.strip_suffix(&at)).unwrap_or(&problem);
             if problem.len() <= PROBLEM_BYTES_MAX {

@@ -34,10 +34,10 @@ use sluicegate_kernel::limits::PERMITS_MAX;
 use sluicegate_kernel::written::{in_units, parse_span, parse_whole};
 use sluicegate_kernel::{Micros, Rate};
 
-use crate::error::quoted;
+use crate::error::{is_template, quoted, template};
 use crate::finding;
 use crate::finding::Finding;
-use near::{calendar_of, near_rate, near_span};
+use near::{calendar_of, calendar_span, near_rate, near_span};
 
 /// A rate, duration or number that cannot be read; says what was given and what is permitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +49,9 @@ pub struct TextError(Finding);
 /// [`TextError`] unless it is 1 to 2^32 permits, or bytes in a unit, per 1 µs to 366 days.
 pub fn rate(text: &str) -> Result<Rate, TextError> {
     text.parse().map_err(|_| {
+        if is_template(text) {
+            return TextError(template(text));
+        }
         let given = quoted(text);
         if let Some(calendar) = calendar_of(text) {
             return TextError(finding!(
@@ -83,7 +86,20 @@ pub fn rate(text: &str) -> Result<Rate, TextError> {
 /// [`TextError`] unless it is 1 µs to 366 days.
 pub fn span(text: &str) -> Result<Micros, TextError> {
     parse_span(text).ok_or_else(|| {
+        if is_template(text) {
+            return TextError(template(text));
+        }
         let given = quoted(text);
+        if let Some((calendar, near)) = calendar_span(text) {
+            return TextError(finding!(
+                "duration_of_calendar",
+                "invalid duration {given}: a {calendar} has no fixed length; write `{near}`, or for a calendar window \
+                 `fixed_window: {{ limit: 10, calendar: {calendar} }}`",
+                given,
+                calendar,
+                near
+            ));
+        }
         if let Some(number) = parse_whole(text) {
             return TextError(finding!(
                 "duration_without_unit",

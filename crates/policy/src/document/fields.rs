@@ -20,6 +20,16 @@ impl<'n> Fields<'n> {
     /// The fields of `node`. Unknown and repeated ones are reported; the others can still be read,
     /// so that their errors are found too.
     pub(crate) fn read(node: &'n DocumentNode, at: &At<'_>, known: &[&str]) -> Option<Self> {
+        Self::read_beside(node, at, known, &[])
+    }
+
+    /// The same, with what to write instead of fields that people look for, each with its name.
+    pub(crate) fn read_beside(
+        node: &'n DocumentNode,
+        at: &At<'_>,
+        known: &[&str],
+        elsewhere: &[(&str, &str)],
+    ) -> Option<Self> {
         let DocumentNode::Map(entries) = node else {
             return at.expected(
                 &alloc::format!("a map with {}", listed(known.iter().copied(), "and")),
@@ -36,7 +46,13 @@ impl<'n> Fields<'n> {
                     "merge keys are not supported: repeat the fields"
                 ));
             } else if !known.contains(&name.as_str()) {
-                at.field(name).report::<()>(unknown_field(name, known));
+                let instead = elsewhere.iter().find(|(other, _)| other == name);
+                at.field(name).report::<()>(match instead {
+                    Some((_, instead)) => {
+                        finding!("unknown_field_instead", "unknown field, write {instead}", instead)
+                    }
+                    None => unknown_field(name, known),
+                });
             }
         }
         Some(Self(entries))

@@ -184,6 +184,13 @@ fn policies(node: &DocumentNode, at: &At<'_>) -> Option<Vec<Policy>> {
         let at = at.index(place);
         if let Some(DocumentNode::Text(name)) = item.get("name")
             && let Some(earlier) = names.insert(name.as_str(), place)
+    if let (Some(_), Some(DocumentNode::Text(kind))) = (node.get("apiVersion"), node.get("kind")) {
+        return at.field("kind").report(finding!(
+            "kubernetes_manifest",
+            "{kind} is a manifest of Kubernetes: expected the policies themselves, such as a text under its `data`",
+            kind = quoted(kind)
+        ));
+    }
         {
             let name = quoted(name);
             at.field("name").report::<()>(finding!(

@@ -41,6 +41,22 @@ const FIELDS: [&str; 12] = [
     "carry",
 ];
 
+/// What people write in a policy, and what to write instead.
+const INSTEAD: [(&str, &str); 10] = [
+    ("shadow", "`overflow: shadow`"),
+    ("dry_run", "`overflow: shadow`"),
+    ("mode", "`overflow: shadow`"),
+    ("rate", RULE),
+    ("burst", RULE),
+    ("limit", WINDOW),
+    ("window", WINDOW),
+    ("token_bucket", RULE),
+    ("fixed_window", WINDOW),
+    ("path", "`match: { path: { prefix: /orders } }`"),
+];
+const RULE: &str = "`rules: [ { token_bucket: { rate: 100/s } } ]`";
+const WINDOW: &str = "`rules: [ { fixed_window: { limit: 100, window: 1m } } ]`";
+
 /// The fields of an override.
 const OVERRIDE_FIELDS: [&str; 3] = ["key", "until", "rules"];
 
@@ -80,7 +96,7 @@ pub(super) fn kept(node: &DocumentNode, at: &At<'_>) -> Option<Policy> {
 }
 
 fn of_origin(node: &DocumentNode, at: &At<'_>, origin: Origin) -> Option<Policy> {
-    let fields = Fields::read(node, at, &FIELDS)?;
+    let fields = Fields::read_beside(node, at, &FIELDS, &INSTEAD)?;
     // Every field is read before the first `?`: a document's errors are reported together.
     let policy_name = {
         let at = at.field("name");

@@ -12,7 +12,7 @@ use sluicegate_kernel::{Carry, NamedRule, Params, RangeError, Rule, RuleSet, Val
 
 use super::fields::{Fields, list, missing, name, text, word};
 use crate::calendar::zone;
-use crate::error::{At, listed, quoted};
+use crate::error::{At, excerpt, listed, quoted};
 use crate::finding;
 use crate::nearest;
 use crate::node::DocumentNode;
@@ -65,8 +65,13 @@ fn rule(node: &DocumentNode, at: &At<'_>, alone: bool) -> Option<NamedRule> {
             other
         ));
     }
-    let misplaced = entries.iter().map(|(name, _)| name.as_str());
-    let misplaced: Vec<_> = misplaced.filter(|name| OF_POLICY.contains(name)).collect();
+    let names = || entries.iter().map(|(name, _)| name.as_str());
+    let is_parameter = |name: &&str| table.iter().any(|param| param.name == *name);
+    let beside: Vec<_> = names().filter(is_parameter).collect();
+    if !beside.is_empty() {
+        return beside_algorithm(algorithm, &beside, at);
+    }
+    let misplaced: Vec<_> = names().filter(|name| OF_POLICY.contains(name)).collect();
     for name in &misplaced {
         at.field(name).report::<()>(finding!(
             "field_of_policy",
@@ -86,6 +91,26 @@ fn rule(node: &DocumentNode, at: &At<'_>, alone: bool) -> Option<NamedRule> {
         )),
     };
     Some(NamedRule { name: given_name?.into(), rule: rule? })
+}
+
+/// Reports the parameters that stand beside the algorithm instead of in it, as without their indentation.
+fn beside_algorithm(algorithm: &str, beside: &[&str], at: &At<'_>) -> Option<NamedRule> {
+    for name in beside {
+        at.field(name).report::<()>(finding!(
+            "parameter_beside",
+            "`{name}` is a parameter of `{algorithm}`: indent it below `{algorithm}:`, or write `{algorithm}: {{ {name}: … }}`",
+            name,
+            algorithm
+        ));
+    }
+    None
+}
+
+/// The algorithm that a parameter without one most likely belongs to.
+fn algorithm_with(parameter: &str) -> Option<&'static str> {
+    let mut all = algorithms().iter();
+    let has = |table: &[Param]| table.iter().any(|param| param.name == parameter);
+    all.find(|(_, _, table)| has(table)).map(|(name, ..)| *name)
 }
 
 fn no_algorithm(entries: &[(String, DocumentNode)], at: &At<'_>) -> Option<NamedRule> {
@@ -115,6 +140,17 @@ fn no_algorithm(entries: &[(String, DocumentNode)], at: &At<'_>) -> Option<Named
             given,
             name
         ),
+        (None, DocumentNode::Text(value) | DocumentNode::Number(value))
+            if let Some(algorithm) = algorithm_with(other) =>
+        {
+            finding!(
+                "parameter_without_algorithm",
+                "{given} is a parameter: write it in its algorithm, such as `{algorithm}: {{ {parameter} }}`",
+                given,
+                algorithm,
+                parameter = alloc::format!("{other}: {}", excerpt(value))
+            )
+        }
         (None, _) => finding!(
             "unknown_algorithm",
             "unknown algorithm {given}, expected {known}",

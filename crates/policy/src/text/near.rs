@@ -17,6 +17,18 @@ pub(super) fn calendar_of(text: &str) -> Option<&'static str> {
     ["month", "year"].into_iter().find(|calendar| per.trim_end_matches('s') == *calendar)
 }
 
+/// The calendar window that a duration names, and one such time as a duration: `month` and `30d` for `1month`.
+pub(super) fn calendar_span(text: &str) -> Option<(&'static str, &'static str)> {
+    let (count, unit, rest) = span_part(text.trim())?;
+    let calendars = [("month", "30d"), ("year", "365d")];
+    let is_named = |calendar: &str| {
+        let unit = unit.to_ascii_lowercase();
+        unit.trim_end_matches('s') == calendar || unit.strip_suffix("ly") == Some(calendar)
+    };
+    let is_one = count.is_empty() || parse_whole(count).is_some();
+    calendars.into_iter().find(|(calendar, _)| is_one && rest.is_empty() && is_named(calendar))
+}
+
 /// What a duration in words, with a fraction, with several or with other units was most likely meant to be: `7d` for
 /// `1w`, `90m` for `1h30m`, `30s` for `30 sec`, `1500ms` for `1.5s`.
 pub(super) fn near_span(text: &str) -> Option<String> {

@@ -13,7 +13,11 @@ type FileMistake = (&'static str, &'static str, &'static str);
 
 /// Policy documents that are wrong.
 const DOCUMENTS: &[FileMistake] = &[
-    ("tab.yaml", "policies:\n\t- name: a\n", "tab.yaml:2:2: tabs disallowed & `- name: a`"),
+    (
+        "tab.yaml",
+        "policies:\n\t- name: a\n",
+        "tab.yaml:2:2: a tab: indent YAML with spaces: `- name: a`",
+    ),
     (
         "indent.yaml",
         "policies:\n  - name: a\n    rules:\n      - token_bucket:\n   rate: 1/s\n",
