@@ -65,6 +65,6 @@ fn of_app(args: &WhatifArgs, app: &str) -> Result<PolicySet> {
     };
     let documents = views.into_iter().map(document).collect::<Result<Vec<_>>>()?;
     let joined = Document::joined(documents);
-    let joined = joined.map_err(|(_, error)| anyhow!("{}: {error}", remote.at()))?;
+    let joined = joined.map_err(|error| anyhow!("{}: {}", remote.at(), error.error))?;
     Ok(PolicySet::new(joined.for_every_app()))
 }

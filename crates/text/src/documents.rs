@@ -8,8 +8,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use sluicegate_policy::document::{PlacedError, placed};
-use sluicegate_policy::{Document, DocumentError, DocumentErrors, TextPlace};
+use sluicegate_policy::document::{JoinError, PlacedError, placed};
+use sluicegate_policy::{Document, DocumentErrors, TextPlace};
 
 use crate::files::{Fingerprint, add, fingerprint, read};
 use crate::terminal::escaped;
@@ -112,7 +112,7 @@ impl DocumentSource {
             documents.push(parse(file, &text)?);
         }
         let document = Document::joined(documents)
-            .map_err(|(place, error)| anyhow!(Located::of_joined(&files[place], &error)))?;
+            .map_err(|error| anyhow!(Located::of_joined(&files, &error)))?;
         Ok(Loaded { document, hash: format!("{:x}", hash.finalize()) })
     }
 
@@ -134,8 +134,7 @@ impl DocumentSource {
             return Ok(Err(wrong));
         }
         let joined = Document::joined(documents);
-        Ok(joined
-            .map_err(|(place, error)| vec![Located::of_joined(&files[place], &error).to_string()]))
+        Ok(joined.map_err(|error| vec![Located::of_joined(&files, &error).to_string()]))
     }
 
     /// The policies of each file as they are written there, or all that is wrong.
@@ -158,9 +157,9 @@ impl DocumentSource {
             }
         }
         if wrong.is_empty()
-            && let Err((place, error)) = Document::joined(documents)
+            && let Err(error) = Document::joined(documents)
         {
-            wrong.push(Located::of_joined(&files[place], &error));
+            wrong.push(Located::of_joined(&files, &error));
         }
         Ok(if wrong.is_empty() { Ok(written) } else { Err(wrong) })
     }
@@ -229,10 +228,17 @@ impl Located {
     }
 
     /// An error of `file` beside others, which are each in order.
-    fn of_joined(file: &Path, error: &DocumentError) -> Self {
+    fn of_joined(files: &[PathBuf], error: &JoinError) -> Self {
+        let JoinError { document, earlier, error } = error;
+        let file = &files[*document];
         let text = read(file).unwrap_or_default();
         let mut placed = placed(&text, [error]);
-        Self::placed(file, placed.remove(0))
+        let mut located = Self::placed(file, placed.remove(0));
+        if let Some(earlier) = earlier {
+            let earlier = files[*earlier].display().to_string();
+            located.problem = format!("{}, in {}", located.problem, escaped(&earlier));
+        }
+        located
     }
 }
 

@@ -51,7 +51,62 @@ pub fn read(path: &Path) -> Result<String> {
     if bytes.len() > DOCUMENT_BYTES_MAX {
         bail!("more than {DOCUMENT_BYTES_MAX} bytes");
     }
+    text_of(bytes).map_err(|problem| anyhow!(problem))
+}
+
+/// The text that `bytes` are in UTF-8.
+///
+/// # Errors
+/// The encoding that they most likely have, and the command that converts them.
+pub fn text_of(bytes: Vec<u8>) -> std::result::Result<String, String> {
+    let is_wide = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
+    // A text has no NUL, which is half of every letter of UTF-16.
+    let half = bytes.iter().take(WIDE_BYTES).position(|byte| *byte == 0).map(|at| at % 2);
+    let wide = match half {
+        _ if is_wide => Some("UTF-16"),
+        Some(0) => Some("UTF-16BE"),
+        Some(_) => Some("UTF-16LE"),
+        None => None,
+    };
+    if let Some(wide) = wide {
+        return Err(format!(
+            "the file is in UTF-16, expected UTF-8: convert it with `iconv -f {wide} -t UTF-8`"
+        ));
+    }
     String::from_utf8(bytes).map_err(|error| {
-        anyhow!("not a text: byte {} is not UTF-8", error.utf8_error().valid_up_to())
+        let valid = error.utf8_error().valid_up_to();
+        let line = error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count() + 1;
+        format!(
+            "line {line} is not UTF-8: if the file is in Latin-1, convert it with `iconv -f LATIN1 -t UTF-8`"
+        )
     })
+}
+
+/// So many bytes at the start of a file show that it is UTF-16.
+const WIDE_BYTES: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_in_another_encoding_is_refused_with_the_command_that_converts_it() {
+        let wide = |to_bytes: fn(u16) -> [u8; 2], text: &str| -> Vec<u8> {
+            text.encode_utf16().flat_map(to_bytes).collect()
+        };
+        for (bytes, says) in [
+            (wide(u16::to_le_bytes, "\u{feff}policies: []"), "`iconv -f UTF-16 -t UTF-8`"),
+            (wide(u16::to_be_bytes, "\u{feff}policies: []"), "`iconv -f UTF-16 -t UTF-8`"),
+            (wide(u16::to_le_bytes, "policies: []"), "`iconv -f UTF-16LE -t UTF-8`"),
+            (wide(u16::to_be_bytes, "policies: []"), "`iconv -f UTF-16BE -t UTF-8`"),
+            (
+                b"policies: []\n# caf\xe9\n".to_vec(),
+                "line 2 is not UTF-8: if the file is in Latin-1",
+            ),
+        ] {
+            let problem = text_of(bytes).unwrap_err();
+            assert!(problem.contains(says), "{problem}");
+        }
+        assert_eq!(text_of("\u{feff}caf\u{e9}".into()), Ok("\u{feff}caf\u{e9}".to_owned()));
+    }
 }

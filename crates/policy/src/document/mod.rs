@@ -41,6 +41,17 @@ pub struct Document {
     policies: Vec<Policy>,
 }
 
+/// Says why documents cannot be joined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinError {
+    /// The place of the document that cannot be added to those before it.
+    pub document: usize,
+    /// The place of the document that has the same name already.
+    pub earlier: Option<usize>,
+    /// What is wrong, with its path in the document.
+    pub error: DocumentError,
+}
+
 impl Document {
     /// Reads a document, JSON or YAML.
     ///
@@ -60,31 +71,30 @@ impl Document {
     /// The policies of all of `documents`, in their order.
     ///
     /// # Errors
-    /// The place of the first document that has a name which an earlier one has, or with which there
-    /// are more policies than [`POLICIES_MAX`], and where in it.
-    pub fn joined(
-        documents: impl IntoIterator<Item = Self>,
-    ) -> Result<Self, (usize, DocumentError)> {
-        let mut names = BTreeSet::new();
+    /// The first document that has a name which an earlier one has, or with which there are more policies
+    /// than [`POLICIES_MAX`], and where in it.
+    pub fn joined(documents: impl IntoIterator<Item = Self>) -> Result<Self, JoinError> {
+        let mut names = BTreeMap::new();
         let mut all = Vec::new();
         for (place, document) in documents.into_iter().enumerate() {
             for (index, policy) in document.policies.into_iter().enumerate() {
-                let wrong = |path: &str, pointer: &str, problem| {
+                let wrong = |path: &str, pointer: &str, (earlier, problem)| {
                     let path = alloc::format!("policies[{index}]{path}");
                     let pointer = alloc::format!("/policies/{index}{pointer}");
-                    Err((place, DocumentError::new(path, pointer, problem)))
+                    let error = DocumentError::new(path, pointer, problem);
+                    Err(JoinError { document: place, earlier, error })
                 };
                 if all.len() == POLICIES_MAX {
-                    return wrong("", "", too_many_policies());
+                    return wrong("", "", (None, too_many_policies()));
                 }
-                if !names.insert(policy.name.clone()) {
+                if let Some(earlier) = names.insert(policy.name.clone(), place) {
                     let name = quoted(&policy.name);
                     let problem = finding!(
                         "name_taken",
                         "{name} is already the name of another policy",
                         name
                     );
-                    return wrong(".name", "/name", problem);
+                    return wrong(".name", "/name", (Some(earlier), problem));
                 }
                 all.push(policy);
             }
@@ -174,6 +184,13 @@ fn checked<T>(
 }
 
 fn policies(node: &DocumentNode, at: &At<'_>) -> Option<Vec<Policy>> {
+    if let (Some(_), Some(DocumentNode::Text(kind))) = (node.get("apiVersion"), node.get("kind")) {
+        return at.field("kind").report(finding!(
+            "kubernetes_manifest",
+            "{kind} is a manifest of Kubernetes: expected the policies themselves, such as a text under its `data`",
+            kind = quoted(kind)
+        ));
+    }
     let fields = Fields::read(node, at, &["policies"])?;
     let at = at.field("policies");
     let node = fields.required("policies", "a list of policies", &at)?;
@@ -184,13 +201,6 @@ fn policies(node: &DocumentNode, at: &At<'_>) -> Option<Vec<Policy>> {
         let at = at.index(place);
         if let Some(DocumentNode::Text(name)) = item.get("name")
             && let Some(earlier) = names.insert(name.as_str(), place)
-    if let (Some(_), Some(DocumentNode::Text(kind))) = (node.get("apiVersion"), node.get("kind")) {
-        return at.field("kind").report(finding!(
-            "kubernetes_manifest",
-            "{kind} is a manifest of Kubernetes: expected the policies themselves, such as a text under its `data`",
-            kind = quoted(kind)
-        ));
-    }
         {
             let name = quoted(name);
             at.field("name").report::<()>(finding!(

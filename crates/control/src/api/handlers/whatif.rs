@@ -208,7 +208,7 @@ fn read(policies: &[Json], pointer: &str) -> Result<Document, ApiProblem> {
 fn joined(documents: Vec<Document>) -> Result<PolicySet, ApiProblem> {
     let joined = Document::joined(documents);
     let joined =
-        joined.map_err(|(_, error)| ApiProblem::invalid("/policies", error.finding().clone()))?;
+        joined.map_err(|error| ApiProblem::invalid("/policies", error.error.finding().clone()))?;
     Ok(PolicySet::new(joined.for_every_app()))
 }
 
