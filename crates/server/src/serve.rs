@@ -113,14 +113,23 @@ pub struct CheckedConfig {
 /// # Errors
 /// What `serve` would not start for.
 pub fn check(config: &Config) -> Result<CheckedConfig> {
+    let mut warnings = Vec::new();
     let policies = match &config.catalog.url {
         Some(_) => {
             load(descriptors::DescriptorSource::of(config).as_ref())?;
             "policies are in the catalog".to_owned()
         }
-        None => counted(&rules(config)?.1),
+        None => {
+            let policies = rules(config)?.1;
+            if let Some(path) = config.policies.path.as_deref()
+                && policies.policies().is_empty()
+            {
+                warnings.push(format!("policies.path: {}", no_policies(false, Some(path))));
+            }
+            counted(&policies)
+        }
     };
-    let mut warnings = check_files(config)?;
+    warnings.extend(check_files(config)?);
     warnings.extend(snapshot::check(&config.store)?);
     Ok(CheckedConfig { policies, warnings })
 }
@@ -135,7 +144,9 @@ fn check_files(config: &Config) -> Result<Vec<String>> {
     }
     AdminApi::new(&config.catalog, None)?;
     TokenFiles::load(config)?;
-    wire::check(config)
+    let mut warnings = wire::check(config)?;
+    warnings.extend(control::check_setup_file(&config.catalog));
+    Ok(warnings)
 }
 
 /// How many policies there are, in words.
@@ -479,9 +490,9 @@ fn admin_api(config: &Config, bound: &[Bound]) -> Result<AdminApi> {
     Ok(api.showing(config)?.listening(listen).reachable(is_reachable))
 }
 
-/// What to do about a server without policies, which come from a catalog or from the files at `source`.
+/// What a server without policies does, which come from a catalog or from the files at `source`, and what to do.
 fn no_policies(of_catalog: bool, source: Option<&Path>) -> String {
-    match source {
+    let hint = match source {
         _ if of_catalog => "create them in the catalog".to_owned(),
         None => {
             "start with --policies FILE (`sluicegate init` writes one), or --catalog sqlite:FILE"
@@ -492,7 +503,8 @@ fn no_policies(of_catalog: bool, source: Option<&Path>) -> String {
             path.display()
         ),
         Some(path) => format!("{} has none", path.display()),
-    }
+    };
+    format!("no policies: checks that are authorized are answered with 404 (code 0); {hint}")
 }
 
 /// Says where the server is, and commands that work now. Policies come from a catalog, or from files at a path.
@@ -513,10 +525,7 @@ fn greet(
         }
     }
     let Some(policy) = policies.policies().first() else {
-        let hint = no_policies(of_catalog, source);
-        tracing::warn!(
-            "no policies: checks that are authorized are answered with 404 (code 0); {hint}"
-        );
+        tracing::warn!("{}", no_policies(of_catalog, source));
         return Ok(());
     };
     let Some((address, tls)) = http else { return Ok(()) };

@@ -146,6 +146,34 @@ fn what_holds_and_what_pages_show_is_what_the_schema_permits() {
         let url = if options.is_empty() { "memory://" } else { "rediss://:***@h/1" };
         assert!(holds.contains(&format!("\nurl = \"{url}\"\n")), "{holds}");
     }
+#[test]
+fn what_the_start_warns_of_is_a_warning_of_the_check() {
+    let folder = tempfile::tempdir().unwrap();
+    let none = folder.path().join("policies");
+    fs::create_dir(&none).unwrap();
+    let away = folder.path().join("away");
+    for (text, warning) in [
+        (
+            format!("[policies]\npath = '{}'", none.display()),
+            format!(
+                "policies.path: no policies: checks that are authorized are answered with 404 (code 0); {} has none: put *.yaml, ",
+                none.display()
+            ),
+        ),
+        (
+            format!(
+                "[catalog]\nurl = 'sqlite:c.db'\nsetup_token_file = '{}'",
+                away.join("token").display()
+            ),
+            format!("catalog.setup_token_file: the folder {} does not exist; ", away.display()),
+        ),
+    ] {
+        let (said, told) = check(&folder, &text);
+        assert!(said.contains(": no errors, "), "{said}{told}");
+        assert!(told.starts_with(&format!("warning: {warning}")), "{told}");
+    }
+}
+
     let mut shown = 0;
     for page in pages(&root().join("docs")).into_iter().chain([root().join("README.md")]) {
         let page = fs::read_to_string(page).unwrap();

@@ -12,7 +12,10 @@ use sluicegate_text::store::StoreName;
 use sluicegate_text::terminal::one_line;
 
 use super::load::{ConfigError, wrong};
-use super::{CatalogConfig, Config, OidcConfig, PolicyPublishing, StoreConfig, listeners, reach};
+use super::{
+    CatalogConfig, Config, OidcConfig, PolicyPublishing, RespConfig, StoreConfig, TokensRequired,
+    listeners, reach,
+};
 use crate::verbs::VerbName;
 
 /// How often a snapshot may be written: more only wears the disk out.
@@ -51,6 +54,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     check_callers(config)?;
     listeners::check(config)?;
     let name = check_store(store)?;
+    check_own_address(store, resp)?;
     if let Some(hops) = http.trusted_hops.filter(|hops| !(1..=HOPS_MAX).contains(hops)) {
         return wrong("http.trusted_hops", format!("`{hops}` is outside 1..={HOPS_MAX}"));
     }
@@ -86,6 +90,22 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         }
     }
     reach::check(config, &name)
+}
+
+/// Refuses a store that is the address where this server speaks the protocol of Redis itself.
+fn check_own_address(store: &StoreConfig, resp: &RespConfig) -> Result<(), ConfigError> {
+    // It begins with the hosts, behind the login, and ends at the database or the options.
+    let url = store.url.expose();
+    let hosts = url.split_once("://").map_or("", |(_, rest)| rest);
+    let hosts = hosts.rsplit_once('@').map_or(hosts, |(_, hosts)| hosts);
+    let hosts = hosts.split(['/', '?']).next().unwrap_or_default();
+    let mut hosts = hosts.split(',').map(|host| host.replace("localhost:", "127.0.0.1:"));
+    let own: Vec<_> = resp.listen.as_slice().iter().map(ToString::to_string).collect();
+    let Some(host) = hosts.find(|host| own.contains(host)) else { return Ok(()) };
+    let problem = format!(
+        "`{host}` is an address of `resp.listen`: this server cannot be its own store; expected the address of a Redis"
+    );
+    wrong("store.url", problem)
 }
 
 /// The settings of callers that listeners have in common.
@@ -163,7 +183,7 @@ fn check_store(store: &StoreConfig) -> Result<StoreName, ConfigError> {
 }
 
 fn check_catalog(catalog: &CatalogConfig) -> Result<(), ConfigError> {
-    let CatalogConfig { url, node, listen, seed, oidc, .. } = catalog;
+    let CatalogConfig { url, node, listen, seed, oidc, tokens_required, .. } = catalog;
     let CatalogConfig { changes_per_minute, setup_token_file, kept_of, .. } = catalog;
     if !(1..=CHANGES_PER_MINUTE_MAX).contains(changes_per_minute) {
         let problem = format!("`{changes_per_minute}` is outside 1..={CHANGES_PER_MINUTE_MAX}");
@@ -193,6 +213,11 @@ fn check_catalog(catalog: &CatalogConfig) -> Result<(), ConfigError> {
     }
     if url.is_none() && setup_token_file.is_some() {
         return wrong("catalog.setup_token_file", "requires `catalog.url`".to_owned());
+    }
+    if url.is_none() && *tokens_required != TokensRequired::default() {
+        let problem = "requires `catalog.url`, which has the tokens of apps; without a catalog, set `http.token_file` \
+                       or `rls.token_file`";
+        return wrong("catalog.tokens_required", problem.to_owned());
     }
     if let Some(oidc) = oidc {
         check_oidc(oidc, url.is_some())?;

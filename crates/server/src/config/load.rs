@@ -4,15 +4,12 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sluicegate::http::HOPS_MAX;
-use sluicegate::store::KEYS_MAX;
-use sluicegate_policy::nearest;
 use sluicegate_text::private;
 use toml::{Table, Value};
 
-use super::check::{STATE_BYTES_MIN, check};
+use super::check::check;
 use super::origin::Origins;
-use super::{Config, schema};
+use super::{Config, schema, words};
 
 /// What names of variables in the environment begin with.
 const PREFIX: &str = "SLUICEGATE__";
@@ -165,7 +162,7 @@ pub fn of_text(text: &str) -> Result<(), String> {
 fn of_tree(mut tree: Table) -> Result<Config, ConfigError> {
     let mut wrong = Vec::new();
     loop {
-        let error = match read_tree(tree.clone()) {
+        let error = match read_tree(&tree) {
             Ok(config) if wrong.is_empty() => {
                 check(&config)?;
                 return Ok(config);
@@ -196,88 +193,20 @@ fn of_tree(mut tree: Table) -> Result<Config, ConfigError> {
 }
 
 /// The configuration that `tree` is, or the first value in it that is wrong.
-fn read_tree(tree: Table) -> Result<Config, ConfigError> {
-    serde_path_to_error::deserialize(Value::Table(tree)).map_err(|error| {
+fn read_tree(tree: &Table) -> Result<Config, ConfigError> {
+    serde_path_to_error::deserialize(Value::Table(tree.clone())).map_err(|error| {
         let path = error.path().to_string();
-        let mut problem = error.into_inner().message().trim().to_owned();
-        let is_section = !path.contains('.') || problem.contains("expected struct");
-        if is_section && problem.starts_with("invalid type") {
-            // It may be a secret that misses its key: it is not repeated.
-            problem = "expected a section".to_owned();
-        }
-        let problem =
-            near_field(&path, &problem).or_else(|| in_words(&path, &problem)).unwrap_or(problem);
+        let problem = error.into_inner().message().trim().to_owned();
+        let problem = words::in_words(&path, problem, value_at(tree, &path));
         ConfigError::Value { origin: None, path, problem }
     })
 }
 
-/// Keys that people look for elsewhere than where they are.
-const ELSEWHERE: [(&str, &str); 8] = [
-    ("redis", "store.url"),
-    ("valkey", "store.url"),
-    ("database", "catalog.url"),
-    ("mysql", "catalog.url"),
-    ("postgres", "catalog.url"),
-    ("envoy", "rls.envoy_config"),
-    ("grpc", "rls.listen"),
-    ("listen", "http.listen"),
-];
-
-/// What is wrong with an unknown field at `path`, whose `problem` lists the fields that there are, if it is most
-/// likely one of them.
-fn near_field(path: &str, problem: &str) -> Option<String> {
-    let (given, known) = problem.strip_prefix("unknown field `")?.split_once("`, expected ")?;
-    let elsewhere = ELSEWHERE.iter().find(|(name, _)| *name == path).map(|(_, right)| *right);
-    // Names are between backticks, of which every other one opens.
-    let near = elsewhere.or_else(|| nearest(given, known.split('`').skip(1).step_by(2)))?;
-    Some(format!("unknown field, did you mean `{near}`?"))
-}
-
-/// The largest numbers of the types that settings have, by the names that serde gives them.
-const WHOLE_NUMBERS: [(&str, u64, u64); 5] = [
-    ("u8", 0, u8::MAX as u64),
-    ("u16", 0, u16::MAX as u64),
-    ("u32", 0, u32::MAX as u64),
-    ("a nonzero u16", 1, u16::MAX as u64),
-    ("a nonzero u32", 1, u32::MAX as u64),
-];
-
-/// The ranges of numbers whose type has more values than they have.
-const RANGES: [(&str, u64, u64); 4] = [
-    ("store.keys_max", 1, KEYS_MAX as u64),
-    ("store.keys_per_policy_max", 1, KEYS_MAX as u64),
-    ("store.state_bytes_max", STATE_BYTES_MIN as u64, i64::MAX as u64),
-    ("http.trusted_hops", 1, HOPS_MAX as u64),
-];
-
-/// A `problem` of serde at `path` in the words of people who write settings.
-fn in_words(path: &str, problem: &str) -> Option<String> {
-    let (given, expected) = problem.strip_prefix("invalid ")?.split_once(", expected ")?;
-    let given = given.split_once(": ")?.1;
-    let (kind, value) = given.split_once(' ').unwrap_or(("", given));
-    let value = value.trim_matches(['`', '"']);
-    if kind == "string" && expected == "a boolean" {
-        return Some(format!("`{value}` is neither `true` nor `false`"));
-    }
-    match (kind, expected.split_once(" such as ")) {
-        ("string", _) if expected == "f64" => {
-            return Some(format!("`{value}` is not a number, such as `0.1`"));
-        }
-        ("integer" | "floating", Some(("a string", example))) => {
-            return Some(format!("`{value}` is not a text: expected quotes, such as {example}"));
-        }
-        _ => {}
-    }
-    if expected == "path string" {
-        return Some(format!("`{value}` is not a path: expected a text in quotes"));
-    }
-    let of_path = RANGES.iter().find(|(name, ..)| *name == path);
-    let of_type = || WHOLE_NUMBERS.iter().find(|(name, ..)| *name == expected);
-    let (_, min, max) = of_path.or_else(of_type)?;
-    Some(match kind {
-        "integer" => format!("`{value}` is outside {min}..={max}"),
-        _ => format!("`{value}` is not a whole number {min}..={max}"),
-    })
+/// The value at `path` of `tree`, if it is there and not in a list.
+fn value_at<'t>(tree: &'t Table, path: &str) -> Option<&'t Value> {
+    let (first, rest) = path.split_once('.').unwrap_or((path, ""));
+    let value = tree.get(first)?;
+    if rest.is_empty() { Some(value) } else { value_at(value.as_table()?, rest) }
 }
 
 /// Takes the value at `path` out of `tree`. Returns whether it was there.
@@ -367,7 +296,19 @@ fn read_secret(tree: &mut Table, path: &[&str]) -> Result<(), ConfigError> {
     let path = Path::new(file);
     let secret = private::read_text(path, FILE_BYTES_MAX);
     let secret = secret.map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
-    table.insert((*key).to_owned(), secret.trim_end_matches(['\r', '\n']).into());
+    let secret = secret.trim_end_matches(['\r', '\n']);
+    if *key == "url" {
+        // It is not repeated: there may be a password in it.
+        let name = secret.split_once('=').map(|(name, _)| name.trim_start_matches("export "));
+        let is_name = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+        if let Some(name) = name.filter(|name| !name.is_empty() && name.bytes().all(is_name)) {
+            return Err(at(&format!("expected a file with the URL alone, without `{name}=`")));
+        }
+        if secret.starts_with(['"', '\'']) {
+            return Err(at("expected a file with the URL alone, without quotation marks"));
+        }
+    }
+    table.insert((*key).to_owned(), secret.into());
     Ok(())
 }
 
@@ -478,7 +419,49 @@ mod tests {
             ("[http]\ntrusted_hops = 65", "http.trusted_hops: `65` is outside 1..=64"),
             ("[trace]\nsample = 1.5", "trace.sample: `1.5` is outside 0..=1"),
             ("[trace]\nendpoint = 'h:1'", "trace.endpoint: expected `http://HOST:PORT`"),
-            ("[log]\nlevel = 'loud'", "log.level: unknown variant `loud`"),
+            ("[log]\nlevel = 'loud'", "log.level: unknown value `loud`"),
+            (
+                "[log]\nlevel = 'wran'",
+                "log.level: unknown value `wran`, expected one of `off`, `error`, `warn`, `info`, `debug`; did you mean `warn`?",
+            ),
+            (
+                "[log]\nformat = 3",
+                "log.format: `3` is not a text: expected one of `text`, `json`, in quotes",
+            ),
+            (
+                "[catalog]\nurl = 'sqlite:c.db'\ntokens_required = true",
+                "catalog.tokens_required: `true` is not a text: expected one of `remote`, `always`, `never`, in quotes",
+            ),
+            (
+                "[catalog]\ntokens_required = 'always'",
+                "catalog.tokens_required: requires `catalog.url`",
+            ),
+            (
+                "[http]\nverbs = true",
+                "http.verbs: `true` is not a text: expected quotes, or a list of strings",
+            ),
+            (
+                "[http]\nverbs = ['peek', 5]",
+                "http.verbs[1]: the value is not a text: expected a word in quotes",
+            ),
+            (
+                "[http]\nlisten = { a = 1 }",
+                "http.listen: a section is not a text: expected quotes, such as \"127.0.0.1:8080\"",
+            ),
+            (
+                "[resp]\nlisten = '127.0.0.1:7'\n[store]\nurl = 'redis://u:p@localhost:7/1'",
+                "store.url: `127.0.0.1:7` is an address of `resp.listen`: this server cannot be its own store",
+            ),
+            ("[http]\napp = 5", "http.app: `5` is not a text: expected quotes"),
+            ("[http]\ninsecure = 'yes'", "http.insecure: `yes` is neither `true` nor `false`"),
+            (
+                "[http]\ntrusted_hops = [1]",
+                "http.trusted_hops: a list is not a whole number 1..=64",
+            ),
+            (
+                "[policies]\npath = ['a']",
+                "policies.path: a list is not a path: expected a text in quotes",
+            ),
             ("server = 1", "server: expected a section"),
             (
                 "[rls]\nenvoy_merge_domains = true",
@@ -526,6 +509,31 @@ mod tests {
         fs::set_permissions(file, fs::Permissions::from_mode(0o644)).unwrap();
         let readable = problem(&format!("[resp]\npassword_file = '{file}'"));
         assert!(readable.starts_with(&format!("cannot read {file}: mode 0644 gives")));
+    }
+
+    #[test]
+    fn a_file_with_a_url_has_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("url");
+        for (text, says) in [
+            ("REDIS_URL=redis://:hunter2@h", "the URL alone, without `REDIS_URL=`"),
+            ("export URL=redis://:hunter2@h\n", "the URL alone, without `URL=`"),
+            ("\"redis://:hunter2@h\"\n", "the URL alone, without quotation marks"),
+        ] {
+            write_secret(&file, text);
+            let problem = problem(&format!("[store]\nurl_file = '{}'", file.display()));
+            assert!(problem.starts_with("store.url_file: expected a file with "), "{problem}");
+            assert!(problem.contains(says) && !problem.contains("hunter2"), "{problem}");
+        }
+        write_secret(&file, "redis://:a=b@127.0.0.1\n");
+        from_text(&format!("[store]\nurl_file = '{}'", file.display()), &[]).unwrap();
+    }
+
+    #[test]
+    fn a_misspelt_section_of_a_variable_is_named_with_the_variable() {
+        let error = from_text("", &[("SLUICEGATE__HTPP__LISTEN", "127.0.0.1:1")]).unwrap_err();
+        let expected = "SLUICEGATE__HTPP__LISTEN: htpp: unknown field, did you mean `http`?";
+        assert_eq!(error.to_string(), expected);
     }
 
     #[test]
@@ -599,7 +607,7 @@ mod tests {
             ),
             (
                 format!("{catalog}{oidc}\nroles = [{{ group = 'g', app = 'a', role = 'admin' }}]"),
-                "catalog.oidc.roles[0].role: unknown variant `admin`",
+                "catalog.oidc.roles[0].role: unknown value `admin`",
             ),
         ] {
             let problem = problem(&text);

@@ -16,6 +16,7 @@ mod reach;
 mod schema;
 mod store;
 mod value;
+mod words;
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};

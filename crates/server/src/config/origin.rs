@@ -33,6 +33,16 @@ impl Origins {
         if let Some(name) = self.variables.get(key) {
             return Some(name.clone());
         }
+        self.of_line(key).or_else(|| {
+            // A section that only a variable names.
+            let inner =
+                |path: &String| path.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'));
+            let mut inner = self.variables.iter().filter(|(path, _)| inner(path));
+            inner.next().map(|(_, name)| name.clone())
+        })
+    }
+
+    fn of_line(&self, key: &str) -> Option<String> {
         let (file, text) = self.file.as_ref()?;
         let before = text.get(..offset(text, key)?)?;
         Some(format!("{}:{}", file.display(), before.matches('\n').count() + 1))
@@ -71,6 +81,7 @@ mod tests {
             ("http", Some("s.toml:1")),
             ("store.url", Some("s.toml:6")),
             ("log.level", Some("SLUICEGATE__LOG__LEVEL")),
+            ("log", Some("SLUICEGATE__LOG__LEVEL")),
             ("resp.listen", None),
             ("rls.listen", None),
             ("http.listen.more", None),

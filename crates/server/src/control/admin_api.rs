@@ -178,7 +178,10 @@ impl AdminApi {
                     "the catalog has no accounts: create one with the setup token in {path}, within {minutes} minutes"
                 ),
                 Err(error) => {
-                    tracing::error!("catalog.setup_token_file: cannot write {path}: {error}");
+                    tracing::error!(
+                        "catalog.setup_token_file: cannot write {path}: {error}; nobody can create the first account \
+                         until this process may write there: mend its folder and restart"
+                    );
                 }
             }
             return Ok(true);

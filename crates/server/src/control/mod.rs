@@ -24,4 +24,5 @@ mod whatif;
 
 pub(crate) use admin_api::AdminApi;
 pub(crate) use seed::policies as seed_policies;
+pub(crate) use setup_file::check_setup_file;
 pub(crate) use sync::{CatalogSync, Subscribers, initial_policies};

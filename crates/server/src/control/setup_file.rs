@@ -8,6 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sluicegate_net::file;
 
+use crate::config::CatalogConfig;
+
+/// Why the file that `config` names cannot be written as things are; somebody may create the folder before the start.
+pub(crate) fn check_setup_file(config: &CatalogConfig) -> Option<String> {
+    let folder = file::directory_of(config.setup_token_file.as_deref()?);
+    (!folder.is_dir()).then(|| {
+        format!(
+            "catalog.setup_token_file: the folder {} does not exist; create it before the server starts",
+            folder.display()
+        )
+    })
+}
+
 /// The file, which is there while its token is valid and this process runs.
 #[derive(Debug)]
 pub(super) struct SetupFile {

@@ -151,7 +151,7 @@ const CONFIGURATIONS: &[FileMistake] = &[
     (
         "both.toml",
         "[server]\ndrain_delay = 5\n[log]\nlevel = 'loud'\n",
-        "both.toml:2: server.drain_delay: `5` is not a text: expected quotes, such as \"250ms\" & both.toml:4: log.level: unknown variant `loud`",
+        "both.toml:2: server.drain_delay: `5` is not a text: expected quotes, such as \"250ms\" & both.toml:4: log.level: unknown value `loud`",
     ),
     (
         "workers.toml",

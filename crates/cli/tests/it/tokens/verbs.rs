@@ -108,7 +108,7 @@ fn an_unknown_verb_and_an_empty_list_are_errors_with_the_list() {
     for (verbs, words) in [
         (
             "['chek']",
-            "http.verbs[0]: unknown variant `chek`, expected one of `check`, `at_most`, `peek`",
+            "http.verbs[0]: unknown value `chek`, expected one of `check`, `at_most`, `peek`",
         ),
         ("[]", "http.verbs: is empty: expected one or more of `check`, `at_most`, `peek`"),
         ("'off'", "http.verbs: is empty"),
