@@ -58,9 +58,15 @@ pub fn authorities(ca: Option<&Path>) -> Result<RootCertStore, AuthoritiesError>
 /// What is wrong with it; if there are none.
 pub fn authorities_in(pem: &[u8]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|error| error.to_string())?;
-        roots.add(certificate).map_err(|error| error.to_string())?;
+    for (place, certificate) in CertificateDer::pem_slice_iter(pem).enumerate() {
+        let certificate =
+            certificate.map_err(|_| form::damaged(pem, Expected::Authorities, place + 1))?;
+        roots.add(certificate).map_err(|error| match error {
+            rustls::Error::InvalidCertificate(CertificateError::BadEncoding) => {
+                form::damaged(pem, Expected::Authorities, place + 1)
+            }
+            error => error.to_string(),
+        })?;
     }
     if roots.is_empty() {
         let problem = form::problem(pem, Expected::Authorities);
@@ -87,7 +93,31 @@ pub fn handshake_problem(error: &io::Error) -> String {
              basicConstraints=critical,CA:FALSE`"
                 .to_owned()
         }
+        Some(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext {
+            time,
+            not_after,
+        })) => {
+            let ago = in_words(time.as_secs().saturating_sub(not_after.as_secs()));
+            format!("the certificate expired {ago} ago: renew it")
+        }
+        Some(rustls::Error::InvalidCertificate(CertificateError::NotValidYetContext {
+            time,
+            not_before,
+        })) => {
+            let until = in_words(not_before.as_secs().saturating_sub(time.as_secs()));
+            format!("the certificate is not valid yet, for another {until}: compare the clocks")
+        }
         _ => error.to_string(),
+    }
+}
+
+/// A number of seconds in the largest unit of which there are two.
+fn in_words(seconds: u64) -> String {
+    match seconds {
+        172_800.. => format!("{} days", seconds / 86_400),
+        7_200.. => format!("{} hours", seconds / 3_600),
+        120.. => format!("{} minutes", seconds / 60),
+        _ => format!("{seconds} s"),
     }
 }
 
@@ -130,8 +160,40 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::time::Duration;
+
+    use tokio_rustls::rustls::pki_types::UnixTime;
 
     use super::*;
+
+    #[test]
+    fn dates_of_a_certificate_are_refused_in_words() {
+        let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let (time, not_after, not_before) = (at(1_000_000), at(740_000), at(1_000_060));
+        for (error, says) in [
+            (
+                CertificateError::ExpiredContext { time, not_after },
+                "the certificate expired 3 days ago: renew it",
+            ),
+            (
+                CertificateError::NotValidYetContext { time, not_before },
+                "the certificate is not valid yet, for another 60 s: compare the clocks",
+            ),
+        ] {
+            let error = io::Error::other(rustls::Error::InvalidCertificate(error));
+            assert_eq!(handshake_problem(&error), says);
+        }
+    }
+
+    #[test]
+    fn a_certificate_that_is_damaged_is_named_by_its_number() {
+        let bad = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let cut = "-----BEGIN CERTIFICATE-----\nAAAA\n";
+        for pem in [bad, cut, "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"] {
+            let problem = authorities_in(pem.as_bytes()).expect_err("it is no certificate");
+            assert!(problem.starts_with("certificate 1 of the file is damaged"), "{problem}");
+        }
+    }
 
     #[test]
     fn a_file_that_holds_no_authority_is_refused_with_its_path() {

@@ -65,6 +65,10 @@ fn what_serve_refuses_is_told_by_check() {
     let readable = folder.path().join("readable");
     fs::write(&readable, "hunter2").unwrap();
     fs::set_permissions(&readable, fs::Permissions::from_mode(0o644)).unwrap();
+    let (empty, damaged) = (folder.path().join("empty.pem"), folder.path().join("damaged.pem"));
+    fs::write(&empty, "").unwrap();
+    let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    fs::write(&damaged, pem).unwrap();
     let dear = folder.path().join("dear.yaml");
     let log = "{ sliding_log: { limit: 9000, window: 1h } }";
     fs::write(&dear, format!("policies: [{{ name: dear, rules: [{log}] }}]")).unwrap();
@@ -109,6 +113,18 @@ fn what_serve_refuses_is_told_by_check() {
         ("[rls]\nverbs = ['acquire']".to_owned(), "rls.verbs: has no verb that gateways send"),
         ("[rls]\nverbs = ['acquire', 'check']".to_owned(), ""),
         (
+            format!("[http.tls]\ncert = '{cert}'\nkey = '{key}'\nclient_ca = '{key}'"),
+            ": is a private key, expected certificates in PEM",
+        ),
+        (
+            format!("[http.tls]\ncert = '{}'\nkey = '{key}'", empty.display()),
+            "empty.pem: is empty, expected certificates in PEM",
+        ),
+        (
+            format!("[http.tls]\ncert = '{}'\nkey = '{key}'", damaged.display()),
+            "damaged.pem: certificate 1 of the file is damaged: ",
+        ),
+        (
             "[catalog]\nchanges_per_minute = 0".to_owned(),
             "catalog.changes_per_minute: `0` is outside 1..=100000",
         ),
@@ -130,22 +146,6 @@ fn what_serve_refuses_is_told_by_check() {
     }
 }
 
-/// What is said of this configuration.
-fn check(folder: &TempDir, text: &str) -> (String, String) {
-    let file = folder.path().join("sluicegate.toml");
-    fs::write(&file, text).expect("the folder is for tests");
-    config(&["check", "--config", file.to_str().expect("it is text")])
-}
-
-#[test]
-fn what_holds_and_what_pages_show_is_what_the_schema_permits() {
-    let schema = jsonschema::validator_for(&schema()).unwrap();
-    for options in [&[][..], &["--store", "rediss://:48151623@h/1"]] {
-        let (holds, _) = config(&[&["print"], options].concat());
-        is_permitted(&schema, &holds).unwrap();
-        let url = if options.is_empty() { "memory://" } else { "rediss://:***@h/1" };
-        assert!(holds.contains(&format!("\nurl = \"{url}\"\n")), "{holds}");
-    }
 #[test]
 fn what_the_start_warns_of_is_a_warning_of_the_check() {
     let folder = tempfile::tempdir().unwrap();
@@ -174,6 +174,22 @@ fn what_the_start_warns_of_is_a_warning_of_the_check() {
     }
 }
 
+/// What is said of this configuration.
+fn check(folder: &TempDir, text: &str) -> (String, String) {
+    let file = folder.path().join("sluicegate.toml");
+    fs::write(&file, text).expect("the folder is for tests");
+    config(&["check", "--config", file.to_str().expect("it is text")])
+}
+
+#[test]
+fn what_holds_and_what_pages_show_is_what_the_schema_permits() {
+    let schema = jsonschema::validator_for(&schema()).unwrap();
+    for options in [&[][..], &["--store", "rediss://:48151623@h/1"]] {
+        let (holds, _) = config(&[&["print"], options].concat());
+        is_permitted(&schema, &holds).unwrap();
+        let url = if options.is_empty() { "memory://" } else { "rediss://:***@h/1" };
+        assert!(holds.contains(&format!("\nurl = \"{url}\"\n")), "{holds}");
+    }
     let mut shown = 0;
     for page in pages(&root().join("docs")).into_iter().chain([root().join("README.md")]) {
         let page = fs::read_to_string(page).unwrap();

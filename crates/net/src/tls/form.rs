@@ -24,6 +24,8 @@ pub enum Expected {
 /// The content that a file has instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
+    Empty,
+    Key,
     Pkcs12,
     Pkcs7,
     DerCertificate,
@@ -41,13 +43,21 @@ const VERSION_OF_CERTIFICATE: u8 = 0xa0;
 /// of the content is repeated. `None`: it is in no form that is known.
 #[must_use]
 pub fn problem(content: &[u8], expected: Expected) -> Option<String> {
-    let form = Form::of(content)?;
+    let form = Form::of(content).filter(|form| (*form, expected) != (Form::Key, Expected::Key))?;
     let wanted = match expected {
         Expected::Certificate | Expected::Authorities => "certificates in PEM",
         Expected::Key => "a private key in PEM",
     };
     let advice = form.advice(expected).map(|advice| format!("; {advice}")).unwrap_or_default();
     Some(format!("is {}, expected {wanted}{advice}", form.name()))
+}
+
+/// The problem of a file with `content` whose certificate of that number, from 1, cannot be read.
+#[must_use]
+pub fn damaged(content: &[u8], expected: Expected, number: usize) -> String {
+    problem(content, expected).unwrap_or_else(|| {
+        format!("certificate {number} of the file is damaged: write the file again, such as by copying it")
+    })
 }
 
 impl Form {
@@ -59,9 +69,14 @@ impl Form {
             ("-----BEGIN PUBLIC KEY-----", Form::PublicKey),
             ("-----BEGIN RSA PUBLIC KEY-----", Form::PublicKey),
         ];
+        if content.iter().all(u8::is_ascii_whitespace) {
+            return Some(Self::Empty);
+        }
         let has = |text: &str| content.windows(text.len()).any(|part| part == text.as_bytes());
         match BEGINNINGS.iter().find(|(text, _)| has(text)) {
             Some((_, form)) => Some(*form),
+            // A certificate may have its key behind it.
+            None if has("PRIVATE KEY-----") && !has("BEGIN CERTIFICATE-----") => Some(Self::Key),
             None => Self::of_der(content),
         }
     }
@@ -83,6 +98,8 @@ impl Form {
 
     const fn name(self) -> &'static str {
         match self {
+            Self::Empty => "empty",
+            Self::Key => "a private key",
             Self::Pkcs12 => "PKCS#12",
             Self::Pkcs7 => "PKCS#7",
             Self::DerCertificate => "a certificate in DER",
@@ -176,6 +193,12 @@ mod tests {
                 "is a certificate request, expected certificates in PEM; have an authority sign it, such as by `openssl \
                  x509 -req -in FILE -CA CA.pem -CAkey CA.key -copy_extensions copy -out CERT.pem`",
             ),
+            (b" \n", Expected::Certificate, "is empty, expected certificates in PEM"),
+            (
+                b"-----BEGIN EC PRIVATE KEY-----\n",
+                Expected::Authorities,
+                "is a private key, expected certificates in PEM",
+            ),
             (
                 b"-----BEGIN PUBLIC KEY-----\n",
                 Expected::Key,
@@ -188,9 +211,14 @@ mod tests {
 
     #[test]
     fn other_content_is_in_no_form_that_is_known() {
-        for content in
-            [&b""[..], b"0", b"00000", b"\x30\x84\x01", b"hello", b"\x30\x03\x04\x01\x00"]
-        {
+        for content in [
+            &b"-----BEGIN PRIVATE KEY-----"[..],
+            b"0",
+            b"00000",
+            b"\x30\x84\x01",
+            b"hello",
+            b"\x30\x03\x04\x01\x00",
+        ] {
             assert_eq!(problem(content, Expected::Key), None, "{content:?}");
         }
     }

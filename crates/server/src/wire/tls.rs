@@ -30,7 +30,7 @@ use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::{self, ServerConfig};
+use tokio_rustls::rustls::{self, CertificateError, ServerConfig};
 use tokio_util::sync::CancellationToken;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
@@ -291,6 +291,10 @@ impl Contents {
                 let problem = format!("does not match the certificate {}", cert_path.display());
                 return Err(wrong("key", key_path, &problem));
             }
+            Err(rustls::Error::InvalidCertificate(CertificateError::BadEncoding)) => {
+                let problem = form::damaged(&self.cert, Expected::Certificate, 1);
+                return Err(wrong("cert", cert_path, &problem));
+            }
             Err(error) => return Err(wrong("cert", cert_path, &error.to_string())),
         };
         config.alpn_protocols = vec![protocol(wire).to_vec()];
@@ -335,8 +339,11 @@ const fn protocol(wire: Wire) -> &'static [u8] {
 
 /// The certificates in `pem`, of which the first is the server's.
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let all: Vec<_> =
-        CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().unwrap_or_default();
+    let mut all = Vec::new();
+    for (place, certificate) in CertificateDer::pem_slice_iter(pem).enumerate() {
+        let damaged = |_| form::damaged(pem, Expected::Certificate, place + 1);
+        all.push(certificate.map_err(damaged)?);
+    }
     let Some(own) = all.first() else {
         let problem = form::problem(pem, Expected::Certificate);
         return Err(problem.unwrap_or_else(|| "expected certificates in PEM".to_owned()));

@@ -122,7 +122,7 @@ fn files_that_are_not_sound_are_errors_that_name_the_field_and_the_file() {
     std::fs::write(&empty, "").expect("it can be written");
     let (cert, key) = (&files.tls.server_cert, &files.tls.server_key);
     for (cert, key, client_ca, problem) in [
-        (&empty, key, None, format!("rls.tls.cert: {}: expected certificates", empty.display())),
+        (&empty, key, None, format!("rls.tls.cert: {}: is empty, expected", empty.display())),
         (
             key,
             key,
@@ -150,7 +150,12 @@ fn files_that_are_not_sound_are_errors_that_name_the_field_and_the_file() {
                 other.tls.server_key.display()
             ),
         ),
-        (cert, key, Some(&empty), format!("rls.tls.client_ca: {}: expected", empty.display())),
+        (
+            cert,
+            key,
+            Some(&empty),
+            format!("rls.tls.client_ca: {}: is empty, expected", empty.display()),
+        ),
     ] {
         let ca = client_ca.map_or_else(String::new, |ca| format!("client_ca = {ca:?}"));
         let told = refusal(&format!("[rls.tls]\ncert = {cert:?}\nkey = {key:?}\n{ca}"));
