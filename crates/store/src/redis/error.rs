@@ -150,10 +150,12 @@ pub enum ConnectError {
         role: Arc<str>,
     },
     /// No sentinel that answers knows the master.
-    #[error("no sentinel knows a master named `{name}`")]
+    #[error("no sentinel knows a master named `{name}`{}", known_masters(.known))]
     NoMaster {
         /// The configured name.
         name: Arc<str>,
+        /// The names of masters that a Sentinel knows, as far as it says them.
+        known: Arc<[Box<str>]>,
     },
     /// No Sentinel answers.
     #[error("no sentinel answers: {cause}")]
@@ -202,6 +204,12 @@ pub enum ConnectError {
         /// The server that was the master.
         address: Address,
     },
+}
+
+/// The names of masters in a message.
+fn known_masters(known: &[Box<str>]) -> String {
+    let names: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
+    if names.is_empty() { String::new() } else { format!("; expected {}", names.join(" or ")) }
 }
 
 impl ConnectError {
@@ -286,13 +294,17 @@ impl ServerErrorReply {
         self.class() == ErrorClass::NoWrites
     }
 
-    /// What to do about a server that writes nothing, in parentheses.
+    /// What to do about a server that writes nothing, or not for this user, in parentheses.
     fn advice(&self) -> &'static str {
         match &*self.code {
             "OOM" => " (its memory is full: raise `maxmemory`)",
             "MISCONF" => " (it cannot save its data: see its log, and the room on its disk)",
             "NOREPLICAS" => {
                 " (fewer replicas are connected than `min-replicas-to-write`: start them, or lower it)"
+            }
+            "NOPERM" => {
+                " (the user lacks a right: give it those that `sluicegate redis-acl URL` prints, among them the keys \
+                 `~sg:*`)"
             }
             _ => "",
         }

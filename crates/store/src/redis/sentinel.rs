@@ -41,6 +41,10 @@ const ASK_EVERY: Duration = Duration::from_secs(5);
 /// How often they are asked while no master is known.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
+/// Most names of masters that an error lists, and the longest: they are to be read at a glance.
+const MASTERS_MAX: usize = 5;
+const MASTER_BYTES_MAX: usize = 64;
+
 /// The lanes to the present master.
 #[derive(Debug)]
 pub(super) struct Sentinel {
@@ -138,12 +142,14 @@ impl MasterWatch {
     async fn ask(&self, sentinel: &Address) -> Result<SentinelReply, ConnectError> {
         let mut question = redis::cmd("SENTINEL");
         question.arg("MASTER").arg(&*self.master);
-        let unknown = || ConnectError::NoMaster { name: Arc::clone(&self.master) };
         match timeout(ANSWER_MAX, self.dialer.query(sentinel, &question)).await {
-            Ok(Ok(reply)) => read_answer(&reply).ok_or_else(unknown),
+            Ok(Ok(reply)) => match read_answer(&reply) {
+                Some(answer) => Ok(answer),
+                None => Err(self.unknown(sentinel).await),
+            },
             // "No such master with that name".
             Ok(Err(ConnectError::Refused { refusal, .. })) if &*refusal.code == "ERR" => {
-                Err(unknown())
+                Err(self.unknown(sentinel).await)
             }
             Ok(Err(error)) => Err(error),
             Err(_) => Err(ConnectError::Timeout {
@@ -152,6 +158,17 @@ impl MasterWatch {
                 timeout: ANSWER_MAX,
             }),
         }
+    }
+
+    /// The error that this `sentinel` does not know the master, with those that it knows, if it may say them.
+    async fn unknown(&self, sentinel: &Address) -> ConnectError {
+        let mut question = redis::cmd("SENTINEL");
+        question.arg("MASTERS");
+        let known = match timeout(ANSWER_MAX, self.dialer.query(sentinel, &question)).await {
+            Ok(Ok(reply)) => masters(&reply),
+            Ok(Err(_)) | Err(_) => Vec::new(),
+        };
+        ConnectError::NoMaster { name: Arc::clone(&self.master), known: known.into() }
     }
 }
 
@@ -190,6 +207,16 @@ fn read_answer(reply: &Value) -> Option<SentinelReply> {
     Some(SentinelReply { epoch, address: Address::Tcp(host.into(), port) })
 }
 
+/// The names in the reply to `SENTINEL MASTERS`, in order.
+fn masters(reply: &Value) -> Vec<Box<str>> {
+    let Value::Array(all) = reply else { return Vec::new() };
+    let name = |master| field(master, "name").filter(|name| name.len() <= MASTER_BYTES_MAX);
+    let mut names: Vec<Box<str>> = all.iter().filter_map(name).map(Into::into).collect();
+    names.sort_unstable();
+    names.truncate(MASTERS_MAX);
+    names
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,5 +233,14 @@ mod tests {
         assert_eq!(read_answer(&reply(&fields)), Some(expected));
         assert_eq!(read_answer(&reply(&fields[..8])), None);
         assert_eq!(read_answer(&Value::Nil), None);
+    }
+
+    #[test]
+    fn the_masters_that_a_sentinel_knows_are_named() {
+        let all = Value::Array(vec![reply(&["name", "b", "ip", "h"]), reply(&["name", "a"])]);
+        let error = ConnectError::NoMaster { name: "c".into(), known: masters(&all).into() };
+        assert_eq!(error.to_string(), "no sentinel knows a master named `c`; expected `a` or `b`");
+        let error = ConnectError::NoMaster { name: "c".into(), known: masters(&Value::Nil).into() };
+        assert_eq!(error.to_string(), "no sentinel knows a master named `c`");
     }
 }
