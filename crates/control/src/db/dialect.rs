@@ -1,9 +1,9 @@
 //! What is bound to statements and found by them, for each of the databases.
 
 use sqlx::error::ErrorKind;
-use sqlx::mysql::{MySqlArguments, MySqlRow};
+use sqlx::mysql::{MySqlArguments, MySqlDatabaseError, MySqlRow};
 use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::sqlite::{SqliteArguments, SqliteError, SqliteRow};
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{
     Arguments, AssertSqlSafe, Database, Decode, Executor, IntoArguments, MySql, Postgres, Row as _,
     SqlSafeStr, SqlStr, Sqlite, Type, raw_sql,
@@ -245,15 +245,31 @@ impl From<sqlx::Error> for Error {
             (_, sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_)) => {
                 Self::Damaged(error.to_string())
             }
-            // The numbers of SQLite say nothing that its words do not.
-            _ => Self::Database(match error.as_database_error() {
-                Some(known) if known.try_downcast_ref::<SqliteError>().is_some() => {
-                    known.message().to_owned()
-                }
-                _ => error.to_string(),
-            }),
+            _ => Self::Database(problem(&error)),
         }
     }
+}
+
+/// What a database says is wrong, with what to do where that is known. Its numbers say nothing that its words do not,
+/// and PostgreSQL names lines of its own source.
+pub(super) fn problem(error: &sqlx::Error) -> String {
+    let Some(known) = error.as_database_error() else { return error.to_string() };
+    let code = match known.try_downcast_ref::<MySqlDatabaseError>() {
+        Some(error) => error.number().to_string(),
+        None => known.code().unwrap_or_default().into_owned(),
+    };
+    let advice = match &*code {
+        "42501" => {
+            "; give the user the rights: `GRANT ALL ON SCHEMA public TO USER`, or make it the owner of the database"
+        }
+        "3D000" | "1049" => "; create it: `CREATE DATABASE NAME`",
+        "1044" | "1142" | "1227" => "; give the user the rights: `GRANT ALL ON DATABASE.* TO USER`",
+        "28P01" | "28000" | "1045" => {
+            "; expected the user and the password of the database in the URL"
+        }
+        _ => "",
+    };
+    format!("{}{advice}", known.message())
 }
 
 impl From<tokio::time::error::Elapsed> for Error {

@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
-use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{AssertSqlSafe, Connection as _, MySql, MySqlConnection, Pool, SqlSafeStr};
 use tokio::time::{sleep, timeout};
 
+use super::dialect::problem;
 use super::{Db, DbPool, STATEMENT_WAIT_MAX, Url};
 use crate::error::Error;
 
@@ -100,7 +101,15 @@ impl Db {
                 done
             }
         };
-        done.map_err(|error| Error::Database(format!("tables: {error}")))
+        done.map_err(|error| {
+            let problem = match &error {
+                MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
+                    problem(error)
+                }
+                other => other.to_string(),
+            };
+            Error::Database(format!("tables: {problem}"))
+        })
     }
 }
 

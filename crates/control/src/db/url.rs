@@ -133,7 +133,12 @@ impl FromStr for Url {
     fn from_str(text: &str) -> Result<Self, Error> {
         let (scheme, _) = text.split_once(':').unwrap_or_default();
         // What is wrong with it is not repeated: there may be a password in it.
-        let wrong = |_| Error::Database(format!("invalid database URL: `{scheme}:…`"));
+        let wrong = |_| {
+            let problem = ssl_mode_problem(scheme, text);
+            Error::Database(
+                problem.unwrap_or_else(|| format!("invalid database URL: `{scheme}:…`")),
+            )
+        };
         Ok(match scheme {
             "sqlite" => {
                 let options = SqliteConnectOptions::from_str(text).map_err(wrong)?;
@@ -185,6 +190,31 @@ const POSTGRES_PARAMETERS: [&str; 18] = [
     "user",
 ];
 
+/// The values of `sslmode` for each database.
+const SSL_MODES: [(&[&str], &[&str]); 2] = [
+    (
+        &["postgres", "postgresql"],
+        &["disable", "allow", "prefer", "require", "verify-ca", "verify-full"],
+    ),
+    (&["mysql", "mariadb"], &["DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"]),
+];
+
+/// What is wrong with the mode of TLS in the URL `text`, if it has one that is not known. The mode is not repeated: a
+/// password may stand in its place.
+fn ssl_mode_problem(scheme: &str, text: &str) -> Option<String> {
+    let (_, modes) = SSL_MODES.iter().find(|(schemes, _)| schemes.contains(&scheme))?;
+    let (_, query) = text.split_once('?')?;
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let (name, mode) = pairs.find(|(name, _)| matches!(*name, "sslmode" | "ssl-mode"))?;
+    let is_known = modes.iter().any(|known| known.eq_ignore_ascii_case(mode));
+    (!is_known).then(|| {
+        format!(
+            "unknown `{name}` in the URL of the database, expected one of `{}`",
+            modes.join("`, `")
+        )
+    })
+}
+
 /// Checks that all parameters of a URL are known. The error repeats none: a password may stand in its place.
 fn check_parameters(url: &str) -> Result<(), Error> {
     let query = url.split_once('?').map_or("", |(_, query)| query);
@@ -222,6 +252,20 @@ mod tests {
         for query in ["sslmode=verify-full&sslrootcert=/ca", "host=/run&options[search_path]=a", ""]
         {
             format!("postgres://u@h/c?{query}").parse::<Url>().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_mode_of_tls_that_is_not_known_is_refused_with_those_that_are() {
+        for (url, mode) in [
+            ("postgres://u:p@h/c?sslmode=hunter2", "`require`, `verify-ca`"),
+            ("mysql://u:p@h/c?ssl-mode=hunter2", "`REQUIRED`, `VERIFY_CA`"),
+            // That of the other database.
+            ("mariadb://u:p@h/c?sslmode=require", "`REQUIRED`, `VERIFY_CA`"),
+        ] {
+            let error = url.parse::<Url>().unwrap_err().to_string();
+            assert!(error.contains("unknown `ssl") && error.contains(mode), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
         }
     }
 
