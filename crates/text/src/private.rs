@@ -4,7 +4,7 @@
 //! may read it: a service often runs as a user of its own in the group that a certificate client, or
 //! Kubernetes with `fsGroup`, gives such files to (`0640`, `0440`).
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -17,7 +17,10 @@ const OTHERS: u32 = 0o007;
 /// # Errors
 /// Those of the system; if others can read or write the file; if it has more than `bytes_max`.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let file = File::open(path)?;
+    let file = File::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => denied(path).unwrap_or(error),
+        _ => error,
+    })?;
     // Of the file that is open: another one may be at the path by now.
     let mode = file.metadata()?.mode() & 0o7777;
     if mode & OTHERS != 0 {
@@ -28,6 +31,18 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
     }
     read_at_most(file, bytes_max)
+}
+
+/// The error that this process may not read the file at `path`: whose it is, and whose it must be. `None`: not even
+/// that can be seen.
+fn denied(path: &Path) -> Option<io::Error> {
+    let (file, process) = (fs::metadata(path).ok()?, fs::metadata("/proc/self").ok()?);
+    let (mode, owner, user) = (file.mode() & 0o7777, file.uid(), process.uid());
+    let problem = format!(
+        "the file belongs to user {owner} (mode {mode:04o}) and the process runs as user {user}: give it to that user \
+         (chown {user} FILE), or to one of its groups with mode 0640"
+    );
+    Some(io::Error::new(io::ErrorKind::PermissionDenied, problem))
 }
 
 /// The text in the file at `path`, which holds a secret.
@@ -56,10 +71,22 @@ pub fn read_at_most(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn a_file_of_another_user_is_named_with_its_owner_and_the_one_who_asks() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let owner = file.as_file().metadata().unwrap().uid();
+        let problem = denied(file.path()).expect("it can be looked at").to_string();
+        let begin = format!(
+            "the file belongs to user {owner} (mode 0600) and the process runs as user {owner}: "
+        );
+        assert!(problem.starts_with(&begin), "{problem}");
+        assert!(problem.contains(&format!("(chown {owner} FILE)")), "{problem}");
+        assert!(denied(Path::new("/none/file")).is_none());
+    }
 
     #[test]
     fn a_secret_that_every_user_can_read_or_write_is_refused_with_its_mode() {
