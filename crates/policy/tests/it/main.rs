@@ -5,5 +5,6 @@ mod descriptors;
 mod envoy;
 mod example;
 mod in_force;
+mod instead;
 mod messages;
 mod yaml_v2;
