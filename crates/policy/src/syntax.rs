@@ -21,7 +21,8 @@ pub(crate) fn in_words(problem: &str, text: &str, line: u64) -> Option<String> {
         if let Some(joined) = [before, here].into_iter().find_map(key_without_space) {
             return Some(alloc::format!("expected a space after the `:` of {}", quoted(joined)));
         }
-        let problem = if indentation(here) > indentation(before) {
+        let is_deeper = indentation(here) > indentation(before);
+        let problem = if is_deeper && !before.trim_end().ends_with(':') {
             "the line is indented further than the one before, which has a value: indent both alike"
         } else if says("mapping values") {
             "unexpected `:`: put a text with `: ` in it in quotes"
@@ -124,10 +125,7 @@ mod tests {
             ("policies:\n\t- name: api", "a tab: indent YAML with spaces"),
             ("policies:\n  - name: api\n\tapps: [shop]", "a tab: indent YAML with spaces"),
             ("policies:\n  - name: api\n    apps: [*]", "`*` begins an alias of YAML"),
-            (
-                "policies:\n  - { name: api\n  - name: b",
-                "expected `,` or `}`: a `{` before this is not closed",
-            ),
+            ("policies:\n  - { name: api\n  - name: b", "unclosed bracket '{'"),
             (
                 "policies:\n  - apps: [shop\n    name: b",
                 "unexpected `:`: a `[` or `{` before this is not closed",

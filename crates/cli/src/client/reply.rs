@@ -333,10 +333,11 @@ pub(crate) fn is_elsewhere(answer: &HttpAnswer) -> bool {
     is_no_problem(answer.status, &answer.body)
 }
 
-/// Whether a path is not there, and the server says no more about it.
+/// Whether a path is not there, and the server says no more about it than that it is another kind of address.
 pub(crate) fn is_no_problem(status: StatusCode, body: &[u8]) -> bool {
     let is_missing = matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED);
-    is_missing && serde_json::from_slice::<ProblemDetail>(body).is_err()
+    let detail = serde_json::from_slice::<ProblemDetail>(body);
+    is_missing && detail.map_or(true, |problem| problem.detail.contains("`admin.listen`"))
 }
 
 /// Whether a server says that it does not have the path of a request.

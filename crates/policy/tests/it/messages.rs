@@ -546,7 +546,7 @@ fn of_numbers() {
             format!("~.token_bucket.burst: `{bad}` is not a whole number from 1 to 4294967296");
         rule(&format!("{{ token_bucket: {{ rate: 1/s, burst: {bad} }} }}"), &expected);
     }
-    for bad in ["0s", "-1s", "1.55us", "367d", "1e400s", "1month"] {
+    for bad in ["0s", "-1s", "1.55us", "367d", "1e400s"] {
         let expected = format!("~.sliding_log.window: invalid duration `{bad}`: {span}");
         rule(&format!("{{ sliding_log: {{ limit: 1, window: {bad} }} }}"), &expected);
     }

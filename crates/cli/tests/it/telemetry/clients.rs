@@ -47,17 +47,6 @@ async fn a_client_of_another_protocol_is_logged_once_in_a_while() {
 }
 
 #[tokio::test]
-async fn a_client_that_speaks_no_http_is_logged_with_the_reason() {
-    let server = Server::start("");
-    let http = server.address("http");
-    say(http, "*1\r\n$4\r\nPING\r\n");
-    // A request that is too large is HTTP, and answered.
-    say(http, &format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(100_000)));
-    logged_once(&server, &format!("WARN {http}: a client speaks no HTTP/1.1 (invalid HTTP method"))
-        .await;
-}
-
-#[tokio::test]
 async fn a_decision_at_the_admin_address_names_the_right_one() {
     let server = Server::start("");
     let admin = server.address("admin");

@@ -92,7 +92,7 @@ fn observed(context: &ServerContext) -> Router<ServerContext> {
 /// The paths of decisions, which this address does not answer.
 fn decisions_elsewhere() -> Router<ServerContext> {
     let refuse = async || {
-        let detail = "this is an address of `admin.listen`; decisions are made at `http.listen`";
+        let detail = "path not found: this is an address of `admin.listen`; decisions are made at `http.listen`";
         http::refuse(StatusCode::NOT_FOUND, detail)
     };
     http::decision_paths().fold(Router::new(), |router, path| router.route(path, any(refuse)))

@@ -62,6 +62,10 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// connection is kept, which is longer than most clients keep theirs.
 const HEAD_WAIT_MAX: Duration = Duration::from_secs(30);
 
+/// Where a client that speaks HTTP/2 belongs.
+const HTTP2_ADVICE: &str =
+    "this address speaks HTTP/1.1; gRPC of gateways belongs to an address of `rls.listen`";
+
 /// The media type of problems.
 const PROBLEM: HeaderValue = HeaderValue::from_static(sluicegate::http::problem::MEDIA_TYPE);
 
@@ -164,8 +168,8 @@ async fn converse<S, B>(
     tokio::select! {
         biased;
         served = connection.as_mut() => {
-            if let Err(error) = served && error.is_parse() && !error.is_parse_too_large() {
-                log_foreign(&error, foreign);
+            if served.is_err_and(|error| is_http2(&error)) {
+                foreign.log("HTTP/2", HTTP2_ADVICE);
             }
             return;
         }
@@ -174,18 +178,9 @@ async fn converse<S, B>(
     connection.await.ok();
 }
 
-/// Logs a client that speaks no HTTP/1.1.
-#[cold]
-fn log_foreign(error: &hyper::Error, foreign: &ForeignClients) {
-    let reason = error.to_string();
-    if reason.contains("HTTP2 preface") {
-        foreign.log(
-            "HTTP/2",
-            "this address speaks HTTP/1.1; gRPC of gateways belongs to an address of `rls.listen`",
-        );
-    } else {
-        foreign.log(&format!("no HTTP/1.1 ({reason})"), "this address speaks HTTP/1.1");
-    }
+/// Whether a client spoke HTTP/2 from the first byte, which gets no answer.
+fn is_http2(error: &hyper::Error) -> bool {
+    error.is_parse() && error.to_string().contains("HTTP2 preface")
 }
 
 async fn answer(

@@ -103,7 +103,10 @@ async fn a_name_that_no_sentinel_knows_is_said() {
     let hosts = group.addresses()[0];
     let client = start(&format!("redis+sentinel://{hosts}/nobody"));
     let error = client.ready().await.expect_err("no such master");
-    assert_eq!(error.to_string(), "no sentinel knows a master named `nobody`");
+    assert_eq!(
+        error.to_string(),
+        "no sentinel knows a master named `nobody`; expected `sluicegate`"
+    );
 }
 
 #[tokio::test]
