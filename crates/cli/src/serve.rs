@@ -78,11 +78,11 @@ struct FlagOverrides {
     time_source: Option<String>,
     /// Number of servers that share the store. While the store is unavailable, each server enforces
     /// 1/N of every limit.
-    #[arg(long, value_name = "N", help_heading = "Store")]
+    #[arg(long, value_name = "N", value_parser = whole_number, help_heading = "Store")]
     nodes: Option<i64>,
     /// Maximum number of keys in the memory store [default: 1000000]; beyond it, keys with the most budget left are
     /// evicted, or new keys share one budget.
-    #[arg(long, value_name = "N", help_heading = "Store")]
+    #[arg(long, value_name = "N", value_parser = whole_number, help_heading = "Store")]
     keys_max: Option<i64>,
     /// Snapshot file of the memory store: read at start, written periodically and at shutdown.
     #[arg(long, value_name = "FILE", help_heading = "Snapshot")]
@@ -237,4 +237,9 @@ pub(crate) fn show(command: ConfigCommand) -> Result<ExitCode> {
     };
     terminal::print(text.as_bytes()).context("standard output")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A number as it is written; its range is checked with the rest of the configuration.
+fn whole_number(text: &str) -> Result<i64, &'static str> {
+    text.parse().map_err(|_| "expected a whole number in digits, such as 1000000")
 }

@@ -156,7 +156,7 @@ impl LineGuard {
                 vec![self.budget(policy, &request)]
             }
             Choice::Matching(policies) => {
-                let Guarding { budgets, left_out } = Guarding::of(policies, &request, None);
+                let Guarding { budgets, left_out, .. } = Guarding::of(policies, &request, None);
                 self.left_out += left_out as u64;
                 budgets
             }

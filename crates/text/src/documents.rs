@@ -232,7 +232,7 @@ impl Located {
         let JoinError { document, earlier, error } = error;
         let file = &files[*document];
         let text = read(file).unwrap_or_default();
-        let mut placed = placed(&text, [error]);
+        let mut placed = placed(&text, [&**error]);
         let mut located = Self::placed(file, placed.remove(0));
         if let Some(earlier) = earlier {
             let earlier = files[*earlier].display().to_string();

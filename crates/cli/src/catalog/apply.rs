@@ -9,8 +9,11 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use axum::http::StatusCode;
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
+use sluicegate::{Clock as _, WallClock};
 use sluicegate_control::catalog::{Applied, AppliedAll};
+use sluicegate_policy::advice::{Advice, advice};
+use sluicegate_policy::{Document, PolicySet};
 use sluicegate_text::documents::Located;
 use sluicegate_text::terminal::{self, OutputFormat};
 
@@ -56,6 +59,7 @@ pub(super) async fn run(args: &ApplyArgs) -> Result<ExitCode> {
     let remote = Remote::new(&args.server, &args.app)?;
     let how = ApplyOptions { reason: &args.reason, force: args.force };
     let documents = written.documents();
+    print_advice(&documents)?;
     let mut done = remote.show(&documents, how).await?;
     let is_done = match &done {
         Ok(shown) if !args.dry_run && shown.policies.iter().any(|one| one.action != "keep") => {
@@ -82,6 +86,17 @@ pub(super) async fn run(args: &ApplyArgs) -> Result<ExitCode> {
             Ok(ExitCode::FAILURE)
         }
     }
+}
+
+/// Prints what `policies check` warns of.
+fn print_advice(documents: &[&Value]) -> Result<()> {
+    let text = serde_json::to_string(&json!({ "policies": documents }))?;
+    // What is wrong with them, the server says.
+    let Ok(document) = Document::parse(&text) else { return Ok(()) };
+    for Advice { policy, text } in advice(&PolicySet::new(document), WallClock.now()) {
+        terminal::print_error_line(format_args!("warning: policy {policy}: {text}"));
+    }
+    Ok(())
 }
 
 /// Tells what was done, or would be.

@@ -112,7 +112,7 @@ pub(crate) enum AskCommand {
         #[arg(long, value_name = "ID")]
         id: String,
     },
-    /// Reset a key: its budget is full again, but for permits that servers hold by leases.
+    /// Reset a key: a budget of its own is full again, but for permits that servers lease.
     ///
     /// Servers that lease permits of the key (`store.leases`) go on to spend those that they hold, for as long as the
     /// leases last; `explain` shows how many they are.

@@ -35,7 +35,7 @@ pub(crate) enum ClientCommand {
     Health(health::HealthArgs),
     /// Show whether a server is ready, its policies and its store. Exit status: 0 ready, else 1.
     Status(watch::StatusArgs),
-    /// List the keys of a policy that were refused most in the last ten minutes.
+    /// List the keys of a policy that were refused most in the last five to ten minutes.
     Top(watch::TopArgs),
     /// Stream a sample of the decisions as they are made, as JSON lines.
     Events(watch::EventsArgs),

@@ -79,7 +79,6 @@ pub(crate) struct StatusArgs {
 
 #[derive(Deserialize)]
 struct Top {
-    seconds: u64,
     top: Vec<TopKey>,
 }
 
@@ -150,9 +149,9 @@ pub(super) async fn top(args: &TopArgs) -> Result<ExitCode> {
         print_line(str::from_utf8(&answer.body).context("the answer is not text")?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let Top { seconds, top } = read(&answer)?;
+    let Top { top } = read(&answer)?;
     if top.is_empty() {
-        print_line(&format!("{}: no key was refused in the last {seconds} s", args.policy))?;
+        print_line(&format!("{}: no key was refused in the last five minutes", args.policy))?;
     }
     if top.iter().any(|top| top.key.as_deref().is_some_and(is_hash)) {
         terminal::print_error_line("keys are hashed; `admin.keys = \"clear\"` shows them");

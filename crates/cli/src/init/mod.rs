@@ -32,10 +32,11 @@ pub(crate) fn run(args: &InitArgs) -> Result<ExitCode> {
     let InitArgs { dir } = args;
     let paths = FILES.map(|(name, text)| (dir.join(name), text));
     if let Some((path, _)) = paths.iter().find(|(path, _)| path.exists()) {
+        let option = if path.ends_with("policies.yaml") { "--policies" } else { "--config" };
+        let shown = path.display();
         bail!(
-            "{} exists; nothing was written: start with it by `sluicegate serve`, or name another directory, \
-             `sluicegate init DIR`",
-            path.display()
+            "{shown} exists; nothing was written: start with it by `sluicegate serve {option} {shown}`, or name \
+             another directory, `sluicegate init DIR`"
         );
     }
     std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;

@@ -65,10 +65,6 @@ fn what_serve_refuses_is_told_by_check() {
     let readable = folder.path().join("readable");
     fs::write(&readable, "hunter2").unwrap();
     fs::set_permissions(&readable, fs::Permissions::from_mode(0o644)).unwrap();
-    let (empty, damaged) = (folder.path().join("empty.pem"), folder.path().join("damaged.pem"));
-    fs::write(&empty, "").unwrap();
-    let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-    fs::write(&damaged, pem).unwrap();
     let dear = folder.path().join("dear.yaml");
     let log = "{ sliding_log: { limit: 9000, window: 1h } }";
     fs::write(&dear, format!("policies: [{{ name: dear, rules: [{log}] }}]")).unwrap();
@@ -113,6 +109,43 @@ fn what_serve_refuses_is_told_by_check() {
         ("[rls]\nverbs = ['acquire']".to_owned(), "rls.verbs: has no verb that gateways send"),
         ("[rls]\nverbs = ['acquire', 'check']".to_owned(), ""),
         (
+            "[catalog]\nchanges_per_minute = 0".to_owned(),
+            "catalog.changes_per_minute: `0` is outside 1..=100000",
+        ),
+        ("[rls]\nenvoy_config = 'examples/envoyproxy-ratelimit'".to_owned(), ""),
+    ] {
+        assert_told(&folder, &text, problem);
+    }
+}
+
+/// Checks that a configuration is sound, where there is no `problem`, or that the check names it.
+fn assert_told(folder: &TempDir, text: &str, problem: &str) {
+    let (said, told) = check(folder, text);
+    match problem {
+        "" => {
+            let file = folder.path().join("sluicegate.toml").display().to_string();
+            let is_sound = said.starts_with(&format!("{file}: no errors, "));
+            assert!(is_sound && told.is_empty(), "{text}: {said}{told}");
+        }
+        problem => {
+            // In front of it may be the file and the line.
+            assert!(told.starts_with("error: ") && told.contains(problem), "{text}: {told}");
+            assert_eq!(said, "");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_no_certificate_is_named_by_the_check() {
+    let folder = tempfile::tempdir().unwrap();
+    let TlsFiles { server_cert, server_key, .. } = TlsFiles::write(folder.path()).unwrap();
+    let (cert, key) = (server_cert.display(), server_key.display());
+    let (empty, damaged) = (folder.path().join("empty.pem"), folder.path().join("damaged.pem"));
+    fs::write(&empty, "").unwrap();
+    let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    fs::write(&damaged, pem).unwrap();
+    for (text, problem) in [
+        (
             format!("[http.tls]\ncert = '{cert}'\nkey = '{key}'\nclient_ca = '{key}'"),
             ": is a private key, expected certificates in PEM",
         ),
@@ -124,25 +157,8 @@ fn what_serve_refuses_is_told_by_check() {
             format!("[http.tls]\ncert = '{}'\nkey = '{key}'", damaged.display()),
             "damaged.pem: certificate 1 of the file is damaged: ",
         ),
-        (
-            "[catalog]\nchanges_per_minute = 0".to_owned(),
-            "catalog.changes_per_minute: `0` is outside 1..=100000",
-        ),
-        ("[rls]\nenvoy_config = 'examples/envoyproxy-ratelimit'".to_owned(), ""),
     ] {
-        let (said, told) = check(&folder, &text);
-        match problem {
-            "" => {
-                let file = folder.path().join("sluicegate.toml").display().to_string();
-                let is_sound = said.starts_with(&format!("{file}: no errors, "));
-                assert!(is_sound && told.is_empty(), "{text}: {said}{told}");
-            }
-            problem => {
-                // In front of it may be the file and the line.
-                assert!(told.starts_with("error: ") && told.contains(problem), "{text}: {told}");
-                assert_eq!(said, "");
-            }
-        }
+        assert_told(&folder, &text, problem);
     }
 }
 

@@ -15,6 +15,7 @@ mod policy;
 mod rule;
 mod written;
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -49,7 +50,7 @@ pub struct JoinError {
     /// The place of the document that has the same name already.
     pub earlier: Option<usize>,
     /// What is wrong, with its path in the document.
-    pub error: DocumentError,
+    pub error: Box<DocumentError>,
 }
 
 impl Document {
@@ -81,7 +82,7 @@ impl Document {
                 let wrong = |path: &str, pointer: &str, (earlier, problem)| {
                     let path = alloc::format!("policies[{index}]{path}");
                     let pointer = alloc::format!("/policies/{index}{pointer}");
-                    let error = DocumentError::new(path, pointer, problem);
+                    let error = Box::new(DocumentError::new(path, pointer, problem));
                     Err(JoinError { document: place, earlier, error })
                 };
                 if all.len() == POLICIES_MAX {

@@ -419,6 +419,15 @@ mod tests {
             ("[http]\ntrusted_hops = 65", "http.trusted_hops: `65` is outside 1..=64"),
             ("[trace]\nsample = 1.5", "trace.sample: `1.5` is outside 0..=1"),
             ("[trace]\nendpoint = 'h:1'", "trace.endpoint: expected `http://HOST:PORT`"),
+        ] {
+            let problem = problem(text);
+            assert!(problem.starts_with(path), "{text}: {problem}");
+        }
+    }
+
+    #[test]
+    fn a_value_of_another_kind_is_told_with_what_is_expected() {
+        for (text, path) in [
             ("[log]\nlevel = 'loud'", "log.level: unknown value `loud`"),
             (
                 "[log]\nlevel = 'wran'",

@@ -116,7 +116,7 @@ impl Scrape {
         let status = self.live.status();
         let help = "Active policies";
         families.gauge("sluicegate_policies", help, self.engine.core().policies().len())?;
-        let help = "Version of the loaded policies: 1 at start, plus one for each change";
+        let help = "Version of the loaded policies: 1 at start, plus one for each change and for the first of a catalog";
         families.gauge("sluicegate_policies_version", help, status.version)?;
         let help = "When the loaded policies were read, seconds since the Unix epoch";
         let at = seconds(status.read_at_us);
@@ -136,8 +136,7 @@ impl Scrape {
         families.gauge("sluicegate_catalog_last_success_timestamp_seconds", help, at)?;
         let help = "0 from a failed write, or a moved file, until a change is committed; else 1";
         families.gauge("sluicegate_catalog_writable", help, u64::from(is_catalog_writable()))?;
-        let help =
-            "Attempts to write to the catalog, or to open it, that failed or were not confirmed";
+        let help = "Attempts to write to the catalog, or to open it, that failed or were not confirmed; none while its file is moved";
         families.counter(
             "sluicegate_catalog_write_failures",
             help,
@@ -243,7 +242,7 @@ fn redis(store: &RedisBackend, families: &mut Families<'_>) -> fmt::Result {
     families.histogram("sluicegate_store_request_duration_seconds", help, store.latency())?;
     let [not_executed, perhaps] = store.errors();
     let errors = [([("executed", "no")], not_executed), ([("executed", "perhaps")], perhaps)];
-    let help = "Decisions without an answer from the store, by whether it may have charged them";
+    let help = "Calls of the store that decided nothing, by whether it may have charged them";
     families.counters("sluicegate_store_errors", help, errors.into_iter())?;
     let help = "Calls that the store answered with an error about their key alone";
     families.counter("sluicegate_store_key_errors", help, store.key_errors())?;

@@ -41,6 +41,8 @@ pub struct Guarding {
     /// How many policies guard the request beyond that, and are not decided. Policies in shadow are left out
     /// first, then the last by name, so that all servers leave out the same.
     pub left_out: usize,
+    /// How many policies match the request and are for other apps.
+    pub of_others: usize,
 }
 
 /// A budget that a request takes a permit from.
@@ -66,15 +68,17 @@ pub struct PolicyDecision {
 impl Guarding {
     /// The budgets of all policies whose `match` fits a request with these attributes of `app`.
     pub fn of(policies: &PolicySet, attributes: &Attributes<'_>, app: Option<&str>) -> Self {
-        let guarding = policies.matching(attributes).filter(|policy| policy.guards(app));
-        let mut guarding: Vec<_> = guarding.collect();
+        let matching: Vec<_> = policies.matching(attributes).collect();
+        let of_others = matching.iter().filter(|policy| !policy.guards(app)).count();
+        let mut guarding = matching;
+        guarding.retain(|policy| policy.guards(app));
         let left_out = guarding.len().saturating_sub(GUARDING_MAX);
         if left_out > 0 {
             guarding.sort_by_key(|policy| (*policy.overflow() == Overflow::Shadow, policy.name()));
             guarding.truncate(GUARDING_MAX);
         }
         let budgets = guarding.into_iter().map(|policy| GuardingBudget::of(policy, attributes));
-        Self { budgets: budgets.collect(), left_out }
+        Self { budgets: budgets.collect(), left_out, of_others }
     }
 }
 

@@ -423,7 +423,7 @@ impl Desk {
             let decides = self.subject.rules.set().rules().get(stands.verdict.rule);
             let begins_anew = decides.is_some_and(|it| matches!(it.rule, Rule::FixedWindow(_)));
             let said = (stands, self.wanted, begins_anew);
-            self.pace.heard(said, (bounds, &self.demand), (self.talk.sent_at(), now));
+            self.pace.heard(said, (bounds, &self.demand), now);
         }
         let (mut served, mut spent) = (0_u32, 0_u32);
         let untaken = self.line.serve(|cost| {

@@ -45,13 +45,13 @@ impl Pace {
         (self.next, self.soon) = (now, now);
     }
 
-    /// The last message, which was made at `asked` for `wanted` permits, was answered so at `now`. `begins_anew` says
-    /// whether the rule that decides has its whole budget back at one instant.
+    /// The last message, which asked for `wanted` permits, was answered so. `begins_anew` says whether the rule that
+    /// decides has its whole budget back at one instant.
     pub(super) fn heard(
         &mut self,
         (stands, wanted, begins_anew): (&Stands, u64, bool),
         (bounds, demand): (&Bounds, &Demand),
-        (asked, now): (Micros, Micros),
+        now: Micros,
     ) {
         let missing = wanted.saturating_sub(stands.granted.into());
         // What was granted less because of a share is not short.
@@ -79,9 +79,7 @@ impl Pace {
             pace = pace.max(retry.min(PACE_MAX));
             self.soon = now.plus(pace);
         }
-        // From one message to the next: what the way takes is part of it. What the store said is as of its answer.
-        let since = if stands.granted == 0 { now } else { asked };
-        self.next = since.plus(about(pace)).max(self.soon);
+        self.next = now.plus(about(pace));
     }
 }
 

@@ -335,9 +335,11 @@ impl fmt::Debug for Connection {
 fn refusal(address: &Address, refusal: ServerErrorReply) -> ConnectError {
     let address = address.clone();
     match &*refusal.code {
-        "NOAUTH" | "WRONGPASS" => {
-            ConnectError::Login { address, reason: refusal.to_string().into() }
+        "NOAUTH" => {
+            let reason = "a password is required, and the URL has none".into();
+            ConnectError::Login { address, reason }
         }
+        "WRONGPASS" => ConnectError::Login { address, reason: refusal.to_string().into() },
         "NOPERM" => ConnectError::NotPermitted { address, refusal },
         // What Redis says to the first words of a client that sends no password.
         "ERR" if refusal.to_string().contains("unauthenticated") => ConnectError::Login {

@@ -116,7 +116,7 @@ pub enum ConnectError {
         refusal: ServerErrorReply,
     },
     /// The server refuses what a new connection needs: it is loading, for example.
-    #[error("{address} refuses the connection: {refusal}")]
+    #[error("{address} refuses the connection: {refusal}{advice}", advice = refusal.advice())]
     Refused {
         /// The server.
         address: Address,
@@ -305,6 +305,10 @@ impl ServerErrorReply {
             "NOPERM" => {
                 " (the user lacks a right: give it those that `sluicegate redis-acl URL` prints, among them the keys \
                  `~sg:*`)"
+            }
+            _ if self.means_no_room() => " (raise `maxclients`, or close other clients)",
+            "ERR" if self.message.starts_with("DB index is out of range") => {
+                " (the URL ends with the number of a database: 0 to 15, unless `databases` says otherwise)"
             }
             _ => "",
         }

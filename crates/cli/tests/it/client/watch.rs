@@ -18,7 +18,7 @@ fn a_server_shows_its_state_its_most_refused_keys_and_why() {
     assert!(status.out.contains("\nstore: memory: ok\nkeys: "), "{status:?}");
 
     let none = admin(&server, "top login");
-    assert_eq!(none.out, "login: no key was refused in the last 600 s\n", "{none:?}");
+    assert_eq!(none.out, "login: no key was refused in the last five minutes\n", "{none:?}");
     for _ in 0..7 {
         server.ask("check login alice");
     }

@@ -14,7 +14,8 @@ fn say(address: SocketAddr, bytes: &str) -> String {
     let mut client = TcpStream::connect(address).expect("it listens");
     client.write_all(bytes.as_bytes()).expect("it reads");
     let mut answer = Vec::new();
-    client.read_to_end(&mut answer).expect("it closes");
+    // A reset closes it as well: what was sent was not read to the end.
+    client.read_to_end(&mut answer).ok();
     String::from_utf8_lossy(&answer).into_owned()
 }
 
@@ -28,9 +29,11 @@ async fn logged_once(server: &Server, line: &str) {
 #[tokio::test]
 async fn a_client_of_another_protocol_is_logged_once_in_a_while() {
     let server = Server::start("");
-    let [resp, http, admin] = ["resp", "http", "admin"].map(|scheme| server.address(scheme));
+    let [resp, http, admin, rls] =
+        ["resp", "http", "admin", "rls"].map(|scheme| server.address(scheme));
     for _ in 0..3 {
         assert_eq!(say(resp, "GET /v1/check HTTP/1.1\r\nhost: localhost\r\n\r\n"), "");
+        say(rls, "GET /v1/check HTTP/1.1\r\nhost: localhost\r\n\r\n");
         for address in [http, admin] {
             say(address, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         }
@@ -38,6 +41,10 @@ async fn a_client_of_another_protocol_is_logged_once_in_a_while() {
     let since = "its connection is closed (1 such connections since the last line)";
     let advice = "checks over HTTP belong to an address of `http.listen`";
     logged_once(&server, &format!("WARN {resp}: a client speaks HTTP, {since}; {advice}")).await;
+    let advice =
+        "this address speaks gRPC (HTTP/2); checks over HTTP belong to an address of `http.listen`";
+    logged_once(&server, &format!("WARN {rls}: a client speaks no HTTP/2, {since}; {advice}"))
+        .await;
     for address in [http, admin] {
         let advice =
             "this address speaks HTTP/1.1; gRPC of gateways belongs to an address of `rls.listen`";
@@ -83,6 +90,36 @@ async fn a_request_for_a_policy_that_its_app_may_not_use_is_logged() {
     }
     let line = "WARN resp: request for policy `pay` by no app, which may not use it, not decided \
                 (1 such requests since the last line)";
+    logged_once(&server, line).await;
+}
+
+#[tokio::test]
+async fn a_client_that_speaks_tls_to_an_address_without_it_is_logged() {
+    let server = Server::start("");
+    let resp = server.address("resp");
+    let mut client = TcpStream::connect(resp).expect("it listens");
+    client.write_all(&[22, 3, 1, 0, 5, 1, 0, 0, 1, 3, b'\r', b'\n']).expect("it reads");
+    client.read_to_end(&mut Vec::new()).ok();
+    let line = format!("WARN {resp}: a client speaks TLS, its connection is closed");
+    logged_once(&server, &line).await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_names_no_app_is_logged_where_policies_are_for_apps() {
+    let folder = tempfile::tempdir().expect("there is room for files");
+    let policies = folder.path().join("policies.yaml");
+    let document = "policies: [ { name: pay, apps: [shop], match: { path: { prefix: / } }, \
+                    rules: [ { token_bucket: { rate: 1/s } } ] } ]";
+    fs::write(&policies, document).expect("it can be written");
+    let server = Server::start(&format!("[policies]\npath = '{}'\n", policies.display()));
+    for _ in 0..2 {
+        let request = "GET /v1/auth HTTP/1.1\r\nhost: localhost\r\nx-original-uri: /\r\nx-original-method: GET\r\n\
+                       connection: close\r\n\r\n";
+        let answer = say(server.address("http"), request);
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+    let line = "WARN forward-auth: a request without an app passed, because each policy that matches it has `apps` \
+                (1 such requests since the last line); set `http.app`, or ask for /v1/auth?app=NAME";
     logged_once(&server, line).await;
 }
 

@@ -75,6 +75,9 @@ const FAREWELL_MAX: Duration = Duration::from_secs(1);
 /// Where a client that speaks HTTP belongs.
 const HTTP_ADVICE: &str = "checks over HTTP belong to an address of `http.listen`";
 
+/// How a client that speaks TLS begins.
+const TLS_HANDSHAKE: [u8; 2] = [22, 3];
+
 /// What all connections share.
 struct RespServer<S> {
     engine: Arc<ServerEngine<S>>,
@@ -187,6 +190,8 @@ impl<S: Store + 'static> RespSession<'_, S> {
                 Err(error) => {
                     if error == ProtocolError::Foreign {
                         self.shared.foreign.log("HTTP", HTTP_ADVICE);
+                    } else if rest.starts_with(&TLS_HANDSHAKE) {
+                        self.shared.foreign.log("TLS", "this address speaks none: set `resp.tls`");
                     }
                     self.replies.protocol_error(error);
                     next = NextStep::Close;

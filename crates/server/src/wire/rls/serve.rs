@@ -32,6 +32,7 @@ use super::whole::Whole;
 use crate::protocol::Wire;
 use crate::wire::ServerContext;
 use crate::wire::accept::{self, CONNECTIONS_MAX, ConnectionSlot, Listener, TrackedBody};
+use crate::wire::foreign::ForeignClients;
 
 /// Largest message: a hundred descriptors of two entries of 300 bytes.
 pub(super) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
@@ -107,12 +108,18 @@ pub(crate) async fn serve(listener: Listener, context: &ServerContext) -> usize 
             health.clear_service_status(service).await;
         }
     };
+    let foreign = Arc::new(ForeignClients::new(listener.address().ok().as_ref()));
     let serving = accept::serve(listener, CONNECTIONS_MAX, workers, stop, move |stream, _| {
         let (carrier, slot) = stream.into_parts();
-        connections.during(connection(services.clone(), carrier, slot, stopping.clone()))
+        let ending = (Arc::clone(&foreign), stopping.clone());
+        connections.during(connection(services.clone(), carrier, slot, ending))
     });
     join(serving, told_to_stop).await.0
 }
+
+/// Where a client that speaks something else belongs.
+const FOREIGN_ADVICE: &str =
+    "this address speaks gRPC (HTTP/2); checks over HTTP belong to an address of `http.listen`";
 
 /// Whose health can be asked for; the empty name is the whole server's, and the last one what
 /// `envoyproxy/ratelimit` calls itself.
@@ -123,7 +130,7 @@ async fn connection(
     services: Services,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     slot: Arc<ConnectionSlot>,
-    stop: CancellationToken,
+    (foreign, stop): (Arc<ForeignClients>, CancellationToken),
 ) {
     let asked = AtomicBool::new(false);
     let share = Arc::new(ConnectionBudget::new(Arc::clone(&services.account)));
@@ -152,13 +159,24 @@ async fn connection(
     };
     // An error is the client's: what it sent is no HTTP/2, or it went away.
     let grace = tokio::select! {
-        _ = connection.as_mut() => return,
+        served = connection.as_mut() => {
+            if served.is_err_and(|error| is_foreign(&error)) && !asked.load(Ordering::Relaxed) {
+                foreign.log("no HTTP/2", FOREIGN_ADVICE);
+            }
+            return;
+        }
         () = stop.cancelled() => GRACE,
         // Where nothing was asked, nothing is in flight.
         () = first_request => if asked.load(Ordering::Relaxed) { GRACE } else { Duration::ZERO },
     };
     connection.as_mut().graceful_shutdown();
     timeout(grace, connection).await.ok();
+}
+
+/// Whether a client spoke another protocol from the first byte.
+fn is_foreign(error: &hyper::Error) -> bool {
+    let cause = std::error::Error::source(error).map(ToString::to_string);
+    cause.is_some_and(|cause| cause.contains("protocol error"))
 }
 
 /// Whether the request says once whom it is for (RFC 9113, section 8.3.1). Which name it is does not matter:
@@ -323,7 +341,12 @@ mod tests {
         let limits = RateLimits::new(engine, DescriptorTree::default(), BudgetHeaders::default());
         let handler = RlsHandler::new(Arc::new(limits), open_listener(Wire::Rls));
         let services = Services::new(handler, &HealthReporter::new());
-        let serving = tokio::spawn(connection(services, server, Arc::default(), stop.clone()));
+        let serving = tokio::spawn(connection(
+            services,
+            server,
+            Arc::default(),
+            (Arc::default(), stop.clone()),
+        ));
         (client, stop, serving)
     }
 

@@ -101,5 +101,8 @@ async fn a_redis_that_has_no_room_for_another_client_says_so() {
     let others = async |_| tokio::net::TcpStream::connect(at.to_string()).await;
     let _others = futures_util::future::join_all((0..4).map(others)).await;
     let error = refusal(&format!("redis://{at}")).await;
-    assert_eq!(error, format!("{at} refuses the connection: ERR max number of clients reached"));
+    let advice = "(raise `maxclients`, or close other clients)";
+    let expected =
+        format!("{at} refuses the connection: ERR max number of clients reached {advice}");
+    assert_eq!(error, expected);
 }

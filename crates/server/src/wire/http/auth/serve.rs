@@ -43,7 +43,7 @@ struct AuthHandler {
     /// Whether it was logged that requests come without an app, and that policies are left out.
     told_no_app: AtomicBool,
     told_left_out: AtomicBool,
-    /// Requests that passed because no policy has `match`.
+    /// Requests that passed because no policy has `match`, or those that match are for other apps.
     unguarded: LogPace,
 }
 
@@ -114,9 +114,12 @@ impl AuthHandler {
         let budgets =
             match head.uri.path().strip_prefix(AUTH).and_then(|path| path.strip_prefix('/')) {
                 None => {
-                    let Guarding { budgets, left_out } = guarded.guarding(turn.policies(), app)?;
+                    let Guarding { budgets, left_out, of_others } =
+                        guarded.guarding(turn.policies(), app)?;
                     self.leave_out(left_out);
-                    if budgets.is_empty() && !has_match(turn.policies()) {
+                    if budgets.is_empty() && of_others > 0 && app.is_none() {
+                        self.log_of_others();
+                    } else if budgets.is_empty() && !has_match(turn.policies()) {
                         self.log_unguarded();
                     }
                     budgets
@@ -152,6 +155,18 @@ impl AuthHandler {
             tracing::warn!(
                 "forward-auth: a request passed because no policy has `match` ({count} such requests since the last \
                  line); give policies `match`, or ask for one by {AUTH}/NAME"
+            );
+        }
+    }
+
+    /// Logs a request without an app that passed because the policies that match it are for apps.
+    #[cold]
+    #[expect(clippy::disallowed_methods, reason = "the log is paced, nothing is decided by it")]
+    fn log_of_others(&self) {
+        if let Some(count) = self.unguarded.count(Instant::now()) {
+            tracing::warn!(
+                "forward-auth: a request without an app passed, because each policy that matches it has `apps` \
+                 ({count} such requests since the last line); set `http.app`, or ask for {AUTH}?app=NAME"
             );
         }
     }

@@ -19,7 +19,7 @@ pub(crate) struct DecisionBody<'a> {
     /// 1: allowed; -1: refused. (0, not configured, is only in problem documents.)
     #[schema(minimum = -1, maximum = 1)]
     code: i8,
-    /// Permits taken, given back or released.
+    /// Permits taken, given back or released; of a look, those that a check would take.
     granted: u64,
     /// How long the caller must wait before it proceeds, in µs.
     wait_us: u64,
@@ -37,7 +37,7 @@ pub(crate) struct DecisionBody<'a> {
     /// passes over the limit in shadow has the value of a refusal.
     #[schema(required)]
     retry_after_us: Option<u64>,
-    /// Until the budget is full again, in µs.
+    /// Until the budget is full again without the permits that servers hold by leases, in µs.
     reset_after_us: u64,
     /// The rule that decided.
     #[schema(value_type = String)]

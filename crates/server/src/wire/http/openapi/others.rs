@@ -76,7 +76,9 @@ pub(super) fn by_descriptors() -> Described {
         .request_body(Some(RequestBodyBuilder::new().content(JSON, free()).build()))
         .response(
             "200",
-            ResponseBuilder::new().description("Within the limit.").content(JSON, free()),
+            ResponseBuilder::new()
+                .description("Within the limit, or over it under `shadow`, `degrade` or `divert`.")
+                .content(JSON, free()),
         )
         .response("429", ResponseBuilder::new().description(over).content(JSON, free()))
         .response("400", plain("Invalid request."))

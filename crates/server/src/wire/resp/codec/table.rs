@@ -45,7 +45,12 @@ const COMMANDS: &[CommandInfo] = &[
         "Returns what the rules say to a check, without overflow, and takes nothing.",
     ),
     entry("sg.refund", "policy key [COST n] [APP app]", 2, "Gives permits back."),
-    entry("sg.reset", "policy key [APP app]", 2, "Forgets the key: its budget is full again."),
+    entry(
+        "sg.reset",
+        "policy key [APP app]",
+        2,
+        "Forgets the key: a budget of its own is full again.",
+    ),
     entry(
         "sg.acquire",
         "policy key id [COST n] [APP app]",

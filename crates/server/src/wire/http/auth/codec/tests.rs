@@ -220,7 +220,7 @@ fn of_too_many_policies_those_are_left_out_that_refuse_nothing_then_the_last_by_
         });
         let of = |app| guarded.guarding(&policies, Some(app)).unwrap();
         assert_eq!(of("bank").budgets.len(), 0);
-        let Guarding { budgets, left_out } = of("shop");
+        let Guarding { budgets, left_out, .. } = of("shop");
         let names: Vec<_> = budgets.iter().map(|budget| budget.policy.name().to_owned()).collect();
         (names, left_out)
     };
