@@ -72,7 +72,7 @@ class AChangeInEnglishIsFound(unittest.TestCase):
         self.check("docs/deploy.md", old, new, "`runAsGroup` is missing in Chinese")
 
     def test_a_number_in_prose(self):
-        self.check("docs/runbook.md", "for 30 seconds: this", "for 45 seconds: this", "the number 45 is missing in Chinese")
+        self.check("docs/runbook.md", "for 30 seconds: decisions", "for 45 seconds: decisions", "the number 45 is missing in Chinese")
 
     def test_the_chinese_term_of_the_glossary(self):
         self.check("docs/glossary.md", "| burst | 突发 |", "| burst | 爆发 |", "爆发", "docs/zh/glossary.md")
