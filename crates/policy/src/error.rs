@@ -215,7 +215,7 @@ fn is_plain(field: &str) -> bool {
     !field.is_empty() && field.len() <= EXCERPT_CHARS_MAX && field.bytes().all(plain)
 }
 
-/// Whether a program that fills in templates, such as Helm or `envsubst`, should have replaced a part of `text`.
+/// Returns whether `text` has a placeholder that Helm, `envsubst` or the like should have filled in.
 pub(crate) fn is_template(text: &str) -> bool {
     text.contains("${") || text.contains("{{") || text.contains("{%")
 }

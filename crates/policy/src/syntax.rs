@@ -49,7 +49,7 @@ pub(crate) fn comment_in_json(text: &str, line: usize, column: usize) -> Option<
 
 const TEMPLATE: &str = "a placeholder of a template: fill the template in first, such as with `helm template` or `envsubst`";
 
-/// Parts of what the parser says, and what is said instead.
+/// Parts of messages of the parser, and the message that replaces each.
 const PROBLEMS: [(&str, &str); 8] = [
     (
         "anchor or alias",

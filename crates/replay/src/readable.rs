@@ -26,22 +26,22 @@ pub(crate) enum UnreadableInput {
     /// More of it than is permitted could not be read.
     #[error("{bad} of {all} {unit}s could not be read, more than --bad-max {max}")]
     TooMuch {
-        /// How many.
+        /// The number of units that could not be read.
         bad: u64,
-        /// Of how many.
+        /// The number of units in all.
         all: u64,
         /// What the input consists of.
         unit: &'static str,
         /// The permitted share.
         max: BadMax,
     },
-    /// It has lines, and no policy matches one of them.
+    /// No policy matches any of its lines.
     #[error(
         "no policy matches any line ({lines} in all), so nothing was decided; compare the `match` of the policies with \
          the paths of the log{paths}"
     )]
     Unmatched {
-        /// How many.
+        /// The number of its lines.
         lines: u64,
         /// Which paths are the most frequent: empty, or behind a colon.
         paths: String,

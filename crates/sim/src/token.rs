@@ -43,7 +43,7 @@ const COLD: &str = "s2";
 /// The same with hot keys, and leases.
 const HOT: &str = "h3";
 
-/// The same of quotas.
+/// The generator of histories of quotas, and its version.
 const QUOTA: &str = "q1";
 
 /// The generators of before, of tokens that once failed.

@@ -290,7 +290,7 @@ impl DecisionReply {
         line
     }
 
-    /// Whether it is over the limit, and passes all the same.
+    /// Returns whether the request is over the limit, and passes all the same.
     fn is_shadowed(&self) -> bool {
         self.overflow.as_deref() == Some("shadow")
     }

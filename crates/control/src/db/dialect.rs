@@ -250,7 +250,7 @@ impl From<sqlx::Error> for Error {
     }
 }
 
-/// What a database says is wrong, with what to do where that is known. Its numbers say nothing that its words do not,
+/// The message of a database, with what to do where that is known. Its numbers say nothing that its words do not,
 /// and PostgreSQL names lines of its own source.
 pub(super) fn problem(error: &sqlx::Error) -> String {
     let Some(known) = error.as_database_error() else { return error.to_string() };

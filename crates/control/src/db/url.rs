@@ -199,7 +199,7 @@ const SSL_MODES: [(&[&str], &[&str]); 2] = [
     (&["mysql", "mariadb"], &["DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"]),
 ];
 
-/// What is wrong with the mode of TLS in the URL `text`, if it has one that is not known. The mode is not repeated: a
+/// The problem of the mode of TLS in the URL `text`, if it has one that is not known. The mode is not repeated: a
 /// password may stand in its place.
 fn ssl_mode_problem(scheme: &str, text: &str) -> Option<String> {
     let (_, modes) = SSL_MODES.iter().find(|(schemes, _)| schemes.contains(&scheme))?;

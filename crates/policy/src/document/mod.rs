@@ -49,7 +49,7 @@ pub struct JoinError {
     pub document: usize,
     /// The place of the document that has the same name already.
     pub earlier: Option<usize>,
-    /// What is wrong, with its path in the document.
+    /// The error, with its path in the document.
     pub error: Box<DocumentError>,
 }
 

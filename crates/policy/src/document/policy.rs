@@ -41,7 +41,7 @@ const FIELDS: [&str; 12] = [
     "carry",
 ];
 
-/// What people write in a policy, and what to write instead.
+/// Words that people write in a policy, and those to write instead.
 const INSTEAD: [(&str, &str); 10] = [
     ("shadow", "`overflow: shadow`"),
     ("dry_run", "`overflow: shadow`"),

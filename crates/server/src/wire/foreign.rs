@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::config::Listen;
 use crate::log_pace::LogPace;
 
-/// What a listener logs of clients that speak another protocol.
+/// The clients of a listener that speak another protocol, counted for its log.
 #[derive(Debug, Default)]
 pub(crate) struct ForeignClients {
     address: String,

@@ -425,7 +425,7 @@ fn mistakes_of_a_first_try() {
     ]);
 }
 
-/// What other programs write, and what is given to the wrong command.
+/// Files of other programs, and files that are given to the wrong command.
 #[test]
 fn mistakes_in_files_of_others_and_in_arguments() {
     check_commands(&[
@@ -606,7 +606,7 @@ fn a_server_without_policies_warns_and_names_the_ways_to_get_some() {
     assert!(log.contains(expected), "{log}");
 }
 
-/// What a server without addresses for operators logs up to a line with `last`, started by this `program`.
+/// The log of a server without addresses for operators, up to a line with `last`, started by this `program`.
 fn logged_without_admin(program: &mut std::process::Command, last: &str) -> String {
     program.args("serve --listen 127.0.0.1:0 --resp off --rls off --admin off".split(' '));
     let mut server = Process::start(program.stderr(Stdio::piped()), 1);

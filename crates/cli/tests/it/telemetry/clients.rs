@@ -9,7 +9,7 @@ use sluicegate_testkit::until;
 use super::PATIENCE;
 use crate::server::Server;
 
-/// What a client gets that sends `bytes`, until the server closes the connection.
+/// The bytes that a client gets after it has sent `bytes`, until the server closes the connection.
 fn say(address: SocketAddr, bytes: &str) -> String {
     let mut client = TcpStream::connect(address).expect("it listens");
     client.write_all(bytes.as_bytes()).expect("it reads");
@@ -17,6 +17,16 @@ fn say(address: SocketAddr, bytes: &str) -> String {
     // A reset closes it as well: what was sent was not read to the end.
     client.read_to_end(&mut answer).ok();
     String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Asks as a gateway does, twice: both requests pass.
+fn let_pass_twice(server: &Server) {
+    for _ in 0..2 {
+        let request = "GET /v1/auth HTTP/1.1\r\nhost: localhost\r\nx-original-uri: /\r\nx-original-method: GET\r\n\
+                       connection: close\r\n\r\n";
+        let answer = say(server.address("http"), request);
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
 }
 
 /// Waits until the log has `line`, and checks that it has it once.
@@ -112,12 +122,7 @@ async fn a_gateway_that_names_no_app_is_logged_where_policies_are_for_apps() {
                     rules: [ { token_bucket: { rate: 1/s } } ] } ]";
     fs::write(&policies, document).expect("it can be written");
     let server = Server::start(&format!("[policies]\npath = '{}'\n", policies.display()));
-    for _ in 0..2 {
-        let request = "GET /v1/auth HTTP/1.1\r\nhost: localhost\r\nx-original-uri: /\r\nx-original-method: GET\r\n\
-                       connection: close\r\n\r\n";
-        let answer = say(server.address("http"), request);
-        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    }
+    let_pass_twice(&server);
     let line = "WARN forward-auth: a request without an app passed, because each policy that matches it has `apps` \
                 (1 such requests since the last line); set `http.app`, or ask for /v1/auth?app=NAME";
     logged_once(&server, line).await;
@@ -130,12 +135,7 @@ async fn gateways_that_no_policy_can_apply_to_are_logged() {
     let document = "policies: [ { name: pay, rules: [ { token_bucket: { rate: 1/s } } ] } ]";
     fs::write(&policies, document).expect("it can be written");
     let server = Server::start(&format!("[policies]\npath = '{}'\n", policies.display()));
-    for _ in 0..2 {
-        let request = "GET /v1/auth HTTP/1.1\r\nhost: localhost\r\nx-original-uri: /\r\nx-original-method: GET\r\n\
-                       connection: close\r\n\r\n";
-        let answer = say(server.address("http"), request);
-        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    }
+    let_pass_twice(&server);
     let line = "WARN forward-auth: a request passed because no policy has `match` (1 such requests since the last \
                 line); give policies `match`, or ask for one by /v1/auth/NAME";
     logged_once(&server, line).await;
