@@ -448,6 +448,14 @@ impl RuleSet {
         self.take(states, &Ask::check(granted), at)
     }
 
+    /// The verdict on a verb that changed nothing: allowed, with 0 permits granted, and what `states` leave.
+    pub fn unchanged(&self, states: &States, at: &Moment<'_>) -> Verdict {
+        let mut seen = states.clone();
+        seen.fit(self.rules.len());
+        self.rewind(&mut seen, at);
+        self.verdict(&seen, allow(0), at)
+    }
+
     fn refund(&self, states: &mut States, permits: u64, at: &Moment<'_>) -> Verdict {
         let joined = self.give_back(states, permits, at);
         self.verdict(states, joined, at)

@@ -67,21 +67,22 @@ impl QuotaOverflow {
         at: &Moment<'_>,
     ) -> Result<Verdict, Unsupported> {
         rules.supports(verb)?;
-        let wants_permits = !matches!(verb, Verb::Release { .. } | Verb::Renew { .. });
-        if wants_permits {
+        let has_permit = matches!(verb, Verb::Release { .. } | Verb::Renew { .. });
+        if !has_permit {
             self.decisions.fetch_add(1, Relaxed);
             if quota.beyond == BeyondQuota::Deny {
-                return Ok(refused(rules));
+                return Ok(nothing_left(rules, verb));
             }
         }
         let verb = &of_key(verb, key);
         let mut budgets = self.budgets.lock();
         let is_late = is_late(&mut budgets.latest, at.now());
         let at = &if is_late { at.as_of(budgets.latest) } else { *at };
-        match budgets.of(rules, wants_permits, at.now()) {
+        match budgets.of(rules, !has_permit, at.now()) {
+            Some(states) if is_of_own_budget(verb) => Ok(rules.unchanged(states, at)),
             Some(states) => rules.decide(states, verb, at),
-            None if wants_permits => Ok(refused(rules)),
-            None => rules.decide(&mut States::default(), verb, at),
+            None if has_permit => rules.decide(&mut States::default(), verb, at),
+            None => Ok(nothing_left(rules, verb)),
         }
     }
 
@@ -123,12 +124,19 @@ fn of_key(verb: &Verb, KeyHash { shard, tag }: KeyHash) -> Verb {
     }
 }
 
-fn refused(rules: &RuleSet) -> Verdict {
-    let decision = Decision {
-        outcome: Outcome::Deny { retry: Retry::After(ASK_AGAIN) },
-        limit: rules.rules()[0].rule.limit(),
-        remaining: 0,
-        reset_after: ASK_AGAIN,
+/// Whether `verb` gives permits back to a budget of the key's own: not to one that others share, which
+/// would let a caller refill it for all.
+const fn is_of_own_budget(verb: &Verb) -> bool {
+    matches!(verb, Verb::Refund { .. } | Verb::Reset)
+}
+
+/// The answer to `verb` where there is no budget: nothing is left, nothing is given back.
+fn nothing_left(rules: &RuleSet, verb: &Verb) -> Verdict {
+    let outcome = match is_of_own_budget(verb) {
+        true => Outcome::Allow { granted: 0, wait: Micros::ZERO },
+        false => Outcome::Deny { retry: Retry::After(ASK_AGAIN) },
     };
+    let limit = rules.rules()[0].rule.limit();
+    let decision = Decision { outcome, limit, remaining: 0, reset_after: ASK_AGAIN };
     Verdict { decision, rule: 0 }
 }

@@ -277,6 +277,36 @@ fn beyond_a_quota_keys_that_are_full_again_make_room_and_no_others() {
 }
 
 #[test]
+fn a_key_without_a_budget_of_its_own_is_neither_reset_nor_refunded_and_the_answer_shows_it() {
+    let (rules, three) = (per_second(3), Cost::new(3).unwrap());
+    for (beyond, left) in [(BeyondQuota::Share, 1), (BeyondQuota::Deny, 0)] {
+        let store = MemoryStore::new(1_000).with_keys_per_policy_max(1);
+        let quota = Quota { beyond, ..Quota::of("p") };
+        let ask = |key: &str, verb: &Verb| {
+            let (key, rules, origin) = (key.as_bytes(), &rules, RuleOrigin::default());
+            let request = StoreRequest { policy: "p", key, rules, verb, origin, quota };
+            store.decide_now(&request, &Moment::new(Micros::ZERO)).unwrap().decision
+        };
+        for verb in [Verb::Refund { cost: three }, Verb::Reset] {
+            assert_eq!(ask("new", &verb).remaining, 3, "there is room: {beyond:?}");
+        }
+        ask("own", &Verb::Check { cost: three });
+        ask("shares", &Verb::Check { cost: Cost::new(2).unwrap() });
+        for verb in [Verb::Refund { cost: three }, Verb::Reset] {
+            for key in ["shares", "new"] {
+                let answer = ask(key, &verb);
+                let seen = (answer.allowed(), answer.granted(), answer.remaining);
+                assert_eq!(seen, (true, 0, left), "{key}: {verb:?}, {beyond:?}");
+                let look = ask(key, &Verb::Peek { cost: Cost::ONE });
+                assert_eq!(look.remaining, left, "{key} after {verb:?}, {beyond:?}");
+            }
+        }
+        assert_eq!(ask("own", &Verb::Refund { cost: Cost::ONE }).granted(), 1);
+        assert_eq!(ask("own", &Verb::Reset).remaining, 3);
+    }
+}
+
+#[test]
 fn permits_of_the_shared_budget_come_back_to_it() {
     let store = MemoryStore::new(1_000).with_keys_per_policy_max(1);
     let hold = Concurrency::new(2, Micros::SECOND, 0).unwrap();

@@ -288,7 +288,6 @@ impl Shard {
         let mut states = States::default();
         let verdict = rules.decide(&mut states, verb, at)?;
         *has_room = match verb {
-            Verb::Refund { .. } | Verb::Reset => true,
             // It may hold a permit of the budget that is shared where there is no room.
             Verb::Release { .. } | Verb::Renew { .. } => false,
             _ => {
