@@ -67,6 +67,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// Leaves, that nobody else may depend on but for tests.
 const LEAVES: &[&str] = &[
     "sluicegate-conformance",
+    "sluicegate-lua",
     "sluicegate-testkit",
     "sluicegate-bench",
     "sluicegate-sim",

@@ -11,14 +11,15 @@ use mlua::{HookTriggers, Lua};
 use sluicegate_conformance::{LeasingSubject as _, Subject as _};
 use sluicegate_kernel::lease::{Holder, Message};
 use sluicegate_kernel::{Cost, Micros, Moment, RuleSet, SlidingLog, SlidingWindow, Verb, Word};
+use sluicegate_lua::LuaRedis;
 use sluicegate_store::redis::codec::{PreviousRules, ScriptClock, ScriptReply, ScriptRequest};
 use sluicegate_store::redis::lease::{LeaseReply, LeaseRequest};
 
 use crate::redis_script::leases::{Peer, leasable_rules};
-use crate::redis_script::lua::FakeRedis;
+use crate::redis_script::lua;
 use crate::redis_script::protocol::{bucket, check};
 use crate::redis_script::random;
-use crate::redis_script::subject::{Executor as _, Scripted, blob_of};
+use crate::redis_script::subject::{Scripted, blob_of};
 
 /// Keys whose states are damaged; `SLUICEGATE_STEPS` takes as many from a fresh seed.
 const KEYS: u64 = 1_000;
@@ -30,7 +31,7 @@ const DAMAGES: u64 = 12;
 const INSTRUCTIONS_MAX: u32 = 2_000_000;
 
 /// Counts the calls that took too many instructions, and ends them.
-fn limited(redis: &FakeRedis) -> Arc<AtomicU32> {
+fn limited(redis: &LuaRedis) -> Arc<AtomicU32> {
     let endless = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&endless);
     let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS_MAX);
@@ -43,11 +44,11 @@ fn limited(redis: &FakeRedis) -> Arc<AtomicU32> {
 }
 
 /// Has a few requests decided, and permits of some rules leased.
-fn live(rng: &mut Rng, scripted: &mut Scripted<FakeRedis>, rules: &RuleSet, start: u64) -> u64 {
+fn live(rng: &mut Rng, scripted: &mut Scripted<LuaRedis>, rules: &RuleSet, start: u64) -> u64 {
     let (mut now, mut peers) = (start, [Peer::default(), Peer::default()]);
     for _ in 0..rng.usize(1..12) {
         now = random::next(rng, now, 1_000_000, false);
-        scripted.executor.server.borrow_mut().now_us = now;
+        scripted.executor.keys().now_us = now;
         let windows = random::windows(rules, now);
         let at = Moment::with_windows(Micros::new(now), &windows);
         if rules.leasable().is_ok() && rng.bool() {
@@ -90,7 +91,7 @@ fn a_damaged_state_is_decided_or_refused_and_nothing_fails() {
         let seed = rng.u64(..);
         let mut rng = Rng::with_seed(seed);
         let rules = if rng.bool() { random::rules(&mut rng) } else { leasable_rules(&mut rng) };
-        let mut scripted = Scripted::new(FakeRedis::lenient(), ScriptClock::Server);
+        let mut scripted = Scripted::new(lua::lenient_redis(), ScriptClock::Server);
         scripted.start(&rules);
         let start = random::start(&mut rng);
         let now = live(&mut rng, &mut scripted, &rules, start);
@@ -100,14 +101,14 @@ fn a_damaged_state_is_decided_or_refused_and_nothing_fails() {
             let damaged = damaged(&mut rng, &value, blob.head().len());
             let key = scripted.key.clone().into_bytes();
             let said = || format!("seed {seed}: {rules:?}, {value:02x?} became {damaged:02x?}");
-            scripted.executor.server.borrow_mut().keys.insert(key, (damaged.clone(), u64::MAX));
+            scripted.executor.keys().values.insert(key, (damaged.clone(), u64::MAX));
             for _ in 0..3 {
                 let now = random::next(&mut rng, now, 1_000_000, false);
-                scripted.executor.server.borrow_mut().now_us = now;
+                scripted.executor.keys().now_us = now;
                 let windows = random::windows(&rules, now);
                 let at = Moment::with_windows(Micros::new(now), &windows);
                 let (clock, before) = (ScriptClock::Server, PreviousRules::Unsaid);
-                let mut run = |ask: Vec<u8>| {
+                let run = |ask: Vec<u8>| {
                     let args = [blob.as_bytes().to_vec(), ask];
                     let keys = [scripted.key.clone()];
                     let replies = scripted.executor.eval(&keys, &args);
@@ -136,10 +137,10 @@ fn a_damaged_state_is_decided_or_refused_and_nothing_fails() {
 
 /// Has the state of `rules` after a check and a lease changed by `damage`: then it is refused, until it is reset.
 fn is_refused_until_reset(rules: &RuleSet, damage: impl FnOnce(&mut Vec<u8>, usize)) {
-    let mut scripted = Scripted::new(FakeRedis::lenient(), ScriptClock::Server);
+    let mut scripted = Scripted::new(lua::lenient_redis(), ScriptClock::Server);
     scripted.start(rules);
     let at = Moment::new(Micros::from_secs(1_800_000_000));
-    scripted.executor.server.borrow_mut().now_us = at.now().get();
+    scripted.executor.keys().now_us = at.now().get();
     scripted.ask(&check(1), &at);
     let first = Peer::default().message(&mut Rng::with_seed(1), Holder(1), 100);
     let word = scripted.lease(&Message { need: 10, least: 10, ..first }, &at);
@@ -147,7 +148,7 @@ fn is_refused_until_reset(rules: &RuleSet, damage: impl FnOnce(&mut Vec<u8>, usi
     let mut value = scripted.executor.value(&scripted.key).unwrap();
     damage(&mut value, blob_of(rules).head().len());
     let key = scripted.key.clone().into_bytes();
-    scripted.executor.server.borrow_mut().keys.insert(key, (value, u64::MAX));
+    scripted.executor.keys().values.insert(key, (value, u64::MAX));
     let endless = limited(&scripted.executor);
     for verb in [check(1), Verb::Peek { cost: Cost::ONE }, check(1)] {
         assert_eq!(scripted.ask(&verb, &at), ScriptReply::Malformed("state".into()));

@@ -8,12 +8,13 @@ use sluicegate_conformance::Subject;
 use sluicegate_kernel::{
     Concurrency, Micros, Moment, Rule, RuleSet, SlidingLog, States, Unsupported, Verb, Verdict,
 };
+use sluicegate_lua::LuaRedis;
 use sluicegate_store::RuleOrigin;
 use sluicegate_store::redis::codec::{PreviousRules, ScriptClock, ScriptRequest, state_value};
 
-use crate::redis_script::lua::FakeRedis;
+use crate::redis_script::lua;
 use crate::redis_script::random;
-use crate::redis_script::subject::{Executor, Scripted, blob_of};
+use crate::redis_script::subject::{Scripted, blob_of};
 
 /// Steps of each of the four parts; `SLUICEGATE_STEPS` takes as many from a fresh seed.
 const STEPS: u64 = 260_000;
@@ -72,7 +73,7 @@ fn hint(verdict: &Verdict) -> u64 {
     spans.into_iter().find(|span| *span > Micros::ZERO).map_or(0, Micros::get)
 }
 
-fn history(scripted: &mut Scripted<FakeRedis>, seed: u64) {
+fn history(scripted: &mut Scripted<LuaRedis>, seed: u64) {
     let mut rng = Rng::with_seed(seed);
     // Two that differ in limits only, so that windows are kept, and one that differs in all.
     let seed = rng.u64(..);
@@ -83,7 +84,7 @@ fn history(scripted: &mut Scripted<FakeRedis>, seed: u64) {
     let on_server = scripted.clock == ScriptClock::Server;
     let mut now = random::start(&mut rng).min(if on_server { 1 << 51 } else { u64::MAX });
     let mut hinted = 0;
-    scripted.executor.server.borrow_mut().keys.clear();
+    scripted.executor.keys().values.clear();
     scripted.start(&model.rules);
     for step in 0..STEPS_PER_HISTORY {
         if rng.u32(0..12) == 0 {
@@ -93,7 +94,7 @@ fn history(scripted: &mut Scripted<FakeRedis>, seed: u64) {
         }
         now = random::next(&mut rng, now, hinted, !on_server);
         if on_server {
-            scripted.executor.server.borrow_mut().now_us = now;
+            scripted.executor.keys().now_us = now;
             if scripted.executor.value(&scripted.key).is_none() && !model.states.is_empty() {
                 model.forgotten(now);
             }
@@ -122,7 +123,7 @@ fn histories(part: u64, clock: ScriptClock, origin: RuleOrigin) {
         Ok(steps) => (steps.parse().unwrap(), fastrand::u64(0..1 << 40)),
         Err(_) => (STEPS, 0),
     };
-    let mut scripted = Scripted::new(FakeRedis::new(), clock);
+    let mut scripted = Scripted::new(lua::redis(), clock);
     scripted.origin = origin;
     for number in 0..steps / STEPS_PER_HISTORY {
         history(&mut scripted, (part << 60) + base + number);
@@ -159,7 +160,7 @@ fn long_logs_and_lists_of_permits_are_the_kernels_bit_for_bit() {
         let rules = RuleSet::single("a", if seed % 2 == 0 { log.clone() } else { held.clone() });
         let (origin, states) = (RuleOrigin::default(), States::default());
         let mut model = Model { rules: rules.clone(), written_by: rules, origin, states };
-        let mut scripted = Scripted::new(FakeRedis::new(), ScriptClock::Given);
+        let mut scripted = Scripted::new(lua::redis(), ScriptClock::Given);
         scripted.start(&model.rules);
         let (mut now, mut longest) = (1_800_000_000_000_000, 0);
         for step in 0..800 {
@@ -182,15 +183,15 @@ fn long_logs_and_lists_of_permits_are_the_kernels_bit_for_bit() {
 
 #[test]
 fn the_same_that_is_asked_in_a_row_is_decided_as_if_asked_one_after_the_other() {
-    let (mut in_a_row, mut in_turn) = (FakeRedis::new(), FakeRedis::new());
+    let (in_a_row, in_turn) = (lua::redis(), lua::redis());
     let key = "sg:{k}".to_owned();
     let mut granted = 0;
     for seed in 0..4_000 {
         let mut rng = Rng::with_seed(seed);
         let rules = random::rules(&mut rng);
         let blob = blob_of(&rules).as_bytes().to_vec();
-        in_a_row.server.borrow_mut().keys.clear();
-        in_turn.server.borrow_mut().keys.clear();
+        in_a_row.keys().values.clear();
+        in_turn.keys().values.clear();
         let mut now = random::start(&mut rng).min(1 << 51);
         for _ in 0..6 {
             now = random::next(&mut rng, now, 0, false);
@@ -205,19 +206,19 @@ fn the_same_that_is_asked_in_a_row_is_decided_as_if_asked_one_after_the_other() 
             };
             let args = [blob.clone(), ask.encode(&rules)];
             let times = rng.usize(1..=5);
-            in_a_row.server.borrow_mut().now_us = now;
-            in_turn.server.borrow_mut().now_us = now;
+            in_a_row.keys().now_us = now;
+            in_turn.keys().now_us = now;
             let (keys, all) = (vec![key.clone(); times], vec![args.clone(); times].concat());
             let together = in_a_row.eval(&keys, &all).unwrap();
             let each = |_| in_turn.eval(std::slice::from_ref(&key), &args).unwrap().remove(0);
             let alone: Vec<_> = (0..times).map(each).collect();
             assert_eq!(together, alone, "seed {seed}: {verb:?} of {rules:?} at {now}");
-            let [row, turn] = [&in_a_row, &in_turn].map(|redis| redis.server.borrow().keys.clone());
+            let [row, turn] = [&in_a_row, &in_turn].map(|redis| redis.keys().values.clone());
             assert_eq!(row, turn, "seed {seed}: {verb:?} of {rules:?} at {now}");
             granted += together.iter().filter(|reply| reply[0] == 1).count();
         }
     }
     assert!(granted > 10_000, "only {granted}");
-    let [row, turn] = [&in_a_row, &in_turn].map(|redis| redis.server.borrow().writes);
+    let [row, turn] = [&in_a_row, &in_turn].map(|redis| redis.keys().writes);
     assert!(row < turn, "{row} writes where each would be written by itself: {turn}");
 }

@@ -2,15 +2,16 @@
 
 use fastrand::Rng;
 use mlua::Function;
+use sluicegate_lua::LuaRedis;
 use sluicegate_store::redis::script;
 
-use crate::redis_script::lua::FakeRedis;
+use crate::redis_script::lua;
 use crate::redis_script::random::number;
 
 /// Cases of each property.
 const CASES: u32 = 50_000;
 
-fn lua_function(redis: &FakeRedis, name: &str) -> Function {
+fn lua_function(redis: &LuaRedis, name: &str) -> Function {
     let end = script::TEXT.find("local function make").expect("the prelude goes on so");
     let text = format!("{}\nreturn {name}", &script::TEXT[..end]);
     redis.lua().load(text).eval().unwrap()
@@ -18,7 +19,7 @@ fn lua_function(redis: &FakeRedis, name: &str) -> Function {
 
 #[test]
 fn products_are_divided_exactly() {
-    let (redis, mut rng) = (FakeRedis::new(), Rng::with_seed(1));
+    let (redis, mut rng) = (lua::redis(), Rng::with_seed(1));
     let mul_div = lua_function(&redis, "mul_div");
     let mut exact = 0;
     for _ in 0..CASES {
@@ -41,7 +42,7 @@ fn products_are_divided_exactly() {
 
 #[test]
 fn quotients_round_exactly() {
-    let (redis, mut rng) = (FakeRedis::new(), Rng::with_seed(2));
+    let (redis, mut rng) = (lua::redis(), Rng::with_seed(2));
     let code = "function(a, b) local x = a / b return (a - a % b) / b, x + -x % 1, a % b end";
     let divide = lua_function(&redis, code);
     for _ in 0..CASES {

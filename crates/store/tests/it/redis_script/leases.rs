@@ -13,7 +13,7 @@ use sluicegate_kernel::{
 };
 use sluicegate_store::redis::codec::ScriptClock;
 
-use crate::redis_script::lua::FakeRedis;
+use crate::redis_script::lua;
 use crate::redis_script::random;
 use crate::redis_script::server::{RealRedis, Timeless};
 use crate::redis_script::subject::{Executor, Scripted, blob_of};
@@ -267,12 +267,12 @@ fn histories(part: u64, executor: impl Executor, few: u64) {
 
 #[test]
 fn the_script_answers_holders_as_the_kernel_does_1() {
-    histories(1, FakeRedis::new(), HISTORIES);
+    histories(1, lua::redis(), HISTORIES);
 }
 
 #[test]
 fn the_script_answers_holders_as_the_kernel_does_2() {
-    histories(2, FakeRedis::new(), HISTORIES);
+    histories(2, lua::redis(), HISTORIES);
 }
 
 #[test]

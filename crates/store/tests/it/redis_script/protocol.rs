@@ -5,15 +5,16 @@ use sluicegate_conformance::Subject;
 use sluicegate_kernel::{
     Cost, Micros, Moment, NamedRule, Rate, Retry, Rule, RuleSet, SlidingLog, TokenBucket, Verb,
 };
+use sluicegate_lua::LuaRedis;
 use sluicegate_store::redis::codec::{
     ForeignReply, Generation, PreviousRules, RulesBlob, ScriptClock, ScriptReply, ScriptRequest,
     Stamp, state_key,
 };
 use sluicegate_store::{RuleOrigin, StoreAnswer};
 
-use crate::redis_script::lua::FakeRedis;
+use crate::redis_script::lua;
 use crate::redis_script::random;
-use crate::redis_script::subject::{Executor, Scripted, blob_of};
+use crate::redis_script::subject::{Scripted, blob_of};
 
 const NOW_US: u64 = 1_780_000_000_000_000;
 
@@ -32,7 +33,7 @@ pub(crate) fn question(verb: &Verb, rules: &RuleSet, clock: ScriptClock, now: u6
 }
 
 /// What the script says about these bytes: its reply, or nothing where it gives up.
-fn eval(redis: &mut FakeRedis, rules: &[u8], ask: &[u8]) -> Option<Vec<u8>> {
+fn eval(redis: &LuaRedis, rules: &[u8], ask: &[u8]) -> Option<Vec<u8>> {
     let replies = redis.eval(&["k".into()], &[rules.to_vec(), ask.to_vec()]).ok()?;
     Some(replies[0].clone())
 }
@@ -46,21 +47,21 @@ fn cut_or_lengthened_input_is_refused_and_changes_nothing() {
         if rules.supports(&verb).is_err() {
             continue;
         }
-        let (blob, mut redis) = (blob_of(&rules), FakeRedis::new());
+        let (blob, redis) = (blob_of(&rules), lua::redis());
         let ask = question(&verb, &rules, ScriptClock::Given, NOW_US);
         for length in (0..blob.as_bytes().len()).step_by(3) {
-            let reply = eval(&mut redis, &blob.as_bytes()[..length], &ask);
+            let reply = eval(&redis, &blob.as_bytes()[..length], &ask);
             assert_eq!(reply.as_deref(), Some(&b"\x04rules"[..]), "{rules:?} cut at {length}");
         }
         for length in 0..ask.len() {
-            let reply = eval(&mut redis, blob.as_bytes(), &ask[..length]);
+            let reply = eval(&redis, blob.as_bytes(), &ask[..length]);
             assert_eq!(reply.as_deref(), Some(&b"\x04ask"[..]), "{verb:?} cut at {length}");
         }
         let long = [blob.as_bytes(), b"\0"].concat();
-        assert_eq!(eval(&mut redis, &long, &ask).as_deref(), Some(&b"\x04rules"[..]));
+        assert_eq!(eval(&redis, &long, &ask).as_deref(), Some(&b"\x04rules"[..]));
         let long = [&ask[..], b"\x07"].concat();
-        assert_eq!(eval(&mut redis, blob.as_bytes(), &long).as_deref(), Some(&b"\x04ask"[..]));
-        assert_eq!(redis.server.borrow().writes, 0);
+        assert_eq!(eval(&redis, blob.as_bytes(), &long).as_deref(), Some(&b"\x04ask"[..]));
+        assert_eq!(redis.keys().writes, 0);
     }
 }
 
@@ -86,12 +87,12 @@ fn numbers_that_are_none_are_refused_and_change_nothing() {
             for odd in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 1e300] {
                 let mut blob = blob.clone();
                 blob[17 + 8 * place..25 + 8 * place].copy_from_slice(&odd.to_le_bytes());
-                let mut redis = FakeRedis::new();
-                redis.server.borrow_mut().now_us = NOW_US;
-                let reply = eval(&mut redis, &blob, &ask);
+                let redis = lua::redis();
+                redis.keys().now_us = NOW_US;
+                let reply = eval(&redis, &blob, &ask);
                 let context = || format!("`{odd}` as number {place} of {:?}", named.rule);
                 assert_eq!(reply.as_deref(), Some(&b"\x04rules"[..]), "{}", context());
-                assert_eq!(redis.server.borrow().writes, 0, "{}", context());
+                assert_eq!(redis.keys().writes, 0, "{}", context());
             }
         }
     }
@@ -100,7 +101,7 @@ fn numbers_that_are_none_are_refused_and_change_nothing() {
 #[test]
 fn costs_outside_their_range_and_unknown_verbs_are_refused() {
     let rules = RuleSet::single("a", bucket(1, 1));
-    let (blob, mut redis) = (blob_of(&rules), FakeRedis::new());
+    let (blob, redis) = (blob_of(&rules), lua::redis());
     for ask in [
         [1, 0, 0, 0, 0, 0],
         [1, 0, 1, 0, 0, 0x80],
@@ -109,12 +110,12 @@ fn costs_outside_their_range_and_unknown_verbs_are_refused() {
         [10, 0, 1, 0, 0, 0],
         [1, 3, 1, 0, 0, 0],
     ] {
-        let reply = eval(&mut redis, blob.as_bytes(), &ask);
+        let reply = eval(&redis, blob.as_bytes(), &ask);
         assert_eq!(reply.as_deref(), Some(&b"\x04ask"[..]), "{ask:?}");
     }
     let late = [&[1, 1, 1, 0, 0, 0][..], &((1_u64 << 52) + 1).to_le_bytes()[..7]].concat();
-    assert_eq!(eval(&mut redis, blob.as_bytes(), &late).as_deref(), Some(&b"\x04ask"[..]));
-    assert_eq!(redis.server.borrow().writes, 0);
+    assert_eq!(eval(&redis, blob.as_bytes(), &late).as_deref(), Some(&b"\x04ask"[..]));
+    assert_eq!(redis.keys().writes, 0);
 }
 
 #[test]
@@ -126,13 +127,13 @@ fn a_foreign_state_is_refused_and_stays() {
         if rules.supports(&verb).is_err() || verb == Verb::Reset {
             continue;
         }
-        let mut scripted = Scripted::new(FakeRedis::new(), ScriptClock::Given);
+        let mut scripted = Scripted::new(lua::redis(), ScriptClock::Given);
         scripted.start(&rules);
         let blob = blob_of(&rules);
         let tail: Vec<_> = (0..rng.usize(0..5)).map(|_| rng.u8(..)).collect();
         let value = [blob.head(), &tail].concat();
         let key = scripted.key.clone().into_bytes();
-        scripted.executor.server.borrow_mut().keys.insert(key, (value.clone(), u64::MAX));
+        scripted.executor.keys().values.insert(key, (value.clone(), u64::MAX));
         let windows = random::windows(&rules, NOW_US);
         let at = Moment::with_windows(Micros::new(NOW_US), &windows);
         let reply = scripted.ask(&verb, &at);
@@ -152,15 +153,15 @@ fn a_foreign_state_is_refused_and_stays() {
 #[test]
 fn rules_that_nobody_knows_leave_nothing() {
     let (old, new) = (RuleSet::single("a", bucket(1, 100)), RuleSet::single("a", bucket(10, 20)));
-    let mut redis = FakeRedis::new();
-    redis.server.borrow_mut().now_us = NOW_US;
+    let redis = lua::redis();
+    redis.keys().now_us = NOW_US;
     let (verb, at) = (check(1), Moment::new(Micros::ZERO));
     let ask = question(&verb, &old, ScriptClock::Server, 0);
-    eval(&mut redis, blob_of(&old).as_bytes(), &ask).unwrap();
+    eval(&redis, blob_of(&old).as_bytes(), &ask).unwrap();
     let before = redis.value("k");
 
     let blob = blob_of(&new);
-    let reply = eval(&mut redis, blob.as_bytes(), &ask).unwrap();
+    let reply = eval(&redis, blob.as_bytes(), &ask).unwrap();
     let Ok(ScriptReply::Unknown(state)) = ScriptReply::decode(&reply, &new, &verb) else {
         panic!()
     };
@@ -173,7 +174,7 @@ fn rules_that_nobody_knows_leave_nothing() {
         clock: ScriptClock::Server,
         before: PreviousRules::Lost,
     };
-    let reply = eval(&mut redis, blob.as_bytes(), &lost.encode(&new)).unwrap();
+    let reply = eval(&redis, blob.as_bytes(), &lost.encode(&new)).unwrap();
     let Ok(ScriptReply::Decided(StoreAnswer { verdict, .. })) =
         ScriptReply::decode(&reply, &new, &verb)
     else {
@@ -192,11 +193,11 @@ fn a_state_keeps_the_instant_of_the_rules_that_wrote_it_until_others_do() {
             |seconds: u64| RuleOrigin::Policy { since: Micros::from_secs(1_767_225_600 + seconds) };
         let [first, later] = [1_u64, 2].map(|seconds| RulesBlob::new(rules, taken_over(seconds)));
         assert!(first.stamp() < later.stamp() && first.head() != later.head());
-        let mut redis = FakeRedis::new();
-        redis.server.borrow_mut().now_us = NOW_US;
+        let redis = lua::redis();
+        redis.keys().now_us = NOW_US;
         let ask = question(&check(1), rules, ScriptClock::Server, NOW_US);
         for blob in [&first, &later] {
-            eval(&mut redis, blob.as_bytes(), &ask).unwrap();
+            eval(&redis, blob.as_bytes(), &ask).unwrap();
             assert!(redis.value("k").unwrap().starts_with(first.head()));
         }
     }
@@ -219,7 +220,7 @@ fn rules_that_callers_bring_along_are_read_where_they_wrote() {
 #[test]
 fn a_peek_under_new_rules_changes_nothing() {
     let (old, new) = (RuleSet::single("a", bucket(1, 100)), RuleSet::single("a", bucket(10, 20)));
-    let mut scripted = Scripted::new(FakeRedis::new(), ScriptClock::Given);
+    let mut scripted = Scripted::new(lua::redis(), ScriptClock::Given);
     scripted.start(&old);
     let at = Moment::new(Micros::new(NOW_US));
     scripted.decide(&check(30), &at).unwrap();
@@ -236,7 +237,7 @@ fn clocks_that_differ_add_nothing_to_a_budget() {
     let (rate, burst) = (100, 50);
     for rule in [bucket(rate, burst), SlidingLog::new(burst, Micros::SECOND).unwrap().into()] {
         let mut rng = Rng::with_seed(4);
-        let mut scripted = Scripted::new(FakeRedis::new(), ScriptClock::Client);
+        let mut scripted = Scripted::new(lua::redis(), ScriptClock::Client);
         scripted.start(&RuleSet::single("a", rule.clone()));
         let (mut latest, mut granted) = (NOW_US, 0);
         for step in 0..5_000 {
@@ -259,12 +260,12 @@ fn clocks_that_differ_add_nothing_to_a_budget() {
 /// the next one would see that time pass once more.
 #[test]
 fn a_budget_that_is_full_again_is_remembered_for_clocks_that_are_behind() {
-    let mut scripted = Scripted::new(FakeRedis::new(), ScriptClock::Client);
+    let mut scripted = Scripted::new(lua::redis(), ScriptClock::Client);
     scripted.start(&RuleSet::single("a", bucket(100, 10)));
     let mut granted = 0;
     for round in 1..=100 {
         let now = NOW_US + round * 110_000;
-        scripted.executor.server.borrow_mut().now_us = now;
+        scripted.executor.keys().now_us = now;
         for behind_us in [50_000_000, 0] {
             let at = Moment::new(Micros::new(now - behind_us));
             let asked = (0..10).map(|_| scripted.decide(&check(1), &at).unwrap());

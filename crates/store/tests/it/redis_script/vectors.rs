@@ -3,7 +3,7 @@
 use sluicegate_conformance::{load, load_leases, run, run_lease};
 use sluicegate_store::redis::codec::ScriptClock;
 
-use crate::redis_script::lua::FakeRedis;
+use crate::redis_script::lua;
 use crate::redis_script::server::RealRedis;
 use crate::redis_script::subject::{Executor, Scripted};
 
@@ -30,7 +30,7 @@ pub(crate) fn answers_every_vector(executor: impl Executor) {
 
 #[test]
 fn the_script_answers_every_vector_in_lua() {
-    answers_every_vector(FakeRedis::new());
+    answers_every_vector(lua::redis());
 }
 
 #[test]

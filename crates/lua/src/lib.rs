@@ -1,0 +1,213 @@
+//! The scripts of Redis in the process of a test: Lua 5.1, with as much of Redis as they call.
+//!
+//! A [`LuaRedis`] is one server with one script. Its time is set, so that nothing sleeps, and its keys can be
+//! looked at, damaged and taken back.
+//!
+//! ```
+//! let redis = sluicegate_lua::LuaRedis::new("return redis.call('GET', KEYS[1]) or ARGV[1]");
+//! let reply = redis.eval(&["key".into()], &[b"none".to_vec()]);
+//! assert_eq!(reply, Ok(vec![b"none".to_vec()]));
+//! ```
+
+mod packing;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use mlua::{Function, Lua, LuaString, Table, Value, Variadic};
+use parking_lot::{Mutex, MutexGuard};
+
+/// One server with one script. It knows `GET`, `SET key value PX ttl`, `DEL` and `TIME`, and none of them fails.
+#[derive(Debug)]
+pub struct LuaRedis {
+    lua: Lua,
+    script: Function,
+    keys: Arc<Mutex<LuaKeys>>,
+}
+
+/// What the server remembers.
+#[derive(Debug, Default)]
+pub struct LuaKeys {
+    /// What `TIME` returns, in µs since 1970; keys end by it.
+    pub now_us: u64,
+    /// Value and end (µs since 1970) of each key.
+    pub values: HashMap<Vec<u8>, (Vec<u8>, u64)>,
+    /// Commands that changed keys.
+    pub writes: u64,
+    /// What was at a key before each of these commands, the earliest first, since it was last taken.
+    pub changes: Vec<KeyBefore>,
+}
+
+/// A key, and its value and end before it was changed; `None`: there was no such key.
+pub type KeyBefore = (Vec<u8>, Option<(Vec<u8>, u64)>);
+
+impl LuaRedis {
+    /// A server without keys, whose script is `text`. A number that is out of the range of `struct.pack`, or no
+    /// integer, fails the test.
+    ///
+    /// # Panics
+    /// If `text` is no Lua.
+    pub fn new(text: &str) -> Self {
+        Self::with_packing(text, packing::pack_in_range)
+    }
+
+    /// The same, which packs any number as Redis does.
+    ///
+    /// # Panics
+    /// If `text` is no Lua.
+    pub fn lenient(text: &str) -> Self {
+        Self::with_packing(text, packing::pack_any)
+    }
+
+    fn with_packing(
+        text: &str,
+        pack: fn(&Lua, Variadic<Value>) -> mlua::Result<LuaString>,
+    ) -> Self {
+        let (lua, keys) = (Lua::new(), Arc::new(Mutex::new(LuaKeys::default())));
+        let script = lua.load(text).set_name("script").into_function();
+        let script = script.expect("the script is Lua");
+        prepare(&lua, &keys, pack).expect("an interpreter has room for a few functions");
+        Self { lua, script, keys }
+    }
+
+    /// What the script replies to these keys and arguments: one string, or a list of them.
+    ///
+    /// # Errors
+    /// The error of the script, in its words, or that its reply is neither.
+    pub fn eval(&self, keys: &[String], args: &[impl AsRef<[u8]>]) -> Result<Vec<Vec<u8>>, String> {
+        self.run(keys, args).map_err(|error| error.to_string())
+    }
+
+    fn run(&self, keys: &[String], args: &[impl AsRef<[u8]>]) -> mlua::Result<Vec<Vec<u8>>> {
+        let globals = self.lua.globals();
+        globals.raw_set("KEYS", keys)?;
+        let args = args.iter().map(|arg| self.lua.create_string(arg));
+        let args = args.collect::<mlua::Result<Vec<_>>>()?;
+        globals.raw_set("ARGV", self.lua.create_sequence_from(args)?)?;
+        match self.script.call(())? {
+            Value::String(reply) => Ok(vec![reply.as_bytes().to_vec()]),
+            Value::Table(replies) => replies
+                .sequence_values::<LuaString>()
+                .map(|reply| Ok(reply?.as_bytes().to_vec()))
+                .collect(),
+            other => Err(mlua::Error::runtime(format!("{other:?} is no reply"))),
+        }
+    }
+
+    /// What the server remembers. No script runs while it is looked at.
+    pub fn keys(&self) -> MutexGuard<'_, LuaKeys> {
+        self.keys.lock()
+    }
+
+    /// The value of a key that has not ended.
+    pub fn value(&self, key: &str) -> Option<Vec<u8>> {
+        self.keys().live(key.as_bytes()).cloned()
+    }
+
+    /// The interpreter.
+    pub const fn lua(&self) -> &Lua {
+        &self.lua
+    }
+}
+
+impl LuaKeys {
+    /// The value of a key that has not ended.
+    pub fn live(&self, key: &[u8]) -> Option<&Vec<u8>> {
+        self.values.get(key).filter(|(_, end)| *end > self.now_us).map(|(value, _)| value)
+    }
+
+    /// Puts a value at a key, to end after `ttl_ms`.
+    pub fn set(&mut self, key: &[u8], value: &[u8], ttl_ms: u64) {
+        let end = self.now_us + ttl_ms * 1_000;
+        let before = self.values.insert(key.to_vec(), (value.to_vec(), end));
+        self.note(key, before);
+    }
+
+    /// Removes a key.
+    pub fn delete(&mut self, key: &[u8]) {
+        let before = self.values.remove(key);
+        self.note(key, before);
+    }
+
+    fn note(&mut self, key: &[u8], before: Option<(Vec<u8>, u64)>) {
+        self.writes += 1;
+        self.changes.push((key.to_vec(), before));
+    }
+
+    fn call(&mut self, lua: &Lua, args: &[Vec<u8>]) -> mlua::Result<Value> {
+        let text = |bytes: &[u8]| lua.create_string(bytes).map(Value::String);
+        let words: Vec<_> = args.iter().map(Vec::as_slice).collect();
+        match words[..] {
+            [b"TIME"] => {
+                let (seconds, micros) = (self.now_us / 1_000_000, self.now_us % 1_000_000);
+                let table = lua.create_sequence_from([seconds.to_string(), micros.to_string()])?;
+                Ok(Value::Table(table))
+            }
+            [b"GET", key] => match self.live(key) {
+                Some(value) => text(value),
+                None => Ok(Value::Boolean(false)),
+            },
+            [b"SET", key, value, b"PX", ttl_ms] => {
+                let ttl_ms = std::str::from_utf8(ttl_ms).ok().and_then(|ttl| ttl.parse().ok());
+                let ttl_ms = ttl_ms.filter(|ttl| (1..1 << 50).contains(ttl));
+                self.set(key, value, ttl_ms.expect("a span is 1 ms to 2^50 ms"));
+                text(b"OK")
+            }
+            [b"DEL", key] => {
+                self.delete(key);
+                Ok(Value::Integer(1))
+            }
+            _ => Err(mlua::Error::runtime(format!("unexpected command {words:?}"))),
+        }
+    }
+}
+
+/// Gives the script what Redis would: `redis`, `struct`, and no globals of its own.
+fn prepare(
+    lua: &Lua,
+    keys: &Arc<Mutex<LuaKeys>>,
+    pack: fn(&Lua, Variadic<Value>) -> mlua::Result<LuaString>,
+) -> mlua::Result<()> {
+    let shared = Arc::clone(keys);
+    let call = lua.create_function(move |lua, args: Variadic<Value>| {
+        let args: Vec<_> = args.iter().map(argument).collect();
+        shared.lock().call(lua, &args)
+    })?;
+    let redis = lua.create_table()?;
+    // No command fails here, so that a call is as good as one whose errors are values.
+    redis.set("pcall", &call)?;
+    redis.set("call", call)?;
+    lua.globals().set("redis", redis)?;
+    let packer = lua.create_table()?;
+    packer.set("pack", lua.create_function(pack)?)?;
+    packer.set("unpack", lua.create_function(packing::unpack)?)?;
+    lua.globals().set("struct", packer)?;
+    forbid_globals(lua)
+}
+
+/// Makes a script fail that reads or sets a global of its own, as Redis does.
+fn forbid_globals(lua: &Lua) -> mlua::Result<()> {
+    let meta = lua.create_table()?;
+    let refuse = |_: &Lua, (_, name, _): (Table, String, Value)| -> mlua::Result<()> {
+        Err(mlua::Error::runtime(format!("the script sets the global `{name}`")))
+    };
+    meta.set("__newindex", lua.create_function(refuse)?)?;
+    let absent = |_: &Lua, (_, name): (Table, String)| -> mlua::Result<()> {
+        Err(mlua::Error::runtime(format!("the script reads the global `{name}`")))
+    };
+    meta.set("__index", lua.create_function(absent)?)?;
+    lua.globals().set_metatable(Some(meta))
+}
+
+/// An argument as Redis hands it on: numbers with 17 digits.
+fn argument(value: &Value) -> Vec<u8> {
+    match value {
+        Value::String(text) => text.as_bytes().to_vec(),
+        Value::Integer(number) => number.to_string().into_bytes(),
+        Value::Number(number) => {
+            assert!(number.fract() == 0.0 && number.abs() < 1e17, "`{number}` is no integer");
+            format!("{number:.0}").into_bytes()
+        }
+        other => panic!("{other:?} as an argument"),
+    }
+}
