@@ -8,10 +8,10 @@ use super::blob::{BlobRule, RulesBlob};
 use super::codec::{ScriptClock, state_key, windows_at};
 use super::lease::{LeaseReply, LeaseRequest};
 use super::store::{CALLS_MAX, RedisStore, WriterRules, failed, unreadable, windows_of};
-use super::{ScriptArgs, codec::ForeignReply};
+use super::{ScriptArgs, ScriptServer, codec::ForeignReply};
 use crate::{Executed, StoreError, StoreRequest};
 
-impl RedisStore {
+impl<C: ScriptServer> RedisStore<C> {
     /// The store's word to `message` about the key of `request`.
     ///
     /// If a later version of the policy decides already, the message is answered under its rules: the holder

@@ -34,7 +34,7 @@ use super::codec::{
 use super::{
     CallEffect, ConnectError, Fleet, FleetPresence, LuaScript, Publication, PublishError,
     PublishOutcome, PublishedPolicies, RedisClient, RedisConfig, RedisConfigError, RedisError,
-    Revisions, ScriptArgs, Stats, affordable, script,
+    Revisions, ScriptArgs, ScriptServer, Stats, affordable, script,
 };
 use crate::{Debt, Executed, Permits, RuleOrigin, Store, StoreAnswer, StoreError, StoreRequest};
 
@@ -55,10 +55,10 @@ const RULES_MAX: usize = 65_536;
 /// are enough; a key with more than a handful of rule sets at a time is no one's in particular.
 pub(super) const CALLS_MAX: usize = 8;
 
-/// State in Redis or Valkey, shared by every process that uses the same.
+/// State in Redis or Valkey, shared by every process that uses the same. `C` is the way to the server.
 #[derive(Debug)]
-pub struct RedisStore {
-    pub(super) client: RedisClient,
+pub struct RedisStore<C = RedisClient> {
+    pub(super) client: C,
     /// A [`ScriptClock`].
     clock: AtomicU8,
     namespace: String,
@@ -95,39 +95,7 @@ impl RedisStore {
     /// Outside of a tokio runtime with time and IO.
     pub fn start(config: &RedisConfig) -> Result<Self, RedisConfigError> {
         let script = LuaScript { text: script::TEXT, sha1: script::SHA1 };
-        Ok(Self {
-            client: RedisClient::start(config, script)?,
-            clock: AtomicU8::default(),
-            namespace: String::new(),
-            rules: RwLock::default(),
-        })
-    }
-
-    /// The same store, told the time by `clock`.
-    #[must_use]
-    pub fn with_clock(self, clock: ScriptClock) -> Self {
-        self.set_clock(clock);
-        self
-    }
-
-    /// Goes by `clock` from the next decision on.
-    pub fn set_clock(&self, clock: ScriptClock) {
-        self.clock.store(clock as u8, Ordering::Relaxed);
-    }
-
-    /// Whose clock decisions go by.
-    pub(super) fn clock(&self) -> ScriptClock {
-        match self.clock.load(Ordering::Relaxed) {
-            0 => ScriptClock::Server,
-            1 => ScriptClock::Given,
-            _ => ScriptClock::Client,
-        }
-    }
-
-    /// The same store with budgets of its own: those of another namespace are not seen.
-    #[must_use]
-    pub fn in_namespace(self, namespace: &str) -> Self {
-        Self { namespace: format!("{namespace}:"), ..self }
+        RedisClient::start(config, script).map(Self::on)
     }
 
     /// Waits for the end of the first attempt to connect.
@@ -209,6 +177,50 @@ impl RedisStore {
     /// Outside of a tokio runtime with time and IO.
     pub fn revisions(&self) -> Revisions {
         self.client.revisions()
+    }
+}
+
+impl<C: ScriptServer> RedisStore<C> {
+    /// A store on the server that `client` leads to.
+    pub fn on(client: C) -> Self {
+        Self {
+            client,
+            clock: AtomicU8::default(),
+            namespace: String::new(),
+            rules: RwLock::default(),
+        }
+    }
+
+    /// The way to the server.
+    pub const fn client(&self) -> &C {
+        &self.client
+    }
+
+    /// The same store, told the time by `clock`.
+    #[must_use]
+    pub fn with_clock(self, clock: ScriptClock) -> Self {
+        self.set_clock(clock);
+        self
+    }
+
+    /// Goes by `clock` from the next decision on.
+    pub fn set_clock(&self, clock: ScriptClock) {
+        self.clock.store(clock as u8, Ordering::Relaxed);
+    }
+
+    /// Whose clock decisions go by.
+    pub(super) fn clock(&self) -> ScriptClock {
+        match self.clock.load(Ordering::Relaxed) {
+            0 => ScriptClock::Server,
+            1 => ScriptClock::Given,
+            _ => ScriptClock::Client,
+        }
+    }
+
+    /// The same store with budgets of its own: those of another namespace are not seen.
+    #[must_use]
+    pub fn in_namespace(self, namespace: &str) -> Self {
+        Self { namespace: format!("{namespace}:"), ..self }
     }
 
     /// Decides `request`, once `debt` is charged if there is one, and says what was charged.
@@ -301,21 +313,24 @@ impl RedisStore {
                 Err(error) => said(place, Err(error)),
             }
         }
-        let mut again = FuturesUnordered::new();
+        let mut again = Vec::new();
         let mut hear = |nth: usize, reply: Result<Bytes, RedisError>| {
             let place = places[nth];
-            let (request, at) = &requests[place];
+            let (request, _) = &requests[place];
             let reply = reply.map(|reply| ScriptReply::decode(&reply, request.rules, request.verb));
             match reply {
                 Ok(Ok(ScriptReply::Decided(answer))) => said(place, Ok(answer)),
                 Err(error) => said(place, Err(error.into())),
                 // Nothing was done: the way of a single request goes on from here.
-                Ok(_) => {
-                    again.push(async move { (place, Box::pin(self.decide(request, at)).await) });
-                }
+                Ok(_) => again.push(place),
             }
         };
         self.client.eval_each(asks, deadline, &mut hear).await;
+        let again = again.into_iter().map(|place| async move {
+            let (request, at) = &requests[place];
+            (place, Box::pin(self.decide(request, at)).await)
+        });
+        let mut again: FuturesUnordered<_> = again.collect();
         while let Some((place, answer)) = again.next().await {
             said(place, answer);
         }
@@ -538,7 +553,7 @@ fn decode_later(
     Ok(ScriptReply::Decided(StoreAnswer { in_use, ..answer }))
 }
 
-impl Store for RedisStore {
+impl<C: ScriptServer> Store for RedisStore<C> {
     async fn decide(
         &self,
         request: &StoreRequest<'_>,

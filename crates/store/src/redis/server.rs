@@ -1,0 +1,109 @@
+//! What a store needs of Redis, so that the same store runs on a server in the network and on one in the process
+//! of a test.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::{RedisClient, RedisError, ScriptArgs};
+
+/// Redis with the script, as [`RedisStore`](super::RedisStore) calls it: [`RedisClient`] by the network.
+///
+/// Every call ends by its deadline. [`RedisError::outcome`] says of one that failed whether it may have been executed.
+pub trait ScriptServer: Debug + Send + Sync {
+    /// When a call that is made now must have ended. A decision that takes several calls keeps to one deadline.
+    fn deadline(&self) -> Instant;
+
+    /// Why a call that came now would be refused at once, where that can be said before it is made.
+    fn refuses(&self) -> Option<RedisError> {
+        None
+    }
+
+    /// The script's reply to `ask`.
+    fn eval(
+        &self,
+        ask: ScriptArgs,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Bytes, RedisError>> + Send;
+
+    /// The script's reply to `ask`, which begins with a debt. The script notes at `noted`, a key in the slot of the
+    /// other, what it charged, and charges it once however often it is asked.
+    fn eval_once(
+        &self,
+        ask: ScriptArgs,
+        noted: &[u8],
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Bytes, RedisError>> + Send;
+
+    /// Passes to `said` the script's reply to each of `asks`, with its place, as soon as it is there.
+    fn eval_each(
+        &self,
+        asks: Vec<ScriptArgs>,
+        deadline: Instant,
+        said: &mut (impl FnMut(usize, Result<Bytes, RedisError>) + Send),
+    ) -> impl Future<Output = ()> + Send;
+
+    /// The string at `key`; `None` if there is none.
+    fn get(
+        &self,
+        key: &[u8],
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Option<Bytes>, RedisError>> + Send;
+
+    /// Writes `value` at `key`, to be forgotten after `ttl` (at least a millisecond).
+    fn set(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        ttl: Duration,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<(), RedisError>> + Send;
+}
+
+impl ScriptServer for RedisClient {
+    fn deadline(&self) -> Instant {
+        self.deadline()
+    }
+
+    fn refuses(&self) -> Option<RedisError> {
+        self.refuses()
+    }
+
+    async fn eval(&self, ask: ScriptArgs, deadline: Instant) -> Result<Bytes, RedisError> {
+        self.eval(ask, deadline).await
+    }
+
+    async fn eval_once(
+        &self,
+        ask: ScriptArgs,
+        noted: &[u8],
+        deadline: Instant,
+    ) -> Result<Bytes, RedisError> {
+        self.eval_once(ask, noted, deadline).await
+    }
+
+    async fn eval_each(
+        &self,
+        asks: Vec<ScriptArgs>,
+        deadline: Instant,
+        said: &mut (impl FnMut(usize, Result<Bytes, RedisError>) + Send),
+    ) {
+        self.eval_each(asks, deadline, said).await;
+    }
+
+    async fn get(&self, key: &[u8], deadline: Instant) -> Result<Option<Bytes>, RedisError> {
+        self.get(key, deadline).await
+    }
+
+    async fn set(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        ttl: Duration,
+        deadline: Instant,
+    ) -> Result<(), RedisError> {
+        self.set(key, value, ttl, deadline).await
+    }
+}
