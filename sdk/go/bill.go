@@ -14,10 +14,12 @@ type bill struct {
 	doubt bool // perhaps charged
 }
 
-func newBill(owed []int64, upTo life) *bill {
+// newBillID makes an id. It is that of all bills of a key until something was charged under it: Redis does not remember
+// an id of which it charged nothing, and a request that carries it and is still under way may charge it later.
+func newBillID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
-	return &bill{id: base64.RawURLEncoding.EncodeToString(id[:]), owed: owed, upTo: upTo}
+	return base64.RawURLEncoding.EncodeToString(id[:])
 }
 
 // owedBy gives what each of the deciding rules is charged: of later rules, each the most that any rule owes.

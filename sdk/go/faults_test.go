@@ -209,7 +209,7 @@ func TestADebtIsChargedBeforeTheRequest(t *testing.T) {
 		t.Fatalf("%+v, %v", a, f)
 	}
 	// The same bill again, as after a reply that was lost, charges nothing.
-	b := newBill([]int64{5}, emptyLife(p.set))
+	b := &bill{id: newBillID(), owed: []int64{5}, upTo: emptyLife(p.set)}
 	for range 2 {
 		q.bill = b
 		if a, f = e.store.ask(ctx, q); f != nil || a.charged[0] != 5 {

@@ -36,6 +36,7 @@ type account struct {
 	used   life // the same, and what was admitted here
 	n      int64
 	bill   *bill
+	billID string // of its bills, until something is charged
 	latest int64
 }
 
@@ -165,7 +166,7 @@ func (s *share) open(key string, p *plan, n, now int64) (*account, int64, bool) 
 		c.turn(p, p.momentsAt(now))
 		return c, now, true
 	}
-	c := &account{plan: p, stored: emptyLife(p.set), used: emptyLife(p.set), n: n}
+	c := &account{plan: p, stored: emptyLife(p.set), used: emptyLife(p.set), n: n, billID: newBillID()}
 	if known := s.notes[key]; known != nil {
 		c.stored = known.life.clone()
 		c.stored.turnTo(p.set, p.momentsAt(now))
@@ -328,10 +329,11 @@ func (s *share) billFor(key string, p *plan, now int64) (b *bill, alone bool) {
 			delete(s.owing, key)
 			return nil, false
 		}
-		c.bill = newBill(owed, c.used.clone())
+		c.bill = &bill{id: c.billID, owed: owed, upTo: c.used.clone()}
 	} else if len(c.bill.owed) != len(owed) {
 		// Other rules came in between: what they owe is not what the bill says any more.
-		c.bill = newBill(owed, c.used.clone())
+		c.billID = newBillID()
+		c.bill = &bill{id: c.billID, owed: owed, upTo: c.used.clone()}
 	}
 	if c.bill.doubt {
 		for i := range owed {
@@ -358,6 +360,12 @@ func (s *share) settle(key string, b *bill, p *plan, a answer, f *failure, now i
 	switch {
 	case f == nil:
 		c.stored, c.bill = b.upTo.clone(), nil
+		for _, charged := range a.charged {
+			if charged > 0 {
+				c.billID = newBillID()
+				break
+			}
+		}
 		c.turn(p, at)
 		for i, rule := range p.set.rules {
 			left := b.owed[i] - min(a.charged[i], b.owed[i])

@@ -179,6 +179,31 @@ func TestWhatOthersTookWhileABillIsOnItsWayIsNoDebt(t *testing.T) {
 	}
 }
 
+// A request that carries a bill and is still under way may charge it after another one charged nothing: so the next
+// bill has the same id, under which Redis charges once.
+func TestABillOfWhichNothingWasChargedKeepsItsID(t *testing.T) {
+	p, err := ofPolicy("a", ruleSetOf(t, FixedWindow(100, time.Hour).Named("hour")), nil, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, now := newShare(), year2026US
+	s.decide(question{plan: p, key: "k", request: request{verb: verbCheck, cost: 10, now: now}}, 1)
+	first, _ := s.billFor("k", p, now)
+	for _, c := range []struct {
+		charged int64
+		same    bool
+	}{{0, true}, {0, true}, {4, false}} {
+		b, _ := s.billFor("k", p, now)
+		if !s.settle("k", b, p, answer{set: p.set, charged: []int64{c.charged}}, nil, now) {
+			t.Fatal("it owes the rest")
+		}
+		next, _ := s.billFor("k", p, now)
+		if same := next.id == first.id; same != c.same || next.owed[0] != 10-c.charged {
+			t.Errorf("charged %d: the same id: %v, owed %d", c.charged, same, next.owed[0])
+		}
+	}
+}
+
 // What is known of each rule is believed for two seconds against an answer that says less, whatever the others say.
 func TestAnOlderAnswerTakesNothingBackOfAnyRule(t *testing.T) {
 	p, err := ofPolicy("a", ruleSetOf(t, FixedWindow(100, time.Hour).Named("hour"), FixedWindow(1000, 24*time.Hour).Named("day")), nil, 1)

@@ -22,8 +22,8 @@ pub(crate) struct Dues {
     /// Of each rule.
     charged: Permits,
     bills: u64,
-    /// What was left of the last bill that was paid in part, which bill that was, and when it was made out.
-    rest: Option<(Permits, u128, u64)>,
+    /// What was left of the last bill that was heard of, and when it was made out.
+    rest: Option<(Permits, u64)>,
     /// When each bill was made out, and what was admitted until then; and those that it heard of.
     made: BTreeMap<u128, (u64, u64)>,
     heard: BTreeSet<u128>,
@@ -91,8 +91,10 @@ impl Dues {
 
     /// A node heard what was charged of a bill.
     pub(crate) fn hear(&mut self, debt: &Debt, paid: Permits) {
+        // A bill of which nothing was charged is made out anew, under the same id.
+        let is_closed = paid.iter().any(|paid| *paid > 0);
         // Others carried it, too.
-        if !self.heard.insert(debt.id) {
+        if self.heard.contains(&debt.id) || is_closed && !self.heard.insert(debt.id) {
             return;
         }
         if let (Charge::Added, Some(owed)) = (debt.charge, &mut self.owed) {
@@ -101,7 +103,11 @@ impl Dues {
         let mut rest = debt.permits;
         rest.iter_mut().zip(paid).for_each(|(rest, paid)| *rest = rest.saturating_sub(paid));
         // What is in use flows out while the bill is on its way.
-        self.rest = self.made.get(&debt.id).map(|(made_at, _)| (rest, debt.id, *made_at));
+        let Some(&(made_at, _)) = self.made.get(&debt.id) else { return };
+        self.rest = Some((rest, made_at));
+        if !is_closed {
+            self.made.remove(&debt.id);
+        }
     }
 
     /// A node heard the store. If that answers nobody's check, nobody knows what it said.
@@ -158,11 +164,11 @@ pub(crate) fn check_bill(
         let what = format!("node {node} asks for {verb:?} of key {key}, and leaves {more} unpaid");
         world.judge.fail("I26", now, what);
     }
-    let Some((rest, id, since)) = world.dues[node][key].rest else { return };
-    if id == debt.id {
+    // One that was sent before this was heard carries it again.
+    if world.dues[node][key].heard.contains(&debt.id) {
         return;
     }
-    world.dues[node][key].rest = None;
+    let Some((rest, since)) = world.dues[node][key].rest.take() else { return };
     if plan.versions.len() > 1 || crate::probes::has_wrong_clocks(world) || plan.removes() {
         return;
     }

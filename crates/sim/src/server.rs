@@ -125,6 +125,8 @@ impl Server {
             let heard = self.hear((ask, message), (name, before, stored), notes, now);
             return Execution { broken: heard.broken.or(late), ..heard };
         }
+        // A debt that was charged before is not looked at again.
+        let is_owed = ask.debt.is_some_and(|debt| !self.charged.contains_key(&debt.id));
         let (paid, debt) = match &ask.debt {
             Some(debt) => self.charge(debt, &mut stored, &at),
             None => (Permits::default(), None),
@@ -157,11 +159,12 @@ impl Server {
             _ => {}
         }
         let mut answer = StoreAnswer::of(verdict, &rules, &stored.leased.states, &at);
+        let in_use = settled(&stored, &at).usage(&at);
         for (place, used) in &mut answer.in_use {
-            *used = after.0[*place].min(rules.rules()[*place].rule.limit());
+            *used = in_use.0[*place].min(rules.rules()[*place].rule.limit());
         }
         answer = named_as(answer, &rules, &ask.rules);
-        if !is_look || debt.is_some() {
+        if !is_look || is_owed {
             let took = after.since(&first);
             self.remember(Write { at: now, name: name.clone(), before, debt, took });
             self.keys.insert(name, stored);
@@ -194,8 +197,12 @@ impl Server {
             Charge::Added => rules.debit_beside(&mut stored.leased, &mut permits, at),
             Charge::AtLeast => rules.raise_beside(&mut stored.leased, &mut permits, at),
         }
-        self.charged.insert(debt.id, permits);
-        (permits, Some(debt.id))
+        // What came to nothing is not recorded, and may come to something the next time.
+        let is_noted = permits.iter().any(|permits| *permits > 0);
+        if is_noted {
+            self.charged.insert(debt.id, permits);
+        }
+        (permits, is_noted.then_some(debt.id))
     }
 
     /// Hears a holder.
@@ -209,6 +216,10 @@ impl Server {
         let at = Moment::new(self.clock(now));
         let (rules, first) = (Arc::clone(&stored.rules), stored.usage(&at));
         let lapsed = in_use_with_lapsed(&stored, &at)[0];
+        // Under rules of a later version it keeps what it has, and is granted what its requests wait for.
+        let is_later = rules != ask.rules;
+        let under_later = Message { want: 0, hint: None, ..*message };
+        let message = if is_later { &under_later } else { message };
         let mut word = rules.lease(&mut stored.leased, message, &at);
         let after = stored.usage(&at);
         let mut broken = None;
@@ -228,6 +239,9 @@ impl Server {
             }
             let answer = named_as(stands.verdict.into(), &rules, &ask.rules);
             stands.verdict = answer.verdict;
+            if is_later {
+                stands.hint.used = Permits::default();
+            }
         }
         let records = stored.leased.leases.records.len();
         if records > HOLDERS_MAX {
@@ -392,10 +406,15 @@ impl Stored {
 }
 
 /// Permits in use by each rule when what has lapsed by `at` is charged, and nothing else.
-fn in_use_with_lapsed(Stored { rules, leased, .. }: &Stored, at: &Moment<'_>) -> Permits {
-    let mut settled = leased.clone();
-    rules.debit_beside(&mut settled, &mut Permits::default(), at);
-    rules.in_use(&settled.states, at)
+fn in_use_with_lapsed(stored: &Stored, at: &Moment<'_>) -> Permits {
+    stored.rules.in_use(&settled(stored, at).leased.states, at)
+}
+
+/// The same when what has lapsed by `at` is charged.
+fn settled(stored: &Stored, at: &Moment<'_>) -> Stored {
+    let mut settled = stored.clone();
+    stored.rules.debit_beside(&mut settled.leased, &mut Permits::default(), at);
+    settled
 }
 
 /// I34: what is given back is no longer in use, as far as it still was. Guava's two count what is to come as in use, and

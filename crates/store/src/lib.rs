@@ -166,7 +166,8 @@ impl Executed {
 /// Permits that a caller admitted while it could not ask the store, and that the store is to charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Debt {
-    /// Names this debt: however often it is sent, it is charged once.
+    /// Names this debt: however often it is sent, it is charged once. A store need not remember an id of which it
+    /// charged nothing: what is owed then is sent under the same id again.
     pub id: u128,
     /// Permits of each rule, in the order of the rules; each at most
     /// [`COST_MAX`](sluicegate_kernel::limits::COST_MAX).

@@ -202,6 +202,22 @@ final class SeveralRulesTest extends TestCase
         self::assertSame([2, 3], $account->owed(self::NOW));
     }
 
+    public function testABillOfWhichNothingWasChargedKeepsItsId(): void
+    {
+        $budget = self::budget(self::quota(100, '1/h', 50));
+        $kernel = $budget->rules->set->kernel();
+        $windows = $budget->rules->set->windowsAround(self::NOW);
+        $used = $kernel->withUsed($kernel->fresh(), [15, 30], self::NOW, $windows);
+        $account = new Account($budget, 1, $kernel->fresh(), $used, self::NOW);
+        $id = (string) $account->bill(self::NOW);
+        $account->paid($id, [0, 0], self::NOW);
+        self::assertSame([15, 30], $account->owed(self::NOW));
+        self::assertSame($id, $account->bill(self::NOW));
+        $account->paid($id, [10, 10], self::NOW);
+        self::assertNotSame($id, $account->bill(self::NOW));
+        self::assertSame([5, 20], $account->owed(self::NOW));
+    }
+
     /** @return array<string, mixed> */
     private static function quota(int $day, string $rate, int $burst): array
     {

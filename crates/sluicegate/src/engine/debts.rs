@@ -12,7 +12,9 @@
 //!
 //! The next request of the key takes the debt to the store, and the store charges it before it
 //! decides. A debt that was sent and not answered is sent again under the same id: the store charges
-//! an id once. Until the store says what it charged, the permits stay in use here.
+//! an id once, and says again what it charged. Until then the permits stay in use here. The store does not
+//! remember an id of which nothing could be charged: a request that carried it and is still under way may
+//! charge it later. So an id stays that of the key's debt, whatever that comes to, until something was charged.
 //!
 //! Example: `10/s burst 20`; the store said 5 are in use and fell silent. Of 30 requests within a
 //! millisecond 15 pass; then the store is asked to charge 15 and has 20 in use, as if it had never
@@ -82,6 +84,8 @@ struct KeyDebt {
     stored: States,
     used: States,
     bill: Option<Bill>,
+    /// The id of its bills, until something is charged under it.
+    bill_id: u128,
     /// The last round that it had its turn in; 0: none.
     round: u64,
 }
@@ -231,7 +235,7 @@ impl Debts {
         let account = accounts.of.get_mut(&key)?;
         account.adopt(rules, at);
         if account.bill.is_none() {
-            account.bill = Bill::of(account.debt(at), &account.used);
+            account.bill = Bill::of(account.bill_id, account.debt(at), &account.used);
         }
         if let Some(bill) = &mut account.bill {
             bill.carriers += 1;
@@ -250,6 +254,9 @@ impl Debts {
         let at = &accounts.in_turn(at);
         let Some(account) = accounts.of.get_mut(&key) else { return };
         let Some(bill) = account.bill.take_if(|bill| bill.debt.id == id) else { return };
+        if permits.iter().any(|paid| *paid > 0) {
+            account.bill_id = fastrand::u128(..);
+        }
         // What was not there to be charged is still owed.
         let mut unpaid = bill.debt.permits;
         for (unpaid, paid) in unpaid.iter_mut().zip(permits) {
@@ -388,6 +395,7 @@ impl KeyDebt {
             used: stored.clone(),
             stored,
             bill: None,
+            bill_id: fastrand::u128(..),
             round: 0,
         }
     }
@@ -465,9 +473,9 @@ impl KeyDebt {
 
 impl Bill {
     /// A bill of so many permits; `None` if there are none.
-    fn of(permits: Permits, used: &States) -> Option<Self> {
+    fn of(id: u128, permits: Permits, used: &States) -> Option<Self> {
         permits.iter().any(|permits| *permits > 0).then(|| Self {
-            debt: Debt { id: fastrand::u128(..), permits, charge: Charge::Added },
+            debt: Debt { id, permits, charge: Charge::Added },
             used: used.clone(),
             carriers: 0,
             is_overtaken: false,

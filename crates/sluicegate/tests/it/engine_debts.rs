@@ -84,7 +84,7 @@ impl Remote {
         }
         let mut permits = Permits::default();
         if let Some(debt) = debt {
-            permits = *self.paid.entry(debt.id).or_insert_with(|| {
+            permits = self.paid.get(&debt.id).copied().unwrap_or_else(|| {
                 let mut permits = debt.permits;
                 match debt.charge {
                     Charge::Added => request.rules.debit(&mut states, &mut permits, at),
@@ -92,6 +92,9 @@ impl Remote {
                 }
                 permits
             });
+            if permits != Permits::default() {
+                self.paid.insert(debt.id, permits);
+            }
         }
         let verdict = request.rules.decide(&mut states, request.verb, at);
         let answer = verdict.map(|verdict| StoreAnswer::of(verdict, request.rules, &states, at));

@@ -149,10 +149,10 @@ elseif what == 'after_debt' then
         decide_any(value, text, ask:sub(4, request - 1))
       if reply:byte(1) ~= 5 then return reply, packed, full_after, full_is_fresh, clock, ahead end
       charged = reply:sub(2)
-      if packed then
-        -- The request finds what the debit would have stored: a full budget is no key at all.
-        charged_now, value = charged, not (full_is_fresh and full_after <= 0) and packed
-      end
+      -- What came to nothing is not noted, and may come to something the next time.
+      if charged:find('[^%z]') then charged_now = charged end
+      -- The request finds what the debit would have stored: a full budget is no key at all.
+      if packed then value = not (full_is_fresh and full_after <= 0) and packed end
     end
 
     local decided = { decide_any(value, text, ask:sub(request)) }

@@ -12,6 +12,12 @@ use Sluicegate\Rules\Rule;
  */
 final class Account
 {
+    /**
+     * The id of its bills, until something is charged: Redis does not remember an id of which it charged nothing, and a
+     * question that carries it and is still under way may charge it later.
+     */
+    public ?string $billId = null;
+
     /** The most permits of a rule that one debt charges. */
     private const DEBT_MAX = 2147483648;
 
@@ -90,7 +96,8 @@ final class Account
         if ($this->bill === null) {
             $owed = $this->owed($now);
             if (max($owed) > 0) {
-                $this->bill = [random_bytes(16), $owed, $this->used];
+                $this->billId ??= random_bytes(16);
+                $this->bill = [$this->billId, $owed, $this->used];
             }
         }
         return $this->bill[0] ?? null;
@@ -115,6 +122,9 @@ final class Account
         $set = $this->budget->rules->set;
         $this->stored = $set->kernel()->givenBack($used, $permits, $now, $set->windowsAround($now));
         $this->bill = null;
+        if (max([0, ...$charged]) > 0) {
+            $this->billId = null;
+        }
     }
 
     /**

@@ -10,7 +10,7 @@ namespace Sluicegate\Redis;
 final class Script
 {
     /** The SHA-1 of its text. The text itself is read only where a Redis does not have it. */
-    public const SHA1 = '53f01f8f1d9002b1fb97873565a82070a386f50b';
+    public const SHA1 = '0f088ec9636b27a32cd4ff356f6d672bc1a03988';
 
     /** Its text, to the byte. */
     public static function text(): string

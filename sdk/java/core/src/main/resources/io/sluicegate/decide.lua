@@ -1281,9 +1281,8 @@ reply, packed, full_after, full_is_fresh, clock, ahead =
 decide_any(value, text, ask:sub(4, request - 1))
 if reply:byte(1) ~= 5 then return reply, packed, full_after, full_is_fresh, clock, ahead end
 charged = reply:sub(2)
-if packed then
-charged_now, value = charged, not (full_is_fresh and full_after <= 0) and packed
-end
+if charged:find('[^%z]') then charged_now = charged end
+if packed then value = not (full_is_fresh and full_after <= 0) and packed end
 end
 local decided = { decide_any(value, text, ask:sub(request)) }
 reply = decided[1]

@@ -14,9 +14,13 @@ import java.util.Base64;
 record Bill(String id, long[] permits, Usage used) {
     private static final SecureRandom RANDOM = new SecureRandom();
 
-    static Bill of(long[] permits, Usage used) {
+    static Bill of(String id, long[] permits, Usage used) {
+        return new Bill(id, permits, used.copy());
+    }
+
+    static String newId() {
         byte[] id = new byte[16];
         RANDOM.nextBytes(id);
-        return new Bill(Base64.getUrlEncoder().withoutPadding().encodeToString(id), permits, used.copy());
+        return Base64.getUrlEncoder().withoutPadding().encodeToString(id);
     }
 }

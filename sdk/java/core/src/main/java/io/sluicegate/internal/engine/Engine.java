@@ -280,11 +280,12 @@ public final class Engine implements Transport, AutoCloseable {
         RuleSet rules = question.rules();
         if (account.bill != null && account.bill.permits().length != rules.rules().size()) {
             account.bill = null;
+            account.billId = Bill.newId();
         }
         if (account.bill == null) {
             long[] owed = account.owed(rules, question.nowUs());
             boolean owes = java.util.Arrays.stream(owed).anyMatch(permits -> permits > 0);
-            account.bill = owes ? Bill.of(owed, account.used) : null;
+            account.bill = owes ? Bill.of(account.billId, owed, account.used) : null;
             return question.with(account.bill);
         }
         long[] now = account.used.used(rules, question.nowUs());

@@ -68,6 +68,11 @@ final class Shares {
         final long nodes;
         Question asked;
         Bill bill;
+        /**
+         * The id of its bills, until something is charged: Redis does not remember an id of which it charged nothing, and a
+         * question that carries it and is still under way may charge it later.
+         */
+        String billId = Bill.newId();
         /** Whether Redis may have charged the bill. */
         boolean billSent;
         /** Questions under way that carry the bill. */
@@ -118,6 +123,9 @@ final class Shares {
             stored.charge(rules, counted, nowUs);
             bill = null;
             billSent = false;
+            if (Arrays.stream(charged).anyMatch(permits -> permits > 0)) {
+                billId = Bill.newId();
+            }
         }
 
         /** An answer that says more is in use of a rule than is known raises both states to it. */

@@ -2,6 +2,7 @@ package io.sluicegate.internal.engine;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 
 import io.sluicegate.internal.kernel.Answer;
@@ -62,11 +63,27 @@ class SharesTest {
         }
         assertArrayEquals(new long[] {10}, shares.account(PLACE).owed(rules, T + 400_000));
         Shares.Account account = shares.account(PLACE);
-        account.bill = Bill.of(new long[] {10}, account.used);
+        account.bill = Bill.of(account.billId, new long[] {10}, account.used);
         account.paid(rules, new long[] {10}, T + 400_000);
         assertArrayEquals(new long[] {0}, account.owed(rules, T + 400_000));
         shares.close(PLACE, account, T + 400_000);
         assertNull(shares.account(PLACE));
+    }
+
+    @Test
+    void a_bill_of_which_nothing_was_charged_keeps_its_id() {
+        RuleSet rules = new RuleSet(Carry.USAGE, List.of(Rules.tokenBucket("r", new Rules.Rate(10, 1_000_000), 20, 20, false)));
+        shares.decide(PLACE, question(rules, Verb.CHECK, 10, T), 1);
+        Shares.Account account = shares.account(PLACE);
+        String first = account.billId;
+        account.bill = Bill.of(first, new long[] {10}, account.used);
+        account.paid(rules, new long[] {0}, T);
+        assertArrayEquals(new long[] {10}, account.owed(rules, T));
+        assertEquals(first, account.billId);
+        account.bill = Bill.of(first, new long[] {10}, account.used);
+        account.paid(rules, new long[] {4}, T);
+        assertArrayEquals(new long[] {6}, account.owed(rules, T));
+        assertNotEquals(first, account.billId);
     }
 
     @Test
