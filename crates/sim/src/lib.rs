@@ -11,6 +11,7 @@
 //! | `faults` | what a fault does |
 //! | `net`, `calls`, `wire` | connections; what is under way on them; an engine's end |
 //! | `server` | the store, by the kernel |
+//! | `scripts` | the same by the scripts of Redis |
 //! | `node`, `clock` | an engine and its clients; their clocks |
 //! | `answers`, `grants`, `judge`, `meter`, `oracle`, `probes` | the invariants |
 //! | [`shrink`], [`token`] | the smallest history that fails, in one line |
@@ -53,6 +54,7 @@
 //! | I34 | what is given back is no longer in use |
 //! | I35 | edits and late messages admit no more of a quota than its largest limit |
 //! | I36 | of a quota behind a slow network no more is gone than was admitted |
+//! | I37 | the scripts of Redis answer as the kernel does |
 //! | debts | what is owed is charged once the store answers |
 
 mod answers;
@@ -71,6 +73,7 @@ pub mod plan;
 mod probes;
 mod queue;
 pub mod report;
+mod scripts;
 mod server;
 pub mod shrink;
 pub mod table;

@@ -1,4 +1,5 @@
-//! Runs histories by hand: `replay TOKEN`, `soak --minutes N`, `seeds FROM TO`; and the table of leases: `table`.
+//! Runs histories by hand: `replay TOKEN`, `soak --minutes N`, `seeds FROM TO`, with `--scripts` those in which the
+//! scripts of Redis are asked too; and the table of leases: `table`.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -7,22 +8,27 @@ use sluicegate_sim::plan::Plan;
 use sluicegate_sim::report::{Losses, Quiet};
 use sluicegate_sim::{Outcome, Token, run, run_traced, shrink, table};
 
-const USAGE: &str = "usage: sluicegate-sim replay TOKEN | soak --minutes N | seeds FROM TO | table [PART_OF_A_NAME]";
+const USAGE: &str = "usage: sluicegate-sim replay TOKEN | soak --minutes N [--scripts] | seeds FROM TO [--scripts] | \
+                     table [PART_OF_A_NAME]";
 
 fn main() -> ExitCode {
     let args: Vec<_> = std::env::args().skip(1).collect();
-    let args: Vec<_> = args.iter().map(String::as_str).collect();
+    let mut args: Vec<_> = args.iter().map(String::as_str).collect();
+    let history: fn(u64) -> Token = match args.pop_if(|last| *last == "--scripts") {
+        Some(_) => |seed| Token::of(seed).with_scripts(),
+        None => Token::of,
+    };
     match *args {
         ["replay", token] => match token.parse() {
             Ok(token) => replay(&token),
             Err(error) => wrong(&error),
         },
         ["soak", "--minutes", minutes] => match minutes.parse::<u64>() {
-            Ok(minutes) => seeds(0..u64::MAX, Some(Duration::from_secs(60 * minutes))),
+            Ok(minutes) => seeds(history, 0..u64::MAX, Some(Duration::from_secs(60 * minutes))),
             Err(_) => wrong(USAGE),
         },
         ["seeds", from, to] => match (from.parse(), to.parse()) {
-            (Ok(from), Ok(to)) => seeds(from..to, None),
+            (Ok(from), Ok(to)) => seeds(history, from..to, None),
             _ => wrong(USAGE),
         },
         ["table"] => print_table(""),
@@ -62,7 +68,11 @@ fn replay(token: &Token) -> ExitCode {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a soak ends by the clock of the machine")]
-fn seeds(seeds: std::ops::Range<u64>, span: Option<Duration>) -> ExitCode {
+fn seeds(
+    history: fn(u64) -> Token,
+    seeds: std::ops::Range<u64>,
+    span: Option<Duration>,
+) -> ExitCode {
     let begun = Instant::now();
     let (mut histories, mut decided, mut calls, mut slowest, mut failed) = (0_u64, 0, 0, 0, 0_u64);
     let (mut quiet, mut lost) = (Quiet::default(), Losses::default());
@@ -70,7 +80,7 @@ fn seeds(seeds: std::ops::Range<u64>, span: Option<Duration>) -> ExitCode {
         if span.is_some_and(|span| begun.elapsed() >= span) {
             break;
         }
-        let token = Token::of(seed);
+        let token = history(seed);
         let outcome = run(&token);
         histories += 1;
         decided += outcome.decided;

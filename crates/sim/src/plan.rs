@@ -63,6 +63,8 @@ pub struct Plan {
     pub leaves: bool,
     /// Whether an earlier generator made it.
     pub is_earlier: bool,
+    /// Whether the scripts of Redis are asked whatever the kernel is asked.
+    pub scripts: bool,
     /// All requests, by time.
     pub arrivals: Vec<Arrival>,
     /// All faults, by time.
@@ -294,6 +296,7 @@ impl Plan {
             seed,
             leases: cut.leases,
             is_earlier: cut.is_earlier,
+            scripts: cut.scripts,
             nodes: nodes.min(cut.nodes),
             keys: keys.min(cut.keys),
             span_us,

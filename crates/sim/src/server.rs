@@ -9,6 +9,7 @@ use sluicegate::{Decision, Micros, Moment, Outcome, Retry, Rule, RuleSet, Verb};
 
 use crate::clock::BEGIN;
 use crate::plan::{MS, SECOND};
+use crate::scripts::ScriptStore;
 use crate::wire::{Reply, Said, StoreAsk};
 
 /// How long a write can be lost: what is older has reached every replica.
@@ -33,6 +34,8 @@ pub(crate) struct Server {
     charged: BTreeMap<u128, Permits>,
     /// The writes of the last two seconds.
     writes: VecDeque<Write>,
+    /// The same store by the scripts of Redis, if they are asked too.
+    scripts: Option<ScriptStore>,
 }
 
 /// What is stored of a key.
@@ -99,6 +102,12 @@ pub(crate) struct Forgotten {
 }
 
 impl Server {
+    /// An empty store, `with_scripts` that are asked whatever it is asked.
+    pub(crate) fn new(with_scripts: bool) -> Self {
+        let scripts = with_scripts.then(|| ScriptStore::new(LOST_MAX_US));
+        Self { scripts, ..Self::default() }
+    }
+
     /// Its clock at `now`, true time in µs.
     pub(crate) fn clock(&self, now: u64) -> Micros {
         Micros::new((BEGIN + now).saturating_add_signed(self.ahead_us))
@@ -110,6 +119,20 @@ impl Server {
 
     /// Executes `ask` at `now`.
     pub(crate) fn execute(&mut self, ask: &StoreAsk, now: u64) -> Execution {
+        let mut execution = self.decide(ask, now);
+        let clock = self.clock(now);
+        if let Some(scripts) = &mut self.scripts {
+            let reply = scripts.execute(ask, clock, now);
+            let differs = (reply != execution.reply).then(|| {
+                ("I37", format!("the scripts say {reply:?}, and the kernel {:?}", execution.reply))
+            });
+            execution.broken = execution.broken.or(differs);
+        }
+        execution
+    }
+
+    /// What the kernel makes of `ask`.
+    fn decide(&mut self, ask: &StoreAsk, now: u64) -> Execution {
         let at = Moment::new(self.clock(now));
         let name = (ask.policy.clone(), ask.key.clone());
         let before = self.stored(&name, &at);
@@ -304,6 +327,9 @@ impl Server {
     /// Forgets all keys, or this one.
     pub(crate) fn forget(&mut self, key: Option<&[u8]>, now: u64) -> Vec<Forgotten> {
         let at = Moment::new(self.clock(now));
+        if let Some(scripts) = &mut self.scripts {
+            scripts.forget(key);
+        }
         let mut forgotten = Vec::new();
         self.keys.retain(|name, stored| {
             let goes = name.0 == "p" && key.is_none_or(|key| key == name.1) || key.is_none();
@@ -329,6 +355,9 @@ impl Server {
 
     /// Loses what was written in the last `lost_us`.
     pub(crate) fn lose(&mut self, lost_us: u64, now: u64) -> Vec<Forgotten> {
+        if let Some(scripts) = &mut self.scripts {
+            scripts.lose(lost_us, now);
+        }
         let mut forgotten = Vec::new();
         while let Some(write) = self.writes.pop_back() {
             if write.at + lost_us < now {

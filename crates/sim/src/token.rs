@@ -1,7 +1,7 @@
 //! One line that names a history, or what is left of it: `s2-6f3a9c20-n2k1-f3.7-l0-t2213`.
 //!
 //! `s2`, `h3` for hot keys, or `q1` for quotas, is the version of the generator, then the seed, at most so many nodes and keys, the faults and
-//! loads that are kept (without the part: all), and the last instant in ms.
+//! loads that are kept (without the part: all), the last instant in ms, and `r` if the scripts of Redis are asked too.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,6 +25,8 @@ pub struct Cut {
     pub quota: bool,
     /// Whether an earlier generator makes the plan, without batches and what came with them.
     pub is_earlier: bool,
+    /// Whether the scripts of Redis are asked whatever the kernel is asked.
+    pub scripts: bool,
 }
 
 /// A history: a seed, and which part of it is left.
@@ -73,6 +75,7 @@ impl Default for Cut {
             leases: false,
             quota: false,
             is_earlier: false,
+            scripts: false,
         }
     }
 }
@@ -87,12 +90,18 @@ impl Token {
     pub fn of_quota(seed: u64) -> Self {
         Self { seed, cut: Cut { leases: true, quota: true, ..Cut::default() } }
     }
+
+    /// The same history, in which the scripts of Redis are asked too.
+    #[must_use]
+    pub fn with_scripts(self) -> Self {
+        Self { cut: Cut { scripts: true, ..self.cut }, ..self }
+    }
 }
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, cut } = self;
-        let Cut { nodes, keys, faults, loads, until_us, leases, quota, is_earlier } = cut;
+        let Cut { nodes, keys, faults, loads, until_us, leases, quota, is_earlier, scripts } = cut;
         let version = match (leases, is_earlier) {
             _ if *quota => QUOTA,
             (false, false) => COLD,
@@ -112,6 +121,9 @@ impl fmt::Display for Token {
         }
         if *until_us < u64::MAX {
             write!(f, "-t{}", until_us / 1_000)?;
+        }
+        if *scripts {
+            write!(f, "-r")?;
         }
         Ok(())
     }
@@ -146,6 +158,7 @@ impl FromStr for Token {
                 "f" => cut.faults = Some(numbers(rest).ok_or_else(wrong)?),
                 "l" => cut.loads = Some(numbers(rest).ok_or_else(wrong)?),
                 "t" => cut.until_us = rest.parse::<u64>().map_err(|_| wrong())? * 1_000,
+                "r" if rest.is_empty() => cut.scripts = true,
                 _ => return Err(wrong()),
             }
         }

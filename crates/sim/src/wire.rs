@@ -16,7 +16,7 @@ use sluicegate::{Moment, RuleSet, Verb};
 pub(crate) type Reply = Result<Said, StoreError>;
 
 /// What the store says.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Said {
     /// To a request: the decision, and what was charged of a debt.
     Decided(StoreAnswer, Permits),

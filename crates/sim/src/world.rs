@@ -211,7 +211,7 @@ impl<'p> World<'p> {
             policies,
             nodes,
             links: (0..plan.nodes).map(link).collect(),
-            server: Server::default(),
+            server: Server::new(plan.scripts),
             paused_until: 0,
             down: 0,
             forgot: 0,

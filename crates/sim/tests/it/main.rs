@@ -11,6 +11,9 @@ use sluicegate_sim::{Outcome, Token, run, run_traced, shrink, table};
 /// Histories of a run; `SIM_HISTORIES` sets another number.
 const HISTORIES: u64 = 20_000;
 
+/// Of these, the first so many in which the scripts of Redis are asked too.
+const SCRIPTED: u64 = 3_000;
+
 /// Histories of quotas, which take longer; `SIM_HISTORIES` sets another number, in proportion.
 const QUOTAS: u64 = 500;
 
@@ -92,7 +95,10 @@ fn run_all(histories: u64, of: fn(u64) -> Token) -> (Quiet, Losses) {
 
 #[test]
 fn no_history_breaks_an_invariant() {
-    let (quiet, lost) = run_all(histories(HISTORIES), Token::of);
+    let (quiet, lost) = run_all(histories(HISTORIES), |seed| match seed {
+        0..SCRIPTED => Token::of(seed).with_scripts(),
+        _ => Token::of(seed),
+    });
     eprintln!("{quiet}\n{lost}");
     // I7 holds of many together, and so few say nothing.
     if lost.len() >= LOST_MIN {
@@ -134,12 +140,13 @@ fn a_token_is_read_as_it_is_written() {
         "s1-6f3a9c20-n2k1-f3.7-l0-t2213",
         "s1-ff-f",
         "s1-1-l1.2",
+        "h3-5-n2k1-t90-r",
     ] {
         let token: Token = text.parse().unwrap();
         assert_eq!(token.to_string(), text);
         assert_eq!(format!("SIM={text}").parse(), Ok(token));
     }
-    for text in ["", "s1", "s1-x", "s1-7-q1", "s1-7-n1", "s1-7-tx", "s3-7"] {
+    for text in ["", "s1", "s1-x", "s1-7-q1", "s1-7-n1", "s1-7-tx", "s1-7-rx", "s3-7"] {
         assert!(text.parse::<Token>().is_err(), "{text}");
     }
 }
