@@ -88,7 +88,8 @@ matrix: deps ## Run the tests that need a Redis on Redis 6.2, Redis 8 and Valkey
 	scripts/matrix
 
 .PHONY: nightly
-nightly: matrix fuzz docs packages-crates ## Run what CI leaves out: other servers, longer fuzzing, the book, packages of crates
+nightly: deps ## Run what CI leaves out: new histories, planted faults, other servers, longer fuzzing, the book, packages of crates
+	scripts/night
 
 .PHONY: deps
 deps: ## Install what the tests need, or say what to install

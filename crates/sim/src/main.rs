@@ -1,5 +1,5 @@
-//! Runs histories by hand: `replay TOKEN`, `soak --minutes N`, `seeds FROM TO`, with `--scripts` those in which the
-//! scripts of Redis are asked too; and the table of leases: `table`.
+//! Runs histories by hand: `replay TOKEN`, `soak --minutes N` from a seed on, `seeds FROM TO`, with `--scripts` those in
+//! which the scripts of Redis are asked too; and the table of leases: `table`.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use sluicegate_sim::plan::Plan;
 use sluicegate_sim::report::{Losses, Quiet};
 use sluicegate_sim::{Outcome, Token, run, run_traced, shrink, table};
 
-const USAGE: &str = "usage: sluicegate-sim replay TOKEN | soak --minutes N [--scripts] | seeds FROM TO [--scripts] | \
-                     table [PART_OF_A_NAME]";
+const USAGE: &str = "usage: sluicegate-sim replay TOKEN | soak --minutes N [--from SEED] [--scripts] | \
+                     seeds FROM TO [--scripts] | table [PART_OF_A_NAME]";
 
 fn main() -> ExitCode {
     let args: Vec<_> = std::env::args().skip(1).collect();
@@ -23,10 +23,8 @@ fn main() -> ExitCode {
             Ok(token) => replay(&token),
             Err(error) => wrong(&error),
         },
-        ["soak", "--minutes", minutes] => match minutes.parse::<u64>() {
-            Ok(minutes) => seeds(history, 0..u64::MAX, Some(Duration::from_secs(60 * minutes))),
-            Err(_) => wrong(USAGE),
-        },
+        ["soak", "--minutes", minutes] => soak(history, minutes, "0"),
+        ["soak", "--minutes", minutes, "--from", seed] => soak(history, minutes, seed),
         ["seeds", from, to] => match (from.parse(), to.parse()) {
             (Ok(from), Ok(to)) => seeds(history, from..to, None),
             _ => wrong(USAGE),
@@ -65,6 +63,16 @@ fn replay(token: &Token) -> ExitCode {
         outcome.used, outcome.decided, outcome.calls, outcome.hash
     );
     verdict(token, &outcome)
+}
+
+/// Runs histories for so many minutes, from this seed on.
+fn soak(history: fn(u64) -> Token, minutes: &str, from: &str) -> ExitCode {
+    match (minutes.parse::<u64>(), from.parse::<u64>()) {
+        (Ok(minutes), Ok(from)) => {
+            seeds(history, from..u64::MAX, Some(Duration::from_secs(60 * minutes)))
+        }
+        _ => wrong(USAGE),
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a soak ends by the clock of the machine")]

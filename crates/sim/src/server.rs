@@ -151,7 +151,7 @@ impl Server {
         // A debt that was charged before is not looked at again.
         let is_owed = ask.debt.is_some_and(|debt| !self.charged.contains_key(&debt.id));
         let (paid, debt) = match &ask.debt {
-            Some(debt) => self.charge(debt, &mut stored, &at),
+            Some(debt) => self.charge((debt, &ask.rules), &mut stored, &at),
             None => (Permits::default(), None),
         };
         if let (Some(id), Some(Debt { charge: Charge::Added, .. })) = (debt, &ask.debt) {
@@ -205,17 +205,29 @@ impl Server {
         until.is_none_or(|until| at.now() < until).then(|| stored.clone())
     }
 
-    /// Charges `debt`, once. Returns what was charged, and its id if that was now.
+    /// Charges `debt` of a node with rules of its `own`, once. Returns what it hears was charged, and its id if that
+    /// was now. Which rule is which of a later version nobody says: each is charged the most, and the least counts.
     fn charge(
         &mut self,
-        debt: &Debt,
+        (debt, own): (&Debt, &RuleSet),
         stored: &mut Stored,
         at: &Moment<'_>,
     ) -> (Permits, Option<u128>) {
-        if let Some(paid) = self.charged.get(&debt.id) {
-            return (*paid, None);
+        let rules = &stored.rules;
+        let is_later = **rules != *own;
+        let heard = |charged: &Permits| {
+            let least = charged[..rules.rules().len()].iter().min().copied().unwrap_or(0);
+            if is_later { debt.permits.map(|permits| permits.min(least)) } else { *charged }
+        };
+        if let Some(charged) = self.charged.get(&debt.id) {
+            return (heard(charged), None);
         }
-        let (mut permits, rules) = (debt.permits, &stored.rules);
+        let mut permits = debt.permits;
+        if is_later {
+            let most = permits.into_iter().max().unwrap_or(0);
+            permits = Permits::default();
+            permits[..rules.rules().len()].fill(most);
+        }
         match debt.charge {
             Charge::Added => rules.debit_beside(&mut stored.leased, &mut permits, at),
             Charge::AtLeast => rules.raise_beside(&mut stored.leased, &mut permits, at),
@@ -225,7 +237,7 @@ impl Server {
         if is_noted {
             self.charged.insert(debt.id, permits);
         }
-        (permits, is_noted.then_some(debt.id))
+        (heard(&permits), is_noted.then_some(debt.id))
     }
 
     /// Hears a holder.
@@ -270,9 +282,14 @@ impl Server {
         if records > HOLDERS_MAX {
             broken = Some(("I12", format!("{records} holders of one key")));
         }
-        let took = after.since(&first);
-        self.remember(Write { at: now, name: name.clone(), before, debt: None, took });
-        self.keys.insert(name, stored);
+        if message.holder == Holder::NONE {
+            // It only looks.
+            notes.clear();
+        } else {
+            let took = after.since(&first);
+            self.remember(Write { at: now, name: name.clone(), before, debt: None, took });
+            self.keys.insert(name, stored);
+        }
         Execution { reply: Ok(Said::Word(word)), notes, broken }
     }
 
