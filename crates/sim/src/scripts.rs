@@ -112,7 +112,6 @@ impl ScriptedRedis {
 
 impl ScriptServer for ScriptedRedis {
     /// Nothing here takes time, and rules that were put down are there until they are lost.
-    #[expect(clippy::disallowed_methods, reason = "the kind of instant that a server has")]
     fn deadline(&self) -> Instant {
         Instant::now()
     }
