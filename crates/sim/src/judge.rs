@@ -11,9 +11,15 @@
 //! - each node's own share stays within the rule divided by the nodes, from one answer of the store to the next.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::meter::Meter;
 use crate::plan::{OnFailure, Plan, RuleSpec};
+use crate::promises::promise_of;
+
+/// How far back a cause is looked for, µs, and how many of the last ones are named.
+const CAUSE_US: u64 = 3_000_000;
+const CAUSES_MAX: usize = 4;
 
 /// What breaks an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +30,15 @@ pub struct Violation {
     pub at: u64,
     /// What happened.
     pub what: String,
+}
+
+/// What happened, when, and the promise that it breaks.
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { invariant, at, what } = self;
+        let (at_s, promise) = (*at as f64 / 1e6, promise_of(invariant));
+        write!(f, "{invariant} at {at_s:.3} s: {what}; promised: {promise}")
+    }
 }
 
 /// Something that counts.
@@ -139,13 +154,52 @@ impl Judge {
         for entry in &self.entries {
             let judge = keys.entry(entry.key).or_insert_with(|| KeyJudge::new(plan, entry.key));
             if let Some(what) = judge.see(plan, entry, &mut used) {
-                self.fail("I1", entry.at, format!("key {}: {what}", entry.key));
+                let causes = self.causes(entry);
+                self.fail("I1", entry.at, format!("key {}: {what}{causes}", entry.key));
                 break;
             }
         }
         let is_alone = plan.only_loses_writes() && used.by_share + used.by_allow == 0;
         let lost = keys.values().flat_map(KeyJudge::lost).filter(|_| is_alone).collect();
         (self.first, used, lost)
+    }
+
+    /// What let more pass on the key of `entry` before it: the last few, the latest first.
+    fn causes(&self, entry: &Entry) -> String {
+        let before = self.entries.iter().rev();
+        let before = before.filter(|it| (it.at, it.order) <= (entry.at, entry.order));
+        let recent = before.take_while(|it| it.at + CAUSE_US >= entry.at);
+        let gave = recent.filter(|it| it.key == entry.key).filter_map(|it| {
+            let at_s = it.at as f64 / 1e6;
+            let what = it.what.gives()?;
+            Some(format!("{what} at {at_s:.3} s"))
+        });
+        let named: Vec<_> = gave.take(CAUSES_MAX).collect();
+        if named.is_empty() { String::new() } else { format!(", after {}", named.join(", ")) }
+    }
+}
+
+impl What {
+    /// How it lets more pass, if it does.
+    fn gives(&self) -> Option<String> {
+        match self {
+            Self::Forgiven { permits, why } => {
+                let most = permits.iter().max().copied().unwrap_or(0);
+                (most > 0).then(|| match *why {
+                    "reset" => "a reset".to_owned(),
+                    why => format!("{most} were {why}"),
+                })
+            }
+            Self::Excused { permits } if *permits > 0 => Some(format!("{permits} were out")),
+            Self::Lost { held } => Some(format!("the store lost writes, {held} were out")),
+            Self::Repaired => Some("a holder told the store what it had lost".to_owned()),
+            Self::Returned { permits } if *permits > 0 => {
+                Some(format!("{permits} came back from a lease"))
+            }
+            Self::ClockStep { by_us } => Some(format!("the store's clock was set by {by_us} us")),
+            Self::Version(version) => Some(format!("version {version} came into force")),
+            _ => None,
+        }
     }
 }
 

@@ -117,8 +117,7 @@ fn verdict(token: &Token, outcome: &Outcome) -> ExitCode {
     match &outcome.violation {
         None => ExitCode::SUCCESS,
         Some(violation) => {
-            let at_s = violation.at as f64 / 1e6;
-            println!("sim: {} {} at {at_s:.3} s; SIM={token}", violation.invariant, violation.what);
+            println!("sim: {violation}; SIM={token}");
             ExitCode::FAILURE
         }
     }

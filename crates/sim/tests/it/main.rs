@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use sluicegate_sim::report::{Losses, Quiet};
-use sluicegate_sim::{Outcome, Token, run, run_traced, shrink, table};
+use sluicegate_sim::{Outcome, Token, Violation, run, run_traced, shrink, table};
 
 /// Histories of a run; `SIM_HISTORIES` sets another number.
 const HISTORIES: u64 = 20_000;
@@ -33,9 +33,7 @@ fn report(token: &Token, outcome: &Outcome) -> ! {
     let violation = outcome.violation.as_ref().unwrap();
     let from = outcome.trace.len().saturating_sub(SHOWN_MAX);
     outcome.trace[from..].iter().for_each(|line| eprintln!("{line}"));
-    let at_s = violation.at as f64 / 1e6;
-    let (invariant, what) = (violation.invariant, &violation.what);
-    panic!("sim: {invariant} {what} at {at_s:.3} s; SIM={smallest} (of {token})");
+    panic!("sim: {violation}; SIM={smallest} (of {token})");
 }
 
 #[test]
@@ -104,6 +102,13 @@ fn no_history_breaks_an_invariant() {
     if lost.len() >= LOST_MIN {
         assert!(lost.within_percent() >= 99.0 && lost.mean_percent() <= 1.0, "I7: {lost}");
     }
+}
+
+#[test]
+fn a_violation_names_the_promise_that_it_breaks() {
+    let violation = Violation { invariant: "I17", at: 1_500_000, what: "node 0 …".to_owned() };
+    let line = violation.to_string();
+    assert_eq!(line, "I17 at 1.500 s: node 0 …; promised: no more is charged than was admitted");
 }
 
 #[test]
