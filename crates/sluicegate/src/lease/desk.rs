@@ -403,10 +403,12 @@ impl Desk {
                 counts.permits(Fate::Spent, stands.granted);
                 self.full_until = now.plus(FULL_FOR);
                 let mut granted = stands.granted;
-                self.line.serve(|cost| {
+                while let Some(untaken) = self.line.serve(|cost| {
                     granted = granted.checked_sub(cost)?;
                     Some(passed(&stands.verdict, cost, granted))
-                });
+                }) {
+                    granted += untaken;
+                }
                 self.line.answer(|_| Outcome::Ask);
             }
             Heard::Nothing => {
@@ -425,17 +427,7 @@ impl Desk {
             let said = (stands, self.wanted, begins_anew);
             self.pace.heard(said, (bounds, &self.demand), now);
         }
-        let (mut served, mut spent) = (0_u32, 0_u32);
-        let untaken = self.line.serve(|cost| {
-            let left = cell.take(cost, || now.get())?;
-            served += 1;
-            spent = spent.saturating_add(cost);
-            Some(said.hit((cost, left), None, now))
-        });
-        // They were counted when they found no permits.
-        self.noted.0 = self.noted.0.wrapping_add(served);
-        self.noted.1 = self.noted.1.saturating_add(spent);
-        if untaken > 0 {
+        while let Some(untaken) = self.serve((cell, said), now) {
             self.put_back(cell, untaken, now);
         }
         if self.line.is_empty() {
@@ -447,6 +439,21 @@ impl Desk {
         }
         let refusal = self.refusal(cell, now);
         self.line.answer(|_| Outcome::Refused(refusal));
+    }
+
+    /// Serves those that wait from the cell; see [`Line::serve`].
+    fn serve(&mut self, (cell, said): (&Cell, &Said), now: Micros) -> Option<u32> {
+        let (mut served, mut spent) = (0_u32, 0_u32);
+        let untaken = self.line.serve(|cost| {
+            let left = cell.take(cost, || now.get())?;
+            served += 1;
+            spent = spent.saturating_add(cost);
+            Some(said.hit((cost, left), None, now))
+        });
+        // They were counted when they found no permits.
+        self.noted.0 = self.noted.0.wrapping_add(served);
+        self.noted.1 = self.noted.1.saturating_add(spent);
+        untaken
     }
 
     /// What a message is worth, for the cell: below so many permits the next is due.

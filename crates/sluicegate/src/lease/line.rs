@@ -62,22 +62,23 @@ impl Line {
         (need, self.0.front().map_or(0, |first| first.cost))
     }
 
-    /// Serves them in turn, as long as `take` gives one its permits; what one that went away has taken is
-    /// returned.
-    pub(super) fn serve(&mut self, mut take: impl FnMut(u32) -> Option<Hit>) -> u32 {
-        let mut untaken = 0_u32;
+    /// Serves them in turn, as long as `take` gives one its permits. Ends early with the cost of one that went away
+    /// and has taken its permits: serve the others once these are put back.
+    pub(super) fn serve(&mut self, mut take: impl FnMut(u32) -> Option<Hit>) -> Option<u32> {
         while let Some(first) = self.0.front() {
-            if !first.tell.is_closed() {
-                let Some(taken) = take(first.cost) else { break };
-                let waiter = self.0.pop_front().expect("it was there");
-                if waiter.tell.send(Outcome::Taken(taken)).is_err() {
-                    untaken = untaken.saturating_add(waiter.cost);
+            match take(first.cost) {
+                Some(taken) => {
+                    let Waiter { cost, tell } = self.0.pop_front().expect("it was there");
+                    if tell.send(Outcome::Taken(taken)).is_err() {
+                        return Some(cost);
+                    }
                 }
-            } else {
-                self.0.pop_front();
+                // One that went away holds no other up.
+                None if first.tell.is_closed() => drop(self.0.pop_front()),
+                None => break,
             }
         }
-        untaken
+        None
     }
 
     /// Answers all that wait.
