@@ -41,6 +41,8 @@ struct State {
     messages: AtomicU64,
     /// Of the messages about the key `k`.
     numbers: Mutex<Vec<u32>>,
+    /// For so long the process stands still while the next message is under way.
+    stall: Mutex<Option<(Arc<ManualClock>, Micros)>>,
 }
 
 impl Leasing {
@@ -91,6 +93,9 @@ impl Store for Leasing {
         }
         // As over a network: others run meanwhile.
         yield_now().await;
+        if let Some((clock, span)) = self.0.stall.lock().unwrap().take() {
+            clock.advance(span);
+        }
         self.answers(request, |leased| request.rules.lease(leased, message, at))
     }
 }
@@ -157,6 +162,23 @@ impl World {
     fn left(&self) -> u32 {
         self.engine.leased_keys().first().map_or(0, |key| key.left)
     }
+}
+
+#[tokio::test]
+async fn an_answer_is_heard_when_it_comes_and_not_when_it_was_waited_for() {
+    let world = World::hot("hot").await;
+    let late = || {
+        let stats = world.engine.lease_stats().unwrap();
+        stats.messages.iter().map(|of_kind| of_kind[2]).sum::<u64>()
+    };
+    assert_eq!(late(), 0);
+    let span = Micros::from_secs(1);
+    *world.store.0.stall.lock().unwrap() = Some((Arc::clone(&world.clock), span));
+    while world.store.0.stall.lock().unwrap().is_some() {
+        world.check("hot", 20).await;
+        world.advance(Micros::from_millis(5)).await;
+    }
+    assert_eq!(late(), 1, "the process stood still for longer than it may wait");
 }
 
 #[tokio::test]
