@@ -7,7 +7,8 @@ use std::time::Duration;
 use sluicegate::policy::{Document, Fallback, PolicySet};
 use sluicegate::store::{MemoryStore, Store, StoreAnswer, StoreError, StoreRequest};
 use sluicegate::{
-    Admission, Clock, Cost, Disposition, Engine, Limits, Micros, Patience, PermitId, Request, Verb,
+    Admission, Clock, Cost, Disposition, Engine, Limits, ManualClock, Micros, Patience, PermitId,
+    Request, Verb,
 };
 use sluicegate_kernel::Moment;
 use tokio::time::Instant;
@@ -106,6 +107,47 @@ async fn who_goes_away_while_held_frees_the_place_and_the_permits() {
     }
     // Had the ten kept what was booked for them, nobody would pass for ten seconds.
     assert_eq!(pass(&engine, "queue").await.way, Disposition::Allowed);
+}
+
+/// The clock of a replay: requests that are held wait by it, while hardly any real time passes.
+#[derive(Debug)]
+struct ReplayClock(ManualClock);
+
+impl Clock for ReplayClock {
+    fn now(&self) -> Micros {
+        self.0.now()
+    }
+
+    fn is_virtual(&self) -> bool {
+        true
+    }
+
+    fn wake_at(&self, at: Micros, waker: &std::task::Waker) -> bool {
+        self.0.wake_at(at, waker)
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_was_waited_for_is_not_another_s() {
+    let clock = Arc::new(ReplayClock(ManualClock::at(Micros::from_secs(1_000))));
+    let policies = PolicySet::new(Document::parse(POLICIES).expect("the policies of the test"));
+    let store = MemoryStore::default();
+    let engine = Arc::new(Engine::new(policies, store, Arc::clone(&clock) as _));
+    let (mut callers, mut passed) = (tokio::task::JoinSet::new(), 0);
+    for step in 0..100 {
+        if step % 5 == 0 {
+            let engine = Arc::clone(&engine);
+            callers.spawn(async move { pass(&engine, "queue").await.way });
+        }
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        while let Some(way) = callers.try_join_next() {
+            passed += u32::from(way.expect("no caller panics") == Disposition::Allowed);
+        }
+        clock.0.advance(Micros::from_millis(100));
+    }
+    assert_eq!(passed, 10, "one a second, of two that ask");
 }
 
 /// A store that decides when it is asked, and whose answer comes 10 ms later.
