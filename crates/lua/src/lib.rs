@@ -25,16 +25,16 @@ pub struct LuaRedis {
     keys: Arc<Mutex<LuaKeys>>,
 }
 
-/// What the server remembers.
+/// The keys and the time of the server.
 #[derive(Debug, Default)]
 pub struct LuaKeys {
-    /// What `TIME` returns, in µs since 1970; keys end by it.
+    /// The time that `TIME` returns, in µs since 1970; keys end by it.
     pub now_us: u64,
     /// Value and end (µs since 1970) of each key.
     pub values: HashMap<Vec<u8>, (Vec<u8>, u64)>,
     /// Commands that changed keys.
     pub writes: u64,
-    /// What was at a key before each of these commands, the earliest first, since it was last taken.
+    /// The keys as they were before each of these commands, the earliest first. You take them out.
     pub changes: Vec<KeyBefore>,
 }
 
@@ -70,7 +70,7 @@ impl LuaRedis {
         Self { lua, script, keys }
     }
 
-    /// What the script replies to these keys and arguments: one string, or a list of them.
+    /// Runs the script with these keys and arguments. Returns its reply: one string, or a list of them.
     ///
     /// # Errors
     /// The error of the script, in its words, or that its reply is neither.
@@ -94,12 +94,12 @@ impl LuaRedis {
         }
     }
 
-    /// What the server remembers. No script runs while it is looked at.
+    /// Locks the keys and the time of the server. No script runs while you hold them.
     pub fn keys(&self) -> MutexGuard<'_, LuaKeys> {
         self.keys.lock()
     }
 
-    /// The value of a key that has not ended.
+    /// Returns the value of a key that has not ended.
     pub fn value(&self, key: &str) -> Option<Vec<u8>> {
         self.keys().live(key.as_bytes()).cloned()
     }

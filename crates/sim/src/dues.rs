@@ -22,7 +22,7 @@ pub(crate) struct Dues {
     /// Of each rule.
     charged: Permits,
     bills: u64,
-    /// What was left of the last bill that was heard of, and when it was made out.
+    /// The rest of the last bill that was heard of, and when it was made out.
     rest: Option<(Permits, u64)>,
     /// When each bill was made out, and what was admitted until then; and those that it heard of.
     made: BTreeMap<u128, (u64, u64)>,

@@ -17,8 +17,10 @@ use crate::meter::Meter;
 use crate::plan::{OnFailure, Plan, RuleSpec};
 use crate::promises::promise_of;
 
-/// How far back a cause is looked for, µs, and how many of the last ones are named.
+/// The span before a violation in which causes are looked for, µs.
 const CAUSE_US: u64 = 3_000_000;
+
+/// Most causes that are named: the last ones, so that the line can be read.
 const CAUSES_MAX: usize = 4;
 
 /// What breaks an invariant.
@@ -32,7 +34,7 @@ pub struct Violation {
     pub what: String,
 }
 
-/// What happened, when, and the promise that it breaks.
+/// The line of a report: the invariant, when and how it was broken, and the promise that it stands for.
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { invariant, at, what } = self;
@@ -164,7 +166,7 @@ impl Judge {
         (self.first, used, lost)
     }
 
-    /// What let more pass on the key of `entry` before it: the last few, the latest first.
+    /// The last few entries on the key of `entry` that let more pass before it, the latest first.
     fn causes(&self, entry: &Entry) -> String {
         let before = self.entries.iter().rev();
         let before = before.filter(|it| (it.at, it.order) <= (entry.at, entry.order));
@@ -180,7 +182,7 @@ impl Judge {
 }
 
 impl What {
-    /// How it lets more pass, if it does.
+    /// The words for it, if it lets more pass.
     fn gives(&self) -> Option<String> {
         match self {
             Self::Forgiven { permits, why } => {
@@ -196,7 +198,7 @@ impl What {
             Self::Returned { permits } if *permits > 0 => {
                 Some(format!("{permits} came back from a lease"))
             }
-            Self::ClockStep { by_us } => Some(format!("the store's clock was set by {by_us} us")),
+            Self::ClockStep { by_us } => Some(format!("the store's clock was set by {by_us} µs")),
             Self::Version(version) => Some(format!("version {version} came into force")),
             _ => None,
         }

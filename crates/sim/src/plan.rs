@@ -63,7 +63,7 @@ pub struct Plan {
     pub leaves: bool,
     /// Whether an earlier generator made it.
     pub is_earlier: bool,
-    /// Whether the scripts of Redis are asked whatever the kernel is asked.
+    /// The scripts of Redis are asked whatever the kernel is asked.
     pub scripts: bool,
     /// All requests, by time.
     pub arrivals: Vec<Arrival>,

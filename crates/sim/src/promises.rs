@@ -1,4 +1,4 @@
-//! What the simulator promises, by the numbers that tokens, mutants and reports name.
+//! The promises that the simulator checks, by the numbers that reports name.
 
 /// Each invariant, and the promise that it breaks.
 const PROMISES: &[(&str, &str)] = &[

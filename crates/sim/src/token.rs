@@ -25,7 +25,7 @@ pub struct Cut {
     pub quota: bool,
     /// Whether an earlier generator makes the plan, without batches and what came with them.
     pub is_earlier: bool,
-    /// Whether the scripts of Redis are asked whatever the kernel is asked.
+    /// The scripts of Redis are asked whatever the kernel is asked.
     pub scripts: bool,
 }
 

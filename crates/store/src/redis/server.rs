@@ -1,4 +1,4 @@
-//! What a store needs of Redis, so that the same store runs on a server in the network and on one in the process
+//! The calls that a store makes to Redis, so that the same store runs on a server in the network and on one in the process
 //! of a test.
 
 use std::fmt::Debug;
