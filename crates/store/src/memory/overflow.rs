@@ -124,8 +124,8 @@ fn of_key(verb: &Verb, KeyHash { shard, tag }: KeyHash) -> Verb {
     }
 }
 
-/// Whether `verb` gives permits back to a budget of the key's own: not to one that others share, which
-/// would let a caller refill it for all.
+/// Returns whether `verb` gives permits back to a budget of the key's own alone: a caller must not refill one that
+/// others share.
 const fn is_of_own_budget(verb: &Verb) -> bool {
     matches!(verb, Verb::Refund { .. } | Verb::Reset)
 }
