@@ -417,13 +417,19 @@ impl KeyDebt {
     }
 
     /// Takes what is in use over into other rules of the key.
+    ///
+    /// What the store remembers of a bill is one number for each rule that it was charged to. Under more or
+    /// fewer rules nobody could read it, so the key gets a new bill: what was perhaps charged is charged anew.
     fn adopt(&mut self, rules: &Arc<RuleSet>, at: &Moment<'_>) {
         if Arc::ptr_eq(&self.rules, rules) {
             return;
         }
         self.stored = rules.take_over(&self.rules, &self.stored, at);
         self.used = rules.take_over(&self.rules, &self.used, at);
-        if let Some(bill) = &mut self.bill {
+        if rules.rules().len() != self.rules.rules().len() {
+            self.bill = None;
+            self.bill_id = fastrand::u128(..);
+        } else if let Some(bill) = &mut self.bill {
             bill.used = rules.take_over(&self.rules, &bill.used, at);
         }
         self.rules = Arc::clone(rules);

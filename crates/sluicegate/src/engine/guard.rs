@@ -352,7 +352,7 @@ impl StoreGuard {
                 Err(StoreError::Overloaded { executed: Executed::No }) => {
                     let pause = OVERLOAD_PAUSE.get() / 2 + fastrand::u64(0..=OVERLOAD_PAUSE.get());
                     let pause = std::time::Duration::from_micros(pause);
-                    if begun.elapsed() + pause > max.into() {
+                    if begun.elapsed() + pause > std::time::Duration::from(max) {
                         return Err(StoreError::Overloaded { executed: Executed::No });
                     }
                     tokio::time::sleep(pause).await;

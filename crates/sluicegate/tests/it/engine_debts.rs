@@ -59,7 +59,7 @@ enum Line {
 #[derive(Debug, Default)]
 struct Remote {
     states: HashMap<(String, Vec<u8>), (Arc<RuleSet>, States)>,
-    paid: HashMap<u128, Permits>,
+    paid: HashMap<u128, (usize, Permits)>,
 }
 
 /// A node's line to it.
@@ -82,18 +82,22 @@ impl Remote {
         if !Arc::ptr_eq(&rules, request.rules) {
             states = request.rules.take_over(&rules, &states, at);
         }
-        let mut permits = Permits::default();
+        let (mut permits, count) = (Permits::default(), request.rules.rules().len());
         if let Some(debt) = debt {
-            permits = self.paid.get(&debt.id).copied().unwrap_or_else(|| {
-                let mut permits = debt.permits;
-                match debt.charge {
-                    Charge::Added => request.rules.debit(&mut states, &mut permits, at),
-                    Charge::AtLeast => request.rules.raise(&mut states, &mut permits, at),
+            let paid = self.paid.get(&debt.id).copied();
+            permits = paid.map_or(debt.permits, |(_, permits)| permits);
+            match (paid, debt.charge) {
+                // What is remembered names as many numbers as there were rules.
+                (Some((rules, _)), _) if rules != count => {
+                    let reason = "remembered under other rules".to_owned();
+                    return Err(StoreError::Unreadable { reason });
                 }
-                permits
-            });
+                (Some(_), _) => {}
+                (None, Charge::Added) => request.rules.debit(&mut states, &mut permits, at),
+                (None, Charge::AtLeast) => request.rules.raise(&mut states, &mut permits, at),
+            }
             if permits != Permits::default() {
-                self.paid.insert(debt.id, permits);
+                self.paid.insert(debt.id, (count, permits));
             }
         }
         let verdict = request.rules.decide(&mut states, request.verb, at);
@@ -490,6 +494,24 @@ fn a_debt_outlives_an_edit_of_its_policy() {
     node.line.set(Line::Good);
     node.ask("window", 2_000);
     assert_eq!(node.remaining("bucket", 2_000), 35);
+}
+
+#[test]
+fn a_debt_that_was_perhaps_charged_is_charged_anew_under_more_or_fewer_rules() {
+    let node = Node::alone();
+    node.line.set(Line::Cut);
+    assert_eq!(node.passed("bucket", 3, 1_000), 3);
+    node.line.set(Line::Deaf);
+    assert_eq!(node.passed("bucket", 1, 1_000), 1);
+    let two = "rules: [ { name: token_bucket, token_bucket: { rate: 10/s, burst: 20 } }, \
+               { name: hour, fixed_window: { limit: 100, window: 1h } } ] }";
+    let two = POLICIES.replacen("rules: [ { token_bucket: { rate: 10/s, burst: 20 } } ] }", two, 1);
+    node.engine.set_policies(PolicySet::new(Document::parse(&two).expect("still valid")));
+    node.line.set(Line::Good);
+    let answer = node.try_ask("bucket", CHECK, 1_000).expect("the store can be asked");
+    // The store has charged 3 + 1, charges the 4 that were admitted here once more, and one that passes now.
+    assert_eq!((answer.mode, answer.decision.remaining), (Mode::Store, 20 - (4 + 4 + 1)));
+    assert_eq!(node.engine.debts(), 0);
 }
 
 /// What the limit of 20 in 2 s has let pass, kept by an observer who sees all that passes.
