@@ -322,3 +322,5 @@ fn narrow(number: u64) -> u32 {
 
 #[cfg(test)]
 mod small_world;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! Protocols that do one thing wrong: the checker must refute each.
+
+use sluicegate_kernel::Micros;
+use sluicegate_kernel::lease::{Leased, Message, Number, Record};
+
+use super::{NEVER_MORE, SMALLEST, Small};
+
+/// What a protocol does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Broken {
+    /// The store executes a message that a later one has overtaken, or that it executed before.
+    DoesAnyMessage,
+    /// What lapses is given back instead of charged.
+    LapsesAreGivenBack,
+    /// A holder hears an answer to an earlier message as that to its last one.
+    HearsAnyAnswer,
+    /// A holder uses permits past their end.
+    UsesPastTheEnd,
+}
+
+impl Broken {
+    /// What becomes of the store before it executes `message`.
+    pub(super) fn prepare(self, store: &mut Leased, message: Option<&Message>, now: Micros) {
+        let records = &mut store.leases.records;
+        match (self, message) {
+            (Self::DoesAnyMessage, Some(message)) => {
+                let own = |record: &&mut Record| record.holder == message.holder;
+                if let Some(record) = records.iter_mut().find(own)
+                    && record.number >= message.number
+                {
+                    record.number = Number(message.number.0 - 1);
+                }
+            }
+            (Self::LapsesAreGivenBack, _) => records.retain(|record| record.deadline > now),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_protocol_that_does_one_thing_wrong_is_refuted() {
+    let broken = [
+        Broken::DoesAnyMessage,
+        Broken::LapsesAreGivenBack,
+        Broken::HearsAnyAnswer,
+        Broken::UsesPastTheEnd,
+    ];
+    for broken in broken {
+        let (_, wrong) = Small { broken: Some(broken), ..SMALLEST }.explore();
+        let wrong = wrong.unwrap_or_else(|| panic!("{broken:?} is not refuted"));
+        assert!(wrong.starts_with(NEVER_MORE), "{broken:?}: {wrong}");
+        println!("{broken:?}: {wrong}");
+    }
+}

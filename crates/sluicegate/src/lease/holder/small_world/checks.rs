@@ -1,0 +1,36 @@
+//! What must be so in every world.
+
+use sluicegate_kernel::lease::Record;
+
+use super::world::World;
+use super::*;
+
+impl World {
+    /// What is wrong, if anything is. The numbers of invariants are those of the simulator.
+    pub(super) fn wrong(&self, model: &Explored) -> Option<String> {
+        let (now, most, small) = (self.now(), model.most, &model.small);
+        if self.admitted > most {
+            return Some(format!("I1: {} of {most} µs are admitted", self.admitted));
+        }
+        let (used, held) = (self.used, self.store.leases.held() * PERMIT);
+        // A clock that went back may have a record charged twice, when it lapses and by a late message.
+        if !self.is_back && used + held > most {
+            return Some(format!("I2: {used} µs are in use and {held} out, of {most}"));
+        }
+        if used + held < self.admitted {
+            return Some(format!("I14: {used} µs in use and {held} out, of {}", self.admitted));
+        }
+        let is_calm = held == 0 && self.under_way.is_empty();
+        let charged_max = self.admitted + self.lapsed;
+        if !small.flows && !small.goes_back && is_calm && used > charged_max {
+            return Some(format!(
+                "I35: {used} µs are in use, and {charged_max} were admitted or lapsed"
+            ));
+        }
+        self.sides.iter().find_map(|side| {
+            let usable = u64::from(side.usable(now));
+            (usable > self.record(side.talk.holder).map_or(0, Record::permits))
+                .then(|| format!("I3: {usable} may be used of {:?}", self.store.leases))
+        })
+    }
+}

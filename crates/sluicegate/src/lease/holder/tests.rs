@@ -1,0 +1,47 @@
+//! One holder's messages, without a store.
+
+use sluicegate_kernel::algorithm::WindowKind;
+use sluicegate_kernel::lease::Leased;
+use sluicegate_kernel::{FixedWindow, Moment, RuleSet};
+
+use super::*;
+
+/// So many ms after a start.
+fn ms(after: u64) -> Micros {
+    Micros::from_millis(1_000_000 + after)
+}
+
+#[test]
+fn what_nobody_heard_of_is_asked_back_at_200_600_and_1400_ms_until_it_has_ended() {
+    let mut talk = Talk::new(Holder(1), Micros::from_millis(80), Arc::default());
+    let (cell, term) = (Cell::closed(), Micros::from_secs(2));
+    let asks = Wish { need: 1, least: 1, want: 9, share: 9, term, back: 0 };
+    talk.ask(&cell, &asks, ms(0));
+    talk.give_up();
+    for due in [200, 600, 1_400] {
+        assert!(!talk.is_unheard(ms(due - 1)), "{due}");
+        assert!(talk.is_unheard(ms(due)), "{due}");
+        // It asks for nothing, and is not answered either.
+        talk.ask(&cell, &Wish::default(), ms(due));
+        talk.give_up();
+    }
+    talk.ask(&cell, &asks, ms(4_000));
+    talk.give_up();
+    // The term of 2 s, a sixteenth more, and the 80 ms of its patience.
+    assert!(talk.is_unheard(ms(6_204)));
+    assert!(!talk.is_unheard(ms(6_205)), "the store has ended it by then");
+}
+
+#[test]
+fn what_was_heard_is_not_asked_back() {
+    let mut talk = Talk::new(Holder(1), Micros::from_millis(80), Arc::default());
+    let (cell, term) = (Cell::closed(), Micros::from_secs(2));
+    talk.ask(&cell, &Wish { need: 1, least: 1, want: 9, share: 9, term, back: 0 }, ms(0));
+    talk.give_up();
+    let message = talk.ask(&cell, &Wish::default(), ms(200));
+    let hour = WindowKind::Epoch(Micros::from_secs(3_600));
+    let rules = RuleSet::single("r", FixedWindow::new(100, hour).expect("a quota"));
+    let word = rules.lease(&mut Leased::default(), &message, &Moment::new(ms(201)));
+    assert!(matches!(talk.hear(&cell, &word, ms(202), |_| {}), Heard::Goes(_)));
+    assert!(!talk.is_unheard(ms(1_000)));
+}
