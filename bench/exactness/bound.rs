@@ -18,6 +18,8 @@ pub(crate) enum Limit {
     Bucket { per_s: u32, burst: u32 },
     /// `fixed_window` of a day: at most `limit` in it. No run goes on past midnight.
     Day { limit: u32 },
+    /// `sliding_window`: at most `limit` in any interval of its length.
+    Window { limit: u32, window_s: u32 },
     /// What no machine reaches, where rates are looked for and not bounds.
     Unreached(Price),
 }
@@ -67,6 +69,8 @@ pub(crate) struct Admitted {
     pub(crate) sent_us: u64,
     pub(crate) replied_us: u64,
     pub(crate) key: u32,
+    /// The server had no answer of Redis, and gave it by its share.
+    pub(crate) by_share: bool,
 }
 
 impl Limit {
@@ -77,6 +81,9 @@ impl Limit {
                 format!("{{ token_bucket: {{ rate: {per_s}/s, burst: {burst} }} }}")
             }
             Self::Day { limit } => format!("{{ fixed_window: {{ limit: {limit}, window: 1d }} }}"),
+            Self::Window { limit, window_s } => {
+                format!("{{ sliding_window: {{ limit: {limit}, window: {window_s}s }} }}")
+            }
             Self::Unreached(Price::Cheap) => {
                 Self::Bucket { per_s: 1_000_000, burst: 1_000_000 }.rules()
             }
@@ -95,6 +102,10 @@ impl Limit {
         match self {
             Self::Bucket { per_s, burst } => f64::from(burst) + f64::from(per_s) * us as f64 / 1e6,
             Self::Day { limit } => limit.into(),
+            // So many windows cover it.
+            Self::Window { limit, window_s } => {
+                f64::from(limit) * ((us as f64 / 1e6 / f64::from(window_s)).floor() + 1.0)
+            }
             Self::Unreached(_) => f64::INFINITY,
         }
     }
@@ -110,6 +121,9 @@ impl Limit {
                 most_within(events, f64::from(per_s) / 1e6) - f64::from(burst)
             }
             Self::Day { limit } => events.len() as f64 - f64::from(limit),
+            Self::Window { limit, window_s } => {
+                most_in_window(events, u64::from(window_s) * 1_000_000) as f64 - f64::from(limit)
+            }
             Self::Unreached(_) => f64::NEG_INFINITY,
         });
         over.fold(f64::NEG_INFINITY, f64::max)
@@ -121,6 +135,7 @@ impl fmt::Display for Limit {
         match self {
             Self::Bucket { per_s, burst } => write!(f, "{per_s}/s burst {burst}"),
             Self::Day { limit } => write!(f, "{limit}/day"),
+            Self::Window { limit, window_s } => write!(f, "{limit}/{window_s} s"),
             Self::Unreached(Price::Cheap) => write!(f, "not reached"),
             Self::Unreached(Price::Dear) => write!(f, "not reached, 8 windows"),
         }
@@ -145,6 +160,18 @@ fn most_within(events: &[Admitted], per_us: f64) -> f64 {
         most = most.max(tree.most_of_first(begun) - per_us * event.replied_us as f64);
     }
     most
+}
+
+/// The most that is surely admitted in an interval of so many µs, which does not hold its own end.
+fn most_in_window(events: &[Admitted], window_us: u64) -> usize {
+    let mut by_begin = events.to_vec();
+    by_begin.sort_by_key(|event| event.sent_us);
+    let within = |place: usize| {
+        let begin_us = by_begin[place].sent_us;
+        let begun = by_begin[place..].iter().take_while(|it| it.sent_us < begin_us + window_us);
+        begun.filter(|it| it.replied_us < begin_us + window_us).count()
+    };
+    (0..by_begin.len()).map(within).max().unwrap_or(0)
 }
 
 /// A row of numbers of which the first few can be raised by one, and their maximum found, in
@@ -212,7 +239,8 @@ mod tests {
     const TEN: Limit = Limit::Bucket { per_s: 10, burst: 2 };
 
     fn check(limit: Limit, history: &[(u64, u64, u32)], expected: f64) {
-        let event = |&(sent_us, replied_us, key)| Admitted { sent_us, replied_us, key };
+        let event =
+            |&(sent_us, replied_us, key)| Admitted { sent_us, replied_us, key, by_share: false };
         let over = limit.most_over(&history.iter().map(event).collect::<Vec<_>>());
         assert!((over - expected).abs() < 1e-9, "{over}, not {expected}");
     }
@@ -237,6 +265,14 @@ mod tests {
     }
 
     #[test]
+    fn a_window_is_looked_for_wherever_it_begins() {
+        let limit = Limit::Window { limit: 2, window_s: 1 };
+        check(limit, &[(0, 1, 0), (600_000, 600_001, 0), (1_000_000, 1_000_001, 0)], 0.0);
+        check(limit, &[(0, 1, 0), (600_000, 600_001, 0), (999_000, 999_001, 0)], 1.0);
+        check(limit, &[(0, 1, 0), (600_000, 600_001, 0), (999_000, 1_000_000, 0)], 0.0);
+    }
+
+    #[test]
     fn the_tree_finds_what_looking_at_every_interval_finds() {
         let mut random = fastrand::Rng::with_seed(7);
         for _ in 0..200 {
@@ -244,7 +280,7 @@ mod tests {
                 .map(|_| {
                     let sent_us = random.u64(0..1_000);
                     let replied_us = sent_us + random.u64(0..200);
-                    Admitted { sent_us, replied_us, key: 0 }
+                    Admitted { sent_us, replied_us, key: 0, by_share: false }
                 })
                 .collect();
             let per_us = random.f64() / 10.0;

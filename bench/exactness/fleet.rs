@@ -40,8 +40,23 @@ pub(crate) struct Setup<'a> {
     pub(crate) nodes: usize,
     /// The policy's `on_store_failure`.
     pub(crate) on_store_failure: &'a str,
-    /// Whether permits are leased; otherwise the policy sets `leases: off`.
-    pub(crate) leases: bool,
+    pub(crate) leases: Leases,
+}
+
+/// The policy's `leases`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leases {
+    Off,
+    /// The default.
+    Usual,
+    /// The most that one server may hold: half of the limit.
+    Half,
+}
+
+impl From<bool> for Leases {
+    fn from(leases: bool) -> Self {
+        if leases { Self::Usual } else { Self::Off }
+    }
 }
 
 /// Servers that enforce one limit. They end with this.
@@ -95,8 +110,21 @@ impl Setup<'_> {
         place: usize,
         store: &str,
     ) -> anyhow::Result<()> {
+        fleet.kill(place);
+        self.start_again(fleet, place, store).await
+    }
+
+    /// Starts a server again that was killed, where it was.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub(crate) async fn start_again(
+        &self,
+        fleet: &mut Fleet,
+        place: usize,
+        store: &str,
+    ) -> anyhow::Result<()> {
         let server = &mut fleet.servers[place];
-        server.program.kill();
         let ports = (server.http.port(), server.resp.port());
         *server = self.server(store, ports).await?;
         Ok(())
@@ -117,7 +145,11 @@ impl Setup<'_> {
     /// The document: one policy, with `more` rules behind that of the limit.
     fn policies(&self, more: &str) -> String {
         let Self { limit, on_store_failure, leases, .. } = self;
-        let leases = if *leases { "" } else { "    leases: off\n" };
+        let leases = match leases {
+            Leases::Off => "    leases: off\n",
+            Leases::Usual => "",
+            Leases::Half => "    leases: { max_share: 50% }\n",
+        };
         let rule = limit.rules();
         format!(
             "policies:\n  - name: {POLICY}\n    on_store_failure: {on_store_failure}\n{leases}    \
@@ -163,6 +195,11 @@ impl Fleet {
     pub(crate) fn steady_over(&self, per_s: u32, connections: u16) -> Load {
         let pace = Pace::Open { per_s: f64::from(per_s) / f64::from(connections) };
         self.load(Wire::Resp, usize::from(connections), pace)
+    }
+
+    /// Ends a server at once.
+    pub(crate) fn kill(&mut self, place: usize) {
+        self.servers[place].program.kill();
     }
 
     /// The process of a server.

@@ -16,6 +16,7 @@ use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{sleep, timeout};
 
 use crate::bound::Admitted;
+use crate::report::RECOVERY_US;
 use crate::wire::{Reply, Wire};
 
 /// Most requests that are outstanding on a connection: their replies fit into what the system buffers,
@@ -30,6 +31,9 @@ const TICK: Duration = Duration::from_millis(1);
 
 /// How often a client whose server is gone looks for it.
 const RECONNECT_EVERY: Duration = Duration::from_millis(10);
+
+/// The mode of decisions by the share of a server.
+const SHARE_MODE: &str = "local";
 
 /// A slot of the time line.
 const SLOT_US: u64 = 100_000;
@@ -71,10 +75,20 @@ pub(crate) struct Tally {
     pub(crate) failed: BTreeMap<String, u64>,
     /// Of all decisions, from when they were due.
     pub(crate) latencies_us: Vec<u32>,
+    /// Outages, as the clients of each server saw them.
+    pub(crate) cut_off: BTreeMap<SocketAddr, Outages>,
     pub(crate) first_sent_us: u64,
     pub(crate) last_replied_us: u64,
     /// How much of a core the clients used.
     pub(crate) busy: f64,
+}
+
+/// Times in which a server decided by its share.
+#[derive(Debug, Default)]
+pub(crate) struct Outages {
+    /// From when the first request was sent to when the last was answered.
+    pub(crate) spans: Vec<(u64, u64)>,
+    is_over: bool,
 }
 
 /// The decisions of one mode.
@@ -279,6 +293,10 @@ impl Line {
         while let Some((reply, length)) = self.wire.reply(&self.answered[read..])? {
             let asked = self.pending.pop_front().context("the server says more than was asked")?;
             tally.replied(&asked, now_us, &reply);
+            if let Reply::Decided { mode, .. } = reply {
+                let outages = tally.cut_off.entry(self.server).or_default();
+                outages.decided((asked.sent_us, now_us), mode);
+            }
             read += length;
         }
         self.answered.drain(..read);
@@ -370,7 +388,9 @@ impl Tally {
         match reply {
             Reply::Decided { passes, mode } => {
                 let Pending { sent_us, key, .. } = *asked;
-                self.decided(Admitted { sent_us, replied_us: now_us, key }, *passes, mode);
+                let by_share = *mode == SHARE_MODE;
+                let event = Admitted { sent_us, replied_us: now_us, key, by_share };
+                self.decided(event, *passes, mode);
             }
             Reply::Failed(reason) => self.failed(reason),
         }
@@ -411,6 +431,24 @@ impl Tally {
     pub(crate) fn of_mode(&self, mode: &str) -> [u64; 2] {
         let found = self.modes.iter().find(|decided| decided.mode == mode);
         found.map_or([0; 2], |decided| [decided.admitted, decided.refused])
+    }
+}
+
+impl Outages {
+    /// Notes who decided a request that was sent and answered then.
+    fn decided(&mut self, (sent_us, replied_us): (u64, u64), mode: &str) {
+        match mode {
+            SHARE_MODE => match self.spans.last_mut() {
+                // Replies of other connections come in another order than they were decided in.
+                Some(last) if !self.is_over || sent_us < last.1 + RECOVERY_US => {
+                    last.1 = last.1.max(replied_us);
+                }
+                _ => self.spans.push((sent_us, replied_us)),
+            },
+            "store" => {}
+            _ => return,
+        }
+        self.is_over = mode != SHARE_MODE;
     }
 }
 

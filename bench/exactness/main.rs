@@ -7,6 +7,7 @@
 //! ```
 //!
 //! It fails if more passes than may. `--quick` takes a fifth of the time for leases: to check, not to measure.
+//! `--only random --seed N --minutes M` plays rounds that a seed decides, instead of scenarios.
 //!
 //! `scenario ─▶ fleet (servers, Redis, faults) ◀─ load (clients, time stamps) ─▶ bound ─▶ report`
 #![expect(clippy::disallowed_methods, reason = "a stop-watch")]
@@ -17,6 +18,7 @@ mod leases;
 mod load;
 mod outages;
 mod overload;
+mod random;
 mod report;
 mod wire;
 
@@ -27,6 +29,7 @@ use std::time::SystemTime;
 use anyhow::{Context as _, bail, ensure};
 use bound::Price;
 use fleet::Build;
+use random::Rounds;
 use report::Outcome;
 
 /// What can be run, in this order.
@@ -82,11 +85,20 @@ const RUN_S_MAX: u64 = 40 * 60;
 /// The longest run with `--quick`.
 const QUICK_S_MAX: u64 = 10 * 60;
 
+/// The name of rounds that a seed decides: they are no measurement, so they run alone.
+const RANDOM: &str = "random";
+
 const DAY_S: u64 = 86_400;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let Args { builds, scenarios, raw } = Args::parse(std::env::args().skip(1))?;
+    let Args { builds, scenarios, raw, rounds } = Args::parse(std::env::args().skip(1))?;
+    if scenarios == [RANDOM] {
+        for build in &builds {
+            random::run(build, rounds).await?;
+        }
+        return Ok(());
+    }
     let since = SystemTime::UNIX_EPOCH;
     let second = SystemTime::now().duration_since(since)?.as_secs() % DAY_S;
     let left = DAY_S - second;
@@ -175,13 +187,14 @@ struct Args {
     builds: Vec<Build>,
     scenarios: Vec<String>,
     raw: Option<PathBuf>,
+    rounds: Rounds,
 }
 
 impl Args {
     fn parse(mut words: impl Iterator<Item = String>) -> anyhow::Result<Self> {
         let mut builds = Vec::new();
         let mut scenarios: Vec<_> = SCENARIOS.map(str::to_owned).to_vec();
-        let (mut raw, mut is_quick) = (None, false);
+        let (mut raw, mut is_quick, mut rounds) = (None, false, Rounds::default());
         while let Some(flag) = words.next() {
             if flag == "--quick" {
                 is_quick = true;
@@ -196,15 +209,23 @@ impl Args {
                 }
                 "--only" => scenarios = value.split(',').map(str::to_owned).collect(),
                 "--raw" => raw = Some(value.into()),
-                _ => bail!("unknown option `{flag}`; expected --server, --only, --raw, --quick"),
+                "--seed" => rounds.seed = value.parse().context("--seed: a number")?,
+                "--minutes" => rounds.minutes = value.parse().context("--minutes: a number")?,
+                _ => bail!(
+                    "unknown option `{flag}`; expected --server, --only, --raw, --quick, --seed, --minutes"
+                ),
             }
         }
         for scenario in &scenarios {
-            let known = SCENARIOS.contains(&&**scenario);
-            ensure!(known, "`{scenario}` is not a scenario; expected {}", SCENARIOS.join(", "));
+            let known = SCENARIOS.contains(&&**scenario) || scenarios == [RANDOM];
+            ensure!(
+                known,
+                "`{scenario}` is not a scenario; expected {}, or {RANDOM} alone",
+                SCENARIOS.join(", ")
+            );
         }
         builds.iter_mut().for_each(|build| build.is_quick = is_quick);
         ensure!(!builds.is_empty(), "--server NAME=PATH: which program is to be measured?");
-        Ok(Self { builds, scenarios, raw })
+        Ok(Self { builds, scenarios, raw, rounds })
     }
 }

@@ -9,7 +9,7 @@ use sluicegate_testkit::{
 use tokio::time::sleep;
 
 use crate::bound::{Admitted, Limit};
-use crate::fleet::{Build, Setup};
+use crate::fleet::{Build, Leases, Setup};
 use crate::load::Tally;
 use crate::report::{Outcome, RECOVERY_US};
 use crate::wire::{POLICY, Wire};
@@ -34,7 +34,8 @@ const REJOIN_MAX: Duration = Duration::from_secs(60);
 /// Redis is frozen ten times for two seconds, under steady load on one server.
 pub(crate) async fn frozen_often(build: &Build) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
-    let setup = Setup { build, limit: QUOTA, nodes: 1, on_store_failure: "local", leases: true };
+    let setup =
+        Setup { build, limit: QUOTA, nodes: 1, on_store_failure: "local", leases: Leases::Usual };
     let fleet = setup.start(&[redis.url()]).await?;
     let running = fleet.steady(600).start()?;
     let mut faults = Vec::new();
@@ -52,7 +53,8 @@ pub(crate) async fn frozen_often(build: &Build) -> anyhow::Result<Outcome> {
 /// key that it answers.
 pub(crate) async fn frozen_in_step(build: &Build) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
-    let setup = Setup { build, limit: QUOTA, nodes: 1, on_store_failure: "local", leases: true };
+    let setup =
+        Setup { build, limit: QUOTA, nodes: 1, on_store_failure: "local", leases: Leases::Usual };
     let fleet = setup.start(&[redis.url()]).await?;
     let mut client = Client::connect(fleet.address(0, Wire::Resp).1).await?;
     let begin = Instant::now();
@@ -64,7 +66,7 @@ pub(crate) async fn frozen_in_step(build: &Build) -> anyhow::Result<Outcome> {
         for _ in 0..1_500 {
             let sent_us = now_us();
             let reply = client.call(&["SG.CHECK", POLICY, "k0"]).await?;
-            let event = Admitted { sent_us, replied_us: now_us(), key: 0 };
+            let event = Admitted { sent_us, replied_us: now_us(), key: 0, by_share: false };
             tally.sent += 1;
             let took_us = u32::try_from(event.replied_us - sent_us)?;
             tally.latencies_us.push(took_us);
@@ -241,7 +243,7 @@ pub(crate) async fn healthy(build: &Build) -> anyhow::Result<Outcome> {
 
 /// Two servers, configured as two.
 fn two<'a>(build: &'a Build, on_store_failure: &'a str) -> Setup<'a> {
-    Setup { build, limit: LIMIT, nodes: 2, on_store_failure, leases: true }
+    Setup { build, limit: LIMIT, nodes: 2, on_store_failure, leases: Leases::Usual }
 }
 
 async fn freeze(redis: &RedisServer, span: Duration) -> anyhow::Result<()> {

@@ -6,7 +6,7 @@ use sluicegate_testkit::{Options, RedisServer};
 use tokio::time::sleep;
 
 use crate::bound::{Limit, Price};
-use crate::fleet::{Build, Setup};
+use crate::fleet::{Build, Leases, Setup};
 use crate::load::{Load, Pace, Tally};
 use crate::report::Outcome;
 use crate::wire::Wire;
@@ -30,7 +30,8 @@ pub(crate) async fn outstanding(
 ) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
     let limit = Limit::Day { limit: 20_000 / keys };
-    let setup = Setup { build, limit, nodes: servers, on_store_failure: "local", leases: true };
+    let setup =
+        Setup { build, limit, nodes: servers, on_store_failure: "local", leases: Leases::Usual };
     let fleet = setup.start(&vec![redis.url(); servers]).await?;
     let pace = Pace::Closed { outstanding: PIPELINE };
     let load = Load { keys, ..fleet.load(Wire::Resp, connections, pace) };
@@ -42,7 +43,7 @@ pub(crate) async fn outstanding(
 pub(crate) async fn http(build: &Build) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
     let limit = Limit::Day { limit: 1_000 };
-    let setup = Setup { build, limit, nodes: 1, on_store_failure: "local", leases: true };
+    let setup = Setup { build, limit, nodes: 1, on_store_failure: "local", leases: Leases::Usual };
     let fleet = setup.start(&[redis.url()]).await?;
     let load = fleet.load(Wire::Http, 900, Pace::Closed { outstanding: 1 });
     let tally = run(load, SPAN / 2).await?;
@@ -56,7 +57,7 @@ pub(crate) async fn goodput(build: &Build, price: Price) -> anyhow::Result<Outco
     const CONNECTIONS: u32 = 64;
     let redis = RedisServer::start(Options::default()).await?;
     let limit = Limit::Unreached(price);
-    let setup = Setup { build, limit, nodes: 1, on_store_failure: "local", leases: true };
+    let setup = Setup { build, limit, nodes: 1, on_store_failure: "local", leases: Leases::Usual };
     let fleet = setup.start(&[redis.url()]).await?;
     let keys = price.keys();
     let busy = |connections, pace| Load { keys, ..fleet.load(Wire::Resp, connections, pace) };

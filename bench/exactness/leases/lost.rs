@@ -23,7 +23,7 @@ pub(crate) async fn failover(build: &Build, leases: bool) -> anyhow::Result<Outc
     let mut group = Sentinels::start(SentinelOptions::default()).await?;
     let addresses: Vec<_> = group.addresses().iter().map(ToString::to_string).collect();
     let url = format!("redis+sentinel://{}/{}", addresses.join(","), Sentinels::NAME);
-    let setup = Setup { leases, on_store_failure: "deny", ..three(build) };
+    let setup = Setup { leases: leases.into(), on_store_failure: "deny", ..three(build) };
     let fleet = setup.start(&[&url, &url, &url]).await?;
     let running = fleet.steady(PER_S).start()?;
     let (mut faults, mut took) = (Vec::new(), Vec::new());
@@ -87,7 +87,7 @@ async fn forgets(
     mut forget: impl AsyncFnMut(&mut RedisServer) -> anyhow::Result<()>,
 ) -> anyhow::Result<Outcome> {
     let mut redis = RedisServer::start(options).await?;
-    let setup = Setup { leases, ..three(build) };
+    let setup = Setup { leases: leases.into(), ..three(build) };
     let fleet = setup.start(&[redis.url(), redis.url(), redis.url()]).await?;
     let running = fleet.steady(PER_S).start()?;
     let times = build.times(10);
@@ -109,7 +109,7 @@ pub(crate) async fn outage(build: &Build, leases: bool) -> anyhow::Result<Outcom
     /// Each asks ten times a second.
     const CONNECTIONS: u16 = 32;
     let redis = RedisServer::start(Options::default()).await?;
-    let setup = Setup { leases, ..three(build) };
+    let setup = Setup { leases: leases.into(), ..three(build) };
     let fleet = setup.start(&[redis.url(), redis.url(), redis.url()]).await?;
     let running = fleet.steady_over(PER_S / 4, CONNECTIONS).start()?;
     let mut faults = Vec::new();

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 pub(crate) use lost::{evicted, failover, flushed, outage, restarted};
 
 use crate::bound::Limit;
-use crate::fleet::{Build, Fleet, Setup};
+use crate::fleet::{Build, Fleet, Leases, Setup};
 use crate::load::Tally;
 use crate::report::Outcome;
 use crate::wire::{POLICY, Wire};
@@ -30,7 +30,7 @@ const SPAN: Duration = Duration::from_secs(60);
 /// Nothing is wrong for a minute; or the same without leases. One server is asked over HTTP.
 pub(crate) async fn three_servers(build: &Build, leases: bool) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
-    let setup = Setup { leases, ..three(build) };
+    let setup = Setup { leases: leases.into(), ..three(build) };
     let fleet = setup.start(&[redis.url(), redis.url(), redis.url()]).await?;
     let before = calls(&redis).await?;
     let mut load = fleet.steady(PER_S);
@@ -96,7 +96,7 @@ async fn through_bad_network(
     let redis = RedisServer::start(Options::default()).await?;
     let proxy = FaultProxy::start(redis.address()).await?;
     let url = format!("redis://{}", proxy.address());
-    let setup = Setup { on_store_failure: "deny", leases, ..three(build) };
+    let setup = Setup { on_store_failure: "deny", leases: leases.into(), ..three(build) };
     let fleet = setup.start(&[&url, &url, &url]).await?;
     let running = fleet.steady(PER_S).start()?;
     sleep(Duration::from_secs(2)).await;
@@ -220,7 +220,7 @@ pub(crate) async fn edited(build: &Build) -> anyhow::Result<Outcome> {
 pub(crate) async fn mixed(build: &Build) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
     let mut fleet = three(build).start(&[redis.url(), redis.url()]).await?;
-    let central = Setup { leases: false, ..three(build) };
+    let central = Setup { leases: Leases::Off, ..three(build) };
     central.join(&mut fleet, &redis.url()).await?;
     let running = fleet.steady(PER_S).start()?;
     sleep(build.span(SPAN / 2)).await;
@@ -232,7 +232,7 @@ pub(crate) async fn mixed(build: &Build) -> anyhow::Result<Outcome> {
 
 /// Three servers, configured as three.
 fn three(build: &Build) -> Setup<'_> {
-    Setup { build, limit: LIMIT, nodes: 3, on_store_failure: "local", leases: true }
+    Setup { build, limit: LIMIT, nodes: 3, on_store_failure: "local", leases: Leases::Usual }
 }
 
 /// How often Redis has run the script.
