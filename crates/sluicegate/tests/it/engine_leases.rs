@@ -24,6 +24,10 @@ policies:
   - { name: window, rules: [ { fixed_window: { limit: 1000, window: 1s } } ] }
   - { name: closed, on_store_failure: deny, rules: [ { token_bucket: { rate: 1000/s, burst: 1000 } } ] }
   - { name: held, overflow: { queue: { max_wait: 2s } }, rules: [ { token_bucket: { rate: 1000/s, burst: 1000 } } ] }
+  - name: both
+    rules:
+      - { name: hour, fixed_window: { limit: 1000, window: 1h } }
+      - { name: day, fixed_window: { limit: 5000, window: 1day } }
   - { name: jobs, rules: [ { concurrency: { limit: 1000, ttl: 30s } } ] }
 ";
 
@@ -445,6 +449,25 @@ async fn a_share_counts_what_was_leased() {
     }
     assert!(admitted <= 1_000, "{admitted}");
     assert!(admitted >= 900, "{admitted}");
+}
+
+#[tokio::test]
+async fn a_share_counts_what_was_leased_of_two_rules() {
+    let world = World::hot("both").await;
+    let mut admitted = 20;
+    while world.left() < 40 {
+        admitted += world.check("both", 1).await.answer.decision.granted();
+        world.advance(Micros::from_millis(1)).await;
+    }
+    world.store.0.is_silent.store(true, Ordering::Relaxed);
+    let mut leased = 0;
+    for _ in 0..3_000 {
+        let answer = world.check("both", 1).await.answer;
+        admitted += answer.decision.granted();
+        leased += u64::from(answer.mode == Mode::Leased && answer.decision.allowed());
+    }
+    assert!(leased >= 30, "{leased} of what was out when the store fell silent");
+    assert!((900..=1_000).contains(&admitted), "{admitted}");
 }
 
 #[tokio::test]
