@@ -32,7 +32,7 @@ policies:
 struct Failing {
     memory: MemoryStore,
     answers: AtomicU64,
-    executed: Mutex<Executed>,
+    error: Mutex<StoreError>,
 }
 
 #[derive(Clone, Debug)]
@@ -48,8 +48,7 @@ impl Store for Shared {
         if self.0.answers.try_update(Ordering::Relaxed, Ordering::Relaxed, less).is_err() {
             // The one after it is answered again.
             self.answers(u64::MAX);
-            let executed = *self.0.executed.lock().expect("nobody panics with it");
-            return Err(StoreError::Unavailable { reason: "gone".to_owned(), executed });
+            return Err(self.0.error.lock().expect("nobody panics with it").clone());
         }
         Ok(self.0.memory.decide_now(request, at)?.into())
     }
@@ -60,7 +59,7 @@ impl Shared {
         Self(Arc::new(Failing {
             memory: MemoryStore::default(),
             answers: AtomicU64::new(u64::MAX),
-            executed: Mutex::new(Executed::No),
+            error: Mutex::new(gone(Executed::No)),
         }))
     }
 
@@ -69,9 +68,17 @@ impl Shared {
     }
 
     fn fails_after(&self, times: u64, executed: Executed) {
-        *self.0.executed.lock().expect("nobody panics with it") = executed;
+        self.fails_by(times, gone(executed));
+    }
+
+    fn fails_by(&self, times: u64, error: StoreError) {
+        *self.0.error.lock().expect("nobody panics with it") = error;
         self.answers(times);
     }
+}
+
+fn gone(executed: Executed) -> StoreError {
+    StoreError::Unavailable { reason: "gone".to_owned(), executed }
 }
 
 fn engine(store: &Shared, clock: &Arc<ManualClock>) -> Arc<Engine<Shared>> {
@@ -174,14 +181,19 @@ fn a_correction_that_was_surely_not_made_can_be_made_later() {
 
 #[test]
 fn a_correction_that_was_perhaps_made_is_not_made_again() {
-    let (store, clock) = (Shared::new(), Arc::new(ManualClock::default()));
-    let engine = engine(&store, &clock);
-    check(&engine, "open", 60);
-    let settlement = settlement("open", "a", 60, 20);
-    store.fails_after(1, Executed::Perhaps);
-    let unknown = now(engine.turn().settle(&settlement)).unwrap_err();
-    assert!(matches!(unknown, SettleError::Unknown(_)), "{unknown}");
-    assert_eq!(now(engine.turn().settle(&settlement)).unwrap_err(), SettleError::Settled);
+    let executed = Executed::Perhaps;
+    let errors =
+        [gone(executed), StoreError::Overloaded { executed }, StoreError::Contended { executed }];
+    for error in errors {
+        let (store, clock) = (Shared::new(), Arc::new(ManualClock::default()));
+        let engine = engine(&store, &clock);
+        check(&engine, "open", 60);
+        let settlement = settlement("open", "a", 60, 20);
+        store.fails_by(1, error.clone());
+        let unknown = now(engine.turn().settle(&settlement)).unwrap_err();
+        assert!(matches!(unknown, SettleError::Unknown(_)), "{error:?}: {unknown}");
+        assert_eq!(now(engine.turn().settle(&settlement)).unwrap_err(), SettleError::Settled);
+    }
 }
 
 #[test]
