@@ -5,12 +5,12 @@ use sluicegate_kernel::lease::{Leased, Message, Number, Record};
 
 use super::{NEVER_MORE, SMALLEST, Small};
 
-/// What a protocol does wrong.
+/// A fault of a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Broken {
     /// The store executes a message that a later one has overtaken, or that it executed before.
     DoesAnyMessage,
-    /// What lapses is given back instead of charged.
+    /// Permits that lapse are given back instead of charged.
     LapsesAreGivenBack,
     /// A holder hears an answer to an earlier message as that to its last one.
     HearsAnyAnswer,
@@ -19,7 +19,7 @@ pub(super) enum Broken {
 }
 
 impl Broken {
-    /// What becomes of the store before it executes `message`.
+    /// Changes the store as the fault does, before it executes `message`.
     pub(super) fn prepare(self, store: &mut Leased, message: Option<&Message>, now: Micros) {
         let records = &mut store.leases.records;
         match (self, message) {

@@ -25,7 +25,7 @@ use world::{Event, World};
 /// Between two instants. Nothing happens in between.
 const STEP: Micros = Micros::from_millis(160);
 
-/// How long a lease lasts. Its record stands for 250 ms: until after the second instant, and not until the third.
+/// The term of a lease. Its record stands for 250 ms: until after the second instant, and not until the third.
 const TERM: Micros = STEP;
 const PATIENCE: Micros = Micros::from_millis(80);
 
@@ -35,7 +35,7 @@ const PERMIT: u64 = 2 * STEP.get();
 /// The first instant at the store.
 const BEGIN: u64 = 1_000_000_000;
 
-/// That of a quota: one that no history leaves.
+/// The window of a quota: one that no history leaves.
 const WINDOW: WindowKind = WindowKind::Epoch(Micros::new(100 * BEGIN));
 
 const HOLDERS: [Holder; 2] = [Holder(1), Holder(2)];
@@ -43,7 +43,7 @@ const HOLDERS: [Holder; 2] = [Holder(1), Holder(2)];
 /// The bounds of a world.
 #[derive(Clone, Debug)]
 struct Small {
-    /// Whether permits flow back: a bucket, or a quota.
+    /// A bucket, into which permits flow back; otherwise a quota.
     flows: bool,
     /// The limit of each version of the policy, one after the other.
     limits: &'static [u64],
@@ -57,9 +57,9 @@ struct Small {
     central_max: u32,
     /// Permits that the store is asked to give back.
     refunds_max: u32,
-    /// Whether the clock of the store goes back, once, by a step.
+    /// The clock of the store goes back, once, by a step.
     goes_back: bool,
-    /// What the protocol does wrong, if anything.
+    /// The fault of the protocol, if it has one.
     broken: Option<Broken>,
 }
 

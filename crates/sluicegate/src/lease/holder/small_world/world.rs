@@ -8,7 +8,7 @@ use sluicegate_kernel::{Cost, Moment, RuleSet, State, Verb};
 use super::broken::Broken;
 use super::*;
 
-/// What can happen next.
+/// An event that can happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// Time goes on, and each holder notes what it spent.
@@ -23,7 +23,7 @@ pub(super) enum Event {
     Refund,
     /// A request asks a holder for a permit.
     Take(usize),
-    /// It gives it back.
+    /// A request gives a permit back to its holder.
     PutBack(usize),
     /// A holder sends a message; or the message is lost.
     Ask(usize, Wishes, Fate),
