@@ -16,6 +16,7 @@ mod bound;
 mod fleet;
 mod leases;
 mod load;
+mod midnight;
 mod outages;
 mod overload;
 mod random;
@@ -24,7 +25,6 @@ mod wire;
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::SystemTime;
 
 use anyhow::{Context as _, bail, ensure};
 use bound::Price;
@@ -79,16 +79,8 @@ const SCENARIOS: [&str; 43] = [
     "leases-outage-off",
 ];
 
-/// The longest run of all scenarios on one build: quotas of a day are measured, which must not end.
-const RUN_S_MAX: u64 = 40 * 60;
-
-/// The longest run with `--quick`.
-const QUICK_S_MAX: u64 = 10 * 60;
-
 /// The name of rounds that a seed decides: they are no measurement, so they run alone.
 const RANDOM: &str = "random";
-
-const DAY_S: u64 = 86_400;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -99,11 +91,6 @@ async fn main() -> anyhow::Result<()> {
         }
         return Ok(());
     }
-    let since = SystemTime::UNIX_EPOCH;
-    let second = SystemTime::now().duration_since(since)?.as_secs() % DAY_S;
-    let left = DAY_S - second;
-    let longest = if builds.iter().any(|build| build.is_quick) { QUICK_S_MAX } else { RUN_S_MAX };
-    ensure!(left > longest * builds.len() as u64, "the day ends soon: start after 00:00 UTC");
     if let Some(raw) = &raw {
         fs::create_dir_all(raw)?;
     }
@@ -111,6 +98,7 @@ async fn main() -> anyhow::Result<()> {
     let (mut missing, mut over) = (0, 0);
     for scenario in scenarios {
         for build in &builds {
+            midnight::past_midnight().await?;
             let outcome = match run(&scenario, build).await {
                 Ok(outcome) => outcome,
                 Err(error) => {

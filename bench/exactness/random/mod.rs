@@ -13,14 +13,13 @@ mod plan;
 mod sentinel;
 mod world;
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use tokio::time::sleep;
 
-use crate::DAY_S;
 use crate::fleet::Build;
 use crate::load::Tally;
+use crate::midnight::past_midnight;
 use crate::wire::Wire;
 
 use judge::{Facts, Verdict};
@@ -29,9 +28,6 @@ use world::World;
 
 /// Calm after the last fault, in which debts are charged and what was held is delivered.
 const CALM_MS: u64 = 3_000;
-
-/// A round does not begin so shortly before midnight, when quotas of a day begin again.
-const ROUND_S_MAX: u64 = 120;
 
 /// Rounds to be played.
 #[derive(Clone, Copy, Debug, Default)]
@@ -126,14 +122,4 @@ fn line(seed: u64, plan: &Plan, seen: (&Facts, &Tally), verdict: &Verdict) -> St
 fn again(build: &Build, seed: u64) -> String {
     let program = build.program.display();
     format!("sluicegate-bench-exactness --server {program} --only random --seed {seed} --minutes 0")
-}
-
-/// Waits until a round does not meet midnight.
-async fn past_midnight() -> anyhow::Result<()> {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
-    let left = DAY_S - now.as_secs() % DAY_S;
-    if left <= ROUND_S_MAX {
-        sleep(Duration::from_secs(left)).await;
-    }
-    Ok(())
 }
