@@ -5,7 +5,7 @@ use sluicegate::{Admission, Answer, DecideError, Mode, Outcome, Retry, SettleErr
 use crate::grants::Central;
 use crate::judge::{By, What};
 use crate::node::Done;
-use crate::plan::{Arrival, Ask, MS, OnFailure};
+use crate::plan::{Arrival, Ask, MS, OnFailure, RULES_MAX};
 use crate::wire::Executed;
 use crate::world::{RECOVERY_US, TaskView, World};
 
@@ -222,7 +222,7 @@ pub(crate) fn check_left(world: &mut World<'_>) {
 fn returned(world: &mut World<'_>, arrival: &Arrival, answer: &Answer, permits: u64) {
     if answer.mode == Mode::Leased && permits > 0 {
         world.given_back[arrival.key] = Some(world.now);
-        let what = What::Forgiven { permits: vec![permits; 2], why: "refunded" };
+        let what = What::Forgiven { permits: vec![permits; RULES_MAX], why: "refunded" };
         world.note_at((world.now, world.executed()), arrival.key, what);
     }
 }
@@ -255,7 +255,8 @@ fn modes(world: &mut World<'_>, task: TaskView, answer: &Answer) {
         Mode::Remembered | Mode::Shed => true,
         Mode::Local => on_failure == OnFailure::Local,
         Mode::Allow => on_failure == OnFailure::Allow,
-        Mode::Deny => on_failure == OnFailure::Deny,
+        // Of a key that the store cannot read, no share is given out.
+        Mode::Deny => on_failure == OnFailure::Deny || world.plan.has_unreadable(),
     };
     if !is_true {
         world.judge.fail(

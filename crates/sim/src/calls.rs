@@ -9,6 +9,7 @@ use sluicegate::{RuleSet, Verb};
 
 use crate::judge::{Entry, What};
 use crate::net::SILENCE_MAX_US;
+use crate::plan::RULES_MAX;
 use crate::server::{Execution, Note};
 use crate::wire::{Executed, Outgoing, Reply, Said, Slot, StoreAsk};
 use crate::world::{Event, World};
@@ -64,6 +65,10 @@ impl World<'_> {
         }
         let Call { ref ask, node, life, is_repeated, .. } = self.calls[call];
         let ask = Arc::clone(ask);
+        if let Some(error) = self.refusal(&ask) {
+            self.seen(format_args!("  store: {node} {:?} {:?}: {error}", ask.verb, ask.debt));
+            return self.answers((call, node), Err(error), ask.message.is_some());
+        }
         let Execution { reply, notes, broken } = self.server.execute(&ask, self.now);
         self.executed += 1;
         if let Some((invariant, what)) = broken {
@@ -71,7 +76,7 @@ impl World<'_> {
         }
         if let (Some(key), "p") = (self.key_of(&ask.key), &*ask.policy) {
             for note in notes {
-                self.note((node, life, key), note, &ask);
+                self.note((node, life, key), note);
             }
             match &reply {
                 Ok(Said::Decided(answer, paid)) => {
@@ -110,21 +115,31 @@ impl World<'_> {
                 self.at(self.now + after_us, Event::AtServer { call });
             }
         }
+        self.answers((call, node), reply, ask.message.is_some());
+    }
+
+    /// Why the store does nothing now, if it does not.
+    fn refusal(&self, ask: &StoreAsk) -> Option<StoreError> {
+        if self.refuses_until > self.now {
+            let (reason, executed) = ("out of memory".to_owned(), Effect::No);
+            return Some(StoreError::Unavailable { reason, executed });
+        }
+        let key = self.key_of(&ask.key)?;
+        let reason = "another type".to_owned();
+        (self.unreadable_until[key] > self.now).then_some(StoreError::Unreadable { reason })
+    }
+
+    fn answers(&mut self, (call, node): (usize, usize), reply: Reply, is_message: bool) {
         let executed = (self.now, self.executed);
         let (link, now) = (&mut self.links[node], self.now);
-        if let Some(arrives) = link.answer(self.plan, now, ask.message.is_some()) {
+        if let Some(arrives) = link.answer(self.plan, now, is_message) {
             let reply = Box::new(reply);
             self.at(arrives, Event::AtNode { call, reply, executed });
         }
     }
 
     /// Tells the judge what the store did.
-    pub(crate) fn note(
-        &mut self,
-        (node, life, key): (usize, u32, usize),
-        note: Note,
-        ask: &StoreAsk,
-    ) {
+    pub(crate) fn note(&mut self, (node, life, key): (usize, u32, usize), note: Note) {
         let at = self.now;
         match note {
             // A store that forgot charges it once more.
@@ -155,7 +170,8 @@ impl World<'_> {
             }
             Note::Reset => {
                 self.given_back[key] = Some(at);
-                let permits = vec![u64::MAX; ask.rules.rules().len()];
+                // By however many rules the key goes.
+                let permits = vec![u64::MAX; RULES_MAX];
                 self.note_at((at, self.executed), key, What::Forgiven { permits, why: "reset" });
             }
         }

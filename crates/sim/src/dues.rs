@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use sluicegate::store::{Charge, Debt, Permits};
+use sluicegate::store::{Charge, Debt, Executed, Permits};
 use sluicegate::{Answer, Cost, Decision, Mode, Outcome, Retry, Verb};
 
 use crate::node;
@@ -27,6 +27,8 @@ pub(crate) struct Dues {
     /// When each bill was made out, and what was admitted until then; and those that it heard of.
     made: BTreeMap<u128, (u64, u64)>,
     heard: BTreeSet<u128>,
+    /// Those that were perhaps charged.
+    perhaps: BTreeSet<u128>,
     said: Option<Said>,
     owed: Option<Owed>,
     /// Since when the store is to be reminded of it, if it is.
@@ -107,6 +109,15 @@ impl Dues {
         self.rest = Some((rest, made_at));
         if !is_closed {
             self.made.remove(&debt.id);
+        }
+    }
+
+    /// No answer came to a bill. One that was surely never charged is made out anew, under the same id.
+    pub(crate) fn hear_nothing(&mut self, id: u128, executed: Executed) {
+        match executed {
+            Executed::Perhaps => drop(self.perhaps.insert(id)),
+            Executed::No if self.perhaps.contains(&id) => {}
+            Executed::No => drop(self.made.remove(&id)),
         }
     }
 
@@ -207,8 +218,10 @@ pub(crate) fn admit(
     let Some(said) = &mut dues.said else { return };
     said.alone += granted;
     let Said { rule, remaining, since, alone, .. } = *said;
-    let (RuleSpec::TokenBucket { permits, period_us, .. }
-    | RuleSpec::LeakyBucket { permits, period_us, .. }) = plan.versions[0].rules[rule]
+    let Some(
+        RuleSpec::TokenBucket { permits, period_us, .. }
+        | RuleSpec::LeakyBucket { permits, period_us, .. },
+    ) = plan.versions[0].rules.get(rule).copied()
     else {
         return;
     };

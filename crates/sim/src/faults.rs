@@ -62,6 +62,15 @@ pub(crate) fn begins(world: &mut World<'_>, fault: &Fault) {
             note_forgotten(world, forgotten);
         }
         FaultKind::StoreClock(by_us) => step_clock(world, by_us),
+        FaultKind::Refuses => {
+            world.refuses_until = world.refuses_until.max(until);
+            disturb(world, None, until);
+        }
+        FaultKind::Unreadable(key) => {
+            let unreadable_until = &mut world.unreadable_until[key];
+            *unreadable_until = until.max(*unreadable_until);
+            disturb(world, None, until);
+        }
         FaultKind::Repeated(after_us) => world.links[node].repeats_after_us = after_us,
         FaultKind::Overtaken(by_us) => {
             world.links[node].strays_us = by_us;
@@ -176,6 +185,8 @@ pub(crate) fn ends(world: &mut World<'_>, fault: &Fault) {
         | FaultKind::Crowd(_)
         | FaultKind::KeeperLate
         | FaultKind::StorePaused
+        | FaultKind::Refuses
+        | FaultKind::Unreadable(_)
         | FaultKind::Flushed
         | FaultKind::Evicted(_)
         | FaultKind::StoreClock(_)

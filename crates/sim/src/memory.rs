@@ -135,7 +135,8 @@ fn check(world: &mut World<'_>, task: TaskView, arrival: Arrival) {
     let is_recent = changed.is_some_and(|then| then + REMEMBERED_US > now);
     // One finds out that it holds no more, and others get it meanwhile.
     let is_asked = changed.is_some() && world.sent_at[task.node][arrival.key] + ASKING_US > now;
-    if is_recent || is_asked || crate::answers::is_disturbed(world, task) {
+    let is_vague = crate::probes::has_wrong_clocks(world);
+    if is_recent || is_asked || is_vague || crate::answers::is_disturbed(world, task) {
         return;
     }
     if world.server.refuses(&node::key_name(arrival.key), cost, now) != Some(true) {

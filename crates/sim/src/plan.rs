@@ -4,16 +4,20 @@
 //! history without one of them has all the others unchanged, which is what [`shrink`](crate::shrink)
 //! needs.
 
+mod calm;
 mod hot;
 mod quota;
 mod rare;
+mod rules;
 
 use std::fmt::Write as _;
 
 use fastrand::Rng;
 
-use crate::token::Cut;
+use crate::token::{Cut, Generation};
 use hot::Theme;
+pub use rules::RuleSpec;
+use rules::{changed, rule, rules};
 
 /// µs in a millisecond.
 pub(crate) const MS: u64 = 1_000;
@@ -27,6 +31,8 @@ pub(crate) const MORE_NODES_MAX: u32 = 3;
 pub const LOADS_MAX: u32 = 6;
 /// Most faults of a history.
 pub const FAULTS_MAX: u32 = 5;
+/// Most rules of a policy.
+pub(crate) const RULES_MAX: usize = 3;
 /// Requests of one load at most: histories stay short enough for thousands of them.
 const ARRIVALS_MAX: usize = 150;
 
@@ -61,8 +67,10 @@ pub struct Plan {
     pub quota: Option<u64>,
     /// Whether some clients go away before they have an answer.
     pub leaves: bool,
-    /// Whether an earlier generator made it.
-    pub is_earlier: bool,
+    /// From when on nothing is left of the faults, and demand goes on, µs.
+    pub healed_at: Option<u64>,
+    /// The generator that made it.
+    pub generation: Generation,
     /// The scripts of Redis are asked whatever the kernel is asked.
     pub scripts: bool,
     /// All requests, by time.
@@ -102,64 +110,6 @@ pub enum Leases {
     Off,
     /// Up to half of the limit at one node.
     Large,
-}
-
-/// One rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RuleSpec {
-    /// `permits` every `period_us`, and `burst` at once.
-    TokenBucket {
-        /// Permits of the rate.
-        permits: u64,
-        /// Period of the rate, µs.
-        period_us: u64,
-        /// Most at once.
-        burst: u64,
-    },
-    /// The same as a meter (`delay: none`).
-    LeakyBucket {
-        /// Permits of the rate.
-        permits: u64,
-        /// Period of the rate, µs.
-        period_us: u64,
-        /// Most beside the one that passes.
-        burst: u64,
-    },
-    /// `limit` in each window of the store's clock.
-    FixedWindow {
-        /// Permits.
-        limit: u64,
-        /// Length, µs.
-        window_us: u64,
-    },
-    /// `limit` in any window, exactly.
-    SlidingLog {
-        /// Permits.
-        limit: u64,
-        /// Length, µs.
-        window_us: u64,
-    },
-    /// `limit` in any window, in buckets.
-    SlidingWindow {
-        /// Permits.
-        limit: u64,
-        /// Length, µs.
-        window_us: u64,
-    },
-    /// `limit` by an estimate.
-    SlidingCounter {
-        /// Permits.
-        limit: u64,
-        /// Length, µs.
-        window_us: u64,
-    },
-    /// Guava's bursty limiter.
-    SmoothBursty {
-        /// Permits a second.
-        permits: u64,
-        /// Seconds of permits that are saved at most.
-        burst_s: u64,
-    },
 }
 
 /// One request that will be made.
@@ -267,6 +217,10 @@ pub enum FaultKind {
     Crowd(u64),
     /// The task that keeps leases does not run.
     KeeperLate,
+    /// The store refuses whatever it is asked: it is full, or may not write.
+    Refuses,
+    /// The store cannot read what it has of a key.
+    Unreadable(usize),
 }
 
 impl Plan {
@@ -276,7 +230,11 @@ impl Plan {
         let nodes = rng.usize(1..=6).min(rng.usize(1..=6));
         let keys = rng.usize(1..=3).min(rng.usize(1..=3));
         let span_us = rng.u64(2..=6) * SECOND;
-        let first = PolicySpec { rules: rules(&mut rng), carry: "usage", leases: Leases::Auto };
+        let mut first = PolicySpec { rules: rules(&mut rng), carry: "usage", leases: Leases::Auto };
+        if cut.generation >= Generation::Third && generator(seed, 8).u8(0..16) == 0 {
+            let mut rng = generator(seed, 9);
+            first.rules.resize_with(RULES_MAX, || rule(&mut rng));
+        }
         let on_failure = match rng.u8(0..8) {
             0 => OnFailure::Allow,
             1 => OnFailure::Deny,
@@ -295,7 +253,7 @@ impl Plan {
         let mut plan = Self {
             seed,
             leases: cut.leases,
-            is_earlier: cut.is_earlier,
+            generation: cut.generation,
             scripts: cut.scripts,
             nodes: nodes.min(cut.nodes),
             keys: keys.min(cut.keys),
@@ -308,7 +266,8 @@ impl Plan {
             reminds,
             calls_max: None,
             quota: None,
-            leaves: !cut.is_earlier && generator(seed, 6).u8(0..8) == 0,
+            healed_at: None,
+            leaves: cut.generation >= Generation::Second && generator(seed, 6).u8(0..8) == 0,
             arrivals: Vec::new(),
             faults: Vec::new(),
         };
@@ -317,10 +276,10 @@ impl Plan {
             return plan.until(cut);
         }
         let mut few = generator(seed, 3);
-        if !cut.is_earlier && few.u8(0..8) == 0 {
+        if cut.generation >= Generation::Second && few.u8(0..8) == 0 {
             plan.calls_max = Some(few.usize(1..=4));
         }
-        if !cut.leases && !cut.is_earlier {
+        if !cut.leases && cut.generation >= Generation::Second {
             match generator(seed, 5).u8(0..32) {
                 0 => plan.make_ebb(cut),
                 1 => plan.make_change_in_debt(cut),
@@ -354,6 +313,7 @@ impl Plan {
                 None => plan.add_load(number, (gives_back, books)),
             }
         }
+        plan.add_calm(cut);
         self.until(cut)
     }
 
@@ -411,6 +371,34 @@ impl Plan {
             )
         };
         self.leases && !self.faults.is_empty() && self.faults.iter().all(loses) && self.is_plain()
+    }
+
+    /// Whether the store cannot read a key for a while.
+    pub(crate) fn has_unreadable(&self) -> bool {
+        self.faults.iter().any(|fault| matches!(fault.kind, FaultKind::Unreadable(_)))
+    }
+
+    /// Whether a node's clock runs too fast, or too slow.
+    pub(crate) fn drifts(&self) -> bool {
+        self.faults.iter().any(|fault| matches!(fault.kind, FaultKind::Drift(_)))
+    }
+
+    /// Whether the faults leave nothing behind that lasts longer than [`healed_at`](Self::healed_at) allows for, and
+    /// nothing else keeps demand from being met. A copy of a message that comes late is granted something, and what
+    /// is out lapses late after the store's clock was set back.
+    pub(crate) fn heals(&self) -> bool {
+        let stays = |fault: &Fault| {
+            matches!(
+                fault.kind,
+                FaultKind::Repeated(_)
+                    | FaultKind::Overtaken(_)
+                    | FaultKind::StoreClock(_)
+                    | FaultKind::WallClock(_)
+                    | FaultKind::NodeSuspended
+                    | FaultKind::MachineStopped
+            )
+        };
+        self.is_plain() && !self.faults.iter().any(stays)
     }
 
     /// Whether single keys are deleted.
@@ -502,7 +490,7 @@ impl Plan {
         (ask, (may_give_back, books)): (Ask, (bool, bool)),
     ) -> Arrival {
         let mut rng = generator(self.seed, 600 + u64::from(load));
-        let mut is_every_third = || rng.u8(0..3) == 0 && !self.is_earlier;
+        let mut is_every_third = || rng.u8(0..3) == 0 && self.generation >= Generation::Second;
         let (batches, gives_back) = (is_every_third(), is_every_third());
         let ask = match ask {
             Ask::CheckAndRefund(..) | Ask::Check(_)
@@ -543,13 +531,42 @@ impl Plan {
             27..=28 => FaultKind::NodePaused,
             _ => {
                 let carry = ["usage", "usage", "proportional", "reset"][rng.usize(0..4)];
-                let rules = changed(&mut rng, &self.versions[0].rules);
+                let mut rules = changed(&mut rng, &self.versions[0].rules);
+                self.count_anew(number, &mut rules, rule);
                 (at, span) = (self.changes_at(number), rng.u64(0..=300) * MS);
                 self.add_version(PolicySpec { rules, carry, leases: Leases::Auto })
             }
         };
         let kind = if books { kind.that_forgets_nothing() } else { kind };
+        let kind = self.or_newer(number, kind, true);
         self.faults.push(Fault { number, at, span, node, kind });
+    }
+
+    /// In place of `kind`, one fault of eight is one that earlier generators do not know. Edits stay.
+    fn or_newer(&self, number: u32, kind: FaultKind, may_drift: bool) -> FaultKind {
+        let mut rng = generator(self.seed, 950 + u64::from(number));
+        if self.generation < Generation::Third || matches!(kind, FaultKind::Policy(_)) {
+            return kind;
+        }
+        match rng.u8(0..24) {
+            0 => FaultKind::Refuses,
+            1 => FaultKind::Unreadable(rng.usize(0..3) % self.keys),
+            2 if may_drift => FaultKind::Drift(if rng.bool() { 50 } else { -50 }),
+            _ => kind,
+        }
+    }
+
+    /// Of each fourth edit, there is a rule more, or one less.
+    fn count_anew(&self, number: u32, rules: &mut Vec<RuleSpec>, new: fn(&mut Rng) -> RuleSpec) {
+        let mut rng = generator(self.seed, 900 + u64::from(number));
+        if self.generation < Generation::Third || rng.u8(0..4) > 0 {
+            return;
+        }
+        let has_less = rules.len() > 1 && (rules.len() == RULES_MAX || rng.bool());
+        match has_less {
+            true => drop(rules.remove(rng.usize(0..rules.len()))),
+            false => rules.insert(rng.usize(0..=rules.len()), new(&mut rng)),
+        }
     }
 
     fn add_version(&mut self, version: PolicySpec) -> FaultKind {
@@ -599,64 +616,6 @@ impl Ask {
     }
 }
 
-impl RuleSpec {
-    /// The largest cost that passes at once.
-    pub fn limit(&self) -> u64 {
-        match *self {
-            Self::TokenBucket { burst, .. } => burst,
-            Self::LeakyBucket { burst, .. } => burst + 1,
-            Self::FixedWindow { limit, .. }
-            | Self::SlidingLog { limit, .. }
-            | Self::SlidingWindow { limit, .. }
-            | Self::SlidingCounter { limit, .. } => limit,
-            Self::SmoothBursty { permits, burst_s } => permits * burst_s,
-        }
-    }
-
-    /// Whether the request that passes pays for itself, and not the next one.
-    pub fn is_strict(&self) -> bool {
-        !matches!(self, Self::SmoothBursty { .. })
-    }
-
-    /// Whether it flows out, and can book the future.
-    pub fn is_bucket(&self) -> bool {
-        matches!(
-            self,
-            Self::TokenBucket { .. } | Self::LeakyBucket { .. } | Self::SmoothBursty { .. }
-        )
-    }
-
-    /// As a policy document writes it.
-    pub(crate) fn text(&self) -> String {
-        match *self {
-            Self::TokenBucket { permits, period_us, burst } => {
-                format!("token_bucket: {{ rate: {permits}/{}ms, burst: {burst} }}", period_us / MS)
-            }
-            Self::LeakyBucket { permits, period_us, burst } => {
-                let period_ms = period_us / MS;
-                format!(
-                    "leaky_bucket: {{ rate: {permits}/{period_ms}ms, burst: {burst}, delay: none }}"
-                )
-            }
-            Self::FixedWindow { limit, window_us } => {
-                format!("fixed_window: {{ limit: {limit}, window: {}ms }}", window_us / MS)
-            }
-            Self::SlidingLog { limit, window_us } => {
-                format!("sliding_log: {{ limit: {limit}, window: {}ms }}", window_us / MS)
-            }
-            Self::SlidingWindow { limit, window_us } => {
-                format!("sliding_window: {{ limit: {limit}, window: {}ms }}", window_us / MS)
-            }
-            Self::SlidingCounter { limit, window_us } => {
-                format!("sliding_counter: {{ limit: {limit}, window: {}ms }}", window_us / MS)
-            }
-            Self::SmoothBursty { permits, burst_s } => {
-                format!("smooth_bursty: {{ rate: {permits}/s, max_burst: {burst_s}s }}")
-            }
-        }
-    }
-}
-
 /// The generator of the part of `seed` that has this number.
 pub(crate) fn generator(seed: u64, number: u64) -> Rng {
     Rng::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (number << 32 | number))
@@ -674,60 +633,6 @@ fn ask(rng: &mut Rng, cost_max: u64, verbs: u8, (gives_back, books): (bool, bool
         (2.., 7..=9) if books => Ask::Reserve(cost, rng.u64(1..=400) * MS),
         _ => Ask::Check(cost),
     }
-}
-
-fn rules(rng: &mut Rng) -> Vec<RuleSpec> {
-    let count = if rng.u8(0..6) == 0 { 2 } else { 1 };
-    (0..count).map(|_| rule(rng)).collect()
-}
-
-fn rule(rng: &mut Rng) -> RuleSpec {
-    let burst = [1, 2, 3, 5, 10, 20, 50][rng.usize(0..7)];
-    let permits = [1, 2, 5, 10, 30, 100][rng.usize(0..6)];
-    let period_us = [100, 500, 1_000, 1_000, 3_000][rng.usize(0..5)] * MS;
-    let window_us = [200, 500, 1_000, 2_000, 5_000][rng.usize(0..5)] * MS;
-    let limit = burst * rng.u64(1..=2);
-    match rng.u8(0..20) {
-        0..=8 => RuleSpec::TokenBucket { permits, period_us, burst },
-        9..=10 => RuleSpec::LeakyBucket { permits, period_us, burst },
-        11..=12 => RuleSpec::FixedWindow { limit, window_us },
-        13..=15 => RuleSpec::SlidingLog { limit, window_us },
-        16..=17 => RuleSpec::SlidingWindow { limit, window_us },
-        18 => RuleSpec::SlidingCounter { limit, window_us },
-        _ => RuleSpec::SmoothBursty { permits, burst_s: rng.u64(1..=2) },
-    }
-}
-
-/// The same algorithms with other limits, or other rules.
-fn changed(rng: &mut Rng, rules: &[RuleSpec]) -> Vec<RuleSpec> {
-    if rng.u8(0..4) == 0 {
-        return rules.iter().map(|_| rule(rng)).collect();
-    }
-    let mut change = |limit: u64| if rng.bool() { limit * 2 } else { limit.div_ceil(2) };
-    let changed = rules.iter().map(|rule| match *rule {
-        RuleSpec::TokenBucket { permits, period_us, burst } => {
-            RuleSpec::TokenBucket { permits: change(permits), period_us, burst: change(burst) }
-        }
-        RuleSpec::LeakyBucket { permits, period_us, burst } => {
-            RuleSpec::LeakyBucket { permits: change(permits), period_us, burst: change(burst) }
-        }
-        RuleSpec::FixedWindow { limit, window_us } => {
-            RuleSpec::FixedWindow { limit: change(limit), window_us }
-        }
-        RuleSpec::SlidingLog { limit, window_us } => {
-            RuleSpec::SlidingLog { limit: change(limit), window_us }
-        }
-        RuleSpec::SlidingWindow { limit, window_us } => {
-            RuleSpec::SlidingWindow { limit: change(limit), window_us }
-        }
-        RuleSpec::SlidingCounter { limit, window_us } => {
-            RuleSpec::SlidingCounter { limit: change(limit), window_us }
-        }
-        RuleSpec::SmoothBursty { permits, burst_s } => {
-            RuleSpec::SmoothBursty { permits: change(permits), burst_s }
-        }
-    });
-    changed.collect()
 }
 
 fn clock_step(rng: &mut Rng) -> i64 {

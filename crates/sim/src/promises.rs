@@ -37,6 +37,7 @@ const PROMISES: &[(&str, &str)] = &[
     ("I35", "edits and late messages admit no more of a quota than its largest limit"),
     ("I36", "of a quota behind a slow network no more is gone than was admitted"),
     ("I37", "the scripts of Redis answer as the kernel does"),
+    ("I38", "after the last fault, as much is admitted as by one limiter"),
     ("debts", "what is owed is charged once the store answers"),
 ];
 

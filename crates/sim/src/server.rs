@@ -300,6 +300,13 @@ impl Server {
         stored.map_or(0, |stored| stored.usage(&at).0[0])
     }
 
+    /// The rules of a key, and what it has under them.
+    pub(crate) fn of(&self, key: &[u8], now: u64) -> Option<(Arc<RuleSet>, Leased)> {
+        let at = Moment::new(self.clock(now));
+        let stored = self.stored(&("p".to_owned(), key.to_vec()), &at)?;
+        Some((stored.rules, stored.leased))
+    }
+
     /// Permits of a key that are out.
     pub(crate) fn held(&self, key: &[u8], now: u64) -> u64 {
         let at = Moment::new(self.clock(now));

@@ -1,6 +1,6 @@
 //! The smallest part of a history that still breaks the same invariant.
 
-use crate::plan::{FAULTS_MAX, LOADS_MAX};
+use crate::plan::{FAULTS_MAX, Plan};
 use crate::token::{Cut, Token};
 use crate::{Outcome, run};
 
@@ -39,7 +39,7 @@ pub fn shrink(token: &Token, outcome: &Outcome) -> Token {
 fn smaller(cut: &Cut, until_us: u64) -> Vec<Cut> {
     let mut cuts = Vec::new();
     let faults = cut.faults.clone().unwrap_or_else(|| (0..FAULTS_MAX).collect());
-    let loads = cut.loads.clone().unwrap_or_else(|| (0..LOADS_MAX).collect());
+    let loads = cut.loads.clone().unwrap_or_else(|| (0..=Plan::CALM_LOAD).collect());
     for place in 0..faults.len() {
         let mut faults = faults.clone();
         faults.remove(place);

@@ -1,6 +1,6 @@
-//! One line that names a history, or what is left of it: `s2-6f3a9c20-n2k1-f3.7-l0-t2213`.
+//! One line that names a history, or what is left of it: `s3-6f3a9c20-n2k1-f3.7-l0-t2213`.
 //!
-//! `s2`, `h3` for hot keys, or `q1` for quotas, is the version of the generator, then the seed, at most so many nodes and keys, the faults and
+//! `s3`, `h4` for hot keys, or `q1` for quotas, is the version of the generator, then the seed, at most so many nodes and keys, the faults and
 //! loads that are kept (without the part: all), the last instant in ms, and `r` if the scripts of Redis are asked too.
 
 use std::fmt;
@@ -23,10 +23,22 @@ pub struct Cut {
     pub leases: bool,
     /// Whether it is about a quota of which nothing flows back; such keys are hot.
     pub quota: bool,
-    /// Whether an earlier generator makes the plan, without batches and what came with them.
-    pub is_earlier: bool,
+    /// The generator that makes the plan.
+    pub generation: Generation,
     /// The scripts of Redis are asked whatever the kernel is asked.
     pub scripts: bool,
+}
+
+/// A generator of plans. Each one adds to what the one before it draws, so that tokens of before keep their plans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Generation {
+    /// Single requests, outages, edits of limits.
+    First,
+    /// Batches, clients that go away, bounded calls.
+    Second,
+    /// Edits that change how many rules there are, three rules, stores that refuse, slow clocks, time after the last fault.
+    #[default]
+    Third,
 }
 
 /// A history: a seed, and which part of it is left.
@@ -38,19 +50,18 @@ pub struct Token {
     pub cut: Cut,
 }
 
-/// The generator of fleets without leases, and its version: a plan that would be made otherwise of the same
-/// seed needs another.
-const COLD: &str = "s2";
-
-/// The same with hot keys, and leases.
-const HOT: &str = "h3";
+/// The names of generators: of fleets without leases, and of those with hot keys.
+const NAMES: [(&str, Generation, bool); 6] = [
+    ("s1", Generation::First, false),
+    ("h2", Generation::First, true),
+    ("s2", Generation::Second, false),
+    ("h3", Generation::Second, true),
+    ("s3", Generation::Third, false),
+    ("h4", Generation::Third, true),
+];
 
 /// The generator of histories of quotas, and its version.
 const QUOTA: &str = "q1";
-
-/// The generators of before, of tokens that once failed.
-const COLD_EARLIER: &str = "s1";
-const HOT_EARLIER: &str = "h2";
 
 impl Cut {
     /// Whether the fault of this number is kept.
@@ -74,7 +85,7 @@ impl Default for Cut {
             until_us: u64::MAX,
             leases: false,
             quota: false,
-            is_earlier: false,
+            generation: Generation::default(),
             scripts: false,
         }
     }
@@ -101,14 +112,9 @@ impl Token {
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, cut } = self;
-        let Cut { nodes, keys, faults, loads, until_us, leases, quota, is_earlier, scripts } = cut;
-        let version = match (leases, is_earlier) {
-            _ if *quota => QUOTA,
-            (false, false) => COLD,
-            (true, false) => HOT,
-            (false, true) => COLD_EARLIER,
-            (true, true) => HOT_EARLIER,
-        };
+        let Cut { nodes, keys, faults, loads, until_us, leases, quota, generation, scripts } = cut;
+        let named = NAMES.iter().find(|(_, of, hot)| (of, hot) == (generation, leases));
+        let version = named.filter(|_| !quota).map_or(QUOTA, |(name, ..)| name);
         write!(f, "{version}-{seed:x}")?;
         if *nodes < usize::MAX || *keys < usize::MAX {
             write!(f, "-n{nodes}k{keys}")?;
@@ -133,20 +139,17 @@ impl FromStr for Token {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("token: `{text}` is not like `s2-6f3a9c20-n2k1-f3.7-l0-t2213`");
+        let wrong = || format!("token: `{text}` is not like `s3-6f3a9c20-n2k1-f3.7-l0-t2213`");
         let mut parts = text.trim().trim_start_matches("SIM=").split('-');
-        let (leases, quota, is_earlier) = match parts.next() {
-            Some(COLD) => (false, false, false),
-            Some(HOT) => (true, false, false),
-            Some(QUOTA) => (true, true, false),
-            Some(COLD_EARLIER) => (false, false, true),
-            Some(HOT_EARLIER) => (true, false, true),
-            _ => return Err(wrong()),
+        let version = parts.next().ok_or_else(wrong)?;
+        let named = NAMES.iter().find(|(name, ..)| *name == version);
+        let mut cut = match named {
+            Some(&(_, generation, leases)) => Cut { leases, generation, ..Cut::default() },
+            None if version == QUOTA => Cut { leases: true, quota: true, ..Cut::default() },
+            None => return Err(wrong()),
         };
         let seed = parts.next().and_then(|seed| u64::from_str_radix(seed, 16).ok());
-        let cut = Cut { leases, quota, is_earlier, ..Cut::default() };
-        let mut token = Self { seed: seed.ok_or_else(wrong)?, cut };
-        let cut = &mut token.cut;
+        let seed = seed.ok_or_else(wrong)?;
         for part in parts {
             let (letter, rest) = part.split_at_checked(1).ok_or_else(wrong)?;
             match letter {
@@ -162,7 +165,7 @@ impl FromStr for Token {
                 _ => return Err(wrong()),
             }
         }
-        Ok(token)
+        Ok(Self { seed, cut })
     }
 }
 

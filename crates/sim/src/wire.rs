@@ -53,6 +53,8 @@ pub(crate) struct WireState {
     pub(crate) outbox: Vec<Outgoing>,
     /// Answers that the engine took since the world looked.
     pub(crate) heard: Vec<Heard>,
+    /// Keys and ids of debts to which no answer came, and whether they were surely not charged.
+    pub(crate) unanswered: Vec<(Vec<u8>, u128, Effect)>,
 }
 
 /// How often calls came to what.
@@ -207,6 +209,9 @@ impl Future for Call {
             Err(StoreError::Unavailable { .. }) => wire.replies.silent += 1,
             Err(StoreError::Overloaded { .. }) => wire.replies.overloaded += 1,
             _ => wire.replies.answered += 1,
+        }
+        if let (Err(error), Some(debt)) = (&reply, self.ask.debt) {
+            wire.unanswered.push((self.ask.key.clone(), debt.id, error.executed()));
         }
         if let Ok(said) = &reply {
             let paid = match (said, self.ask.debt) {

@@ -15,9 +15,11 @@ use crate::grants::{Central, Grants};
 use crate::judge::{Judge, Lost, Used, Violation};
 use crate::net::Link;
 use crate::node::{self, Done, Node};
+use crate::oracle::Calm;
 use crate::plan::{Arrival, Fault, MS, Plan, SECOND, generator};
 use crate::queue::Queue;
 use crate::server::Server;
+use crate::token::Generation;
 use crate::wire::{Asker, Executed, Heard, Reply, Time, WireState};
 
 /// How often a node pays what it owes, and notes that it lives, µs.
@@ -99,6 +101,8 @@ pub(crate) enum Event {
         wall: u64,
         waker: Waker,
     },
+    /// Nothing is left of the faults.
+    Healed,
     /// Nodes are replaced by others, until then.
     Crowds {
         every_us: u64,
@@ -147,6 +151,9 @@ pub(crate) struct World<'p> {
     pub(crate) server: Server,
     /// The store stands still until then, µs.
     pub(crate) paused_until: u64,
+    /// It refuses all until then, and cannot read each key until then, µs.
+    pub(crate) refuses_until: u64,
+    pub(crate) unreadable_until: Vec<u64>,
     /// Faults that keep it down.
     pub(crate) down: u32,
     /// Times that it forgot something, and of which of them each node knows.
@@ -184,6 +191,8 @@ pub(crate) struct World<'p> {
     pub(crate) owed_before: usize,
     /// Debts that were charged.
     pub(crate) charged: BTreeSet<u128>,
+    /// What one limiter would admit since the faults are over.
+    calm: Option<Calm>,
     pub(crate) judge: Judge,
     hash: u64,
     decided: u64,
@@ -213,6 +222,8 @@ impl<'p> World<'p> {
             links: (0..plan.nodes).map(link).collect(),
             server: Server::new(plan.scripts),
             paused_until: 0,
+            refuses_until: 0,
+            unreadable_until: vec![0; plan.keys],
             down: 0,
             forgot: 0,
             forgot_at: None,
@@ -232,6 +243,7 @@ impl<'p> World<'p> {
             dues: vec![vec![Dues::default(); plan.keys]; plan.nodes],
             owed_before: 0,
             charged: BTreeSet::new(),
+            calm: None,
             judge: Judge::default(),
             hash: 0xcbf2_9ce4_8422_2325,
             decided: 0,
@@ -244,6 +256,9 @@ impl<'p> World<'p> {
         }
         for (place, fault) in plan.faults.iter().enumerate() {
             world.at(fault.at, Event::Begins(place));
+        }
+        if let Some(at) = plan.healed_at {
+            world.at(at, Event::Healed);
         }
         for node in 0..plan.nodes {
             world.keep_leases(node);
@@ -276,6 +291,9 @@ impl<'p> World<'p> {
         let (mut violation, used, lost) = self.judge.verdict(self.plan);
         if violation.is_none() {
             violation = crate::oracle::compare(self.plan, used.admitted, self.now);
+        }
+        if let (None, Some(calm)) = (&violation, self.calm) {
+            violation = calm.compare(self.plan, self.admitted, self.now);
         }
         Outcome {
             violation,
@@ -358,6 +376,7 @@ impl<'p> World<'p> {
             Event::Chores { node } => self.chores(node),
             Event::Connects { node } => self.connects(node),
             Event::Rings { node, life, wall, waker } => self.rings(node, life, (wall, waker)),
+            Event::Healed => self.calm = Calm::of(self),
             Event::Crowds { every_us, until } => self.crowds(every_us, until),
         }
     }
@@ -373,9 +392,11 @@ impl<'p> World<'p> {
             | Event::Rings { node, .. } => Some(node),
             Event::AtNode { call, .. } | Event::Deadline { call } => Some(self.calls[call].node),
             Event::Leaves { task } => self.tasks[task].as_ref().map(|task| task.node),
-            Event::AtServer { .. } | Event::Begins(_) | Event::Ends(_) | Event::Crowds { .. } => {
-                None
-            }
+            Event::AtServer { .. }
+            | Event::Begins(_)
+            | Event::Ends(_)
+            | Event::Healed
+            | Event::Crowds { .. } => None,
         }
     }
 
@@ -528,7 +549,7 @@ impl<'p> World<'p> {
         let time = Time { now, heard_at, deadline_us: self.plan.deadline_us };
         node.store.0.lock().time = time;
         let polled = task.future.as_mut().poll(&mut Context::from_waker(&task.waker));
-        let WireState { calls, asks, replies, outbox, heard, .. } = node.store.take();
+        let WireState { calls, asks, replies, outbox, heard, unanswered, .. } = node.store.take();
         task.has_asked |= calls > 0;
         if replies.refused > 0 {
             // What was refused before it was sent is decided otherwise, as in an outage.
@@ -544,6 +565,11 @@ impl<'p> World<'p> {
         crate::probes::check_given_up(self, asker, begun, (replies, &polled));
         crate::grants::check_owing(self, task.node);
         crate::dues::settle(self, task.node);
+        for (key, id, executed) in unanswered {
+            if let Some(key) = self.key_of(&key) {
+                self.dues[task.node][key].hear_nothing(id, executed);
+            }
+        }
         for Heard { key, of, executed, paid } in heard {
             // What a keeper hears is nobody's answer.
             if !task.is_keeper {
@@ -611,7 +637,7 @@ impl<'p> World<'p> {
     }
 
     pub(crate) fn refund_later(&mut self, arrival: Arrival, permits: u64) {
-        let is_late = self.plan.leases && !self.plan.is_earlier;
+        let is_late = self.plan.leases && self.plan.generation >= Generation::Second;
         let within = if is_late { 600 * MS } else { 200 * MS };
         let at = self.now + 1 + arrival.at % within;
         self.at(at, Event::Follows(arrival, Then::Refund(permits)));

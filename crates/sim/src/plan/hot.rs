@@ -5,11 +5,11 @@
 
 use fastrand::Rng;
 
-use crate::token::Cut;
+use crate::token::{Cut, Generation};
 
 use super::{
     Arrival, Ask, Fault, FaultKind, Leases, MS, OnFailure, Plan, PolicySpec, RuleSpec, SECOND, ask,
-    changed, clock_step, generator,
+    changed, clock_step, generator, rule,
 };
 
 /// Requests of one load at most.
@@ -60,8 +60,9 @@ impl Plan {
             self.on_failure = OnFailure::Deny;
         }
         // Drawn apart, so that others stay as they are.
-        let has_outages =
-            !self.is_earlier && theme == Theme::Network && generator(self.seed, 2).bool();
+        let has_outages = self.generation >= Generation::Second
+            && theme == Theme::Network
+            && generator(self.seed, 2).bool();
         let theme = if has_outages { Theme::Outages } else { theme };
         if theme == Theme::Outages {
             (self.nodes, self.keys, self.on_failure) = (1, 1, OnFailure::Local);
@@ -159,7 +160,7 @@ impl Plan {
         };
         let (surge, pause) = if theme == Theme::Crowd { (0, 0) } else { (surge, pause) };
         // Demand that is too low for a lease between two times in which it is not.
-        let fades = !self.is_earlier
+        let fades = self.generation >= Generation::Second
             && theme != Theme::Crowd
             && generator(self.seed, 700 + u64::from(number)).u8(0..8) == 0;
         let slow = at + (end - at) / 5..at + (end - at) * 4 / 5;
@@ -207,7 +208,11 @@ impl Plan {
             3 => processes(&mut rng),
             4 if rng.u8(0..4) > 0 => {
                 (at, span) = (self.changes_at(number), rng.u64(0..=300) * MS);
-                let version = self.next_version(&mut rng);
+                let mut version = self.next_version(&mut rng);
+                self.count_anew(number, &mut version.rules, |rng| {
+                    let drawn = rule(rng);
+                    hot(rng, &drawn)
+                });
                 self.add_version(version)
             }
             4 => FaultKind::PolicyRemoved,
@@ -222,6 +227,10 @@ impl Plan {
             _ => network(&mut rng),
         };
         let kind = if books { kind.that_forgets_nothing() } else { kind };
+        let kind = match theme {
+            Theme::Any | Theme::Network => self.or_newer(number, kind, false),
+            _ => kind,
+        };
         self.faults.push(Fault { number, at, span, node, kind });
         // In an outage the clock is set back by an hour, which nobody waits for.
         if theme == Theme::Outages && number == 1 && generator(self.seed, 4).u8(0..4) == 0 {
@@ -229,7 +238,7 @@ impl Plan {
             self.faults.push(Fault { number, at: at + span / 4, span: 0, node, kind });
         }
         let has_more = match kind {
-            FaultKind::WallClock(_) => !self.is_earlier,
+            FaultKind::WallClock(_) => self.generation >= Generation::Second,
             FaultKind::AnswersLost | FaultKind::Drift(_) => true,
             _ => false,
         };

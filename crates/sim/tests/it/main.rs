@@ -139,7 +139,9 @@ fn a_token_is_read_as_it_is_written() {
     for text in [
         "s1-7",
         "s2-7",
+        "s3-7",
         "h3-1",
+        "h4-1",
         "q1-2a",
         "h2-7-n1k1-f0.1",
         "s1-6f3a9c20-n2k1-f3.7-l0-t2213",
@@ -151,7 +153,7 @@ fn a_token_is_read_as_it_is_written() {
         assert_eq!(token.to_string(), text);
         assert_eq!(format!("SIM={text}").parse(), Ok(token));
     }
-    for text in ["", "s1", "s1-x", "s1-7-q1", "s1-7-n1", "s1-7-tx", "s1-7-rx", "s3-7"] {
+    for text in ["", "s1", "s1-x", "s1-7-q1", "s1-7-n1", "s1-7-tx", "s1-7-rx", "s4-7"] {
         assert!(text.parse::<Token>().is_err(), "{text}");
     }
 }

@@ -1,0 +1,175 @@
+//! Rules of a policy, as they are drawn, and changed.
+
+use fastrand::Rng;
+
+use super::MS;
+
+/// One rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleSpec {
+    /// `permits` every `period_us`, and `burst` at once.
+    TokenBucket {
+        /// Permits of the rate.
+        permits: u64,
+        /// Period of the rate, µs.
+        period_us: u64,
+        /// Most at once.
+        burst: u64,
+    },
+    /// The same as a meter (`delay: none`).
+    LeakyBucket {
+        /// Permits of the rate.
+        permits: u64,
+        /// Period of the rate, µs.
+        period_us: u64,
+        /// Most beside the one that passes.
+        burst: u64,
+    },
+    /// `limit` in each window of the store's clock.
+    FixedWindow {
+        /// Permits.
+        limit: u64,
+        /// Length, µs.
+        window_us: u64,
+    },
+    /// `limit` in any window, exactly.
+    SlidingLog {
+        /// Permits.
+        limit: u64,
+        /// Length, µs.
+        window_us: u64,
+    },
+    /// `limit` in any window, in buckets.
+    SlidingWindow {
+        /// Permits.
+        limit: u64,
+        /// Length, µs.
+        window_us: u64,
+    },
+    /// `limit` by an estimate.
+    SlidingCounter {
+        /// Permits.
+        limit: u64,
+        /// Length, µs.
+        window_us: u64,
+    },
+    /// Guava's bursty limiter.
+    SmoothBursty {
+        /// Permits a second.
+        permits: u64,
+        /// Seconds of permits that are saved at most.
+        burst_s: u64,
+    },
+}
+
+impl RuleSpec {
+    /// The largest cost that passes at once.
+    pub fn limit(&self) -> u64 {
+        match *self {
+            Self::TokenBucket { burst, .. } => burst,
+            Self::LeakyBucket { burst, .. } => burst + 1,
+            Self::FixedWindow { limit, .. }
+            | Self::SlidingLog { limit, .. }
+            | Self::SlidingWindow { limit, .. }
+            | Self::SlidingCounter { limit, .. } => limit,
+            Self::SmoothBursty { permits, burst_s } => permits * burst_s,
+        }
+    }
+
+    /// Whether the request that passes pays for itself, and not the next one.
+    pub fn is_strict(&self) -> bool {
+        !matches!(self, Self::SmoothBursty { .. })
+    }
+
+    /// Whether it flows out, and can book the future.
+    pub fn is_bucket(&self) -> bool {
+        matches!(
+            self,
+            Self::TokenBucket { .. } | Self::LeakyBucket { .. } | Self::SmoothBursty { .. }
+        )
+    }
+
+    /// As a policy document writes it.
+    pub(crate) fn text(&self) -> String {
+        match *self {
+            Self::TokenBucket { permits, period_us, burst } => {
+                format!("token_bucket: {{ rate: {permits}/{}ms, burst: {burst} }}", period_us / MS)
+            }
+            Self::LeakyBucket { permits, period_us, burst } => {
+                let period_ms = period_us / MS;
+                format!(
+                    "leaky_bucket: {{ rate: {permits}/{period_ms}ms, burst: {burst}, delay: none }}"
+                )
+            }
+            Self::FixedWindow { limit, window_us } => {
+                format!("fixed_window: {{ limit: {limit}, window: {}ms }}", window_us / MS)
+            }
+            Self::SlidingLog { limit, window_us } => {
+                format!("sliding_log: {{ limit: {limit}, window: {}ms }}", window_us / MS)
+            }
+            Self::SlidingWindow { limit, window_us } => {
+                format!("sliding_window: {{ limit: {limit}, window: {}ms }}", window_us / MS)
+            }
+            Self::SlidingCounter { limit, window_us } => {
+                format!("sliding_counter: {{ limit: {limit}, window: {}ms }}", window_us / MS)
+            }
+            Self::SmoothBursty { permits, burst_s } => {
+                format!("smooth_bursty: {{ rate: {permits}/s, max_burst: {burst_s}s }}")
+            }
+        }
+    }
+}
+
+pub(super) fn rules(rng: &mut Rng) -> Vec<RuleSpec> {
+    let count = if rng.u8(0..6) == 0 { 2 } else { 1 };
+    (0..count).map(|_| rule(rng)).collect()
+}
+
+pub(super) fn rule(rng: &mut Rng) -> RuleSpec {
+    let burst = [1, 2, 3, 5, 10, 20, 50][rng.usize(0..7)];
+    let permits = [1, 2, 5, 10, 30, 100][rng.usize(0..6)];
+    let period_us = [100, 500, 1_000, 1_000, 3_000][rng.usize(0..5)] * MS;
+    let window_us = [200, 500, 1_000, 2_000, 5_000][rng.usize(0..5)] * MS;
+    let limit = burst * rng.u64(1..=2);
+    match rng.u8(0..20) {
+        0..=8 => RuleSpec::TokenBucket { permits, period_us, burst },
+        9..=10 => RuleSpec::LeakyBucket { permits, period_us, burst },
+        11..=12 => RuleSpec::FixedWindow { limit, window_us },
+        13..=15 => RuleSpec::SlidingLog { limit, window_us },
+        16..=17 => RuleSpec::SlidingWindow { limit, window_us },
+        18 => RuleSpec::SlidingCounter { limit, window_us },
+        _ => RuleSpec::SmoothBursty { permits, burst_s: rng.u64(1..=2) },
+    }
+}
+
+/// The same algorithms with other limits, or other rules.
+pub(super) fn changed(rng: &mut Rng, rules: &[RuleSpec]) -> Vec<RuleSpec> {
+    if rng.u8(0..4) == 0 {
+        return rules.iter().map(|_| rule(rng)).collect();
+    }
+    let mut change = |limit: u64| if rng.bool() { limit * 2 } else { limit.div_ceil(2) };
+    let changed = rules.iter().map(|rule| match *rule {
+        RuleSpec::TokenBucket { permits, period_us, burst } => {
+            RuleSpec::TokenBucket { permits: change(permits), period_us, burst: change(burst) }
+        }
+        RuleSpec::LeakyBucket { permits, period_us, burst } => {
+            RuleSpec::LeakyBucket { permits: change(permits), period_us, burst: change(burst) }
+        }
+        RuleSpec::FixedWindow { limit, window_us } => {
+            RuleSpec::FixedWindow { limit: change(limit), window_us }
+        }
+        RuleSpec::SlidingLog { limit, window_us } => {
+            RuleSpec::SlidingLog { limit: change(limit), window_us }
+        }
+        RuleSpec::SlidingWindow { limit, window_us } => {
+            RuleSpec::SlidingWindow { limit: change(limit), window_us }
+        }
+        RuleSpec::SlidingCounter { limit, window_us } => {
+            RuleSpec::SlidingCounter { limit: change(limit), window_us }
+        }
+        RuleSpec::SmoothBursty { permits, burst_s } => {
+            RuleSpec::SmoothBursty { permits: change(permits), burst_s }
+        }
+    });
+    changed.collect()
+}
