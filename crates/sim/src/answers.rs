@@ -173,7 +173,9 @@ fn count(world: &mut World<'_>, task: TaskView, (key, granted): (usize, u64), an
                 world.note_at((at, order), key, what);
             }
             let begun = task.begun_at + wait;
-            admitted(world, key, (at + wait, order), (granted, begun, By::Store));
+            let is_old = world.old_executions.contains(&order);
+            let by = if is_old { By::OldStore } else { By::Store };
+            admitted(world, key, (at + wait, order), (granted, begun, by));
         }
         Mode::Leased if task.is_batch => {
             // Whether it was before or after something that was given back meanwhile, nobody knows.

@@ -27,6 +27,8 @@ pub(crate) struct Call {
     pub(crate) is_over: bool,
     /// It comes once more.
     pub(crate) is_repeated: bool,
+    /// It goes to the store of before a failover.
+    pub(crate) to_old: bool,
 }
 
 impl World<'_> {
@@ -48,7 +50,18 @@ impl World<'_> {
         let epoch = self.links[node].epoch;
         let (life, sent_at) = (self.nodes[node].life, self.now);
         let (is_message, is_over, is_repeated) = (ask.message.is_some(), false, false);
-        self.calls.push(Call { slot, ask, node, life, epoch, sent_at, is_over, is_repeated });
+        let to_old = self.on_old[node];
+        self.calls.push(Call {
+            slot,
+            ask,
+            node,
+            life,
+            epoch,
+            sent_at,
+            is_over,
+            is_repeated,
+            to_old,
+        });
         let call = self.calls.len() - 1;
         self.at(self.now + self.plan.deadline_us, Event::Deadline { call });
         if let Some(arrives) = self.links[node].request(self.plan, self.now, is_message) {
@@ -62,6 +75,9 @@ impl World<'_> {
         }
         if self.paused_until > self.now {
             return self.at(self.paused_until, Event::AtServer { call });
+        }
+        if self.calls[call].to_old {
+            return crate::failover::at_old(self, call);
         }
         let Call { ref ask, node, life, is_repeated, .. } = self.calls[call];
         let ask = Arc::clone(ask);
@@ -129,7 +145,7 @@ impl World<'_> {
         (self.unreadable_until[key] > self.now).then_some(StoreError::Unreadable { reason })
     }
 
-    fn answers(&mut self, (call, node): (usize, usize), reply: Reply, is_message: bool) {
+    pub(crate) fn answers(&mut self, (call, node): (usize, usize), reply: Reply, is_message: bool) {
         let executed = (self.now, self.executed);
         let (link, now) = (&mut self.links[node], self.now);
         if let Some(arrives) = link.answer(self.plan, now, is_message) {

@@ -9,6 +9,10 @@ use sluicegate::{Clock, Micros};
 /// The instant of the Unix epoch, in µs, at which every history begins: in 2026.
 pub(crate) const BEGIN: u64 = 1_770_000_000_000_000;
 
+/// What the steady hand of each machine shows then, µs: a time of its own, so that code which takes one hand for the
+/// other shows.
+const UPTIME_US: u64 = 3_600_000_000;
+
 /// What a clock that runs at its proper speed shows of 1,000 µs.
 const TRUE_SPEED: i64 = 1_000;
 
@@ -88,7 +92,7 @@ impl Hands {
 
 impl Default for Hands {
     fn default() -> Self {
-        Self { since: 0, wall: BEGIN, steady: BEGIN, speed: TRUE_SPEED }
+        Self { since: 0, wall: BEGIN, steady: UPTIME_US, speed: TRUE_SPEED }
     }
 }
 

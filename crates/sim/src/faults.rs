@@ -62,6 +62,7 @@ pub(crate) fn begins(world: &mut World<'_>, fault: &Fault) {
             note_forgotten(world, forgotten);
         }
         FaultKind::StoreClock(by_us) => step_clock(world, by_us),
+        FaultKind::Failover(lost_us) => crate::failover::begins(world, number, (lost_us, span)),
         FaultKind::Refuses => {
             world.refuses_until = world.refuses_until.max(until);
             disturb(world, None, until);
@@ -146,6 +147,7 @@ pub(crate) fn ends(world: &mut World<'_>, fault: &Fault) {
         FaultKind::Partition => (0..world.plan.nodes).for_each(|node| lose(world, node, -1)),
         FaultKind::Late(by_us) => world.links.iter_mut().for_each(|link| link.late_us -= by_us),
         FaultKind::StoreKilled(_) => world.down -= 1,
+        FaultKind::Failover(_) => crate::failover::ends(world),
         FaultKind::NodeKilled => start(world, node),
         FaultKind::NodeStopped => replace(world, node),
         FaultKind::NodePaused => {
@@ -226,7 +228,7 @@ fn lose(world: &mut World<'_>, node: usize, by: i32) {
 }
 
 /// Until then a node may be without the store, or all of them.
-fn disturb(world: &mut World<'_>, node: Option<usize>, until: u64) {
+pub(crate) fn disturb(world: &mut World<'_>, node: Option<usize>, until: u64) {
     for (place, disturbed) in world.disturbed_until.iter_mut().enumerate() {
         if node.is_none_or(|node| node == place) {
             *disturbed = (*disturbed).max(until);
@@ -282,7 +284,7 @@ fn start(world: &mut World<'_>, node: usize) {
 }
 
 /// The store forgot, and nodes may notice.
-fn forgot(world: &mut World<'_>, forgotten: Vec<Forgotten>) {
+pub(crate) fn forgot(world: &mut World<'_>, forgotten: Vec<Forgotten>) {
     world.forgot += 1;
     world.forgot_at = Some(world.now);
     note_forgotten(world, forgotten);

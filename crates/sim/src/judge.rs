@@ -71,6 +71,10 @@ pub(crate) enum What {
     Excused { permits: u64 },
     /// The store lost writes. While permits were out, their holders know.
     Lost { held: u64 },
+    /// A replica takes over from the store.
+    Split,
+    /// The store of before a failover was paid so many permits of a debt.
+    PaidToOld { permits: u64 },
     /// A holder knew what the store had lost.
     Repaired,
     /// A holder gave so many permits back.
@@ -90,6 +94,8 @@ pub(crate) enum What {
 pub(crate) enum By {
     /// The store's, at this instant.
     Store,
+    /// That of the store of before a failover.
+    OldStore,
     /// A node's that had leased them, at this instant.
     Lease,
     /// The same, at some instant until then.
@@ -194,6 +200,7 @@ impl What {
             }
             Self::Excused { permits } if *permits > 0 => Some(format!("{permits} were out")),
             Self::Lost { held } => Some(format!("the store lost writes, {held} were out")),
+            Self::Split => Some("a replica took over".to_owned()),
             Self::Repaired => Some("a holder told the store what it had lost".to_owned()),
             Self::Returned { permits } if *permits > 0 => {
                 Some(format!("{permits} came back from a lease"))
@@ -229,6 +236,8 @@ struct KeyJudge {
     returned: u64,
     /// Permits that were out on leases when that was forgotten.
     excused: u64,
+    /// Permits that the store of before a failover admitted, or charged as debts.
+    by_old: u64,
     /// The most permits that were in use beyond a limit when it was lowered. A share knows of its limit at most, and
     /// a debt is charged up to it.
     beyond: u64,
@@ -264,6 +273,8 @@ struct RuleJudge {
     meter: Meter,
     /// What the store admitted, at the instant at which it did.
     exact: Meter,
+    /// The same of the store of before a failover.
+    old: Option<Meter>,
     /// The same as `meter` with all that the store lost; and the most that it was over.
     whole: Option<Meter>,
     whole_over: u64,
@@ -298,6 +309,7 @@ impl KeyJudge {
             allowed: (0, 0),
             returned: 0,
             excused: 0,
+            by_old: 0,
             beyond: 0,
             rules,
             shares,
@@ -343,6 +355,7 @@ impl KeyJudge {
                     limit_most,
                     meter,
                     exact,
+                    old: before.and_then(|before| before.old.clone()),
                     whole,
                     whole_over: 0,
                     flowed: 0,
@@ -376,10 +389,13 @@ impl KeyJudge {
                 if *by != By::Store || !self.is_lost {
                     self.admit_whole((*begun, at), *permits);
                 }
-                if *by != By::EarlierLease
-                    && let Some(what) = self.by_store(at, *permits)
-                {
-                    return Some(what);
+                let broken = match by {
+                    By::EarlierLease => None,
+                    By::OldStore => self.by_old(at, *permits),
+                    By::Store | By::Lease => self.by_store(at, *permits),
+                };
+                if broken.is_some() {
+                    return broken;
                 }
                 self.admit(plan, (*begun, at), *permits, used)
             }
@@ -439,6 +455,10 @@ impl KeyJudge {
                 self.is_lost = true;
             }
             What::Repaired => self.is_lost = false,
+            What::PaidToOld { permits } => self.by_old += permits,
+            What::Split => {
+                self.rules.iter_mut().for_each(|rule| rule.old = Some(rule.exact.clone()));
+            }
             What::Returned { permits } => self.returned += permits,
             What::ClockStep { by_us } => {
                 self.ahead_us += by_us;
@@ -526,6 +546,19 @@ impl KeyJudge {
         None
     }
 
+    /// Counts what the store of before a failover admitted: nothing is over what it had then, and the other one does not
+    /// know of it.
+    fn by_old(&mut self, at: u64, permits: u64) -> Option<String> {
+        self.by_old += permits;
+        for RuleJudge { old, spec, .. } in &mut self.rules {
+            let over = old.as_mut().map_or(0, |old| old.admit((at, at), permits));
+            if over > self.excused {
+                return Some(format!("the old store admits {over} over {spec:?}"));
+            }
+        }
+        None
+    }
+
     /// Counts what a node admitted by its share: the rule, divided by the nodes.
     fn by_share(
         &mut self,
@@ -602,6 +635,7 @@ impl KeyJudge {
             let beyond = if has_decided_alone { self.beyond } else { 0 };
             let anew = (self.ended + self.set_clocks) * share;
             let allowed = shares + anew + self.unknown + self.rounded + self.excused;
+            let allowed = allowed + self.by_old;
             let allowed = allowed + beyond;
             // Of what Guava's lets pass on the next one's bill, no answer says how much it is.
             let is_known = rule.spec.is_strict() || with_share == 0;

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`plan`] | a seed → nodes, keys, rules, loads, faults |
 //! | `world`, `queue` | events in the order of true time, and an executor of futures |
-//! | `faults` | what a fault does |
+//! | `faults`, `failover` | what a fault does |
 //! | `net`, `calls`, `wire` | connections; what is under way on them; an engine's end |
 //! | `server` | the store, by the kernel |
 //! | `scripts` | the same by the scripts of Redis |
@@ -23,6 +23,7 @@ mod answers;
 mod calls;
 mod clock;
 mod dues;
+mod failover;
 mod faults;
 mod grants;
 mod judge;

@@ -221,6 +221,8 @@ pub enum FaultKind {
     Refuses,
     /// The store cannot read what it has of a key.
     Unreadable(usize),
+    /// A replica that lacks the writes of the last so many µs takes over; until nodes find it, the old store answers them.
+    Failover(u64),
 }
 
 impl Plan {
@@ -313,6 +315,7 @@ impl Plan {
                 None => plan.add_load(number, (gives_back, books)),
             }
         }
+        plan.keep_one_failover();
         plan.add_calm(cut);
         self.until(cut)
     }
@@ -550,9 +553,28 @@ impl Plan {
         }
         match rng.u8(0..24) {
             0 => FaultKind::Refuses,
+            3 => FaultKind::Failover(rng.u64(0..=500) * MS),
             1 => FaultKind::Unreadable(rng.usize(0..3) % self.keys),
             2 if may_drift => FaultKind::Drift(if rng.bool() { 50 } else { -50 }),
             _ => kind,
+        }
+    }
+
+    /// In place of `kind`, which loses writes, a failover: in one plan of four.
+    fn or_failover(&self, kind: FaultKind) -> FaultKind {
+        let mut rng = generator(self.seed, 11);
+        let is_one = self.generation >= Generation::Third && rng.u8(0..4) == 0;
+        if is_one { FaultKind::Failover(rng.u64(0..=1_000) * MS) } else { kind }
+    }
+
+    /// What is given back to one of two stores, or edited, and a third store, are not followed: nobody reaches the store then.
+    fn keep_one_failover(&mut self) {
+        let mut may_be = self.only_takes() && self.versions.len() == 1;
+        for fault in &mut self.faults {
+            if matches!(fault.kind, FaultKind::Failover(_)) {
+                fault.kind = if may_be { fault.kind } else { FaultKind::Partition };
+                may_be = false;
+            }
         }
     }
 

@@ -377,6 +377,15 @@ impl Server {
         forgotten
     }
 
+    /// A replica takes over that lacks what was written in the last `lost_us`. Returns the store of before, and what is
+    /// forgotten.
+    pub(crate) fn fail_over(&mut self, lost_us: u64, now: u64) -> (Self, Vec<Forgotten>) {
+        let Self { ahead_us, keys, charged, .. } = self;
+        let (keys, charged) = (keys.clone(), charged.clone());
+        let old = Self { ahead_us: *ahead_us, keys, charged, ..Self::default() };
+        (old, self.lose(lost_us, now))
+    }
+
     /// Loses what was written in the last `lost_us`.
     pub(crate) fn lose(&mut self, lost_us: u64, now: u64) -> Vec<Forgotten> {
         if let Some(scripts) = &mut self.scripts {

@@ -101,6 +101,10 @@ pub(crate) enum Event {
         wall: u64,
         waker: Waker,
     },
+    /// A node finds the store that took over.
+    Switches {
+        node: usize,
+    },
     /// Nothing is left of the faults.
     Healed,
     /// Nodes are replaced by others, until then.
@@ -149,6 +153,10 @@ pub(crate) struct World<'p> {
     pub(crate) nodes: Vec<Node>,
     pub(crate) links: Vec<Link>,
     pub(crate) server: Server,
+    /// The store of before a failover, until it is gone; the nodes that still ask it; and its executions.
+    pub(crate) old: Option<Server>,
+    pub(crate) on_old: Vec<bool>,
+    pub(crate) old_executions: BTreeSet<u64>,
     /// The store stands still until then, µs.
     pub(crate) paused_until: u64,
     /// It refuses all until then, and cannot read each key until then, µs.
@@ -221,6 +229,9 @@ impl<'p> World<'p> {
             nodes,
             links: (0..plan.nodes).map(link).collect(),
             server: Server::new(plan.scripts),
+            old: None,
+            on_old: vec![false; plan.nodes],
+            old_executions: BTreeSet::new(),
             paused_until: 0,
             refuses_until: 0,
             unreadable_until: vec![0; plan.keys],
@@ -376,6 +387,7 @@ impl<'p> World<'p> {
             Event::Chores { node } => self.chores(node),
             Event::Connects { node } => self.connects(node),
             Event::Rings { node, life, wall, waker } => self.rings(node, life, (wall, waker)),
+            Event::Switches { node } => crate::failover::switches(self, node),
             Event::Healed => self.calm = Calm::of(self),
             Event::Crowds { every_us, until } => self.crowds(every_us, until),
         }
@@ -388,6 +400,7 @@ impl<'p> World<'p> {
             Event::Follows(Arrival { node, .. }, _)
             | Event::Version { node, .. }
             | Event::Chores { node }
+            | Event::Switches { node }
             | Event::Connects { node }
             | Event::Rings { node, .. } => Some(node),
             Event::AtNode { call, .. } | Event::Deadline { call } => Some(self.calls[call].node),

@@ -229,6 +229,7 @@ impl Plan {
         let kind = if books { kind.that_forgets_nothing() } else { kind };
         let kind = match theme {
             Theme::Any | Theme::Network => self.or_newer(number, kind, false),
+            Theme::Lost => self.or_failover(kind),
             _ => kind,
         };
         self.faults.push(Fault { number, at, span, node, kind });

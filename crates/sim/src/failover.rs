@@ -1,0 +1,68 @@
+//! A failover: a replica takes over, and nodes find it one after the other. Until then the old store answers them.
+
+use crate::faults::{disturb, forgot};
+use crate::judge::What;
+use crate::plan::{MS, generator};
+use crate::server::Execution;
+use crate::wire::Said;
+use crate::world::{Event, World};
+
+use sluicegate::store::lease::Word;
+
+/// A replica that lacks the writes of the last `lost_us` takes over. Nodes find it within `span_us`.
+pub(crate) fn begins(world: &mut World<'_>, number: u32, (lost_us, span_us): (u64, u64)) {
+    world.note_all(&What::Split);
+    let (old, forgotten) = world.server.fail_over(lost_us, world.now);
+    world.old = Some(old);
+    forgot(world, forgotten);
+    world.on_old.fill(true);
+    let mut rng = generator(world.plan.seed, 1_000 + u64::from(number));
+    for node in 0..world.plan.nodes {
+        world.at(world.now + rng.u64(0..=span_us), Event::Switches { node });
+    }
+    disturb(world, None, world.now + span_us + 200 * MS);
+}
+
+/// The old store is gone.
+pub(crate) fn ends(world: &mut World<'_>) {
+    world.old = None;
+    world.on_old.fill(false);
+}
+
+/// A node finds the store that took over.
+pub(crate) fn switches(world: &mut World<'_>, node: usize) {
+    world.on_old[node] = false;
+    world.seen(format_args!("node {node} finds the replica"));
+    world.disconnect(node, "its store is no master");
+    world.grants.are_lost(world.now, None);
+    world.given_back.fill(Some(world.now));
+}
+
+/// The old store hears a call. What it grants the other one does not know of.
+pub(crate) fn at_old(world: &mut World<'_>, call: usize) {
+    let Some(old) = &mut world.old else { return };
+    let call_of = &world.calls[call];
+    let (node, life, ask) = (call_of.node, call_of.life, std::sync::Arc::clone(&call_of.ask));
+    let Execution { reply, notes: _, broken } = old.execute(&ask, world.now);
+    world.executed += 1;
+    world.old_executions.insert(world.executed);
+    if let Some((invariant, what)) = broken {
+        world.judge.fail(invariant, world.now, what);
+    }
+    if let Some(key) = world.key_of(&ask.key) {
+        if let Ok(Said::Word(Word::Stands(stands))) = &reply {
+            world.grants.stands(world.now, (node, life, key), (&ask, stands));
+            let permits = stands.granted.into();
+            let at = (world.now, world.executed());
+            world.note_at(at, key, What::Excused { permits });
+        }
+        if let Ok(Said::Decided(_, paid)) = &reply {
+            let what = What::PaidToOld { permits: paid.iter().max().copied().unwrap_or(0) };
+            world.note_at((world.now, world.executed()), key, what);
+        }
+        world.grants.are_lost(world.now, Some(key));
+        world.given_back[key] = Some(world.now);
+    }
+    world.seen(format_args!("  old store: {node} {:?} {:?}: {reply:?}", ask.verb, ask.debt));
+    world.answers((call, node), reply, ask.message.is_some());
+}
