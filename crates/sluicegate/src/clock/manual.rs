@@ -13,9 +13,12 @@ use super::Clock;
 /// harmless: who is woken looks at the clock again.
 const ALARMS_MAX: usize = 4_096;
 
-/// A clock that stands still until it is told to go on, for tests. Its steady hand goes with it, and alone
-/// with [`suspend`](Self::suspend). Whoever waits for an instant is
-/// woken by the call that reaches it, so no test has to sleep.
+/// How far the steady hand of a new clock is ahead: code that takes one hand for the other fails its tests.
+const STEADY_AHEAD: Micros = Micros::from_secs(1_000_000);
+
+/// A clock that stands still until you move it on, for tests. Its steady hand goes with it, by eleven days ahead,
+/// as both never show the same on a machine, and moves alone with [`suspend`](Self::suspend). A task that waits for an
+/// instant is woken by the call that reaches it, so no test has to sleep.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -31,7 +34,7 @@ const ALARMS_MAX: usize = 4_096;
 /// assert!(limiter.try_acquire());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ManualClock {
     now: AtomicU64,
     /// How far the steady hand is ahead of `now`.
@@ -45,20 +48,30 @@ struct PendingWake {
     waker: Waker,
 }
 
-/// A [`ManualClock`] was told to go back.
+/// The error of a [`ManualClock`] that is set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("now: `{to}` is before `{now}`; a manual clock cannot go back")]
 pub struct ClockError {
     /// Where it stands.
     pub now: Micros,
-    /// Where it was told to go.
+    /// What it was set to.
     pub to: Micros,
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::at(Micros::ZERO)
+    }
 }
 
 impl ManualClock {
     /// A clock that stands at `now`.
     pub fn at(now: Micros) -> Self {
-        Self { now: AtomicU64::new(now.get()), ..Self::default() }
+        Self {
+            now: AtomicU64::new(now.get()),
+            suspended: AtomicU64::new(STEADY_AHEAD.get()),
+            alarms: Mutex::default(),
+        }
     }
 
     /// Lets `span` pass.
