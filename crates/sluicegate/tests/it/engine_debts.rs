@@ -51,6 +51,8 @@ enum Line {
     Deaf,
     /// The store has too much to do.
     Busy,
+    /// The same, after it has executed it.
+    Late,
     /// It is executed, and the answer comes when it is asked for again.
     Slow,
 }
@@ -130,6 +132,10 @@ impl OnLine {
             }
             Line::Cut => Err(StoreError::Unavailable { reason: reason(), executed: Executed::No }),
             Line::Busy => Err(StoreError::Overloaded { executed: Executed::No }),
+            Line::Late => {
+                self.remote.lock().expect("no holder panics").decide(debt, request, at)?;
+                Err(StoreError::Overloaded { executed: Executed::Perhaps })
+            }
             Line::Deaf => {
                 self.remote.lock().expect("no holder panics").decide(debt, request, at)?;
                 Err(StoreError::Unavailable { reason: reason(), executed: Executed::Perhaps })
@@ -422,6 +428,29 @@ async fn a_policy_may_have_the_patience_for_a_store_that_has_too_much_to_do() {
     let (answer, ()) = tokio::join!(turn.decide(&request), idle);
     let answer = answer.expect("a decision").answer;
     assert_eq!((answer.mode, answer.decision.remaining), (Mode::Store, 19));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_with_patience_asks_once_if_the_call_was_perhaps_executed() {
+    let node = Node::alone();
+    let request = Request::new("patient", Some(b"key"), CHECK);
+    node.line.set(Line::Late);
+    let answer = node.engine.turn_at(Micros::SECOND).decide(&request).await;
+    assert_eq!(answer.expect("a decision").answer.mode, Mode::Shed);
+    node.line.set(Line::Good);
+    assert_eq!(node.remaining("patient", 1_000), 19);
+}
+
+#[test]
+fn a_request_that_is_let_through_uses_up_what_is_left_of_less_than_its_cost() {
+    let node = Node::alone();
+    assert_eq!(node.passed("open", 17, 1_000), 17);
+    node.line.set(Line::Cut);
+    let five = Verb::Check { cost: Cost::new(5).expect("it is a cost") };
+    let answer = node.try_ask("open", five, 1_000).expect("the request can be decided");
+    assert_eq!((answer.mode, answer.decision.granted()), (Mode::Allow, 5));
+    node.line.set(Line::Good);
+    assert_eq!(node.remaining("open", 1_000), 0);
 }
 
 #[test]

@@ -24,6 +24,7 @@ policies:
   - { name: window, rules: [ { fixed_window: { limit: 1000, window: 1s } } ] }
   - { name: closed, on_store_failure: deny, rules: [ { token_bucket: { rate: 1000/s, burst: 1000 } } ] }
   - { name: held, overflow: { queue: { max_wait: 2s } }, rules: [ { token_bucket: { rate: 1000/s, burst: 1000 } } ] }
+  - { name: hour, rules: [ { fixed_window: { limit: 1000, window: 1h } } ] }
   - name: both
     rules:
       - { name: hour, fixed_window: { limit: 1000, window: 1h } }
@@ -413,6 +414,42 @@ async fn permits_of_earlier_rules_are_not_used() {
     let keys = world.store.0.keys.lock().unwrap();
     let leased = &keys[&("hot".to_owned(), b"k".to_vec())];
     assert!(leased.leases.held() <= 250, "{}", leased.leases.held());
+}
+
+#[tokio::test]
+async fn a_refusal_of_earlier_rules_is_not_answered_any_more() {
+    let world = World::hot("window").await;
+    for _ in 0..3_000 {
+        world.check("window", 1).await;
+    }
+    let refused = world.check("window", 1).await.answer;
+    assert_eq!((refused.mode, refused.decision.limit), (Mode::Remembered, 1_000));
+    let higher = POLICIES.replace("limit: 1000, window: 1s", "limit: 5000, window: 1s");
+    world.engine.set_policies(PolicySet::new(Document::parse(&higher).unwrap()));
+    for _ in 0..20 {
+        assert_eq!(world.check("window", 1).await.answer.decision.limit, 5_000);
+    }
+}
+
+#[tokio::test]
+async fn a_quota_that_was_reset_elsewhere_is_noticed_within_a_second_and_a_quarter() {
+    let world = World::hot("hour").await;
+    for _ in 0..3_000 {
+        world.check("hour", 1).await;
+    }
+    for _ in 0..100 {
+        world.advance(Micros::from_millis(5)).await;
+        assert!(!world.check("hour", 1).await.way.passes());
+    }
+    let policies = PolicySet::new(Document::parse(POLICIES).unwrap());
+    let other = Arc::new(Engine::new(policies, world.store.clone(), Arc::clone(&world.clock) as _));
+    other.turn().decide(&Request::new("hour", Some(b"k"), Verb::Reset)).await.unwrap();
+    let mut waited_ms = 0;
+    while !world.check("hour", 1).await.way.passes() {
+        world.advance(Micros::from_millis(5)).await;
+        waited_ms += 5;
+        assert!(waited_ms <= 1_300, "{waited_ms} ms");
+    }
 }
 
 #[tokio::test]

@@ -345,6 +345,19 @@ fn what_gives_back_is_an_error_without_the_store() {
     assert!(matches!(try_ask(&engine, "jobs", release, 1_000), Err(DecideError::Store(_))));
 }
 
+#[tokio::test]
+async fn what_is_used_up_counts_as_refused_while_the_store_does_not_say_what_was_noted() {
+    let store = Shared::new();
+    let (engine, all) = (store.engine(1), Verb::Check { cost: Cost::new(20).expect("a cost") });
+    let request = Request::new("quota", Some(b"key"), all);
+    let turn = engine.turn_at(Micros::SECOND);
+    let answer = turn.decide(&request).await.expect("a decision").answer;
+    assert_eq!((answer.mode, answer.decision.remaining), (Mode::Store, 0));
+    assert!(!turn.has_refused(&request, &answer).await, "nothing was refused yet");
+    store.switch(false);
+    assert!(turn.has_refused(&request, &answer).await);
+}
+
 #[test]
 fn a_verb_that_rules_do_not_know_is_an_error_without_the_store_too() {
     let permit = sluicegate::PermitId(1);

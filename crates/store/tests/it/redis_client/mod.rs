@@ -19,14 +19,16 @@ use sluicegate_store::redis::{LuaScript, RedisClient, RedisConfig, RedisError, S
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Adds the first argument to each key; says `BOOM` for that key instead if it is `boom`. It uses
-/// the commands that the script of the limits uses, and no others.
+/// Adds the first argument to each key; says `BOOM` for that key instead if it is `boom`, and what a replica says if
+/// it is `readonly`. It uses the commands that the script of the limits uses, and no others.
 const COUNT: &str = r"
 local replies = {}
 for i, key in ipairs(KEYS) do
   local by = ARGV[2 * i - 1]
   if by == 'boom' then
     replies[i] = redis.error_reply('BOOM as asked')
+  elseif by == 'readonly' then
+    replies[i] = redis.error_reply('READONLY as asked')
   else
     redis.call('TIME')
     local count = (tonumber(redis.call('GET', key)) or 0) + tonumber(by)

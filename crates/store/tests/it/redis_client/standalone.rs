@@ -174,6 +174,23 @@ async fn a_server_that_takes_no_writes_is_left_and_found_again() {
     assert!(client.stats().reconnects >= 1, "the connection was made anew");
 }
 
+#[tokio::test]
+async fn a_server_that_takes_no_writes_is_left_if_the_last_of_joined_keys_says_so() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let client = connect(&format!("{}?connections=1", redis.url())).await;
+    let (first, last) = tokio::join!(
+        client.eval(ask("a", "1"), client.deadline()),
+        client.eval(ask("b", "readonly"), client.deadline()),
+    );
+    first.expect("a count");
+    let error = last.expect_err("a replica takes no writes");
+    assert!(matches!(&error, RedisError::Refused(refusal) if &*refusal.code == "READONLY"));
+    crate::redis_client::until("the connection was made anew", async || {
+        client.stats().reconnects >= 1
+    })
+    .await;
+}
+
 async fn sum_of_counts(redis: &RedisServer, callers: usize) -> u64 {
     let mut sum = 0;
     for caller in 0..callers {

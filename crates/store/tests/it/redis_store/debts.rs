@@ -1,14 +1,17 @@
 //! Debts are charged in Redis as the kernel charges them, before the request, and once.
 
+use std::sync::Arc;
+
 use fastrand::Rng;
-use sluicegate_kernel::{Cost, Micros, Moment, PermitId, States, Verb};
+use sluicegate_kernel::algorithm::{FixedWindow, WindowKind};
+use sluicegate_kernel::{Cost, Micros, Moment, NamedRule, PermitId, RuleSet, States, Verb};
 use sluicegate_policy::{Document, PolicySet};
 use sluicegate_store::{
     Charge, Debt, Permits, Quota, RuleOrigin, Store, StoreAnswer, StoreRequest,
 };
 use sluicegate_testkit::{Cluster, ClusterOptions, Options, RedisServer, need};
 
-use crate::redis_store::{bucket, connect, passed};
+use crate::redis_store::{bucket, connect, passed, passed_as, version};
 
 const NOW: Micros = Micros::from_secs(1_800_000_000);
 
@@ -109,6 +112,25 @@ async fn redis_charges_a_debt_as_the_kernel_does_and_once() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn of_a_debt_under_later_rules_as_much_is_paid_as_the_fullest_of_them_took() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let (store, own) = (connect(&redis.url()).await, bucket(1, 100));
+    let hour = FixedWindow::new(1_000, WindowKind::epoch(Micros::from_secs(3_600)));
+    let rules =
+        own.rules().iter().cloned().chain([NamedRule::new("hour", hour.expect("it is one"))]);
+    let later = Arc::new(RuleSet::new(rules.collect()).expect("they are rules"));
+    assert_eq!(passed_as(version(2), &store, b"k", (&later, 95), NOW).await, 95);
+    let (verb, origin, quota) = (Verb::Peek { cost: Cost::ONE }, version(1), Quota::default());
+    let request = StoreRequest { policy: "p", key: b"k", rules: &own, verb: &verb, origin, quota };
+    let (mut permits, mut paid) = (Permits::default(), Permits::default());
+    (permits[0], paid[0]) = (10, 5);
+    let debt = Debt { id: 1, permits, charge: Charge::Added };
+    let (_, charged) =
+        store.charge_and_decide(&debt, &request, &Moment::new(NOW)).await.expect("an answer");
+    assert_eq!(charged, paid, "the bucket took 5, the hour 10");
 }
 
 #[tokio::test]

@@ -43,6 +43,20 @@ async fn a_redis_that_has_forgotten_is_noticed_by_every_node_once() {
 }
 
 #[tokio::test]
+async fn a_replica_that_lacks_the_last_notes_is_noticed() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let (store, mut one) = (connect(&redis.url()).await, FleetPresence::new(1));
+    assert!(!note(&store, &mut one, 0).await.1);
+    let keys = redis.cli(&["KEYS", "*"]).await.expect("an answer");
+    let key = keys.list()[0].text();
+    redis.cli(&["COPY", &key, "earlier"]).await.expect("an answer");
+    assert!(!note(&store, &mut one, 1).await.1);
+    redis.cli(&["COPY", "earlier", &key, "REPLACE"]).await.expect("an answer");
+    assert!(note(&store, &mut one, 2).await.1, "its note is the one of before");
+    assert!(!note(&store, &mut one, 3).await.1);
+}
+
+#[tokio::test]
 async fn a_node_that_stops_is_not_counted_and_is_named_for_as_long_as_a_silent_one_counts() {
     let redis = need!(RedisServer::start(Options::default()).await);
     let store = connect(&redis.url()).await;
