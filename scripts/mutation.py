@@ -6,13 +6,16 @@
     scripts/mutation.py --diff [BASE]   what changed since BASE (the last commit), at most ten minutes
 
 A sample is each n-th mutant of a room. Whatever its own tests miss, the tests of the next crates are asked for. Mutants that
-change nothing are listed with the reason in .cargo/mutants.toml.
+change nothing are listed with the reason in .cargo/mutants.toml. Tests run one by one, and the first that fails ends the
+run of a mutant: `cargo test` would run all others as well.
 """
+import concurrent.futures
 import json
 import os
 import pathlib
 import subprocess
 import sys
+import threading
 import time
 
 VERSION = "27.1.0"
@@ -25,8 +28,8 @@ ROOMS = {
     "engine": (["crates/sluicegate/src/lease/**", "crates/sluicegate/src/engine/**"], 15, ["", "sim", "server"], 0.05),
     "store": (["crates/store/src/redis/**"], 20, ["store", "sim"], 0.08),
 }
-# A run of a room; a mutant whose tests hang; the mutants of a change.
-ROOM_S, HANGS_S, DIFF_S = 2 * 3600, 900, 600
+# A run of a room; a mutant with all its tests; one test, above which it hangs; the mutants of a change.
+ROOM_S, MUTANT_S, HANGS_S, DIFF_S = 2 * 3600, 1800, 400, 600
 # More mutants of a file than this that do not compile are a mistake of the command: features are missing.
 UNVIABLE_MAX, UNVIABLE_FROM = 1 / 3, 6
 
@@ -59,11 +62,14 @@ def test(folder, crates, choose, seconds):
     """Tests the chosen mutants by each of `crates` in turn, as far as earlier ones missed them. Returns what became of each."""
     output, until = folder.parent / "output", time.time() + seconds
     run("rm", "-rf", output)
-    target = {**os.environ, "CARGO_TARGET_DIR": str(folder.parent / "build"), "CARGO_INCREMENTAL": "0"}
+    # Cargo starts each program of tests by this one.
+    host = run("rustc", "-vV", capture_output=True).stdout.split("host: ")[1].split()[0].upper().replace("-", "_")
+    runner = {f"CARGO_TARGET_{host}_RUNNER": f"{sys.executable} {pathlib.Path(__file__).resolve()} --until-one-fails"}
+    target = {**os.environ, **runner, "CARGO_TARGET_DIR": str(folder.parent / "build"), "CARGO_INCREMENTAL": "0"}
     fate = {}
     for number, crate in enumerate(crates):
         package = "sluicegate" + (f"-{crate}" if crate else "")
-        words = ["cargo", "mutants", "--in-place", "--all-features", "--baseline", "skip", "--timeout", HANGS_S]
+        words = ["cargo", "mutants", "--in-place", "--all-features", "--baseline", "skip", "--timeout", MUTANT_S]
         words += ["--no-shuffle", "--output", output, "--test-package", package, *choose]
         words += ["--iterate"] if number else []
         words += ["--", "--lib", "--tests"]
@@ -71,13 +77,37 @@ def test(folder, crates, choose, seconds):
         ended = run("timeout", "--signal", "INT", str(until - time.time()), *map(str, words), cwd=folder, env=target)
         if ended.returncode == 124:
             print(f"mutation: {seconds} s are over")
-        for outcome in json.loads((output / "mutants.out/outcomes.json").read_text())["outcomes"]:
+        outcomes = output / "mutants.out/outcomes.json"
+        if not outcomes.exists():
+            print(f"mutation: {package}: no mutant was tested")
+            break
+        for outcome in json.loads(outcomes.read_text())["outcomes"]:
             if mutant := outcome["scenario"] != "Baseline" and outcome["scenario"]["Mutant"]:
                 fate[mutant["name"]] = (mutant["file"], outcome["summary"])
         if time.time() >= until or not missed(fate):
             break
     run("git", "-C", folder, "checkout", "--quiet", "--force", "HEAD")
     return fate
+
+
+def until_one_fails(program):
+    """Runs the tests of a program one by one, two at a time, until one fails. Returns its exit status."""
+    listed = run(program, "--list", "--format", "terse", capture_output=True).stdout
+    names = [line.removesuffix(": test") for line in listed.splitlines() if line.endswith(": test")]
+    failed = threading.Event()
+
+    def passes(name):
+        if failed.is_set():
+            return
+        try:
+            if run(program, "--exact", name, timeout=HANGS_S, stdout=subprocess.DEVNULL).returncode != 0:
+                failed.set()
+        except subprocess.TimeoutExpired:
+            failed.set()
+
+    with concurrent.futures.ThreadPoolExecutor(2) as tests:
+        list(tests.map(passes, names))
+    return 101 if failed.is_set() else 0
 
 
 def missed(fate):
@@ -145,6 +175,8 @@ def diff(base):
 
 
 def main(words):
+    if words[:1] == ["--until-one-fails"]:
+        return until_one_fails(words[1])
     tool()
     if words[:1] == ["--diff"]:
         return diff(words[1] if len(words) > 1 else "HEAD~1")
