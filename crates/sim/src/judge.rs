@@ -94,7 +94,7 @@ pub(crate) enum What {
 pub(crate) enum By {
     /// The store's, at this instant.
     Store,
-    /// That of the store of before a failover.
+    /// The word of the store that a replica took over from, at this instant.
     OldStore,
     /// A node's that had leased them, at this instant.
     Lease,
@@ -273,8 +273,8 @@ struct RuleJudge {
     meter: Meter,
     /// What the store admitted, at the instant at which it did.
     exact: Meter,
-    /// The same of the store of before a failover.
-    old: Option<Meter>,
+    /// Usage of the store that a replica took over from, as far as that store knows, and what was `spent` of its excuses.
+    old: Option<(Meter, u64)>,
     /// The same as `meter` with all that the store lost; and the most that it was over.
     whole: Option<Meter>,
     whole_over: u64,
@@ -457,7 +457,9 @@ impl KeyJudge {
             What::Repaired => self.is_lost = false,
             What::PaidToOld { permits } => self.by_old += permits,
             What::Split => {
-                self.rules.iter_mut().for_each(|rule| rule.old = Some(rule.exact.clone()));
+                self.rules
+                    .iter_mut()
+                    .for_each(|rule| rule.old = Some((rule.exact.clone(), rule.spent)));
             }
             What::Returned { permits } => self.returned += permits,
             What::ClockStep { by_us } => {
@@ -535,24 +537,23 @@ impl KeyJudge {
 
     /// Counts what the store admitted: nothing is over, but for what it does not know of, and of that each permit once.
     fn by_store(&mut self, at: u64, permits: u64) -> Option<String> {
-        for rule in &mut self.rules {
-            let over = rule.exact.admit((at, at), permits);
-            if over > self.excused - rule.spent {
-                return Some(format!("the store admits {over} over {:?}", rule.spec));
+        for RuleJudge { exact, spent, spec, .. } in &mut self.rules {
+            let excused = self.excused - *spent;
+            if let Some(over) = admit_excused((exact, spent), excused, (at, permits)) {
+                return Some(format!("the store admits {over} over {spec:?}"));
             }
-            rule.spent += over;
-            rule.exact.forgive(at, over);
         }
         None
     }
 
-    /// Counts what the store of before a failover admitted: nothing is over what it had then, and the other one does not
-    /// know of it.
+    /// Counts what the store admitted that a replica took over from: nothing is over what it had then, and the replica
+    /// does not know of it.
     fn by_old(&mut self, at: u64, permits: u64) -> Option<String> {
         self.by_old += permits;
         for RuleJudge { old, spec, .. } in &mut self.rules {
-            let over = old.as_mut().map_or(0, |old| old.admit((at, at), permits));
-            if over > self.excused {
+            let Some((old, spent)) = old else { continue };
+            let excused = self.excused - *spent;
+            if let Some(over) = admit_excused((old, spent), excused, (at, permits)) {
                 return Some(format!("the old store admits {over} over {spec:?}"));
             }
         }
@@ -648,6 +649,22 @@ impl KeyJudge {
         }
         None
     }
+}
+
+/// Counts permits that a store admitted at an instant. Of those that are over, each uses up an excuse; returns how many
+/// are over if there are fewer excuses.
+fn admit_excused(
+    (meter, spent): (&mut Meter, &mut u64),
+    excused: u64,
+    (at, permits): (u64, u64),
+) -> Option<u64> {
+    let over = meter.admit((at, at), permits);
+    if over > excused {
+        return Some(over);
+    }
+    *spent += over;
+    meter.forgive(at, over);
+    None
 }
 
 impl RuleJudge {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluicegate::policy::PolicySet;
 use sluicegate::store::lease::Leased;
-use sluicegate::{Cost, Micros, Moment, States, Verb};
+use sluicegate::{Cost, Micros, Moment, RuleSet, Verb};
 
 use crate::clock::BEGIN;
 use crate::judge::Violation;
@@ -15,66 +15,50 @@ use crate::world::World;
 /// The part of what one limiter admits that a fleet without faults admits at least, in percent.
 const PART_MIN: u64 = 97;
 
+/// What is known of each key: its rules, and its usage under them.
+type Keys = Vec<Option<(Arc<RuleSet>, Leased)>>;
+
 /// I5: without faults the fleet admits what one limiter would.
 pub(crate) fn compare(plan: &Plan, admitted: u64, at: u64) -> Option<Violation> {
     if !plan.is_quiet() {
         return None;
     }
     let policies = node::policies(plan);
-    let exact = exact(plan, policies.first()?);
-    // The order of requests that come together may be another one.
-    let reordered = plan.cost_max() * plan.keys as u64 * 2;
-    let least = (exact * PART_MIN / 100).saturating_sub(reordered + stranded(plan));
-    (admitted < least).then(|| Violation {
+    let clock = |at| Micros::new(BEGIN + at);
+    let exact = exact(plan, rules_of(policies.first()?), (vec![None; plan.keys], 0), clock);
+    (admitted < least(plan, exact)).then(|| Violation {
         invariant: "I5",
         at,
         what: format!("{admitted} permits were admitted, one limiter would {exact}"),
     })
 }
 
-/// What one limiter would admit after the last fault, from what the store has by then: I38.
+/// The demand after the last fault, as one limiter would meet it that begins with what the store has by then: I38.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Calm {
-    /// What was admitted before.
+    /// Permits that were admitted before.
     before: u64,
-    /// What one limiter admits from then on.
+    /// Permits that one limiter admits from then on.
     exact: u64,
 }
 
 impl Calm {
-    /// Nothing is left of the faults by now. `None` if that cannot be said of this history.
+    /// The demand that comes from now on. `None`: faults may still keep it from being met.
     pub(crate) fn of(world: &World<'_>) -> Option<Self> {
         let World { plan, now, server, .. } = world;
-        if !plan.heals() {
-            return None;
-        }
-        let last = world.policies.last()?.resolve("p").expect("each version has it");
-        let last = last.rules_at(b"a", Micros::ZERO).rules.set();
+        let rules = rules_of(world.policies.last()?);
         let keys = (0..plan.keys).map(|key| server.of(&node::key_name(key), *now));
-        let mut keys: Vec<_> = keys.collect();
-        if keys.iter().flatten().any(|(rules, _)| **rules != **last) {
-            return None;
-        }
-        let mut exact = 0;
-        for arrival in plan.arrivals.iter().filter(|arrival| arrival.at >= *now) {
-            let Ask::Check(cost) = arrival.ask else { continue };
-            let verb = Verb::Check { cost: Cost::new(cost).expect("costs are at least 1") };
-            let at = Moment::new(server.clock(arrival.at + plan.latency_us));
-            let (rules, leased) =
-                keys[arrival.key].get_or_insert_with(|| (Arc::clone(last), Leased::default()));
-            let verdict = rules.decide_beside(leased, &verb, &at);
-            exact += verdict.map_or(0, |verdict| verdict.decision.granted());
-        }
-        Some(Self { before: world.admitted, exact })
+        let keys: Keys = keys.collect();
+        let is_edited = keys.iter().flatten().any(|(of, _)| **of != **rules);
+        let exact = || exact(plan, rules, (keys, *now), |at| server.clock(at));
+        (plan.heals() && !is_edited).then(|| Self { before: world.admitted, exact: exact() })
     }
 
-    /// What was `admitted` in all is at least that.
+    /// Compares it with what the fleet has `admitted` in all.
     pub(crate) fn compare(self, plan: &Plan, admitted: u64, at: u64) -> Option<Violation> {
         let Self { before, exact } = self;
-        let reordered = plan.cost_max() * plan.keys as u64 * 2;
-        let least = (exact * PART_MIN / 100).saturating_sub(reordered + stranded(plan));
         let admitted = admitted - before;
-        (admitted < least).then(|| Violation {
+        (admitted < least(plan, exact)).then(|| Violation {
             invariant: "I38",
             at,
             what: format!(
@@ -82,6 +66,13 @@ impl Calm {
             ),
         })
     }
+}
+
+/// The permits that a fleet admits at least where one limiter admits `exact`.
+fn least(plan: &Plan, exact: u64) -> u64 {
+    // The order of requests that come together may be another one.
+    let reordered = plan.cost_max() * plan.keys as u64 * 2;
+    (exact * PART_MIN / 100).saturating_sub(reordered + stranded(plan))
 }
 
 /// Permits that lie with holders while others are refused: a twentieth of the limit with each unless the policy
@@ -94,21 +85,30 @@ fn stranded(plan: &Plan) -> u64 {
     if plan.leases { 2 * share * plan.nodes as u64 * plan.keys as u64 } else { 0 }
 }
 
-/// Permits that one limiter admits.
-fn exact(plan: &Plan, policies: &PolicySet) -> u64 {
+fn rules_of(policies: &PolicySet) -> &Arc<RuleSet> {
     let policy = policies.resolve("p").expect("each version has it");
-    let rules = policy.rules_at(b"a", Micros::ZERO).rules.set();
-    let mut states = vec![States::default(); plan.keys];
+    policy.rules_at(b"a", Micros::ZERO).rules.set()
+}
+
+/// Permits that one limiter with these rules admits from an instant on, by what it knows of each key.
+fn exact(
+    plan: &Plan,
+    rules: &Arc<RuleSet>,
+    (mut keys, from): (Keys, u64),
+    clock: impl Fn(u64) -> Micros,
+) -> u64 {
     let mut admitted = 0;
-    for arrival in &plan.arrivals {
+    for arrival in plan.arrivals.iter().filter(|arrival| arrival.at >= from) {
         let cost = Cost::new(arrival.ask.cost()).expect("costs are at least 1");
         let verb = match arrival.ask {
             Ask::Check(_) => Verb::Check { cost },
             Ask::AtMost(_) => Verb::AtMost { cost },
             _ => continue,
         };
-        let at = Moment::new(Micros::new(BEGIN + arrival.at + plan.latency_us));
-        let verdict = rules.decide(&mut states[arrival.key], &verb, &at);
+        let at = Moment::new(clock(arrival.at + plan.latency_us));
+        let new = || (Arc::clone(rules), Leased::default());
+        let (rules, leased) = keys[arrival.key].get_or_insert_with(new);
+        let verdict = rules.decide_beside(leased, &verb, &at);
         admitted += verdict.map_or(0, |verdict| verdict.decision.granted());
     }
     admitted
