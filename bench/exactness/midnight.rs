@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::sleep;
 
-/// Nothing that is measured takes longer, s.
+/// The longest time that a scenario, or a round, takes, s.
 const LONGEST_S: u64 = 240;
 
 const DAY_S: u64 = 86_400;

@@ -27,7 +27,7 @@ pub(crate) struct Call {
     pub(crate) is_over: bool,
     /// It comes once more.
     pub(crate) is_repeated: bool,
-    /// It goes to the store of before a failover.
+    /// Whether the call goes to the store that a replica took over from.
     pub(crate) to_old: bool,
 }
 
@@ -145,6 +145,7 @@ impl World<'_> {
         (self.unreadable_until[key] > self.now).then_some(StoreError::Unreadable { reason })
     }
 
+    /// Sends the reply of a call back to its node.
     pub(crate) fn answers(&mut self, (call, node): (usize, usize), reply: Reply, is_message: bool) {
         let executed = (self.now, self.executed);
         let (link, now) = (&mut self.links[node], self.now);

@@ -9,8 +9,8 @@ use sluicegate::{Clock, Micros};
 /// The instant of the Unix epoch, in µs, at which every history begins: in 2026.
 pub(crate) const BEGIN: u64 = 1_770_000_000_000_000;
 
-/// What the steady hand of each machine shows then, µs: a time of its own, so that code which takes one hand for the
-/// other shows.
+/// The time of the steady hand of each machine at that instant, µs. It differs from the wall clock, so code that
+/// takes one hand for the other breaks an invariant.
 const UPTIME_US: u64 = 3_600_000_000;
 
 /// What a clock that runs at its proper speed shows of 1,000 µs.

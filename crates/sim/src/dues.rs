@@ -27,7 +27,7 @@ pub(crate) struct Dues {
     /// When each bill was made out, and what was admitted until then; and those that it heard of.
     made: BTreeMap<u128, (u64, u64)>,
     heard: BTreeSet<u128>,
-    /// Those that were perhaps charged.
+    /// Ids of bills that were perhaps charged.
     perhaps: BTreeSet<u128>,
     said: Option<Said>,
     owed: Option<Owed>,

@@ -376,12 +376,12 @@ impl Plan {
         self.leases && !self.faults.is_empty() && self.faults.iter().all(loses) && self.is_plain()
     }
 
-    /// Whether the store cannot read a key for a while.
+    /// Returns whether the store cannot read a key for a while.
     pub(crate) fn has_unreadable(&self) -> bool {
         self.faults.iter().any(|fault| matches!(fault.kind, FaultKind::Unreadable(_)))
     }
 
-    /// Whether a node's clock runs too fast, or too slow.
+    /// Returns whether a node's clock runs too fast, or too slow.
     pub(crate) fn drifts(&self) -> bool {
         self.faults.iter().any(|fault| matches!(fault.kind, FaultKind::Drift(_)))
     }
