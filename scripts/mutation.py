@@ -96,7 +96,7 @@ def until_one_fails(program):
     names = [line.removesuffix(": test") for line in listed.splitlines() if line.endswith(": test")]
     failed = threading.Event()
 
-    def passes(name):
+    def play(name):
         if failed.is_set():
             return
         try:
@@ -106,7 +106,7 @@ def until_one_fails(program):
             failed.set()
 
     with concurrent.futures.ThreadPoolExecutor(2) as tests:
-        list(tests.map(passes, names))
+        list(tests.map(play, names))
     return 101 if failed.is_set() else 0
 
 

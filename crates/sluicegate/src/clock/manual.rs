@@ -16,8 +16,8 @@ const ALARMS_MAX: usize = 4_096;
 /// How far the steady hand of a new clock is ahead: code that takes one hand for the other fails its tests.
 const STEADY_AHEAD: Micros = Micros::from_secs(1_000_000);
 
-/// A clock that stands still until you move it on, for tests. Its steady hand goes with it, by eleven days ahead,
-/// as both never show the same on a machine, and moves alone with [`suspend`](Self::suspend). A task that waits for an
+/// A clock that stands still until you move it on, for tests. Its steady hand is eleven days ahead, because
+/// the two clocks of a machine differ, and moves alone with [`suspend`](Self::suspend). A task that waits for an
 /// instant is woken by the call that reaches it, so no test has to sleep.
 ///
 /// ```
