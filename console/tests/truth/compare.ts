@@ -47,10 +47,12 @@ const isIn = ({ region }: Sentence, wanted: string | RegExp | undefined): boolea
 const isSame = (one: string, other: string): boolean => one.replaceAll(' ', '') === other.replaceAll(' ', '');
 
 const UNITS: Record<string, number> = { s: 1, min: 60, h: 3_600, day: 86_400, days: 86_400 };
+/** Words without a number that name one. */
+const NAMED: Record<string, string> = { tomorrow: 'in 1 day', yesterday: '1 day ago' };
 
 /** Returns whether the words name this time, a unit more or less. */
 function isTime({ words, ms, now }: Shown): boolean {
-  const [, ahead, count = '', unit = '', ago] = /^(in )?(\d+) (s|min|h|days?)( ago)?$/.exec(words) ?? [];
+  const [, ahead, count = '', unit = '', ago] = /^(in )?(\d+) (s|min|h|days?)( ago)?$/.exec(NAMED[words] ?? words) ?? [];
   if (words === 'now') return Math.abs(ms - now) < 2_500;
   if (!unit || !(ahead || ago)) return words === clock(ms);
   const seconds = (ago ? now - ms : ms - now) / 1000;
