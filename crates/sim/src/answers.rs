@@ -6,8 +6,9 @@ use crate::grants::Central;
 use crate::judge::{By, What};
 use crate::node::Done;
 use crate::plan::{Arrival, Ask, MS, OnFailure, RULES_MAX};
+use crate::tasks::TaskView;
 use crate::wire::Executed;
-use crate::world::{RECOVERY_US, TaskView, World};
+use crate::world::{RECOVERY_US, World};
 
 /// How long a breaker that is open lets no request through, at most, and a deadline, µs.
 const PROBE_US: u64 = 350 * MS;
@@ -173,7 +174,7 @@ fn count(world: &mut World<'_>, task: TaskView, (key, granted): (usize, u64), an
                 world.note_at((at, order), key, what);
             }
             let begun = task.begun_at + wait;
-            let is_old = world.old_executions.contains(&order);
+            let is_old = world.replaced.has_executed(order);
             let by = if is_old { By::OldStore } else { By::Store };
             admitted(world, key, (at + wait, order), (granted, begun, by));
         }

@@ -50,7 +50,7 @@ impl World<'_> {
         let epoch = self.links[node].epoch;
         let (life, sent_at) = (self.nodes[node].life, self.now);
         let (is_message, is_over, is_repeated) = (ask.message.is_some(), false, false);
-        let to_old = self.on_old[node];
+        let to_old = self.replaced.is_asked_by(node);
         self.calls.push(Call {
             slot,
             ask,

@@ -7,8 +7,9 @@ use sluicegate::{Answer, Cost, Decision, Mode, Outcome, Retry, Verb};
 
 use crate::node;
 use crate::plan::{Arrival, Ask, FaultKind, MORE_NODES_MAX, PolicySpec, RuleSpec, SECOND};
+use crate::tasks::TaskView;
 use crate::wire::StoreAsk;
-use crate::world::{TaskView, World};
+use crate::world::World;
 
 /// For so long an answer that says less may be an older one, µs.
 const SETTLED_US: u64 = 2 * SECOND;

@@ -3,19 +3,46 @@
 use crate::faults::{disturb, forgot};
 use crate::judge::What;
 use crate::plan::{MS, generator};
-use crate::server::Execution;
+use crate::server::{Execution, Server};
 use crate::wire::Said;
 use crate::world::{Event, World};
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use sluicegate::store::lease::Word;
+
+/// The store of before a failover.
+pub(crate) struct Replaced {
+    /// None: it is gone, or there was no failover.
+    store: Option<Server>,
+    /// Whether each node still asks it.
+    is_asked: Vec<bool>,
+    /// The numbers of what it executed.
+    executions: BTreeSet<u64>,
+}
+
+impl Replaced {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self { store: None, is_asked: vec![false; nodes], executions: BTreeSet::new() }
+    }
+
+    pub(crate) fn is_asked_by(&self, node: usize) -> bool {
+        self.is_asked[node]
+    }
+
+    pub(crate) fn has_executed(&self, number: u64) -> bool {
+        self.executions.contains(&number)
+    }
+}
 
 /// A replica that lacks the writes of the last `lost_us` takes over. Nodes find it within `span_us`.
 pub(crate) fn begins(world: &mut World<'_>, number: u32, (lost_us, span_us): (u64, u64)) {
     world.note_all(&What::Split);
     let (old, forgotten) = world.server.fail_over(lost_us, world.now);
-    world.old = Some(old);
+    world.replaced.store = Some(old);
     forgot(world, forgotten);
-    world.on_old.fill(true);
+    world.replaced.is_asked.fill(true);
     let mut rng = generator(world.plan.seed, 1_000 + u64::from(number));
     for node in 0..world.plan.nodes {
         world.at(world.now + rng.u64(0..=span_us), Event::Switches { node });
@@ -25,13 +52,13 @@ pub(crate) fn begins(world: &mut World<'_>, number: u32, (lost_us, span_us): (u6
 
 /// The old store is gone.
 pub(crate) fn ends(world: &mut World<'_>) {
-    world.old = None;
-    world.on_old.fill(false);
+    world.replaced.store = None;
+    world.replaced.is_asked.fill(false);
 }
 
 /// A node finds the store that took over.
 pub(crate) fn switches(world: &mut World<'_>, node: usize) {
-    world.on_old[node] = false;
+    world.replaced.is_asked[node] = false;
     world.seen(format_args!("node {node} finds the replica"));
     world.disconnect(node, "its store is no master");
     world.grants.are_lost(world.now, None);
@@ -40,12 +67,12 @@ pub(crate) fn switches(world: &mut World<'_>, node: usize) {
 
 /// The old store hears a call. What it grants the other one does not know of.
 pub(crate) fn at_old(world: &mut World<'_>, call: usize) {
-    let Some(old) = &mut world.old else { return };
+    let Some(old) = &mut world.replaced.store else { return };
     let call_of = &world.calls[call];
-    let (node, life, ask) = (call_of.node, call_of.life, std::sync::Arc::clone(&call_of.ask));
+    let (node, life, ask) = (call_of.node, call_of.life, Arc::clone(&call_of.ask));
     let Execution { reply, notes: _, broken } = old.execute(&ask, world.now);
     world.executed += 1;
-    world.old_executions.insert(world.executed);
+    world.replaced.executions.insert(world.executed);
     if let Some((invariant, what)) = broken {
         world.judge.fail(invariant, world.now, what);
     }

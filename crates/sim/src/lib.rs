@@ -41,6 +41,7 @@ mod scripts;
 mod server;
 pub mod shrink;
 pub mod table;
+mod tasks;
 pub mod token;
 mod wire;
 mod world;

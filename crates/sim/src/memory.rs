@@ -6,7 +6,8 @@ use sluicegate::{Answer, Cost, Mode, Outcome, Retry, RuleSet};
 
 use crate::node;
 use crate::plan::{Arrival, Ask, MS, Plan, SECOND};
-use crate::world::{TaskView, World};
+use crate::tasks::TaskView;
+use crate::world::World;
 
 /// How long a refusal is remembered after something was given back elsewhere, µs: a second, and a question.
 const REMEMBERED_US: u64 = SECOND + 50 * MS;

@@ -2,15 +2,14 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::Waker;
 
 use sluicegate::policy::PolicySet;
 
 use crate::calls::Call;
 use crate::dues::Dues;
+use crate::failover::Replaced;
 use crate::grants::{Central, Grants};
 use crate::judge::{Judge, Lost, Used, Violation};
 use crate::net::Link;
@@ -19,8 +18,9 @@ use crate::oracle::Calm;
 use crate::plan::{Arrival, Fault, MS, Plan, SECOND, generator};
 use crate::queue::Queue;
 use crate::server::Server;
+use crate::tasks::{Task, TaskView};
 use crate::token::Generation;
-use crate::wire::{Asker, Executed, Heard, Reply, Time, WireState};
+use crate::wire::{Executed, Reply};
 
 /// How often a node pays what it owes, and notes that it lives, µs.
 const CHORES_EVERY_US: u64 = 250 * MS;
@@ -120,43 +120,19 @@ pub(crate) enum Then {
     Settle,
 }
 
-struct Task {
-    node: usize,
-    life: u32,
-    begun_at: u64,
-    /// The answers of the store that it took.
-    heard: Vec<(Asker, Executed)>,
-    /// Whether it keeps the leases of its node.
-    is_keeper: bool,
-    /// Whether it called the store.
-    has_asked: bool,
-    /// The same each time.
-    waker: Waker,
-    future: Pin<Box<dyn Future<Output = Done> + Send>>,
-}
-
-#[derive(Debug)]
-struct TaskWaker {
-    task: usize,
-    ready: Arc<Mutex<VecDeque<usize>>>,
-}
-
 /// A fleet, its store, and what is between them.
 pub(crate) struct World<'p> {
     pub(crate) plan: &'p Plan,
     pub(crate) now: u64,
     events: Queue<Event>,
-    tasks: Vec<Option<Task>>,
-    ready: Arc<Mutex<VecDeque<usize>>>,
+    pub(crate) tasks: Vec<Option<Task>>,
+    pub(crate) ready: Arc<Mutex<VecDeque<usize>>>,
     pub(crate) calls: Vec<Call>,
     pub(crate) policies: Vec<PolicySet>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) links: Vec<Link>,
     pub(crate) server: Server,
-    /// The store of before a failover, until it is gone; the nodes that still ask it; and its executions.
-    pub(crate) old: Option<Server>,
-    pub(crate) on_old: Vec<bool>,
-    pub(crate) old_executions: BTreeSet<u64>,
+    pub(crate) replaced: Replaced,
     /// The store stands still until then, µs.
     pub(crate) paused_until: u64,
     /// It refuses all until then, and cannot read each key until then, µs.
@@ -229,9 +205,7 @@ impl<'p> World<'p> {
             nodes,
             links: (0..plan.nodes).map(link).collect(),
             server: Server::new(plan.scripts),
-            old: None,
-            on_old: vec![false; plan.nodes],
-            old_executions: BTreeSet::new(),
+            replaced: Replaced::new(plan.nodes),
             paused_until: 0,
             refuses_until: 0,
             unreadable_until: vec![0; plan.keys],
@@ -508,113 +482,6 @@ impl<'p> World<'p> {
         }
     }
 
-    // ---- tasks
-
-    pub(crate) fn spawn(
-        &mut self,
-        node: usize,
-        future: impl Future<Output = Done> + Send + 'static,
-    ) {
-        let life = self.nodes[node].life;
-        let number = self.tasks.len();
-        let waker = TaskWaker { task: number, ready: Arc::clone(&self.ready) };
-        let waker = Waker::from(Arc::new(waker));
-        let (future, begun_at) = (Box::pin(future), self.now);
-        let (heard, is_keeper, has_asked) = (Vec::new(), false, false);
-        let task = Task { node, life, begun_at, heard, is_keeper, has_asked, waker, future };
-        self.tasks.push(Some(task));
-        self.ready.lock().expect("nobody panics with it").push_back(number);
-    }
-
-    /// Lets a node lease permits.
-    pub(crate) fn keep_leases(&mut self, node: usize) {
-        let engine = Arc::clone(&self.nodes[node].engine);
-        self.spawn(node, node::keep(engine));
-        if let Some(Some(keeper)) = self.tasks.last_mut() {
-            keeper.is_keeper = true;
-        }
-    }
-
-    fn run_tasks(&mut self) {
-        loop {
-            let next = self.ready.lock().expect("nobody panics with it").pop_front();
-            let Some(number) = next else { return };
-            self.poll(number);
-        }
-    }
-
-    fn poll(&mut self, number: usize) {
-        let Some(mut task) = self.tasks[number].take() else { return };
-        let node = &self.nodes[task.node];
-        if task.life != node.life || !node.is_up {
-            return;
-        }
-        let late_until = self.late_until[task.node];
-        if task.is_keeper && late_until > self.now {
-            let (node, life, waker) = (task.node, task.life, task.waker.clone());
-            self.tasks[number] = Some(task);
-            return self.at(late_until, Event::Rings { node, life, wall: 0, waker });
-        }
-        node.clock.set(self.now);
-        let was_without = node.engine.is_without_store();
-        self.owed_before = node.engine.debts();
-        let (now, heard_at) = (self.now, self.links[task.node].heard_at);
-        let time = Time { now, heard_at, deadline_us: self.plan.deadline_us };
-        node.store.0.lock().time = time;
-        let polled = task.future.as_mut().poll(&mut Context::from_waker(&task.waker));
-        let WireState { calls, asks, replies, outbox, heard, unanswered, .. } = node.store.take();
-        task.has_asked |= calls > 0;
-        if replies.refused > 0 {
-            // What was refused before it was sent is decided otherwise, as in an outage.
-            let until = &mut self.disturbed_until[task.node];
-            *until = self.now.max(*until);
-        }
-        let asked = (was_without, asks, task.begun_at == self.now || task.is_keeper);
-        crate::probes::see(self, task.node, asked, &polled);
-        let asker = (task.node, was_without, task.is_keeper);
-        crate::probes::check_overload(self, asker, (replies, &polled));
-        let begun = task.has_asked.then_some(task.begun_at);
-        crate::probes::check_silence(self, task.node, begun, (replies, &polled));
-        crate::probes::check_given_up(self, asker, begun, (replies, &polled));
-        crate::grants::check_owing(self, task.node);
-        crate::dues::settle(self, task.node);
-        for (key, id, executed) in unanswered {
-            if let Some(key) = self.key_of(&key) {
-                self.dues[task.node][key].hear_nothing(id, executed);
-            }
-        }
-        for Heard { key, of, executed, paid } in heard {
-            // What a keeper hears is nobody's answer.
-            if !task.is_keeper {
-                task.heard.push((of, executed));
-            }
-            if let Some(key) = self.key_of(&key) {
-                self.nodes[task.node].heard[key] += 1;
-                self.dues[task.node][key].hear_other();
-                if task.is_keeper {
-                    self.dues[task.node][key].hear_unasked(self.now);
-                }
-                if let Some((debt, paid)) = paid {
-                    self.dues[task.node][key].hear(&debt, paid);
-                }
-            }
-        }
-        for outgoing in outbox {
-            self.send((task.node, task.begun_at), outgoing);
-        }
-        let (node, life) = (task.node, task.life);
-        for (wall, waker) in self.nodes[node].clock.take_alarms() {
-            let rings_in = self.nodes[node].clock.shows_in(wall, self.now);
-            self.at(self.now + rings_in, Event::Rings { node, life, wall, waker });
-        }
-        match polled {
-            Poll::Pending => self.tasks[number] = Some(task),
-            Poll::Ready(done) => {
-                self.done(&task, done);
-            }
-        }
-    }
-
     /// The place of a key that is called so.
     pub(crate) fn key_of(&self, name: &[u8]) -> Option<usize> {
         (0..self.plan.keys).find(|key| node::key_name(*key) == name)
@@ -622,7 +489,7 @@ impl<'p> World<'p> {
 
     // ---- answers
 
-    fn done(&mut self, task: &Task, done: Done) {
+    pub(crate) fn done(&mut self, task: &Task, done: Done) {
         self.decided += match &done {
             Done::DecidedEach(each) => each.len() as u64,
             _ => 1,
@@ -672,33 +539,5 @@ impl<'p> World<'p> {
 
     fn ends(&mut self, fault: &Fault) {
         crate::faults::ends(self, fault);
-    }
-}
-
-/// What the judge of answers needs of a task.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TaskView {
-    pub(crate) node: usize,
-    pub(crate) life: u32,
-    pub(crate) begun_at: u64,
-    pub(crate) executed: Option<Executed>,
-    /// Whether what it comes to was decided at several instants, until now.
-    pub(crate) is_batch: bool,
-}
-
-impl Task {
-    /// What it did, or what it did for one of several requests.
-    fn view(&self, of: Option<Asker>) -> TaskView {
-        let Self { node, life, begun_at, .. } = *self;
-        let mut heard = self.heard.iter().rev();
-        let executed = heard.find(|heard| of.is_none_or(|of| heard.0 == of));
-        let executed = executed.map(|(_, executed)| *executed);
-        TaskView { node, life, begun_at, executed, is_batch: false }
-    }
-}
-
-impl Wake for TaskWaker {
-    fn wake(self: Arc<Self>) {
-        self.ready.lock().expect("nobody panics with it").push_back(self.task);
     }
 }

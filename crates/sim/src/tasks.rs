@@ -1,0 +1,168 @@
+//! Tasks of the nodes: what was asked of an engine, until it is answered.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+
+use crate::node::{self, Done};
+use crate::wire::{Asker, Executed, Heard, Time, WireState};
+use crate::world::{Event, World};
+
+/// A call of an engine that has begun.
+pub(crate) struct Task {
+    pub(crate) node: usize,
+    pub(crate) life: u32,
+    pub(crate) begun_at: u64,
+    /// The answers of the store that it took.
+    heard: Vec<(Asker, Executed)>,
+    /// Whether it keeps the leases of its node.
+    is_keeper: bool,
+    /// Whether it called the store.
+    has_asked: bool,
+    /// The same each time.
+    waker: Waker,
+    future: Pin<Box<dyn Future<Output = Done> + Send>>,
+}
+
+#[derive(Debug)]
+struct TaskWaker {
+    task: usize,
+    ready: Arc<Mutex<VecDeque<usize>>>,
+}
+
+impl World<'_> {
+    pub(crate) fn spawn(
+        &mut self,
+        node: usize,
+        future: impl Future<Output = Done> + Send + 'static,
+    ) {
+        let life = self.nodes[node].life;
+        let number = self.tasks.len();
+        let waker = TaskWaker { task: number, ready: Arc::clone(&self.ready) };
+        let waker = Waker::from(Arc::new(waker));
+        let (future, begun_at) = (Box::pin(future), self.now);
+        let (heard, is_keeper, has_asked) = (Vec::new(), false, false);
+        let task = Task { node, life, begun_at, heard, is_keeper, has_asked, waker, future };
+        self.tasks.push(Some(task));
+        self.ready.lock().expect("nobody panics with it").push_back(number);
+    }
+
+    /// Lets a node lease permits.
+    pub(crate) fn keep_leases(&mut self, node: usize) {
+        let engine = Arc::clone(&self.nodes[node].engine);
+        self.spawn(node, node::keep(engine));
+        if let Some(Some(keeper)) = self.tasks.last_mut() {
+            keeper.is_keeper = true;
+        }
+    }
+
+    pub(crate) fn run_tasks(&mut self) {
+        loop {
+            let next = self.ready.lock().expect("nobody panics with it").pop_front();
+            let Some(number) = next else { return };
+            self.poll(number);
+        }
+    }
+
+    fn poll(&mut self, number: usize) {
+        let Some(mut task) = self.tasks[number].take() else { return };
+        let node = &self.nodes[task.node];
+        if task.life != node.life || !node.is_up {
+            return;
+        }
+        let late_until = self.late_until[task.node];
+        if task.is_keeper && late_until > self.now {
+            let (node, life, waker) = (task.node, task.life, task.waker.clone());
+            self.tasks[number] = Some(task);
+            return self.at(late_until, Event::Rings { node, life, wall: 0, waker });
+        }
+        node.clock.set(self.now);
+        let was_without = node.engine.is_without_store();
+        self.owed_before = node.engine.debts();
+        let (now, heard_at) = (self.now, self.links[task.node].heard_at);
+        let time = Time { now, heard_at, deadline_us: self.plan.deadline_us };
+        node.store.0.lock().time = time;
+        let polled = task.future.as_mut().poll(&mut Context::from_waker(&task.waker));
+        let WireState { calls, asks, replies, outbox, heard, unanswered, .. } = node.store.take();
+        task.has_asked |= calls > 0;
+        if replies.refused > 0 {
+            // What was refused before it was sent is decided otherwise, as in an outage.
+            let until = &mut self.disturbed_until[task.node];
+            *until = self.now.max(*until);
+        }
+        let asked = (was_without, asks, task.begun_at == self.now || task.is_keeper);
+        crate::probes::see(self, task.node, asked, &polled);
+        let asker = (task.node, was_without, task.is_keeper);
+        crate::probes::check_overload(self, asker, (replies, &polled));
+        let begun = task.has_asked.then_some(task.begun_at);
+        crate::probes::check_silence(self, task.node, begun, (replies, &polled));
+        crate::probes::check_given_up(self, asker, begun, (replies, &polled));
+        crate::grants::check_owing(self, task.node);
+        crate::dues::settle(self, task.node);
+        for (key, id, executed) in unanswered {
+            if let Some(key) = self.key_of(&key) {
+                self.dues[task.node][key].hear_nothing(id, executed);
+            }
+        }
+        for Heard { key, of, executed, paid } in heard {
+            // What a keeper hears is nobody's answer.
+            if !task.is_keeper {
+                task.heard.push((of, executed));
+            }
+            if let Some(key) = self.key_of(&key) {
+                self.nodes[task.node].heard[key] += 1;
+                self.dues[task.node][key].hear_other();
+                if task.is_keeper {
+                    self.dues[task.node][key].hear_unasked(self.now);
+                }
+                if let Some((debt, paid)) = paid {
+                    self.dues[task.node][key].hear(&debt, paid);
+                }
+            }
+        }
+        for outgoing in outbox {
+            self.send((task.node, task.begun_at), outgoing);
+        }
+        let (node, life) = (task.node, task.life);
+        for (wall, waker) in self.nodes[node].clock.take_alarms() {
+            let rings_in = self.nodes[node].clock.shows_in(wall, self.now);
+            self.at(self.now + rings_in, Event::Rings { node, life, wall, waker });
+        }
+        match polled {
+            Poll::Pending => self.tasks[number] = Some(task),
+            Poll::Ready(done) => {
+                self.done(&task, done);
+            }
+        }
+    }
+}
+
+/// What the judge of answers needs of a task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TaskView {
+    pub(crate) node: usize,
+    pub(crate) life: u32,
+    pub(crate) begun_at: u64,
+    pub(crate) executed: Option<Executed>,
+    /// Whether what it comes to was decided at several instants, until now.
+    pub(crate) is_batch: bool,
+}
+
+impl Task {
+    /// What it did, or what it did for one of several requests.
+    pub(crate) fn view(&self, of: Option<Asker>) -> TaskView {
+        let Self { node, life, begun_at, .. } = *self;
+        let mut heard = self.heard.iter().rev();
+        let executed = heard.find(|heard| of.is_none_or(|of| heard.0 == of));
+        let executed = executed.map(|(_, executed)| *executed);
+        TaskView { node, life, begun_at, executed, is_batch: false }
+    }
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.ready.lock().expect("nobody panics with it").push_back(self.task);
+    }
+}
