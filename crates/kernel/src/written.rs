@@ -164,4 +164,17 @@ mod tests {
         let long = "x".repeat(EXCERPT_CHARS_MAX + 1).parse::<Rate>().unwrap_err().to_string();
         assert!(long.contains("x…`"), "{long}");
     }
+
+    #[test]
+    fn a_whole_number_has_no_leading_zero_and_no_sign() {
+        assert_eq!(["0", "7", "10"].map(parse_whole), [Some(0), Some(7), Some(10)]);
+        for wrong in ["", "00", "07", "+7", "-7", "7 ", "18446744073709551616"] {
+            assert_eq!(parse_whole(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_excerpt_stays_on_one_line_and_keeps_letters() {
+        assert_eq!(excerpt("a é 水\n\u{2028}\u{2029}"), "a é 水\\n\\u{2028}\\u{2029}");
+    }
 }

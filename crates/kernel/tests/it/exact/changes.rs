@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use sluicegate_kernel::algorithm::{Scale, WindowKind};
 use sluicegate_kernel::limits::{LOG_ENTRIES_MAX, PERMITS_MAX, SPAN_MAX_US};
 use sluicegate_kernel::{
-    Carry, Cost, Decision, FixedWindow, Micros, Moment, NamedRule, Rule, RuleSet, SlidingCounter,
-    SlidingLog, SlidingWindow, States, TokenBucket, Verb,
+    Carry, Concurrency, Cost, Decision, FixedWindow, Micros, Moment, NamedRule, PermitId, Rule,
+    RuleSet, SlidingCounter, SlidingLog, SlidingWindow, States, TokenBucket, Verb,
 };
 
 use crate::exact::oracle::{Oracle, answer, buckets as oracle, ratio};
@@ -288,4 +288,16 @@ fn a_rule_takes_over_from_the_rule_of_its_name_wherever_it_stands() {
     let mut states = new.take_over(&old, &states, &Moment::new(Micros::ZERO));
     let at_most = decide(&new, &mut states, &Verb::AtMost { cost: Cost::new(7).unwrap() }, 0);
     same(&at_most.granted(), &2, || "b had 3 of now 5 in use; c is new".into()).unwrap();
+}
+
+#[test]
+fn permits_that_are_held_are_usage_of_another_algorithm() {
+    let ten = Micros::from_secs(10);
+    let old = set(&Concurrency::new(10, ten, 0).unwrap().into(), Carry::Usage);
+    let new = set(&SlidingLog::new(10, ten).unwrap().into(), Carry::Usage);
+    let mut states = States::default();
+    let acquire = Verb::Acquire { cost: Cost::new(4).unwrap(), permit: PermitId(1) };
+    assert!(decide(&old, &mut states, &acquire, 1_000).allowed());
+    let mut states = new.take_over(&old, &states, &Moment::new(Micros::new(2_000)));
+    assert_eq!(decide(&new, &mut states, &LOOK, 2_000).remaining, 6);
 }

@@ -3,7 +3,10 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 use sluicegate_kernel::limits::STORED_BYTES_MAX;
-use sluicegate_kernel::{Cost, Micros, Moment, NamedRule, PermitId, Rule, RuleSet, States, Verb};
+use sluicegate_kernel::{
+    Cost, Micros, Moment, NamedRule, PermitId, Rule, RuleSet, SlidingCounter, SlidingWindow,
+    States, Verb,
+};
 
 use crate::exact::honest::any_walk;
 use crate::exact::sets::sets;
@@ -178,4 +181,18 @@ fn states_that_no_key_can_have_are_refused() {
     assert!(two.read_states(&[0]).is_some_and(|states| states.is_empty()));
     assert_eq!(two.read_states(&[4]), None, "a third rule");
     assert_eq!(two.read_states(&[]), None, "not even the byte of who is there");
+}
+
+#[test]
+fn a_window_that_begins_after_the_latest_instant_is_refused() {
+    let window = Micros::new(2);
+    let counter = RuleSet::single("counter", SlidingCounter::new(3, window).unwrap());
+    let sliding = RuleSet::single("sliding", SlidingWindow::new(3, window, 1).unwrap());
+    // The latest instant that is stored is 2^56 - 1.
+    let latest = (1_u64 << 55) - 1;
+    for (rules, rest) in [(&counter, &[0; 8][..]), (&sliding, &[4, 0, 0, 0, 0, 0, 0, 0, 0])] {
+        let bytes = |number: u64| [&number.to_le_bytes()[..7], rest].concat();
+        assert!(rules.read_states(&bytes(latest)).is_some(), "{rules:?}");
+        assert_eq!(rules.read_states(&bytes(latest + 1)), None, "{rules:?}");
+    }
 }
