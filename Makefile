@@ -88,7 +88,7 @@ matrix: deps ## Run the tests that need a Redis on Redis 6.2, Redis 8 and Valkey
 	scripts/matrix
 
 .PHONY: nightly
-nightly: deps ## Run what CI leaves out: new histories, rounds of real servers, planted faults, other servers, longer fuzzing, the book, packages of crates
+nightly: deps ## Run what CI leaves out: new histories, rounds of real servers, planted faults, samples of mutants, other servers, longer fuzzing, the book, packages of crates
 	scripts/night
 
 .PHONY: deps
