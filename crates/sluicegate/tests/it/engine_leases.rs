@@ -328,6 +328,41 @@ async fn a_key_that_was_forgotten_numbers_its_messages_on() {
 }
 
 #[tokio::test]
+async fn a_key_that_sent_less_takes_no_numbers_back_when_it_is_forgotten() {
+    let world = World::hot("hot").await;
+    let ask_other = async || {
+        let verb = Verb::Check { cost: Cost::ONE };
+        let request = Request::new("hour", Some(b"other"), verb);
+        world.engine.turn().decide(&request).await.unwrap();
+        world.advance(Micros::from_millis(5)).await;
+    };
+    for nth in 0..300 {
+        world.check("hot", 8).await;
+        world.advance(Micros::from_millis(5)).await;
+        if nth >= 280 {
+            ask_other().await;
+        }
+    }
+    let before = world.store.0.numbers.lock().unwrap().clone();
+    assert!(before.len() > 5, "{before:?}");
+    assert_eq!(world.engine.leased_keys().len(), 2);
+    // The other key is forgotten later.
+    world.advance(Micros::from_millis(500)).await;
+    ask_other().await;
+    for _ in 0..480 {
+        world.advance(Micros::from_millis(25)).await;
+    }
+    assert!(world.engine.leased_keys().is_empty(), "both were forgotten");
+    for _ in 0..20 {
+        world.check("hot", 1).await;
+        world.advance(Micros::from_millis(5)).await;
+    }
+    let numbers = world.store.0.numbers.lock().unwrap().clone();
+    assert!(numbers.len() > before.len());
+    assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
+}
+
+#[tokio::test]
 async fn a_key_in_overload_is_never_given_up_as_idle() {
     let world = World::hot("hot").await;
     for _ in 0..4_000 {

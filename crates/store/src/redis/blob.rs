@@ -412,8 +412,8 @@ fn take<'b>(from: &mut &'b [u8], count: usize) -> Option<&'b [u8]> {
 mod tests {
     use sluicegate_kernel::algorithm::{Delay, WindowKind};
     use sluicegate_kernel::{
-        Concurrency, FixedWindow, LeakyBucket, Rate, SlidingCounter, SlidingLog, SlidingWindow,
-        SmoothBursty, TokenBucket,
+        Concurrency, FixedWindow, LeakyBucket, NamedRule, Rate, SlidingCounter, SlidingLog,
+        SlidingWindow, SmoothBursty, TokenBucket,
     };
 
     use super::*;
@@ -435,6 +435,22 @@ mod tests {
             (Concurrency::new(5, span, 0).expect("a rule").into(), hour),
             (SmoothBursty::new(rate, Micros::from_secs(60)).expect("one").into(), 60 + IDLE_S),
         ]
+    }
+
+    #[test]
+    fn a_refund_is_exact_under_one_fixed_window_alone() {
+        let is_exact = |rules: Vec<Rule>| {
+            let named = rules.into_iter().enumerate();
+            let named = named.map(|(place, rule)| NamedRule::new(&format!("r{place}"), rule));
+            let set = RuleSet::new(named.collect()).expect("names differ");
+            refunds_exactly(RulesBlob::new(&set, RuleOrigin::default()).as_bytes())
+        };
+        let all: Vec<_> = rules().into_iter().map(|(rule, _)| rule).collect();
+        for rule in &all {
+            let is_window = matches!(rule, Rule::FixedWindow(_));
+            assert_eq!(is_exact(vec![rule.clone()]), is_window, "{rule:?}");
+            assert!(!is_exact(vec![all[3].clone(), rule.clone()]), "a window, and {rule:?}");
+        }
     }
 
     #[test]

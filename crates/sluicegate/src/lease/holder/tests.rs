@@ -45,3 +45,22 @@ fn what_was_heard_is_not_asked_back() {
     assert!(matches!(talk.hear(&cell, &word, ms(202), |_| {}), Heard::Goes(_)));
     assert!(!talk.is_unheard(ms(1_000)));
 }
+
+#[test]
+fn what_was_put_back_was_not_spent_by_an_earlier_instant() {
+    let mut talk = Talk::new(Holder(1), Micros::from_millis(80), Arc::default());
+    let (cell, term) = (Cell::closed(), Micros::from_secs(2));
+    let asks = Wish { need: 1, least: 1, want: 99, share: 99, term, back: 0 };
+    let message = talk.ask(&cell, &asks, ms(0));
+    let hour = WindowKind::Epoch(Micros::from_secs(3_600));
+    let rules = RuleSet::single("r", FixedWindow::new(1_000, hour).expect("a quota"));
+    let word = rules.lease(&mut Leased::default(), &message, &Moment::new(ms(1)));
+    assert!(matches!(talk.hear(&cell, &word, ms(2), |_| {}), Heard::Goes(_)));
+    assert!(cell.take(40, || ms(10).get()).is_some());
+    talk.mark(&cell, ms(25));
+    assert!(talk.put_back(&cell, 40, ms(50)));
+    assert!(cell.take(40, || ms(150).get()).is_some());
+    let message = talk.ask(&cell, &Wish::default(), ms(200));
+    let marks = message.marks.as_slice();
+    assert!(marks.iter().all(|mark| mark.spent == 0), "{marks:?}");
+}
