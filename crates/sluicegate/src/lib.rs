@@ -98,9 +98,10 @@ pub use clock::{
 pub use concurrency::{ConcurrencyLimiter, OwnedPermit, Permit, QueueFull};
 #[cfg(feature = "engine")]
 pub use engine::{
-    Admission, Answer, BatchError, BatchOutcome, ChargedBatch, DecideError, Disposition, Engine,
-    ExplainedLease, Explanation, HELD_MAX, Limits, Mode, ObservedRequest, Observer, Patience,
-    Request, SettleError, Settled, Settlement, StoreFailure, Turn, Uncharged, settled_rules,
+    Admission, Answer, BatchError, BatchOutcome, Charged, ChargedBatch, DecideError, Disposition,
+    Engine, ExplainedLease, Explanation, HELD_MAX, Limits, Mode, ObservedRequest, Observer,
+    Patience, Request, SettleError, Settled, Settlement, StoreFailure, Turn, Uncharged,
+    settled_rules,
 };
 #[cfg(feature = "redis")]
 pub use following::{FollowError, Following, FollowingEngine, PolicyFollower};

@@ -5,7 +5,7 @@ use serde::Serialize;
 use sluicegate::http::problem::{
     QUOTA_EXCEEDED, REDUCED_CAPACITY, REDUCED_CAPACITY_TITLE, acquisition_detail, refusal_detail,
 };
-use sluicegate::{Admission, DecideError, Mode, SettleError};
+use sluicegate::{Admission, Charged, DecideError, Mode, SettleError};
 use sluicegate_text::fields::FieldError;
 use sluicegate_text::terminal;
 use utoipa::ToSchema;
@@ -21,6 +21,7 @@ pub(crate) struct Problem {
     title: Option<&'static str>,
     detail: String,
     code: Option<i8>,
+    charged: Charged,
     challenge: Option<&'static str>,
 }
 
@@ -44,6 +45,20 @@ pub(crate) struct ProblemDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     code: Option<i8>,
+    /// Whether the request took effect nevertheless. `no`: it did not, and may be sent again. `yes`: members of an
+    /// atomic batch stay charged. `unknown`: the store may have executed it; sent again, it may be charged twice.
+    #[schema(value_type = ChargedName)]
+    charged: &'static str,
+}
+
+/// The values of `charged`.
+#[derive(ToSchema)]
+#[schema(as = Charged, rename_all = "lowercase")]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) enum ChargedName {
+    No,
+    Yes,
+    Unknown,
 }
 
 /// A refusal as a problem, together with the decision.
@@ -73,15 +88,20 @@ pub(crate) struct RefusalProblem<'a> {
 }
 
 impl Problem {
-    /// A problem of this status.
+    /// A problem of this status, of a request that was not charged.
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        let (kind, detail) = ("about:blank", detail.into());
-        Self { status, kind, title: None, detail, code: None, challenge: None }
+        let (kind, detail, charged) = ("about:blank", detail.into(), Charged::No);
+        Self { status, kind, title: None, detail, code: None, charged, challenge: None }
     }
 
     /// The request makes no sense.
     pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// The server failed while it decided: nobody knows what it had done by then.
+    pub(crate) fn internal() -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error").charged(Charged::Unknown)
     }
 
     /// The same of a kind that programs can tell from others of its status.
@@ -97,6 +117,11 @@ impl Problem {
     /// The same, with a sentence more.
     pub(crate) fn and(self, more: &str) -> Self {
         Self { detail: format!("{}; {more}", self.detail), ..self }
+    }
+
+    /// The same of a request that was charged, or of which nobody knows.
+    pub(crate) fn charged(self, charged: Charged) -> Self {
+        Self { charged, ..self }
     }
 
     /// The same with another sentence.
@@ -122,9 +147,10 @@ impl Problem {
 
     /// The document.
     pub(crate) fn document(&self) -> ProblemDocument<'_> {
-        let Self { status, kind, title, detail, code, challenge: _ } = self;
+        let Self { status, kind, title, detail, code, charged, challenge: _ } = self;
         let title = title.or_else(|| status.canonical_reason()).unwrap_or("Error");
-        ProblemDocument { kind, title, status: status.as_u16(), detail, code: *code }
+        let (status, charged) = (status.as_u16(), charged.name());
+        ProblemDocument { kind, title, status, detail, code: *code, charged }
     }
 
     /// The document as bytes.
@@ -170,7 +196,7 @@ impl From<FieldError> for Problem {
 impl From<DecideError> for Problem {
     fn from(error: DecideError) -> Self {
         let detail = terminal::decide_error(&error);
-        let problem = |status| Self::new(status, detail);
+        let problem = |status| Self::new(status, detail).charged(error.charged());
         match &error {
             DecideError::UnknownPolicy(_) => {
                 Self { code: Some(0), ..problem(StatusCode::NOT_FOUND) }
@@ -236,7 +262,7 @@ impl From<CallerError> for Problem {
 
 impl From<SettleError> for Problem {
     fn from(error: SettleError) -> Self {
-        let detail = error.to_string();
+        let (detail, charged) = (error.to_string(), error.charged());
         match error {
             SettleError::Decide(error) => error.into(),
             SettleError::Settled => Self::new(StatusCode::CONFLICT, detail)
@@ -244,8 +270,72 @@ impl From<SettleError> for Problem {
             SettleError::Undone(_) | SettleError::Unclaimed(_) | SettleError::Unknown(_) => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
                     .of_kind("urn:sluicegate:problem:no-store", "Store unavailable")
+                    .charged(charged)
             }
             _ => Self::bad_request(detail),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sluicegate::DecideError::Store;
+    use sluicegate::store::{Executed, StoreError};
+
+    use super::*;
+
+    fn unavailable(executed: Executed) -> StoreError {
+        StoreError::Unavailable { reason: "Redis does not answer".to_owned(), executed }
+    }
+
+    #[test]
+    fn each_problem_says_whether_the_request_was_charged() {
+        let (no, perhaps) = (Executed::No, Executed::Perhaps);
+        let unknown_policy = DecideError::UnknownPolicy("none".to_owned());
+        let app = DecideError::Unconfigured { policy: "import".to_owned(), app: None };
+        let problems = [
+            Problem::bad_request("cost: `0` is outside 1..=2147483648"),
+            unknown_policy.into(),
+            app.into(),
+            CallerError::Missing.into(),
+            CallerError::Unknown.into(),
+            CallerError::App.into(),
+            Store(unavailable(no)).into(),
+            Store(unavailable(perhaps)).into(),
+            Store(StoreError::Overloaded { executed: no }).into(),
+            Store(StoreError::Overloaded { executed: perhaps }).into(),
+            Store(StoreError::Contended { executed: perhaps }).into(),
+            Store(StoreError::Unreadable { reason: "no state".to_owned() }).into(),
+            SettleError::Settled.into(),
+            SettleError::Undone(unavailable(no)).into(),
+            SettleError::Unclaimed(unavailable(perhaps)).into(),
+            SettleError::Unknown(unavailable(perhaps)).into(),
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "checks 0, 2 remain charged")
+                .charged(Charged::Yes),
+            Problem::internal(),
+        ];
+        let entries = problems.iter().map(|problem| {
+            let (status, body) = (problem.status.as_u16(), String::from_utf8(problem.encode()));
+            let body = body.expect("JSON is text");
+            json!({ "status": status, "body": body, "charged": problem.charged.name() })
+        });
+        // As servers answer that know no `charged`, and what is between a program and a server.
+        let others = [
+            (
+                503,
+                r#"{"type":"urn:sluicegate:problem:no-store","status":503,"detail":"store: no"}"#,
+            ),
+            (503, r#"{"type":"about:blank","status":503,"charged":"maybe"}"#),
+            (503, r#"{"type":"about:blank","status":503,"charged":false}"#),
+            (502, "<html>Bad Gateway</html>"),
+            (500, ""),
+        ];
+        let others = others
+            .map(|(status, body)| json!({ "status": status, "body": body, "charged": "unknown" }));
+        let entries: Vec<_> = entries.chain(others).map(|entry| entry.to_string()).collect();
+        let about = "Answers over HTTP that are no decisions, and whether the request was charged: see the page \
+                     of the protocol, Problems.";
+        sluicegate_testkit::wire_vectors("problems", about, &entries);
     }
 }

@@ -5,7 +5,7 @@
 
 use axum::body::Body as AnyBody;
 use axum::http::{Request, StatusCode};
-use sluicegate::{BatchError, BatchOutcome, Patience, Request as Question, SettleError};
+use sluicegate::{BatchError, BatchOutcome, Charged, Patience, Request as Question, SettleError};
 use tokio::task::JoinHandle;
 
 use super::{FullResponse, HttpHandler, JSON, answered, denies, read, require_json, respond};
@@ -78,8 +78,7 @@ async fn try_settle(
 
 /// What the task answers. One that panicked has said so where panics are said.
 async fn done(task: JoinHandle<Result<Vec<u8>, Problem>>) -> Result<Vec<u8>, Problem> {
-    task.await
-        .unwrap_or_else(|_| Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error")))
+    task.await.unwrap_or_else(|_| Err(Problem::internal()))
 }
 
 /// What `caller` asks, if it may.
@@ -126,8 +125,9 @@ async fn all(handler: &HttpHandler, asks: Vec<Question<'_>>) -> Result<Vec<u8>, 
         }
         Err(BatchError { place, error, stay_charged }) => {
             taken_back(&stay_charged)?;
-            let problem = handler.undecided(error, asks[place].app);
-            Err(problem.at(place).and("nothing was charged"))
+            let charged = error.charged();
+            let problem = handler.undecided(error, asks[place].app).at(place);
+            Err(if charged == Charged::No { problem.and("nothing was charged") } else { problem })
         }
     }
 }
@@ -142,5 +142,5 @@ fn taken_back(stay_charged: &[usize]) -> Result<(), Problem> {
         "store: unavailable; the batch was refused, but checks {} remain charged",
         places.join(", ")
     );
-    Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail))
+    Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).charged(Charged::Yes))
 }
