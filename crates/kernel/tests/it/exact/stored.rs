@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use sluicegate_kernel::limits::STORED_BYTES_MAX;
 use sluicegate_kernel::{
-    Cost, Micros, Moment, NamedRule, PermitId, Rule, RuleSet, SlidingCounter, SlidingWindow,
-    States, Verb,
+    Cost, Micros, Moment, NamedRule, PermitId, Rule, RuleSet, SlidingCounter, SlidingLog,
+    SlidingWindow, States, Verb,
 };
 
 use crate::exact::honest::any_walk;
@@ -195,4 +195,26 @@ fn a_window_that_begins_after_the_latest_instant_is_refused() {
         assert!(rules.read_states(&bytes(latest)).is_some(), "{rules:?}");
         assert_eq!(rules.read_states(&bytes(latest + 1)), None, "{rules:?}");
     }
+}
+
+#[test]
+fn states_take_the_bytes_of_what_they_remember() {
+    let hour = Micros::from_secs(3_600);
+    let log = RuleSet::single("log", SlidingLog::new(1_000, hour).unwrap());
+    let sliding = SlidingWindow::new(1_000, hour, 60).unwrap();
+    let both = several(&[(log.rules()[0].rule.clone(), 1), (sliding.clone().into(), 1)]);
+    let bytes = |rules: &RuleSet, checks: u64| {
+        let mut states = States::default();
+        for at in 0..checks {
+            let moment = Moment::new(Micros::from_millis(at));
+            rules.decide(&mut states, &Verb::Check { cost: Cost::ONE }, &moment).unwrap();
+        }
+        states.bytes()
+    };
+    let own = size_of::<States>();
+    // An entry has 16 bytes, a counter eight; a vector may have room for twice as many, and a slot is small.
+    assert!((own + 16_000..own + 33_000).contains(&bytes(&log, 1_000)), "{}", bytes(&log, 1_000));
+    let sliding = RuleSet::single("sliding", sliding);
+    assert!((own + 480..own + 1_000).contains(&bytes(&sliding, 9)), "{}", bytes(&sliding, 9));
+    assert!((own + 16_480..own + 35_000).contains(&bytes(&both, 1_000)), "{}", bytes(&both, 1_000));
 }
