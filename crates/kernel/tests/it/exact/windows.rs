@@ -164,3 +164,11 @@ fn a_coarse_step_never_lets_a_sliding_counter_pass_more_than_its_formula() {
         Ok(())
     });
 }
+
+#[test]
+fn the_limit_of_a_sliding_counter_fits_its_32_bits() {
+    let most = u64::from(u32::MAX);
+    assert!(SlidingCounter::new(most, Micros::SECOND).is_ok());
+    let refused = SlidingCounter::new(most + 1, Micros::SECOND).unwrap_err();
+    assert_eq!(refused.to_string(), "limit: `4294967296` is outside 1..=4294967295");
+}
