@@ -1,18 +1,18 @@
-//! Whether a request that was not decided was charged.
+//! The charge of a request that was not decided: none, one that stays, or unknown.
 
 use sluicegate_store::Executed;
 
 use super::{BatchError, DecideError, SettleError};
 
-/// Whether a request without a decision took effect on its budget: whether a check was charged, a refund was
-/// given back, a permit was released.
+/// The effect of a request without a decision on its budget: of a check that it was charged, of a refund that it was given
+/// back, of a release that the permit is free.
 ///
-/// Servers say it in every failure: as `charged` of a problem (HTTP), as the first word of an error (RESP).
+/// Servers return it over HTTP, as `charged` of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Charged {
-    /// It took no effect. The same request may be sent again.
+    /// The request took no effect. The same request may be sent again.
     No,
-    /// It took effect, and the effect stays. Only batches of which all pass or none have this: a member was
+    /// The request took effect, and the effect stays. Only a batch of which all pass or none returns this: a member was
     /// charged, and the store did not take it back.
     Yes,
     /// The store may have executed it: its answer was lost, or came too late. Sent again, it may be charged twice.
@@ -40,7 +40,7 @@ impl From<Executed> for Charged {
 }
 
 impl DecideError {
-    /// Whether the request was charged nevertheless.
+    /// The effect of the request on its budget: [`Charged::Unknown`] where the store may have executed it.
     pub fn charged(&self) -> Charged {
         match self {
             Self::Store(error) => error.executed().into(),
@@ -54,7 +54,7 @@ impl DecideError {
 }
 
 impl SettleError {
-    /// Whether the correction was made nevertheless.
+    /// The effect of the correction on its budget: [`Charged::Unknown`] where the store may have made it.
     pub fn charged(&self) -> Charged {
         match self {
             Self::Decide(error) => error.charged(),
@@ -67,7 +67,7 @@ impl SettleError {
 }
 
 impl BatchError {
-    /// Whether one of the requests was charged nevertheless, and stays so.
+    /// The effect of the batch: [`Charged::Yes`] where a member stays charged, otherwise that of the member that failed.
     pub fn charged(&self) -> Charged {
         if self.stay_charged.is_empty() { self.error.charged() } else { Charged::Yes }
     }

@@ -45,8 +45,8 @@ pub(crate) struct ProblemDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     code: Option<i8>,
-    /// Whether the request took effect nevertheless. `no`: it did not, and may be sent again. `yes`: members of an
-    /// atomic batch stay charged. `unknown`: the store may have executed it; sent again, it may be charged twice.
+    /// Effect of the request on its budget. `no`: it took none, and may be sent again. `yes`: members of an atomic
+    /// batch stay charged. `unknown`: the store may have executed it; sent again, it may be charged twice.
     #[schema(value_type = ChargedName)]
     charged: &'static str,
 }
@@ -99,7 +99,7 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// The server failed while it decided: nobody knows what it had done by then.
+    /// An error of the server while it decided: the request may have been charged by then.
     pub(crate) fn internal() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error").charged(Charged::Unknown)
     }
@@ -119,7 +119,7 @@ impl Problem {
         Self { detail: format!("{}; {more}", self.detail), ..self }
     }
 
-    /// The same of a request that was charged, or of which nobody knows.
+    /// The same, of a request with this charge.
     pub(crate) fn charged(self, charged: Charged) -> Self {
         Self { charged, ..self }
     }

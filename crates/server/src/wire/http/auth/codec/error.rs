@@ -83,6 +83,30 @@ impl AuthError {
 
 impl From<AuthError> for Problem {
     fn from(error: AuthError) -> Self {
-        Self::new(error.status(), error.to_string())
+        let problem = Self::new(error.status(), error.to_string());
+        match error {
+            AuthError::Undecided(error) => problem.charged(error.charged()),
+            _ => problem,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluicegate::Charged;
+    use sluicegate::store::{Executed, StoreError};
+
+    use super::*;
+
+    #[test]
+    fn a_gateway_learns_whether_a_request_that_was_not_decided_was_charged() {
+        let charged = |executed| {
+            let error = DecideError::Store(StoreError::Overloaded { executed });
+            let body = Problem::from(AuthError::Undecided(error)).encode();
+            String::from_utf8(body).expect("JSON is text")
+        };
+        let says = |charged: Charged| format!(r#""charged":"{}"}}"#, charged.name());
+        assert!(charged(Executed::No).ends_with(&says(Charged::No)));
+        assert!(charged(Executed::Perhaps).ends_with(&says(Charged::Unknown)));
     }
 }
