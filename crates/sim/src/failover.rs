@@ -16,7 +16,7 @@ use sluicegate::store::lease::Word;
 pub(crate) struct Replaced {
     /// None: it is gone, or there was no failover.
     store: Option<Server>,
-    /// Whether each node still asks it.
+    /// True for each node that still asks it.
     is_asked: Vec<bool>,
     /// The numbers of what it executed.
     executions: BTreeSet<u64>,

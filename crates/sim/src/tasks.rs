@@ -17,9 +17,9 @@ pub(crate) struct Task {
     pub(crate) begun_at: u64,
     /// The answers of the store that it took.
     heard: Vec<(Asker, Executed)>,
-    /// Whether it keeps the leases of its node.
+    /// True for the task that keeps the leases of its node.
     is_keeper: bool,
-    /// Whether it called the store.
+    /// True if it called the store.
     has_asked: bool,
     /// The same each time.
     waker: Waker,
@@ -139,19 +139,19 @@ impl World<'_> {
     }
 }
 
-/// What the judge of answers needs of a task.
+/// The facts about a task that the judge of answers needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TaskView {
     pub(crate) node: usize,
     pub(crate) life: u32,
     pub(crate) begun_at: u64,
     pub(crate) executed: Option<Executed>,
-    /// Whether what it comes to was decided at several instants, until now.
+    /// True if its answers were decided at several instants, until now.
     pub(crate) is_batch: bool,
 }
 
 impl Task {
-    /// What it did, or what it did for one of several requests.
+    /// The facts about it, or about its part for one of several requests.
     pub(crate) fn view(&self, of: Option<Asker>) -> TaskView {
         let Self { node, life, begun_at, .. } = *self;
         let mut heard = self.heard.iter().rev();
