@@ -28,7 +28,7 @@ test: deps ## Run every test
 	scripts/test
 
 .PHONY: lint
-lint: deps ## Check format, lints, documentation and licences
+lint: deps ## Check format, lints, pages, documentation and licences
 	scripts/lint
 
 .PHONY: docs
