@@ -75,5 +75,5 @@ fn errors_are_printed_as_errors() {
     let output = output.unwrap();
     assert!(!output.status.success());
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-    assert!(said.contains("ERR cost: `0` is outside 1..=2147483648"), "{said}");
+    assert!(said.contains("NOTCHARGED cost: `0` is outside 1..=2147483648"), "{said}");
 }

@@ -45,6 +45,6 @@ async fn without_redis_the_answer_says_who_decided() {
     let server = Server::start_with(&["--store", &redis.url()]);
     let said = server.lines("SG.CHECK login a\nSG.RESET login a\nCL.THROTTLE k 1 1 60");
     assert!(said.starts_with("*8\r\n:1\r\n:5\r\n:4\r\n"), "{said}");
-    assert!(said.contains("$5\r\nlocal\r\n-ERR store: "), "{said}");
+    assert!(said.contains("$5\r\nlocal\r\n-NOTCHARGED store: "), "{said}");
     assert!(said.contains("*5\r\n:0\r\n:2\r\n:1\r\n:-1\r\n:60\r\n"), "{said}");
 }

@@ -56,7 +56,9 @@ impl<'a> DecisionRequest<'a> {
             (Err(DecideError::UnknownPolicy(_) | DecideError::Unconfigured { .. }), _) => {
                 unconfigured(replies);
             }
-            (Err(error), _) => replies.refusal(&ErrorReply::err(terminal::decide_error(error))),
+            (Err(error), _) => {
+                replies.refusal(&ErrorReply::of(error.charged(), terminal::decide_error(error)));
+            }
         }
     }
 }

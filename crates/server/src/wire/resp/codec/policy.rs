@@ -35,7 +35,7 @@ impl PolicyCommand {
         let (policy, key, id, options) = match (self.has_id(), words) {
             (false, [policy, key, options @ ..]) => (policy, key, None, options),
             (true, [policy, key, id, options @ ..]) => (policy, key, Some(*id), options),
-            _ => return Err(ErrorReply::err(format_args!("usage: {}", self.usage()))),
+            _ => return Err(ErrorReply::bad_request(format_args!("usage: {}", self.usage()))),
         };
         let policy = text("policy", policy)?;
         let options = self.options(options)?;
@@ -75,15 +75,21 @@ impl PolicyCommand {
                 &mut options.max_wait
             } else {
                 let (name, usage) = (shown(name), self.usage());
-                return Err(ErrorReply::err(format_args!(
+                return Err(ErrorReply::bad_request(format_args!(
                     "unknown option `{name}`, usage: {usage}"
                 )));
             };
             let Some(value) = pair.get(1) else {
-                return Err(ErrorReply::err(format_args!("{}: missing value", shown(name))));
+                return Err(ErrorReply::bad_request(format_args!(
+                    "{}: missing value",
+                    shown(name)
+                )));
             };
             if place.replace(value).is_some() {
-                return Err(ErrorReply::err(format_args!("{}: is given twice", shown(name))));
+                return Err(ErrorReply::bad_request(format_args!(
+                    "{}: is given twice",
+                    shown(name)
+                )));
             }
         }
         Ok(options)
@@ -122,7 +128,9 @@ fn span(word: &[u8]) -> Result<Micros, ErrorReply> {
 
 fn app(word: &[u8]) -> Result<&str, ErrorReply> {
     if word.is_empty() {
-        return Err(ErrorReply::err(format_args!("app: is empty, expected the name of an app")));
+        return Err(ErrorReply::bad_request(format_args!(
+            "app: is empty, expected the name of an app"
+        )));
     }
     text("app", word)
 }
@@ -130,7 +138,7 @@ fn app(word: &[u8]) -> Result<&str, ErrorReply> {
 fn permit(word: &[u8]) -> Result<PermitId, ErrorReply> {
     if !(1..=KEY_BYTES_MAX).contains(&word.len()) {
         let bytes = word.len();
-        return Err(ErrorReply::err(format_args!(
+        return Err(ErrorReply::bad_request(format_args!(
             "id: `{bytes}` bytes are outside 1..={KEY_BYTES_MAX}"
         )));
     }
@@ -149,14 +157,14 @@ fn whole(field: &str, word: &[u8], min: u64, max: u64) -> Result<u64, ErrorReply
     let Some(number) = number else {
         let given = shown(word);
         let problem = format_args!("{field}: `{given}` is not a whole number {min}..={max}");
-        return Err(ErrorReply::err(problem));
+        return Err(ErrorReply::bad_request(problem));
     };
     Ok(within(field, number, min, max)?)
 }
 
 fn text<'a>(field: &str, word: &'a [u8]) -> Result<&'a str, ErrorReply> {
     std::str::from_utf8(word).map_err(|error| {
-        ErrorReply::err(format_args!("{field}: byte {} is not UTF-8", error.valid_up_to()))
+        ErrorReply::bad_request(format_args!("{field}: byte {} is not UTF-8", error.valid_up_to()))
     })
 }
 
@@ -244,9 +252,9 @@ mod tests {
             (Release, "p k", "usage: SG.RELEASE policy key id [APP app]".to_owned()),
             (Release, "p k ", "id: `0` bytes are outside 1..=1024".to_owned()),
         ] {
-            assert_eq!(problem(operation, line), format!("ERR {expected}"), "{line}");
+            assert_eq!(problem(operation, line), format!("NOTCHARGED {expected}"), "{line}");
         }
         let refusal = Check.decode(&[b"p\xff", b"k"]).unwrap_err();
-        assert_eq!(refusal.line(), "ERR policy: byte 1 is not UTF-8");
+        assert_eq!(refusal.line(), "NOTCHARGED policy: byte 1 is not UTF-8");
     }
 }

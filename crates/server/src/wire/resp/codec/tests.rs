@@ -235,7 +235,7 @@ fn permits_are_held_and_given_back_by_whoever_knows_their_name() {
             ("SG.RELEASE jobs q one", "*8 :-1 :1 :1 :-1 :0 :0 $5 slots $5 store"),
             (
                 "SG.CHECK jobs q",
-                "-ERR op: `check` is not supported by this policy: it has a `concurrency` rule, use `acquire`",
+                "-NOTCHARGED op: `check` is not supported by this policy: it has a `concurrency` rule, use `acquire`",
             ),
         ],
     );

@@ -326,7 +326,7 @@ mod tests {
             assert_eq!(server.ask(line, Micros::ZERO).await, expected, "{line}");
         }
         let long = format!("{} 1 1 1", "x".repeat(1025));
-        let expected = "-ERR key: `1025` bytes are outside 1..=1024\r\n";
+        let expected = "-NOTCHARGED key: `1025` bytes are outside 1..=1024\r\n";
         assert_eq!(server.ask(&long, Micros::ZERO).await, expected);
     }
 
