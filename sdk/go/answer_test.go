@@ -240,20 +240,20 @@ func TestTextsFromOutsideAreCutInErrors(t *testing.T) {
 	}
 	for kind, want := range map[string]*Error{
 		"about:blank": ErrServer, "urn:sluicegate:problem:unknown-policy": ErrUnknownPolicy,
-		"urn:sluicegate:problem:not-configured": ErrAppMissing, "urn:sluicegate:problem:no-store": ErrNotCharged,
+		"urn:sluicegate:problem:not-configured": ErrAppMissing, "urn:sluicegate:problem:no-store": ErrPerhapsCharged,
 	} {
 		_, err := falseServer(t, 503, `{"type":"`+kind+`","status":503,"detail":"`+long+`"}`).Policy("a").Allow(ctx, "k")
 		check(kind, err, want)
 	}
-	_, err := falseServer(t, 503, `{"type":"urn:sluicegate:problem:no-store","status":503,"detail":"`+long+`; perhaps charged"}`).Policy("a").Allow(ctx, "k")
-	check("what is behind the cut is read", err, ErrPerhapsCharged)
+	_, err := falseServer(t, 503, `{"type":"urn:sluicegate:problem:no-store","status":503,"detail":"`+long+`","charged":"no"}`).Policy("a").Allow(ctx, "k")
+	check("no store", err, ErrNotCharged)
 	_, err = falseServer(t, 400, `{"status":400,"detail":"max_wait`+long+`"}`).Policy("a").Allow(ctx, "k")
 	check("max_wait", err, ErrMaxWaitRange)
 
 	short := strings.Repeat("ü", 10_000)
 	_, err = remoteOf(t, "resp://"+falseRESP(t, "-ERR "+short+"\r\n")).Policy("a").Allow(ctx, "k")
 	check("RESP", err, ErrServer)
-	_, err = remoteOf(t, "resp://"+falseRESP(t, "-ERR store: "+short+"\r\n")).Policy("a").Allow(ctx, "k")
+	_, err = remoteOf(t, "resp://"+falseRESP(t, "-NOTCHARGED store: "+short+"\r\n")).Policy("a").Allow(ctx, "k")
 	check("RESP, store", err, ErrNotCharged)
 	check("Redis", storeError(&failure{classNoAnswer, true, said("ERR " + short)}), ErrPerhapsCharged)
 	check("Redis", storeError(&failure{classNoAnswer, false, said("ERR " + short)}), ErrNotCharged)
@@ -280,5 +280,39 @@ func TestAnAnswerThatIsTooLongIsAnErrorOfTheServer(t *testing.T) {
 	results, err := gate.AllowEach(ctx, checks...)
 	if err != nil || len(results) != 100 || results[99].Err != nil || len(results[99].Decision.Overflow.Response.Body) != 64<<10 {
 		t.Errorf("%d results, %v", len(results), err)
+	}
+}
+
+func TestAnErrorOfAServerSaysWhetherTheRequestWasCharged(t *testing.T) {
+	ctx := context.Background()
+	check := func(of string, err error, want Charged) {
+		t.Helper()
+		var got *Error
+		if !errors.As(err, &got) || got.Charged != want || want == "" {
+			t.Errorf("%.200s: %#v, expected %s", of, err, want)
+		}
+		if isDoubt := errors.Is(err, ErrPerhapsCharged); isDoubt && want == ChargedNo || errors.Is(err, ErrNotCharged) && want != ChargedNo {
+			t.Errorf("%.200s: %v", of, err)
+		}
+	}
+	for _, e := range loadWire[struct {
+		Status  int
+		Body    string
+		Charged Charged
+	}](t, "problems.json", 20) {
+		gate := falseServer(t, e.Status, e.Body)
+		_, err := gate.Policy("a").Allow(ctx, "k")
+		check(e.Body, err, e.Charged)
+		_, err = gate.Policy("a").Settle(ctx, "k", "id", 2, 1)
+		check(e.Body, err, e.Charged)
+		_, err = gate.AllowAll(ctx, Check{gate.Policy("a"), "k", 1})
+		check(e.Body, err, e.Charged)
+	}
+	for _, e := range loadWire[struct {
+		Reply   string
+		Charged Charged
+	}](t, "error-replies.json", 12) {
+		_, err := remoteOf(t, "resp://"+falseRESP(t, e.Reply)).Policy("a").Allow(ctx, "k")
+		check(e.Reply, err, e.Charged)
 	}
 }

@@ -10,12 +10,27 @@ import (
 type Error struct {
 	// Name identifies the error, in all SDKs alike: `unknown_policy`, for example.
 	Name string
+	// Charged tells whether the request was charged nevertheless. Empty in the variables of this package.
+	Charged Charged
 	// Status is that of a server's answer: 409 of an id that was settled already, for example. 0 of other errors.
 	Status int
 
 	text  string
 	cause error
 }
+
+// Charged tells whether a request without a decision took effect nevertheless. A server says it of each of its errors; one
+// of before that, and a balancer that answers in its place, count as [ChargedUnknown].
+type Charged string
+
+const (
+	// ChargedNo says that the request took no effect: you may send it again.
+	ChargedNo Charged = "no"
+	// ChargedYes says that the request took effect: members of an atomic batch stay charged.
+	ChargedYes Charged = "yes"
+	// ChargedUnknown says that the request may have taken effect: sent again, it may be charged twice.
+	ChargedUnknown Charged = "unknown"
+)
 
 // Error returns the text.
 func (e *Error) Error() string {
@@ -76,8 +91,8 @@ var (
 	ErrUnreadablePolicy = &Error{Name: "unreadable_policy"}
 	// ErrRules says that a document, or a limit made in code, is not valid.
 	ErrRules = &Error{Name: "rules"}
-	// ErrServer says that a server answered with a problem that is none of these, or with what is no decision: then it is not
-	// known whether something was charged.
+	// ErrServer says that a server answered with a problem that is none of these, or with what is no decision:
+	// Charged tells whether something was charged.
 	ErrServer = &Error{Name: "server"}
 
 	// ErrLimited is what Decision.Err of a refusal is.
@@ -85,7 +100,18 @@ var (
 )
 
 func newError(of *Error, cause error, format string, args ...any) *Error {
-	return &Error{Name: of.Name, text: fmt.Sprintf(format, args...), cause: cause}
+	charged := ChargedNo
+	switch of {
+	case ErrPerhapsCharged, ErrInterrupted, ErrServer:
+		charged = ChargedUnknown
+	}
+	return &Error{Name: of.Name, Charged: charged, text: fmt.Sprintf(format, args...), cause: cause}
+}
+
+// charged sets whether the request was charged.
+func (e *Error) charged(charged Charged) *Error {
+	e.Charged = charged
+	return e
 }
 
 // LimitedError is a refusal as an error: see [Decision.Err].

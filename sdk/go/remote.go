@@ -33,7 +33,7 @@ const (
 // not say how much came back, and a policy for other apps is an unknown one.
 //
 // The server follows the policies, and decides also while its store does not answer. If the server does not answer, the
-// request gets an error that tells whether it was perhaps charged.
+// request gets an error whose Charged tells whether it was charged.
 func Remote(address string, opts ...Option) (*Gate, error) {
 	base, err := url.Parse(address)
 	if err == nil && (base.Scheme == "resp" || base.Scheme == "resps" || base.Scheme == "unix") {
@@ -165,49 +165,64 @@ func isDial(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// problem gives the error of an answer that is none: one of an HTTP status, or an item of a batch.
-func (r *remote) problem(status int, said []byte, verb, policy string) error {
-	var problem struct {
-		Type   string `json:"type"`
-		Status int    `json:"status"`
-		Detail string `json:"detail"`
+// remoteProblem is an answer that is no decision.
+type remoteProblem struct {
+	Type    string  `json:"type"`
+	Status  int     `json:"status"`
+	Detail  string  `json:"detail"`
+	Charged Charged `json:"charged"`
+}
+
+// problemOf reads a problem of an HTTP status. What is none says nothing of what was charged.
+func problemOf(status int, said []byte) remoteProblem {
+	var problem remoteProblem
+	if json.Unmarshal(said, &problem) != nil {
+		problem = remoteProblem{}
 	}
-	_ = json.Unmarshal(said, &problem) // what is no problem has no detail
 	if problem.Status < 100 || problem.Status > 599 {
 		problem.Status = status
 	}
 	if problem.Detail == "" {
 		problem.Detail = "no detail"
 	}
-	detail := outside(problem.Detail)
-	bad := problem.Status == http.StatusBadRequest
-	switch {
-	case problem.Type == "urn:sluicegate:problem:unknown-policy":
-		return newError(ErrUnknownPolicy, nil, "%s", detail)
-	case problem.Type == "urn:sluicegate:problem:not-configured" && r.app == "" && r.token == "":
-		return newError(ErrAppMissing, nil, "%s", detail)
-	case problem.Type == "urn:sluicegate:problem:not-configured":
-		return newError(ErrPolicyNotAvailable, nil, "%s", detail)
-	case problem.Type == "urn:sluicegate:problem:no-store":
-		return noStore(problem.Detail)
-	case bad && strings.HasPrefix(problem.Detail, "op:"):
-		return newError(ErrUnsupportedVerb, nil, "op: `%s` is not supported by policy `%s`", verb, policy)
-	case bad && strings.HasPrefix(problem.Detail, "max_wait"):
-		return newError(ErrMaxWaitRange, nil, "%s", detail)
+	if problem.Charged != ChargedNo && problem.Charged != ChargedYes {
+		problem.Charged = ChargedUnknown
 	}
-	err := newError(ErrServer, nil, "server: %d %s", problem.Status, detail)
-	err.Status = problem.Status
-	return err
+	return problem
 }
 
-// noStore is the error of a server whose store does not answer, in whose words it is whether something was charged.
-func noStore(detail string) *Error {
-	for _, doubt := range []string{"perhaps", "unknown whether", "remain charged"} {
-		if strings.Contains(detail, doubt) {
-			return newError(ErrPerhapsCharged, nil, "%s", outside(detail))
-		}
+// problem gives the error of an answer that is no decision: one of an HTTP status, or an item of a batch.
+func (r *remote) problem(status int, said []byte, verb, policy string) error {
+	problem := problemOf(status, said)
+	detail := outside(problem.Detail)
+	bad := problem.Status == http.StatusBadRequest
+	var err *Error
+	switch {
+	case problem.Type == "urn:sluicegate:problem:unknown-policy":
+		err = newError(ErrUnknownPolicy, nil, "%s", detail)
+	case problem.Type == "urn:sluicegate:problem:not-configured" && r.app == "" && r.token == "":
+		err = newError(ErrAppMissing, nil, "%s", detail)
+	case problem.Type == "urn:sluicegate:problem:not-configured":
+		err = newError(ErrPolicyNotAvailable, nil, "%s", detail)
+	case problem.Type == "urn:sluicegate:problem:no-store":
+		err = noStore(problem.Charged, detail)
+	case bad && strings.HasPrefix(problem.Detail, "op:"):
+		err = newError(ErrUnsupportedVerb, nil, "op: `%s` is not supported by policy `%s`", verb, policy)
+	case bad && strings.HasPrefix(problem.Detail, "max_wait"):
+		err = newError(ErrMaxWaitRange, nil, "%s", detail)
+	default:
+		err = newError(ErrServer, nil, "server: %d %s", problem.Status, detail)
+		err.Status = problem.Status
 	}
-	return newError(ErrNotCharged, nil, "%s", outside(detail))
+	return err.charged(problem.Charged)
+}
+
+// noStore is the error of a server whose store does not answer.
+func noStore(charged Charged, detail string) *Error {
+	if charged == ChargedNo {
+		return newError(ErrNotCharged, nil, "%s", detail)
+	}
+	return newError(ErrPerhapsCharged, nil, "%s", detail).charged(charged)
 }
 
 func (r *remote) close() error {

@@ -96,14 +96,15 @@ func notOverRESP(verb string) *Error {
 // failed gives the error of a request that has no answer, or an error for one.
 func (r *resp) failed(ctx, limited context.Context, a ask, err error) error {
 	if name := errorName(err); name != "" {
-		detail := strings.TrimPrefix(err.Error(), "ERR ")
+		charged := respCharged(name)
+		_, detail, _ := strings.Cut(err.Error(), " ")
 		switch {
-		case name == "ERR" && strings.HasPrefix(detail, "op: "):
-			return unsupported(a.verb, a.limiter.name)
-		case name == "ERR" && strings.HasPrefix(detail, "store: "):
-			return noStore(detail)
+		case strings.HasPrefix(detail, "op: "):
+			return unsupported(a.verb, a.limiter.name).charged(charged)
+		case strings.HasPrefix(detail, "store: "):
+			return noStore(charged, outside(detail))
 		default:
-			return newError(ErrServer, nil, "server: %s", outside(err.Error()))
+			return newError(ErrServer, nil, "server: %s", outside(err.Error())).charged(charged)
 		}
 	}
 	f := classOf(err)
@@ -115,6 +116,18 @@ func (r *resp) failed(ctx, limited context.Context, a ask, err error) error {
 		f = &failure{classCaller, f.charged, cause}
 	}
 	return storeError(f)
+}
+
+// respCharged reads the first word of an error.
+func respCharged(word string) Charged {
+	switch word {
+	case "NOTCHARGED", "NOAUTH", "NOPERM", "WRONGPASS":
+		return ChargedNo
+	case "CHARGED":
+		return ChargedYes
+	default: // MAYBECHARGED, a word of a later server, or the ERR of an earlier one
+		return ChargedUnknown
+	}
 }
 
 // The places of a reply, of which later servers may give more.

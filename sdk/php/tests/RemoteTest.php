@@ -15,6 +15,7 @@ use Sluicegate\Limit;
 use Sluicegate\Mode;
 use Sluicegate\OnStoreFailure;
 use Sluicegate\OverflowKind;
+use Sluicegate\Redis\ErrorReply;
 use Sluicegate\Remote\Check;
 use Sluicegate\Remote\ExplainedRule;
 use Sluicegate\Remote\Http;
@@ -27,6 +28,7 @@ use Sluicegate\Tests\Support\HttpServer;
 use Sluicegate\Tests\Support\Proxy;
 use Sluicegate\Tests\Support\RedisServer;
 use Sluicegate\Tests\Support\Server;
+use Sluicegate\Tests\Support\Vectors;
 
 final class RemoteTest extends TestCase
 {
@@ -434,11 +436,41 @@ final class RemoteTest extends TestCase
         self::assertSame(4, $gate->policy('a')->check('k')->remaining);
     }
 
+    public function testAnErrorOfAServerSaysWhetherTheRequestWasCharged(): void
+    {
+        $check = static function (string $of, string $charged, callable $ask): void {
+            try {
+                $ask();
+            } catch (SluicegateException $e) {
+                self::assertSame($charged, $e->charged()->value, $of);
+                $isDoubt = ['not_charged' => false, 'perhaps_charged' => true][$e->errorName] ?? $charged !== 'no';
+                self::assertSame($charged !== 'no', $isDoubt, $of);
+                return;
+            }
+            self::fail("no error: $of");
+        };
+        $gate = $this->odd();
+        $problems = Vectors::wire('problems.json');
+        self::assertGreaterThan(19, count($problems));
+        foreach ($problems as ['status' => $status, 'body' => $body, 'charged' => $charged]) {
+            file_put_contents(self::oddFile(), "!$status $body");
+            $check($body, $charged, fn () => $gate->policy('a')->check('k'));
+            $check($body, $charged, fn () => $gate->settle('a', 'k', 'id', 2, 1));
+            $check($body, $charged, fn () => $gate->checkAll(new Check('a', 'k')));
+        }
+        $replies = Vectors::wire('error-replies.json');
+        self::assertGreaterThan(11, count($replies));
+        foreach ($replies as ['reply' => $reply, 'charged' => $charged]) {
+            $gate = new Gate(new RespDecider(new FixedRunner(new ErrorReply(trim($reply, "-\r\n"))), '', 50));
+            $check($reply, $charged, fn () => $gate->policy('a')->check('k'));
+        }
+    }
+
     public function testWhatAServerSaysIsCut(): void
     {
         $gate = $this->odd();
         $long = str_repeat('é', 100_000);
-        foreach (['urn:x' => 'server', 'urn:sluicegate:problem:no-store' => 'not_charged'] as $type => $name) {
+        foreach (['urn:x' => 'server', 'urn:sluicegate:problem:no-store' => 'perhaps_charged'] as $type => $name) {
             $this->answer(['answers' => [['type' => $type, 'status' => 503, 'detail' => "a$long"]]]);
             $error = $gate->checkEach(new Check('a', 'k'))[0];
             self::assertInstanceOf(SluicegateException::class, $error);

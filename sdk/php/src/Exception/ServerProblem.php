@@ -17,6 +17,7 @@ final class ServerProblem extends SluicegateException
     {
         $this->detail = Cut::text($detail);
         parent::__construct('server', "server: $status $this->detail");
+        $this->saying(Charged::Unknown);
     }
 
     /** Whether the server, or a balancer before it, cannot answer now; else the request or its token is wrong. */

@@ -11,6 +11,8 @@ use RuntimeException;
  */
 class SluicegateException extends RuntimeException
 {
+    private Charged $charged = Charged::No;
+
     /**
      * @param string $errorName what happened, by a name that is the same in all languages, such as `unknown_policy`
      * @param string $message the text for people
@@ -21,5 +23,22 @@ class SluicegateException extends RuntimeException
         ?\Throwable $previous = null,
     ) {
         parent::__construct($message, 0, $previous);
+    }
+
+    /** Whether the request was charged nevertheless. */
+    public function charged(): Charged
+    {
+        return $this->charged;
+    }
+
+    /**
+     * This exception, as the server says it.
+     *
+     * @internal
+     */
+    public function saying(Charged $charged): static
+    {
+        $this->charged = $charged;
+        return $this;
     }
 }

@@ -18,5 +18,19 @@ final class StoreUnavailable extends SluicegateException
         $name = $perhapsCharged ? 'perhaps_charged' : 'not_charged';
         $what = $perhapsCharged ? 'perhaps charged, not repeated' : 'nothing was charged';
         parent::__construct($name, 'store: ' . Cut::text($cause) . "; $what", $previous);
+        $this->saying($perhapsCharged ? Charged::Unknown : Charged::No);
+    }
+
+    /**
+     * A server's store does not answer.
+     *
+     * @internal
+     * @param string $detail what the server says of it, which becomes the message
+     */
+    public static function said(string $detail, Charged $charged): self
+    {
+        $exception = new self($detail, $charged !== Charged::No);
+        $exception->message = Cut::text($detail);
+        return $exception->saying($charged);
     }
 }

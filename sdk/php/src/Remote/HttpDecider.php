@@ -6,6 +6,7 @@ namespace Sluicegate\Remote;
 
 use Sluicegate\Decider;
 use Sluicegate\Decision;
+use Sluicegate\Exception\Charged;
 use Sluicegate\Exception\Cut;
 use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Exception\ServerProblem;
@@ -139,23 +140,19 @@ final class HttpDecider implements Decider
     {
         $detail = is_string($problem['detail'] ?? null) ? Cut::text($problem['detail']) : 'no detail';
         $type = is_string($problem['type'] ?? null) ? $problem['type'] : '';
-        return match (true) {
+        $charged = Charged::ofProblem($problem['charged'] ?? null);
+        $exception = match (true) {
             $type === 'urn:sluicegate:problem:unknown-policy' =>
                 $policy === '' ? new InvalidRequest('unknown_policy', $detail) : InvalidRequest::unknownPolicy($policy),
             $type === 'urn:sluicegate:problem:not-configured' => str_contains($detail, 'without an app')
                 ? new InvalidRequest('app_missing', $detail)
                 : new InvalidRequest('policy_not_available', $detail),
-            $type === 'urn:sluicegate:problem:no-store' => self::noStore($detail),
+            $type === 'urn:sluicegate:problem:no-store' => StoreUnavailable::said($detail, $charged),
             str_starts_with($detail, 'op: ') => $policy === ''
                 ? new InvalidRequest('unsupported_verb', $detail)
                 : InvalidRequest::unsupportedVerb($verb, $policy),
             default => new ServerProblem($status, $detail),
         };
-    }
-
-    private static function noStore(string $detail): StoreUnavailable
-    {
-        $cause = preg_replace('/^store: |; (nothing was charged|perhaps charged, not repeated)$/', '', $detail);
-        return new StoreUnavailable((string) $cause, str_contains($detail, 'perhaps'));
+        return $exception->saying($charged);
     }
 }

@@ -6,6 +6,7 @@ namespace Sluicegate\Remote;
 
 use Sluicegate\Decider;
 use Sluicegate\Decision;
+use Sluicegate\Exception\Charged;
 use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Exception\ServerProblem;
 use Sluicegate\Exception\StoreUnavailable;
@@ -144,11 +145,13 @@ final class RespDecider implements Decider
         Verb $verb,
         ErrorReply $reply,
     ): InvalidRequest|StoreUnavailable|ServerProblem {
-        $text = (string) preg_replace('/^-?ERR /', '', $reply->message);
-        return match (true) {
+        [$word, $text] = [...explode(' ', ltrim($reply->message, '-'), 2), ''];
+        $charged = Charged::ofWord($word);
+        $exception = match (true) {
             str_starts_with($text, 'op: ') => InvalidRequest::unsupportedVerb($verb->text(), $policy),
-            str_starts_with($text, 'store: ') => new StoreUnavailable(substr($text, 7), str_contains($text, 'perhaps')),
-            default => new ServerProblem(0, $text),
+            str_starts_with($text, 'store: ') => StoreUnavailable::said($text, $charged),
+            default => new ServerProblem(0, $text === '' ? $word : $text),
         };
+        return $exception->saying($charged);
     }
 }

@@ -30,6 +30,17 @@ final class Vectors
         }
     }
 
+    /**
+     * The entries of a file of `spec/wire`.
+     *
+     * @return list<array<mixed>>
+     */
+    public static function wire(string $file): array
+    {
+        $text = (string) file_get_contents(self::DIR . "/wire/$file");
+        return json_decode($text, true, 64, JSON_THROW_ON_ERROR)['entries'];
+    }
+
     /** @param list<array<mixed>> $specs */
     public static function rules(array $specs, string $carry = 'usage'): RuleSet
     {

@@ -59,6 +59,11 @@ public enum ErrorCode {
         return text;
     }
 
+    /** What an error says of the charge if nothing else does. */
+    Charged charged() {
+        return this == PERHAPS_CHARGED || this == INTERRUPTED || this == SERVER ? Charged.UNKNOWN : Charged.NO;
+    }
+
     /**
      * Makes the exception of this error.
      *

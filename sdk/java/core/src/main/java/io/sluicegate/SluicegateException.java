@@ -6,6 +6,8 @@ public class SluicegateException extends RuntimeException {
 
     /** Why. */
     private final ErrorCode code;
+    /** Whether the request was charged nevertheless. */
+    private final Charged charged;
 
     /**
      * Makes an exception; programs get them from the SDK.
@@ -14,12 +16,29 @@ public class SluicegateException extends RuntimeException {
      * @param message the text
      */
     public SluicegateException(ErrorCode code, String message) {
+        this(code, message, code.charged());
+    }
+
+    /**
+     * Makes an exception; programs get them from the SDK.
+     *
+     * @param code why
+     * @param message the text
+     * @param charged whether the request was charged nevertheless
+     */
+    public SluicegateException(ErrorCode code, String message, Charged charged) {
         super(message);
         this.code = code;
+        this.charged = charged;
     }
 
     /** {@return why there is no decision} */
     public ErrorCode code() {
         return code;
+    }
+
+    /** {@return whether the request was charged nevertheless} */
+    public Charged charged() {
+        return charged;
     }
 }

@@ -1,5 +1,6 @@
 package io.sluicegate.http;
 
+import io.sluicegate.Charged;
 import io.sluicegate.Decision;
 import io.sluicegate.ErrorCode;
 import io.sluicegate.Mode;
@@ -104,6 +105,17 @@ final class Answers {
 
     /** {@return the exception that a problem stands for} */
     static SluicegateException problem(Asked asked, int status, Map<?, ?> fields) {
+        Charged charged = charged(fields);
+        SluicegateException known = known(asked, status, fields, charged);
+        return new SluicegateException(known.code(), known.getMessage(), charged);
+    }
+
+    /** {@return what a problem says of the charge; a server of before that, or a proxy, says nothing} */
+    private static Charged charged(Map<?, ?> fields) {
+        return "no".equals(fields.get("charged")) ? Charged.NO : "yes".equals(fields.get("charged")) ? Charged.YES : Charged.UNKNOWN;
+    }
+
+    private static SluicegateException known(Asked asked, int status, Map<?, ?> fields, Charged charged) {
         String type = String.valueOf(fields.get("type"));
         String detail = fields.get("detail") instanceof String text ? Texts.cut(text) : "no detail";
         if (type.endsWith(":unknown-policy") && asked.policy() != null) {
@@ -114,6 +126,9 @@ final class Answers {
         }
         if (type.endsWith(":not-configured")) {
             return new SluicegateException(ErrorCode.POLICY_NOT_AVAILABLE, detail);
+        }
+        if (type.endsWith(":no-store")) {
+            return new SluicegateException(charged == Charged.NO ? ErrorCode.NOT_CHARGED : ErrorCode.PERHAPS_CHARGED, detail);
         }
         if (status == 400 && detail.startsWith("op: ")) {
             return asked.policy() == null ? new SluicegateException(ErrorCode.UNSUPPORTED_VERB, detail)

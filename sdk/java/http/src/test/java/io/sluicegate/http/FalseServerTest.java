@@ -6,8 +6,11 @@ import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.sun.net.httpserver.HttpServer;
+import io.sluicegate.Charged;
 import io.sluicegate.ErrorCode;
 import io.sluicegate.SluicegateException;
+import io.sluicegate.internal.json.Json;
+import io.sluicegate.testing.Checkout;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.net.InetAddress;
@@ -16,6 +19,8 @@ import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
+import java.util.Locale;
+import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -152,6 +157,26 @@ class FalseServerTest {
         byte[] most = (DECISION + " ".repeat(LimitedBody.BYTES_MAX - DECISION.length())).getBytes(StandardCharsets.US_ASCII);
         body = out -> out.write(most);
         assertEquals(4, gate.policy("p").check("k").remaining());
+    }
+
+    @Test
+    void an_error_of_a_server_says_whether_the_request_was_charged() {
+        List<?> entries = (List<?>) ((Map<?, ?>) Json.read(Checkout.bytes("spec/wire/problems.json"))).get("entries");
+        assertTrue(entries.size() >= 20);
+        for (Object each : entries) {
+            Map<?, ?> entry = (Map<?, ?>) each;
+            byte[] text = ((String) entry.get("body")).getBytes(StandardCharsets.UTF_8);
+            Charged charged = Charged.valueOf(((String) entry.get("charged")).toUpperCase(Locale.ROOT));
+            status = Integer.parseInt(((Json.Num) entry.get("status")).text());
+            body = out -> out.write(text);
+            for (Executable call : List.<Executable>of(() -> gate.policy("p").check("k"), () -> gate.settle("p", "k", "id", 2, 1),
+                () -> gate.checkAll(List.of(new Check("p", "k"))))) {
+                SluicegateException e = assertThrows(SluicegateException.class, call);
+                assertEquals(charged, e.charged(), () -> (String) entry.get("body"));
+                assertTrue(e.code() != ErrorCode.NOT_CHARGED || charged == Charged.NO, () -> (String) entry.get("body"));
+                assertTrue(e.code() != ErrorCode.PERHAPS_CHARGED || charged != Charged.NO, () -> (String) entry.get("body"));
+            }
+        }
     }
 
     @Test
