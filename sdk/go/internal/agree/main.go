@@ -1,4 +1,5 @@
-// Agree decides the steps that sdk/agree/agree.py sends, so that they can be compared with the answers of a server.
+// Agree decides the steps that sdk/agree/agree.py sends, so that they can be compared with the answers of a server; and those
+// of sdk/agree/charged.py, which it asks of a server.
 package main
 
 import (
@@ -15,16 +16,20 @@ import (
 	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
 )
 
-// step is a line of the input: where Redis is, or a request.
+// step is a line of the input: where Redis or a server is, or a request.
 type step struct {
-	Redis   string `json:"redis"`
-	NowUS   int64  `json:"now_us"`
-	Op      string `json:"op"`
-	Policy  string `json:"policy"`
-	Key     string `json:"key"`
-	Cost    int64  `json:"cost"`
-	MaxWait int64  `json:"max_wait_us"`
-	ID      string `json:"id"`
+	Redis  string `json:"redis"`
+	Server string `json:"server"`
+	// DeadlineMS is that of requests of a server.
+	DeadlineMS int64  `json:"deadline_ms"`
+	NowUS      int64  `json:"now_us"`
+	Op         string `json:"op"`
+	Policy     string `json:"policy"`
+	Key        string `json:"key"`
+	Cost       int64  `json:"cost"`
+	Charged    int64  `json:"charged"`
+	MaxWait    int64  `json:"max_wait_us"`
+	ID         string `json:"id"`
 }
 
 // answer is a decision as spec/vectors have it.
@@ -63,6 +68,7 @@ func run() error {
 	lines, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
 	var now clock
 	var gate *sluicegate.Gate
+	var remote bool
 	for lines.Scan() {
 		var s step
 		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
@@ -71,17 +77,15 @@ func run() error {
 		now.us.Store(s.NowUS)
 		var said any = struct{}{}
 		if gate == nil {
-			client := redis.NewClient(&redis.Options{Addr: s.Redis, ContextTimeoutEnabled: true})
-			defer client.Close()
-			made, err := sluicegate.Direct(client, sluicegate.WithClock(&now), sluicegate.Deadline(deadline))
-			if err != nil {
+			var err error
+			if gate, err = gateOf(s, &now); err != nil {
 				return err
 			}
-			defer made.Close()
-			gate = made
+			defer gate.Close()
+			remote = s.Server != ""
 		} else {
-			var err error
-			if said, err = answerOf(decide(gate.Policy(s.Policy), s)); err != nil {
+			d, err := decide(gate.Policy(s.Policy), s)
+			if said, err = answerOf(d, err, remote); err != nil {
 				return err
 			}
 		}
@@ -90,6 +94,14 @@ func run() error {
 		}
 	}
 	return lines.Err()
+}
+
+func gateOf(s step, now *clock) (*sluicegate.Gate, error) {
+	if s.Server != "" {
+		return sluicegate.Remote(s.Server, sluicegate.Deadline(time.Duration(s.DeadlineMS)*time.Millisecond))
+	}
+	client := redis.NewClient(&redis.Options{Addr: s.Redis, ContextTimeoutEnabled: true})
+	return sluicegate.Direct(client, sluicegate.WithClock(now), sluicegate.Deadline(deadline))
 }
 
 func decide(l *sluicegate.Limiter, s step) (sluicegate.Decision, error) {
@@ -117,6 +129,9 @@ func decide(l *sluicegate.Limiter, s step) (sluicegate.Decision, error) {
 			return sluicegate.Decision{}, err
 		}
 		return permit.Decision, nil
+	case "settle":
+		settled, err := l.Settle(ctx, s.Key, s.ID, s.Charged, s.Cost)
+		return settled.Decision, err
 	case "release":
 		return l.Release(ctx, s.Key, s.ID)
 	case "renew":
@@ -125,22 +140,24 @@ func decide(l *sluicegate.Limiter, s step) (sluicegate.Decision, error) {
 	return sluicegate.Decision{}, fmt.Errorf("unknown verb `%s`", s.Op)
 }
 
-// answerOf says a decision, or the name of an error of the SDK. A decision that is not of Redis is an error.
-func answerOf(d sluicegate.Decision, err error) (any, error) {
+// answerOf says a decision, or the name of an error of the SDK and whether the request was charged. A decision of a program
+// itself that is not of Redis is an error.
+func answerOf(d sluicegate.Decision, err error, remote bool) (any, error) {
 	var known *sluicegate.Error
 	if errors.As(err, &known) {
-		return map[string]string{"error": known.Name}, nil
+		return map[string]string{"error": known.Name, "charged": string(known.Charged)}, nil
 	}
-	if err != nil {
-		return nil, err
+	if err == nil && !remote && d.Mode != sluicegate.ModeStore && d.Mode != sluicegate.ModeRemembered {
+		err = fmt.Errorf("decided in mode `%s`", d.Mode)
 	}
-	if d.Mode != sluicegate.ModeStore && d.Mode != sluicegate.ModeRemembered {
-		return nil, fmt.Errorf("decided in mode `%s`", d.Mode)
-	}
+	return fieldsOf(d), err
+}
+
+func fieldsOf(d sluicegate.Decision) answer {
 	a := answer{d.Allowed, d.Granted, d.Wait.Microseconds(), d.Limit, d.Remaining, nil, d.ResetAfter.Microseconds(), d.Rule}
 	if d.Allowed || d.CanRetry {
 		retry := d.RetryAfter.Microseconds()
 		a.RetryAfter = &retry
 	}
-	return a, nil
+	return a
 }
