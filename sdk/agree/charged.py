@@ -36,7 +36,7 @@ FAULTS = {
     "gone": "nothing listens",
 }
 # Of a server, and of a program: one that waits less would not hear that the store of the server does not answer.
-STORE_MS, PROGRAM_MS = 300, 1500
+STORE_MS, PROGRAM_MS = 200, 800
 SETTLED_S = 20
 
 

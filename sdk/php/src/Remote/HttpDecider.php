@@ -28,8 +28,12 @@ final class HttpDecider implements Decider
     /** The longest wait that a server takes, in ms. */
     private const MAX_WAIT_MS = 9_007_199_254_740;
 
-    public function __construct(private readonly Http $http, private readonly string $app)
-    {
+    /** @param bool $hasToken whether the requests have one, which says whose they are */
+    public function __construct(
+        private readonly Http $http,
+        private readonly string $app,
+        private readonly bool $hasToken,
+    ) {
     }
 
     public function decide(
@@ -144,7 +148,7 @@ final class HttpDecider implements Decider
         $exception = match (true) {
             $type === 'urn:sluicegate:problem:unknown-policy' =>
                 $policy === '' ? new InvalidRequest('unknown_policy', $detail) : InvalidRequest::unknownPolicy($policy),
-            $type === 'urn:sluicegate:problem:not-configured' => str_contains($detail, 'without an app')
+            $type === 'urn:sluicegate:problem:not-configured' => $this->app === '' && !$this->hasToken
                 ? new InvalidRequest('app_missing', $detail)
                 : new InvalidRequest('policy_not_available', $detail),
             $type === 'urn:sluicegate:problem:no-store' => StoreUnavailable::said($detail, $charged),

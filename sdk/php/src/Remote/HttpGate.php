@@ -51,7 +51,7 @@ final class HttpGate extends Gate
         if ($app !== '' && !preg_match('/^[a-z0-9._-]{1,128}$/D', $app)) {
             throw InvalidRequest::appName($app);
         }
-        return new self(new HttpDecider(new Http($url, $token, $timeoutMs), $app), $observer);
+        return new self(new HttpDecider(new Http($url, $token, $timeoutMs), $app, $token !== null), $observer);
     }
 
     /**
