@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// script is spec/redis/decide.lua, to the byte.
+// script is a copy of spec/redis/decide.lua, as no file outside of a module can be embedded; a test compares them.
 //
 //go:embed decide.lua
 var script string

@@ -17,8 +17,7 @@ class SpecTest {
     @Test
     void the_script_is_that_of_the_specification() throws IOException {
         try (InputStream in = SpecTest.class.getResourceAsStream("/io/sluicegate/decide.lua")) {
-            assertArrayEquals(Checkout.bytes("spec/redis/decide.lua"), in.readAllBytes(),
-                "copy spec/redis/decide.lua to core/src/main/resources/io/sluicegate");
+            assertArrayEquals(Checkout.bytes("spec/redis/decide.lua"), in.readAllBytes(), "core/pom.xml packs the script");
         }
     }
 
