@@ -12,8 +12,6 @@ const (
 	depthMax int64 = 1 << 52
 	// spanMaxUS is the longest span in µs.
 	spanMaxUS int64 = unitsMax - 1
-	// instantMaxUS is the latest instant in µs since 1970.
-	instantMaxUS int64 = 1 << 52
 	// year2026US is the beginning of 2026 in µs since 1970.
 	year2026US int64 = 1_767_225_600_000_000
 	// largest bounds the doubles of Guava's algorithms: no product of two overflows below it.
