@@ -76,7 +76,8 @@ func timesOut(rdb redis.UniversalClient) bool {
 	}
 }
 
-// InMemory returns a gate that decides in the memory of this process, by the policies of [Document] and by limits made in
+// InMemory returns a gate that decides in the memory of this process, as [Direct] does without Redis (never more than a server,
+// sometimes less or later), by the policies of [Document] and by limits made in
 // code. For tests, and for limits that no other process shares.
 func InMemory(opts ...Option) (*Gate, error) {
 	o, err := optionsOf(deadlineDefault, opts)

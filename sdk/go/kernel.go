@@ -2,8 +2,9 @@ package sluicegate
 
 import "reflect"
 
-// The kernel decides a request on the states of one key, as the script does in Redis: the same steps in the same
-// order, transliterated from the Lua twins of the arithmetic. It serves the local share and the gate in memory.
+// The kernel decides a request on the states of one key, in the steps of the script in Redis, but by three primitives in
+// place of nine algorithms: a level, a window, and holders. None admits more than its algorithm in any interval; it may
+// admit less. It serves the local share and the gate in memory.
 
 // verb is what a request asks for, by its number in a request.
 type verb byte
@@ -43,9 +44,8 @@ type moment struct {
 // state is what one rule remembers of a key. nil: nothing.
 type state interface{ clone() state }
 
-// algorithm is the arithmetic of one rule: the twin of the Lua function of its name. A method that takes a state
-// may be given nil where its comment says so.
-type algorithm interface {
+// primitive is the arithmetic of one rule. A method that takes a state may be given nil where its comment says so.
+type primitive interface {
 	// limit gives the largest cost that ever passes at once.
 	limit() int64
 	// check gives whether a cost passes within maxWait (noWait: the verb has none), and the wait; or else the time
@@ -67,10 +67,6 @@ type algorithm interface {
 	used(s state, at moment) int64
 	// withUsed gives the state of which so many permits are in use; nil if nothing is to be remembered.
 	withUsed(at moment, used int64) state
-	// convert gives the state under this rule of a state under an old rule of the same algorithm.
-	convert(s state, at moment, old algorithm) state
-	// rescale is convert under `carry: proportional`; nil if the times of the old state do not hold any more.
-	rescale(s state, at moment, old algorithm, scaled func(int64) int64) state
 }
 
 // permits is what a rule that hands out permits can do besides.
@@ -210,7 +206,7 @@ func (l *life) answer(r request, at []moment) (v verdict, changed bool, fullAfte
 	switch r.verb {
 	case verbAcquire:
 		for i := len(set.rules) - 1; i >= 0; i-- {
-			p, ok := set.rules[i].algorithm.(permits)
+			p, ok := set.rules[i].primitive.(permits)
 			if ok && l.states[i] != nil && p.holds(l.states[i], at[i], r.permit) {
 				refusedBy, retry, asks = i, never, false
 			}
@@ -304,7 +300,7 @@ func (l *life) refund(cost int64, at []moment) (granted int64, changed bool) {
 func (l *life) onPermit(r request, at []moment) (granted int64, refusedBy int) {
 	refusedBy, held := -1, false
 	for i, rule := range l.set.rules {
-		p, ok := rule.algorithm.(permits)
+		p, ok := rule.primitive.(permits)
 		if !ok {
 			continue
 		}
@@ -345,24 +341,26 @@ func (l *life) turnTo(set *ruleSet, at []moment) {
 
 // carried converts a state of an old rule to one of a rule of the same name.
 func carried(rule, old rule, s state, at moment, carry carry) state {
-	alike := rule.code == old.code
-	if alike && sameNumbers(rule.numbers, old.numbers) {
+	if rule.code == old.code && sameNumbers(rule.numbers, old.numbers) {
 		return s
 	}
+	if rule.flags&flagPermits != 0 && old.flags&flagPermits != 0 {
+		rule.rewind(s, at)
+		return s
+	}
+	used := old.used(s, at)
+	if l, ok := rule.primitive.(*level); ok && l.afterwards {
+		// Guava's two begin with nothing stored, and keep what is paid afterwards.
+		if o, ok := old.primitive.(*level); ok && o.afterwards {
+			used -= ceilDiv(o.depth, o.perPermit)
+		} else {
+			used = 0
+		}
+		return rule.withUsed(at, ceilDiv(l.depth, l.perPermit)+max(used, 0))
+	}
 	if carry == carryProportional && rule.flags&flagPermits == 0 {
-		scaled := func(used int64) int64 {
-			product, left := mulDiv(min(used, unitsMax), rule.limit(), old.limit())
-			return min(product+min(left, 1), unitsMax)
-		}
-		if alike {
-			if kept := rule.rescale(s, at, old.algorithm, scaled); kept != nil {
-				return kept
-			}
-		}
-		return rule.withUsed(at, scaled(old.used(s, at)))
+		product, left := mulDiv(min(used, unitsMax), rule.limit(), old.limit())
+		used = min(product+min(left, 1), unitsMax)
 	}
-	if alike {
-		return rule.convert(s, at, old.algorithm)
-	}
-	return rule.withUsed(at, old.used(s, at))
+	return rule.withUsed(at, used)
 }

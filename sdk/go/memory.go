@@ -11,7 +11,7 @@ const memoryKeysMax = 1_000_000
 
 var errMemoryFull = errors.New("too many keys in memory")
 
-// memoryStore decides in the memory of this process, by the same arithmetic.
+// memoryStore decides in the memory of this process, as a share of one.
 type memoryStore struct {
 	mu   sync.Mutex
 	keys map[string]*life

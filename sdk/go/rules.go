@@ -52,13 +52,17 @@ var numbersOf = [...]int{0, 9, 3, 5, 10, 5, 4, 4, 2, 3}
 
 // rule is one limit: its numbers as the script gets them, and the arithmetic that they make.
 type rule struct {
-	algorithm
+	primitive
 	name     string
 	nameHash [8]byte
 	code     byte
 	flags    byte
 	numbers  []float64
 }
+
+// isReported says whether what Redis says to be left of a rule says what a share has in use: not of permits that are held
+// under their ids, nor of a rule that warms up, of which only the time between two requests is left.
+func (r *rule) isReported() bool { return r.flags&flagPermits == 0 && r.code != codeSmoothWarmup }
 
 // ruleSet is the rules of a policy or of an override, or a limit that a caller brings along.
 type ruleSet struct {
@@ -179,8 +183,8 @@ func ruleOf(code, flags byte, nameHash [8]byte, numbers []float64) (rule, error)
 			return r, errBlob
 		}
 	}
-	r.algorithm = algorithmOf(code, numbers)
-	if r.algorithm == nil {
+	r.primitive = primitiveOf(code, numbers)
+	if r.primitive == nil {
 		return r, fmt.Errorf("%w: numbers of %s out of range", errBlob, algorithmNames[code])
 	}
 	return r, nil
@@ -188,8 +192,8 @@ func ruleOf(code, flags byte, nameHash [8]byte, numbers []float64) (rule, error)
 
 func inRange(n float64, from, to int64) bool { return n >= float64(from) && n <= float64(to) }
 
-// algorithmOf gives the arithmetic of the numbers; nil if they are out of range.
-func algorithmOf(code byte, n []float64) algorithm {
+// primitiveOf gives the arithmetic of the numbers; nil if they are out of range.
+func primitiveOf(code byte, n []float64) primitive {
 	if code != codeSmoothBursty && code != codeSmoothWarmup {
 		for _, x := range n {
 			if !inRange(x, 0, unitsMax) {
@@ -197,46 +201,18 @@ func algorithmOf(code byte, n []float64) algorithm {
 			}
 		}
 	}
-	i := func(place int) int64 { return int64(n[place]) }
 	switch code {
-	case codeTokenBucket, codeLeakyBucket:
-		f := flow{i(0), i(1), i(2), i(3), i(4), n[6] == 1}
-		if !validFlow(f) {
-			return nil
-		}
-		if code == codeTokenBucket && i(5) <= f.depth && n[6] <= 1 {
-			return &tokenBucket{f, i(5)}
-		}
-		if code == codeLeakyBucket && n[5] <= 1 && n[6] == 0 && i(7) <= f.depth {
-			return &leakyBucket{f, n[5] == 1, i(7)}
-		}
-	case codeSmoothBursty:
-		if n[0] >= 1 && n[1] >= 1 && n[2] > 0 && n[0]+n[1]+n[2] <= float64(unitsMax) {
-			return smoothBursty{n[0], n[1], n[2]}
-		}
-	case codeSmoothWarmup:
-		if n[0] > 0 && n[1] > 0 && n[2] > n[1] && n[3] > 0 && n[4] > 0 && n[0]+n[2]+n[3]+n[4] <= largest {
-			return smoothWarmup{n[0], n[1], n[2], n[3], n[4]}
-		}
-	case codeFixedWindow:
-		if n[0] >= 1 && n[1] <= windowCalendar && (n[2] >= 1 || n[1] == windowCalendar) {
-			return fixedWindow{i(0), i(1), i(2), [4]float64(n[1:5])}
-		}
-	case codeSlidingWindow:
-		if n[0] >= 1 && n[1] >= 1 && n[2] >= 1 && n[2] <= n[1] && inRange(n[3], 1, 1000) && n[3] == math.Trunc(n[3]) {
-			return slidingWindow{i(0), i(1), i(2), i(3) + 1}
-		}
-	case codeSlidingCounter:
-		if inRange(n[0], 1, math.MaxUint32) && n[1] >= 1 && n[2] >= 1 && n[2] <= n[1] && n[3] >= 1 && n[3] <= n[1] {
-			return newSlidingCounter(i(0), i(1), i(2), i(3))
-		}
-	case codeSlidingLog:
-		if inRange(n[0], 1, 10_000) && n[1] >= 1 {
-			return slidingLog{i(0), i(1)}
+	case codeTokenBucket, codeLeakyBucket, codeSmoothBursty, codeSmoothWarmup:
+		if l := levelOf(code, n); l != nil {
+			return l
 		}
 	case codeConcurrency:
 		if inRange(n[0], 1, 10_000) && n[1] >= 1 {
-			return concurrency{i(0), i(1)}
+			return concurrency{int64(n[0]), int64(n[1])}
+		}
+	default:
+		if w := windowOf(code, n); w != nil {
+			return w
 		}
 	}
 	return nil
@@ -269,8 +245,8 @@ func (r rule) lifeUS() int64 {
 // drainUS gives the time in which a full bucket flows out, in whole ticks.
 func (r rule) drainUS() int64 {
 	n := r.numbers
-	f := flow{int64(n[0]), int64(n[1]), int64(n[2]), int64(n[3]), int64(n[4]), false}
-	return f.timeToDrain(f.depth, 0, 0)
+	l := level{tickUS: int64(n[0]), perTick: int64(n[1])}
+	return l.timeUntil(int64(n[3]), 0, 0)
 }
 
 // windowUS gives the time that header fields report for a rule; 0 if they report none.

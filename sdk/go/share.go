@@ -81,7 +81,7 @@ func (s *share) learn(key string, p *plan, a answer, now int64) {
 		n.raised = append(n.raised, now-olderUS)
 	}
 	for i := range at {
-		if rule := &p.set.rules[i]; said[i] != notSaid && rule.flags&flagPermits == 0 {
+		if rule := &p.set.rules[i]; said[i] != notSaid && rule.isReported() {
 			n.say(i, said[i], at[i])
 		}
 	}
@@ -108,7 +108,7 @@ func (c *account) raise(p *plan, said [rulesMax]int64, at []moment) {
 	c.turn(p, at)
 	for i := range at {
 		rule := &p.set.rules[i]
-		if rule.flags&flagPermits != 0 {
+		if !rule.isReported() {
 			continue
 		}
 		more := said[i] - c.stored.usedOf(i, at[i])
@@ -261,18 +261,18 @@ func divided(set *ruleSet, n int64) *ruleSet {
 	out := *set
 	out.rules = append([]rule(nil), set.rules...)
 	for i := range out.rules {
-		out.rules[i].algorithm = part{out.rules[i].algorithm, n}
+		out.rules[i].primitive = part{out.rules[i].primitive, n}
 	}
 	return &out
 }
 
-// part is an algorithm of whose limit one of n nodes has its part.
+// part is a primitive of whose limit one of n nodes has its part.
 type part struct {
-	algorithm
+	primitive
 	n int64
 }
 
-func (p part) limit() int64 { return p.algorithm.limit() / p.n }
+func (p part) limit() int64 { return p.primitive.limit() / p.n }
 
 // admit notes what passes under `on_store_failure: allow`, as far as the budget goes.
 func (s *share) admit(q question) {
@@ -299,7 +299,7 @@ func (s *share) onPermit(q question) (answer, bool) {
 	}
 	at := q.plan.momentsAt(q.now)
 	for i, rule := range c.used.set.rules {
-		held, ok := rule.algorithm.(permits)
+		held, ok := rule.primitive.(permits)
 		if !ok || c.used.states[i] == nil || i >= len(at) || !held.holds(c.used.states[i], moment{now: q.now}, q.permit) {
 			continue
 		}

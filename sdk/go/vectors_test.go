@@ -2,9 +2,11 @@ package sluicegate
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 const specDir = "../../spec"
@@ -18,12 +20,12 @@ type vectorRule struct {
 type vectorStep struct {
 	AtUS    int64        `json:"at_us"`
 	Op      string       `json:"op"`
-	Cost    *int64       `json:"cost"`
-	MaxWait *int64       `json:"max_wait_us"`
-	ID      string       `json:"id"`
-	Windows [][]int64    `json:"windows"`
-	Rules   []vectorRule `json:"rules"`
-	Carry   string       `json:"carry"`
+	Cost    *int64       `json:"cost,omitempty"`
+	MaxWait *int64       `json:"max_wait_us,omitempty"`
+	ID      string       `json:"id,omitempty"`
+	Windows [][]int64    `json:"windows,omitempty"`
+	Rules   []vectorRule `json:"rules,omitempty"`
+	Carry   string       `json:"carry,omitempty"`
 	Expect  *struct {
 		Error      string `json:"error"`
 		Allowed    bool   `json:"allowed"`
@@ -177,29 +179,84 @@ func (s vectorStep) compare(t *testing.T, place int, set *ruleSet, v verdict) {
 	}
 }
 
-func TestTheKernelPassesAllVectors(t *testing.T) {
-	for name, v := range loadVectors(t) {
-		t.Run(name, func(t *testing.T) {
-			set := vectorSet(t, v.Rules, "")
-			key := life{set, make([]state, len(set.rules))}
-			for place, step := range v.Steps {
-				if step.Op == "configure" {
-					set = vectorSet(t, step.Rules, step.Carry)
+// said puts down what Redis says is in use.
+func (l *life) say(at moment, used int64) {
+	rule := &l.set.rules[0]
+	if l.states[0] != nil {
+		rule.rewind(l.states[0], at)
+	}
+	l.states[0] = rule.withUsed(at, used)
+}
+
+func TestAReportOfACalendarWindowEndsWithIt(t *testing.T) {
+	var p problems
+	set := compileRules("rules", []Rule{CalendarWindow(10, Day, "Europe/Berlin")}, "", carryUsage, &p)
+	key, hour := emptyLife(set), int64(3600_000_000)
+	today := window{year2026US, year2026US + 24*hour}
+	key.say(moment{now: today.from + 23*hour, from: today.from, till: today.till}, 10)
+	ask := func(now int64, cost int64, w window) bool {
+		return key.decide(set, request{verb: verbCheck, cost: cost, now: now, windows: []window{w}}).allowed
+	}
+	tomorrow := window{today.till, today.till + 24*hour}
+	if ask(today.till-1, 1, today) || !ask(today.till, 10, tomorrow) {
+		t.Error("what Redis reported of yesterday counts today, or not yesterday")
+	}
+	// What passed here counts for the longest day, which has 25 hours, and a tenth of it at most.
+	if ask(today.till+25*hour-1, 1, window{tomorrow.till, tomorrow.till + 24*hour}) || !ask(today.till+28*hour, 10, window{tomorrow.till, tomorrow.till + 24*hour}) {
+		t.Error("what passed here does not count for a day")
+	}
+}
+
+func TestGuavasTwoBeginWithNothingStoredUnderOtherRules(t *testing.T) {
+	setOf := func(r Rule) *ruleSet {
+		var p problems
+		return compileRules("rules", []Rule{r.Named("r")}, "", carryUsage, &p)
+	}
+	check := request{verb: verbCheck, cost: 1, now: year2026US}
+	reserve := request{verb: verbReserve, cost: 1, now: year2026US, maxWait: spanMaxUS}
+	bursty := setOf(SmoothBursty(10, time.Second))
+	for name, c := range map[string]struct {
+		before  *ruleSet
+		later   *ruleSet
+		pauseUS int64 // of the request after the first
+	}{
+		"a larger store":  {bursty, setOf(SmoothBursty(10, time.Second).MaxBurst(10 * time.Second)), 500_000},
+		"a warm-up":       {bursty, setOf(SmoothWarmup(10, time.Second, 3*time.Second)), 500_000},
+		"another one was": {setOf(TokenBucket(5, time.Second)), setOf(SmoothBursty(10, time.Second)), 0},
+	} {
+		key := emptyLife(c.before)
+		for range 5 { // of the smooth ones, each is owed 100 ms
+			r := check
+			if c.before == bursty {
+				r = reserve
+			}
+			if v := key.decide(c.before, r); !v.allowed {
+				t.Fatalf("%s: %+v", name, v)
+			}
+		}
+		if v := key.decide(c.later, reserve); v.wait != c.pauseUS {
+			t.Errorf("%s: waits %d µs, expected %d", name, v.wait, c.pauseUS)
+		}
+	}
+}
+
+func TestSharesAreThoseOfTheWire(t *testing.T) {
+	for place, e := range loadWire[struct {
+		Algorithm string
+		Params    map[string]json.RawMessage
+		Steps     []vectorStep
+	}](t, "shares.json", 16) {
+		t.Run(fmt.Sprintf("%s/%d", e.Algorithm, place), func(t *testing.T) {
+			rule := vectorRule{Name: "rule", Algorithm: e.Algorithm, Params: e.Params}
+			set := vectorSet(t, []vectorRule{rule}, "")
+			key := emptyLife(set)
+			for place, step := range e.Steps {
+				if step.Op == "said" {
+					key.say(moment{now: step.AtUS}, *step.Cost)
 					continue
 				}
-				r := step.request()
-				switch {
-				case r.cost < 1 || r.cost > CostMax:
-					if step.Expect.Error != "range" {
-						t.Fatalf("step %d: expected an error of range", place)
-					}
-				case !set.supports(r.verb):
-					if step.Expect.Error != "unsupported" {
-						t.Fatalf("step %d: %s is unsupported", place, step.Op)
-					}
-				default:
-					step.compare(t, place, set, key.decide(set, r))
-				}
+				step.Expect.Rule, step.Expect.Limit = "rule", set.rules[0].limit()
+				step.compare(t, place, set, key.decide(set, step.request()))
 			}
 		})
 	}

@@ -259,6 +259,15 @@ type wireDecision struct {
 	InUse map[string]int64 `json:"in_use,omitempty"`
 }
 
+// MarshalJSON gives an error alone.
+func (d wireDecision) MarshalJSON() ([]byte, error) {
+	if d.Error != "" {
+		return json.Marshal(map[string]string{"error": d.Error})
+	}
+	type fields wireDecision
+	return json.Marshal(fields(d))
+}
+
 func (d wireDecision) String() string {
 	text, _ := json.Marshal(d)
 	return string(text)
@@ -415,48 +424,83 @@ type failureStep struct {
 	Expect wireDecision `json:"expect"`
 }
 
+// failureLife is a life of two keys under one policy, with and without Redis.
+type failureLife struct {
+	Nodes  int64           `json:"nodes"`
+	Policy json.RawMessage `json:"policy"`
+	Steps  []failureStep   `json:"steps"`
+}
+
+// TestLivesWithoutRedisAreThoseOfTheWire plays lives that a server decides alike, and those of windows, of which a program
+// counts more than a server: SLUICEGATE_WRITE=1 writes the answers to these anew.
 func TestLivesWithoutRedisAreThoseOfTheWire(t *testing.T) {
-	for place, e := range loadWire[struct {
-		Nodes  int64
-		Policy json.RawMessage
-		Steps  []failureStep
-	}](t, "failure.json", 39) {
-		t.Run(fmt.Sprint(place), func(t *testing.T) {
-			addr, ctx := redisAddr(t), context.Background()
-			publish(t, addr, 1, string(e.Policy))
-			client, line := dial(t, addr), &line{}
-			if err := client.HSet(ctx, policiesKey, "#clock", "client").Err(); err != nil {
-				t.Fatal(err)
-			}
-			if err := client.ScriptLoad(ctx, script).Err(); err != nil {
-				t.Fatal(err)
-			}
-			client.AddHook(line)
-			clock := &manual{now: time.UnixMicro(e.Steps[0].AtUS)}
-			gate, err := Direct(client, App("shop"), WithClock(clock), Nodes(e.Nodes), Deadline(patient))
-			if err != nil {
-				t.Fatal(err)
-			}
-			// Between steps room is made; debts are paid with requests only.
-			engine := gate.decider.(engineDecider).e
-			engine.stop()
-			engine.done.Wait()
-			swept := int64(0)
-			for number, step := range e.Steps {
-				clock.set(step.AtUS)
-				if step.AtUS-swept >= sweepEvery.Microseconds() {
-					engine.share.sweep(step.AtUS)
-					swept = step.AtUS
-				}
-				line.away.Store(step.Redis == "away")
-				line.asked.Store(0)
-				got := wireAnswer(step.ask(ctx, gate.Policy("p")))
-				if asked := line.asked.Load(); got.String() != step.Expect.String() || asked != step.Asked {
-					text, _ := json.Marshal(step)
-					t.Fatalf("step %d: %s: %v, asked %d", number, text, got, asked)
-				}
-			}
-		})
+	alike := 0
+	for place, life := range loadWire[failureLife](t, "failure.json", 39) {
+		if text := string(life.Policy); strings.Contains(text, `"sliding_`) || strings.Contains(text, `"rules":[{"fixed_window`) {
+			continue // in windows.json
+		}
+		alike++
+		t.Run(fmt.Sprint(place), func(t *testing.T) { life.play(t, false) })
+	}
+	if alike != 24 {
+		t.Errorf("%d lives are those of a server", alike)
+	}
+	windows, write := loadWire[failureLife](t, "windows.json", 15), os.Getenv("SLUICEGATE_WRITE") == "1"
+	for place := range windows {
+		t.Run(fmt.Sprint("windows/", place), func(t *testing.T) { windows[place].play(t, write) })
+	}
+	if write {
+		lines := make([]string, len(windows))
+		for i, life := range windows {
+			text, _ := json.Marshal(life)
+			lines[i] = "    " + string(text)
+		}
+		about := "Lives as in failure.json, of windows, by a program: see the page of failures, A window."
+		text := fmt.Sprintf("{\n  \"about\": %q,\n  \"entries\": [\n%s\n  ]\n}\n", about, strings.Join(lines, ",\n"))
+		if err := os.WriteFile(filepath.Join(specDir, "wire/windows.json"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// play has a gate decide the steps of a life, and compares the answers, or puts them into the life.
+func (e *failureLife) play(t *testing.T, write bool) {
+	addr, ctx := redisAddr(t), context.Background()
+	publish(t, addr, 1, string(e.Policy))
+	client, line := dial(t, addr), &line{}
+	if err := client.HSet(ctx, policiesKey, "#clock", "client").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.ScriptLoad(ctx, script).Err(); err != nil {
+		t.Fatal(err)
+	}
+	client.AddHook(line)
+	clock := &manual{now: time.UnixMicro(e.Steps[0].AtUS)}
+	gate, err := Direct(client, App("shop"), WithClock(clock), Nodes(e.Nodes), Deadline(patient))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Between steps room is made; debts are paid with requests only.
+	engine := gate.decider.(engineDecider).e
+	engine.stop()
+	engine.done.Wait()
+	swept := int64(0)
+	for number := range e.Steps {
+		step := &e.Steps[number]
+		clock.set(step.AtUS)
+		if step.AtUS-swept >= sweepEvery.Microseconds() {
+			engine.share.sweep(step.AtUS)
+			swept = step.AtUS
+		}
+		line.away.Store(step.Redis == "away")
+		line.asked.Store(0)
+		got, asked := wireAnswer(step.ask(ctx, gate.Policy("p"))), line.asked.Load()
+		if write {
+			step.Expect, step.Asked = got, asked
+		} else if got.String() != step.Expect.String() || asked != step.Asked {
+			text, _ := json.Marshal(step)
+			t.Fatalf("step %d: %s: %v, asked %d", number, text, got, asked)
+		}
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package sgtest provides a gate for tests. It decides in memory, with the arithmetic of servers, on a clock that only the
+// Package sgtest provides a gate for tests. It decides in memory, as a program without Redis does, on a clock that only the
 // test moves.
 package sgtest
 

@@ -1,0 +1,203 @@
+package sluicegate
+
+// slidingWindow is the primitive of `fixed_window` and the sliding ones: ten buckets and one more. What was admitted counts until
+// its bucket no longer overlaps the window, so that no interval of the window's length has more than the limit:
+// spec/failure.md, "A window".
+type slidingWindow struct {
+	most     int64
+	spanUS   int64 // of a calendar, its longest
+	bucketUS int64 // a tenth, rounded up
+	fixed    bool  // what Redis says counts until its window ends
+	calendar bool  // that end is that of the moment
+	first    bool  // or a span from now, as a window begins with the first request of a key
+}
+
+const (
+	windowEpoch    = 0
+	windowFirst    = 1
+	windowCalendar = 2
+	// slots is the number of buckets that may overlap a window.
+	slots = 11
+)
+
+// longestUS is the longest day, week, month and year, in µs: an hour more where clocks are put back.
+var longestUS = [...]int64{25 * hourUS, (7*24 + 1) * hourUS, (31*24 + 1) * hourUS, (366*24 + 1) * hourUS}
+
+const hourUS = 3600 * 1_000_000
+
+// counts has the count of bucket b at b modulo their number, for the newest and those before it; and what Redis said.
+type counts struct {
+	newest     int64
+	in         [slots]int64
+	said, till int64
+}
+
+func (c *counts) clone() state { d := *c; return &d }
+
+// firstLive gives the first bucket that overlaps (now - span, now] and is remembered.
+func (w *slidingWindow) firstLive(c *counts, now int64) int64 {
+	return max(c.newest+1-slots, max(now+1-w.spanUS, 0)/w.bucketUS, 0)
+}
+
+// timeToEnd gives the µs until a bucket no longer overlaps the window.
+func (w *slidingWindow) timeToEnd(bucket, now int64) int64 {
+	return max((bucket+1)*w.bucketUS-now+w.spanUS-1, 0)
+}
+
+// saidAt gives what Redis said, as far as it counts at now.
+func (c *counts) saidAt(now int64) int64 {
+	if now < c.till {
+		return c.said
+	}
+	return 0
+}
+
+func (w *slidingWindow) used(s state, at moment) int64 {
+	if s == nil {
+		return 0
+	}
+	c := s.(*counts)
+	sum := c.saidAt(at.now)
+	for b := w.firstLive(c, at.now); b <= c.newest; b++ {
+		sum += c.in[b%slots]
+	}
+	return sum
+}
+
+func (w *slidingWindow) limit() int64 { return w.most }
+
+func (w *slidingWindow) check(s state, at moment, cost, _ int64) (bool, int64, int64) {
+	if cost > w.most {
+		return false, 0, never
+	}
+	over := w.used(s, at) + cost - w.most
+	if over <= 0 || s == nil {
+		return true, 0, 0
+	}
+	c, retry := s.(*counts), int64(0)
+	said, saidEnds := c.saidAt(at.now), c.till-at.now
+	for b := w.firstLive(c, at.now); b <= c.newest && over > 0; b++ {
+		ends := w.timeToEnd(b, at.now)
+		if said > 0 && saidEnds <= ends {
+			if over, retry = over-said, saidEnds; over <= 0 {
+				return false, 0, retry
+			}
+			said = 0
+		}
+		if c.in[b%slots] > 0 {
+			over, retry = over-c.in[b%slots], ends
+		}
+	}
+	if over > 0 {
+		retry = saidEnds
+	}
+	return false, 0, retry
+}
+
+func (w *slidingWindow) charge(s state, at moment, cost int64, _ permitID) state {
+	bucket := at.now / w.bucketUS
+	c := &counts{newest: bucket}
+	if s != nil {
+		c = s.(*counts)
+		for b := max(c.newest+1, bucket+1-slots); b <= bucket; b++ {
+			c.in[b%slots] = 0
+		}
+		c.newest = max(c.newest, bucket)
+	}
+	c.in[c.newest%slots] += cost
+	return c
+}
+
+func (w *slidingWindow) firstSeen(moment) state { return nil }
+
+func (w *slidingWindow) available(s state, at moment) int64 { return max(w.most-w.used(s, at), 0) }
+
+func (w *slidingWindow) status(s state, at moment) (int64, int64) {
+	if s == nil {
+		return w.most, 0
+	}
+	c, after := s.(*counts), int64(0)
+	if c.saidAt(at.now) > 0 {
+		after = c.till - at.now
+	}
+	for b := w.firstLive(c, at.now); b <= c.newest; b++ {
+		if c.in[b%slots] > 0 {
+			after = max(after, w.timeToEnd(b, at.now))
+		}
+	}
+	return w.available(s, at), after
+}
+
+// refund gives back what counts the longest first.
+func (w *slidingWindow) refund(s state, at moment, cost int64) int64 {
+	c, left := s.(*counts), cost
+	for b := c.newest; b >= w.firstLive(c, at.now); b-- {
+		back := min(left, c.in[b%slots])
+		c.in[b%slots], left = c.in[b%slots]-back, left-back
+	}
+	back := min(left, c.saidAt(at.now))
+	c.said -= back
+	return cost - left + back
+}
+
+func (w *slidingWindow) rewind(s state, at moment) bool {
+	// The newest bucket is that of now, and the others keep their distances less one: where in its bucket the clock was is
+	// not known, so none of them may end sooner than it did.
+	c, bucket := s.(*counts), at.now/w.bucketUS
+	if latest := at.now + w.spanUS; c.till > latest {
+		c.till = latest
+	}
+	if bucket >= c.newest {
+		return false
+	}
+	earlier, back := counts{newest: bucket, said: c.said, till: c.till}, c.newest-bucket-1
+	for b := max(c.newest+1-slots, 0); b <= c.newest; b++ {
+		earlier.in[min(max(b-back, 0), bucket)%slots] += c.in[b%slots]
+	}
+	*c = earlier
+	return true
+}
+
+func (w *slidingWindow) withUsed(at moment, used int64) state {
+	c := &counts{newest: at.now / w.bucketUS}
+	switch {
+	case !w.fixed:
+		c.in[c.newest%slots] = used
+	case w.calendar:
+		c.said, c.till = used, at.till
+	case w.first:
+		c.said, c.till = used, at.now+w.spanUS
+	default:
+		c.said, c.till = used, at.now-at.now%w.spanUS+w.spanUS
+	}
+	return c
+}
+
+// windowOf gives the window of the numbers of a rule; nil if they are out of range: spec/redis.md, "Rules".
+func windowOf(code byte, n []float64) *slidingWindow {
+	most, spanUS := int64(n[0]), int64(n[1])
+	isValid := n[0] >= 1 && n[1] >= 1
+	w := &slidingWindow{most: most, spanUS: spanUS}
+	switch code {
+	case codeFixedWindow:
+		w.fixed, w.calendar, w.first = true, n[1] == windowCalendar, n[1] == windowFirst
+		w.spanUS = int64(n[2])
+		isValid = n[0] >= 1 && n[1] <= windowCalendar && (n[2] >= 1 || w.calendar)
+		if w.calendar {
+			if isValid = isValid && inRange(n[3], 0, int64(len(longestUS))-1); isValid {
+				w.spanUS = longestUS[int64(n[3])]
+			}
+		}
+	case codeSlidingWindow:
+		isValid = isValid && n[2] >= 1 && n[2] <= n[1] && inRange(n[3], 1, 1000) && float64(int64(n[3])) == n[3]
+	case codeSlidingCounter:
+		isValid = isValid && inRange(n[0], 1, 1<<32-1) && n[2] >= 1 && n[2] <= n[1] && n[3] >= 1 && n[3] <= n[1]
+	case codeSlidingLog:
+		isValid = isValid && n[0] <= 10_000
+	}
+	if !isValid {
+		return nil
+	}
+	w.bucketUS = ceilDiv(w.spanUS, slots-1)
+	return w
+}
