@@ -133,7 +133,7 @@ class Program:
 
     def ask(self, step):
         answer = self.exchange({"now_us": self.clock.now_us, **step})
-        return answer if "error" in answer else {name: answer[name] for name in FIELDS}
+        return {name: answer[name] for name in (["error"] if "error" in answer else FIELDS)}
 
 
 def free_port():
