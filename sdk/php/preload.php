@@ -18,9 +18,8 @@ declare(strict_types=1);
         'Direct\DirectDecider', 'Direct\Budget', 'Direct\Breaker', 'Direct\Denials', 'Direct\Known',
         'Direct\Accounts', 'Direct\Account', 'Direct\Share', 'Policy\Policies', 'Policy\Policy', 'Rules\RuleSet',
         'Rules\Rule', 'Rules\Carry', 'Rules\Calendar', 'Kernel\Kernel', 'Kernel\Ask', 'Kernel\Outcome', 'Kernel\Num',
-        'Kernel\Flow', 'Kernel\TokenBucket', 'Kernel\LeakyBucket', 'Kernel\FixedWindow', 'Kernel\SlidingWindow',
-        'Kernel\SlidingCounter', 'Kernel\SlidingLog', 'Kernel\Concurrency', 'Kernel\SmoothBursty',
-        'Kernel\SmoothWarmup', 'Http\Headers', 'Http\Refusal', 'Http\Key', 'Http\RequestFacts', 'Http\Address',
+        'Kernel\Level', 'Kernel\Window', 'Kernel\Concurrency',
+        'Http\Headers', 'Http\Refusal', 'Http\Key', 'Http\RequestFacts', 'Http\Address',
         'FallbackResponse',
     ];
     foreach ($used as $class) {

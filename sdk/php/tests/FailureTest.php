@@ -37,14 +37,37 @@ final class FailureTest extends TestCase
     /** @return iterable<string, array{\stdClass, bool}> */
     public static function lives(): iterable
     {
-        $text = (string) file_get_contents(Vectors::DIR . '/wire/failure.json');
-        foreach (json_decode($text, false, 64, JSON_THROW_ON_ERROR)->entries as $number => $life) {
+        foreach (self::entries() as $number => $life) {
             $rule = implode(',', array_keys((array) $life->policy->rules[0]));
             yield "$number $rule, nodes $life->nodes, process" => [$life, false];
             if (Apcu::isAvailable()) {
                 yield "$number $rule, nodes $life->nodes, APCu" => [$life, true];
             }
         }
+    }
+
+    /**
+     * Lives that a server decides alike, and those of windows, of which a program counts more than a server.
+     *
+     * @return iterable<string, \stdClass>
+     */
+    private static function entries(): iterable
+    {
+        foreach (['failure', 'windows'] as $file) {
+            $text = (string) file_get_contents(Vectors::DIR . "/wire/$file.json");
+            foreach (json_decode($text, false, 64, JSON_THROW_ON_ERROR)->entries as $number => $life) {
+                $policy = (string) json_encode($life->policy);
+                $isOfWindows = str_contains($policy, '"sliding_') || str_contains($policy, '"rules":[{"fixed_window');
+                if ($isOfWindows === ($file === 'windows')) {
+                    yield "$file $number" => $life;
+                }
+            }
+        }
+    }
+
+    public function testAllLivesAreThere(): void
+    {
+        self::assertCount(39, iterator_to_array(self::entries()));
     }
 
     /** @dataProvider lives */

@@ -192,12 +192,12 @@ final class HttpTest extends TestCase
                 $this->handler(),
             );
         $ok = $ask('plain');
-        self::assertSame([200, '"tries";q=1;w=60', '"tries";r=0;t=60'], [
+        self::assertSame([200, '"tries";q=1;w=60', '"tries";r=0;t=66'], [
             $ok->getStatusCode(), $ok->getHeaderLine('RateLimit-Policy'), $ok->getHeaderLine('RateLimit'),
         ]);
         $clock->advance(10.5);
         $refused = $ask('plain', headers: ['X-Forwarded-For' => '203.0.113.1']);
-        self::assertSame([429, '50', 'application/problem+json'], [
+        self::assertSame([429, '56', 'application/problem+json'], [
             $refused->getStatusCode(), $refused->getHeaderLine('Retry-After'), $refused->getHeaderLine('Content-Type'),
         ]);
         self::assertSame(['tries'], json_decode((string) $refused->getBody(), true)['violated-policies']);

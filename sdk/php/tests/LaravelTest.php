@@ -68,14 +68,14 @@ final class LaravelTest extends TestCase
             self::fail('no exception');
         } catch (ThrottleRequestsException $e) {
             self::assertSame(429, $e->getStatusCode());
-            self::assertSame([2, 0, 40], [
+            self::assertSame([2, 0, 46], [
                 $e->getHeaders()['X-RateLimit-Limit'],
                 $e->getHeaders()['X-RateLimit-Remaining'],
                 $e->getHeaders()['Retry-After'],
             ]);
-            self::assertEqualsWithDelta(time() + 40, $e->getHeaders()['X-RateLimit-Reset'], 2);
+            self::assertEqualsWithDelta(time() + 46, $e->getHeaders()['X-RateLimit-Reset'], 2);
         }
-        $this->clock->advance(40);
+        $this->clock->advance(46);
         self::assertSame(200, $this->through($gate, 2, 1)->getStatusCode());
     }
 
@@ -154,7 +154,7 @@ final class LaravelTest extends TestCase
             self::fail('no exception');
         } catch (HttpResponseException $e) {
             self::assertSame(429, $e->getResponse()->getStatusCode());
-            self::assertSame('60', $e->getResponse()->headers->get('Retry-After'));
+            self::assertSame('66', $e->getResponse()->headers->get('Retry-After'));
         }
     }
 

@@ -71,12 +71,12 @@ final class MiddlewareTest extends TestCase
             self::policy('other', ['overflow' => ['divert' => ['target' => 'https://b']]]),
         );
         $first = $ask($gate, 'plain', self::PEER, []);
-        self::assertSame([200, 'ok', '"tries";q=1;w=60', '"tries";r=0;t=60', null], [
+        self::assertSame([200, 'ok', '"tries";q=1;w=60', '"tries";r=0;t=66', null], [
             $first['status'], $first['body'], $first['headers']['ratelimit-policy'], $first['headers']['ratelimit'],
             $first['headers']['retry-after'] ?? null,
         ]);
         $refused = $ask($gate, 'plain', self::PEER, []);
-        self::assertSame([429, 'application/problem+json', '60', '"tries";r=0;t=60'], [
+        self::assertSame([429, 'application/problem+json', '66', '"tries";r=0;t=66'], [
             $refused['status'], $refused['headers']['content-type'], $refused['headers']['retry-after'],
             $refused['headers']['ratelimit'],
         ]);
@@ -84,7 +84,7 @@ final class MiddlewareTest extends TestCase
             'type' => 'https://iana.org/assignments/http-problem-types#quota-exceeded',
             'title' => 'Request cannot be satisfied as assigned quota has been exceeded',
             'status' => 429,
-            'detail' => 'retry in 60 s',
+            'detail' => 'retry in 66 s',
             'violated-policies' => ['tries'],
         ], json_decode($refused['body'], true));
         // Who is no proxy that is trusted says nothing about its address.
@@ -101,7 +101,7 @@ final class MiddlewareTest extends TestCase
             self::assertSame(200, $ask($gate, $name, self::PEER, [])['status'], $name);
             $answer = $ask($gate, $name, self::PEER, []);
             self::assertSame($over, array_slice([$answer['status'], $answer['body']], 0, count($over)), $name);
-            self::assertSame('"tries";r=0;t=60', $answer['headers']['ratelimit'], $name);
+            self::assertSame('"tries";r=0;t=66', $answer['headers']['ratelimit'], $name);
         }
         self::assertSame('cache', $ask($gate, 'old', self::PEER, [])['headers']['x-from']);
     }

@@ -39,14 +39,14 @@ final class PsrTest extends TestCase
         $gate = InMemoryGate::with($clock);
         $mail = $gate->limit('mail', Limit::slidingLog(1, '1m'));
         self::assertTrue($mail->check('a')->allowed);
-        self::assertSame(60_000_000, $mail->check('a')->retryAfterUs);
-        $clock->now = $clock->now->modify('+60 seconds');
+        self::assertSame(65_749_998, $mail->check('a')->retryAfterUs);
+        $clock->now = $clock->now->modify('+66 seconds');
         self::assertTrue($mail->check('a')->allowed);
         // Without Redis the share of a host fills by this clock, too.
         $gate = Gate::direct(PhpRedis::connect('127.0.0.1', 1), memory: new ProcessMemory(), clock: $clock);
         $mail = $gate->limit('mail', Limit::slidingLog(1, '1h'));
         self::assertSame([true, false], [$mail->check('a')->allowed, $mail->check('a')->allowed]);
-        $clock->now = $clock->now->modify('+1 hour');
+        $clock->now = $clock->now->modify('+66 minutes');
         self::assertSame([true, Mode::Local], [($again = $mail->check('a'))->allowed, $again->mode]);
     }
 

@@ -77,7 +77,7 @@ final class ReadmeTest extends TestCase
         foreach ($links[1] as $link) {
             $link[0] === '#'
                 ? self::assertContains(substr($link, 1), $anchors)
-                : self::assertFileExists(self::DIR . "/$link");
+                : self::assertFileExists(self::DIR . '/' . explode('#', $link)[0]);
         }
     }
 

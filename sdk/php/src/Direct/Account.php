@@ -141,7 +141,7 @@ final class Account
         $known = $kernel->used($this->stored, $now, $windows);
         $more = [];
         foreach ($said as $place => $used) {
-            if ($used > $known[$place]) {
+            if ($set->rules[$place]->isReported() && $used > $known[$place]) {
                 $more[$place] = $used - $known[$place];
             }
         }

@@ -42,7 +42,7 @@ final class Known
         $used = [];
         foreach ($answer->inUse as $place => $said) {
             $rule = $set->rules[$place];
-            if ($rule->flags & Rule::HOLDS_PERMITS) {
+            if (!$rule->isReported()) {
                 continue;
             }
             if ($said >= $known[$place]) {

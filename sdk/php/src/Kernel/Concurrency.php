@@ -9,7 +9,7 @@ namespace Sluicegate\Kernel;
  *
  * A state is the list of its holders `[id, lapses, cost]`, in the order of the ends; an id is 16 bytes.
  */
-final class Concurrency implements Algorithm
+final class Concurrency implements Primitive
 {
     public function __construct(private readonly int $limit, private readonly int $ttlUs)
     {
@@ -77,16 +77,6 @@ final class Concurrency implements Algorithm
     }
 
     public function withUsed(int $now, int $used): ?array
-    {
-        return null;
-    }
-
-    public function convert(array $state, int $now, Algorithm $old): array
-    {
-        return $this->shorten($state, $now);
-    }
-
-    public function rescale(array $state, int $now, callable $scaled, Algorithm $old): ?array
     {
         return null;
     }

@@ -17,14 +17,14 @@ use Sluicegate\Verb;
  */
 final class Kernel
 {
-    /** @var non-empty-list<Algorithm> */
-    private readonly array $algorithms;
+    /** @var non-empty-list<Primitive> */
+    private readonly array $primitives;
     private readonly bool $holdsPermits;
     private readonly bool $hasCalendar;
 
     public function __construct(private readonly RuleSet $set)
     {
-        $this->algorithms = array_map(static fn (Rule $rule) => $rule->algorithm(), $set->rules);
+        $this->primitives = array_map(static fn (Rule $rule) => $rule->primitive(), $set->rules);
         $this->holdsPermits = $set->holdsPermits();
         $this->hasCalendar = $set->hasCalendar();
     }
@@ -46,7 +46,7 @@ final class Kernel
      */
     public function fresh(): array
     {
-        return array_fill(0, count($this->algorithms), null);
+        return array_fill(0, count($this->primitives), null);
     }
 
     /**
@@ -59,15 +59,15 @@ final class Kernel
     public function decide(array $states, Ask $ask, int $now, array $windows): array
     {
         $rules = $this->rulesAt($now, $windows);
-        $states = $this->rewound($rules, $states, $now);
         $before = $states;
+        $states = $this->rewound($rules, $states, $now);
         [$refusedBy, $retry, $granted] = [null, 0, $ask->cost];
         $asks = $ask->verb->value <= Verb::Peek->value;
         switch ($ask->verb) {
             case Verb::Acquire:
                 $refusedBy = $this->holderOf($rules, $states, $now, $ask->permit);
                 $asks = $refusedBy === null;
-                $retry = $asks ? 0 : Algorithm::NEVER;
+                $retry = $asks ? 0 : Primitive::NEVER;
                 break;
             case Verb::AtMost:
                 foreach ($rules as $place => $rule) {
@@ -84,7 +84,7 @@ final class Kernel
             case Verb::Release:
             case Verb::Renew:
                 [$states, $granted, $refusedBy] = $this->onPermit($rules, $states, $now, $ask);
-                $retry = $refusedBy === null ? 0 : Algorithm::NEVER;
+                $retry = $refusedBy === null ? 0 : Primitive::NEVER;
                 break;
             default:
         }
@@ -111,7 +111,7 @@ final class Kernel
             $place,
             $allowed ? $granted : 0,
             $allowed ? $wait : 0,
-            $allowed ? 0 : ($retry === Algorithm::NEVER ? null : $retry),
+            $allowed ? 0 : ($retry === Primitive::NEVER ? null : $retry),
             $remaining,
             $resetAfter,
         );
@@ -241,10 +241,9 @@ final class Kernel
                 if ($state === null || $oldShape->nameHash !== $shape->nameHash) {
                     continue;
                 }
-                $alike = $oldShape->code === $shape->code;
-                $states[$place] = $alike && $oldShape->numbers === $shape->numbers
+                $states[$place] = $oldShape->code === $shape->code && $oldShape->numbers === $shape->numbers
                     ? $state
-                    : $this->carried($shape, $rule, $oldRule, $state, $alike, $now);
+                    : $this->carried($rule, $oldRule, $state, $now);
             }
         }
         return $states;
@@ -254,38 +253,36 @@ final class Kernel
      * @param array<mixed> $state
      * @return array<mixed>|null
      */
-    private function carried(
-        Rule $shape,
-        Algorithm $rule,
-        Algorithm $old,
-        array $state,
-        bool $alike,
-        int $now,
-    ): ?array {
-        if ($this->set->carry === Carry::Proportional && !($shape->flags & Rule::HOLDS_PERMITS)) {
-            $scaled = static function (int $used) use ($rule, $old): int {
-                $used = min($used, Algorithm::UNITS_MAX);
-                [$product, $left] = Num::mulDiv($used, $rule->limit(), $old->limit());
-                return (int) min($product + ($left > 0 ? 1 : 0), Algorithm::UNITS_MAX);
-            };
-            $kept = $alike ? $rule->rescale($state, $now, $scaled, $old) : null;
-            return $kept ?? $rule->withUsed($now, $scaled($old->used($state, $now)));
+    private function carried(Primitive $rule, Primitive $old, array $state, int $now): ?array
+    {
+        if ($rule instanceof Concurrency && $old instanceof Concurrency) {
+            return $rule->rewind($state, $now);
         }
-        return $alike ? $rule->convert($state, $now, $old) : $rule->withUsed($now, $old->used($state, $now));
+        $used = $old->used($state, $now);
+        if ($rule instanceof Level && $rule->afterwards) {
+            // Guava's two begin with nothing stored, and keep what is paid afterwards.
+            $owed = $old instanceof Level && $old->afterwards ? max($used - $old->unstored(), 0) : 0;
+            return $rule->withUsed($now, $rule->unstored() + $owed);
+        }
+        if ($this->set->carry === Carry::Proportional && !$rule instanceof Concurrency) {
+            [$product, $left] = Num::mulDiv(min($used, Primitive::UNITS_MAX), $rule->limit(), $old->limit());
+            $used = (int) min($product + ($left > 0 ? 1 : 0), Primitive::UNITS_MAX);
+        }
+        return $rule->withUsed($now, $used);
     }
 
     /**
      * @param list<array{int, int}|null> $windows
-     * @return non-empty-list<Algorithm>
+     * @return non-empty-list<Primitive>
      */
     private function rulesAt(int $now, array $windows): array
     {
-        $rules = $this->algorithms;
+        $rules = $this->primitives;
         if (!$this->hasCalendar) {
             return $rules;
         }
         foreach ($this->set->rules as $place => $shape) {
-            if ($shape->flags & Rule::HAS_CALENDAR && $rules[$place] instanceof FixedWindow) {
+            if ($shape->flags & Rule::HAS_CALENDAR && $rules[$place] instanceof Window) {
                 $rules[$place] = $rules[$place]->withTill(self::windowEnd($windows[$place] ?? [0, $now + 1], $now));
             }
         }
@@ -303,7 +300,7 @@ final class Kernel
     }
 
     /**
-     * @param list<Algorithm> $rules
+     * @param list<Primitive> $rules
      * @param list<array<mixed>|null> $states
      * @return list<array<mixed>|null>
      */
@@ -318,7 +315,7 @@ final class Kernel
     }
 
     /**
-     * @param list<Algorithm> $rules
+     * @param list<Primitive> $rules
      * @param list<array<mixed>|null> $states
      */
     private function holderOf(array $rules, array $states, int $now, string $permit): ?int
@@ -332,7 +329,7 @@ final class Kernel
     }
 
     /**
-     * @param list<Algorithm> $rules
+     * @param list<Primitive> $rules
      * @param list<array<mixed>|null> $states
      * @return array{list<array<mixed>|null>, int}
      */
@@ -353,7 +350,7 @@ final class Kernel
     }
 
     /**
-     * @param list<Algorithm> $rules
+     * @param list<Primitive> $rules
      * @param list<array<mixed>|null> $states
      * @return array{list<array<mixed>|null>, int, int|null} states, what was granted, and the rule that refused
      */
@@ -380,7 +377,7 @@ final class Kernel
     }
 
     /**
-     * @param list<Algorithm> $rules
+     * @param list<Primitive> $rules
      * @param list<array<mixed>|null> $states
      * @return array{int|null, int, int, int|null} the rule that refuses, its retry, the wait, the slowest rule
      */
@@ -389,9 +386,9 @@ final class Kernel
         [$refusedBy, $retry, $wait, $slowest] = [null, 0, 0, null];
         foreach ($rules as $place => $rule) {
             [$pause, $after] = $rule->check($states[$place], $now, $cost, $maxWait);
-            $never = $retry === Algorithm::NEVER;
+            $never = $retry === Primitive::NEVER;
             if ($pause === null) {
-                if ($refusedBy === null || (!$never && ($after === Algorithm::NEVER || $after > $retry))) {
+                if ($refusedBy === null || (!$never && ($after === Primitive::NEVER || $after > $retry))) {
                     [$refusedBy, $retry] = [$place, $after];
                 }
             } elseif ($pause > $wait) {
@@ -402,7 +399,7 @@ final class Kernel
     }
 
     /**
-     * @param list<Algorithm> $rules
+     * @param list<Primitive> $rules
      * @param list<array<mixed>|null> $states
      * @return array{int, int, int} the deciding rule, what it has left, and until it is full
      */

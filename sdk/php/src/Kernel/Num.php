@@ -60,19 +60,4 @@ final class Num
         }
         return $x < 9007199254740992.0 ? ceil($x) : $x;
     }
-
-    /** The nearest integer double, halves up; as it is from 2^52 on. */
-    public static function round(float $x): float
-    {
-        if (!($x > -4503599627370496.0 && $x < 4503599627370496.0)) {
-            return $x;
-        }
-        return floor($x + 0.5);
-    }
-
-    /** A span in µs of a double that is an integer or too large, at most the longest span. */
-    public static function span(float $x): int
-    {
-        return $x < 9007199254740991.0 ? (int) $x : Algorithm::SPAN_MAX_US;
-    }
 }

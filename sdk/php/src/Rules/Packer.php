@@ -4,9 +4,9 @@ declare(strict_types=1);
 
 namespace Sluicegate\Rules;
 
-use Sluicegate\Kernel\Algorithm;
-use Sluicegate\Kernel\Flow;
+use Sluicegate\Kernel\Level;
 use Sluicegate\Kernel\Num;
+use Sluicegate\Kernel\Primitive;
 
 /**
  * Makes rules of parameters: the numbers of each algorithm, as the script gets them.
@@ -26,7 +26,7 @@ final class Packer
         $flags = $initial < $burst ? 0 : Rule::FULL_IS_FRESH;
         $used = ($burst - $initial) * $perPermit;
         $stepped = $byInterval ? 1 : 0;
-        $window = (new Flow($tick, $perTick, $perPermit, $depth, $byInterval))->timeToDrain($depth, 0, 0);
+        $window = (new Level($tick, $perTick, $perPermit, $depth, 1))->lengthUs();
         $numbers = [$tick, $perTick, $perPermit, $depth, $burst, $used, $stepped, $rate->permits, $rate->periodUs];
         return self::rule($name, 1, $flags, $numbers, $burst, $window);
     }
@@ -36,7 +36,7 @@ final class Packer
     {
         [$tick, $perTick, $perPermit] = self::flow($rate, $burst + 1);
         $depth = ($burst + 1) * $perPermit;
-        $window = (new Flow($tick, $perTick, $perPermit, $depth, false))->timeToDrain($depth, 0, 0);
+        $window = (new Level($tick, $perTick, $perPermit, $depth, 1))->lengthUs();
         $numbers = [
             $tick, $perTick, $perPermit, $depth, $burst + 1, $delay === null ? 0 : 1, 0,
             ($delay ?? 0) * $perPermit, $rate->permits, $rate->periodUs,
@@ -50,7 +50,7 @@ final class Packer
         $period = (float) $rate->periodUs;
         $stored = min($permits * $maxBurstUs / $period, self::PERMITS_STORED_MAX);
         $limit = max((int) floor($stored), 1);
-        $window = (int) min(ceil($limit * $period / $permits), Algorithm::SPAN_MAX_US);
+        $window = (int) min(ceil($limit * $period / $permits), Primitive::SPAN_MAX_US);
         return self::rule($name, 2, 0, [$permits, $period, $stored], $limit, $window);
     }
 

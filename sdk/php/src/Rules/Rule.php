@@ -4,17 +4,10 @@ declare(strict_types=1);
 
 namespace Sluicegate\Rules;
 
-use Sluicegate\Kernel\Algorithm;
 use Sluicegate\Kernel\Concurrency;
-use Sluicegate\Kernel\FixedWindow;
-use Sluicegate\Kernel\Flow;
-use Sluicegate\Kernel\LeakyBucket;
-use Sluicegate\Kernel\SlidingCounter;
-use Sluicegate\Kernel\SlidingLog;
-use Sluicegate\Kernel\SlidingWindow;
-use Sluicegate\Kernel\SmoothBursty;
-use Sluicegate\Kernel\SmoothWarmup;
-use Sluicegate\Kernel\TokenBucket;
+use Sluicegate\Kernel\Level;
+use Sluicegate\Kernel\Primitive;
+use Sluicegate\Kernel\Window;
 
 /**
  * One rule as the script gets it: a code, flags and numbers. And what answers need beside them.
@@ -49,31 +42,25 @@ final readonly class Rule
     ) {
     }
 
-    /** The rule's arithmetic in this process. */
-    public function algorithm(): Algorithm
+    /** The rule's arithmetic without Redis. */
+    public function primitive(): Primitive
     {
-        $n = $this->numbers;
-        $int = static fn (int $place): int => (int) $n[$place];
         return match ($this->code) {
-            1 => new TokenBucket(
-                new Flow($int(0), $int(1), $int(2), $int(3), $n[6] === 1.0),
-                $int(4),
-                $int(5),
-            ),
-            2 => new SmoothBursty($n[0], $n[1], $n[2]),
-            3 => new SmoothWarmup($n[0], $n[1], $n[2], $n[3], $n[4]),
-            4 => new LeakyBucket(
-                new Flow($int(0), $int(1), $int(2), $int(3), false),
-                $int(4),
-                $n[5] === 1.0,
-                $int(7),
-            ),
-            5 => new FixedWindow($int(0), $int(1), $int(2), [$int(3), $int(4)]),
-            6 => new SlidingWindow($int(0), $int(1), $int(2), $int(3)),
-            7 => new SlidingCounter($int(0), $int(1), $int(2), $int(3)),
-            8 => new SlidingLog($int(0), $int(1)),
-            default => new Concurrency($int(0), $int(1)),
+            1, 2, 3, 4 => Level::of($this->code, $this->numbers),
+            5, 6, 7, 8 => Window::of($this->code, $this->numbers),
+            default => new Concurrency((int) $this->numbers[0], (int) $this->numbers[1]),
         };
+    }
+
+    /**
+     * Whether what Redis says to be left of it says what a share has in use.
+     *
+     * Not of permits that are held under their ids, nor of a rule that warms up, of which only the time between two
+     * requests is left.
+     */
+    public function isReported(): bool
+    {
+        return !($this->flags & self::HOLDS_PERMITS) && $this->code !== 3;
     }
 
     /** What header fields say of it, such as `"tokens";q=1000;w=86400`: a time only in whole seconds. */

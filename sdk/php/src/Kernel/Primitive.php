@@ -5,12 +5,12 @@ declare(strict_types=1);
 namespace Sluicegate\Kernel;
 
 /**
- * The arithmetic of one rule. It decides in this process what the script decides in Redis, to the microsecond.
+ * The arithmetic of one rule without Redis. It never admits more than its algorithm in any interval; it may admit less.
  *
  * A state is a plain array, null for a key that was never seen. No method changes a state that it is given:
  * callers keep what a method returns. Instants and spans are integers of µs, at most 2^53 - 1.
  */
-interface Algorithm
+interface Primitive
 {
     /** The largest number of units or permits that a state counts. */
     public const UNITS_MAX = 9007199254740992;
@@ -93,21 +93,4 @@ interface Algorithm
      * @return array<mixed>|null
      */
     public function withUsed(int $now, int $used): ?array;
-
-    /**
-     * The state of `$old`, a rule of the same algorithm, under this rule.
-     *
-     * @param array<mixed> $state
-     * @return array<mixed>
-     */
-    public function convert(array $state, int $now, Algorithm $old): array;
-
-    /**
-     * The state of `$old` with its counts scaled in their places, or null where only a sum can be scaled.
-     *
-     * @param array<mixed> $state
-     * @param callable(int): int $scaled
-     * @return array<mixed>|null
-     */
-    public function rescale(array $state, int $now, callable $scaled, Algorithm $old): ?array;
 }

@@ -1,0 +1,197 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Kernel;
+
+/**
+ * The primitive of `fixed_window` and the sliding ones: ten buckets and one more.
+ *
+ * What was admitted counts until its bucket no longer overlaps the window, so that no interval of the window's length
+ * has more than the limit: `spec/failure.md`, A window. A state is `[newest, counts, said, till]`; bucket `b` is at `b`
+ * modulo their number, and what Redis said counts until an instant.
+ */
+final class Window implements Primitive
+{
+    private const BUCKETS = 11;
+    private const HOUR_US = 3_600_000_000;
+    /** The longest day, week, month and year: an hour more where clocks are put back. */
+    private const LONGEST_H = [25, 7 * 24 + 1, 31 * 24 + 1, 366 * 24 + 1];
+    private const EPOCH = 0;
+    private const FIRST = 1;
+    private const CALENDAR = 2;
+
+    /**
+     * @param int $spanUs length of the window; of a calendar, its longest
+     * @param int $bucketUs a tenth of it, rounded up
+     * @param int|null $kind when a fixed window begins; null: it slides
+     * @param int $till end of the calendar window around now; see `withTill`
+     */
+    private function __construct(
+        private readonly int $limit,
+        private readonly int $spanUs,
+        private readonly int $bucketUs,
+        private readonly ?int $kind,
+        private readonly int $till,
+    ) {
+    }
+
+    /**
+     * The window of a rule's code and numbers (`spec/redis.md`, Rules).
+     *
+     * @param list<float> $n
+     */
+    public static function of(int $code, array $n): self
+    {
+        $kind = $code === 5 ? (int) $n[1] : null;
+        $span = match ($kind) {
+            null => (int) $n[1],
+            self::CALENDAR => self::LONGEST_H[(int) $n[3]] * self::HOUR_US,
+            default => (int) $n[2],
+        };
+        return new self((int) $n[0], $span, Num::divCeil($span, self::BUCKETS - 1), $kind, 0);
+    }
+
+    /** The same rule, with the end of the calendar window around now. */
+    public function withTill(int $till): self
+    {
+        return new self($this->limit, $this->spanUs, $this->bucketUs, $this->kind, $till);
+    }
+
+    public function limit(): int
+    {
+        return $this->limit;
+    }
+
+    public function check(?array $state, int $now, int $cost, ?int $maxWait): array
+    {
+        if ($cost > $this->limit) {
+            return [null, self::NEVER];
+        }
+        $over = $this->used($state, $now) + $cost - $this->limit;
+        if ($over <= 0) {
+            return [0, 0];
+        }
+        $counted = $this->counted($state, $now);
+        usort($counted, static fn (array $a, array $b): int => $a[0] <=> $b[0]);
+        $end = $now;
+        foreach ($counted as [$end, $count]) {
+            $over -= $count;
+            if ($over <= 0) {
+                break;
+            }
+        }
+        return [null, $end - $now];
+    }
+
+    public function charge(?array $state, int $now, int $cost, string $permit): array
+    {
+        [$newest, $counts, $said, $till] = $state ?? $this->empty($now);
+        $bucket = intdiv($now, $this->bucketUs);
+        for ($next = max($newest + 1, $bucket + 1 - self::BUCKETS); $next <= $bucket; $next++) {
+            $counts[$next % self::BUCKETS] = 0;
+        }
+        $newest = max($newest, $bucket);
+        $counts[$newest % self::BUCKETS] += $cost;
+        return [$newest, $counts, $said, $till];
+    }
+
+    public function firstSeen(int $now): ?array
+    {
+        return null;
+    }
+
+    public function available(?array $state, int $now): int
+    {
+        return max($this->limit - $this->used($state, $now), 0);
+    }
+
+    public function status(?array $state, int $now): array
+    {
+        $ends = array_column($this->counted($state, $now), 0);
+        return [$this->available($state, $now), $ends === [] ? 0 : max($ends) - $now];
+    }
+
+    public function refund(array $state, int $now, int $cost): array
+    {
+        [$newest, $counts, $said, $till] = $state;
+        $left = $cost;
+        for ($bucket = $newest; $bucket >= $this->firstLive($newest, $now); $bucket--) {
+            $back = min($left, $counts[$bucket % self::BUCKETS]);
+            $counts[$bucket % self::BUCKETS] -= $back;
+            $left -= $back;
+        }
+        $back = min($left, $now < $till ? $said : 0);
+        return [[$newest, $counts, $said - $back, $till], $cost - $left + $back];
+    }
+
+    public function rewind(array $state, int $now): array
+    {
+        [$newest, $counts, $said, $till] = $state;
+        $till = min($till, $now + $this->spanUs);
+        $bucket = intdiv($now, $this->bucketUs);
+        if ($bucket >= $newest) {
+            return [$newest, $counts, $said, $till];
+        }
+        // The newest bucket is that of now, and the others keep their distances less one: where in its bucket the clock
+        // was is not known, so none of them may end sooner than it did.
+        [$earlier, $back] = [array_fill(0, self::BUCKETS, 0), $newest - $bucket - 1];
+        for ($old = max($newest + 1 - self::BUCKETS, 0); $old <= $newest; $old++) {
+            $earlier[min(max($old - $back, 0), $bucket) % self::BUCKETS] += $counts[$old % self::BUCKETS];
+        }
+        return [$bucket, $earlier, $said, $till];
+    }
+
+    public function used(?array $state, int $now): int
+    {
+        return array_sum(array_column($this->counted($state, $now), 1));
+    }
+
+    public function withUsed(int $now, int $used): ?array
+    {
+        $state = $this->empty($now);
+        if ($this->kind === null) {
+            $state[1][$state[0] % self::BUCKETS] = $used;
+            return $state;
+        }
+        $till = match ($this->kind) {
+            self::EPOCH => $now - $now % $this->spanUs + $this->spanUs,
+            self::FIRST => $now + $this->spanUs,
+            default => $this->till,
+        };
+        return [$state[0], $state[1], $used, $till];
+    }
+
+    /**
+     * What counts at `$now`: when it ends, and how much; first what Redis said, then buckets in their order.
+     *
+     * @param array<mixed>|null $state
+     * @return list<array{int, int}>
+     */
+    private function counted(?array $state, int $now): array
+    {
+        if ($state === null) {
+            return [];
+        }
+        [$newest, $counts, $said, $till] = $state;
+        $counted = $now < $till && $said > 0 ? [[$till, $said]] : [];
+        for ($bucket = $this->firstLive($newest, $now); $bucket <= $newest; $bucket++) {
+            $count = $counts[$bucket % self::BUCKETS];
+            if ($count > 0) {
+                $counted[] = [($bucket + 1) * $this->bucketUs + $this->spanUs - 1, $count];
+            }
+        }
+        return $counted;
+    }
+
+    private function firstLive(int $newest, int $now): int
+    {
+        return max($newest + 1 - self::BUCKETS, intdiv(max($now + 1 - $this->spanUs, 0), $this->bucketUs), 0);
+    }
+
+    /** @return array{int, list<int>, int, int} */
+    private function empty(int $now): array
+    {
+        return [intdiv($now, $this->bucketUs), array_fill(0, self::BUCKETS, 0), 0, 0];
+    }
+}

@@ -1,0 +1,155 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Tests;
+
+use PHPUnit\Framework\TestCase;
+use Sluicegate\Kernel\Ask;
+use Sluicegate\Policy\Document;
+use Sluicegate\Rules\Calendar;
+use Sluicegate\Rules\Carry;
+use Sluicegate\Rules\Packer;
+use Sluicegate\Rules\Rate;
+use Sluicegate\Rules\Rule;
+use Sluicegate\Rules\RuleSet;
+use Sluicegate\Tests\Support\RandomRules;
+use Sluicegate\Tests\Support\Vectors;
+use Sluicegate\Verb;
+
+/**
+ * The three primitives, which decide without Redis: `spec/failure.md`.
+ */
+final class SharesTest extends TestCase
+{
+    private const NOW_US = 1_774_745_000_000_000;
+    private const LIVES = 300;
+
+    /** @return iterable<string, array{array<mixed>}> */
+    public static function shares(): iterable
+    {
+        foreach (Vectors::wire('shares.json') as $place => $entry) {
+            yield "$entry[algorithm]/$place" => [$entry];
+        }
+    }
+
+    public function testAllSharesAreThere(): void
+    {
+        self::assertCount(16, iterator_to_array(self::shares()));
+    }
+
+    /**
+     * @dataProvider shares
+     * @param array<mixed> $entry
+     */
+    public function testAShareIsAsTheWireSays(array $entry): void
+    {
+        $set = Vectors::rules([['name' => 'rule', 'algorithm' => $entry['algorithm'], 'params' => $entry['params']]]);
+        $kernel = $set->kernel();
+        $states = $kernel->fresh();
+        foreach ($entry['steps'] as $number => $step) {
+            $now = $step['at_us'];
+            if ($step['op'] === 'said') {
+                $states = $kernel->withUsed($states, [0 => $step['cost']], $now, [null]);
+                continue;
+            }
+            [$outcome, $states] = $kernel->decide($states, Vectors::ask($step), $now, [null]);
+            self::assertEquals($step['expect'], [
+                'allowed' => $outcome->allowed,
+                'granted' => $outcome->granted,
+                'wait_us' => $outcome->waitUs,
+                'remaining' => $outcome->remaining,
+                'retry_after_us' => $outcome->retryAfterUs,
+                'reset_after_us' => $outcome->resetAfterUs,
+            ], "step $number: " . json_encode($step));
+        }
+    }
+
+    public function testNoIntervalHasMoreThanTheShare(): void
+    {
+        $seed = (int) (getenv('SEED') ?: random_int(1, 1_000_000));
+        mt_srand($seed);
+        for ($life = 0; $life < self::LIVES; $life++) {
+            do {
+                $document = ['name' => 'p', 'rules' => RandomRules::rules()];
+                $text = (string) json_encode($document, JSON_PRESERVE_ZERO_FRACTION);
+                $set = Document::parse($text)->rules;
+            } while ($set->holdsPermits() || $set->hasCalendar());
+            [$states, $now, $passed, $largest] = [$set->kernel()->fresh(), self::NOW_US, [], 0];
+            $unit = 1 << mt_rand(0, 36);
+            for ($step = 0; $step < 60; $step++) {
+                $now += mt_rand(0, $unit);
+                $cost = mt_rand(0, 9) === 0 ? mt_rand(1, Ask::COST_MAX) : mt_rand(1, 3);
+                $ask = new Ask(mt_rand(0, 1) ? Verb::Check : Verb::AtMost, $cost);
+                [$outcome, $states] = $set->kernel()->decide($states, $ask, $now, $set->windowsAround($now));
+                if ($outcome->allowed) {
+                    $passed[] = [$now, $outcome->granted];
+                    $largest = max($largest, $outcome->granted);
+                }
+            }
+            foreach ($passed as $first => [$from]) {
+                $total = 0;
+                foreach (array_slice($passed, $first) as [$till, $granted]) {
+                    $total += $granted;
+                    foreach ($set->rules as $rule) {
+                        $most = self::most($rule, $till - $from, $largest);
+                        self::assertLessThanOrEqual($most, $total, "$seed:$life $text: " . ($till - $from) . ' us');
+                    }
+                }
+            }
+        }
+    }
+
+    /** How much an algorithm lets pass in an interval of so many µs, by the numbers of its rule. */
+    private static function most(Rule $rule, int $span, int $largest): float
+    {
+        $n = $rule->numbers;
+        return match ($rule->code) {
+            1, 4 => ($n[3] + (floor($span / $n[0]) + 1) * $n[1]) / $n[2] + 1,
+            2 => $n[2] + $span * $n[0] / $n[1] + 2 + $largest, // the last one is paid afterwards
+            3 => $span / $n[0] + 2 + $largest,
+            5 => (floor($span / $n[2]) + 1) * $n[0],
+            default => (floor($span / $n[1]) + 1) * $n[0],
+        };
+    }
+
+    public function testAReportOfACalendarWindowEndsWithIt(): void
+    {
+        $rule = Packer::calendarWindow('r', 10, new Calendar('day', 'UTC'));
+        $kernel = RuleSet::of([$rule], Carry::Usage)->kernel();
+        $hour = 3_600_000_000;
+        $window = static fn (int $day): array => [[24 * $day * $hour, 24 * ($day + 1) * $hour]];
+        $states = $kernel->withUsed($kernel->fresh(), [0 => 10], 23 * $hour, $window(0));
+        $passes = static function (int $cost, int $now, array $window) use ($kernel, &$states): bool {
+            [$outcome, $states] = $kernel->decide($states, new Ask(Verb::Check, $cost), $now, $window);
+            return $outcome->allowed;
+        };
+        self::assertFalse($passes(1, 24 * $hour - 1, $window(0)));
+        self::assertTrue($passes(10, 24 * $hour, $window(1)), 'what Redis reported of yesterday does not count today');
+        // What passed here counts for the longest day, which has 25 hours, and a tenth of it at most.
+        self::assertFalse($passes(1, 49 * $hour - 1, $window(2)));
+        self::assertTrue($passes(10, 52 * $hour, $window(2)));
+    }
+
+    public function testGuavasTwoBeginWithNothingStoredUnderOtherRules(): void
+    {
+        $set = static fn (Rule $rule): RuleSet => RuleSet::of([$rule], Carry::Usage);
+        $ten = new Rate(10, 1_000_000);
+        $bursty = $set(Packer::smoothBursty('r', $ten, 1_000_000));
+        $cases = [
+            'a larger store' => [$bursty, $set(Packer::smoothBursty('r', $ten, 10_000_000)), 500_000],
+            'a warm-up' => [$bursty, $set(Packer::smoothWarmup('r', $ten, 3_000_000, 3.0)), 500_000],
+            'another one was' => [$set(Packer::tokenBucket('r', new Rate(5, 1_000_000), 5, 5, false)), $bursty, 0],
+        ];
+        $reserve = new Ask(Verb::Reserve, 1, Ask::MAX_WAIT_US);
+        foreach ($cases as $name => [$before, $later, $wait]) {
+            $states = $before->kernel()->fresh();
+            for ($each = 0; $each < 5; $each++) {
+                [, $states] = $before->kernel()->decide($states, $reserve, self::NOW_US, [null]);
+            }
+            $states = $later->kernel()->takeOver($before->kernel(), $states, self::NOW_US, [null], [null]);
+            [$outcome] = $later->kernel()->decide($states, $reserve, self::NOW_US, [null]);
+            self::assertSame($wait, $outcome->waitUs, $name);
+        }
+    }
+}
