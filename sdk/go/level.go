@@ -143,13 +143,13 @@ func levelOf(code byte, n []float64) *level {
 	case codeSmoothBursty:
 		if n[0] >= 1 && n[1] >= 1 && n[2] > 0 && n[0]+n[1]+n[2] <= float64(unitsMax) {
 			depth := capped(n[2]*n[1], depthMax)
-			return &level{tickUS: 1, perTick: i(0), perPermit: i(1), depth: depth, most: max(capped(n[2], unitsMax), 1), fresh: depth, afterwards: true}
+			return &level{tickUS: 1, perTick: i(0), perPermit: i(1), depth: depth, most: max(capped(n[2], depthMax), 1), fresh: depth, afterwards: true}
 		}
 	case codeSmoothWarmup:
 		if n[0] > 0 && n[1] > 0 && n[2] > n[1] && n[3] > 0 && n[4] > 0 && n[0]+n[2]+n[3]+n[4] <= largest {
 			// A permit weighs what drains in the time between two, rounded up.
 			weight := max(capped(ceilF64(n[0]*smoothTicks), depthMax), 1)
-			return &level{tickUS: 1, perTick: smoothTicks, perPermit: weight, most: max(capped(n[2], unitsMax), 1), afterwards: true}
+			return &level{tickUS: 1, perTick: smoothTicks, perPermit: weight, most: max(capped(n[2], depthMax), 1), afterwards: true}
 		}
 	}
 	return nil

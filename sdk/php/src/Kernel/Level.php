@@ -50,13 +50,13 @@ final class Level implements Primitive
     {
         if ($code === 2) {
             $depth = (int) min($n[2] * $n[1], self::DEPTH_MAX);
-            $most = max((int) min($n[2], self::UNITS_MAX), 1);
+            $most = max((int) min($n[2], self::DEPTH_MAX), 1);
             return new self(1, (int) $n[0], (int) $n[1], $depth, $most, $depth, afterwards: true);
         }
         if ($code === 3) {
             // A permit weighs what drains in the time between two, rounded up.
             $weight = max((int) min(Num::ceil($n[0] * self::SMOOTH_TICKS), self::DEPTH_MAX), 1);
-            $most = max((int) min($n[2], self::UNITS_MAX), 1);
+            $most = max((int) min($n[2], self::DEPTH_MAX), 1);
             return new self(1, self::SMOOTH_TICKS, $weight, 0, $most, afterwards: true);
         }
         [$tick, $perTick, $perPermit, $depth, $most] = array_map(intval(...), array_slice($n, 0, 5));

@@ -17,7 +17,8 @@ public final class Sluicegate {
     }
 
     /**
-     * A gate that decides in the memory of this process, by the same arithmetic: for tests, and for programs that share
+     * A gate that decides in the memory of this process, as one without Redis does (never more than a server, sometimes less
+     * or later): for tests, and for programs that share
      * nothing.
      *
      * @param clock by which it decides

@@ -139,14 +139,14 @@ public abstract class MiddlewareContract {
         HttpResponse<String> first = get("/reject", "X-Forwarded-For", "1.1.1.1");
         assertEquals(200, first.statusCode());
         assertEquals("hello", first.body());
-        assertEquals("\"fixed_window\";r=0;t=3600", field(first, "RateLimit"));
+        assertEquals("\"fixed_window\";r=0;t=3960", field(first, "RateLimit"));
         assertEquals("\"fixed_window\";q=1;w=3600", field(first, "RateLimit-Policy"));
         assertEquals("", field(first, "Retry-After"));
         // What an untrusted client says of its address changes nothing.
         HttpResponse<String> refused = get("/reject", "X-Forwarded-For", "2.2.2.2");
         assertEquals(429, refused.statusCode());
-        assertEquals("3600", field(refused, "Retry-After"));
-        assertEquals("\"fixed_window\";r=0;t=3600", field(refused, "RateLimit"));
+        assertEquals("3960", field(refused, "Retry-After"));
+        assertEquals("\"fixed_window\";r=0;t=3960", field(refused, "RateLimit"));
         assertEquals("application/problem+json", field(refused, "Content-Type"));
         assertTrue(refused.body().contains("#quota-exceeded\"") && refused.body().contains("\"violated-policies\":[\"fixed_window\"]"));
         assertFalse(refused.body().contains("127.0.0.1"));

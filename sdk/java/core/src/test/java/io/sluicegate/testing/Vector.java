@@ -79,6 +79,17 @@ public record Vector(String name, RuleSet rules, List<Step> steps) {
         return Long.parseLong(value.toString());
     }
 
+    /** The rule of an entry of spec/wire/shares.json. */
+    public static RuleSet ruleOf(Map<?, ?> entry) {
+        return new RuleSet(Carry.USAGE, List.of(rule("rule", (String) entry.get("algorithm"), (Map<?, ?>) entry.get("params"))));
+    }
+
+    /** A step of such an entry. */
+    public static Step stepOf(Map<?, ?> step) {
+        return step.get("op").equals("said")
+            ? new Step(number(step.get("at_us")), "said", null, number(step.get("cost")), 0, null, null, null, null) : step(step);
+    }
+
     private static RuleSet rules(List<?> specs, Carry carry) {
         List<Rule> rules = new ArrayList<>();
         for (Object each : specs) {

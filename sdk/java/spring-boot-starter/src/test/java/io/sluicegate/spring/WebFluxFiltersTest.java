@@ -79,7 +79,7 @@ class WebFluxFiltersTest extends MiddlewareContract {
         assertEquals("limited", get("/limited").body());
         HttpResponse<String> refused = get("/limited");
         assertEquals(429, refused.statusCode());
-        assertEquals("3600", field(refused, "Retry-After"));
+        assertEquals("3960", field(refused, "Retry-After"));
         assertEquals("application/problem+json", field(refused, "Content-Type"));
         assertTrue(refused.body().contains("#quota-exceeded"));
     }

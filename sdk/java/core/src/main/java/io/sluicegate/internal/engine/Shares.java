@@ -133,7 +133,7 @@ final class Shares {
             long[] permits = stored.used(rules, nowUs);
             boolean raises = false;
             for (int place = 0; place < permits.length; place++) {
-                boolean counts = !rules.rules().get(place).handsOutPermits();
+                boolean counts = rules.rules().get(place).isReported();
                 permits[place] = counts ? Math.max(said.inUse(place) - permits[place], 0) : 0;
                 raises |= permits[place] > 0;
             }
@@ -197,7 +197,7 @@ final class Shares {
     // Of a rule that hands out permits nothing is put down: its share is beside what Redis knows to be held.
     private static long believed(Note note, int place, long known, long said, long nowUs) {
         Rule rule = note.rules.rules().get(place);
-        if (said == Result.NOT_SAID || rule.handsOutPermits()) {
+        if (said == Result.NOT_SAID || !rule.isReported()) {
             return Result.NOT_SAID;
         }
         if (said >= known) {

@@ -4,7 +4,7 @@ import java.util.ArrayList;
 import java.util.List;
 
 /** Permits are held by name until they are released or their time is over; at most 10,000, as its limit is. */
-final class Concurrency extends Algorithm {
+final class Concurrency extends Primitive {
     private final long limit;
     private final long ttlUs;
 
@@ -128,7 +128,7 @@ final class Concurrency extends Algorithm {
 
     @Override
     long available(State state, At at) {
-        return left(limit, heldAt(state, at.now()));
+        return Math.max(limit - heldAt(state, at.now()), 0);
     }
 
     @Override
@@ -158,17 +158,5 @@ final class Concurrency extends Algorithm {
     @Override
     State withUsed(At at, long used) {
         return null;
-    }
-
-    // Permits stay with their holders; a shorter ttl shortens them.
-    @Override
-    State convert(State state, At at, Algorithm earlier) {
-        shorten(state, at.now());
-        return state;
-    }
-
-    @Override
-    long fillUs() {
-        return ttlUs;
     }
 }

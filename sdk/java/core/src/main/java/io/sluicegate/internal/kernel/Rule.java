@@ -14,12 +14,15 @@ public final class Rule {
     /** Its window comes with the request. */
     public static final int CALENDAR = 4;
 
+    /** The longest year. */
+    private static final long CALENDAR_MAX_US = 366L * 86_400_000_000L;
+
     private final String name;
     private final byte[] nameHash;
     private final int code;
     private final int flags;
     private final double[] numbers;
-    private final Algorithm algorithm;
+    private final Primitive primitive;
     private final long limit;
     private final long windowUs;
     private final Calendar calendar;
@@ -31,8 +34,8 @@ public final class Rule {
         this.code = code;
         this.flags = flags;
         this.numbers = numbers;
-        this.algorithm = algorithm(code, numbers);
-        this.limit = limit < 0 ? algorithm.limit() : limit;
+        this.primitive = primitive(code, numbers);
+        this.limit = limit < 0 ? primitive.limit() : limit;
         this.windowUs = windowUs;
         this.calendar = calendar;
     }
@@ -51,23 +54,22 @@ public final class Rule {
         return new Rule(name, nameHash, code, flags, numbers, limit, windowUs, calendar);
     }
 
-    private static Algorithm algorithm(int code, double[] n) {
-        Algorithm algorithm = switch (code) {
-            case 1 -> sized(n, 9) ? new TokenBucket(n) : null;
-            case 2 -> sized(n, 3) ? new SmoothBursty(n) : null;
-            case 3 -> sized(n, 5) ? new SmoothWarmup(n) : null;
-            case 4 -> sized(n, 10) ? new LeakyBucket(n) : null;
-            case 5 -> sized(n, 5) ? new FixedWindow(n) : null;
-            case 6 -> sized(n, 4) ? new SlidingWindow(n) : null;
-            case 7 -> sized(n, 4) ? new SlidingCounter(n) : null;
-            case 8 -> sized(n, 2) ? new SlidingLog(n) : null;
+    private static Primitive primitive(int code, double[] n) {
+        Primitive primitive = switch (code) {
+            case 1 -> sized(n, 9) ? new Level(code, n) : null;
+            case 2 -> sized(n, 3) ? new Level(code, n) : null;
+            case 3 -> sized(n, 5) ? new Level(code, n) : null;
+            case 4 -> sized(n, 10) ? new Level(code, n) : null;
+            case 5 -> sized(n, 5) && n[1] <= 2 && n[3] <= 3 ? new Window(code, n) : null;
+            case 6, 7 -> sized(n, 4) ? new Window(code, n) : null;
+            case 8 -> sized(n, 2) ? new Window(code, n) : null;
             case 9 -> sized(n, 3) ? new Concurrency(n) : null;
             default -> null;
         };
-        if (algorithm == null) {
+        if (primitive == null) {
             throw new IllegalArgumentException("unknown algorithm " + code + " of " + n.length + " numbers");
         }
-        return algorithm;
+        return primitive;
     }
 
     private static boolean sized(double[] numbers, int size) {
@@ -173,8 +175,29 @@ public final class Rule {
         return code == 2 || code == 3;
     }
 
-    Algorithm algorithm() {
-        return algorithm;
+    /**
+     * {@return whether what Redis says to be left of it says what a share has in use: not of permits that are held under their
+     * ids, nor of a rule that warms up, of which only the time between two requests is left}
+     */
+    public boolean isReported() {
+        return !handsOutPermits() && code != 3;
+    }
+
+    Primitive primitive() {
+        return primitive;
+    }
+
+    /** The time from an empty to a full budget, in µs. */
+    long fillUs() {
+        return switch (code) {
+            case 2 -> Numbers.span(numbers[2] * numbers[1] / numbers[0]);
+            case 3 -> Numbers.span(numbers[2] * numbers[4]);
+            case 5 -> hasCalendar() ? CALENDAR_MAX_US : (long) numbers[2];
+            case 6 -> (long) (numbers[1] + numbers[2]);
+            case 7 -> 2 * (long) numbers[1];
+            case 8, 9 -> (long) numbers[1];
+            default -> ((Level) primitive).lengthUs();
+        };
     }
 
     /** What one decision may cost Redis, in ns. */

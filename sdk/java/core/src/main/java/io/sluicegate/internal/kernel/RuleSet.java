@@ -195,7 +195,7 @@ public final class RuleSet {
         long fillUs = 0;
         boolean fresh = true;
         for (Rule rule : rules) {
-            fillUs = Math.max(fillUs, rule.algorithm().fillUs());
+            fillUs = Math.max(fillUs, rule.fillUs());
             fresh &= rule.fullIsFresh();
         }
         return Math.min(fillUs / 1000 + 1 + (fresh ? 0 : NOT_FRESH_MS), LIFE_MAX_MS);

@@ -110,9 +110,9 @@ public final class Rules {
 
     // The time that header fields report: until a budget is full again of which the whole limit was used.
     private static Rule timed(Rule rule) {
-        At start = new At(0, 0);
-        Algorithm algorithm = rule.algorithm();
-        State usedUp = algorithm.withUsed(start, rule.limit());
-        return rule.described(rule.name(), rule.limit(), algorithm.status(usedUp, start).resetAfterUs(), null);
+        double[] numbers = rule.numbers();
+        // More than the limit may be stored in part.
+        long windowUs = rule.code() == 2 ? Numbers.span(rule.limit() * numbers[1] / numbers[0]) : rule.fillUs();
+        return rule.described(rule.name(), rule.limit(), windowUs, null);
     }
 }

@@ -4,11 +4,10 @@ import static io.sluicegate.internal.kernel.Numbers.NEVER;
 
 import io.sluicegate.Carry;
 import java.util.Arrays;
-import java.util.function.LongUnaryOperator;
 
 /**
- * What is in use of the budget of one key, and the decisions about it: the twin of the script's steps. It is not for
- * several threads at a time.
+ * What is in use of the budget of one key, and the decisions about it without Redis, in the steps of the script. It is not
+ * for several threads at a time.
  */
 public final class Usage {
     private RuleSet rules;
@@ -95,19 +94,25 @@ public final class Usage {
 
     private static State carried(RuleSet to, int place, Rule old, State state, At at) {
         Rule rule = to.rules().get(place);
-        boolean alike = rule.isAlike(old);
-        if (alike && rule.hasNumbersOf(old)) {
+        if (rule.isAlike(old) && rule.hasNumbersOf(old)) {
             return state;
         }
-        Algorithm algorithm = rule.algorithm();
-        Algorithm earlier = old.algorithm();
-        if (to.carry() == Carry.PROPORTIONAL && !rule.handsOutPermits()) {
-            LongUnaryOperator scaled = used ->
-                Numbers.mulDivUp(Math.min(used, Numbers.UNITS_MAX), algorithm.limit(), earlier.limit());
-            State kept = alike ? algorithm.rescale(state, scaled, at, earlier) : null;
-            return kept != null ? kept : algorithm.withUsed(at, scaled.applyAsLong(earlier.used(state, at)));
+        Primitive primitive = rule.primitive();
+        Primitive earlier = old.primitive();
+        if (primitive instanceof Concurrency && earlier instanceof Concurrency) {
+            primitive.rewind(state, at);
+            return state;
         }
-        return alike ? algorithm.convert(state, at, earlier) : algorithm.withUsed(at, earlier.used(state, at));
+        long used = earlier.used(state, at);
+        if (primitive instanceof Level level && level.isPaidAfterwards()) {
+            // Guava's two begin with nothing stored, and keep what is paid afterwards.
+            long owed = earlier instanceof Level before && before.isPaidAfterwards() ? Math.max(used - before.unstored(), 0) : 0;
+            return level.withUsed(at, level.unstored() + owed);
+        }
+        if (to.carry() == Carry.PROPORTIONAL && !rule.handsOutPermits()) {
+            used = Numbers.mulDivUp(Math.min(used, Numbers.UNITS_MAX), primitive.limit(), earlier.limit());
+        }
+        return primitive.withUsed(at, used);
     }
 
     /** {@return the permits in use of each rule, rounded up; of a key that was never seen what a new key has in use} */
@@ -127,7 +132,7 @@ public final class Usage {
         Decider decider = new Decider(now, ask, false);
         for (int place = 0; place < used.length; place++) {
             if (used[place] >= 0) {
-                decider.states[place] = decider.rule(place).algorithm().withUsed(ask.at(place), used[place]);
+                decider.states[place] = decider.rule(place).primitive().withUsed(ask.at(place), used[place]);
             }
         }
         rules = now;
@@ -176,7 +181,7 @@ public final class Usage {
             this.touched = Usage.this.states != null && !set.equals(rules);
             for (int place = 0; place < states.length; place++) {
                 if (states[place] != null) {
-                    touched |= rule(place).algorithm().rewind(states[place], ask.at(place));
+                    touched |= rule(place).primitive().rewind(states[place], ask.at(place));
                 }
             }
         }
@@ -190,14 +195,14 @@ public final class Usage {
         }
 
         long used(int place) {
-            return rule(place).algorithm().used(states[place], ask.at(place));
+            return rule(place).primitive().used(states[place], ask.at(place));
         }
 
         long chargeUpTo(int place, long permits) {
-            Algorithm algorithm = rule(place).algorithm();
-            long charged = Math.min(algorithm.available(states[place], ask.at(place)), permits);
+            Primitive primitive = rule(place).primitive();
+            long charged = Math.min(primitive.available(states[place], ask.at(place)), permits);
             if (charged >= 1) {
-                states[place] = algorithm.charge(states[place], ask.at(place), charged, null);
+                states[place] = primitive.charge(states[place], ask.at(place), charged, null);
             }
             return Math.max(charged, 0);
         }
@@ -219,7 +224,7 @@ public final class Usage {
                 }
                 long back = 0;
                 if (states[place] != null) {
-                    back = rule(place).algorithm().refund(states[place], ask.at(place), ask.cost);
+                    back = rule(place).primitive().refund(states[place], ask.at(place), ask.cost);
                     touched = true;
                 }
                 least = least < 0 ? back : Math.min(least, back);
@@ -237,7 +242,7 @@ public final class Usage {
             long granted = 0;
             int refusedBy = -1;
             for (int place = 0; place < states.length; place++) {
-                if (!(rule(place).algorithm() instanceof Concurrency permits)) {
+                if (!(rule(place).primitive() instanceof Concurrency permits)) {
                     continue;
                 }
                 long back = ask.verb == Verb.RELEASE
@@ -268,7 +273,7 @@ public final class Usage {
             long wait = 0;
             for (int place = 0; place < states.length; place++) {
                 long maxWait = ask.verb == Verb.RESERVE ? ask.maxWaitUs : Numbers.NO_WAIT_GIVEN;
-                Outcome outcome = rule(place).algorithm().check(states[place], ask.at(place), granted, maxWait);
+                Outcome outcome = rule(place).primitive().check(states[place], ask.at(place), granted, maxWait);
                 if (!outcome.passes()) {
                     if (refusedBy < 0 || retry != NEVER && (outcome.us() == NEVER || outcome.us() > retry)) {
                         refusedBy = place;
@@ -284,7 +289,7 @@ public final class Usage {
             }
             if (ask.verb != Verb.PEEK) {
                 for (int place = 0; place < states.length; place++) {
-                    states[place] = rule(place).algorithm().charge(states[place], ask.at(place), granted, ask.permit);
+                    states[place] = rule(place).primitive().charge(states[place], ask.at(place), granted, ask.permit);
                 }
                 touched = true;
             }
@@ -293,7 +298,7 @@ public final class Usage {
 
         private int holderOf(PermitId permit) {
             for (int place = 0; place < states.length; place++) {
-                if (states[place] != null && rule(place).algorithm() instanceof Concurrency permits
+                if (states[place] != null && rule(place).primitive() instanceof Concurrency permits
                     && permits.holds(states[place], ask.at(place), permit)) {
                     return place;
                 }
@@ -304,7 +309,7 @@ public final class Usage {
         private long mostOf(long cost) {
             long most = cost;
             for (int place = 0; place < states.length; place++) {
-                most = Math.min(most, rule(place).algorithm().available(states[place], ask.at(place)));
+                most = Math.min(most, rule(place).primitive().available(states[place], ask.at(place)));
             }
             return Math.max(most, 1);
         }
@@ -319,12 +324,12 @@ public final class Usage {
             int deciding = -1;
             Status said = null;
             for (int place = 0; place < states.length; place++) {
-                Algorithm algorithm = rule(place).algorithm();
+                Primitive primitive = rule(place).primitive();
                 if (takes && ask.verb != Verb.PEEK && states[place] == null) {
-                    states[place] = algorithm.firstSeen(ask.at(place));
+                    states[place] = primitive.firstSeen(ask.at(place));
                     touched |= states[place] != null;
                 }
-                Status status = algorithm.status(states[place], ask.at(place));
+                Status status = primitive.status(states[place], ask.at(place));
                 if (place == decider || decider < 0 && (said == null || status.remaining() < said.remaining())) {
                     deciding = place;
                     said = status;
