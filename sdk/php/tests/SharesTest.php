@@ -152,4 +152,18 @@ final class SharesTest extends TestCase
             self::assertSame($wait, $outcome->waitUs, $name);
         }
     }
+
+    public function testNumbersThatNoRuleHasAreNoRules(): void
+    {
+        $bytes = RuleSet::of([Packer::fixedWindow('r', 1, 60_000_000, false)])->bytes;
+        self::assertNotNull(RuleSet::read($bytes));
+        $wrong = [
+            [5, [1, 0, 0, 0, 0]], [5, [1, 3, 9, 0, 0]], [5, [1, 2, 0, 4, 0]], [8, [1, 0]], [8, [1, NAN]], [8, [-1, 1]],
+            [1, [0, 1, 1, 1, 1, 0, 0, 1, 1]], [3, [0, 1, 2, 1, 1]], [2, [1, 0, 1]],
+        ];
+        foreach ($wrong as [$code, $numbers]) {
+            $bytes = pack('CCCCCC', 2, 0, 1, $code, count($numbers), 1) . str_repeat('n', 8) . pack('e*', ...$numbers);
+            self::assertNull(RuleSet::read($bytes), "$code: " . implode(' ', $numbers));
+        }
+    }
 }

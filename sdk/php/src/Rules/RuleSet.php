@@ -102,7 +102,7 @@ final readonly class RuleSet
             }
             $numbers = array_values(unpack('e*', substr($bytes, $at + 11, $length)) ?: []);
             $code = ord($bytes[$at]);
-            if (!self::isAlgorithm($code, count($numbers))) {
+            if (!self::isAlgorithm($code, count($numbers)) || !self::isInRange($code, $numbers)) {
                 return null;
             }
             $known = $about[$place] ?? null;
@@ -177,6 +177,27 @@ final readonly class RuleSet
     private static function quotas(array $rules): string
     {
         return implode(', ', array_map(static fn (Rule $rule): string => $rule->quota(), $rules));
+    }
+
+    /**
+     * Whether no arithmetic divides by one of the numbers that is 0, and all of them are numbers.
+     *
+     * @param list<float> $n
+     */
+    private static function isInRange(int $code, array $n): bool
+    {
+        foreach ($n as $number) {
+            if (!($number >= 0 && $number <= 2.0 ** 128)) {
+                return false;
+            }
+        }
+        return match ($code) {
+            1, 4 => min($n[0], $n[1], $n[2]) >= 1,
+            2 => min($n[0], $n[1]) >= 1,
+            3 => $n[0] > 0,
+            5 => $n[1] === 2.0 ? $n[3] <= 3 : $n[1] < 2 && $n[2] >= 1,
+            default => $n[1] >= 1,
+        };
     }
 
     private static function isAlgorithm(int $code, int $numbers): bool
