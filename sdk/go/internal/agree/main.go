@@ -1,5 +1,5 @@
 // Agree decides the steps that sdk/agree/agree.py sends, so that they can be compared with the answers of a server; and those
-// of sdk/agree/charged.py, which it asks of a server.
+// of sdk/agree/charged.py, which it asks of a server; and those of sdk/agree/outage.py, of which Redis decides none.
 package main
 
 import (
@@ -20,7 +20,9 @@ import (
 type step struct {
 	Redis  string `json:"redis"`
 	Server string `json:"server"`
-	// DeadlineMS is that of requests of a server.
+	// Nodes is how many programs share the Redis, if the program may decide without it; DeadlineMS is that of its calls, or
+	// of requests of a server.
+	Nodes      int64  `json:"nodes"`
 	DeadlineMS int64  `json:"deadline_ms"`
 	NowUS      int64  `json:"now_us"`
 	Op         string `json:"op"`
@@ -68,7 +70,7 @@ func run() error {
 	lines, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
 	var now clock
 	var gate *sluicegate.Gate
-	var remote bool
+	var elsewhere bool
 	for lines.Scan() {
 		var s step
 		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
@@ -82,10 +84,10 @@ func run() error {
 				return err
 			}
 			defer gate.Close()
-			remote = s.Server != ""
+			elsewhere = s.Server != "" || s.Nodes > 0
 		} else {
 			d, err := decide(gate.Policy(s.Policy), s)
-			if said, err = answerOf(d, err, remote); err != nil {
+			if said, err = answerOf(d, err, elsewhere); err != nil {
 				return err
 			}
 		}
@@ -101,6 +103,10 @@ func gateOf(s step, now *clock) (*sluicegate.Gate, error) {
 		return sluicegate.Remote(s.Server, sluicegate.Deadline(time.Duration(s.DeadlineMS)*time.Millisecond))
 	}
 	client := redis.NewClient(&redis.Options{Addr: s.Redis, ContextTimeoutEnabled: true})
+	if s.Nodes > 0 {
+		within := time.Duration(s.DeadlineMS) * time.Millisecond
+		return sluicegate.Direct(client, sluicegate.WithClock(now), sluicegate.Deadline(within), sluicegate.Nodes(s.Nodes))
+	}
 	return sluicegate.Direct(client, sluicegate.WithClock(now), sluicegate.Deadline(deadline))
 }
 
@@ -142,12 +148,12 @@ func decide(l *sluicegate.Limiter, s step) (sluicegate.Decision, error) {
 
 // answerOf says a decision, or the name of an error of the SDK and whether the request was charged. A decision of a program
 // itself that is not of Redis is an error.
-func answerOf(d sluicegate.Decision, err error, remote bool) (any, error) {
+func answerOf(d sluicegate.Decision, err error, elsewhere bool) (any, error) {
 	var known *sluicegate.Error
 	if errors.As(err, &known) {
 		return map[string]string{"error": known.Name, "charged": string(known.Charged)}, nil
 	}
-	if err == nil && !remote && d.Mode != sluicegate.ModeStore && d.Mode != sluicegate.ModeRemembered {
+	if err == nil && !elsewhere && d.Mode != sluicegate.ModeStore && d.Mode != sluicegate.ModeRemembered {
 		err = fmt.Errorf("decided in mode `%s`", d.Mode)
 	}
 	return fieldsOf(d), err

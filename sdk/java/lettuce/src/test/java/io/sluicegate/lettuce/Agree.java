@@ -62,7 +62,11 @@ public final class Agree {
         Map<?, ?> first = (Map<?, ?>) Json.read(in.readLine().getBytes(StandardCharsets.UTF_8));
         clock.set(first);
         LettucePort port = LettucePort.connect("redis://" + first.get("redis"));
-        try (DirectGate gate = Sluicegate.direct(port).deadline(DEADLINE).clock(clock).build()) {
+        DirectGate.Builder builder = Sluicegate.direct(port).deadline(DEADLINE).clock(clock);
+        if (first.containsKey("nodes")) {
+            builder.nodes(number(first, "nodes", 1)).deadline(Duration.ofMillis(number(first, "deadline_ms", 0)));
+        }
+        try (DirectGate gate = builder.build()) {
             hold(gate, port);
             out.println("{}");
             for (String line = in.readLine(); line != null; line = in.readLine()) {
