@@ -42,3 +42,53 @@ func TestTheClockIsMovedByTheTest(t *testing.T) {
 		t.Fatalf("what was booked was not given back: %+v", d)
 	}
 }
+
+func TestAScriptAnswersInItsOrder(t *testing.T) {
+	ctx := context.Background()
+	gate := sgtest.Script(t, sgtest.Allow(10, 9), sgtest.Refuse(time.Second), sgtest.Fail(sluicegate.ErrPerhapsCharged), sgtest.Refuse(-1), sgtest.Allow(2, 1))
+	orders := gate.Policy("orders")
+	if d, err := orders.AllowN(ctx, "alice", 3); err != nil || !d.Allowed || d.Granted != 3 || d.Remaining != 9 || d.Limit != 10 || d.Policy != "orders" {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if d, err := orders.Allow(ctx, "alice"); err != nil || d.Allowed || !d.CanRetry || d.RetryAfter != time.Second {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if _, err := orders.Refund(ctx, "alice", 1); !errors.Is(err, sluicegate.ErrPerhapsCharged) {
+		t.Error(err)
+	}
+	if d, err := orders.Allow(ctx, "alice"); err != nil || d.Allowed || d.CanRetry {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if _, err := orders.AllowN(ctx, "alice", 0); !errors.Is(err, sluicegate.ErrCostRange) {
+		t.Errorf("a mistake of the program takes an outcome: %v", err)
+	}
+	limit, err := gate.Limit("mail", sluicegate.PerSecond(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := limit.Reserve(ctx, "alice", 1, time.Minute); err != nil || !d.Allowed {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// failing is a test that must not pass.
+type failing struct {
+	testing.TB
+	errors  int
+	cleanup func()
+}
+
+func (f *failing) Helper()               {}
+func (f *failing) Cleanup(do func())     { f.cleanup = do }
+func (f *failing) Errorf(string, ...any) { f.errors++ }
+
+func TestAScriptFailsATestThatAsksForMoreOrLess(t *testing.T) {
+	more, less := &failing{TB: t}, &failing{TB: t}
+	if _, err := sgtest.Script(more).Policy("a").Allow(context.Background(), "k"); err == nil || more.errors != 1 {
+		t.Errorf("%v, %d errors", err, more.errors)
+	}
+	sgtest.Script(less, sgtest.Allow(1, 0))
+	if less.cleanup(); less.errors != 1 {
+		t.Errorf("%d errors", less.errors)
+	}
+}

@@ -1,0 +1,42 @@
+package sluicegate
+
+import (
+	"context"
+	"time"
+)
+
+// Request is what is asked of a gate that [ByFunc] made.
+type Request struct {
+	// Policy is the name of the policy, or of the limit made in code.
+	Policy string
+	// Verb is `check`, `reserve`, `at_most`, `peek`, `refund`, `reset`, `acquire`, `release` or `renew`.
+	Verb string
+	// Key is empty for the budget that all share.
+	Key string
+	// Cost is 1 to 2^31, and 0 of verbs that have none.
+	Cost int64
+	// MaxWait is the longest wait of a `reserve`.
+	MaxWait time.Duration
+	// ID is that of the permit, of `acquire`, `release` and `renew`.
+	ID string
+}
+
+// ByFunc returns a gate that decides by a function, for tests of programs: [sgtest.Script] has one that answers in an order.
+// The values of a request are checked before, as by every gate. Requests may come from several goroutines at a time.
+//
+// [sgtest.Script]: https://pkg.go.dev/github.com/sluicegate/sluicegate/sdk/go/sgtest#Script
+func ByFunc(decide func(context.Context, Request) (Decision, error)) *Gate {
+	return &Gate{byFunc(decide), true, nil}
+}
+
+type byFunc func(context.Context, Request) (Decision, error)
+
+func (f byFunc) decide(ctx context.Context, a ask, id string) (Decision, error) {
+	r := Request{Policy: a.limiter.name, Verb: a.verb.String(), Key: a.key, Cost: a.cost, ID: id}
+	if a.verb == verbReserve {
+		r.MaxWait = span(a.maxWait)
+	}
+	return f(ctx, r)
+}
+
+func (f byFunc) close() error { return nil }
