@@ -5,7 +5,9 @@ declare(strict_types=1);
 namespace Sluicegate\Tests;
 
 use PHPUnit\Framework\TestCase;
+use Sluicegate\Exception\Charged;
 use Sluicegate\Exception\InvalidRequest;
+use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Gate;
 use Sluicegate\Limit;
 use Sluicegate\Limiter;
@@ -17,6 +19,7 @@ use Sluicegate\Redis\PhpRedis;
 use Sluicegate\Testing\InMemoryDecider;
 use Sluicegate\Testing\InMemoryGate;
 use Sluicegate\Testing\ManualClock;
+use Sluicegate\Testing\Script;
 use Sluicegate\Tests\Support\Gates;
 
 final class InMemoryTest extends TestCase
@@ -179,5 +182,29 @@ final class InMemoryTest extends TestCase
         self::assertSame(OverflowKind::Shadow, $d->check('k')->overflow?->kind);
         self::assertSame(2, $d->check('7')->remaining);
         self::assertSame(4, $gate->limit('l', Limit::slidingCounter(5, '1m'))->check('k')->remaining);
+    }
+
+    public function testAScriptAnswersInItsOrder(): void
+    {
+        $script = (new Script())->allow(10, 9)->refuse(1.5)->fail(new StoreUnavailable('gone', true))
+            ->refuse(null)->allow(1, 0);
+        $orders = $script->gate()->policy('orders');
+        $allowed = $orders->check('alice', 3);
+        self::assertSame(
+            [true, 3, 10, 9, 'orders'],
+            [$allowed->allowed, $allowed->granted, $allowed->limit, $allowed->remaining, $allowed->policy],
+        );
+        self::assertSame([false, 2], [($refused = $orders->check('alice'))->allowed, $refused->retryAfterSeconds()]);
+        try {
+            $orders->refund('alice');
+            self::fail('no exception');
+        } catch (StoreUnavailable $e) {
+            self::assertSame(Charged::Unknown, $e->charged());
+        }
+        self::assertNull($orders->check('alice')->retryAfterUs);
+        self::assertSame(1, $script->left());
+        self::assertTrue($script->gate()->limit('mail', Limit::slidingLog(1, '1m'))->check('a')->allowed);
+        $this->expectException(\LogicException::class);
+        $orders->check('alice');
     }
 }

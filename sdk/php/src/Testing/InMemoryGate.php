@@ -11,7 +11,7 @@ use Sluicegate\Policy\Document;
 use Sluicegate\PsrClock;
 
 /**
- * A gate for tests: the same decisions, in this process, without Redis, for 100,000 keys at a time.
+ * A gate for tests, which decides in this process as one without Redis does, for 100,000 keys at a time.
  */
 final class InMemoryGate
 {

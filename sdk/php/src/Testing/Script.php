@@ -1,0 +1,86 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Testing;
+
+use LogicException;
+use Sluicegate\Decider;
+use Sluicegate\Decision;
+use Sluicegate\Exception\SluicegateException;
+use Sluicegate\Gate;
+use Sluicegate\Limit;
+use Sluicegate\Verb;
+
+/**
+ * What a gate answers to the requests of a program under test, one after the other. No rules are needed.
+ *
+ *     $script = (new Script())->allow(10, 9)->refuse(1.5)->fail(new StoreUnavailable('gone', false));
+ *     $gate = $script->gate();
+ */
+final class Script implements Decider
+{
+    /** @var list<array{bool, int, int, int|null}|SluicegateException> */
+    private array $outcomes = [];
+
+    /** Lets the next request pass, with so many permits left of a limit. What it asks for is granted. */
+    public function allow(int $limit, int $remaining): self
+    {
+        $this->outcomes[] = [true, $limit, $remaining, 0];
+        return $this;
+    }
+
+    /** Refuses the next request, which may pass after so many seconds; null: never. */
+    public function refuse(?float $retryAfterSeconds): self
+    {
+        $retry = $retryAfterSeconds === null ? null : max((int) round($retryAfterSeconds * 1_000_000), 0);
+        $this->outcomes[] = [false, 0, 0, $retry];
+        return $this;
+    }
+
+    /** Leaves the next request without a decision. */
+    public function fail(SluicegateException $why): self
+    {
+        $this->outcomes[] = $why;
+        return $this;
+    }
+
+    /** The gate that answers so. A request beyond the last outcome throws a `LogicException`. */
+    public function gate(): Gate
+    {
+        return new Gate($this);
+    }
+
+    /** How many outcomes nobody asked for yet. */
+    public function left(): int
+    {
+        return count($this->outcomes);
+    }
+
+    public function decide(
+        string $policy,
+        ?Limit $limit,
+        Verb $verb,
+        string $key,
+        int $cost,
+        ?int $maxWaitUs,
+        string $id,
+    ): Decision {
+        $outcome = array_shift($this->outcomes)
+            ?? throw new LogicException("no outcome is left for a {$verb->text()} of `$key` under `$policy`");
+        if ($outcome instanceof SluicegateException) {
+            throw $outcome;
+        }
+        [$allowed, $most, $remaining, $retryUs] = $outcome;
+        return new Decision($allowed, $allowed ? $cost : 0, 0, $most, $remaining, $retryUs, 0, $policy, '');
+    }
+
+    public function keyOf(string $policy): ?array
+    {
+        return null;
+    }
+
+    public function close(float $seconds): void
+    {
+    }
+}
