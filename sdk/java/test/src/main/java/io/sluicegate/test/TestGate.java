@@ -12,7 +12,7 @@ import java.time.ZoneId;
 import java.time.ZoneOffset;
 
 /**
- * A gate in memory whose time stands still until a test moves it. It decides by the same arithmetic as Redis.
+ * A gate in memory whose time stands still until a test moves it. It decides as one without Redis does.
  */
 public final class TestGate implements Gate {
     private static final Instant START = Instant.parse("2026-01-01T00:00:00Z");
