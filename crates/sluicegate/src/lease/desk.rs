@@ -28,6 +28,12 @@ const RENEWED_BEFORE: Micros = Micros::from_millis(60);
 /// How long a holder for which the store has no place, or no word, asks like one that leases nothing.
 const FULL_FOR: Micros = Micros::SECOND;
 
+/// After so many messages on end whose answers came too late, a lease of the key saves no round trip but costs one.
+const LATE_MAX: u8 = 3;
+
+/// How long such a key is then asked for like one that is not leased, until one more message tries again.
+const FAR_FOR: Micros = Micros::SECOND;
+
 /// A key that is not asked for so long, or has had no lease since, is forgotten. No record of it is left then.
 const FORGOTTEN_AFTER: Micros = Micros::from_secs(10);
 
@@ -96,8 +102,10 @@ pub(super) struct Desk {
     is_retired: bool,
     /// Not worth a lease for now; and since when how many asked nevertheless.
     cold: Option<(Micros, u64)>,
-    /// The store has no place for this holder until then.
+    /// The store has no place for this holder until then, or is too far away.
     full_until: Micros,
+    /// Messages on end whose answers came too late.
+    late: u8,
     /// Since when the lease makes room for a key that is asked for more.
     yields_since: Option<Micros>,
 }
@@ -163,6 +171,7 @@ impl Desk {
             is_retired: false,
             cold: None,
             full_until: Micros::ZERO,
+            late: 0,
             yields_since: None,
         }
     }
@@ -257,6 +266,7 @@ impl Desk {
             self.talk.give_up();
             self.line.answer(|_| Outcome::Ask);
             self.pace.free(now);
+            self.was_late(now);
         }
         if self.talk.waits() {
             return false;
@@ -376,6 +386,7 @@ impl Desk {
     ) {
         // What was due meanwhile has waited for this.
         self.reason = None;
+        let was_awaited = self.talk.waits();
         let heard = match heard {
             Ok(word) => {
                 let rules = self.subject.rules.set();
@@ -396,6 +407,11 @@ impl Desk {
         let is_late = matches!(heard, Heard::Nothing);
         let outcome = if is_late { MessageOutcome::Late } else { MessageOutcome::Answered };
         counts.message(self.kind, outcome);
+        if !is_late {
+            self.late = 0;
+        } else if was_awaited {
+            self.was_late(now);
+        }
         match heard {
             Heard::Goes(stands) => self.goes_on((cell, said), &stands, now),
             Heard::Full(stands) => {
@@ -415,6 +431,14 @@ impl Desk {
                 self.pace.free(now);
                 self.line.answer(|_| Outcome::Ask);
             }
+        }
+    }
+
+    /// The answer to a message came too late, or did not come.
+    fn was_late(&mut self, now: Micros) {
+        self.late = self.late.saturating_add(1);
+        if self.late >= LATE_MAX {
+            self.full_until = self.full_until.max(now.plus(FAR_FOR));
         }
     }
 

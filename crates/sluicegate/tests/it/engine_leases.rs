@@ -186,6 +186,36 @@ async fn an_answer_is_heard_when_it_comes_and_not_when_it_was_waited_for() {
     assert_eq!(late(), 1, "the process stood still for longer than it may wait");
 }
 
+/// A store so far away that every answer comes after it was waited for.
+async fn ask_far(world: &World, requests: usize) -> u64 {
+    let waits = || world.engine.lease_stats().unwrap().waits;
+    let before = waits();
+    for _ in 0..requests {
+        let late = Micros::from_millis(60);
+        *world.store.0.stall.lock().unwrap() = Some((Arc::clone(&world.clock), late));
+        world.check("hot", 1).await;
+        world.advance(Micros::from_millis(5)).await;
+    }
+    waits() - before
+}
+
+#[tokio::test]
+async fn a_store_that_is_far_away_is_asked_at_once_after_three_late_messages() {
+    let world = World::new();
+    world.settle().await;
+    // In two seconds: three, and one more each second.
+    let in_vain = ask_far(&world, 400).await;
+    assert!((3..=6).contains(&in_vain), "{in_vain} requests waited for a lease in vain");
+    // Then it is near again.
+    *world.store.0.stall.lock().unwrap() = None;
+    world.advance(Micros::from_secs(6)).await;
+    for _ in 0..100 {
+        world.check("hot", 1).await;
+        world.advance(Micros::from_millis(5)).await;
+    }
+    assert_eq!(world.check("hot", 1).await.answer.mode, Mode::Leased);
+}
+
 #[tokio::test]
 async fn a_key_that_is_asked_for_often_is_decided_without_the_store() {
     let world = World::hot("hot").await;
