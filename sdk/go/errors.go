@@ -10,7 +10,7 @@ import (
 type Error struct {
 	// Name identifies the error, in all SDKs alike: `unknown_policy`, for example.
 	Name string
-	// Charged tells whether the request was charged nevertheless. Empty in the variables of this package.
+	// Charged tells whether the request was charged nevertheless.
 	Charged Charged
 	// Status is that of a server's answer: 409 of an id that was settled already, for example. 0 of other errors.
 	Status int
@@ -52,60 +52,55 @@ func (e *Error) Is(target error) bool {
 // The errors of this package, to be compared by errors.Is.
 var (
 	// ErrUnknownPolicy says that the policy is not published, not configured or not in force.
-	ErrUnknownPolicy = &Error{Name: "unknown_policy"}
+	ErrUnknownPolicy = &Error{Name: "unknown_policy", Charged: ChargedNo}
 	// ErrPolicyNotAvailable says that the policy is for other apps, or the verb for its owner only.
-	ErrPolicyNotAvailable = &Error{Name: "policy_not_available"}
+	ErrPolicyNotAvailable = &Error{Name: "policy_not_available", Charged: ChargedNo}
 	// ErrAppMissing says the same, where the program says no app.
-	ErrAppMissing = &Error{Name: "app_missing"}
+	ErrAppMissing = &Error{Name: "app_missing", Charged: ChargedNo}
 	// ErrAppName says that the app is not a valid name.
-	ErrAppName = &Error{Name: "app_name"}
+	ErrAppName = &Error{Name: "app_name", Charged: ChargedNo}
 	// ErrKeyEmpty says that the key is empty; Limiter.Shared is for the budget that all share.
-	ErrKeyEmpty = &Error{Name: "key_empty"}
+	ErrKeyEmpty = &Error{Name: "key_empty", Charged: ChargedNo}
 	// ErrKeyLength says that the key is longer than 1,024 bytes.
-	ErrKeyLength = &Error{Name: "key_length"}
+	ErrKeyLength = &Error{Name: "key_length", Charged: ChargedNo}
 	// ErrKeyText says that the key, or the id of a permit, is not UTF-8, which a server needs; Redis takes any bytes.
-	ErrKeyText = &Error{Name: "key_text"}
+	ErrKeyText = &Error{Name: "key_text", Charged: ChargedNo}
 	// ErrIDLength says that the id of a permit is empty or longer than 1,024 bytes.
-	ErrIDLength = &Error{Name: "id_length"}
+	ErrIDLength = &Error{Name: "id_length", Charged: ChargedNo}
 	// ErrCostRange says that the cost is outside 1..=2^31.
-	ErrCostRange = &Error{Name: "cost_range"}
+	ErrCostRange = &Error{Name: "cost_range", Charged: ChargedNo}
 	// ErrMaxWaitRange says that the longest wait is negative or above 2^53 - 1 µs.
-	ErrMaxWaitRange = &Error{Name: "max_wait_range"}
+	ErrMaxWaitRange = &Error{Name: "max_wait_range", Charged: ChargedNo}
 	// ErrNodesRange says that the number of nodes is outside 1..=2^32 - 1.
-	ErrNodesRange = &Error{Name: "nodes_range"}
+	ErrNodesRange = &Error{Name: "nodes_range", Charged: ChargedNo}
 	// ErrDeadlineRange says that the deadline is outside 1..=10,000 ms.
-	ErrDeadlineRange = &Error{Name: "deadline_range"}
+	ErrDeadlineRange = &Error{Name: "deadline_range", Charged: ChargedNo}
 	// ErrUnsupportedVerb says that the rules do not know the verb.
-	ErrUnsupportedVerb = &Error{Name: "unsupported_verb"}
+	ErrUnsupportedVerb = &Error{Name: "unsupported_verb", Charged: ChargedNo}
 	// ErrNotInDirectMode says that only a server can do this.
-	ErrNotInDirectMode = &Error{Name: "not_in_direct_mode"}
+	ErrNotInDirectMode = &Error{Name: "not_in_direct_mode", Charged: ChargedNo}
 	// ErrNotOnThisWire says that the protocol by which a server is asked cannot do this.
-	ErrNotOnThisWire = &Error{Name: "not_on_this_wire"}
+	ErrNotOnThisWire = &Error{Name: "not_on_this_wire", Charged: ChargedNo}
 	// ErrNotCharged says that there is no decision, and that nothing was charged.
-	ErrNotCharged = &Error{Name: "not_charged"}
+	ErrNotCharged = &Error{Name: "not_charged", Charged: ChargedNo}
 	// ErrPerhapsCharged says that there is no decision, and that the request may have been executed.
-	ErrPerhapsCharged = &Error{Name: "perhaps_charged"}
+	ErrPerhapsCharged = &Error{Name: "perhaps_charged", Charged: ChargedUnknown}
 	// ErrInterrupted says that the context ended while the request was under way: it may have been executed.
-	ErrInterrupted = &Error{Name: "interrupted"}
+	ErrInterrupted = &Error{Name: "interrupted", Charged: ChargedUnknown}
 	// ErrUnreadablePolicy says that the policy is published, but cannot be read, and that no earlier version is held.
-	ErrUnreadablePolicy = &Error{Name: "unreadable_policy"}
+	ErrUnreadablePolicy = &Error{Name: "unreadable_policy", Charged: ChargedNo}
 	// ErrRules says that a document, or a limit made in code, is not valid.
-	ErrRules = &Error{Name: "rules"}
+	ErrRules = &Error{Name: "rules", Charged: ChargedNo}
 	// ErrServer says that a server answered with a problem that is none of these, or with what is no decision:
 	// Charged tells whether something was charged.
-	ErrServer = &Error{Name: "server"}
+	ErrServer = &Error{Name: "server", Charged: ChargedUnknown}
 
 	// ErrLimited is what Decision.Err of a refusal is.
 	ErrLimited = errors.New("limited")
 )
 
 func newError(of *Error, cause error, format string, args ...any) *Error {
-	charged := ChargedNo
-	switch of {
-	case ErrPerhapsCharged, ErrInterrupted, ErrServer:
-		charged = ChargedUnknown
-	}
-	return &Error{Name: of.Name, Charged: charged, text: fmt.Sprintf(format, args...), cause: cause}
+	return &Error{Name: of.Name, Charged: of.Charged, text: fmt.Sprintf(format, args...), cause: cause}
 }
 
 // charged sets whether the request was charged.
