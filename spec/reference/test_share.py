@@ -17,7 +17,7 @@ from share import Level, decide, primitive
 FILE = pathlib.Path(__file__).parent.parent / "wire/shares.json"
 ABOUT = "Steps of one rule without Redis: see the page of failures, Three primitives."
 START_US = 1_774_745_000_000_000
-SECOND_US, HOUR_US, DAY_US = 10**6, 3600 * 10**6, 86_400 * 10**6
+SECOND_US, DAY_US = 10**6, 86_400 * 10**6
 RULES = [
     ("token_bucket", {"rate": {"permits": 10, "period_us": SECOND_US}, "burst": 20}),
     ("token_bucket", {"rate": {"permits": 7, "period_us": 3 * SECOND_US}, "burst": 9, "initial": 2}),

@@ -100,7 +100,7 @@ final class SharesTest extends TestCase
         }
     }
 
-    /** How much an algorithm lets pass in an interval of so many µs, by the numbers of its rule. */
+    /** The most that an algorithm lets pass in an interval of so many µs, by the numbers of its rule. */
     private static function most(Rule $rule, int $span, int $largest): float
     {
         $n = $rule->numbers;

@@ -31,7 +31,7 @@ const FULL_FOR: Micros = Micros::SECOND;
 /// After so many messages on end whose answers came too late, a lease of the key saves no round trip but costs one.
 const LATE_MAX: u8 = 3;
 
-/// How long such a key is then asked for like one that is not leased, until one more message tries again.
+/// Time for which such a key is then asked for like one that is not leased, until one more message tries again.
 const FAR_FOR: Micros = Micros::SECOND;
 
 /// A key that is not asked for so long, or has had no lease since, is forgotten. No record of it is left then.

@@ -25,7 +25,7 @@ class SluicegateException extends RuntimeException
         parent::__construct($message, 0, $previous);
     }
 
-    /** Whether the request was charged nevertheless. */
+    /** The charge of the request: that it has no decision does not mean that it took no effect. */
     public function charged(): Charged
     {
         return $this->charged;

@@ -51,7 +51,7 @@ final class Script implements Decider
         return new Gate($this);
     }
 
-    /** How many outcomes nobody asked for yet. */
+    /** The number of outcomes that nobody asked for yet. */
     public function left(): int
     {
         return count($this->outcomes);

@@ -59,7 +59,7 @@ public enum ErrorCode {
         return text;
     }
 
-    /** What an error says of the charge if nothing else does. */
+    /** The charge of an error of which no server says it. */
     Charged charged() {
         return this == PERHAPS_CHARGED || this == INTERRUPTED || this == SERVER ? Charged.UNKNOWN : Charged.NO;
     }

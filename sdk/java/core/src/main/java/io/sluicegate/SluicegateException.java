@@ -6,7 +6,7 @@ public class SluicegateException extends RuntimeException {
 
     /** Why. */
     private final ErrorCode code;
-    /** Whether the request was charged nevertheless. */
+    /** The charge of the request. */
     private final Charged charged;
 
     /**

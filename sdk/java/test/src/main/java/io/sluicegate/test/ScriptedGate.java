@@ -80,7 +80,7 @@ public final class ScriptedGate implements Gate {
         return this;
     }
 
-    /** {@return how many outcomes nobody asked for yet} */
+    /** {@return the number of outcomes that nobody asked for yet} */
     public synchronized int left() {
         return outcomes.size();
     }

@@ -55,7 +55,7 @@ final class Window extends Primitive {
         }
     }
 
-    /** What counts until it ends. */
+    /** A count, and when it ends. */
     private record Counted(long end, long count) {}
 
     private long firstLive(Counts counts, long now) {

@@ -114,7 +114,7 @@ class PrimitivesTest {
         }
     }
 
-    /** How much an algorithm lets pass in an interval of so many µs, by the numbers of its rule. */
+    /** The most that an algorithm lets pass in an interval of so many µs, by the numbers of its rule. */
     private static double most(Rule rule, long span, long largest) {
         double[] n = rule.numbers();
         return switch (rule.code()) {
