@@ -340,10 +340,7 @@ fn full_again_us(spec: &RuleSpec, used: u64) -> u64 {
     match *spec {
         RuleSpec::TokenBucket { permits, period_us, .. }
         | RuleSpec::LeakyBucket { permits, period_us, .. } => (used * period_us).div_ceil(permits),
-        RuleSpec::FixedWindow { window_us, .. }
-        | RuleSpec::SlidingLog { window_us, .. }
-        | RuleSpec::SlidingWindow { window_us, .. }
-        | RuleSpec::SlidingCounter { window_us, .. } => 2 * window_us,
+        RuleSpec::Window { window_us, .. } => 2 * window_us,
         RuleSpec::SmoothBursty { burst_s, .. } => burst_s * SECOND + MS,
     }
 }

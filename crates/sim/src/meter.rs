@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::plan::{Plan, RuleSpec, SECOND};
+use crate::plan::{Plan, RuleSpec, SECOND, WindowSpec};
 
 /// How much was admitted under one rule.
 #[derive(Clone, Debug)]
@@ -42,10 +42,10 @@ impl Meter {
             RuleSpec::LeakyBucket { permits, period_us, burst } => {
                 bucket(permits, period_us, burst + 1)
             }
-            RuleSpec::FixedWindow { limit, window_us }
-            | RuleSpec::SlidingCounter { limit, window_us } => aligned(limit, window_us),
-            RuleSpec::SlidingLog { limit, window_us }
-            | RuleSpec::SlidingWindow { limit, window_us } => sliding(limit, window_us),
+            RuleSpec::Window { window, limit, window_us } => match window {
+                WindowSpec::Fixed | WindowSpec::Estimate => aligned(limit, window_us),
+                WindowSpec::Log | WindowSpec::Buckets => sliding(limit, window_us),
+            },
             // A request passes on what the next one pays, whatever its cost.
             RuleSpec::SmoothBursty { permits, burst_s } => {
                 bucket(permits, SECOND, permits * burst_s + plan.cost_max())

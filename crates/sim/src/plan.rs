@@ -16,7 +16,7 @@ use fastrand::Rng;
 
 use crate::token::{Cut, Generation};
 use hot::Theme;
-pub use rules::RuleSpec;
+pub use rules::{RuleSpec, WindowSpec};
 use rules::{changed, rule, rules};
 
 /// µs in a millisecond.

@@ -491,9 +491,14 @@ fn gives_back(
     let after = rules.in_use(&leased.states, at);
     let each = rules.rules().iter().zip(before.into_iter().zip(after));
     let exact = each.filter(|(named, _)| {
-        !matches!(
+        matches!(
             named.rule,
-            Rule::SmoothBursty(_) | Rule::SmoothWarmup(_) | Rule::SlidingCounter(_)
+            Rule::TokenBucket(_)
+                | Rule::LeakyBucket(_)
+                | Rule::FixedWindow(_)
+                | Rule::SlidingWindow(_)
+                | Rule::SlidingLog(_)
+                | Rule::Concurrency(_)
         )
     });
     exact

@@ -8,8 +8,8 @@ use fastrand::Rng;
 use crate::token::{Cut, Generation};
 
 use super::{
-    Arrival, Ask, Fault, FaultKind, Leases, MS, OnFailure, Plan, PolicySpec, RuleSpec, SECOND, ask,
-    changed, clock_step, generator, rule,
+    Arrival, Ask, Fault, FaultKind, Leases, MS, OnFailure, Plan, PolicySpec, RuleSpec, SECOND,
+    WindowSpec, ask, changed, clock_step, generator, rule,
 };
 
 /// Requests of one load at most.
@@ -341,10 +341,10 @@ fn hot(rng: &mut Rng, rule: &RuleSpec) -> RuleSpec {
         RuleSpec::LeakyBucket { .. } => {
             RuleSpec::LeakyBucket { permits: rate, period_us, burst: limit }
         }
-        RuleSpec::FixedWindow { .. } => RuleSpec::FixedWindow { limit, window_us: second },
-        RuleSpec::SlidingLog { .. } => RuleSpec::SlidingLog { limit, window_us: ten },
-        RuleSpec::SlidingWindow { .. } => RuleSpec::SlidingWindow { limit, window_us: ten },
-        RuleSpec::SlidingCounter { .. } => RuleSpec::SlidingCounter { limit, window_us: ten },
+        RuleSpec::Window { window, .. } => {
+            let window_us = if window == WindowSpec::Fixed { second } else { ten };
+            RuleSpec::Window { window, limit, window_us }
+        }
     }
 }
 
@@ -354,10 +354,7 @@ fn tenth(rule: &RuleSpec) -> RuleSpec {
     match &mut rule {
         RuleSpec::TokenBucket { burst: limit, .. }
         | RuleSpec::LeakyBucket { burst: limit, .. }
-        | RuleSpec::FixedWindow { limit, .. }
-        | RuleSpec::SlidingLog { limit, .. }
-        | RuleSpec::SlidingWindow { limit, .. }
-        | RuleSpec::SlidingCounter { limit, .. } => *limit = limit.div_ceil(10),
+        | RuleSpec::Window { limit, .. } => *limit = limit.div_ceil(10),
         RuleSpec::SmoothBursty { .. } => {}
     }
     rule

@@ -5,7 +5,7 @@ use crate::token::Cut;
 
 use super::{
     Arrival, Ask, Fault, FaultKind, Leases, MS, OnFailure, Plan, PolicySpec, RuleSpec, SECOND,
-    generator,
+    WindowSpec, generator,
 };
 
 /// How long a history lasts, µs: a server that is not asked forgets a key after ten seconds.
@@ -96,11 +96,12 @@ impl Plan {
 /// A rule of which nothing flows back while a history lasts.
 fn quota(algorithm: u8, limit: u64) -> RuleSpec {
     let (permits, period_us, window_us) = (1, 4 * WINDOW_US, WINDOW_US);
+    let counted = |window| RuleSpec::Window { window, limit, window_us };
     match algorithm {
-        0..=1 => RuleSpec::FixedWindow { limit, window_us },
-        2 => RuleSpec::SlidingLog { limit, window_us },
-        3 => RuleSpec::SlidingWindow { limit, window_us },
-        4 => RuleSpec::SlidingCounter { limit, window_us },
+        0..=1 => counted(WindowSpec::Fixed),
+        2 => counted(WindowSpec::Log),
+        3 => counted(WindowSpec::Buckets),
+        4 => counted(WindowSpec::Estimate),
         _ => RuleSpec::TokenBucket { permits, period_us, burst: limit },
     }
 }

@@ -4,7 +4,7 @@ use crate::token::Cut;
 
 use super::{
     Arrival, Ask, Fault, FaultKind, Leases, MS, OnFailure, Plan, PolicySpec, RuleSpec, SECOND,
-    generator,
+    WindowSpec, generator,
 };
 
 /// How long the store is silent, µs.
@@ -17,11 +17,12 @@ impl Plan {
         let mut rng = generator(self.seed, 5);
         (self.on_failure, self.calls_max, self.keys) = (OnFailure::Local, None, 1);
         let (limit, window_us) = (rng.u64(10..=40) * self.nodes as u64, rng.u64(1..=4) * SECOND);
-        let rule = match rng.u8(0..3) {
-            0 => RuleSpec::SlidingLog { limit, window_us },
-            1 => RuleSpec::SlidingWindow { limit, window_us },
-            _ => RuleSpec::SlidingCounter { limit, window_us },
+        let window = match rng.u8(0..3) {
+            0 => WindowSpec::Log,
+            1 => WindowSpec::Buckets,
+            _ => WindowSpec::Estimate,
         };
+        let rule = RuleSpec::Window { window, limit, window_us };
         self.versions =
             vec![PolicySpec { rules: vec![rule], carry: "usage", leases: Leases::Auto }];
         let peak = rng.u64(100 * MS..SECOND);

@@ -25,29 +25,10 @@ pub enum RuleSpec {
         /// Most beside the one that passes.
         burst: u64,
     },
-    /// `limit` in each window of the store's clock.
-    FixedWindow {
-        /// Permits.
-        limit: u64,
-        /// Length, µs.
-        window_us: u64,
-    },
-    /// `limit` in any window, exactly.
-    SlidingLog {
-        /// Permits.
-        limit: u64,
-        /// Length, µs.
-        window_us: u64,
-    },
-    /// `limit` in any window, in buckets.
-    SlidingWindow {
-        /// Permits.
-        limit: u64,
-        /// Length, µs.
-        window_us: u64,
-    },
-    /// `limit` by an estimate.
-    SlidingCounter {
+    /// `limit` in a window.
+    Window {
+        /// Which window.
+        window: WindowSpec,
         /// Permits.
         limit: u64,
         /// Length, µs.
@@ -62,16 +43,38 @@ pub enum RuleSpec {
     },
 }
 
+/// A window in which permits are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowSpec {
+    /// Each window of the store's clock.
+    Fixed,
+    /// Any window, exactly.
+    Log,
+    /// Any window, in buckets.
+    Buckets,
+    /// Any window, by an estimate.
+    Estimate,
+}
+
+impl WindowSpec {
+    /// The algorithm, as a policy document names it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Fixed => "fixed_window",
+            Self::Log => "sliding_log",
+            Self::Buckets => "sliding_window",
+            Self::Estimate => "sliding_counter",
+        }
+    }
+}
+
 impl RuleSpec {
     /// The largest cost that passes at once.
     pub fn limit(&self) -> u64 {
         match *self {
             Self::TokenBucket { burst, .. } => burst,
             Self::LeakyBucket { burst, .. } => burst + 1,
-            Self::FixedWindow { limit, .. }
-            | Self::SlidingLog { limit, .. }
-            | Self::SlidingWindow { limit, .. }
-            | Self::SlidingCounter { limit, .. } => limit,
+            Self::Window { limit, .. } => limit,
             Self::SmoothBursty { permits, burst_s } => permits * burst_s,
         }
     }
@@ -101,17 +104,9 @@ impl RuleSpec {
                     "leaky_bucket: {{ rate: {permits}/{period_ms}ms, burst: {burst}, delay: none }}"
                 )
             }
-            Self::FixedWindow { limit, window_us } => {
-                format!("fixed_window: {{ limit: {limit}, window: {}ms }}", window_us / MS)
-            }
-            Self::SlidingLog { limit, window_us } => {
-                format!("sliding_log: {{ limit: {limit}, window: {}ms }}", window_us / MS)
-            }
-            Self::SlidingWindow { limit, window_us } => {
-                format!("sliding_window: {{ limit: {limit}, window: {}ms }}", window_us / MS)
-            }
-            Self::SlidingCounter { limit, window_us } => {
-                format!("sliding_counter: {{ limit: {limit}, window: {}ms }}", window_us / MS)
+            Self::Window { window, limit, window_us } => {
+                let (name, window_ms) = (window.name(), window_us / MS);
+                format!("{name}: {{ limit: {limit}, window: {window_ms}ms }}")
             }
             Self::SmoothBursty { permits, burst_s } => {
                 format!("smooth_bursty: {{ rate: {permits}/s, max_burst: {burst_s}s }}")
@@ -131,13 +126,14 @@ pub(super) fn rule(rng: &mut Rng) -> RuleSpec {
     let period_us = [100, 500, 1_000, 1_000, 3_000][rng.usize(0..5)] * MS;
     let window_us = [200, 500, 1_000, 2_000, 5_000][rng.usize(0..5)] * MS;
     let limit = burst * rng.u64(1..=2);
+    let counted = |window| RuleSpec::Window { window, limit, window_us };
     match rng.u8(0..20) {
         0..=8 => RuleSpec::TokenBucket { permits, period_us, burst },
         9..=10 => RuleSpec::LeakyBucket { permits, period_us, burst },
-        11..=12 => RuleSpec::FixedWindow { limit, window_us },
-        13..=15 => RuleSpec::SlidingLog { limit, window_us },
-        16..=17 => RuleSpec::SlidingWindow { limit, window_us },
-        18 => RuleSpec::SlidingCounter { limit, window_us },
+        11..=12 => counted(WindowSpec::Fixed),
+        13..=15 => counted(WindowSpec::Log),
+        16..=17 => counted(WindowSpec::Buckets),
+        18 => counted(WindowSpec::Estimate),
         _ => RuleSpec::SmoothBursty { permits, burst_s: rng.u64(1..=2) },
     }
 }
@@ -155,17 +151,8 @@ pub(super) fn changed(rng: &mut Rng, rules: &[RuleSpec]) -> Vec<RuleSpec> {
         RuleSpec::LeakyBucket { permits, period_us, burst } => {
             RuleSpec::LeakyBucket { permits: change(permits), period_us, burst: change(burst) }
         }
-        RuleSpec::FixedWindow { limit, window_us } => {
-            RuleSpec::FixedWindow { limit: change(limit), window_us }
-        }
-        RuleSpec::SlidingLog { limit, window_us } => {
-            RuleSpec::SlidingLog { limit: change(limit), window_us }
-        }
-        RuleSpec::SlidingWindow { limit, window_us } => {
-            RuleSpec::SlidingWindow { limit: change(limit), window_us }
-        }
-        RuleSpec::SlidingCounter { limit, window_us } => {
-            RuleSpec::SlidingCounter { limit: change(limit), window_us }
+        RuleSpec::Window { window, limit, window_us } => {
+            RuleSpec::Window { window, limit: change(limit), window_us }
         }
         RuleSpec::SmoothBursty { permits, burst_s } => {
             RuleSpec::SmoothBursty { permits: change(permits), burst_s }

@@ -2,7 +2,7 @@
 
 use super::Case;
 use super::load::{Keys, Load};
-use crate::plan::{MS, RuleSpec, SECOND};
+use crate::plan::{MS, RuleSpec, SECOND, WindowSpec};
 
 /// All cases, in the order of the table.
 pub(super) fn all() -> Vec<Case> {
@@ -85,7 +85,7 @@ fn faulty() -> Vec<Case> {
 
 /// Many nodes.
 fn wide() -> Vec<Case> {
-    let five = RuleSpec::FixedWindow { limit: 5, window_us: 60 * SECOND };
+    let five = RuleSpec::Window { window: WindowSpec::Fixed, limit: 5, window_us: 60 * SECOND };
     vec![
         case(
             "20 nodes, 100/s each, 1000/s burst 1000".to_owned(),
@@ -108,25 +108,21 @@ fn wide() -> Vec<Case> {
 /// Rules that give back in steps.
 fn windows() -> Vec<Case> {
     let (one, ten) = (SECOND, 10 * SECOND);
-    let fixed = |limit, window_us| RuleSpec::FixedWindow { limit, window_us };
-    let sliding = |limit| RuleSpec::SlidingWindow { limit, window_us: ten };
     let rules = [
-        ("fixed_window 2000/1s", fixed(2_000, one), 500.0),
-        ("fixed_window 500/1s", fixed(500, one), 125.0),
-        ("fixed_window 5000/10s", fixed(5_000, ten), 125.0),
-        ("sliding_window 20000/10s", sliding(20_000), 500.0),
-        ("sliding_window 5000/10s", sliding(5_000), 125.0),
-        ("sliding_log 5000/10s", RuleSpec::SlidingLog { limit: 5_000, window_us: ten }, 125.0),
-        (
-            "sliding_counter 20000/10s",
-            RuleSpec::SlidingCounter { limit: 20_000, window_us: ten },
-            500.0,
-        ),
+        (WindowSpec::Fixed, 2_000, one, 500.0),
+        (WindowSpec::Fixed, 500, one, 125.0),
+        (WindowSpec::Fixed, 5_000, ten, 125.0),
+        (WindowSpec::Buckets, 20_000, ten, 500.0),
+        (WindowSpec::Buckets, 5_000, ten, 125.0),
+        (WindowSpec::Log, 5_000, ten, 125.0),
+        (WindowSpec::Estimate, 20_000, ten, 500.0),
     ];
     let mut cases = Vec::new();
-    for (name, rule, each) in rules {
+    for (window, limit, window_us, each) in rules {
+        let rule = RuleSpec::Window { window, limit, window_us };
         for times in [0.5, 1.1, 2.0] {
-            let name = format!("{name}, N=4, ×{times}, 60 s");
+            let (algorithm, seconds) = (window.name(), window_us / SECOND);
+            let name = format!("{algorithm} {limit}/{seconds}s, N=4, ×{times}, 60 s");
             cases.push(case(name, rule, 4, 60, Load::even(each * times)));
         }
     }

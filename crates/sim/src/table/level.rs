@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::plan::RuleSpec;
+use crate::plan::{RuleSpec, WindowSpec};
 
 /// What one rule has admitted of one key.
 #[derive(Clone, Debug)]
@@ -25,12 +25,10 @@ impl Level {
             | RuleSpec::LeakyBucket { permits, period_us, .. } => {
                 Self::Bucket { units: 0, at: 0, permits, period_us, burst: spec.limit() }
             }
-            RuleSpec::FixedWindow { limit, window_us } => {
+            RuleSpec::Window { window: WindowSpec::Fixed, limit, window_us } => {
                 Self::Aligned { window: 0, sum: 0, limit, window_us }
             }
-            RuleSpec::SlidingLog { limit, window_us }
-            | RuleSpec::SlidingWindow { limit, window_us }
-            | RuleSpec::SlidingCounter { limit, window_us } => {
+            RuleSpec::Window { limit, window_us, .. } => {
                 Self::Sliding { admitted: VecDeque::new(), limit, window_us }
             }
             RuleSpec::SmoothBursty { .. } => unreachable!("no table has it, as it is never leased"),
