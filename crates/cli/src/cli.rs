@@ -70,6 +70,11 @@ enum PoliciesCommand {
         /// A document (YAML or JSON), a directory of them, or `-` for standard input.
         path: PathBuf,
     },
+    /// Print the records of policies: what programs read that know no documents.
+    Compile {
+        /// A document (YAML or JSON), a directory of them, or `-` for standard input.
+        path: PathBuf,
+    },
     /// Print the JSON Schema of policy documents.
     Schema,
     #[command(flatten)]
@@ -110,6 +115,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         CliCommand::Config(command) => serve::show(command),
         CliCommand::Replay(args) => replay::run(&args),
         CliCommand::Policies(PoliciesCommand::Check { path }) => policies::check(path),
+        CliCommand::Policies(PoliciesCommand::Compile { path }) => policies::compile(path),
         CliCommand::Policies(PoliciesCommand::Schema) => policies::print_schema(),
         CliCommand::Policies(PoliciesCommand::Kept(command)) => catalog::run(&command),
         CliCommand::Policies(PoliciesCommand::Whatif(args)) => whatif::run(&args),

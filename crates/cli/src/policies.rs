@@ -1,4 +1,4 @@
-//! `sluicegate policies check` and `schema`, `import envoy`, `redis-acl`: what needs no server.
+//! `sluicegate policies check`, `compile` and `schema`, `import envoy`, `redis-acl`: what needs no server.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -38,6 +38,20 @@ pub(crate) fn check(path: PathBuf) -> Result<ExitCode> {
             let noun = if count == 1 { "policy" } else { "policies" };
             let found = format!("{shown}: {count} {noun}, no errors\n");
             terminal::print(found.as_bytes()).context("standard output")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(errors) => {
+            errors.iter().for_each(|error| terminal::print_error_line(format_args!("{error}")));
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// Prints the records of the policies at `path`, or every path at which they are not sound.
+pub(crate) fn compile(path: PathBuf) -> Result<ExitCode> {
+    match sluicegate_server::records(&DocumentSource::new(path))? {
+        Ok(records) => {
+            terminal::print(records.as_bytes()).context("standard output")?;
             Ok(ExitCode::SUCCESS)
         }
         Err(errors) => {

@@ -31,3 +31,5 @@ mod trace;
 mod verbs;
 pub mod wire;
 mod workers;
+
+pub use policies::publish::records;

@@ -11,7 +11,8 @@ use serde_json::Value;
 use sluicegate_kernel::Micros;
 use sluicegate_policy::{Policy, PolicySet};
 use sluicegate_store::redis::{
-    PublishedPolicies, RedisConfig, RedisConfigError, RedisError, RedisStore, Revisions,
+    PublishedPolicies, RECORD_FORMAT, RedisConfig, RedisConfigError, RedisError, RedisStore,
+    Revisions,
 };
 use tokio::task::JoinHandle;
 use tokio::time::{interval, sleep};
@@ -113,7 +114,8 @@ impl FollowingEngine {
         self.follower().revision()
     }
 
-    /// Published policies that could not be read, each with its problem. What is held of them stays.
+    /// Published policies that could not be read, each with its problem. Of one that a later version of Sluicegate
+    /// wrote nothing is held; of one that is damaged, what was held stays.
     pub fn unreadable(&self) -> BTreeMap<String, String> {
         self.follower().unreadable.clone()
     }
@@ -229,10 +231,14 @@ impl PolicyFollower {
                     since.extend(since_ms.map(|ms| (name.as_str(), Micros::from_millis(ms))));
                     changed.push(policy);
                 }
-                Err(problem) if self.unreadable.len() < UNREADABLE_MAX => {
-                    self.unreadable.insert(name.clone(), problem);
+                Err(Unreadable { is_later, problem }) => {
+                    if is_later && self.versions.remove(name).is_some() {
+                        gone.push(name.clone());
+                    }
+                    if self.unreadable.len() < UNREADABLE_MAX {
+                        self.unreadable.insert(name.clone(), problem);
+                    }
                 }
-                Err(_) => {}
             }
         }
         self.versions.retain(|name, _| {
@@ -258,21 +264,45 @@ struct PublishedPolicy {
     policy: Policy,
 }
 
+/// Why a published policy cannot be read.
+struct Unreadable {
+    /// Whether a later version of Sluicegate wrote it: nothing is decided by it then, also not by what was held
+    /// before. What is damaged changes nothing.
+    is_later: bool,
+    problem: String,
+}
+
 impl PublishedPolicy {
-    /// The policy `name` that `text` is, or why it cannot be read.
-    fn read(name: &str, text: &str) -> Result<Self, String> {
-        let field: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        let version = field["version"].as_i64().ok_or("version: expected an integer")?;
+    /// The policy `name` that `text` is.
+    fn read(name: &str, text: &str) -> Result<Self, Unreadable> {
+        let damaged = |problem: &str| Unreadable { is_later: false, problem: problem.to_owned() };
+        let later = |problem: String| Unreadable { is_later: true, problem };
+        let field: Value =
+            serde_json::from_str(text).map_err(|error| damaged(&error.to_string()))?;
+        if let Some(format) = field["record"].as_i64()
+            && format != i64::from(RECORD_FORMAT)
+        {
+            return Err(later(format!(
+                "record: `{format}` is of a later version, expected {RECORD_FORMAT}"
+            )));
+        }
+        let version =
+            field["version"].as_i64().ok_or_else(|| damaged("version: expected an integer"))?;
         let since_ms = field["since_ms"].as_u64().filter(|ms| *ms <= SINCE_MS_MAX);
         let is_shadow = match field["state"].as_str() {
             Some("active") => false,
             Some("shadow") => true,
-            _ => return Err("state: expected `active` or `shadow`".to_owned()),
+            _ => return Err(damaged("state: expected `active` or `shadow`")),
         };
+        if !field["document"].is_object() {
+            return Err(damaged("document: expected an object"));
+        }
+        // Servers publish what they have read: what cannot be read here is of a later version.
         let document = field["document"].to_string();
-        let policy = Policy::parse_kept(&document).map_err(|errors| errors.to_string())?;
+        let policy = Policy::parse_kept(&document).map_err(|errors| later(errors.to_string()))?;
         if policy.name() != name {
-            return Err(format!("document.name: `{}` is another policy", policy.name()));
+            let problem = format!("document.name: `{}` is another policy", policy.name());
+            return Err(damaged(&problem));
         }
         // Policies of files have no owner.
         let policy = match field["app"].as_str() {

@@ -83,6 +83,8 @@ mod keyed;
 #[cfg(feature = "engine")]
 mod lease;
 mod limiter;
+#[cfg(feature = "redis")]
+mod record;
 #[cfg(feature = "tokio")]
 mod throttle;
 #[cfg(feature = "tower")]
@@ -109,6 +111,8 @@ pub use keyed::{KeyedError, KeyedRateLimiter};
 #[cfg(feature = "engine")]
 pub use lease::{LeaseOptions, LeaseStats, LeaseStatus, LeasedKey};
 pub use limiter::{AcquireError, LimiterError, RateLimiter, Reservation};
+#[cfg(feature = "redis")]
+pub use record::record_of;
 pub use sluicegate_kernel::algorithm::{CalendarUnit, Delay, WindowKind};
 pub use sluicegate_kernel::{
     Concurrency, Cost, Decision, FixedWindow, LeakyBucket, Micros, Moment, NamedRule, Outcome,

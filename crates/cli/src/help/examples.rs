@@ -78,6 +78,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &["sluicegate policies check policies.yaml", "sluicegate policies check - < policies.yaml"],
     ),
     (
+        "policies compile",
+        &[
+            "sluicegate policies compile policies.yaml > policies.json",
+            "sluicegate policies compile - < policies.yaml",
+        ],
+    ),
+    (
         "policies schema",
         &["sluicegate policies schema", "sluicegate policies schema > policies.schema.json"],
     ),

@@ -1,7 +1,9 @@
-//! What `sluicegate policies check` says about a document.
+//! What `sluicegate policies check` and `compile` print of a document.
 
 use std::fs;
 use std::process::Output;
+
+use serde_json::Value;
 
 use crate::program::program;
 
@@ -143,4 +145,31 @@ fn sub_directories_with_documents_are_reported_as_not_checked() {
     let expected = format!("note: {team}: not checked, because sub-directories are not read\n");
     assert_eq!(String::from_utf8(stderr).expect("it says text"), expected);
     assert!(status.success(), "what is not read cannot be wrong");
+}
+
+#[test]
+fn records_are_printed_in_the_order_of_names_and_nothing_is_of_a_wrong_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = "rules: [ { token_bucket: { rate: 1/s } } ]";
+    let write = |name, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("b.yaml", &format!("policies: [ {{ name: one, {rules} }} ]"));
+    write("a.yaml", &format!("policies: [ {{ name: two, {rules}, overflow: shadow }} ]"));
+    let compile = || program().args(["policies", "compile"]).arg(folder.path()).output().unwrap();
+    let compiled = compile();
+    let text = String::from_utf8(compiled.stdout).unwrap();
+    let names: Vec<_> = text.lines().filter_map(|line| line.split('"').nth(1)).collect();
+    assert_eq!(names, ["#format", "one", "two"]);
+    let read: Value = serde_json::from_str(&text).unwrap();
+    let kind = |name: &str| read[name]["overflow"]["kind"].clone();
+    assert_eq!((kind("one"), kind("two")), ("reject".into(), "shadow".into()));
+    assert_eq!(read["one"]["version"], 1);
+
+    write("c.yaml", "policies: [ { name: three, rules: [] } ]");
+    let Output { status, stdout, stderr } = compile();
+    let (stdout, stderr) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
+    assert_eq!((status.code(), stdout.as_str()), (Some(1), ""));
+    assert!(
+        stderr.contains("c.yaml:1:") && stderr.contains("policies[0] (three).rules"),
+        "{stderr}"
+    );
 }

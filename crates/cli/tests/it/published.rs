@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use sluicegate_testkit::{Client, Options, RedisServer, Reply, need};
 
-use crate::program::PATIENCE;
+use crate::program::{PATIENCE, program};
 use crate::server::Server;
 
 /// A server with these policies in a file, which publishes them.
@@ -76,21 +76,29 @@ async fn programs_find_the_policies_of_files_with_what_their_rules_come_to() {
     let orders = policy(&field(&fields, "orders").unwrap());
     assert_eq!((&orders["app"], &orders["state"]), (&json!(""), &json!("active")));
     assert_eq!(orders["document"]["apps"], json!(["*"]), "as a file without apps means it");
-    let compiled = &orders["compiled"];
-    assert_eq!(compiled["format"], 2);
+    assert_eq!((&orders["record"], &orders["apps"]), (&json!(1), &json!(["*"])));
     let each = json!([
         { "name": "burst", "limit": 20, "window_us": 2_000_000 },
         { "name": "daily", "limit": 500, "calendar": { "unit": "day", "zone": "Europe/Berlin" } },
     ]);
-    assert_eq!(compiled["rules"]["each"], each);
-    let vip = &compiled["overrides"][0];
+    assert_eq!(orders["each"], each);
+    let vip = &orders["overrides"][0];
     let each = json!([{ "name": "minute", "limit": 1000, "window_us": 60_000_000 }]);
     assert_eq!((&vip["key"], &vip["each"]), (&json!("vip"), &each));
+
+    // Without a server they are the same, but for their version and its instant.
+    let compiled = program().args(["policies", "compile"]).arg(&file).output().unwrap();
+    let mut compiled: Value = serde_json::from_slice(&compiled.stdout).unwrap();
+    assert_eq!(compiled["#format"], 1);
+    for (name, value) in [("version", &orders["version"]), ("since_ms", &orders["since_ms"])] {
+        compiled["orders"][name] = value.clone();
+    }
+    assert_eq!(compiled["orders"], orders);
 
     // The server decides by the same bytes.
     let address = server.address("resp");
     let mut own = Client::connect(address).await.unwrap();
-    for (key, rules) in [("vip", &compiled["overrides"][0]), ("bob", &compiled["rules"])] {
+    for (key, rules) in [("vip", &orders["overrides"][0]), ("bob", &orders)] {
         own.call(&["SG.CHECK", "orders", key]).await.unwrap();
         let mut kept = Vec::new();
         for key in redis.cli(&["KEYS", "sg:rules:*"]).await.unwrap().list() {

@@ -7,4 +7,5 @@ mod example;
 mod in_force;
 mod instead;
 mod messages;
+mod refused;
 mod yaml_v2;

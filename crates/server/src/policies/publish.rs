@@ -11,11 +11,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use serde_json::{Value, json};
+use sluicegate::record_of;
 use sluicegate::store::redis::{
-    CompiledPolicy, Publication, PublicationPolicy, PublicationSource, PublishOutcome,
+    POLICIES_FORMAT, PolicyRecord, Publication, PublicationPolicy, PublicationSource,
+    PublishOutcome,
 };
 use sluicegate_policy::Policy;
-use sluicegate_text::documents::DocumentSource;
+use sluicegate_text::documents::{DocumentSource, Located, WrittenFile};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -43,12 +45,37 @@ struct FilePolicy {
     document: String,
 }
 
-/// What the rules of `policy` come to; `None` if they cannot be read.
-pub(crate) fn compile(policy: &PublicationPolicy<'_>) -> Option<CompiledPolicy> {
-    let policy = Policy::parse_kept(policy.document).ok()?;
-    let overrides = policy.overrides();
-    let overrides = overrides.map(|(key, own)| (key, &**own.rules().set(), own.until()));
-    Some(CompiledPolicy::new(policy.rules().set(), overrides))
+/// The record of `policy`; `None` if its document cannot be read.
+pub(crate) fn compile(policy: &PublicationPolicy<'_>) -> Option<PolicyRecord> {
+    let read = Policy::parse_kept(policy.document).ok()?;
+    Some(record_of(&if policy.is_shadow { read.shadowed() } else { read }))
+}
+
+/// The records of the policies in `files`, as a server publishes them in Redis: a JSON object of their format and of
+/// each policy by its name, in that order. Their version is 1, and they have no instant. Within, what is wrong in the
+/// files.
+///
+/// # Errors
+/// Reading the files.
+pub fn records(files: &DocumentSource) -> Result<Result<String, Vec<Located>>> {
+    let policies = match files.written()? {
+        Ok(written) => named(written)?,
+        Err(wrong) => return Ok(Err(wrong)),
+    };
+    let mut lines = vec![format!("  \"#format\": {POLICIES_FORMAT}")];
+    for policy in &policies {
+        let record = policy.publication(1, None).field(compile)?;
+        lines.push(format!("  {}: {record}", json!(policy.name)));
+    }
+    Ok(Ok(format!("{{\n{}\n}}\n", lines.join(",\n"))))
+}
+
+/// The policies of files in the order of their names.
+fn named(written: Vec<WrittenFile>) -> Result<Vec<FilePolicy>> {
+    let policies = written.into_iter().flat_map(|(_, policies)| policies).map(FilePolicy::new);
+    let mut policies = policies.collect::<Option<Vec<_>>>().context("a policy without a name")?;
+    policies.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(policies)
 }
 
 /// Publishes the policies of `files` that are in force when they change, and looks now and then whether they
@@ -128,15 +155,9 @@ impl FilesPublisher {
 }
 
 async fn publish(store: &RedisBackend, held: &PublishedFiles) -> Result<()> {
-    let policies = held.policies.iter().map(|policy| PublicationPolicy {
-        name: &policy.name,
-        app: "",
-        is_shadow: false,
-        version: held.revision,
-        since_ms: Some(held.revision),
-        document: &policy.document,
-    });
-    let policies: Vec<_> = policies.collect();
+    let policies = held.policies.iter();
+    let policies: Vec<_> =
+        policies.map(|policy| policy.publication(held.revision, Some(held.revision))).collect();
     let source = PublicationSource::Files { digest: &held.digest };
     let published =
         store.publish(&Publication::new(held.revision, &policies, source, compile)).await?;
@@ -164,16 +185,18 @@ impl PublishedFiles {
             return Err(anyhow!("the files are not those in force"));
         }
         let written = written.map_err(|_| anyhow!("the files are not those in force"))?;
-        let policies = written.into_iter().flat_map(|(_, policies)| policies).map(FilePolicy::new);
-        let mut policies =
-            policies.collect::<Option<Vec<_>>>().context("a policy without a name")?;
-        policies.sort_by(|one, other| one.name.cmp(&other.name));
         let revision = i64::try_from(revision).unwrap_or(i64::MAX);
-        Ok(Self { revision, digest: hash.to_owned(), policies })
+        Ok(Self { revision, digest: hash.to_owned(), policies: named(written)? })
     }
 }
 
 impl FilePolicy {
+    /// What is published of it, in this version.
+    fn publication(&self, version: i64, since_ms: Option<i64>) -> PublicationPolicy<'_> {
+        let Self { name, document } = self;
+        PublicationPolicy { name, app: "", is_shadow: false, version, since_ms, document }
+    }
+
     /// The policy that `document` is. One that names no app says that it is for every app, as it is in
     /// a file.
     fn new(document: Value) -> Option<Self> {

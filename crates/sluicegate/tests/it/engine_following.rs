@@ -148,25 +148,49 @@ async fn an_edit_is_in_force_soon_and_the_budget_is_shared_with_a_server() {
 }
 
 #[tokio::test]
-async fn a_policy_that_cannot_be_read_stays_and_is_named() {
+async fn a_policy_of_a_later_version_goes_a_damaged_one_stays_and_both_are_named() {
     let redis = need!(RedisServer::start(Options::default()).await);
     let server = connect(&redis).await;
     publish(&server, 1, &BTreeMap::from([("mails", 3), ("orders", 5)])).await;
     let engine = Engine::following(&config(&redis), Following::default()).await.expect("it can");
     assert_eq!(engine.revision(), Some(1));
-    let text = r#"{"version":2,"state":"active","app":"shop","document":{"name":"orders","rules":[{"gcra":{}}]}}"#;
-    redis.cli(&["HSET", POLICIES_KEY, "orders", text, "#revision", "2"]).await.expect("it answers");
-    let told = async || {
-        redis.cli(&["PUBLISH", POLICIES_CHANNEL, "2"]).await.expect("it answers");
-        (engine.revision() == Some(2)).then_some(())
+    let limit = |name| {
+        let policies = engine.policies();
+        policies.resolve(name).map(|held| held.rules().set().rules()[0].rule.limit())
     };
-    until("it is heard", PATIENCE, told).await.expect("it is");
-    let unreadable = engine.unreadable();
-    assert_eq!(unreadable.keys().collect::<Vec<_>>(), ["orders"]);
-    assert!(unreadable["orders"].contains("unknown algorithm `gcra`"), "{unreadable:?}");
-    let policies = engine.policies();
-    let held = policies.resolve("orders").expect("it stays");
-    assert_eq!(held.rules().set().rules()[0].rule.limit(), 5);
+    let find = async |revision: i64, orders: &str| {
+        let revision = revision.to_string();
+        let hash = ["HSET", POLICIES_KEY, "orders", orders, "#revision", &revision];
+        redis.cli(&hash).await.expect("it answers");
+        let told = async || {
+            redis.cli(&["PUBLISH", POLICIES_CHANNEL, &revision]).await.expect("it answers");
+            (engine.revision() == revision.parse().ok()).then_some(())
+        };
+        until("it is heard", PATIENCE, told).await.expect("it is");
+    };
+    let orders = |version: i64, state: &str, record: i64, rule: &str| {
+        format!(
+            r#"{{"version":{version},"state":"{state}","app":"shop","record":{record},"document":{{"name":"orders","rules":[{{{rule}}}]}}}}"#
+        )
+    };
+    let (right, gcra) = (r#""fixed_window":{"limit":7,"window":"1h"}"#, r#""gcra":{}"#);
+    for (revision, text, problem, held) in [
+        (2, orders(2, "asleep", 1, right), "state: expected", Some(5)),
+        (3, "nonsense".to_owned(), "expected", Some(5)),
+        (4, orders(3, "active", 1, gcra), "unknown algorithm `gcra`", None),
+        (5, orders(4, "active", 1, right), "", Some(7)),
+        (6, orders(5, "active", 2, right), "record: `2`", None),
+        (7, orders(6, "active", 1, right), "", Some(7)),
+    ] {
+        find(revision, &text).await;
+        let unreadable = engine.unreadable();
+        let named = unreadable.get("orders").map_or("", String::as_str);
+        assert!(
+            named.contains(problem) && named.is_empty() == problem.is_empty(),
+            "{text}: {named}"
+        );
+        assert_eq!((limit("orders"), limit("mails")), (held, Some(3)), "{text}");
+    }
 }
 
 /// Four permits a day of `orders`, or a thousand.

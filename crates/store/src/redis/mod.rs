@@ -31,7 +31,6 @@ mod batch;
 mod blob;
 mod cluster;
 pub mod codec;
-mod compiled;
 mod config;
 mod connection;
 mod cost;
@@ -46,6 +45,7 @@ mod leasing;
 mod load;
 mod publish;
 mod published;
+mod record;
 mod revisions;
 pub mod script;
 mod sentinel;
@@ -71,7 +71,6 @@ pub use self::acl::{acl, program_acl, sentinel_acl};
 pub use self::batch::ScriptArgs;
 use self::batch::{RequestKind, ServerRequest};
 use self::cluster::Cluster;
-pub use self::compiled::CompiledPolicy;
 pub use self::config::{Address, HOSTS_MAX, RedisConfig, RedisConfigError, Topology};
 use self::connection::Dialer;
 pub use self::cost::{DECISION_US_MAX, affordable};
@@ -83,6 +82,9 @@ pub use self::publish::{
     PublicationSource, PublishError, PublishOutcome, REVISION_MAX, RevisionDiff,
 };
 pub use self::published::PublishedPolicies;
+pub use self::record::{
+    PolicyRecord, RECORD_FORMAT, RecordOverflow, RecordResponse, RecordSettings,
+};
 use self::revisions::ListenTarget;
 pub use self::revisions::Revisions;
 use self::sentinel::Sentinel;

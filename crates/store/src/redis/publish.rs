@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::batch::RequestKind;
 use super::codec::ScriptClock;
-use super::compiled::CompiledPolicy;
+use super::record::PolicyRecord;
 use super::{LuaScript, RedisClient, RedisError, ServerErrorReply};
 use crate::{Executed, StoreError};
 
@@ -87,8 +87,8 @@ pub struct Publication<'p> {
     pub clock: ScriptClock,
     /// Number of nodes that share a limit without Redis, where it is configured.
     pub nodes: Option<u32>,
-    /// What the rules of a policy come to; `None` for one that this program cannot compile.
-    pub compile: fn(&PublicationPolicy<'_>) -> Option<CompiledPolicy>,
+    /// The record of a policy; `None` for one that this program cannot compile.
+    pub compile: fn(&PublicationPolicy<'_>) -> Option<PolicyRecord>,
 }
 
 /// What policies come from.
@@ -201,9 +201,9 @@ struct PolicyField<'p> {
     since_ms: Option<i64>,
     state: &'static str,
     app: &'p str,
+    #[serde(flatten)]
+    record: Option<PolicyRecord>,
     document: &'p RawValue,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    compiled: Option<CompiledPolicy>,
 }
 
 /// Writes `publication` into the Redis of `client`, if it is not there yet.
@@ -237,7 +237,7 @@ impl<'p> Publication<'p> {
         revision: i64,
         policies: &'p [PublicationPolicy<'p>],
         source: PublicationSource<'p>,
-        compile: fn(&PublicationPolicy<'_>) -> Option<CompiledPolicy>,
+        compile: fn(&PublicationPolicy<'_>) -> Option<PolicyRecord>,
     ) -> Self {
         let (changed, instead_of, clock, nodes) = (None, None, ScriptClock::Server, None);
         Self { revision, policies, changed, instead_of, source, clock, nodes, compile }
@@ -311,8 +311,14 @@ impl Publication<'_> {
 }
 
 impl PublicationPolicy<'_> {
-    /// What its field of the hash says.
-    fn field(&self, compile: fn(&Self) -> Option<CompiledPolicy>) -> Result<String, PublishError> {
+    /// The text of its field: its record, and the document that the record was made of.
+    ///
+    /// # Errors
+    /// [`PublishError::Unusable`] if `document` is not a JSON object.
+    pub fn field(
+        &self,
+        compile: fn(&Self) -> Option<PolicyRecord>,
+    ) -> Result<String, PublishError> {
         let Self { name, app, is_shadow, version, since_ms, document } = *self;
         let field = || format!("policy `{name}`");
         let document: &RawValue =
@@ -321,15 +327,9 @@ impl PublicationPolicy<'_> {
             return Err(unusable(field(), "is not a JSON object"));
         }
         let state = if is_shadow { "shadow" } else { "active" };
-        let compiled = compile(self);
-        let text = serde_json::to_string(&PolicyField {
-            version,
-            since_ms,
-            state,
-            app,
-            document,
-            compiled,
-        });
+        let record = compile(self);
+        let text =
+            serde_json::to_string(&PolicyField { version, since_ms, state, app, record, document });
         Ok(text.expect("texts and numbers are JSON"))
     }
 }
@@ -512,7 +512,7 @@ fn stage(attempt: &str, before: &str) -> Cmd {
 fn add<'p>(
     command: &mut Cmd,
     policies: &'p [PublicationPolicy<'p>],
-    compile: fn(&PublicationPolicy<'_>) -> Option<CompiledPolicy>,
+    compile: fn(&PublicationPolicy<'_>) -> Option<PolicyRecord>,
 ) -> Result<&'p [PublicationPolicy<'p>], PublishError> {
     let (mut bytes, mut count) = (0, 0);
     for policy in policies.iter().take(CALL_POLICIES_MAX) {

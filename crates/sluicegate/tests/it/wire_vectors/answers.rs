@@ -9,6 +9,7 @@ use sluicegate::store::redis::codec::ScriptReply;
 use sluicegate::{Cost, Decision, Micros, Outcome, PermitId, Retry, Verb};
 
 use super::asks::{POLICIES, policy};
+use super::records::published;
 use super::{hex, is_fresh};
 
 /// Replies that are no decision.
@@ -100,7 +101,7 @@ fn replies_of_the_script_are_read_alike() {
     }
     is_fresh(
         "replies",
-        "What a reply means to a verb under the policies `orders` and `mails` of documents.json; `foreign`: \
+        "What a reply means to a verb under the policies `orders` and `mails` of records.json; `foreign`: \
          it is none of this script. `in_use` is what the reply says to be in use of each of several rules. \
          redis.md, A reply.",
         &entries,
@@ -200,6 +201,7 @@ fn header_fields_and_problems_are_the_same_texts() {
             });
             entries.push(json!({
                 "document": serde_json::from_str::<Value>(text).expect("it is JSON"),
+                "record": published(text, Micros::ZERO),
                 "decision": decision(&made, name),
                 "ratelimit-policy": field(&limits),
                 "ratelimit": field(&headers::rate_limit(name, &made)),

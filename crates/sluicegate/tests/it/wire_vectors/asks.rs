@@ -110,7 +110,7 @@ fn requests_are_the_bytes_that_the_script_reads() {
     }
     is_fresh(
         "requests",
-        "Requests under the policies `orders` and `mails` of documents.json: redis.md, A request.",
+        "Requests under the policies `orders` and `mails` of records.json: redis.md, A request.",
         &entries,
     );
 }

@@ -19,6 +19,7 @@ use sluicegate::{
 
 use super::answers::decision;
 use super::is_fresh;
+use super::records::published;
 
 /// Policies of these lives.
 const POLICIES: [&str; 13] = [
@@ -102,6 +103,9 @@ impl Store for Line {
     }
 }
 
+/// When a life begins, and its policy was taken over.
+const BEGIN_US: u64 = 1_774_745_000_000_000;
+
 #[test]
 fn without_redis_every_program_answers_alike() {
     let mut rng = Rng::with_seed(17);
@@ -133,7 +137,7 @@ fn life(rng: &mut Rng, policy: &str, nodes: u32) -> Value {
     let engine = Engine::new(PolicySet::new(document), line.clone(), clock);
     let nodes = NonZeroU32::new(nodes).expect("there is one");
     let engine = Arc::new(engine.with_fallback(StoreFailure::shared_by(nodes)));
-    let mut now_us = 1_774_745_000_000_000;
+    let mut now_us = BEGIN_US;
     let (mut is_away, mut steps) = (false, Vec::new());
     for place in 0..STEPS {
         // Long enough at a time that the breaker opens, and closes again.
@@ -167,8 +171,9 @@ fn life(rng: &mut Rng, policy: &str, nodes: u32) -> Value {
         step["expect"] = expect(decided);
         steps.push(step);
     }
+    let record = published(policy, Micros::new(BEGIN_US));
     let policy: Value = serde_json::from_str(policy).expect("it is JSON");
-    json!({ "policy": policy, "nodes": nodes.get(), "steps": steps })
+    json!({ "policy": policy, "record": record, "nodes": nodes.get(), "steps": steps })
 }
 
 fn verb(rng: &mut Rng, holds: bool) -> (Verb, Value) {

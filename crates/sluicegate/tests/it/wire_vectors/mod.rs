@@ -8,8 +8,8 @@
 mod answers;
 mod asks;
 mod calendars;
-mod documents;
 mod failure;
+mod records;
 mod versions;
 
 use serde_json::Value;

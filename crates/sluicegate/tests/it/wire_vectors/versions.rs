@@ -10,6 +10,7 @@ use sluicegate::{Cost, Micros, Moment, Verb};
 use sluicegate_testkit::{Options, RedisServer, need};
 
 use super::answers::decision;
+use super::records::published;
 use super::{hex, is_fresh};
 
 /// What a policy was and what it is.
@@ -134,7 +135,7 @@ async fn of_two_versions_the_later_decides_in_every_language() {
     }
     is_fresh(
         "versions",
-        "The key `k` of the policy `p`, asked in turn (`by`) by programs that hold one of `documents` each, taken \
+        "The key `k` of the policy `p`, asked in turn (`by`) by programs that hold one of `records` each, taken \
          over at the instant of `since_us`, by a given time; the key begins with `state_hex` where an entry has it. What \
          is answered, or `this_key` (failure.md), and what is stored then: null if nothing is. redis.md, Other \
          rules than those that wrote the state.",
@@ -168,8 +169,10 @@ async fn in_turn(
             "stored_hex": stored(redis).await,
         }));
     }
+    let since = since_us.map(Micros::new);
+    let records = [published(&texts[0], since[0]), published(&texts[1], since[1])];
     let documents = texts.map(|text| serde_json::from_str::<Value>(&text).expect("it is JSON"));
-    json!({ "documents": documents, "since_us": since_us, "steps": steps })
+    json!({ "documents": documents, "records": records, "since_us": since_us, "steps": steps })
 }
 
 async fn with_state(redis: &RedisServer, state: &[u8]) -> Value {
@@ -187,7 +190,8 @@ async fn with_state(redis: &RedisServer, state: &[u8]) -> Value {
         }));
     }
     let document: Value = serde_json::from_str(&text).expect("it is JSON");
-    json!({ "documents": [document], "since_us": [BEGIN_US], "state_hex": hex(state), "steps": steps })
+    let record = published(&text, Micros::new(BEGIN_US));
+    json!({ "documents": [document], "records": [record], "since_us": [BEGIN_US], "state_hex": hex(state), "steps": steps })
 }
 
 /// The state of the key.

@@ -10,9 +10,10 @@ mod written;
 
 use std::collections::BTreeMap;
 
+use sluicegate_policy::Policy;
 use sluicegate_store::redis::{
-    POLICIES_KEY, Publication, PublicationPolicy, PublicationSource, PublishError, PublishOutcome,
-    RedisConfig, RedisStore, RevisionDiff,
+    POLICIES_KEY, PolicyRecord, Publication, PublicationPolicy, PublicationSource, PublishError,
+    PublishOutcome, RecordOverflow, RecordSettings, RedisConfig, RedisStore, RevisionDiff,
 };
 use sluicegate_testkit::{Cluster, RedisServer, Sentinels};
 
@@ -86,9 +87,22 @@ impl Catalog {
     }
 }
 
-/// All policies of a catalog, without what their rules come to.
+/// All policies of a catalog.
 fn of_catalog<'p>(revision: i64, policies: &'p [PublicationPolicy<'p>]) -> Publication<'p> {
-    Publication::new(revision, policies, PublicationSource::Catalog, |_| None)
+    Publication::new(revision, policies, PublicationSource::Catalog, record)
+}
+
+/// The record of a policy that sets nothing but its rules; `None` if these cannot be compiled.
+fn record(policy: &PublicationPolicy<'_>) -> Option<PolicyRecord> {
+    let read = Policy::parse_one(policy.document).ok()?;
+    let settings = RecordSettings {
+        apps: vec![policy.app.to_owned()],
+        on_store_failure: "local",
+        overflow: if policy.is_shadow { RecordOverflow::Shadow } else { RecordOverflow::Reject },
+        leases: true,
+        key: Vec::new(),
+    };
+    Some(PolicyRecord::new(settings, read.rules().set(), []))
 }
 
 fn name(place: i64) -> String {

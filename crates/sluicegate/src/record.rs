@@ -1,0 +1,48 @@
+//! Records of policies, as servers publish them (`spec/record.md`).
+
+use sluicegate_policy::{Fallback, Leases, OnStoreFailure, Overflow, Policy};
+use sluicegate_store::redis::{PolicyRecord, RecordOverflow, RecordResponse, RecordSettings};
+
+/// The record of `policy`: its rules compiled, and all else that a program decides by which reads no documents.
+///
+/// It has the apps that the document names, or else the owner, or else every app.
+pub fn record_of(policy: &Policy) -> PolicyRecord {
+    let apps = match (policy.apps(), policy.owner()) {
+        (Some(apps), _) => apps.map(str::to_owned).collect(),
+        (None, owner) => vec![owner.unwrap_or("*").to_owned()],
+    };
+    let settings = RecordSettings {
+        apps,
+        on_store_failure: match policy.on_store_failure() {
+            OnStoreFailure::Local => "local",
+            OnStoreFailure::Allow => "allow",
+            OnStoreFailure::Deny => "deny",
+        },
+        overflow: overflow(policy.overflow()),
+        leases: policy.leases() != Leases::Off,
+        key: policy.key().iter().map(ToString::to_string).collect(),
+    };
+    let overrides = policy.overrides();
+    let overrides = overrides.map(|(key, own)| (key, &**own.rules().set(), own.until()));
+    PolicyRecord::new(settings, policy.rules().set(), overrides)
+}
+
+fn overflow(overflow: &Overflow) -> RecordOverflow {
+    match overflow {
+        Overflow::Reject => RecordOverflow::Reject,
+        Overflow::Shadow => RecordOverflow::Shadow,
+        Overflow::Queue { max_wait } => RecordOverflow::Queue { max_wait_us: max_wait.get() },
+        Overflow::Divert { target } => RecordOverflow::Divert { target: target.to_string() },
+        Overflow::Degrade(Fallback::Tag(tag)) => {
+            RecordOverflow::Degrade { tag: Some(tag.to_string()), response: None }
+        }
+        Overflow::Degrade(Fallback::Response { status, body, headers }) => {
+            let headers = headers.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+            let (status, body, headers) = (*status, body.to_string(), headers.collect());
+            RecordOverflow::Degrade {
+                tag: None,
+                response: Some(RecordResponse { status, body, headers }),
+            }
+        }
+    }
+}
