@@ -2,7 +2,7 @@
 
 It is written from the pages beside this folder alone, with the standard library of Python 3.11 and the time zones of
 the system: redis-protocol.md and the call of redis.md are here, the rules and calendars of redis.md in `rules.py`,
-document.md in `document.py`. It leaves out what failure.md describes: without an answer of Redis it raises what the
+record.md in `record.py`. It leaves out what failure.md describes: without an answer of Redis it raises what the
 socket raised, and what becomes of a refusal (`Policy.overflow`) is up to the caller.
 
     program = Program(Redis("127.0.0.1", 6379), app="shop")
@@ -16,11 +16,10 @@ import pathlib
 import random
 import select
 import socket
-import struct
 import time
 
-import document
-from rules import DAY_MS, Rules, blob, compile_document, fnv1a, limit_of, split, takes_too_long, window_around
+import record
+from rules import DAY_MS, Rules, blob, fnv1a, limit_of, split, takes_too_long, window_around
 
 SCRIPT = (pathlib.Path(__file__).parent / "../redis/decide.lua").read_bytes()
 SHA1 = hashlib.sha1(SCRIPT).hexdigest()
@@ -139,29 +138,22 @@ def read_reply(reply, verb, data, names):
 
 
 class Policy:
-    """A field of `sg:{policies}`: redis-protocol.md, What is where, The format, and Compiled rules."""
+    """A policy as a program holds it: record.md."""
 
-    def __init__(self, name, text, now_ms, after_ms=-1):
-        entry = document.parse(text)
-        since_ms = entry.get("since_ms")
-        is_known = isinstance(since_ms, int) and 0 <= since_ms < 1 << 53
+    def __init__(self, text, now_ms, after_ms=-1):
+        found = record.read(text)
+        since_ms = found.get("since_ms")
+        is_known = type(since_ms) is int and 0 <= since_ms < 1 << 53
         since_ms = max(since_ms if is_known else now_ms, after_ms + 1)
-        policy, compiled = entry["document"], entry.get("compiled", {})
-        if compiled.get("format") != 2:
-            compiled = compile_document(policy)
-        if policy["name"] != name or entry["state"] not in ("active", "shadow"):
-            raise ValueError("another name or state")
-        self.text, self.since_ms, self.version, self.owner = text, since_ms, entry["version"], entry["app"]
-        self.apps = policy.get("apps") or [self.owner or "*"]
-        self.overflow = "shadow" if entry["state"] == "shadow" else policy.get("overflow", "reject")
-        self.rules = Rules(compiled["rules"], since_ms)
+        self.text, self.since_ms, self.version, self.owner = text, since_ms, found["version"], found["app"]
+        self.apps, self.overflow, self.rules = found["apps"], found["overflow"], Rules(found, since_ms)
         self.overrides = {}  # By key: the rules, when they end in ms, and the rules from then on.
-        for one in compiled.get("overrides", []):
+        for one in found["overrides"]:
             until_ms = one.get("until_ms", float("inf"))
-            after = Rules(compiled["rules"], max(since_ms, until_ms)) if "until_ms" in one else None
+            after = Rules(found, max(since_ms, until_ms)) if "until_ms" in one else None
             self.overrides[one["key"].encode()] = Rules(one, since_ms), until_ms, after
         if any(takes_too_long(rules.data) for rules in [self.rules, *(own[0] for own in self.overrides.values())]):
-            raise ValueError("rules that take Redis too long")
+            raise record.Damaged("rules that take Redis too long")
 
     def rules_of(self, key, now_us):
         """The rules of a key: redis-protocol.md, Deciding."""
@@ -219,7 +211,7 @@ class Program:
                     self.hear(listener.read()[-1])
 
     def take_over(self, revision, fields):
-        """Policies that changed; one that cannot be read stays as it is held: redis-protocol.md, The format."""
+        """Policies that changed: record.md, Records that a program does not read."""
         held, self.policies, self.unread, self.revision = self.policies, {}, {}, revision
         for field, text in fields.items():
             if field.startswith(b"#"):
@@ -228,9 +220,10 @@ class Program:
             policy = held.get(name)
             if policy is None or policy.text != text:
                 try:
-                    policy = Policy(name, text, time.time_ns() // 1_000_000, policy.since_ms if policy else -1)
-                except (ValueError, TypeError, LookupError, AttributeError, struct.error) as problem:
+                    policy = Policy(text, time.time_ns() // 1_000_000, policy.since_ms if policy else -1)
+                except (record.Damaged, record.Later) as problem:
                     self.unread[name] = str(problem)
+                    policy = policy if isinstance(problem, record.Damaged) else None
             if policy:
                 self.policies[name] = policy
 

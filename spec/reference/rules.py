@@ -5,12 +5,12 @@ import hashlib
 import math
 import struct
 from datetime import datetime, timedelta
-from zoneinfo import ZoneInfo
-
-import document
+from zoneinfo import ZoneInfo, available_timezones
 
 CODES = {"token_bucket": 1, "smooth_bursty": 2, "smooth_warmup": 3, "leaky_bucket": 4, "fixed_window": 5,
          "sliding_window": 6, "sliding_counter": 7, "sliding_log": 8, "concurrency": 9}
+NUMBERS = {1: 9, 2: 3, 3: 5, 4: 10, 5: 5, 6: 4, 7: 4, 8: 2, 9: 3}  # How many a rule of each code has.
+ZONES = {name.lower(): name for name in available_timezones() - {"localtime"}}
 CARRIES = ["usage", "proportional", "reset"]
 UNITS = ["day", "week", "month", "year"]
 DAY_MS = 86_400_000
@@ -107,7 +107,7 @@ def full_after_us(code, numbers):
 
 
 def window_of_headers(code, numbers):
-    """The time in which the whole limit comes back, or None: redis-protocol.md, Compiled rules."""
+    """The time in which the whole limit comes back, or None: record.md, Rules."""
     if code in (1, 4):
         return min(full_after_us(code, numbers), 2**53 - 1)
     if code == 2:
@@ -118,7 +118,7 @@ def window_of_headers(code, numbers):
 
 
 def compile_rules(rules, carry):
-    """Rules as servers publish them: redis-protocol.md, Compiled rules; redis.md, Rules."""
+    """Rules as servers publish them: record.md, Rules; redis.md, Rules."""
     data, each = bytes([2, CARRIES.index(carry), len(rules)]), []
     full_us, full_is_new = 0, True
     for rule in rules:
@@ -141,18 +141,6 @@ def compile_rules(rules, carry):
     life_ms = full_us // 1000 + 1 + (0 if full_is_new else 30 * DAY_MS)
     text = base64.urlsafe_b64encode(data).rstrip(b"=").decode()
     return {"blob": text, "life_ms": min(life_ms, 400 * DAY_MS), "each": each}
-
-
-def compile_document(tree):
-    """What servers publish beside a document: redis-protocol.md, Compiled rules."""
-    policy = document.read(tree)
-    carry = policy.get("carry", "usage")
-    compiled = {"format": 2, "rules": compile_rules(policy["rules"], carry)}
-    for override in sorted(policy.get("overrides", []), key=lambda override: override["key"]):
-        rules = compile_rules(override["rules"], carry)
-        until = {"until_ms": override["until"]} if "until" in override else {}
-        compiled.setdefault("overrides", []).append({"key": override["key"], **until, **rules})
-    return compiled
 
 
 def split(data):
@@ -202,7 +190,7 @@ def short_number(number):
 
 
 class Rules:
-    """The rules of a policy or of an override, taken over at an instant: redis-protocol.md, Compiled rules."""
+    """The rules of a policy or of an override, taken over at an instant: record.md, Rules."""
 
     def __init__(self, compiled, since_ms):
         self.data = base64.urlsafe_b64decode(compiled["blob"] + "==")
@@ -227,7 +215,7 @@ def begin_of(day, zone):
 
 def window_around(unit, zone, now_us):
     """The calendar window around an instant, in µs: redis.md, Calendars."""
-    zone = ZoneInfo(document.ZONES[zone.lower()])
+    zone = ZoneInfo(ZONES[zone.lower()])
     day = datetime.fromtimestamp(now_us // 1_000_000, zone).date()
     if begin_of(day + timedelta(1), zone) <= now_us:  # Clocks turned back across midnight: yesterday has ended.
         day += timedelta(1)

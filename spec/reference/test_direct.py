@@ -15,13 +15,53 @@ import unittest
 
 sys.dont_write_bytecode = True  # The folder stays as it is.
 import direct
-import document
-from rules import YEAR_2026_MS, Rules, blob, compile_document, compile_rules, fnv1a, in_short, window_around
+import keys
+import record
+from rules import YEAR_2026_MS, Rules, blob, compile_rules, fnv1a, in_short, window_around
 
 SPEC = pathlib.Path(__file__).parent.parent
-MINUTE = {"name": "minute", "fixed_window": {"limit": 10, "window": "1m"}}
-ORDERS = {"name": "orders", "rules": [MINUTE]}
+UNIT_US = {"us": 1, "ms": 10**3, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
 port = None
+
+
+def rule(name, algorithm, **params):
+    """A rule in the form of the vectors."""
+    return {"name": name, "algorithm": algorithm, "params": params}
+
+
+def fixed(limit, name="minute", window_us=60_000_000):
+    return rule(name, "fixed_window", limit=limit, window_us=window_us)
+
+
+def record_of(*rules, overrides=(), apps=("shop",), carry="usage", **more):
+    """The text of a record of app `shop`."""
+    own = [{"key": key, **until, **compile_rules(rules, carry)} for key, until, rules in overrides]
+    return json.dumps({"record": 1, "version": 1, "app": "shop", "apps": list(apps), "on_store_failure": "local",
+                       "overflow": {"kind": "reject"}, **compile_rules(rules or [fixed(10)], carry),
+                       **({"overrides": own} if own else {}), **more})
+
+
+def span_us(text):
+    """The time that a text such as `10s` is."""
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
+    return int(number or "1") * UNIT_US[text[len(number):]]
+
+
+def of_limits(one):
+    """A rule of `limits.json` in the form of the vectors."""
+    (algorithm, given), = ((name, value) for name, value in one.items() if name != "name")
+    params = {}
+    for name, value in given.items():
+        if name == "rate":
+            permits, _, span = value.partition("/")
+            permits = permits.replace("MiB", "")
+            scale = 2**20 if "MiB" in value else 1
+            params[name] = {"permits": int(permits) * scale, "period_us": span_us(span)}
+        elif name in ("window", "max_burst", "warmup", "ttl"):
+            params[f"{name}_us"] = span_us(value)
+        else:
+            params[name] = value
+    return rule(one.get("name", algorithm), algorithm, **params)
 
 
 def setUpModule():
@@ -80,23 +120,22 @@ class Wire(unittest.TestCase):
                 self.assertEqual(entry["permit_hex"], permit.hex())
         self.compare("keys.json", check)
 
-    def test_documents(self):
+    def test_records(self):
         def check(entry):
-            if "text" in entry:
-                with self.assertRaises(document.DocumentError) as raised:
-                    document.read(document.parse(entry["text"]))
-                path, found, _ = entry["errors"][0].partition(": ")
-                return self.assertEqual(path if found else "", raised.exception.path)
-            compiled = compile_document(document.parse(json.dumps(entry["document"])))
-            self.assertEqual(entry["compiled"], compiled)
-            rules = Rules(compiled["rules"], entry["since_us"] // 1000)
+            if "later" in entry:
+                with self.assertRaises(record.Later if entry["later"] else record.Damaged):
+                    record.read(entry["record"])
+                return
+            rules = Rules(record.read(entry["record"]), entry["since_us"] // 1000)
             self.assertEqual(entry["blob_hex"], blob(rules.data, rules.head).hex())
             self.assertEqual(entry["generation"], rules.generation.hex())
-        self.compare("documents.json", check)
+        self.compare("records.json", check)
 
     def test_limits(self):
         def check(entry):
-            data = Rules(compile_document(entry["document"])["rules"], 0).data
+            document = entry["document"]
+            rules = compile_rules([of_limits(one) for one in document["rules"]], document.get("carry", "usage"))
+            data = Rules(rules, 0).data
             self.assertEqual(entry["head_hex"], in_short(data).hex())
             self.assertEqual(entry["blob_hex"], blob(data, in_short(data), telling=0).hex())
         self.compare("limits.json", check)
@@ -114,8 +153,8 @@ class Wire(unittest.TestCase):
         self.compare("requests.json", check)
 
     def test_replies(self):
-        documents = [entry["document"] for entry in read("wire/documents.json")["entries"] if "document" in entry]
-        policies = {tree["name"]: Rules(compile_document(tree)["rules"], 0) for tree in documents}
+        entries = [entry for entry in read("wire/records.json")["entries"] if "later" not in entry]
+        policies = {entry["name"]: Rules(json.loads(entry["record"]), 0) for entry in entries}
 
         def check(entry):
             rules = policies[entry["policy"]]
@@ -139,7 +178,7 @@ class Wire(unittest.TestCase):
         def check(entry):
             values = {f"header:{name.lower()}": value for name, value in entry["request"]["headers"].items()}
             values |= entry["request"]
-            key = document.join_key([values.get(name, "") for name in entry["key"]])
+            key = keys.join_key([values.get(name, "") for name in entry["key"]])
             self.assertEqual(entry["made"].encode(), key)
         self.compare("attribute-keys.json", check)
 
@@ -148,56 +187,33 @@ class Wire(unittest.TestCase):
         for address, value in {"203.0.113.7": "203.0.113.7", "::ffff:203.0.113.7": "203.0.113.7", "::1": "::/64",
                                "64:ff9b::cb00:7107": "203.0.113.7",
                                "2001:DB8:0:1:aaaa::1": "2001:db8:0:1::/64"}.items():
-            self.assertEqual(value, document.one_address(address))
-        self.assertEqual("shop.example", document.one_host("Shop.Example.:8443"))
+            self.assertEqual(value, keys.one_address(address))
+        self.assertEqual("shop.example", keys.one_host("Shop.Example.:8443"))
         for path, value in {"/a|b": "/a|b", "/x/../a%7Cb?c=1": "/a|b", "http://host/path#f": "/path", "/a/..": "/",
                             "//a/./b/.": "/a/b/", "/%c3%bc%ff%3f%2fa": "/ü%FF%3F/a"}.items():
-            self.assertEqual(value, document.one_path(path))
+            self.assertEqual(value, keys.one_path(path))
         for path in ["a", "", "/%2", "/a/%2e.", "/a/..%2f", "/a%2F..", "/a//.."]:
             with self.subTest(path=path), self.assertRaises(ValueError):
-                document.one_path(path)
+                keys.one_path(path)
         self.assertEqual("ff96bba144f512f610a1026c2595a697c8d53e2b72a7f40b2d59b37bf9aaaa9c90",
-                         document.join_key(["/" + "x" * 1024]).hex())
-        self.assertEqual(b"|", document.join_key(["", ""]))
+                         keys.join_key(["/" + "x" * 1024]).hex())
+        self.assertEqual(b"|", keys.join_key(["", ""]))
 
-    def refuse(self, text):
-        """A text is JSON, and no document: a field of it is wrong."""
-        with self.subTest(text=text), self.assertRaises(document.DocumentError) as raised:
-            document.read(document.parse(text))
-        self.assertTrue(raised.exception.path)
-
-    def test_texts_that_are_no_documents(self):
-        """document.md, Reading, and Values: what JSON parsers take for a number or a text."""
-        for change in ['"burst": 5.0', '"burst": -0', '"burst": true', '"burst": "5"', '"initial": null',
-                       '"rate": "1/s\\n"', '"rate": "5GiB/s"', '"rate": "1/367d"', '"rate": "010/s"', '"rate": "1/S"']:
-            text = '{"name": "a", "rules": [{"token_bucket": {"rate": "10/s", %s}}]}' % change
-            self.refuse(text)
-        for factor in ["1e+1", "1.0", "1.00000000000000001", "1000.1", "1e400"]:
-            text = '{"name": "a", "rules": [{"smooth_warmup": {"rate": "1/s", "warmup": "1s", "cold_factor": %s}}]}'
-            text %= factor
-            self.refuse(text)
-        response = '"overflow": {"degrade": {"response": {"status": %s, "body": "", "headers": {%s}}}}'
-        for field in ['"overflow": {"divert": {"target": "\\ud800"}}', '"match": {"method": ["Get"]}', '"match": {}',
-                      '"on_overload": {"wait": "11s"}', '"leases": {"term": "3s"}', '"key": ["path", "path"]', '"apps": ["*", "*"]',
-                      '"overflow": {"reject": {}}', response % (99, ""), response % (200, '"a": "1", "A": "2"')]:
-            text = '{"name": "a", "rules": [{"sliding_log": {"limit": 1, "window": "1s"}}], %s}' % field
-            self.refuse(text)
-        with self.assertRaises(document.DocumentError):
-            document.parse("[" * 100_000)
+    def test_a_huge_record(self):
+        """record.md, Records that a program does not read."""
+        text = record_of(note="x" * record.BYTES_MAX)
+        with self.assertRaises(record.Damaged):
+            record.read(text)
+        self.assertEqual(1, record.read(record_of(note="x" * 1_000_000))["version"])
 
     def test_the_example(self):
-        """redis-protocol.md, Deciding, and document.md, An example."""
-        rules = Rules(compile_document(ORDERS)["rules"], YEAR_2026_MS + 60_000)
+        """redis-protocol.md, Deciding."""
+        rules = Rules(compile_rules([fixed(10)], "usage"), YEAR_2026_MS + 60_000)
         self.assertEqual("sg:{WYSeHag-hqRckSRns0jV-w}", direct.state_key("orders", b"alice"))
         self.assertEqual("060b0002000105050128cdd20eaf134a050000000000002440000000000000000000000000389c8c41"
                          "000000000000000000000000000000009e5667e13a8860ea000000", blob(rules.data, rules.head).hex())
         self.assertEqual("sg:rules:amVe8lwjHh50SFePmz7I3w:9e5667e13a88", direct.rules_key("orders", rules.generation))
         self.assertEqual("010001000000", direct.request("check").hex())
-        page = (SPEC / "document.md").read_text()
-        entry = page.partition("```json\n")[2].partition("```")[0]
-        policy = direct.Policy("orders.create", entry, YEAR_2026_MS)
-        self.assertEqual(["burst", "daily"], list(policy.rules.names.values()))
-        self.assertIn(b"203.0.113.7", policy.overrides)
 
 
 class InRedis(unittest.TestCase):
@@ -214,21 +230,17 @@ class InRedis(unittest.TestCase):
         self.addCleanup(redis.socket.close)
         return redis
 
-    def program(self, *rules, since=0, app="shop", compiled=False, **fields):
+    def program(self, *rules, since=0, app="shop", **more):
         """A program that took the policy `p` over so many ms after 2026 began."""
-        tree = {"name": "p", "rules": rules or [MINUTE], **fields}
-        entry = {"version": 1, "state": "active", "app": "shop", "document": tree}
-        entry |= {"compiled": compile_document(tree)} if compiled else {}
         program = direct.Program(self.redis, app)
-        program.policies["p"] = direct.Policy("p", json.dumps(entry).encode(), YEAR_2026_MS + since)
+        program.policies["p"] = direct.Policy(record_of(*rules, **more).encode(), YEAR_2026_MS + since)
         return program
 
     def test_a_policy_has_the_instant_of_its_version_and_one_after_that_of_the_version_before(self):
         """redis.md, Other rules than those that wrote the state."""
         def instant(since_ms, after_ms=-1):
-            entry = {"version": 1, "state": "active", "app": "shop", "document": {"name": "p", "rules": [MINUTE]}}
-            entry |= {} if since_ms is None else {"since_ms": since_ms}
-            policy = direct.Policy("p", json.dumps(entry).encode(), YEAR_2026_MS + 9, after_ms)
+            more = {} if since_ms is None else {"since_ms": since_ms}
+            policy = direct.Policy(record_of(**more).encode(), YEAR_2026_MS + 9, after_ms)
             return int.from_bytes(policy.rules.head[6:], "little")
 
         self.assertEqual([instant(None), instant(YEAR_2026_MS + 5), instant(0)], [9, 5, 0])
@@ -277,10 +289,9 @@ class InRedis(unittest.TestCase):
             if "state_hex" in entry:
                 self.redis.command("SET", state, bytes.fromhex(entry["state_hex"]))
             programs = []
-            for one, since_us in zip(entry["documents"], entry["since_us"]):
-                program = direct.Program(self.redis, "")
-                text = json.dumps({"version": 1, "state": "active", "app": "", "document": one})
-                program.policies["p"] = direct.Policy("p", text.encode(), since_us // 1000)
+            for one in entry["records"]:
+                program = direct.Program(self.redis, "shop")
+                program.policies["p"] = direct.Policy(one.encode(), 0)
                 programs.append(program)
             for step in entry["steps"]:
                 asked = {"cost": step["cost"], "at_us": step["at_us"]}
@@ -321,22 +332,18 @@ class InRedis(unittest.TestCase):
             program.decide(*asked, **more)
         self.assertEqual(word, str(raised.exception))
 
-    def test_published_with_and_without_compiled(self):
-        """redis-protocol.md, Compiled rules; and the script is loaded where it is not known."""
-        for compiled in (False, True):
-            self.redis.command("FLUSHALL")
-            self.redis.command("SCRIPT", "FLUSH")
-            entry = {"version": 1, "state": "active", "app": "shop", "document": ORDERS}
-            entry |= {"compiled": compile_document(ORDERS)} if compiled else {}
-            self.redis.command("HSET", "sg:{policies}", "#format", "1", "#revision", "0", "orders", json.dumps(entry))
-            program = direct.Program(self.redis, "shop")
-            program.look()
-            answer = program.decide("orders", "check", key=b"alice", cost=4)
-            self.assertEqual((True, 6, "minute"), (answer["allowed"], answer["remaining"], answer["rule"]))
-            rules = program.policies["orders"].rules
-            place = direct.rules_key("orders", rules.generation)
-            self.assertEqual(rules.data, self.redis.command("GET", place))
-            self.assertAlmostEqual(60_001 + 20 * 60_000, self.redis.command("PTTL", place), delta=1000)
+    def test_a_published_record(self):
+        """redis-protocol.md, Reading; and the script is loaded where it is not known."""
+        self.redis.command("SCRIPT", "FLUSH")
+        self.redis.command("HSET", "sg:{policies}", "#format", "1", "#revision", "0", "orders", record_of())
+        program = direct.Program(self.redis, "shop")
+        program.look()
+        answer = program.decide("orders", "check", key=b"alice", cost=4)
+        self.assertEqual((True, 6, "minute"), (answer["allowed"], answer["remaining"], answer["rule"]))
+        rules = program.policies["orders"].rules
+        place = direct.rules_key("orders", rules.generation)
+        self.assertEqual(rules.data, self.redis.command("GET", place))
+        self.assertAlmostEqual(60_001 + 20 * 60_000, self.redis.command("PTTL", place), delta=1000)
 
     def test_the_clock_of_callers(self):
         program = self.program()
@@ -346,14 +353,13 @@ class InRedis(unittest.TestCase):
         self.assertLessEqual(answer["reset_after_us"], 60_000_000)
 
     def test_overrides(self):
-        override = {"key": "vip", "rules": [{"name": "minute", "fixed_window": {"limit": 50, "window": "1m"}}]}
-        for compiled in (False, True):
-            program = self.program(overrides=[override], compiled=compiled)
-            self.assertEqual(50, program.decide("p", "peek", key=b"vip")["limit"])
-            self.assertEqual(10, program.decide("p", "peek", key=b"bob")["limit"])
+        ends = {"until_ms": time.time_ns() // 1_000_000 - 1}
+        program = self.program(overrides=[("late", ends, [fixed(50)]), ("vip", {}, [fixed(50)])])
+        limits = [program.decide("p", "peek", key=key)["limit"] for key in (b"vip", b"bob", b"late")]
+        self.assertEqual([50, 10, 10], limits)
 
     def test_permits(self):
-        program = self.program({"concurrency": {"limit": 1, "ttl": "1m"}})
+        program = self.program(rule("jobs", "concurrency", limit=1, ttl_us=60_000_000))
         self.assertTrue(program.decide("p", "acquire", permit=b"a")["allowed"])
         self.assertFalse(program.decide("p", "acquire", permit=b"b")["allowed"])
         self.assertTrue(program.decide("p", "renew", permit=b"a")["allowed"])
@@ -371,9 +377,8 @@ class InRedis(unittest.TestCase):
 
     def test_the_later_version_decides(self):
         """redis.md, Other rules than those that wrote the state."""
-        later = {"name": "minute", "fixed_window": {"limit": 20, "window": "1m"}}
-        old, new = self.program(since=1), self.program({"name": "other", "sliding_log": {"limit": 5, "window": "1s"}},
-                                                       later, since=2)
+        log = rule("other", "sliding_log", limit=5, window_us=1_000_000)
+        old, new = self.program(since=1), self.program(log, fixed(20), since=2)
         self.assertEqual(7, old.decide("p", "check", cost=3)["remaining"])
         self.assertEqual(4, new.decide("p", "check")["remaining"])  # Of the log: the window has 16 left.
         for program in (old, new, old):
@@ -383,7 +388,7 @@ class InRedis(unittest.TestCase):
         self.assertTrue(state.startswith(new.policies["p"].rules.head))
 
     def test_equal_instants(self):
-        programs = [self.program(), self.program({"name": "minute", "fixed_window": {"limit": 20, "window": "1m"}})]
+        programs = [self.program(), self.program(fixed(20))]
         programs.sort(key=lambda program: program.policies["p"].rules.generation)
         programs[0].decide("p", "check")
         programs[1].decide("p", "check")
@@ -392,24 +397,24 @@ class InRedis(unittest.TestCase):
     def test_rules_that_are_lost(self):
         self.program(since=2).decide("p", "check")
         self.redis.command("DEL", *self.redis.command("KEYS", "sg:rules:*"))
-        program = self.program({"name": "minute", "fixed_window": {"limit": 20, "window": "1m"}}, since=1)
-        answer = program.decide("p", "check")
+        answer = self.program(fixed(20), since=1).decide("p", "check")
         self.assertEqual((False, 20, 0), (answer["allowed"], answer["limit"], answer["remaining"]))
 
     def test_calendars_of_later_rules(self):
-        day = {"name": "minute", "fixed_window": {"limit": 7, "calendar": "day", "time_zone": "Europe/Berlin"}}
-        hour = {"name": "hour", "fixed_window": {"limit": 100, "window": "1h"}}
-        self.program(day, since=2).decide("p", "check")
-        self.assertEqual(5, self.program(hour, {**day, "name": "day"}, since=1).decide("p", "check")["remaining"])
+        day = {"limit": 7, "calendar": "day", "time_zone": "Europe/Berlin"}
+        hour = fixed(100, "hour", 3_600_000_000)
+        self.program(rule("minute", "fixed_window", **day), since=2).decide("p", "check")
+        program = self.program(hour, rule("day", "fixed_window", **day), since=1)
+        self.assertEqual(5, program.decide("p", "check")["remaining"])
         self.refused("malformed state", "p", "check", program=self.program(since=1))
 
     def test_rules_that_take_too_long(self):
         """redis.md, What it costs."""
         for algorithm, most in {"sliding_log": 2500, "concurrency": 1000}.items():
-            span = {"sliding_log": "window", "concurrency": "ttl"}[algorithm]
-            self.program({algorithm: {"limit": most, span: "1m"}})
-            with self.assertRaises(ValueError):
-                self.program({algorithm: {"limit": most + 1, span: "1m"}})
+            span = {"sliding_log": "window_us", "concurrency": "ttl_us"}[algorithm]
+            self.program(rule("r", algorithm, limit=most, **{span: 60_000_000}))
+            with self.assertRaises(record.Damaged):
+                self.program(rule("r", algorithm, limit=most + 1, **{span: 60_000_000}))
 
     def test_errors_of_redis(self):
         self.redis.command("HSET", direct.state_key("p", b"hash"), "a", "b")
