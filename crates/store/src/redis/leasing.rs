@@ -1,8 +1,11 @@
 //! Leases of the store on Redis: a message takes the way of a decision.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use sluicegate_kernel::lease::Message;
 use sluicegate_kernel::{Moment, Word};
+use tokio::time::Instant;
 
 use super::blob::{BlobRule, RulesBlob};
 use super::codec::{ScriptClock, state_key, windows_at};
@@ -10,6 +13,10 @@ use super::lease::{LeaseReply, LeaseRequest};
 use super::store::{CALLS_MAX, RedisStore, WriterRules, failed, unreadable, windows_of};
 use super::{ScriptArgs, ScriptServer, codec::ForeignReply};
 use crate::{Executed, StoreError, StoreRequest};
+
+/// Time for which a message that asks for nothing may wait behind other calls: no request waits for its answer, and it gives
+/// back what nobody else can use before the lease ends.
+const GIVE_BACK_WITHIN: Duration = Duration::from_secs(1);
 
 impl<C: ScriptServer> RedisStore<C> {
     /// The store's word to `message` about the key of `request`.
@@ -29,7 +36,10 @@ impl<C: ScriptServer> RedisStore<C> {
             return Err(StoreError::Unavailable { reason, executed: Executed::No });
         }
         let StoreRequest { policy, key, rules, .. } = *request;
-        let deadline = self.client.deadline();
+        let mut deadline = self.client.deadline();
+        if message.need == 0 && message.want == 0 {
+            deadline = deadline.max(Instant::now() + GIVE_BACK_WITHIN);
+        }
         let own = self.blob(request, deadline).await?;
         let key = Bytes::from(state_key(&self.in_own_namespace(policy), key));
         let under_later = Message { want: 0, hint: None, ..*message };

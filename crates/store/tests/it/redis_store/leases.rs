@@ -1,13 +1,15 @@
 //! Leases in Redis: holders, requests and debts on one key, as the kernel has them.
 
+use std::time::Duration;
+
 use fastrand::Rng;
 use sluicegate_kernel::lease::{Found, Holder, Message, Number, Stands};
 use sluicegate_kernel::{Cost, Leased, Micros, Moment, Verb, Word};
 use sluicegate_policy::{Document, PolicySet};
-use sluicegate_store::redis::RedisStore;
 use sluicegate_store::redis::codec::ScriptClock;
+use sluicegate_store::redis::{RedisConfig, RedisStore};
 use sluicegate_store::{Charge, Debt, Permits, Quota, RuleOrigin, Store, StoreError, StoreRequest};
-use sluicegate_testkit::{Cluster, ClusterOptions, Options, RedisServer, need};
+use sluicegate_testkit::{Cluster, ClusterOptions, FaultProxy, Faults, Options, RedisServer, need};
 
 use crate::redis_store::{ask_as, bucket, connect, passed, version};
 
@@ -160,6 +162,37 @@ async fn programs_that_lease_nothing_share_a_leased_key_to_the_last_permit() {
     let stands = lease(&server, &request, &all_back, NOW).await;
     assert_eq!((stands.kept, stands.free), (0, 20), "10 were spent, 20 come back");
     assert_eq!(passed(&program, b"k", &rules, 80, NOW).await, 20);
+}
+
+#[tokio::test]
+async fn what_a_holder_gives_back_waits_behind_other_calls_for_longer_than_a_request() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let proxy = FaultProxy::start(redis.address()).await.expect("a free port");
+    let near = connect(&redis.url()).await;
+    let url = format!("redis://{}?deadline_ms=50&connections=1", proxy.address());
+    let config: RedisConfig = url.parse().expect("a URL of the test");
+    let far = RedisStore::start(&config).expect("a configuration of the test");
+    let far = far.with_clock(ScriptClock::Given);
+    let rules = bucket(1, 100);
+    let verb = Verb::Check { cost: Cost::ONE };
+    let (origin, quota) = (RuleOrigin::default(), Quota::default());
+    let request =
+        StoreRequest { policy: "p", key: b"k", rules: &rules, verb: &verb, origin, quota };
+    let message = first(1, 30);
+    let stands = lease(&near, &request, &message, NOW).await;
+    let all_back = Message { keep: 0, ..next(&message, &stands, 20, 0) };
+    let all_back = Message { want: 0, ..all_back };
+    // A call is under way, so that the next one waits until its answer has come.
+    while far.decide(&request, &Moment::new(NOW)).await.is_err() {}
+    let late = Faults::delay(Duration::ZERO, Duration::from_millis(150));
+    proxy.set(late).await.expect("the proxy is there");
+    let at = Moment::new(NOW);
+    let (asked, gave_back) =
+        tokio::join!(far.decide(&request, &at), far.lease(&request, &all_back, &at));
+    assert!(asked.is_err(), "{asked:?}");
+    assert!(matches!(gave_back, Ok(Word::Stands(_))), "{gave_back:?}");
+    let left = ask_as(origin, &near, b"k", (&rules, &Verb::Peek { cost: Cost::ONE }), NOW).await;
+    assert_eq!(left.expect("an answer").decision.remaining, 100 - 10 - 2, "10 leased and 2 checks");
 }
 
 #[tokio::test]
