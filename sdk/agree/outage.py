@@ -95,11 +95,11 @@ def start_redis(folder, port):
     return process
 
 
-def published(port):
-    """Whether all policies are there for programs."""
+def published(port, policies):
+    """Whether so many policies are there for programs."""
     with socket.create_connection(("127.0.0.1", port)) as redis:
         redis.sendall(b"HLEN sg:{policies}\r\n")
-        return int(redis.recv(100)[1:]) > len(ALGORITHMS)
+        return int(redis.recv(100)[1:]) > policies
 
 
 def outage(name, command, server_program, folder, running):
@@ -115,7 +115,7 @@ def outage(name, command, server_program, folder, running):
     server = subprocess.Popen([server_program, "serve", "--policies", file, "--listen", "127.0.0.1:0"], env=env,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     running.append(server)
-    until(lambda: published(port))
+    until(lambda: published(port, len(ALGORITHMS)))
     programs = [run(running, Program(command, port, number)) for number in range(NODES)]
     server.send_signal(signal.SIGKILL)
     redis.send_signal(signal.SIGKILL)
