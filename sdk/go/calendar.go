@@ -11,13 +11,7 @@ import (
 // window is a calendar window in µs since 1970: its first instant and the first after it.
 type window struct{ from, till int64 }
 
-const (
-	unitDay   = 0
-	unitWeek  = 1
-	unitMonth = 2
-	unitYear  = 3
-)
-
+// unitNames are the units as records have them, by their numbers.
 var unitNames = [...]string{"day", "week", "month", "year"}
 
 // zoneNames are the names of the IANA database, one a line.
@@ -57,7 +51,7 @@ func loadZone(name string) (*time.Location, error) {
 
 // calendar works out windows of a unit in a zone, and keeps the last one.
 type calendar struct {
-	unit int
+	unit Unit
 	zone *time.Location
 	mu   sync.Mutex
 	last window
@@ -73,27 +67,27 @@ func (c *calendar) around(now int64) window {
 	return c.last
 }
 
-func windowAround(unit int, zone *time.Location, now int64) window {
+func windowAround(unit Unit, zone *time.Location, now int64) window {
 	year, month, day := time.UnixMicro(now).In(zone).Date()
 	switch unit {
-	case unitWeek:
+	case Week:
 		date := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 		day -= (int(date.Weekday()) + 6) % 7
-	case unitMonth:
+	case Month:
 		day = 1
-	case unitYear:
+	case Year:
 		month, day = time.January, 1
 	}
 	w := window{from: firstInstant(zone, year, month, day)}
 	for {
 		switch unit {
-		case unitDay:
+		case Day:
 			day++
-		case unitWeek:
+		case Week:
 			day += 7
-		case unitMonth:
+		case Month:
 			month++
-		case unitYear:
+		case Year:
 			year++
 		}
 		// Where clocks turn back across midnight the old date comes again: a window that has ended stays ended.

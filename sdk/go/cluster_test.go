@@ -61,8 +61,7 @@ func TestAClusterDecides(t *testing.T) {
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true})
 	defer client.Close()
 	eventually(t, "the policies cannot be published", func() bool {
-		return client.HSet(ctx, policiesKey, "#format", "1", "#revision", "1", "a", `{"version":1,"state":"active","app":"shop","document":`+
-			withRule(`{"fixed_window":{"limit":3,"window":"1h"}}`)+`}`).Err() == nil
+		return client.HSet(ctx, policiesKey, "#format", "1", "#revision", "1", "a", recordOf(t, 1, FixedWindow(3, time.Hour))).Err() == nil
 	})
 	gate, err := Direct(client, App("shop"), Deadline(patient))
 	if err != nil {

@@ -59,7 +59,7 @@ func TestAConnectionThatTakesLongerThanAQuestionIsMade(t *testing.T) {
 	life, stop := context.WithCancel(context.Background())
 	defer stop()
 	store.life = life
-	p := planOf(t, 1, `{"fixed_window":{"limit":9,"window":"1h"}}`)
+	p := planOf(t, 1, FixedWindow(9, time.Hour))
 	q := question{plan: p, key: stateKey("far", "k"), request: request{verb: verbCheck, cost: 1}}
 	var f *failure
 	for range 50 {

@@ -17,7 +17,7 @@ func TestTheDeadlineHoldsWhileOneWaitsForAConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := newRedisStore(redisConn{client}, 50*time.Millisecond, time.Now, func() clock { return clockServer })
-	p := planOf(t, 1, `{"fixed_window":{"limit":9,"window":"1h"}}`)
+	p := planOf(t, 1, FixedWindow(9, time.Hour))
 	q := question{plan: p, key: stateKey("a", "k"), request: request{verb: verbCheck, cost: 1}}
 	cancellable, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -140,8 +140,8 @@ func (p *plan) ownName(set *ruleSet, i int) string {
 
 func (p *plan) quotas() []Quota {
 	p.quotasOnce.Do(func() {
-		for i, r := range p.set.rules {
-			p.quotaList = append(p.quotaList, Quota{r.name, r.limit(), span(p.windowsUS[i]), r.code == codeConcurrency})
+		for _, r := range p.set.rules {
+			p.quotaList = append(p.quotaList, Quota{r.name, r.limit(), span(r.windowUS), r.code == codeConcurrency})
 		}
 	})
 	return p.quotaList
@@ -259,12 +259,12 @@ func (e *engine) without(p *policy, q question, f *failure) (answer, Mode, error
 	}
 	e.logger.Debug("redis did not decide", "policy", p.name, "error", f.cause, "perhaps_charged", f.charged)
 	switch {
-	case p.onFailure == failAllow:
+	case p.onFailure == FailAllow:
 		if q.verb != verbPeek && q.verb != verbAcquire {
 			e.share.admit(q)
 		}
 		return answer{verdict: verdict{allowed: true, granted: q.cost}, set: q.plan.set}, ModeAllow, nil
-	case p.onFailure == failDeny || f.class == classThisKey:
+	case p.onFailure == FailDeny || f.class == classThisKey:
 		return refusedFor(q.plan, denyRetryUS), ModeDeny, nil
 	default:
 		return e.share.decide(q, e.nodes()), ModeLocal, nil

@@ -87,9 +87,10 @@ var (
 	ErrPerhapsCharged = &Error{Name: "perhaps_charged", Charged: ChargedUnknown}
 	// ErrInterrupted says that the context ended while the request was under way: it may have been executed.
 	ErrInterrupted = &Error{Name: "interrupted", Charged: ChargedUnknown}
-	// ErrUnreadablePolicy says that the policy is published, but cannot be read, and that no earlier version is held.
+	// ErrUnreadablePolicy says that the policy is published, but its record cannot be read: it is of a later version, or it is
+	// damaged and no earlier version is held.
 	ErrUnreadablePolicy = &Error{Name: "unreadable_policy", Charged: ChargedNo}
-	// ErrRules says that a document, or a limit made in code, is not valid.
+	// ErrRules says that a file of records, or a policy or limit made in code, is not valid.
 	ErrRules = &Error{Name: "rules", Charged: ChargedNo}
 	// ErrServer says that a server answered with a problem that is none of these, or with what is no decision:
 	// Charged tells whether something was charged.

@@ -63,7 +63,7 @@ func TestAfterAFailoverTheNewMasterDecides(t *testing.T) {
 	sentinels := startSentinels(t, addr)
 	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "gate", SentinelAddrs: sentinels, ContextTimeoutEnabled: true})
 	defer client.Close()
-	publish(t, addr, 1, withRule(`{"fixed_window":{"limit":100,"window":"8760h"}}`))
+	publish(t, addr, 1, FixedWindow(100, 365*24*time.Hour))
 	gate, err := Direct(client, App("shop"), Deadline(time.Second))
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestAfterAFailoverTheNewMasterDecides(t *testing.T) {
 		return err == nil && d.Mode == ModeStore && d.Remaining <= 70
 	})
 	t.Logf("the new master decides after %v", time.Since(killed))
-	publish(t, replica, 2, withRule(`{"fixed_window":{"limit":7,"window":"8760h"}}`))
+	publish(t, replica, 2, FixedWindow(7, 365*24*time.Hour))
 	eventually(t, "the policies of the new master are not followed", func() bool {
 		d, err := a.Peek(ctx, "k", 1)
 		return err == nil && d.Mode == ModeStore && d.Limit == 7
@@ -257,7 +257,7 @@ func TestAFullRedisIsAStoreThatFailsUntilThereIsRoom(t *testing.T) {
 
 func TestADatabaseHasItsOwnPoliciesAndBudgets(t *testing.T) {
 	addr, ctx := redisAddr(t), context.Background()
-	publish(t, addr, 1, withRule(`{"fixed_window":{"limit":5,"window":"8760h"}}`))
+	publish(t, addr, 1, FixedWindow(5, 365*24*time.Hour))
 	client := redis.NewClient(&redis.Options{Addr: addr, DB: 3, ContextTimeoutEnabled: true})
 	defer client.Close()
 	gate, err := Direct(client, App("shop"), Deadline(patient))

@@ -76,9 +76,15 @@ func (r *relay) pass(near net.Conn, to string) {
 	}
 }
 
+func (b *breaker) isOpen() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open
+}
+
 func TestALostReplyIsChargedOnceAndNotRepeated(t *testing.T) {
 	addr := redisAddr(t)
-	publish(t, addr, 1, `{"name":"a","rules":[{"fixed_window":{"limit":100,"window":"1h"}}],"on_store_failure":"deny"}`)
+	publishRecords(t, addr, 1, map[string]string{"a": recordWith(t, "deny", nil)})
 	relay, ctx := newRelay(t, addr), context.Background()
 	client := redis.NewClient(&redis.Options{Addr: relay.addr, ContextTimeoutEnabled: true, MaxRetries: 3})
 	defer client.Close()
@@ -120,7 +126,7 @@ func TestALostReplyIsChargedOnceAndNotRepeated(t *testing.T) {
 
 func TestAKeyThatCannotBeReadLeavesOthersAlone(t *testing.T) {
 	addr, ctx := redisAddr(t), context.Background()
-	publish(t, addr, 1, withRule(`{"fixed_window":{"limit":100,"window":"1h"}}`))
+	publish(t, addr, 1, FixedWindow(100, time.Hour))
 	a := direct(t, addr).Policy("a")
 	client := dial(t, addr)
 	if err := client.HSet(ctx, stateKey("a", "bad"), "f", "v").Err(); err != nil {
@@ -142,7 +148,7 @@ func TestAKeyThatCannotBeReadLeavesOthersAlone(t *testing.T) {
 
 func TestWithoutRedisTheShareDecidesAndTheDebtIsPaid(t *testing.T) {
 	addr, ctx := redisAddr(t), context.Background()
-	publish(t, addr, 1, withRule(`{"fixed_window":{"limit":100,"window":"1h"}}`))
+	publish(t, addr, 1, FixedWindow(100, time.Hour))
 	relay := newRelay(t, addr)
 	gate := direct(t, relay.addr, Nodes(4), Deadline(patient))
 	a, other := gate.Policy("a"), direct(t, addr).Policy("a")
@@ -179,7 +185,7 @@ func TestWithoutRedisTheShareDecidesAndTheDebtIsPaid(t *testing.T) {
 
 func TestAPolicyThatIsGoneTakesItsDebtsAlong(t *testing.T) {
 	e := &engine{policies: newPolicies(nil, nil, time.Now), clock: newManual(), share: newShare()}
-	p := planOf(t, 1, `{"fixed_window":{"limit":20,"window":"1h"}}`)
+	p := planOf(t, 1, FixedWindow(20, time.Hour))
 	e.share.decide(question{plan: p, key: "k", request: request{verb: verbCheck, cost: 10, now: e.nowUS()}}, 1)
 	if owing := len(e.share.debtors(2)); owing != 1 {
 		t.Fatalf("%d keys owe something, expected 1", owing)
@@ -196,7 +202,7 @@ func TestADebtIsChargedBeforeTheRequest(t *testing.T) {
 		store:    newRedisStore(redisConn{client}, time.Second, time.Now, func() clock { return clockServer }),
 		policies: newPolicies(nil, nil, time.Now), clock: wallClock{time.Now()}, share: newShare(),
 	}
-	p := planOf(t, 1, `{"fixed_window":{"limit":20,"window":"1h"}}`)
+	p := planOf(t, 1, FixedWindow(20, time.Hour))
 	now := e.nowUS()
 	q := question{plan: p, key: stateKey("a", "k"), request: request{verb: verbCheck, cost: 10, now: now}}
 	e.share.decide(q, 1)
@@ -239,7 +245,7 @@ func TestLimitsMadeInCodeNeedNothingElseInRedis(t *testing.T) {
 	if len(keys) != 1 || keys[0] != stateKey("limit:mail", "k") {
 		t.Errorf("%v, expected one key", keys)
 	}
-	publish(t, addr, 1, `{"name":"mail","rules":[{"fixed_window":{"limit":5,"window":"1h"}}]}`)
+	publishRecords(t, addr, 1, map[string]string{"mail": recordWith(t, "window", nil)})
 	if d, err := direct(t, addr).Policy("mail").Allow(ctx, "k"); err != nil || d.Remaining != 4 {
 		t.Errorf("a policy of that name has another budget: %+v, %v", d, err)
 	}
@@ -283,7 +289,7 @@ func TestTheUserOfProgramsHasTheRightsForIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	for revision, protocol := range []int{2, 3} {
-		publish(t, addr, int64(10*revision+1), withRule(`{"fixed_window":{"limit":100,"window":"1h"}}`))
+		publish(t, addr, int64(10*revision+1), FixedWindow(100, time.Hour))
 		client := redis.NewClient(&redis.Options{Addr: addr, Username: "sluicegate-program", Password: "secret",
 			ContextTimeoutEnabled: true, Protocol: protocol})
 		gate, err := Direct(client, App("shop"), Deadline(patient))
@@ -293,7 +299,7 @@ func TestTheUserOfProgramsHasTheRightsForIt(t *testing.T) {
 		if d, err := gate.Policy("a").Allow(ctx, "k"); err != nil || d.Mode != ModeStore {
 			t.Errorf("RESP%d, a check: %+v, %v", protocol, d, err)
 		}
-		publish(t, addr, int64(10*revision+2), withRule(`{"fixed_window":{"limit":7,"window":"1h"}}`))
+		publish(t, addr, int64(10*revision+2), FixedWindow(7, time.Hour))
 		eventually(t, "an edit is not followed", func() bool {
 			d, err := gate.Policy("a").Peek(ctx, "k", 1)
 			return err == nil && d.Mode == ModeStore && d.Limit == 7
@@ -313,7 +319,7 @@ func TestTheUserOfProgramsHasTheRightsForIt(t *testing.T) {
 
 func TestManyGoroutinesNeverExceedTheLimit(t *testing.T) {
 	addr, ctx := redisAddr(t), context.Background()
-	publish(t, addr, 1, withRule(`{"fixed_window":{"limit":50,"window":"1h"}}`))
+	publish(t, addr, 1, FixedWindow(50, time.Hour))
 	a := direct(t, addr, Deadline(patient)).Policy("a")
 	var passed atomic.Int64
 	var all sync.WaitGroup
@@ -433,22 +439,19 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 }
 
 func TestVersionsThatAreAskedInTurnLetPassWhatTheLaterOneDoes(t *testing.T) {
-	for name, documents := range map[string][2]string{
-		"reset":        {`{"token_bucket":{"rate":"10/s"}}`, `{"token_bucket":{"rate":"20/s"}}`},
-		"to a window":  {`{"token_bucket":{"rate":"10/s"}}`, `{"fixed_window":{"limit":20,"window":"1s"}}`},
-		"to a counter": {`{"sliding_log":{"limit":10,"window":"1s"}}`, `{"sliding_counter":{"limit":20,"window":"1s"}}`},
+	for name, versions := range map[string][2]Rule{
+		"reset":        {PerSecond(10), PerSecond(20)},
+		"to a window":  {PerSecond(10), FixedWindow(20, time.Second)},
+		"to a counter": {SlidingLog(10, time.Second), SlidingCounter(20, time.Second)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, ctx := dial(t, redisAddr(t)), context.Background()
 			store := newRedisStore(redisConn{client}, time.Second, time.Now, func() clock { return clockGiven })
 			plans := []*plan{}
-			for i, rule := range documents {
-				d, err := parseDocument(`{"name":"a","carry":"reset","rules":[{"name":"r",` + rule[1:] + `]}`)
-				if err != nil {
-					t.Fatal(err)
-				}
-				p, _ := policyOf(d, int64(1000+i))
-				plans = append(plans, p.plan)
+			for i, rule := range versions {
+				set := ruleSetOf(t, rule.Named("r"))
+				set.carry = carryReset
+				plans = append(plans, ofPolicy("a", set, int64(1000+i)))
 			}
 			passed := 0
 			for i := range 3000 {

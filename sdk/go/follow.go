@@ -2,6 +2,7 @@ package sluicegate
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"strconv"
@@ -76,7 +77,7 @@ func (p *policies) take(fields map[string]string, heard bool) {
 	if !ok || rest != "" || revision >= unitsMax {
 		return
 	}
-	if fields["#format"] != "1" {
+	if fields["#format"] != recordsFormat {
 		p.logger.Warn("policies are published in a format that is not known", "format", fields["#format"])
 		return
 	}
@@ -95,7 +96,7 @@ func (p *policies) take(fields map[string]string, heard bool) {
 	p.replace(revision, fields)
 }
 
-// replace takes a revision over: what cannot be read stays as it is held.
+// replace takes a revision over. A damaged record leaves the version that is held; a record of a later version drops it.
 func (p *policies) replace(revision int64, fields map[string]string) {
 	held, texts, unreadable := map[string]*policy{}, map[string]string{}, map[string]string{}
 	for name, text := range fields {
@@ -107,14 +108,14 @@ func (p *policies) replace(revision int64, fields map[string]string) {
 			held[name], texts[name] = before, text
 			continue
 		}
-		read, err := readPolicy(name, text, before, instantOf(p.now()))
+		read, err := readRecord(name, text, before, instantOf(p.now()))
 		if err == nil {
 			held[name], texts[name] = read, text
 			continue
 		}
 		p.logger.Error("a published policy cannot be read", "policy", name, "error", err)
 		unreadable[name] = err.Error()
-		if before != nil {
+		if later := laterError(""); before != nil && !errors.As(err, &later) {
 			held[name], texts[name] = before, p.texts[name]
 		}
 	}
@@ -176,7 +177,7 @@ func (f *follower) read(ctx context.Context, heard bool) error {
 	f.policies.mu.RLock()
 	held := strconv.FormatInt(f.revision, 10)
 	f.policies.mu.RUnlock()
-	if len(f.names) == 0 && fields["#format"] == "1" && fields["#revision"] != held {
+	if len(f.names) == 0 && fields["#format"] == recordsFormat && fields["#revision"] != held {
 		all, err := node.HGetAll(ctx, policiesKey).Result()
 		if err != nil {
 			return err

@@ -3,7 +3,6 @@ package sluicegate
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"os"
 	"strconv"
@@ -80,17 +79,19 @@ func TestPoliciesAreFollowedAsTheVectorsSay(t *testing.T) {
 	}
 }
 
-// publish writes policies as a server does.
-func publish(t *testing.T, addr string, revision int64, documents ...string) {
+// publish writes a policy `a` of these rules as a server does.
+func publish(t *testing.T, addr string, revision int64, rules ...Rule) {
+	t.Helper()
+	publishRecords(t, addr, revision, map[string]string{"a": recordOf(t, revision, rules...)})
+}
+
+// publishRecords writes the records of policies as a server does.
+func publishRecords(t *testing.T, addr string, revision int64, records map[string]string) {
 	t.Helper()
 	client := dial(t, addr)
 	fields := map[string]any{"#format": "1", "#revision": revision, "#clock": "server"}
-	for _, text := range documents {
-		d, err := parseDocument(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fields[d.name] = `{"version":` + strconv.FormatInt(revision, 10) + `,"state":"active","app":"shop","document":` + text + `}`
+	for name, record := range records {
+		fields[name] = record
 	}
 	pipe := client.TxPipeline()
 	pipe.Del(context.Background(), policiesKey)
@@ -125,14 +126,14 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 func TestAPolicyThatIsEditedHoldsAtOnce(t *testing.T) {
 	addr := redisAddr(t)
-	publish(t, addr, 1, withRule(`{"fixed_window":{"limit":5,"window":"1h"}}`))
+	publish(t, addr, 1, FixedWindow(5, time.Hour))
 	gate := direct(t, addr)
 	limiter := gate.Policy("a")
 	d, err := limiter.Allow(context.Background(), "k")
 	if err != nil || d.Limit != 5 || d.Remaining != 4 || d.Mode != ModeStore {
 		t.Fatal(d, err)
 	}
-	publish(t, addr, 2, withRule(`{"fixed_window":{"limit":9,"window":"1h"}}`))
+	publish(t, addr, 2, FixedWindow(9, time.Hour))
 	eventually(t, "the edit did not come", func() bool {
 		d, err = limiter.Peek(context.Background(), "k", 1)
 		return err == nil && d.Limit == 9
@@ -146,8 +147,8 @@ func TestTheLaterVersionDecides(t *testing.T) {
 	client := dial(t, redisAddr(t))
 	ctx := context.Background()
 	store := newRedisStore(redisConn{client}, time.Second, time.Now, func() clock { return clockServer })
-	old := planOf(t, 1000, `{"fixed_window":{"limit":5,"window":"1h"}}`)
-	edited := planOf(t, 2000, `{"token_bucket":{"rate":"3/h"}}`, "r")
+	old := planOf(t, 1000, FixedWindow(5, time.Hour))
+	edited := planOf(t, 2000, PerHour(3))
 	check := func(p *plan) answer {
 		t.Helper()
 		a, f := store.ask(ctx, question{plan: p, key: stateKey("a", "k"), request: request{verb: verbCheck, cost: 1}})
@@ -181,35 +182,34 @@ func TestAVersionIsTakenOverWhenAServerDid(t *testing.T) {
 	const own = 5_000
 	held := func(version, instant int64) *policy { return &policy{version: version, instantMS: instant} }
 	for _, c := range []struct {
-		since  string
+		since  any
 		before *policy
 		want   int64
 	}{
-		{`,"since_ms":1767225607000`, nil, 7_000},
-		{`,"since_ms":1767225607000`, held(1, 6_000), 7_000},
-		{`,"since_ms":1767225607000`, held(1, 7_000), 7_001}, // another version comes after the one before
-		{`,"since_ms":1767225607000`, held(2, 9_000), 9_000}, // the same one keeps its instant
-		{`,"since_ms":1767225607000`, held(2, 6_000), 6_000},
-		{`,"since_ms":0`, nil, 0},
-		{`,"since_ms":9007199254740991`, nil, instantMaxMS},
-		{`,"since_ms":9007199254740991`, held(1, instantMaxMS), instantMaxMS},
-		{``, nil, own},
-		{``, held(1, 9_000), 9_001},
-		{``, held(2, 9_000), 9_000},
-		{`,"since_ms":9007199254740992`, nil, own},
-		{`,"since_ms":-1`, nil, own},
-		{`,"since_ms":7.5`, nil, own},
-		{`,"since_ms":"1767225607000"`, nil, own},
-		{`,"since_ms":null`, nil, own},
-		{`,"since_ms":99999999999999999999`, nil, own},
+		{json.Number("1767225607000"), nil, 7_000},
+		{json.Number("1767225607000"), held(1, 6_000), 7_000},
+		{json.Number("1767225607000"), held(1, 7_000), 7_001}, // another version comes after the one before
+		{json.Number("1767225607000"), held(2, 9_000), 9_000}, // the same one keeps its instant
+		{json.Number("1767225607000"), held(2, 6_000), 6_000},
+		{json.Number("0"), nil, 0},
+		{json.Number("9007199254740991"), nil, instantMaxMS},
+		{json.Number("9007199254740991"), held(1, instantMaxMS), instantMaxMS},
+		{nil, nil, own},
+		{nil, held(1, 9_000), 9_001},
+		{nil, held(2, 9_000), 9_000},
+		{json.Number("9007199254740992"), nil, own},
+		{json.Number("-1"), nil, own},
+		{json.Number("7.5"), nil, own},
+		{"1767225607000", nil, own},
+		{json.RawMessage("null"), nil, own},
+		{json.Number("99999999999999999999"), nil, own},
 	} {
-		text := `{"version":2,"state":"active","app":"shop"` + c.since + `,"document":` + withRule(`{"token_bucket":{"rate":"3/h"}}`) + `}`
-		p, err := readPolicy("a", text, c.before, own)
+		p, err := readRecord("a", recordWith(t, "window", map[string]any{"version": 2, "since_ms": c.since}), c.before, own)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if head := readInt(p.plan.head[generationLen:]); p.instantMS != c.want || head != c.want {
-			t.Errorf("%s after %+v: %d, %d in the head, expected %d", c.since, c.before, p.instantMS, head, c.want)
+			t.Errorf("%v after %+v: %d, %d in the head, expected %d", c.since, c.before, p.instantMS, head, c.want)
 		}
 	}
 }
@@ -222,18 +222,20 @@ func (ahead) Now() time.Time { return time.Now().Add(time.Hour) }
 func TestAProgramThatStartsLateWithAnEarlierVersionLeavesTheDecisionToTheLaterOne(t *testing.T) {
 	addr, ctx := redisAddr(t), context.Background()
 	client, now := dial(t, addr), time.Now().UnixMilli()
-	version := func(n, since int64, rule string) {
+	version := func(n, since, limit int64) {
 		t.Helper()
-		text := fmt.Sprintf(`{"version":%d,"since_ms":%d,"state":"active","app":"shop","document":%s}`, n, since, withRule(rule))
+		changed := rulesOf(ruleSetOf(t, FixedWindow(limit, time.Hour)))
+		changed["version"], changed["since_ms"] = n, since
+		text := recordWith(t, "window", changed)
 		if err := client.HSet(ctx, policiesKey, "#format", "1", "#revision", n, "#clock", "server", "a", text).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	version(2, now+2_000, `{"fixed_window":{"limit":9,"window":"1h"}}`)
+	version(2, now+2_000, 9)
 	if d, err := direct(t, addr).Policy("a").Allow(ctx, "k"); err != nil || d.Limit != 9 || d.Mode != ModeStore {
 		t.Fatalf("%+v, %v", d, err)
 	}
-	version(1, now, `{"fixed_window":{"limit":5,"window":"1h"}}`)
+	version(1, now, 5)
 	late := direct(t, addr, WithClock(ahead{})).Policy("a")
 	if d, err := late.Allow(ctx, "k"); err != nil || d.Limit != 9 || d.Remaining != 7 || d.Mode != ModeStore {
 		t.Errorf("the earlier version decided: %+v, %v", d, err)
@@ -243,23 +245,9 @@ func TestAProgramThatStartsLateWithAnEarlierVersionLeavesTheDecisionToTheLaterOn
 	}
 }
 
-// planOf makes the plan of a policy of one rule.
-func planOf(t *testing.T, instant int64, rule string, _ ...string) *plan {
-	t.Helper()
-	d, err := parseDocument(withRule(rule))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := policyOf(d, instant)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p.plan
-}
-
 func TestAConfirmedSubscriptionLooksOnceMore(t *testing.T) {
 	addr, ctx := redisAddr(t), context.Background()
-	publish(t, addr, 1, withRule(`{"fixed_window":{"limit":5,"window":"1h"}}`))
+	publish(t, addr, 1, FixedWindow(5, time.Hour))
 	gate, client := direct(t, addr), dial(t, addr)
 	held := func() int64 {
 		p := gate.decider.(engineDecider).e.policies

@@ -13,6 +13,7 @@ package sluicegate
 import (
 	"context"
 	"errors"
+	"maps"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -34,7 +35,7 @@ type Gate struct {
 // client must have ContextTimeoutEnabled, because deadlines have no effect without it. Direct reads the policies before it
 // returns, for one second at most. It returns a gate also while Redis does not answer.
 func Direct(rdb redis.UniversalClient, opts ...Option) (*Gate, error) {
-	o, err := optionsOf(deadlineDefault, opts)
+	o, err := optionsOf(forDirect, deadlineDefault, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -77,30 +78,29 @@ func timesOut(rdb redis.UniversalClient) bool {
 }
 
 // InMemory returns a gate that decides in the memory of this process, as [Direct] does without Redis (never more than a server,
-// sometimes less or later), by the policies of [Document] and by limits made in
-// code. For tests, and for limits that no other process shares.
+// sometimes less or later), by the policies of [Compiled] and [Rules] and by limits made in code. For tests, and for limits
+// that no other process shares.
 func InMemory(opts ...Option) (*Gate, error) {
-	o, err := optionsOf(deadlineDefault, opts)
+	o, err := optionsOf(forMemory, deadlineDefault, opts)
 	if err != nil {
 		return nil, err
 	}
-	held := newPolicies(nil, o.logger, o.clock.Now)
-	for _, text := range o.documents {
-		d, err := parseDocument(text)
+	held, instant := newPolicies(nil, o.logger, o.clock.Now), instantOf(o.clock.Now())
+	for _, file := range o.compiled {
+		records, err := readRecords(file, instant)
 		if err != nil {
 			return nil, err
 		}
-		p, err := policyOf(d, instantOf(o.clock.Now()))
-		if err == nil {
-			err = p.check()
-		}
+		maps.Copy(held.held, records)
+	}
+	for _, made := range o.rules {
+		set, err := madeInCode(made.policy, made.rules, "")
 		if err != nil {
-			return nil, newError(ErrRules, err, "rules: %v", err)
+			return nil, newError(ErrRules, err, "rules: policy `%s`: %v", short(made.policy), err)
 		}
-		if p.apps == nil {
-			p.apps = []string{"*"}
+		held.held[made.policy] = &policy{
+			name: made.policy, apps: []string{"*"}, instantMS: instant, plan: ofPolicy(made.policy, set, instant),
 		}
-		held.held[p.name] = p
 	}
 	e := &engine{
 		store: &memoryStore{keys: map[string]*life{}}, policies: held, app: o.app, nodesSet: o.nodes,
@@ -127,22 +127,11 @@ func (g *Gate) Limit(name string, rules ...Rule) (*Limiter, error) {
 	if !g.local {
 		return nil, newError(ErrRules, nil, "rules: limits made in code are not available through a server")
 	}
-	var p problems
-	if !isName(name) {
-		p.add("name", "`%s` is not a name; expected 1..=%d bytes of `[a-z0-9._-]`", short(name), nameMax)
-	}
-	set := compileRules("rules", rules, callerRule, carryUsage, &p)
-	if len(p) == 0 && set.tooCostly() {
-		p.add("rules", "%v", errCostly)
-	}
-	if len(p) > 0 {
-		return nil, newError(ErrRules, nil, "rules: %s", p[0])
-	}
-	plan, err := ofCaller(name, set, zonesOf(rules))
+	set, err := madeInCode(name, rules, callerRule)
 	if err != nil {
 		return nil, newError(ErrRules, err, "rules: %v", err)
 	}
-	return &Limiter{gate: g, name: name, fixed: &policy{name: name, plan: plan}}, nil
+	return &Limiter{gate: g, name: name, fixed: &policy{name: name, plan: ofCaller(name, set)}}, nil
 }
 
 // Close stops the background work of the gate and, for one second at most, charges in Redis what was admitted without it.

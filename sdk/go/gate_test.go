@@ -45,13 +45,9 @@ func (c *manual) Sleep(ctx context.Context, d time.Duration) error {
 
 func newManual() *manual { return &manual{now: time.UnixMicro(year2026US)} }
 
-func inMemory(t *testing.T, clock *manual, documents ...string) *Gate {
+func newGate(t testing.TB, clock Clock, opts ...Option) *Gate {
 	t.Helper()
-	opts := []Option{WithClock(clock)}
-	for _, d := range documents {
-		opts = append(opts, Document(d))
-	}
-	gate, err := InMemory(opts...)
+	gate, err := InMemory(append([]Option{WithClock(clock)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +56,7 @@ func inMemory(t *testing.T, clock *manual, documents ...string) *Gate {
 
 func TestAGateInMemory(t *testing.T) {
 	clock, ctx := newManual(), context.Background()
-	gate := inMemory(t, clock, withRule(`{"token_bucket":{"rate":"10/s","burst":2}}`))
+	gate := newGate(t, clock, Rules("a", PerSecond(10).Burst(2)))
 	a := gate.Policy("a")
 	for i, want := range []bool{true, true, false} {
 		d, err := a.Allow(ctx, "k")
@@ -124,7 +120,7 @@ func TestALimitThatIsLoweredAndRaisedAgainGivesNothingBack(t *testing.T) {
 	}
 	for name, rule := range algorithms {
 		for _, life := range lives {
-			gate := inMemory(t, newManual())
+			gate := newGate(t, newManual())
 			for turn, limit := range life.limits {
 				l, err := gate.Limit("quota", rule(limit))
 				if err != nil {
@@ -152,7 +148,7 @@ func TestALimitThatIsLoweredAndRaisedAgainGivesNothingBack(t *testing.T) {
 func TestWhatWasCountedUnderAMuchHigherLimitFillsASmallOne(t *testing.T) {
 	const year, most = 366 * 24 * time.Hour, 1<<32 - 1
 	clock, ctx := newManual(), context.Background()
-	gate := inMemory(t, clock)
+	gate := newGate(t, clock)
 	counter := func(limit int64) *Limiter {
 		l, err := gate.Limit("quota", SlidingCounter(limit, year))
 		if err != nil {
@@ -177,13 +173,12 @@ func TestWhatWasCountedUnderAMuchHigherLimitFillsASmallOne(t *testing.T) {
 
 func TestMistakesAreErrors(t *testing.T) {
 	ctx := context.Background()
-	gate := inMemory(t, newManual(), withRule(`{"fixed_window":{"limit":5,"window":"1h"}}`),
-		`{"name":"b","apps":["x"],"rules":[{"concurrency":{"limit":5,"ttl":"1h"}}]}`)
-	a := gate.Policy("a")
+	gate := newGate(t, newManual(), Compiled(compiledPolicies(t)))
+	a := gate.Policy("window")
 	ask := func(l *Limiter, key string, n int64) error { _, err := l.AllowN(ctx, key, n); return err }
 	for want, err := range map[*Error]error{
 		ErrUnknownPolicy:   ask(gate.Policy("c"), "k", 1),
-		ErrAppMissing:      ask(gate.Policy("b"), "k", 1),
+		ErrAppMissing:      ask(gate.Policy("partner"), "k", 1),
 		ErrKeyEmpty:        ask(a, "", 1),
 		ErrKeyLength:       ask(a, string(make([]byte, 1025)), 1),
 		ErrCostRange:       ask(a, "k", 0),
@@ -191,8 +186,8 @@ func TestMistakesAreErrors(t *testing.T) {
 		ErrIDLength:        func() error { _, err := a.AcquireN(ctx, "k", "", 1); return err }(),
 		ErrUnsupportedVerb: func() error { _, err := a.Acquire(ctx, "k"); return err }(),
 		ErrAppName:         func() error { _, err := InMemory(App("A")); return err }(),
-		ErrNodesRange:      func() error { _, err := InMemory(Nodes(0)); return err }(),
-		ErrDeadlineRange:   func() error { _, err := InMemory(Deadline(time.Minute)); return err }(),
+		ErrNodesRange:      func() error { _, err := Direct(nil, Nodes(0)); return err }(),
+		ErrDeadlineRange:   func() error { _, err := Direct(nil, Deadline(time.Minute)); return err }(),
 		ErrRules:           func() error { _, err := gate.Limit("m", PerSecond(0)); return err }(),
 	} {
 		if !errors.Is(err, want) {
@@ -206,9 +201,8 @@ func TestMistakesAreErrors(t *testing.T) {
 
 func TestOverflowMeansForAcquireWhatItMeansForAllow(t *testing.T) {
 	clock, ctx := newManual(), context.Background()
-	rules := `"rules":[{"concurrency":{"limit":1,"ttl":"1m"}}],"overflow":`
-	gate := inMemory(t, clock, `{"name":"seen",`+rules+`"shadow"}`, `{"name":"later",`+rules+`{"degrade":{"tag":"queue"}}}`)
-	seen, later := gate.Policy("seen"), gate.Policy("later")
+	gate := newGate(t, clock, Compiled(compiledPolicies(t)))
+	seen, later := gate.Policy("permits-shadow"), gate.Policy("permits-tag")
 	held, err := seen.Acquire(ctx, "tenant")
 	if err != nil || held.Decision.Overflow.Kind != OverflowNone {
 		t.Fatal(held, err)
@@ -249,7 +243,7 @@ func TestOverflowMeansForAcquireWhatItMeansForAllow(t *testing.T) {
 
 func TestPermitsOfConcurrency(t *testing.T) {
 	clock, ctx := newManual(), context.Background()
-	gate := inMemory(t, clock)
+	gate := newGate(t, clock)
 	jobs, err := gate.Limit("jobs", Concurrency(1, time.Minute))
 	if err != nil {
 		t.Fatal(err)
@@ -279,12 +273,7 @@ func TestPermitsOfConcurrency(t *testing.T) {
 
 func TestOverTheLimit(t *testing.T) {
 	clock, ctx := newManual(), context.Background()
-	with := func(name, overflow string) string {
-		return `{"name":"` + name + `","rules":[{"token_bucket":{"rate":"10/s","burst":1}}],"overflow":` + overflow + `}`
-	}
-	gate := inMemory(t, clock, with("shadow", `"shadow"`), with("tag", `{"degrade":{"tag":"small"}}`),
-		with("response", `{"degrade":{"response":{"status":203,"body":"b","headers":{"X-A":"c"}}}}`),
-		with("divert", `{"divert":{"target":"other"}}`), with("queue", `{"queue":{"max_wait":"250ms"}}`))
+	gate := newGate(t, clock, Compiled(compiledPolicies(t)))
 	second := func(name string) Decision {
 		t.Helper()
 		var d Decision
@@ -302,7 +291,7 @@ func TestOverTheLimit(t *testing.T) {
 	if d := second("tag"); d.Allowed || d.Overflow.Kind != OverflowDegrade || d.Overflow.Tag != "small" {
 		t.Errorf("%+v", d)
 	}
-	if d := second("response"); d.Allowed || d.Overflow.Response.Status != 203 || d.Overflow.Response.Headers["x-a"] != "c" {
+	if d := second("response"); d.Allowed || d.Overflow.Response.Status != 203 || d.Overflow.Response.Headers["x-a"] != "b" {
 		t.Errorf("%+v", d)
 	}
 	if d := second("divert"); d.Allowed || d.Overflow.Target != "other" {
@@ -358,7 +347,7 @@ func TestTheBreaker(t *testing.T) {
 }
 
 func TestRefusalsAreRemembered(t *testing.T) {
-	m, p := &remembered{}, planOf(t, 1, `{"token_bucket":{"rate":"10/s","burst":20}}`)
+	m, p := &remembered{}, planOf(t, 1, PerSecond(10).Burst(20))
 	k := placeOf("a", "k")
 	refused := answer{verdict: verdict{retry: 100_000, resetAfter: 2_000_000}, set: p.set}
 	m.keep(string(k[:]), p, 1, 1_000_000, refused)
@@ -388,7 +377,7 @@ func TestRefusalsAreRemembered(t *testing.T) {
 }
 
 func TestTheExampleOfTheLocalShare(t *testing.T) {
-	s, p := newShare(), planOf(t, 1, `{"token_bucket":{"rate":"100/s","burst":50}}`)
+	s, p := newShare(), planOf(t, 1, PerSecond(100).Burst(50))
 	at := year2026US
 	s.learn("k", p, answer{verdict: verdict{remaining: 10}, set: p.set}, at)
 	for i, step := range []struct {

@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// keyMax is the longest key, and the longest id of a permit, in bytes.
+const keyMax = 1024
+
 // Limiter decides requests by one policy, or by one limit made in code. It is safe for concurrent use.
 //
 // A key selects the budget of a request: 1 to 1,024 bytes, compared byte for byte. A cost is 1 to 2^31 permits.
@@ -39,7 +42,7 @@ func (l *Limiter) OnStoreFailure(mode FailureMode) *Limiter {
 		return l
 	}
 	fixed := *l.fixed
-	fixed.onFailure = onStoreFailure(mode)
+	fixed.onFailure = mode
 	return &Limiter{l.gate, l.name, &fixed, l.shared}
 }
 

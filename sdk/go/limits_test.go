@@ -13,11 +13,7 @@ import (
 
 // refusedGate gives a limiter and a key that is refused from now on, as is remembered.
 func refusedGate(tb testing.TB) (*Limiter, string) {
-	gate, err := InMemory(WithClock(newManual()), Document(withRule(`{"fixed_window":{"limit":1,"window":"1h"}}`)))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	a := gate.Policy("a")
+	a := newGate(tb, newManual(), Rules("a", FixedWindow(1, time.Hour))).Policy("a")
 	for range 2 {
 		if _, err := a.Allow(context.Background(), "198.51.100.7"); err != nil {
 			tb.Fatal(err)
@@ -42,7 +38,7 @@ func TestARefusalThatIsRememberedAllocatesNothing(t *testing.T) {
 func TestDecisionsLeaveNoMemoryBehind(t *testing.T) {
 	const decisions, keys, most = 1_000_000, 1_000, 1 << 20
 	clock, ctx := newManual(), context.Background()
-	gate := inMemory(t, clock, withRule(`{"token_bucket":{"rate":"10/s","burst":5}}`))
+	gate := newGate(t, clock, Rules("a", PerSecond(10).Burst(5)))
 	a, names := gate.Policy("a"), make([]string, keys)
 	for i := range names {
 		names[i] = strconv.Itoa(i)
@@ -74,20 +70,13 @@ func TestDecisionsLeaveNoMemoryBehind(t *testing.T) {
 
 // BenchmarkKernel decides by one bucket in memory, as the local share does.
 func BenchmarkKernel(b *testing.B) {
-	d, err := parseDocument(withRule(`{"token_bucket":{"rate":"1000/s","burst":1000}}`))
-	if err != nil {
-		b.Fatal(err)
-	}
-	p, err := policyOf(d, 1)
-	if err != nil {
-		b.Fatal(err)
-	}
-	l := emptyLife(p.plan.set)
+	set := ruleSetOf(b, PerSecond(1000))
+	l := emptyLife(set)
 	r := request{verb: verbCheck, cost: 1, now: year2026US}
 	b.ReportAllocs()
 	for b.Loop() {
 		r.now += 900
-		l.decide(p.plan.set, r)
+		l.decide(set, r)
 	}
 }
 

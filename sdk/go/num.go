@@ -3,6 +3,7 @@ package sluicegate
 import (
 	"math"
 	"math/bits"
+	"strconv"
 )
 
 const (
@@ -65,4 +66,20 @@ func capped(x float64, highest int64) int64 {
 		return int64(x)
 	}
 	return highest
+}
+
+// digits reads a whole number without a leading zero from the beginning of a text; math.MaxInt64 if it is larger.
+func digits(text string) (n int64, rest string, ok bool) {
+	end := 0
+	for end < len(text) && text[end] >= '0' && text[end] <= '9' {
+		end++
+	}
+	if end == 0 || end > 1 && text[0] == '0' {
+		return 0, text, false
+	}
+	n, err := strconv.ParseInt(text[:end], 10, 64)
+	if err != nil {
+		n = math.MaxInt64
+	}
+	return n, text[end:], true
 }

@@ -3,9 +3,12 @@ package sluicegate
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"log/slog"
 	"math"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -17,35 +20,81 @@ const (
 	nodesMax              = math.MaxUint32
 )
 
-// Option configures a gate. The constructor returns an error if a value is out of range.
+// The constructors that options may belong to.
+const (
+	forDirect = "Direct"
+	forHTTP   = "Remote over HTTP"
+	forRESP   = "Remote over RESP"
+	forMemory = "InMemory"
+)
+
+// Option configures a gate. The constructor returns an error if a value is out of range, and an [OptionError] if the option does
+// not belong to it.
 type Option func(*options)
 
+// OptionError says that an option was given to a constructor to which it does not belong.
+type OptionError struct {
+	// Option is the name of the option, and Constructor that of the constructor that it was given to.
+	Option, Constructor string
+	// BelongsTo has the constructors that the option belongs to.
+	BelongsTo []string
+}
+
+// Error returns the text.
+func (e *OptionError) Error() string {
+	return fmt.Sprintf("option: `%s` does not belong to %s, but to %s", e.Option, e.Constructor, strings.Join(e.BelongsTo, ", "))
+}
+
 type options struct {
-	app       string
-	appSet    bool
-	nodes     int64
-	nodesSet  bool
-	deadline  time.Duration
-	logger    *slog.Logger
-	clock     Clock
-	names     []string
-	documents []string
-	token     string
-	client    *http.Client
-	tls       *tls.Config
-	observer  func(context.Context, Observation)
+	constructor string
+	misplaced   error
+
+	app      string
+	appSet   bool
+	nodes    int64
+	nodesSet bool
+	deadline time.Duration
+	logger   *slog.Logger
+	clock    Clock
+	names    []string
+	compiled []string
+	rules    []policyRules
+	token    string
+	client   *http.Client
+	tls      *tls.Config
+	observer func(context.Context, Observation)
+}
+
+// policyRules is a policy made in code.
+type policyRules struct {
+	policy string
+	rules  []Rule
+}
+
+// optionOf makes an option of some constructors.
+func optionOf(name string, set func(*options), constructors ...string) Option {
+	return func(o *options) {
+		if o.misplaced == nil && !slices.Contains(constructors, o.constructor) {
+			o.misplaced = &OptionError{name, o.constructor, constructors}
+		}
+		set(o)
+	}
 }
 
 // App sets the app of the program: 1 to 128 bytes of `a-z0-9._-`. A policy is available to the apps that it names.
 func App(name string) Option { return func(o *options) { o.app, o.appSet = name, true } }
 
 // Nodes sets among how many nodes a limit is shared while Redis does not answer. Each server and each process of a program
-// on this Redis counts as one. 1 to 2^32 - 1. Default: the number that servers publish, or else 1.
-func Nodes(n int64) Option { return func(o *options) { o.nodes, o.nodesSet = n, true } }
+// on this Redis counts as one. 1 to 2^32 - 1. Default: the number that servers publish, or else 1. For [Direct].
+func Nodes(n int64) Option {
+	return optionOf("Nodes", func(o *options) { o.nodes, o.nodesSet = n, true }, forDirect)
+}
 
 // Deadline sets the longest time of a question to Redis or to the server: 1 ms to 10 s. Default: 50 ms, and 200 ms for
-// [Remote] over HTTP. A question that takes longer is perhaps charged; it is never repeated.
-func Deadline(d time.Duration) Option { return func(o *options) { o.deadline = d } }
+// [Remote] over HTTP. A question that takes longer is perhaps charged; it is never repeated. For [Direct] and [Remote].
+func Deadline(d time.Duration) Option {
+	return optionOf("Deadline", func(o *options) { o.deadline = d }, forDirect, forHTTP, forRESP)
+}
 
 // Logger sets the logger of the gate. Default: none. Keys are never logged.
 func Logger(logger *slog.Logger) Option { return func(o *options) { o.logger = logger } }
@@ -55,22 +104,34 @@ func WithClock(clock Clock) Option { return func(o *options) { o.clock = clock }
 
 // Policies limits which policies the program reads from Redis. Default: all. For [Direct].
 func Policies(names ...string) Option {
-	return func(o *options) { o.names = append(o.names, names...) }
+	return optionOf("Policies", func(o *options) { o.names = append(o.names, names...) }, forDirect)
 }
 
-// Document adds a policy document in JSON, as in `policies[]` of a policy file. For [InMemory].
-func Document(text string) Option {
-	return func(o *options) { o.documents = append(o.documents, text) }
+// Compiled adds the policies of a file of records, as `sluicegate policies compile` writes it. For [InMemory].
+func Compiled(text string) Option {
+	return optionOf("Compiled", func(o *options) { o.compiled = append(o.compiled, text) }, forMemory)
+}
+
+// Rules adds a policy of 1 to 8 rules made in code; several rules need a name each. It replaces a policy of that name of
+// [Compiled]. For [InMemory].
+func Rules(policy string, rules ...Rule) Option {
+	return optionOf("Rules", func(o *options) { o.rules = append(o.rules, policyRules{policy, rules}) }, forMemory)
 }
 
 // Token sets the bearer token of the app. For [Remote].
-func Token(token string) Option { return func(o *options) { o.token = token } }
+func Token(token string) Option {
+	return optionOf("Token", func(o *options) { o.token = token }, forHTTP, forRESP)
+}
 
 // TLS sets how a server is known over https and resps, for an authority of your own, for example. For [Remote].
-func TLS(config *tls.Config) Option { return func(o *options) { o.tls = config } }
+func TLS(config *tls.Config) Option {
+	return optionOf("TLS", func(o *options) { o.tls = config }, forHTTP, forRESP)
+}
 
-// HTTPClient sets the HTTP client, in which TLS has no effect. For [Remote].
-func HTTPClient(client *http.Client) Option { return func(o *options) { o.client = client } }
+// HTTPClient sets the HTTP client, in which TLS has no effect. For [Remote] over HTTP.
+func HTTPClient(client *http.Client) Option {
+	return optionOf("HTTPClient", func(o *options) { o.client = client }, forHTTP)
+}
 
 // Observation is a request and its result. It does not contain the key.
 type Observation struct {
@@ -92,13 +153,15 @@ func Observer(observe func(context.Context, Observation)) Option {
 	return func(o *options) { o.observer = observe }
 }
 
-// optionsOf applies options and checks them.
-func optionsOf(deadline time.Duration, list []Option) (*options, error) {
-	o := &options{deadline: deadline, logger: slog.New(slog.DiscardHandler), clock: wallClock{time.Now()}}
+// optionsOf applies the options of a constructor and checks them.
+func optionsOf(constructor string, deadline time.Duration, list []Option) (*options, error) {
+	o := &options{constructor: constructor, deadline: deadline, logger: slog.New(slog.DiscardHandler), clock: wallClock{time.Now()}}
 	for _, option := range list {
 		option(o)
 	}
 	switch {
+	case o.misplaced != nil:
+		return nil, o.misplaced
 	case o.appSet && !isName(o.app):
 		return nil, newError(ErrAppName, nil, "app: `%s` is not a name; expected 1..=128 bytes of `[a-z0-9._-]`", short(o.app))
 	case o.nodesSet && (o.nodes < 1 || o.nodes > nodesMax):

@@ -1,6 +1,7 @@
 package sluicegate
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,42 +16,19 @@ type plan struct {
 	sent      any    // the same, as an argument of a command
 	head      []byte // with which states begin
 	rulesKey  string // where they are announced; "" for a limit made in code, which its states bring along
-	lifeMS    int64
-	calendars []*calendar // of the rules that have one, in order
-	windowsUS []int64     // that header fields report for each rule; 0: none
+	lifeMS    int64  // of a policy: how long a state under these rules is of use at most
 	announced atomic.Int64
 
 	quotasOnce sync.Once
 	quotaList  []Quota
 }
 
-// zones finds the calendars of the rules, whose zones are named in order.
-func (p *plan) zones(names []string) error {
-	for _, r := range p.set.rules {
-		if r.flags&flagCalendar == 0 {
-			continue
-		}
-		if len(names) == 0 {
-			return errBlob
-		}
-		zone, err := loadZone(names[0])
-		if err != nil {
-			return err
-		}
-		p.calendars = append(p.calendars, &calendar{unit: int(r.numbers[3]), zone: zone})
-		names = names[1:]
-	}
-	return nil
-}
-
 // windows gives the calendar windows around an instant.
-func (p *plan) windows(now int64) []window {
-	if len(p.calendars) == 0 {
-		return nil
-	}
-	out := make([]window, len(p.calendars))
-	for i, c := range p.calendars {
-		out[i] = c.around(now)
+func (p *plan) windows(now int64) (out []window) {
+	for i := range p.set.rules {
+		if c := p.set.rules[i].calendar; c != nil {
+			out = append(out, c.around(now))
+		}
 	}
 	return out
 }
@@ -62,46 +40,29 @@ func (p *plan) windowsFor(other *ruleSet, now int64) ([]window, bool) {
 		if r.flags&flagCalendar == 0 {
 			continue
 		}
-		found, next := false, 0
-		for _, own := range p.set.rules {
-			if own.flags&flagCalendar == 0 {
-				continue
-			}
-			if own.numbers[3] == r.numbers[3] && own.numbers[4] == r.numbers[4] {
-				out, found = append(out, p.calendars[next].around(now)), true
-				break
-			}
-			next++
-		}
-		if !found {
+		own := slices.IndexFunc(p.set.rules, func(own rule) bool {
+			return own.calendar != nil && own.numbers[3] == r.numbers[3] && own.numbers[4] == r.numbers[4]
+		})
+		if own < 0 {
 			return nil, false
 		}
+		out = append(out, p.set.rules[own].calendar.around(now))
 	}
 	return out, true
 }
 
 // ofPolicy makes the plan of a policy's rules that were taken over at an instant.
-func ofPolicy(policy string, set *ruleSet, zones []string, instantMS int64) (*plan, error) {
-	p := &plan{policy: policy, set: set, rules: set.bytes(), lifeMS: set.lifeMS()}
-	p.head = policyHead(p.rules, instantMS)
-	p.blob = blobOf(p.rules, generationLen, p.head)
-	p.sent = p.blob
-	p.rulesKey = rulesKey(policy, p.head[:generationLen])
-	for _, r := range set.rules {
-		p.windowsUS = append(p.windowsUS, r.windowUS())
-	}
-	return p, p.zones(zones)
+func ofPolicy(policy string, set *ruleSet, instantMS int64) *plan {
+	p := &plan{policy: policy, set: set, rules: set.bytes()}
+	p.rulesKey = rulesKey(policy, generationOf(p.rules))
+	p.beginWith(policyHead(p.rules, instantMS), generationLen)
+	return p
 }
 
-// since is the same rules, in force since another instant.
+// since gives the same rules, taken over at another instant.
 func (p *plan) since(instantMS int64) *plan {
-	later := &plan{
-		policy: p.policy, set: p.set, rules: p.rules, rulesKey: p.rulesKey, lifeMS: p.lifeMS,
-		windowsUS: p.windowsUS, calendars: p.calendars,
-	}
-	later.head = policyHead(p.rules, instantMS)
-	later.blob = blobOf(p.rules, generationLen, later.head)
-	later.sent = later.blob
+	later := &plan{policy: p.policy, set: p.set, rules: p.rules, rulesKey: p.rulesKey, lifeMS: p.lifeMS}
+	later.beginWith(policyHead(p.rules, instantMS), generationLen)
 	return later
 }
 
@@ -109,22 +70,16 @@ func (p *plan) since(instantMS int64) *plan {
 const limitPrefix = "limit:"
 
 // ofCaller makes the plan of a limit made in code, which needs no place in Redis.
-func ofCaller(name string, set *ruleSet, zones []string) (*plan, error) {
-	p, err := ofPolicy(limitPrefix+name, set, zones, 0)
-	p.head = callerHead(set)
-	p.blob, p.rulesKey = blobOf(p.rules, 0, p.head), ""
-	p.sent = p.blob
-	return p, err
+func ofCaller(name string, set *ruleSet) *plan {
+	p := &plan{policy: limitPrefix + name, set: set, rules: set.bytes()}
+	p.beginWith(callerHead(set), 0)
+	return p
 }
 
-// zonesOf gives the names of the zones of rules with a calendar, in order.
-func zonesOf(rules []Rule) (names []string) {
-	for _, r := range rules {
-		if r.calendar {
-			names = append(names, r.zone)
-		}
-	}
-	return names
+// beginWith sets the head of states, whose first own bytes tell the rules from others; 0: all of it.
+func (p *plan) beginWith(head []byte, own byte) {
+	p.head, p.blob = head, blobOf(p.rules, own, head)
+	p.sent = p.blob
 }
 
 // announceEvery is how often rules are put again where other programs look for them.

@@ -24,20 +24,15 @@ func (c asleep) Sleep(ctx context.Context, d time.Duration) error {
 
 func TestACallerThatGoesAwayFreesItsPlace(t *testing.T) {
 	clock := asleep{newManual(), make(chan struct{})}
-	gate, err := InMemory(WithClock(clock),
-		Document(`{"name":"held","rules":[{"token_bucket":{"rate":"10/s","burst":1}}],"overflow":{"queue":{"max_wait":"5s"}}}`),
-		Document(`{"name":"refused","rules":[{"fixed_window":{"limit":1,"window":"1s"}}],"overflow":{"queue":{"max_wait":"5s"}}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	gate := newGate(t, clock, Compiled(compiledPolicies(t)))
 	defer gate.Close()
 	e := gate.decider.(engineDecider).e
 	for name, want := range map[string]struct {
 		err    *Error
 		vacant int
 	}{
-		"held":    {ErrInterrupted, 1}, // its turn was booked, and is for the next one
-		"refused": {ErrNotCharged, 0},  // a window books nothing
+		"queue-bucket": {ErrInterrupted, 1}, // its turn was booked, and is for the next one
+		"queue-window": {ErrNotCharged, 0},  // a window books nothing
 	} {
 		ctx, cancel := context.WithCancel(context.Background())
 		if d, err := gate.Policy(name).Allow(ctx, "k"); err != nil || !d.Allowed {

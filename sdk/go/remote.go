@@ -39,7 +39,7 @@ func Remote(address string, opts ...Option) (*Gate, error) {
 	if err == nil && (base.Scheme == "resp" || base.Scheme == "resps" || base.Scheme == "unix") {
 		return remoteRESP(base, opts)
 	}
-	o, wrong := optionsOf(deadlineRemoteDefault, opts)
+	o, wrong := optionsOf(forHTTP, deadlineRemoteDefault, opts)
 	if wrong != nil {
 		return nil, wrong
 	}

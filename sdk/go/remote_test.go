@@ -133,7 +133,7 @@ func sameDecision(a, b Decision) bool {
 func TestWhatAWireLacksIsATypedError(t *testing.T) {
 	web, resp := startBoth(t, serverPolicies)
 	ctx := context.Background()
-	asked, over, own := remoteOf(t, "resp://"+resp), remoteOf(t, "http://"+web), inMemory(t, newManual(), withRule(`{"token_bucket":{"rate":"1/s"}}`))
+	asked, over, own := remoteOf(t, "resp://"+resp), remoteOf(t, "http://"+web), newGate(t, newManual(), Rules("bucket", PerSecond(1)))
 	for _, c := range []struct {
 		verb string
 		gate *Gate

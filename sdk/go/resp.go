@@ -23,7 +23,7 @@ const (
 
 // remoteRESP returns a gate that asks a server by the protocol of Redis.
 func remoteRESP(base *url.URL, opts []Option) (*Gate, error) {
-	o, err := optionsOf(deadlineRESPDefault, opts)
+	o, err := optionsOf(forRESP, deadlineRESPDefault, opts)
 	if err != nil {
 		return nil, err
 	}

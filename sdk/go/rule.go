@@ -44,7 +44,6 @@ type Rule struct {
 	unit     Unit
 	zone     string
 	buckets  int64
-	queue    int64
 	odd      string // a parameter that the algorithm does not have
 }
 

@@ -28,36 +28,21 @@ const (
 	carryReset
 )
 
-// Codes of the algorithms in a rule set.
-const (
-	codeTokenBucket byte = iota + 1
-	codeSmoothBursty
-	codeSmoothWarmup
-	codeLeakyBucket
-	codeFixedWindow
-	codeSlidingWindow
-	codeSlidingCounter
-	codeSlidingLog
-	codeConcurrency
-)
-
-// algorithmNames are the names of algorithms in a document, by their codes.
-var algorithmNames = [...]string{
-	"", "token_bucket", "smooth_bursty", "smooth_warmup", "leaky_bucket", "fixed_window", "sliding_window",
-	"sliding_counter", "sliding_log", "concurrency",
-}
-
 // numbersOf is how many numbers a rule of each code has.
 var numbersOf = [...]int{0, 9, 3, 5, 10, 5, 4, 4, 2, 3}
 
 // rule is one limit: its numbers as the script gets them, and the arithmetic that they make.
 type rule struct {
 	primitive
-	name     string
 	nameHash [8]byte
 	code     byte
 	flags    byte
 	numbers  []float64
+
+	// The rules of other programs, which are found in Redis, have none of these.
+	name     string
+	windowUS int64     // that header fields report; 0: none
+	calendar *calendar // of a rule that has one
 }
 
 // isReported says whether what Redis says to be left of a rule says what a share has in use: not of permits that are held
@@ -148,7 +133,14 @@ var errBlob = errors.New("not the rules of format 2")
 
 // parseRules reads what bytes gave. Names are not in it: a rule is called by nothing but its hash.
 func parseRules(text []byte) (*ruleSet, error) {
-	if len(text) < 3 || text[0] != blobFormat || text[1] > byte(carryReset) || text[2] < 1 || text[2] > rulesMax {
+	switch {
+	case len(text) < 3:
+		return nil, errBlob
+	case text[0] != blobFormat:
+		return nil, ofLater("rules of format %d; this program reads %d", text[0], blobFormat)
+	case text[1] > byte(carryReset):
+		return nil, ofLater("rules with the unknown carry %d", text[1])
+	case text[2] < 1 || text[2] > rulesMax:
 		return nil, errBlob
 	}
 	rules, rest := make([]rule, 0, text[2]), text[3:]
@@ -175,7 +167,13 @@ func parseRules(text []byte) (*ruleSet, error) {
 // ruleOf makes a rule of its numbers, checked as the script checks them.
 func ruleOf(code, flags byte, nameHash [8]byte, numbers []float64) (rule, error) {
 	r := rule{nameHash: nameHash, code: code, flags: flags, numbers: numbers}
-	if code < 1 || int(code) >= len(numbersOf) || len(numbers) != numbersOf[code] || flags > 7 {
+	if code < 1 || int(code) >= len(numbersOf) {
+		return r, ofLater("a rule of the unknown algorithm %d", code)
+	}
+	if len(numbers) != numbersOf[code] || flags > 7 {
+		return r, errBlob
+	}
+	if calendar := code == codeFixedWindow && numbers[1] == windowCalendar; calendar != (flags&flagCalendar != 0) {
 		return r, errBlob
 	}
 	for _, n := range numbers {
@@ -185,7 +183,7 @@ func ruleOf(code, flags byte, nameHash [8]byte, numbers []float64) (rule, error)
 	}
 	r.primitive = primitiveOf(code, numbers)
 	if r.primitive == nil {
-		return r, fmt.Errorf("%w: numbers of %s out of range", errBlob, algorithmNames[code])
+		return r, fmt.Errorf("%w: numbers of algorithm %d out of range", errBlob, code)
 	}
 	return r, nil
 }
@@ -218,75 +216,13 @@ func primitiveOf(code byte, n []float64) primitive {
 	return nil
 }
 
-// lifeUS gives the time from an empty to a full budget, in µs.
-func (r rule) lifeUS() int64 {
-	n := r.numbers
-	switch r.code {
-	case codeTokenBucket, codeLeakyBucket:
-		return r.drainUS()
-	case codeSmoothBursty:
-		return capped(ceilF64(float64(n[2]*n[1])/n[0]), spanMaxUS)
-	case codeSmoothWarmup:
-		return capped(ceilF64(float64(n[2]*n[4])), spanMaxUS)
-	case codeFixedWindow:
-		if n[1] == windowCalendar {
-			return int64(366*24*time.Hour) / 1000
-		}
-		return int64(n[2])
-	case codeSlidingWindow:
-		return int64(n[1]) + int64(n[2])
-	case codeSlidingCounter:
-		return 2 * int64(n[1])
-	default:
-		return int64(n[1])
-	}
-}
-
-// drainUS gives the time in which a full bucket flows out, in whole ticks.
-func (r rule) drainUS() int64 {
-	n := r.numbers
-	l := level{tickUS: int64(n[0]), perTick: int64(n[1])}
-	return l.timeUntil(int64(n[3]), 0, 0)
-}
-
-// windowUS gives the time that header fields report for a rule; 0 if they report none.
-func (r rule) windowUS() int64 {
-	switch r.code {
-	case codeTokenBucket, codeLeakyBucket:
-		return r.drainUS()
-	case codeSmoothBursty:
-		return capped(ceilF64(float64(float64(r.limit())*r.numbers[1])/r.numbers[0]), spanMaxUS)
-	case codeFixedWindow:
-		return int64(r.numbers[2])
-	case codeSlidingCounter, codeSlidingLog:
-		return int64(r.numbers[1])
-	default:
-		return 0
-	}
-}
-
 const (
-	// idleMS is how long a budget that does not start full is remembered after it is full.
-	idleMS = 30 * 24 * 3600 * 1000
 	// lifeMaxMS bounds how long rules are kept in Redis: longer than any window of a year.
 	lifeMaxMS = 400 * 24 * 3600 * 1000
 	// rulesGraceMS is how long rules are kept after the last state of them is of use.
 	rulesGraceMS = 20 * 60 * 1000
 	dayMS        = 24 * 3600 * 1000
 )
-
-// lifeMS gives how long a state under these rules is of use at most.
-func (s *ruleSet) lifeMS() int64 {
-	life, fresh := int64(0), true
-	for _, r := range s.rules {
-		life = max(life, r.lifeUS()/1000+1)
-		fresh = fresh && r.flags&flagFullIsFresh != 0
-	}
-	if !fresh {
-		life += idleMS
-	}
-	return min(life, lifeMaxMS)
-}
 
 // decisionNSMax is the longest that a decision may take in Redis, where every key waits for every other.
 const decisionNSMax = 300_000

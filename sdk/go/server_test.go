@@ -5,13 +5,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -167,111 +164,6 @@ func TestAServerAndAProgramShareEveryBudget(t *testing.T) {
 	if err := held.Release(ctx); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// randomDocument gives a policy document of one to eight rules.
-func randomDocument(r *rand.Rand, name string) string {
-	one := func(words ...string) string { return words[r.IntN(len(words))] }
-	permits := func() string { return one("1", "2", "3", "7", "10", "100", "999", "65536", "4294967295", "4294967296") }
-	small := func() string { return fmt.Sprint(1 + r.IntN(100)) }
-	span := func() string {
-		return one("1us", "3us", "999us", "1ms", "200ms", "1s", "7sec", "90second", "1m", "5min", "1minute", "1h", "36hour", "1d", "31day", "366d")
-	}
-	rate := func() string {
-		return one("1", "3", "7", "100", "1000", "64KiB", "5MB", "1GiB", "4294967295", "4294967296") + "/" +
-			one("us", "ms", "s", "sec", "m", "h", "d", "7us", "3s", "90m", "366d", "31622399999999us")
-	}
-	rule := func() string {
-		switch r.IntN(9) {
-		case 0:
-			burst := 1 + r.IntN(1000)
-			more := one("", fmt.Sprintf(`,"initial":%d`, r.IntN(burst+1)), `,"refill":"interval"`, `,"refill":"smooth"`)
-			return fmt.Sprintf(`"token_bucket":{"rate":"%s","burst":%d%s}`, rate(), burst, more)
-		case 1:
-			return fmt.Sprintf(`"token_bucket":{"rate":"%s"%s}`, rate(), one("", `,"burst":4294967296`, `,"burst":`+permits()))
-		case 2:
-			burst := r.IntN(1000)
-			more := one("", `,"delay":"all"`, `,"delay":"none"`, fmt.Sprintf(`,"delay":%d`, r.IntN(burst+1)))
-			return fmt.Sprintf(`"leaky_bucket":{"rate":"%s","burst":%d%s}`, rate(), burst, more)
-		case 3:
-			return fmt.Sprintf(`"smooth_bursty":{"rate":"%s"%s}`, rate(), one("", `,"max_burst":"`+span()+`"`))
-		case 4:
-			return fmt.Sprintf(`"smooth_warmup":{"rate":"%s","warmup":"%s"%s}`, rate(), span(), one("", `,"cold_factor":1.5`, `,"cold_factor":3e2`))
-		case 5:
-			if r.IntN(2) == 0 {
-				zone := one("", `,"time_zone":"Europe/Berlin"`, `,"time_zone":"asia/KOLKATA"`, `,"time_zone":"EST5EDT"`)
-				return fmt.Sprintf(`"fixed_window":{"limit":%s,"calendar":"%s"%s}`, permits(), one(unitNames[:]...), zone)
-			}
-			return fmt.Sprintf(`"fixed_window":{"limit":%s,"window":"%s"%s}`, permits(), span(), one("", `,"align":"first"`, `,"align":"epoch"`))
-		case 6:
-			return fmt.Sprintf(`"sliding_window":{"limit":%s,"window":"%s","buckets":%d}`, permits(), one("7ms", "1s", "90s", "1d"), 1+r.IntN(100))
-		case 7:
-			return fmt.Sprintf(`"sliding_counter":{"limit":%s,"window":"%s"}`, one("1", "7", "1000", "4294967295"), span())
-		default:
-			return fmt.Sprintf(`"%s":{"limit":%s,"%s":"%s"}`, one("sliding_log"), small(), "window", span())
-		}
-	}
-	rules := func() string {
-		list := make([]string, 1+r.IntN(4)*r.IntN(2))
-		for i := range list {
-			list[i] = fmt.Sprintf(`{"name":"r%d",%s}`, i, rule())
-		}
-		if len(list) == 1 && r.IntN(2) == 0 {
-			list[0] = "{" + rule() + "}"
-		}
-		return "[" + strings.Join(list, ",") + "]"
-	}
-	more := one("", `,"carry":"proportional"`, `,"carry":"reset"`)
-	if r.IntN(3) == 0 {
-		more += `,"overrides":[{"key":"k","rules":` + rules() + `},{"key":"ä","rules":` + rules() + `}]`
-	}
-	return `{"name":"` + name + `","rules":` + rules() + more + `}`
-}
-
-func TestRandomDocumentsCompileAsByAServer(t *testing.T) {
-	redisAddr := redisAddr(t)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	r, list := rand.New(rand.NewPCG(seed, 2)), []string(nil)
-	const policies = 500
-	for i := range policies {
-		list = append(list, randomDocument(r, fmt.Sprintf("p%d", i)))
-	}
-	startServer(t, redisAddr, `{"policies":[`+strings.Join(list, ",")+`]}`)
-	client, compared := dial(t, redisAddr), 0
-	var fields map[string]string
-	eventually(t, "the server did not publish", func() bool {
-		fields, _ = client.HGetAll(context.Background(), policiesKey).Result()
-		return len(fields) > policies
-	})
-	for name, text := range fields {
-		if strings.HasPrefix(name, "#") {
-			continue
-		}
-		v, err := parseJSON(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := readDocument(v.member("document"))
-		if err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
-		own, err := policyOf(d, 7)
-		if err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
-		theirs := &policy{name: name, instantMS: 7}
-		if theirs.useCompiled(v.member("compiled")); theirs.plan == nil {
-			t.Fatalf("%s: compiled rules cannot be read", text)
-		}
-		for _, key := range []string{"", "k", "ä"} {
-			a, b := own.planFor(key, 0), theirs.planFor(key, 0)
-			if compared++; !bytes.Equal(a.blob, b.blob) || a.lifeMS != b.lifeMS || !slices.Equal(a.windowsUS, b.windowsUS) {
-				t.Fatalf("%s, key %s: %x %d %v, expected %x %d %v", text, key, a.rules, a.lifeMS, a.windowsUS, b.rules, b.lifeMS, b.windowsUS)
-			}
-		}
-	}
-	t.Logf("%d rule sets compared", compared)
 }
 
 func TestAServerIsAskedOverHTTP(t *testing.T) {

@@ -413,7 +413,7 @@ func (s *share) sweep(now int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, c := range s.accounts {
-		if c.bill != nil || len(c.plan.calendars) > 0 {
+		if c.bill != nil || c.plan.windows(now) != nil {
 			continue
 		}
 		at := c.plan.momentsAt(now)

@@ -14,10 +14,10 @@ type program struct {
 }
 
 // programs gives so many gates of one policy, which Redis decides by their clock.
-func programs(t *testing.T, clock *manual, nodes int64, document string) (out []program) {
+func programs(t *testing.T, clock *manual, nodes int64, rules ...Rule) (out []program) {
 	t.Helper()
 	addr, ctx := redisAddr(t), context.Background()
-	publish(t, addr, 1, document)
+	publish(t, addr, 1, rules...)
 	if err := dial(t, addr).HSet(ctx, policiesKey, "#clock", "client").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -54,9 +54,7 @@ func TestOfTwoRulesAnOutageGivesNeitherAgain(t *testing.T) {
 	for _, nodes := range []int64{1, 2} {
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
 			clock := newManual()
-			all := programs(t, clock, nodes, `{"name":"a","rules":[
-				{"name":"day","fixed_window":{"limit":100,"window":"1day"}},
-				{"name":"burst","token_bucket":{"rate":"20/s","burst":6}}]}`)
+			all := programs(t, clock, nodes, FixedWindow(100, 24*time.Hour).Named("day"), PerSecond(20).Burst(6).Named("burst"))
 			var total int64
 			for range 15 {
 				for _, p := range all {
@@ -90,9 +88,7 @@ func TestOfTwoRulesAnOutageGivesNeitherAgain(t *testing.T) {
 
 func TestTheExampleOfTwoRulesWithoutRedis(t *testing.T) {
 	clock := newManual()
-	p := programs(t, clock, 1, `{"name":"a","rules":[
-		{"name":"day","fixed_window":{"limit":1000,"window":"1day"}},
-		{"name":"burst","token_bucket":{"rate":"200/s","burst":50}}]}`)[0]
+	p := programs(t, clock, 1, FixedWindow(1000, 24*time.Hour).Named("day"), PerSecond(200).Burst(50).Named("burst"))[0]
 	for range 17 {
 		if n := p.passed(t, 50, ModeStore); n != 50 {
 			t.Fatal(n)
@@ -124,17 +120,6 @@ func TestTheExampleOfTwoRulesWithoutRedis(t *testing.T) {
 	}
 }
 
-// ruleSetOf compiles rules for a test.
-func ruleSetOf(t *testing.T, rules ...Rule) *ruleSet {
-	t.Helper()
-	var p problems
-	set := compileRules("rules", rules, "", carryUsage, &p)
-	if len(p) > 0 {
-		t.Fatal(p)
-	}
-	return set
-}
-
 func TestWhatLaterRulesSayIsSaidOfTheOwnRulesOfTheSameNames(t *testing.T) {
 	own := ruleSetOf(t, PerSecond(10).Named("a"), FixedWindow(100, time.Hour).Named("b"), FixedWindow(7, time.Minute).Named("c"))
 	for name, c := range map[string]struct {
@@ -157,10 +142,7 @@ func TestWhatLaterRulesSayIsSaidOfTheOwnRulesOfTheSameNames(t *testing.T) {
 
 // An answer that comes while a bill is on its way tells of permits that others took: they are no debt once it is paid.
 func TestWhatOthersTookWhileABillIsOnItsWayIsNoDebt(t *testing.T) {
-	p, err := ofPolicy("a", ruleSetOf(t, FixedWindow(100, time.Hour).Named("hour"), PerDay(1000).Named("day")), nil, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := planOf(t, 1, FixedWindow(100, time.Hour).Named("hour"), PerDay(1000).Named("day"))
 	s, now := newShare(), year2026US
 	q := question{plan: p, key: "k", request: request{verb: verbCheck, cost: 10, now: now}}
 	if a := s.decide(q, 1); !a.allowed {
@@ -182,10 +164,7 @@ func TestWhatOthersTookWhileABillIsOnItsWayIsNoDebt(t *testing.T) {
 // A request that carries a bill and is still under way may charge it after another one charged nothing: so the next
 // bill has the same id, under which Redis charges once.
 func TestABillOfWhichNothingWasChargedKeepsItsID(t *testing.T) {
-	p, err := ofPolicy("a", ruleSetOf(t, FixedWindow(100, time.Hour).Named("hour")), nil, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := planOf(t, 1, FixedWindow(100, time.Hour).Named("hour"))
 	s, now := newShare(), year2026US
 	s.decide(question{plan: p, key: "k", request: request{verb: verbCheck, cost: 10, now: now}}, 1)
 	first, _ := s.billFor("k", p, now)
@@ -206,10 +185,7 @@ func TestABillOfWhichNothingWasChargedKeepsItsID(t *testing.T) {
 
 // What is known of each rule is believed for two seconds against an answer that says less, whatever the others say.
 func TestAnOlderAnswerTakesNothingBackOfAnyRule(t *testing.T) {
-	p, err := ofPolicy("a", ruleSetOf(t, FixedWindow(100, time.Hour).Named("hour"), FixedWindow(1000, 24*time.Hour).Named("day")), nil, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := planOf(t, 1, FixedWindow(100, time.Hour).Named("hour"), FixedWindow(1000, 24*time.Hour).Named("day"))
 	s, now := newShare(), year2026US
 	learn := func(at, hour, day int64) [2]int64 {
 		s.learn("k", p, answer{set: p.set, left: []int64{100 - hour, 1000 - day}}, at)

@@ -71,78 +71,80 @@ func vectorSet(t *testing.T, rules []vectorRule, carryName string) *ruleSet {
 	t.Helper()
 	var list []Rule
 	for _, r := range rules {
-		rule := Rule{name: r.Name, cold: 3, buckets: 10}
-		for code, name := range algorithmNames {
-			if name == r.Algorithm {
-				rule.code = byte(code)
-			}
-		}
-		for name, raw := range r.Params {
-			var n float64
-			var text string
-			var rate struct {
-				Permits  int64 `json:"permits"`
-				PeriodUS int64 `json:"period_us"`
-			}
-			_ = json.Unmarshal(raw, &n)
-			_ = json.Unmarshal(raw, &text)
-			_ = json.Unmarshal(raw, &rate)
-			switch name {
-			case "rate":
-				rule.permits, rule.periodUS = rate.Permits, rate.PeriodUS
-			case "burst":
-				rule.burst = optional{true, int64(n)}
-			case "initial":
-				rule.initial = optional{true, int64(n)}
-			case "refill":
-				rule.interval = text == "interval"
-			case "delay":
-				rule.noDelay = text == "none"
-				if text == "" {
-					rule.delay = optional{true, int64(n)}
-				}
-			case "max_burst_us":
-				rule.burstUS = optional{true, int64(n)}
-			case "warmup_us":
-				rule.warmupUS = int64(n)
-			case "cold_factor":
-				rule.cold = n
-			case "limit":
-				rule.limit = int64(n)
-			case "window_us", "ttl_us":
-				rule.windowUS = int64(n)
-			case "align":
-				rule.first = text == "first"
-			case "calendar":
-				rule.calendar = true
-				for unit, name := range unitNames {
-					if name == text {
-						rule.unit = Unit(unit)
-					}
-				}
-				if rule.zone == "" {
-					rule.zone = "UTC"
-				}
-			case "time_zone":
-				rule.zone = text
-			case "buckets":
-				rule.buckets = int64(n)
-			case "queue":
-				rule.queue = int64(n)
-			default:
-				t.Fatalf("unknown parameter %s", name)
-			}
-		}
-		list = append(list, rule)
+		list = append(list, r.rule(t))
 	}
-	var p problems
-	set := compileRules("rules", list, "", map[string]carry{"": carryUsage, "usage": carryUsage,
-		"proportional": carryProportional, "reset": carryReset}[carryName], &p)
-	if set == nil {
-		t.Fatalf("rules: %v", p)
-	}
+	set := ruleSetOf(t, list...)
+	set.carry = carries[carryName]
 	return set
 }
+
+// rule gives the same as a limit made in code has it.
+func (r vectorRule) rule(t *testing.T) Rule {
+	t.Helper()
+	rule := Rule{name: r.Name, cold: 3, buckets: 10}
+	for code, name := range algorithmNames {
+		if name == r.Algorithm {
+			rule.code = byte(code)
+		}
+	}
+	for name, raw := range r.Params {
+		var n float64
+		var text string
+		var rate struct {
+			Permits  int64 `json:"permits"`
+			PeriodUS int64 `json:"period_us"`
+		}
+		_ = json.Unmarshal(raw, &n)
+		_ = json.Unmarshal(raw, &text)
+		_ = json.Unmarshal(raw, &rate)
+		switch name {
+		case "rate":
+			rule.permits, rule.periodUS = rate.Permits, rate.PeriodUS
+		case "burst":
+			rule.burst = optional{true, int64(n)}
+		case "initial":
+			rule.initial = optional{true, int64(n)}
+		case "refill":
+			rule.interval = text == "interval"
+		case "delay":
+			rule.noDelay = text == "none"
+			if text == "" {
+				rule.delay = optional{true, int64(n)}
+			}
+		case "max_burst_us":
+			rule.burstUS = optional{true, int64(n)}
+		case "warmup_us":
+			rule.warmupUS = int64(n)
+		case "cold_factor":
+			rule.cold = n
+		case "limit":
+			rule.limit = int64(n)
+		case "window_us", "ttl_us":
+			rule.windowUS = int64(n)
+		case "align":
+			rule.first = text == "first"
+		case "calendar":
+			rule.calendar = true
+			for unit, name := range unitNames {
+				if name == text {
+					rule.unit = Unit(unit)
+				}
+			}
+			if rule.zone == "" {
+				rule.zone = "UTC"
+			}
+		case "time_zone":
+			rule.zone = text
+		case "buckets":
+			rule.buckets = int64(n)
+		default:
+			t.Fatalf("unknown parameter %s", name)
+		}
+	}
+	return rule
+}
+
+var carries = map[string]carry{"": carryUsage, "usage": carryUsage, "proportional": carryProportional, "reset": carryReset}
 
 var verbs = map[string]verb{
 	"check": verbCheck, "reserve": verbReserve, "at_most": verbAtMost, "peek": verbPeek, "refund": verbRefund,
@@ -189,8 +191,7 @@ func (l *life) say(at moment, used int64) {
 }
 
 func TestAReportOfACalendarWindowEndsWithIt(t *testing.T) {
-	var p problems
-	set := compileRules("rules", []Rule{CalendarWindow(10, Day, "Europe/Berlin")}, "", carryUsage, &p)
+	set := ruleSetOf(t, CalendarWindow(10, Day, "Europe/Berlin"))
 	key, hour := emptyLife(set), int64(3600_000_000)
 	today := window{year2026US, year2026US + 24*hour}
 	key.say(moment{now: today.from + 23*hour, from: today.from, till: today.till}, 10)
@@ -208,10 +209,7 @@ func TestAReportOfACalendarWindowEndsWithIt(t *testing.T) {
 }
 
 func TestGuavasTwoBeginWithNothingStoredUnderOtherRules(t *testing.T) {
-	setOf := func(r Rule) *ruleSet {
-		var p problems
-		return compileRules("rules", []Rule{r.Named("r")}, "", carryUsage, &p)
-	}
+	setOf := func(r Rule) *ruleSet { return ruleSetOf(t, r.Named("r")) }
 	check := request{verb: verbCheck, cost: 1, now: year2026US}
 	reserve := request{verb: verbReserve, cost: 1, now: year2026US, maxWait: spanMaxUS}
 	bursty := setOf(SmoothBursty(10, time.Second))

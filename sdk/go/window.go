@@ -190,10 +190,10 @@ func windowOf(code byte, n []float64) *slidingWindow {
 		}
 	case codeSlidingWindow:
 		isValid = isValid && n[2] >= 1 && n[2] <= n[1] && inRange(n[3], 1, 1000) && float64(int64(n[3])) == n[3]
-	case codeSlidingCounter:
-		isValid = isValid && inRange(n[0], 1, 1<<32-1) && n[2] >= 1 && n[2] <= n[1] && n[3] >= 1 && n[3] <= n[1]
 	case codeSlidingLog:
 		isValid = isValid && n[0] <= 10_000
+	default:
+		isValid = isValid && inRange(n[0], 1, 1<<32-1) && n[2] >= 1 && n[2] <= n[1] && n[3] >= 1 && n[3] <= n[1]
 	}
 	if !isValid {
 		return nil

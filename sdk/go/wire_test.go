@@ -3,7 +3,6 @@ package sluicegate
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -70,140 +69,90 @@ func TestKeysAreThoseOfTheWire(t *testing.T) {
 	}
 }
 
-type wireRules struct {
-	Blob   string
-	LifeMS int64 `json:"life_ms"`
-	Key    string
-	Each   []struct {
-		Name     string
-		Limit    int64
-		WindowUS int64 `json:"window_us"`
-		Calendar *struct{ Unit, Zone string }
-	}
-}
-
-// compare fails unless the plan's rules are these.
-func (w wireRules) compare(t *testing.T, document string, p *plan, zones []string) {
-	t.Helper()
-	if got := base64.RawURLEncoding.EncodeToString(p.rules); got != w.Blob || p.lifeMS != w.LifeMS || len(p.set.rules) != len(w.Each) {
-		t.Errorf("%s: rules %s, life %d, expected %s, %d", document, got, p.lifeMS, w.Blob, w.LifeMS)
-		return
-	}
-	for i, e := range w.Each {
-		rule := p.set.rules[i]
-		if rule.name != e.Name || rule.limit() != e.Limit || p.windowsUS[i] != e.WindowUS || (rule.flags&flagCalendar != 0) != (e.Calendar != nil) {
-			t.Errorf("%s: rule %d is %s, %d, %d us, expected %+v", document, i, rule.name, rule.limit(), p.windowsUS[i], e)
-		}
-		if e.Calendar != nil {
-			if unit := unitNames[int(rule.numbers[3])]; unit != e.Calendar.Unit || zones[0] != e.Calendar.Zone {
-				t.Errorf("%s: rule %d: %s of %s, expected %+v", document, i, unit, zones[0], *e.Calendar)
-			}
-			zones = zones[1:]
-		}
-	}
-}
-
-type wireDocument struct {
-	Text       *string
-	Errors     []string
-	Document   json.RawMessage
-	Generation string
-	SinceUS    int64  `json:"since_us"`
-	BlobHex    string `json:"blob_hex"`
-	Compiled   struct {
-		Format    int
-		Rules     wireRules
-		Overrides []wireRules
-	}
-}
-
-func TestDocumentsAreThoseOfTheWire(t *testing.T) {
-	for _, e := range loadWire[wireDocument](t, "documents.json", 528) {
-		if e.Text != nil {
-			_, err := parseDocument(*e.Text)
-			if err == nil {
-				t.Errorf("%s: was read, expected %s", *e.Text, e.Errors[0])
-				continue
-			}
-			first, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "rules: "), "; ")
-			got, want := pathOf(first), pathOf(e.Errors[0])
-			if got != want {
-				t.Errorf("%s: first `%s`, expected `%s`", *e.Text, first, e.Errors[0])
-			}
-			continue
-		}
-		text := string(e.Document)
-		d, err := parseDocument(text)
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-			continue
-		}
-		p, err := policyOf(d, instantOf(time.UnixMicro(e.SinceUS)))
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-			continue
-		}
-		if got := hex.EncodeToString(p.plan.blob); got != e.BlobHex || hex.EncodeToString(generationOf(p.plan.rules)) != e.Generation {
-			t.Errorf("%s: blob %s, expected %s", text, got, e.BlobHex)
-		}
-		e.Compiled.Rules.compare(t, text, p.plan, zonesOf(d.rules))
-		if len(e.Compiled.Overrides) != len(d.overrides) {
-			t.Errorf("%s: %d overrides, expected %d", text, len(d.overrides), len(e.Compiled.Overrides))
-		}
-		for _, o := range e.Compiled.Overrides {
-			for _, own := range d.overrides {
-				if own.key == o.Key {
-					o.compare(t, text, p.planFor(o.Key, 0), zonesOf(own.rules))
-				}
-			}
-		}
-	}
-}
-
-// pathOf gives the path of a problem.
-func pathOf(problem string) string {
-	path, _, ok := strings.Cut(problem, ": ")
-	if !ok {
-		return ""
-	}
-	return path
-}
-
-// wirePlan gives the rules of a policy of documents.json.
+// wirePlan gives the rules of a policy of records.json.
 func wirePlan(t *testing.T, name string) *plan {
 	t.Helper()
-	for _, e := range loadWire[wireDocument](t, "documents.json", 1) {
-		d, err := parseDocument(string(e.Document))
-		if err == nil && d.name == name {
-			p, err := policyOf(d, instantOf(time.UnixMicro(e.SinceUS)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return p.plan
+	for _, e := range loadWire[wireRecord](t, "records.json", 1) {
+		if e.Name == name {
+			return readOf(t, name, e.Record, instantOf(time.UnixMicro(e.SinceUS))).plan
 		}
 	}
 	t.Fatalf("no policy `%s`", name)
 	return nil
 }
 
-func TestLimitsAreThoseOfTheWire(t *testing.T) {
-	for _, e := range loadWire[struct {
-		Document json.RawMessage
-		BlobHex  string `json:"blob_hex"`
-		HeadHex  string `json:"head_hex"`
-	}](t, "limits.json", 222) {
-		d, err := parseDocument(string(e.Document))
-		if err != nil {
-			t.Errorf("%s: %v", e.Document, err)
+// documentRule is a rule as limits.json has it: as in a policy document.
+type documentRule map[string]json.RawMessage
+
+// spanOf reads a time such as `10s`.
+func spanOf(t *testing.T, text string) int64 {
+	t.Helper()
+	count, unit := int64(0), ""
+	if n, err := fmt.Sscanf(text, "%d%s", &count, &unit); n < 2 {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return count * map[string]int64{"us": 1, "ms": 1000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}[unit]
+}
+
+// rule gives the same as a limit made in code has it.
+func (d documentRule) rule(t *testing.T) Rule {
+	t.Helper()
+	of := vectorRule{}
+	for name, raw := range d {
+		if name == "name" {
+			_ = json.Unmarshal(raw, &of.Name)
 			continue
 		}
-		p, err := ofCaller(d.name, d.set, zonesOf(d.rules))
-		if err != nil || hex.EncodeToString(p.blob) != e.BlobHex || hex.EncodeToString(p.head) != e.HeadHex {
-			t.Errorf("%s: %x, %v", e.Document, p.blob, err)
+		of.Algorithm = name
+		_ = json.Unmarshal(raw, &of.Params)
+	}
+	for name, raw := range of.Params {
+		text, member := "", name
+		if json.Unmarshal(raw, &text) != nil {
+			continue
+		}
+		switch name {
+		case "rate":
+			count, span, _ := strings.Cut(text, "/")
+			permits, unit := int64(0), ""
+			if _, _ = fmt.Sscanf(count, "%d%s", &permits, &unit); unit == "MiB" {
+				permits <<= 20
+			}
+			if span[0] < '0' || span[0] > '9' {
+				span = "1" + span
+			}
+			raw = json.RawMessage(fmt.Sprintf(`{"permits":%d,"period_us":%d}`, permits, spanOf(t, span)))
+		case "window", "ttl", "warmup", "max_burst":
+			member, raw = name+"_us", json.RawMessage(fmt.Sprint(spanOf(t, text)))
+			delete(of.Params, name)
+		}
+		of.Params[member] = raw
+	}
+	return of.rule(t)
+}
+
+func TestLimitsAreThoseOfTheWire(t *testing.T) {
+	for _, e := range loadWire[struct {
+		Document struct {
+			Carry string
+			Rules []documentRule
+		}
+		BlobHex string `json:"blob_hex"`
+		HeadHex string `json:"head_hex"`
+	}](t, "limits.json", 222) {
+		var rules []Rule
+		for _, rule := range e.Document.Rules {
+			rules = append(rules, rule.rule(t))
+		}
+		set := ruleSetOf(t, rules...)
+		set.carry = carries[e.Document.Carry]
+		p := ofCaller("p", set)
+		if hex.EncodeToString(p.blob) != e.BlobHex || hex.EncodeToString(p.head) != e.HeadHex {
+			t.Errorf("%s: %x", e.Document.Rules, p.blob)
 		}
 		_, blob, err := parseCallerHead(append(unhex(t, e.HeadHex), 0, 1, 2, 255))
 		if err != nil || hex.EncodeToString(blob) != e.BlobHex {
-			t.Errorf("%s: read back as %x, %v", e.Document, blob, err)
+			t.Errorf("%s: read back as %x, %v", e.Document.Rules, blob, err)
 		}
 	}
 }
@@ -342,7 +291,7 @@ func TestCalendarsAreThoseOfTheWire(t *testing.T) {
 			if name != e.Unit {
 				continue
 			}
-			if got := windowAround(unit, zone, e.Now); got != (window{e.Start, e.End}) {
+			if got := windowAround(Unit(unit), zone, e.Now); got != (window{e.Start, e.End}) {
 				t.Errorf("%+v: %v", e, got)
 			}
 		}
@@ -351,21 +300,14 @@ func TestCalendarsAreThoseOfTheWire(t *testing.T) {
 
 func TestHeadersAreThoseOfTheWire(t *testing.T) {
 	for _, e := range loadWire[struct {
-		Document json.RawMessage
+		Record   string
 		Decision wireDecision
 		Policy   *string `json:"ratelimit-policy"`
 		Limit    *string `json:"ratelimit"`
 		Retry    *string `json:"retry-after"`
 		Problem  any
 	}](t, "headers.json", 28) {
-		parsed, err := parseDocument(string(e.Document))
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := policyOf(parsed, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := readOf(t, "a", e.Record, 1)
 		v := verdict{allowed: e.Decision.Allowed, granted: e.Decision.Granted, wait: e.Decision.Wait, retry: never,
 			remaining: e.Decision.Remaining, resetAfter: e.Decision.ResetAfter}
 		if e.Decision.Retry != nil {
@@ -375,7 +317,7 @@ func TestHeadersAreThoseOfTheWire(t *testing.T) {
 		headers := d.Headers()
 		for name, want := range map[string]*string{"RateLimit-Policy": e.Policy, "RateLimit": e.Limit, "Retry-After": e.Retry} {
 			if got, there := headers[name]; there != (want != nil) || there && got != *want {
-				t.Errorf("%s of %v: %s: %s", e.Document, e.Decision, name, got)
+				t.Errorf("%s of %v: %s: %s", e.Record, e.Decision, name, got)
 			}
 		}
 		var problem any
@@ -384,7 +326,7 @@ func TestHeadersAreThoseOfTheWire(t *testing.T) {
 			_ = json.Unmarshal(body, &problem)
 		}
 		if fmt.Sprint(problem) != fmt.Sprint(e.Problem) {
-			t.Errorf("%s of %v: %v, expected %v", e.Document, e.Decision, problem, e.Problem)
+			t.Errorf("%s of %v: %v, expected %v", e.Record, e.Decision, problem, e.Problem)
 		}
 	}
 }
@@ -427,7 +369,8 @@ type failureStep struct {
 // failureLife is a life of two keys under one policy, with and without Redis.
 type failureLife struct {
 	Nodes  int64           `json:"nodes"`
-	Policy json.RawMessage `json:"policy"`
+	Policy json.RawMessage `json:"policy,omitempty"`
+	Record string          `json:"record"`
 	Steps  []failureStep   `json:"steps"`
 }
 
@@ -436,7 +379,7 @@ type failureLife struct {
 func TestLivesWithoutRedisAreThoseOfTheWire(t *testing.T) {
 	alike := 0
 	for place, life := range loadWire[failureLife](t, "failure.json", 39) {
-		if text := string(life.Policy); strings.Contains(text, `"sliding_`) || strings.Contains(text, `"rules":[{"fixed_window`) {
+		if countsMore(readOf(t, "p", life.Record, 0).plan.set) {
 			continue // in windows.json
 		}
 		alike++
@@ -463,10 +406,20 @@ func TestLivesWithoutRedisAreThoseOfTheWire(t *testing.T) {
 	}
 }
 
+// countsMore says whether a program counts more than a server under the first of these rules, or answers otherwise.
+func countsMore(set *ruleSet) bool {
+	for i, r := range set.rules {
+		if window, ok := r.primitive.(*slidingWindow); ok && (i == 0 || !window.fixed) {
+			return true
+		}
+	}
+	return false
+}
+
 // play has a gate decide the steps of a life, and compares the answers, or puts them into the life.
 func (e *failureLife) play(t *testing.T, write bool) {
 	addr, ctx := redisAddr(t), context.Background()
-	publish(t, addr, 1, string(e.Policy))
+	publishRecords(t, addr, 1, map[string]string{"p": e.Record})
 	client, line := dial(t, addr), &line{}
 	if err := client.HSet(ctx, policiesKey, "#clock", "client").Err(); err != nil {
 		t.Fatal(err)
@@ -535,10 +488,9 @@ func wireAnswer(d Decision, err error) wireDecision {
 
 func TestVersionsInTurnAreThoseOfTheWire(t *testing.T) {
 	for place, e := range loadWire[struct {
-		Documents []json.RawMessage
-		SinceUS   []int64 `json:"since_us"`
-		StateHex  *string `json:"state_hex"`
-		Steps     []struct {
+		Records  []string
+		StateHex *string `json:"state_hex"`
+		Steps    []struct {
 			vectorStep
 			By        int             `json:"by"`
 			Expect    json.RawMessage `json:"expect"`
@@ -549,16 +501,8 @@ func TestVersionsInTurnAreThoseOfTheWire(t *testing.T) {
 			client, ctx, key := dial(t, redisAddr(t)), context.Background(), stateKey("p", "k")
 			var stores []*redisStore
 			var plans []*plan
-			for i, text := range e.Documents {
-				d, err := parseDocument(string(text))
-				if err != nil {
-					t.Fatal(err)
-				}
-				p, err := policyOf(d, instantOf(time.UnixMicro(e.SinceUS[i])))
-				if err != nil {
-					t.Fatal(err)
-				}
-				plans = append(plans, p.planFor("k", 0))
+			for _, record := range e.Records {
+				plans = append(plans, readOf(t, "p", record, 0).planFor("k", 0))
 				stores = append(stores, newRedisStore(redisConn{client}, 5*time.Second, time.Now, func() clock { return clockGiven }))
 			}
 			if e.StateHex != nil {

@@ -107,9 +107,11 @@ func run(rounds, calls, port int, sdk string) error {
 
 // contenders makes the cases ready: their scripts are loaded, and their keys known.
 func contenders(ctx context.Context, rdb *redis.Client) ([]contender, func(), error) {
-	const document = `{"version":1,"state":"active","app":"bench","document":{"name":"bench","rules":[` +
-		`{"token_bucket":{"rate":"1000000000/s","burst":1000000000}}]}}`
-	if err := rdb.HSet(ctx, "sg:{policies}", "#format", "1", "#revision", "1", "bench", document).Err(); err != nil {
+	// A token bucket of 10^9 permits a second.
+	const record = `{"record":1,"version":1,"app":"bench","apps":["bench"],"on_store_failure":"local","overflow":{"kind":"reject"},` +
+		`"blob":"AgABAQkBZj6DbrIHFd0AAAAAAADwPwAAAAAAQI9AAAAAAAAA8D8AAAAAZc3NQQAAAABlzc1BAAAAAAAAAAAAAAAAAAAAAAAAAABlzc1BAAAAAICELkE",` +
+		`"life_ms":1001,"each":[{"name":"token_bucket","limit":1000000000,"window_us":1000000}]}`
+	if err := rdb.HSet(ctx, "sg:{policies}", "#format", "1", "#revision", "1", "bench", record).Err(); err != nil {
 		return nil, nil, err
 	}
 	gate, err := sluicegate.Direct(rdb, sluicegate.App("bench"), sluicegate.Deadline(10*time.Second))

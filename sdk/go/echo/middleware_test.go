@@ -4,15 +4,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
+	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
 	sgecho "github.com/sluicegate/sluicegate/sdk/go/echo"
 	"github.com/sluicegate/sluicegate/sdk/go/sgtest"
 )
 
 func TestRoutesOfEchoAreGuarded(t *testing.T) {
-	gate := sgtest.NewGate(t, sgtest.Policy(`{"name":"orders","rules":[{"token_bucket":{"rate":"1/10s"}}]}`))
+	gate := sgtest.NewGate(t, sluicegate.Rules("orders", sluicegate.TokenBucket(1, 10*time.Second)))
 	router, served := echo.New(), 0
 	router.Use(sgecho.Middleware(gate.Policy("orders"), sgecho.Header("X-Tenant")))
 	router.GET("/", func(c echo.Context) error { served++; return c.String(http.StatusOK, "hello") })

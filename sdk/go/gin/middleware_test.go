@@ -4,16 +4,18 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
+	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
 	sggin "github.com/sluicegate/sluicegate/sdk/go/gin"
 	"github.com/sluicegate/sluicegate/sdk/go/sgtest"
 )
 
 func TestRoutesOfGinAreGuarded(t *testing.T) {
 	gin.SetMode(gin.TestMode)
-	gate := sgtest.NewGate(t, sgtest.Policy(`{"name":"orders","rules":[{"token_bucket":{"rate":"1/10s"}}]}`))
+	gate := sgtest.NewGate(t, sluicegate.Rules("orders", sluicegate.TokenBucket(1, 10*time.Second)))
 	router, served := gin.New(), 0
 	router.Use(sggin.Middleware(gate.Policy("orders"), sggin.Header("X-Tenant")))
 	router.GET("/", func(c *gin.Context) { served++; c.String(http.StatusOK, "hello") })

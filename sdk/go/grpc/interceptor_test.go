@@ -40,10 +40,12 @@ func serve(t *testing.T, server []grpc.ServerOption, client ...grpc.DialOption) 
 	return healthpb.NewHealthClient(conn)
 }
 
-const policy = `{"name":"orders","rules":[{"token_bucket":{"rate":"1/10s"}}]}`
+func newGate(t *testing.T) *sgtest.Gate {
+	return sgtest.NewGate(t, sluicegate.Rules("orders", sluicegate.TokenBucket(1, 10*time.Second)))
+}
 
 func TestCallsAreGuarded(t *testing.T) {
-	orders := sgtest.NewGate(t, sgtest.Policy(policy)).Policy("orders")
+	orders := newGate(t).Policy("orders")
 	client := serve(t, []grpc.ServerOption{
 		grpc.UnaryInterceptor(sggrpc.Unary(orders, sggrpc.Metadata("tenant"))),
 		grpc.StreamInterceptor(sggrpc.Stream(orders, sggrpc.Metadata("tenant"))),
@@ -77,7 +79,7 @@ func TestCallsAreGuarded(t *testing.T) {
 }
 
 func TestAClientWaitsForItsTurn(t *testing.T) {
-	gate := sgtest.NewGate(t, sgtest.Policy(policy))
+	gate := newGate(t)
 	client := serve(t, nil, grpc.WithUnaryInterceptor(sggrpc.WaitUnary(gate.Policy("orders"))))
 	if _, err := client.Check(context.Background(), &healthpb.HealthCheckRequest{}); err != nil {
 		t.Fatal(err)
@@ -103,19 +105,16 @@ func TestAClientWaitsForItsTurn(t *testing.T) {
 
 // TestTheInterceptorsHoldWhatAllHold has the claims of the middlewares that gRPC has words for.
 func TestTheInterceptorsHoldWhatAllHold(t *testing.T) {
-	limiter := func(overflow string) *sluicegate.Limiter {
-		return sgtest.NewGate(t, sgtest.Policy(`{"name":"orders","rules":[{"token_bucket":{"rate":"1/10s"}}]`+overflow+`}`)).Policy("orders")
-	}
 	for _, c := range []struct {
 		name    string
 		limiter *sluicegate.Limiter
 		code    codes.Code
 		retry   time.Duration
 	}{
-		{"the second call is refused", limiter(""), codes.ResourceExhausted, 10 * time.Second},
+		{"the second call is refused", guardtest.Policy(t, "reject"), codes.ResourceExhausted, 10 * time.Second},
 		{"nobody decides and the policy denies", guardtest.Gone(t), codes.Unavailable, time.Second},
-		{"shadow passes", limiter(`,"overflow":"shadow"`), codes.OK, 0},
-		{"a response of HTTP is none of gRPC", limiter(`,"overflow":{"degrade":{"response":{"status":203,"body":"less"}}}`), codes.ResourceExhausted, 10 * time.Second},
+		{"shadow passes", guardtest.Policy(t, "shadow"), codes.OK, 0},
+		{"a response of HTTP is none of gRPC", guardtest.Policy(t, "response"), codes.ResourceExhausted, 10 * time.Second},
 		{"an unknown policy is a mistake of the program", sgtest.NewGate(t).Policy("none"), codes.Internal, 0},
 	} {
 		client := serve(t, []grpc.ServerOption{grpc.UnaryInterceptor(sggrpc.Unary(c.limiter))})
@@ -141,7 +140,7 @@ func TestTheInterceptorsHoldWhatAllHold(t *testing.T) {
 }
 
 func TestTwoValuesOfTheKeyAreRefused(t *testing.T) {
-	orders := sgtest.NewGate(t, sgtest.Policy(policy)).Policy("orders")
+	orders := newGate(t).Policy("orders")
 	client := serve(t, []grpc.ServerOption{grpc.UnaryInterceptor(sggrpc.Unary(orders, sggrpc.Metadata("tenant")))})
 	ctx := metadata.AppendToOutgoingContext(context.Background(), "tenant", "forged", "tenant", "real")
 	if _, err := client.Check(ctx, &healthpb.HealthCheckRequest{}); status.Code(err) != codes.InvalidArgument {

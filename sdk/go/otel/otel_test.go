@@ -3,10 +3,12 @@ package sgotel_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
 	sgotel "github.com/sluicegate/sluicegate/sdk/go/otel"
 	"github.com/sluicegate/sluicegate/sdk/go/sgtest"
 )
@@ -17,7 +19,7 @@ func TestDecisionsAreCountedByPolicyResultAndMode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gate := sgtest.NewGate(t, option, sgtest.Policy(`{"name":"orders","rules":[{"token_bucket":{"rate":"1/10s"}}]}`))
+	gate := sgtest.NewGate(t, option, sluicegate.Rules("orders", sluicegate.TokenBucket(1, 10*time.Second)))
 	for range 3 {
 		if _, err := gate.Policy("orders").Allow(ctx, "k"); err != nil {
 			t.Fatal(err)

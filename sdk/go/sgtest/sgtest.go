@@ -18,10 +18,7 @@ type Gate struct {
 	Clock *Clock
 }
 
-// Policy is a policy document in JSON for NewGate, as in `policies[]` of a policy file.
-func Policy(document string) sluicegate.Option { return sluicegate.Document(document) }
-
-// NewGate makes a gate of the given policies and options. It fails the test if one of them is not valid, and closes the
+// NewGate makes a gate of options: its policies are those of [sluicegate.Rules] and [sluicegate.Compiled]. It fails the test if one of them is not valid, and closes the
 // gate when the test ends.
 func NewGate(t testing.TB, options ...sluicegate.Option) *Gate {
 	t.Helper()

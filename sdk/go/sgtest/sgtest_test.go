@@ -7,12 +7,13 @@ import (
 	"time"
 
 	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/guardtest"
 	"github.com/sluicegate/sluicegate/sdk/go/sgtest"
 )
 
 func TestTheClockIsMovedByTheTest(t *testing.T) {
-	gate := sgtest.NewGate(t, sgtest.Policy(`{"name":"a","rules":[{"token_bucket":{"rate":"1/s"}}],"overflow":{"queue":{"max_wait":"5s"}}}`))
-	a, ctx := gate.Policy("a"), context.Background()
+	gate := guardtest.Policies(t)
+	a, ctx := gate.Policy("queue-bucket"), context.Background()
 	if d, err := a.Allow(ctx, "k"); err != nil || d.Held != 0 {
 		t.Fatal(d, err)
 	}

@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/gin-gonic/gin"
+	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
 	"github.com/sluicegate/sluicegate/sdk/go/sgtest"
 )
 
 func TestATenantHasABudget(t *testing.T) {
 	gin.SetMode(gin.TestMode)
-	gate := sgtest.NewGate(t, sgtest.Policy(`{"name":"orders","rules":[{"token_bucket":{"rate":"1/m"}}]}`))
+	gate := sgtest.NewGate(t, sluicegate.Rules("orders", sluicegate.PerMinute(1)))
 	app := routes(gate.Gate)
 	for _, c := range []struct {
 		path string

@@ -12,11 +12,12 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
 	"github.com/sluicegate/sluicegate/sdk/go/sgtest"
 )
 
 func TestATenantHasABudget(t *testing.T) {
-	gate := sgtest.NewGate(t, sgtest.Policy(`{"name":"calls","rules":[{"token_bucket":{"rate":"1/m"}}]}`))
+	gate := sgtest.NewGate(t, sluicegate.Rules("calls", sluicegate.PerMinute(1)))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -4,11 +4,12 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
 	"github.com/sluicegate/sluicegate/sdk/go/sgtest"
 )
 
 func TestATenantHasABudget(t *testing.T) {
-	gate := sgtest.NewGate(t, sgtest.Policy(`{"name":"orders","rules":[{"token_bucket":{"rate":"1/m","burst":2}}]}`))
+	gate := sgtest.NewGate(t, sluicegate.Rules("orders", sluicegate.PerMinute(1).Burst(2)))
 	handler := routes(gate.Gate)
 	for i, want := range []int{200, 200, 429} {
 		r, w := httptest.NewRequest("GET", "/orders", nil), httptest.NewRecorder()

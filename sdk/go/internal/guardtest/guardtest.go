@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -65,11 +66,26 @@ func Gone(t *testing.T) *sluicegate.Limiter {
 	return limiter.OnStoreFailure(sluicegate.FailDeny)
 }
 
+// Policy gives the limiter of a policy of the SDK's testdata/policies.yaml, for the tests of a folder beside that. It has one
+// permit each ten seconds; its name says what happens over the limit.
+func Policy(t *testing.T, name string) *sluicegate.Limiter {
+	t.Helper()
+	return Policies(t).Policy(name)
+}
+
+// Policies gives a gate of all these policies.
+func Policies(t *testing.T) *sgtest.Gate {
+	t.Helper()
+	records, err := os.ReadFile("../testdata/policies.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sgtest.NewGate(t, sluicegate.Compiled(string(records)))
+}
+
 // Check has a middleware hold every claim.
 func Check(t *testing.T, guard Guard) {
-	policy := func(overflow string) *sluicegate.Limiter {
-		return sgtest.NewGate(t, sgtest.Policy(`{"name":"orders","rules":[{"token_bucket":{"rate":"1/10s","burst":1}}]`+overflow+`}`)).Policy("orders")
-	}
+	policy := func(name string) *sluicegate.Limiter { return Policy(t, name) }
 	const client, other = "203.0.113.7:1", "203.0.113.8:1"
 	for _, c := range []struct {
 		name      string
@@ -81,24 +97,24 @@ func Check(t *testing.T, guard Guard) {
 		header    map[string]string // "": the field is not there
 		body      string            // a part of it
 	}{
-		{"the first of an address passes", policy(""), nil, other, "", 200,
+		{"the first of an address passes", policy("reject"), nil, other, "", 200,
 			map[string]string{"RateLimit": `"token_bucket";r=0;t=10`, "RateLimit-Policy": `"token_bucket";q=1;w=10`, "Retry-After": ""}, Served},
-		{"the second is refused with a problem", policy(""), nil, client, "", 429,
+		{"the second is refused with a problem", policy("reject"), nil, client, "", 429,
 			map[string]string{"RateLimit": `"token_bucket";r=0;t=10`, "Retry-After": "10", "Content-Type": "application/problem+json"}, "quota-exceeded"},
 		{"nobody decides and the policy denies", Gone(t), nil, client, "", 503,
 			map[string]string{"Retry-After": "1", "Content-Type": "application/problem+json"}, "temporary-reduced-capacity"},
-		{"shadow passes", policy(`,"overflow":"shadow"`), nil, client, "", 200, map[string]string{"Retry-After": ""}, Served},
-		{"the response of the policy is served", policy(`,"overflow":{"degrade":{"response":{"status":203,"body":"less","headers":{"X-A":"b"}}}}`),
+		{"shadow passes", policy("shadow"), nil, client, "", 200, map[string]string{"Retry-After": ""}, Served},
+		{"the response of the policy is served", policy("response"),
 			nil, client, "", 203, map[string]string{"X-A": "b", "Retry-After": "10"}, "less"},
-		{"a tag that nobody serves is refused", policy(`,"overflow":{"degrade":{"tag":"small"}}`), nil, client, "", 429, nil, "quota-exceeded"},
-		{"a tag is served by the program", policy(`,"overflow":{"degrade":{"tag":"small"}}`),
+		{"a tag that nobody serves is refused", policy("tag"), nil, client, "", 429, nil, "quota-exceeded"},
+		{"a tag is served by the program", policy("tag"),
 			[]sghttp.Option{sghttp.OnOverflow(func(w http.ResponseWriter, _ *http.Request, d sluicegate.Decision) bool {
 				_, _ = io.WriteString(w, "tag "+d.Overflow.Tag)
 				return true
 			})}, client, "", 200, nil, "tag small"},
-		{"a target that nobody serves is refused", policy(`,"overflow":{"divert":{"target":"other"}}`), nil, client, "", 429, nil, "quota-exceeded"},
-		{"X-Forwarded-For of a stranger is not believed", policy(""), nil, client, "198.51.100.1", 429, nil, "quota-exceeded"},
-		{"X-Forwarded-For of a trusted proxy is believed", policy(""), []sghttp.Option{sghttp.TrustedProxies("203.0.113.7")},
+		{"a target that nobody serves is refused", policy("divert"), nil, client, "", 429, nil, "quota-exceeded"},
+		{"X-Forwarded-For of a stranger is not believed", policy("reject"), nil, client, "198.51.100.1", 429, nil, "quota-exceeded"},
+		{"X-Forwarded-For of a trusted proxy is believed", policy("reject"), []sghttp.Option{sghttp.TrustedProxies("203.0.113.7")},
 			client, "198.51.100.1", 200, nil, Served},
 		{"an unknown policy is a mistake of the program", sgtest.NewGate(t).Policy("orders"), nil, client, "", 500,
 			map[string]string{"Content-Type": "application/problem+json"}, "Internal Server Error"},
