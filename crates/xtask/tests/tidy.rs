@@ -181,6 +181,15 @@ fn the_pure_crates_have_no_standard_library() {
     }
 }
 
+/// A test of documents cannot see this: dependencies of tests turn the feature on for all of a build.
+#[test]
+fn numbers_of_documents_are_read_exactly() {
+    let policy = manifests().into_iter().find(|manifest| name(manifest) == "sluicegate-policy");
+    let features = policy.expect("there is one")["dependencies"]["serde_json"]["features"].clone();
+    let is_exact = |feature: &toml::Value| feature.as_str() == Some("float_roundtrip");
+    assert!(features.as_array().expect("a list").iter().any(is_exact), "{features}");
+}
+
 #[test]
 fn dependencies_point_down_and_nowhere_else() {
     for manifest in manifests() {
