@@ -32,7 +32,7 @@ interface Decider
     ): Decision;
 
     /**
-     * The attributes of a request that make the keys of a policy, as its document says; null where that is not known.
+     * The attributes of a request that make the keys of a policy, null where that is not known.
      *
      * @return list<string>|null
      */

@@ -5,20 +5,28 @@ declare(strict_types=1);
 namespace Sluicegate;
 
 use Sluicegate\Exception\LimitExceeded;
+use Sluicegate\Kernel\Outcome;
 
 /**
  * The answer to a question about a budget. A refusal is an answer, too. Times are in µs, at most 2^53 - 1.
  */
 final readonly class Decision
 {
+    /** True if the caller may go on. */
+    public bool $allowed;
+    /** Permits granted, or given back by a refund; 0 if refused. */
+    public int $granted;
+    /** Time for which the caller must hold back what passes. */
+    public int $waitUs;
+    /** Permits left under the deciding rule. */
+    public int $remaining;
+    /** Time until the same request can pass; 0 if allowed; null: never. */
+    public ?int $retryAfterUs;
+    /** Time until the budget of the deciding rule is full. */
+    public int $resetAfterUs;
+
     /**
-     * @param bool $allowed whether the caller may go on
-     * @param int $granted permits granted, or given back by a refund; 0 if refused
-     * @param int $waitUs how long the caller must hold back what passes
      * @param int $limit the largest cost that the deciding rule ever lets pass at once
-     * @param int $remaining permits left under that rule
-     * @param int|null $retryAfterUs 0 if allowed; when the same request can pass; null: never
-     * @param int $resetAfterUs until that rule's budget is full
      * @param string $policy the policy, or the name of a limit that is made in code
      * @param string $rule the rule that decided
      * @param Mode $mode who decided
@@ -28,13 +36,8 @@ final readonly class Decision
      *   where that is not known
      */
     public function __construct(
-        public bool $allowed,
-        public int $granted,
-        public int $waitUs,
+        private Outcome $outcome,
         public int $limit,
-        public int $remaining,
-        public ?int $retryAfterUs,
-        public int $resetAfterUs,
         public string $policy,
         public string $rule,
         public Mode $mode = Mode::Store,
@@ -42,6 +45,12 @@ final readonly class Decision
         public int $heldUs = 0,
         public string $quotas = '',
     ) {
+        $this->allowed = $outcome->allowed;
+        $this->granted = $outcome->granted;
+        $this->waitUs = $outcome->waitUs;
+        $this->remaining = $outcome->remaining;
+        $this->retryAfterUs = $outcome->retryAfterUs;
+        $this->resetAfterUs = $outcome->resetAfterUs;
     }
 
     /** Whole seconds until the same request can pass, rounded up; null if it passes now, or never does. */
@@ -69,25 +78,20 @@ final readonly class Decision
     /** The same decision with what the policy makes of it. */
     public function over(Overflow $overflow, bool $allowed): self
     {
-        return $this->copy($allowed, $overflow, $this->heldUs);
+        return $this->copy($this->outcome->with($allowed), $overflow, $this->heldUs);
     }
 
     /** The same decision after the request was held back. */
     public function held(int $heldUs): self
     {
-        return $this->copy($this->allowed, $this->overflow, $heldUs);
+        return $this->copy($this->outcome, $this->overflow, $heldUs);
     }
 
-    private function copy(bool $allowed, ?Overflow $overflow, int $heldUs): self
+    private function copy(Outcome $outcome, ?Overflow $overflow, int $heldUs): self
     {
         return new self(
-            $allowed,
-            $this->granted,
-            $this->waitUs,
+            $outcome,
             $this->limit,
-            $this->remaining,
-            $this->retryAfterUs,
-            $this->resetAfterUs,
             $this->policy,
             $this->rule,
             $this->mode,

@@ -8,12 +8,8 @@ use InvalidArgumentException;
 use Psr\Clock\ClockInterface;
 use Psr\Log\LoggerInterface;
 use Psr\SimpleCache\CacheInterface;
-use Sluicegate\Direct\Accounts;
-use Sluicegate\Direct\Breaker;
-use Sluicegate\Direct\Denials;
 use Sluicegate\Direct\DirectDecider;
-use Sluicegate\Direct\Known;
-use Sluicegate\Direct\Share;
+use Sluicegate\Direct\Options;
 use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Memory\Apcu;
 use Sluicegate\Memory\Memory;
@@ -29,7 +25,7 @@ use Sluicegate\Remote\RespDecider;
 /**
  * Where limiters come from: the policies of one Redis or of one server.
  */
-class Gate
+abstract class Gate
 {
     /** How long `close` pays debts at most, in s. */
     private const CLOSE_S = 1.0;
@@ -41,14 +37,29 @@ class Gate
 
     /**
      * @param callable(Observation): void|null $observer told of each request, after it
-     * @param float $closeSeconds how long `close` goes on paying, unless it is told
+     * @param float $closeSeconds how long `close` goes on paying by default
      */
-    public function __construct(
+    protected function __construct(
         private readonly Decider $decider,
-        ?callable $observer = null,
+        ?callable $observer,
         private readonly float $closeSeconds = self::CLOSE_S,
     ) {
         $this->observer = $observer === null ? null : new Observer($observer);
+    }
+
+    /**
+     * A gate by a decider, such as one of your own for tests.
+     *
+     * @param callable(Observation): void|null $observer told of each request, after it
+     * @param float $closeSeconds how long `close` goes on paying by default
+     */
+    public static function of(
+        Decider $decider,
+        ?callable $observer = null,
+        float $closeSeconds = self::CLOSE_S,
+    ): self {
+        return new class ($decider, $observer, $closeSeconds) extends Gate {
+        };
     }
 
     /**
@@ -83,9 +94,7 @@ class Gate
         ?CacheInterface $cache = null,
         ?callable $observer = null,
     ): self {
-        if ($app !== '' && !preg_match('/^[a-z0-9._-]{1,128}$/D', $app)) {
-            throw InvalidRequest::appName($app);
-        }
+        Ranges::app($app);
         if ($nodes !== null && ($nodes < 1 || $nodes > 4294967295)) {
             throw InvalidRequest::nodesRange($nodes);
         }
@@ -99,24 +108,10 @@ class Gate
         $clock = PsrClock::of($clock ?? new SystemClock());
         $store = new Store($redis, $memory, 1000 * $deadlineMs);
         $ofPolicies = $cache === null ? $memory : new PolicyCache($cache, $memory, $redis->endpoint());
-        $known = new Known($memory);
-        $accounts = new Accounts($memory, $accountsMax);
-        return new self(new DirectDecider(
-            new Policies($store, $ofPolicies, $clock, $logger),
-            $store,
-            $memory,
-            new Breaker($memory, $logger),
-            new Denials($memory),
-            $known,
-            $accounts,
-            new Share($accounts, $known),
-            $clock,
-            $app,
-            $nodes,
-            1000 * $maxHoldMs,
-            self::PAY_MAX,
-            $hasShare,
-        ), $observer, $endsWithProcess ? self::CLOSE_S : 0.0);
+        $policies = new Policies($store, $ofPolicies, $clock, $logger);
+        $options = new Options($app, $nodes, 1000 * $maxHoldMs, self::PAY_MAX, $accountsMax, $hasShare);
+        $decider = new DirectDecider($policies, $store, $memory, $clock, $options, $logger);
+        return self::of($decider, $observer, $endsWithProcess ? self::CLOSE_S : 0.0);
     }
 
     /**
@@ -140,9 +135,7 @@ class Gate
         ?int $timeoutMs = null,
         ?callable $observer = null,
     ): self {
-        if ($app !== '' && !preg_match('/^[a-z0-9._-]{1,128}$/D', $app)) {
-            throw InvalidRequest::appName($app);
-        }
+        Ranges::app($app);
         if (preg_match('~^(https?://|http\+unix:)~', $url)) {
             return HttpGate::at($url, $token, $app, $timeoutMs ?? 200, $observer);
         }
@@ -151,7 +144,7 @@ class Gate
         }
         $host = $part['path'] !== '' ? $part['path'] : ($part['tls'] === 's' ? 'tls://' : '') . $part['host'];
         $runner = PhpRedis::persistent($host, (int) ($part['port'] ?? 0), $token);
-        return new self(new RespDecider($runner, $app, $timeoutMs ?? 50), $observer);
+        return self::of(new RespDecider($runner, $app, $timeoutMs ?? 50), $observer);
     }
 
     /** The budgets of a policy that is published. Whether there is one shows when it is asked. */
@@ -167,9 +160,7 @@ class Gate
      */
     public function limit(string $name, Limit $limit): Limiter
     {
-        if (!preg_match('/^[a-z0-9._-]{1,128}$/D', $name)) {
-            throw InvalidRequest::rules("name: `$name` is not a name; expected 1..=128 bytes of `[a-z0-9._-]`");
-        }
+        Ranges::name($name);
         return new Limiter($this->decider, $name, $limit, $this->observer);
     }
 

@@ -5,8 +5,9 @@ declare(strict_types=1);
 namespace Sluicegate;
 
 use Sluicegate\Exception\InvalidRequest;
-use Sluicegate\Policy\Document;
 use Sluicegate\Redis\SealedRules;
+use Sluicegate\Rules\Carry;
+use Sluicegate\Rules\RuleEncoder;
 use Sluicegate\Rules\RuleSet;
 
 /**
@@ -76,17 +77,19 @@ final readonly class Limit
     }
 
     /**
-     * Rules as in `rules` of a policy document, decided together.
+     * Rules that are decided together, with the parameters of `rules` of a policy.
      *
      * @param list<array<string, mixed>> $rules such as `[['name' => 'burst', 'token_bucket' => ['rate' => '10/s']]]`
      * @param string $carry what becomes of usage when the rules change: `usage`, `proportional` or `reset`
      */
     public static function rules(array $rules, string $carry = 'usage'): self
     {
-        $document = ['name' => 'limit', 'rules' => $rules, 'carry' => $carry];
-        $set = Document::parse((string) json_encode($document, JSON_PRESERVE_ZERO_FRACTION))->rules;
+        $carries = ['usage' => Carry::Usage, 'proportional' => Carry::Proportional, 'reset' => Carry::Reset];
+        $wanted = '`usage`, `proportional` or `reset`';
+        $carry = $carries[$carry] ?? throw InvalidRequest::rules("carry: `$carry` is unknown, expected $wanted");
+        $set = RuleEncoder::set($rules, $carry);
         if ($set->isTooCostly()) {
-            throw InvalidRequest::rules('rules: one decision could take Redis longer than 0.3 ms');
+            throw InvalidRequest::rules('one decision could take Redis longer than 0.3 ms');
         }
         return new self($set, SealedRules::ofCaller($set), OnStoreFailure::Local);
     }
@@ -97,10 +100,9 @@ final readonly class Limit
         return new self($this->rules, $this->sealed, $decision);
     }
 
-    /** @param array<string, mixed> $parameters */
+    /** @param array<string, mixed> $parameters null: the default */
     private static function one(string $algorithm, array $parameters): self
     {
-        $parameters = array_filter($parameters, static fn (mixed $value): bool => $value !== null);
         return self::rules([['name' => 'limit', $algorithm => $parameters]]);
     }
 }

@@ -28,6 +28,33 @@ final class Ranges
         }
     }
 
+    /**
+     * @param string $name of a policy, or of a limit that is made in code
+     * @throws InvalidRequest if it is not 1 to 128 bytes of `[a-z0-9._-]`
+     */
+    public static function name(string $name, string $path = 'name'): void
+    {
+        if (!self::isName($name)) {
+            throw InvalidRequest::rules("$path: `$name` is not a name; expected 1..=128 bytes of `[a-z0-9._-]`");
+        }
+    }
+
+    /**
+     * @param string $app empty: none
+     * @throws InvalidRequest if it is not a name
+     */
+    public static function app(string $app): void
+    {
+        if ($app !== '' && !self::isName($app)) {
+            throw InvalidRequest::appName($app);
+        }
+    }
+
+    public static function isName(string $text): bool
+    {
+        return (bool) preg_match('/^[a-z0-9._-]{1,128}$/D', $text);
+    }
+
     /** @throws InvalidRequest if it is not 1 to 2^31 */
     public static function cost(int $cost): void
     {

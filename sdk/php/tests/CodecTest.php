@@ -6,7 +6,7 @@ namespace Sluicegate\Tests;
 
 use PHPUnit\Framework\TestCase;
 use Sluicegate\Kernel\Ask;
-use Sluicegate\Policy\Document;
+use Sluicegate\Limit;
 use Sluicegate\Redis\ErrorReply;
 use Sluicegate\Redis\FailureKind;
 use Sluicegate\Redis\Keys;
@@ -44,10 +44,8 @@ final class CodecTest extends TestCase
 
     public function testTheExampleOfTheProtocolIsEqualToTheByte(): void
     {
-        $document = Document::parse(
-            '{"name":"orders","rules":[{"name":"minute","fixed_window":{"limit":10,"window":"1m"}}]}'
-        );
-        $rules = SealedRules::ofPolicy('orders', $document->rules, 1_767_225_600_000 + 60_000);
+        $limit = Limit::rules([['name' => 'minute', 'fixed_window' => ['limit' => 10, 'window' => '1m']]]);
+        $rules = SealedRules::ofPolicy('orders', $limit->rules, 1_767_225_600_000 + 60_000);
         self::assertSame('sg:{WYSeHag-hqRckSRns0jV-w}', Keys::state('orders', 'alice'));
         self::assertSame(
             '060b0002000105050128cdd20eaf134a050000000000002440000000000000000000000000389c8c4100000000000000000000'
@@ -74,12 +72,13 @@ final class CodecTest extends TestCase
 
     public function testLimitsOfCallersComeBackFromTheirStates(): void
     {
-        $rules = '[{"name":"a","token_bucket":{"rate":"7/3s","burst":11,"initial":3}},'
-            . '{"name":"b","smooth_bursty":{"rate":"1/3s"}},'
-            . '{"name":"c","fixed_window":{"limit":4294967296,"window":"1d"}}]';
-        foreach ([$rules, '[{"name":"limit","token_bucket":{"rate":"10/s"}}]'] as $text) {
-            $set = Document::parse('{"name":"x","rules":' . $text . '}')->rules;
-            $sealed = SealedRules::ofCaller($set);
+        $several = Limit::rules([
+            ['name' => 'a', 'token_bucket' => ['rate' => '7/3s', 'burst' => 11, 'initial' => 3]],
+            ['name' => 'b', 'smooth_bursty' => ['rate' => '1/3s']],
+            ['name' => 'c', 'fixed_window' => ['limit' => 4294967296, 'window' => '1d']],
+        ]);
+        foreach ([$several, Limit::tokenBucket('10/s')] as $limit) {
+            $sealed = $limit->sealed;
             $read = SealedRules::atBeginOf($sealed->head . 'a state');
             self::assertSame(bin2hex($sealed->blob), bin2hex($read->blob ?? ''));
         }
@@ -103,9 +102,10 @@ final class CodecTest extends TestCase
 
     public function testAReplyOfSeveralRulesSaysWhatIsLeftOfEach(): void
     {
-        $document = '{"name":"p","rules":[{"name":"a","token_bucket":{"rate":"1/s","burst":9}},'
-            . '{"name":"b","fixed_window":{"limit":70000,"window":"1h"}}]}';
-        $set = Document::parse($document)->rules;
+        $set = Limit::rules([
+            ['name' => 'a', 'token_bucket' => ['rate' => '1/s', 'burst' => 9]],
+            ['name' => 'b', 'fixed_window' => ['limit' => 70_000, 'window' => '1h']],
+        ])->rules;
         $one = "\1\1" . pack('V', 1) . str_repeat("\0", 21);
         $reply = $one . substr(pack('P', 4), 0, 7) . substr(pack('P', 65536), 0, 7);
         self::assertSame([5, 4464], Reply::decode($reply, 2)?->inUse($set));

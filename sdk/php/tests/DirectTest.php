@@ -27,6 +27,7 @@ use Sluicegate\Redis\Predis;
 use Sluicegate\Redis\Runner;
 use Sluicegate\Testing\ManualClock;
 use Sluicegate\Tests\Support\CountingRunner;
+use Sluicegate\Tests\Support\Fixture;
 use Sluicegate\Tests\Support\Gates;
 use Sluicegate\Tests\Support\Patience;
 use Sluicegate\Tests\Support\Proxy;
@@ -143,25 +144,19 @@ final class DirectTest extends TestCase
 
     public function testOverridesAppsAndShadowHold(): void
     {
-        $own = ['#app' => 'shop', 'apps' => ['shop', 'web', '*'], 'overrides' => [
-            ['key' => '203.0.113.7', 'rules' => [['fixed_window' => ['limit' => 9, 'window' => '1h']]]],
-        ]] + self::ORDERS;
-        $shadow = ['name' => 'seen', '#state' => 'shadow', 'rules' => [['sliding_log' => [
-            'limit' => 1, 'window' => '1h',
-        ]]]];
-        $closed = ['name' => 'closed', 'apps' => ['shop']] + self::ORDERS;
-        $this->publish(1, $own, $shadow, $closed);
+        $own = Fixture::record('own', ['app' => 'shop', 'apps' => ['shop', 'web', '*']]);
+        $this->publish(1, $own, Fixture::record('seen'), Fixture::record('closed'));
         $gate = $this->gate(app: 'web');
-        self::assertSame(9, $gate->policy('orders')->check('203.0.113.7')->limit);
-        self::assertSame(3, $gate->policy('orders')->check('203.0.113.8')->limit);
+        self::assertSame(9, $gate->policy('own')->check('203.0.113.7')->limit);
+        self::assertSame(3, $gate->policy('own')->check('203.0.113.8')->limit);
         $gate->policy('seen')->check('a');
         $over = $gate->policy('seen')->check('a');
         self::assertSame([true, 0, OverflowKind::Shadow], [$over->allowed, $over->granted, $over->overflow?->kind]);
         $this->assertError('policy_not_available', fn () => $gate->policy('closed')->check('a'));
         $this->assertError('app_missing', fn () => $this->gate()->policy('closed')->check('a'));
         $this->assertError('unknown_policy', fn () => $gate->policy('none')->check('a'));
-        self::assertSame(0, $gate->policy('orders')->refund('b')->granted);
-        $this->assertError('policy_not_available', fn () => $this->gate(app: 'x')->policy('orders')->refund('b'));
+        self::assertSame(0, $gate->policy('own')->refund('b')->granted);
+        $this->assertError('policy_not_available', fn () => $this->gate(app: 'x')->policy('own')->refund('b'));
     }
 
     public function testWhatMakesNoSenseIsAnError(): void
@@ -184,27 +179,19 @@ final class DirectTest extends TestCase
 
     public function testDegradeDivertAndQueue(): void
     {
-        $rules = [['token_bucket' => ['rate' => '20/s', 'burst' => 1]]];
-        $this->publish(
-            1,
-            ['name' => 'a', 'rules' => $rules, 'overflow' => ['degrade' => ['tag' => 'cached']]],
-            ['name' => 'b', 'rules' => $rules, 'overflow' => ['divert' => ['target' => 'https://b']]],
-            ['name' => 'c', 'rules' => $rules, 'overflow' => ['queue' => ['max_wait' => '80ms']]],
-            ['name' => 'd', 'rules' => $rules, 'overflow' => ['degrade' => ['response' => [
-                'status' => 203, 'body' => 'old', 'headers' => ['X-A' => 'b'],
-            ]]]],
-        );
+        $this->publish(1, ...array_map(Fixture::record(...), ['tagged', 'other', 'queue', 'old']));
         // Redis goes by the clock of the test, too.
         $this->redis->client()->hSet('sg:{policies}', '#clock', 'client');
         $gate = $this->gate();
-        foreach (['a', 'b', 'd'] as $name) {
+        foreach (['tagged', 'other', 'old'] as $name) {
             $gate->policy($name)->check('k');
         }
-        self::assertSame('cached', $gate->policy('a')->check('k')->overflow?->tag);
-        self::assertSame('https://b', $gate->policy('b')->check('k')->overflow?->target);
-        $response = $gate->policy('d')->check('k')->overflow?->response;
-        self::assertSame([203, 'old', ['x-a' => 'b']], [$response?->status, $response?->body, $response?->headers]);
-        $queue = $gate->policy('c');
+        self::assertSame('cached', $gate->policy('tagged')->check('k')->overflow?->tag);
+        self::assertSame('https://b', $gate->policy('other')->check('k')->overflow?->target);
+        $response = $gate->policy('old')->check('k')->overflow?->response;
+        $expected = [203, 'cached', ['x-from' => 'cache']];
+        self::assertSame($expected, [$response?->status, $response?->body, $response?->headers]);
+        $queue = $gate->policy('queue');
         self::assertSame(0, $queue->check('k')->heldUs);
         $begin = $this->clock->nowUs();
         $held = $queue->check('k');
@@ -425,10 +412,10 @@ final class DirectTest extends TestCase
 
     public function testAnUnreadablePolicyKeepsItsVersionAndIsAnErrorWithoutOne(): void
     {
-        $this->publish(1, ['name' => 'odd', 'rules' => [['gcar' => ['rate' => '1/s']]]]);
+        $this->publish(1, ['life_ms' => 0] + Fixture::record('plain'));
         $this->expectException(UnreadablePolicy::class);
-        $this->expectExceptionMessage('policy: `odd` cannot be read: rules[0]: unknown algorithm `gcar`');
-        $this->gate()->policy('odd')->check('a');
+        $this->expectExceptionMessage('policy: `plain` cannot be read: life_ms: expected an integer from 1 to ');
+        $this->gate()->policy('plain')->check('a');
     }
 
     public function testWhatCannotBeReadIsSaidOnceInEachErrorAndNeverAtLength(): void
@@ -436,14 +423,14 @@ final class DirectTest extends TestCase
         $long = str_repeat('x', 5000);
         $this->publish(
             1,
-            ['name' => 'odd', 'rules' => [['gcar' => ['rate' => '1/s']]]],
-            ['name' => 'rate', 'rules' => [['token_bucket' => ['rate' => '10/é']]]],
-            ['name' => 'long', 'rules' => [array_fill_keys([$long], 1)]],
+            ['name' => 'odd', 'apps' => []] + Fixture::record('plain'),
+            ['name' => 'later', 'on_store_failure' => 'é'] + Fixture::record('plain'),
+            ['name' => 'long', 'on_store_failure' => $long] + Fixture::record('plain'),
         );
         $gate = $this->gate();
         $causes = [
-            'odd' => 'rules[0]: unknown algorithm `gcar`',
-            'rate' => 'rules[0].token_bucket.rate: `10/é` is not a rate',
+            'odd' => 'apps: expected a list of texts',
+            'later' => 'on_store_failure: `é` is unknown to this program',
         ];
         foreach ($causes as $name => $cause) {
             foreach ([1, 2] as $time) {

@@ -13,6 +13,7 @@ use Sluicegate\Limit;
 use Sluicegate\Observation;
 use Sluicegate\Remote\HttpGate;
 use Sluicegate\Testing\ManualClock;
+use Sluicegate\Tests\Support\Fixture;
 use Sluicegate\Tests\Support\Gates;
 use Sluicegate\Tests\Support\Published;
 use Sluicegate\Tests\Support\RedisServer;
@@ -112,7 +113,7 @@ final class EventsTest extends TestCase
     public function testALoggerHearsOnceAMinuteOfAPolicyThatCannotBeRead(): void
     {
         $redis = RedisServer::shared();
-        Published::in($redis->client(), 1, ['name' => 'odd', 'rules' => [['gcar' => ['rate' => '1/s']]]]);
+        Published::in($redis->client(), 1, ['name' => 'odd', 'blob' => '?'] + Fixture::record('plain'));
         $logger = self::logger();
         $clock = new ManualClock();
         $gate = Gates::direct($redis->port, clock: $clock, logger: $logger);

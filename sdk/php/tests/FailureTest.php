@@ -5,12 +5,8 @@ declare(strict_types=1);
 namespace Sluicegate\Tests;
 
 use PHPUnit\Framework\TestCase;
-use Sluicegate\Direct\Accounts;
-use Sluicegate\Direct\Breaker;
-use Sluicegate\Direct\Denials;
 use Sluicegate\Direct\DirectDecider;
-use Sluicegate\Direct\Known;
-use Sluicegate\Direct\Share;
+use Sluicegate\Direct\Options;
 use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Gate;
 use Sluicegate\Memory\Apcu;
@@ -18,13 +14,13 @@ use Sluicegate\Memory\Memory;
 use Sluicegate\Memory\ProcessMemory;
 use Sluicegate\OverflowKind;
 use Sluicegate\Policy\Policies;
+use Sluicegate\Policy\Policy;
 use Sluicegate\Redis\ConnectionFailure;
 use Sluicegate\Redis\PhpRedis;
 use Sluicegate\Redis\Runner;
 use Sluicegate\Redis\Script;
 use Sluicegate\Redis\Store;
 use Sluicegate\Testing\ManualClock;
-use Sluicegate\Tests\Support\Published;
 use Sluicegate\Tests\Support\Gates;
 use Sluicegate\Tests\Support\RedisServer;
 use Sluicegate\Tests\Support\Vectors;
@@ -38,7 +34,7 @@ final class FailureTest extends TestCase
     public static function lives(): iterable
     {
         foreach (self::entries() as $number => $life) {
-            $rule = implode(',', array_keys((array) $life->policy->rules[0]));
+            $rule = json_decode($life->record)->each[0]->name;
             yield "$number $rule, nodes $life->nodes, process" => [$life, false];
             if (Apcu::isAvailable()) {
                 yield "$number $rule, nodes $life->nodes, APCu" => [$life, true];
@@ -56,8 +52,8 @@ final class FailureTest extends TestCase
         foreach (['failure', 'windows'] as $file) {
             $text = (string) file_get_contents(Vectors::DIR . "/wire/$file.json");
             foreach (json_decode($text, false, 64, JSON_THROW_ON_ERROR)->entries as $number => $life) {
-                $policy = (string) json_encode($life->policy);
-                $isOfWindows = str_contains($policy, '"sliding_') || str_contains($policy, '"rules":[{"fixed_window');
+                $codes = array_column(Policy::read('p', $life->record, 0)->rulesOf('', 0)->set->rules, 'code');
+                $isOfWindows = array_intersect($codes, [6, 7, 8]) !== [] || $codes[0] === 5;
                 if ($isOfWindows === ($file === 'windows')) {
                     yield "$file $number" => $life;
                 }
@@ -75,9 +71,9 @@ final class FailureTest extends TestCase
     {
         $redis = RedisServer::shared();
         $client = $redis->client();
-        $document = json_decode((string) json_encode($life->policy, JSON_PRESERVE_ZERO_FRACTION), true);
-        Published::in($client, 1, $document);
-        $client->hSet('sg:{policies}', '#clock', 'client');
+        $client->hMSet('sg:{policies}', [
+            '#format' => '1', '#revision' => '1', '#clock' => 'client', 'p' => $life->record,
+        ]);
         $client->script('load', Script::text());
         if ($inApcu) {
             apcu_clear_cache();
@@ -138,23 +134,13 @@ final class FailureTest extends TestCase
     private static function gate(Runner $runner, Memory $memory, ManualClock $clock, int $nodes): Gate
     {
         $store = new Store($runner, $memory, 10_000_000);
-        $known = new Known($memory);
-        $accounts = new Accounts($memory, 100);
-        return new Gate(new DirectDecider(
-            new Policies($store, $memory, $clock, null),
+        $policies = new Policies($store, $memory, $clock, null);
+        return Gate::of(new DirectDecider(
+            $policies,
             $store,
             $memory,
-            new Breaker($memory),
-            new Denials($memory),
-            $known,
-            $accounts,
-            new Share($accounts, $known),
             $clock,
-            '',
-            $nodes,
-            1_000_000,
-            0,
-            true,
+            new Options('shop', $nodes, maxHoldUs: 1_000_000, payMax: 0, accountsMax: 100, hasShare: true),
         ));
     }
 

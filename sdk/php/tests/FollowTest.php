@@ -7,8 +7,8 @@ namespace Sluicegate\Tests;
 use PHPUnit\Framework\TestCase;
 use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Gate;
+use Sluicegate\Limit;
 use Sluicegate\Memory\ProcessMemory;
-use Sluicegate\Policy\Document;
 use Sluicegate\Policy\Policies;
 use Sluicegate\Policy\Policy;
 use Sluicegate\Redis\Runner;
@@ -16,6 +16,7 @@ use Sluicegate\Redis\SealedRules;
 use Sluicegate\Redis\Store;
 use Sluicegate\Redis\WhoseTime;
 use Sluicegate\Testing\ManualClock;
+use Sluicegate\Tests\Support\Fixture;
 use Sluicegate\Tests\Support\Gates;
 use Sluicegate\Tests\Support\Published;
 use Sluicegate\Tests\Support\RedisServer;
@@ -59,7 +60,7 @@ final class FollowTest extends TestCase
             $versions = [];
             foreach ($names as $name) {
                 try {
-                    $versions[$name] = $policies->get($name)->version;
+                    $versions[$name] = $policies->get($name)->version->number;
                 } catch (SluicegateException) {
                     // It is not held.
                 }
@@ -118,19 +119,16 @@ final class FollowTest extends TestCase
     public function testAnOverrideEndsAndThenThePolicysRulesAreInForceSinceThatInstant(): void
     {
         $redis = RedisServer::shared();
-        $rules = static fn (int $limit): array => [['sliding_log' => ['limit' => $limit, 'window' => '1h']]];
-        Published::in($redis->client(), 1, ['name' => 'p', 'rules' => $rules(1), 'overrides' => [
-            ['key' => 'vip', 'until' => '2026-12-31T18:00:00Z', 'rules' => $rules(9)],
-        ]]);
+        Published::in($redis->client(), 1, Fixture::record('until'));
         $memory = new ProcessMemory();
         $store = new Store(Gates::runner($redis->port), $memory, 10_000_000);
-        $policy = (new Policies($store, $memory, new ManualClock(), null))->get('p');
+        $policy = (new Policies($store, $memory, new ManualClock(), null))->get('until');
         $end = 1_798_740_000_000;
         self::assertSame(9, $policy->rulesOf('vip', $end - 1)->set->rules[0]->limit);
         self::assertSame(1, $policy->rulesOf('vip', $end)->set->rules[0]->limit);
         self::assertSame($policy->rulesOf('other', $end)->head, $policy->rulesOf('other', 0)->head);
         $since = substr($policy->rulesOf('vip', $end)->head, 6);
-        self::assertSame(substr(pack('P', max($policy->takenOverMs, $end) - 1_767_225_600_000), 0, 5), $since);
+        self::assertSame(substr(pack('P', max($policy->version->takenOverMs, $end) - 1_767_225_600_000), 0, 5), $since);
     }
 
     public function testAnEditHoldsAtTheNextLook(): void
@@ -146,15 +144,15 @@ final class FollowTest extends TestCase
         $limit = static fn (): int => $policies->get('p')->rulesOf('k', 0)->set->rules[0]->limit;
         Published::in($redis->client(), 1, $policy(3));
         self::assertSame(3, $limit());
-        $before = $policies->get('p')->takenOverMs;
+        $before = $policies->get('p')->version->takenOverMs;
         Published::in($redis->client(), 2, $policy(5));
         $clock->advance(8.9);
         self::assertSame(3, $limit());
         $clock->advance(2.2);
         self::assertSame(5, $limit());
-        self::assertGreaterThan($before, $policies->get('p')->takenOverMs);
-        // What cannot be read leaves the version that is held; so does a Redis that does not answer.
-        Published::in($redis->client(), 3, ['name' => 'p', 'rules' => [['gcar' => ['limit' => 1]]]]);
+        self::assertGreaterThan($before, $policies->get('p')->version->takenOverMs);
+        // A record that is damaged leaves the version that is held; so does a Redis that is empty.
+        Published::in($redis->client(), 3, ['blob' => '?'] + $policy(7));
         $clock->advance(11.1);
         self::assertSame(5, $limit());
         $redis->client()->flushAll();
@@ -168,7 +166,7 @@ final class FollowTest extends TestCase
         $since = 1_790_000_000_000;
         $version = static fn (int $number, int $limit): array => [
             'name' => 'p', 'rules' => [['sliding_log' => ['limit' => $limit, 'window' => '1h']]],
-            '#since_ms' => $since + 2000 * $number,
+            'since_ms' => $since + 2000 * $number,
         ];
         Published::in($redis->client(), 2, $version(2, 5));
         $first = Gates::direct($redis->port)->policy('p');
@@ -207,17 +205,17 @@ final class FollowTest extends TestCase
         mixed $since,
         int $expected,
     ): void {
-        $text = static fn (int $version, mixed $since): string => (string) json_encode([
-            'version' => $version, 'state' => 'active', 'app' => '', 'since_ms' => $since,
-            'document' => ['name' => 'p', 'rules' => [['sliding_log' => ['limit' => $version, 'window' => '1h']]]],
+        $text = static fn (int $version, mixed $since): string => Published::record([
+            'version' => $version, 'since_ms' => $since,
+            'rules' => [['sliding_log' => ['limit' => $version, 'window' => '1h']]],
         ]);
         $held = Policy::read('p', $text($before, $sinceBefore), 500_000);
-        self::assertSame($expected, Policy::read('p', $text($version, $since), 500_000, $held)->takenOverMs);
+        self::assertSame($expected, Policy::read('p', $text($version, $since), 500_000, $held)->version->takenOverMs);
     }
 
     public function testTheInstantIsInTheHead(): void
     {
-        $set = Document::parse('{"name":"p","rules":[{"sliding_log":{"limit":1,"window":"1h"}}]}')->rules;
+        $set = Limit::slidingLog(1, '1h')->rules;
         $head = static fn (int $ms): string => bin2hex(substr(SealedRules::ofPolicy('p', $set, $ms)->head, 6));
         self::assertSame('0000000000', $head(0));
         self::assertSame('0200000000', $head(1_767_225_600_002));

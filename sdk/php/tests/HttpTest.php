@@ -22,11 +22,13 @@ use Sluicegate\Http\Path;
 use Sluicegate\Http\RateLimitMiddleware;
 use Sluicegate\Http\Refusal;
 use Sluicegate\Http\RequestFacts;
+use Sluicegate\Kernel\Outcome;
 use Sluicegate\Limiter;
 use Sluicegate\Mode;
 use Sluicegate\Redis\PhpRedis;
 use Sluicegate\Testing\InMemoryGate;
 use Sluicegate\Testing\ManualClock;
+use Sluicegate\Tests\Support\Fixture;
 use Sluicegate\Tests\Support\Gates;
 use Sluicegate\Tests\Support\HttpServer;
 
@@ -34,12 +36,12 @@ final class HttpTest extends TestCase
 {
     public function testTheFieldsAreThoseOfAServer(): void
     {
-        $d = new Decision(false, 0, 0, 1, 0, 412_954, 9_412_954, 'a', 't');
+        $d = new Decision(new Outcome(false, 0, 0, 0, 412_954, 0, 9_412_954), 1, 'a', 't');
         self::assertSame([
             'RateLimit-Policy' => '"t";q=1', 'RateLimit' => '"t";r=0;t=1', 'X-RateLimit-Limit' => '1',
             'X-RateLimit-Remaining' => '0', 'X-RateLimit-Reset' => '1', 'Retry-After' => '1',
         ], Headers::of($d, true));
-        $d = new Decision(false, 0, 0, 1, 0, 1_000_000, 0, 'a', 't', Mode::Deny);
+        $d = new Decision(new Outcome(false, 0, 0, 0, 1_000_000, 0, 0), 1, 'a', 't', Mode::Deny);
         self::assertSame(503, Refusal::of($d)->status);
         self::assertSame('"t";r=0;t=1', Refusal::of($d)->headers['RateLimit']);
     }
@@ -171,16 +173,7 @@ final class HttpTest extends TestCase
     public function testTheMiddlewareLimits(): void
     {
         $clock = new ManualClock();
-        $log = static fn (string $name, array $more = []): array => ['name' => $name, 'rules' => [
-            ['name' => 'tries', 'sliding_log' => ['limit' => 1, 'window' => '1m']],
-        ]] + $more;
-        $gate = InMemoryGate::with(
-            $clock,
-            $log('plain', ['key' => ['remote_ip']]),
-            $log('seen', ['overflow' => 'shadow']),
-            $log('old', ['overflow' => ['degrade' => ['response' => ['status' => 203, 'body' => 'cached']]]]),
-            $log('other', ['overflow' => ['divert' => ['target' => 'b']]]),
-        );
+        $gate = InMemoryGate::with($clock, Fixture::text());
         $ask = fn (string $policy, string $ip = '192.0.2.1', array $headers = [], ?callable $fallback = null) =>
             (new RateLimitMiddleware(
                 $gate->policy($policy),

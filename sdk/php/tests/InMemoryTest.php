@@ -20,6 +20,7 @@ use Sluicegate\Testing\InMemoryDecider;
 use Sluicegate\Testing\InMemoryGate;
 use Sluicegate\Testing\ManualClock;
 use Sluicegate\Testing\Script;
+use Sluicegate\Tests\Support\Fixture;
 use Sluicegate\Tests\Support\Gates;
 
 final class InMemoryTest extends TestCase
@@ -48,7 +49,7 @@ final class InMemoryTest extends TestCase
     public function testBeyondTheMostKeysANewOneIsRefusedAndNoneIsForgottenBeforeItIsFull(): void
     {
         $clock = new ManualClock();
-        $gate = new Gate(new InMemoryDecider([], $clock, 3));
+        $gate = Gate::of(new InMemoryDecider([], $clock, 3));
         $limit = Limit::tokenBucket('1/s', burst: 2);
         $limiter = $gate->limit('l', $limit);
         foreach (['a', 'b', 'c'] as $key) {
@@ -75,7 +76,7 @@ final class InMemoryTest extends TestCase
     public function testTimeFlowsAsTheClockSays(): void
     {
         $clock = new ManualClock();
-        $gate = InMemoryGate::with($clock, '{"name":"a","rules":[{"token_bucket":{"rate":"10/s","burst":2}}]}');
+        $gate = InMemoryGate::with($clock, ['a' => Limit::tokenBucket('10/s', burst: 2)]);
         $a = $gate->policy('a');
         self::assertSame(1, $a->check('k')->remaining);
         self::assertSame(0, $a->check('k')->remaining);
@@ -138,13 +139,8 @@ final class InMemoryTest extends TestCase
 
     public function testOverflowMeansForAcquireWhatItMeansForCheck(): void
     {
-        $rules = [['concurrency' => ['limit' => 1, 'ttl' => '1m']]];
-        $gate = InMemoryGate::with(
-            new ManualClock(),
-            ['name' => 'seen', 'rules' => $rules, 'overflow' => 'shadow'],
-            ['name' => 'later', 'rules' => $rules, 'overflow' => ['degrade' => ['tag' => 'queue']]],
-        );
-        $seen = $gate->policy('seen');
+        $gate = InMemoryGate::with(new ManualClock(), Fixture::text());
+        $seen = $gate->policy('jobs-seen');
         $held = $seen->acquire('k');
         $over = $seen->acquire('k', id: 'over');
         self::assertSame([null, OverflowKind::Shadow], [$held->decision->overflow, $over->decision->overflow?->kind]);
@@ -154,7 +150,7 @@ final class InMemoryTest extends TestCase
         self::assertTrue($seen->renew('k', 'over')->allowed && $seen->release('k', 'over')->allowed);
         $held->release();
         self::assertSame(1, $seen->peek('k')->remaining);
-        $later = $gate->policy('later');
+        $later = $gate->policy('jobs-tagged');
         $later->acquire('k');
         $refused = $later->acquire('k');
         self::assertSame([false, 'queue'], [$refused->isHeld(), $refused->decision->overflow?->tag]);
@@ -164,24 +160,80 @@ final class InMemoryTest extends TestCase
     public function testQueuesOverridesAndCalendarsWork(): void
     {
         $clock = new ManualClock();
-        $gate = InMemoryGate::with(
-            $clock,
-            ['name' => 'q', 'rules' => [['token_bucket' => ['rate' => '10/s', 'burst' => 1]]], 'overflow' => [
-                'queue' => ['max_wait' => '150ms'],
-            ]],
-            ['name' => 'd', 'rules' => [['fixed_window' => ['limit' => 1, 'calendar' => 'day']]], 'overrides' => [
-                ['key' => '7', 'rules' => [['fixed_window' => ['limit' => 3, 'calendar' => 'day']]]],
-            ], 'overflow' => 'shadow'],
-        );
-        $q = $gate->policy('q');
-        self::assertSame([0, 100_000], [$q->check('k')->heldUs, $q->check('k')->heldUs]);
+        $gate = InMemoryGate::with($clock, Fixture::text());
+        $q = $gate->policy('queue');
+        self::assertSame([0, 50_000], [$q->check('k')->heldUs, $q->check('k')->heldUs]);
         self::assertFalse($q->check('k', 2)->allowed);
-        $d = $gate->policy('d');
+        $d = $gate->policy('day');
         // The longest day has 25 hours, and a tenth of it is a bucket.
         self::assertEqualsWithDelta(25 * 3_600_000_000, $d->check('k')->resetAfterUs, 9_000_000_000);
         self::assertSame(OverflowKind::Shadow, $d->check('k')->overflow?->kind);
         self::assertSame(2, $d->check('7')->remaining);
         self::assertSame(4, $gate->limit('l', Limit::slidingCounter(5, '1m'))->check('k')->remaining);
+    }
+
+    public function testAnOverrideEndsByTheClock(): void
+    {
+        $clock = new ManualClock(1_000_000 * (int) strtotime('2026-12-31T17:59:59Z'));
+        $vip = InMemoryGate::with($clock, Fixture::text())->policy('until');
+        self::assertSame(9, $vip->peek('vip')->limit);
+        $clock->advance(1);
+        self::assertSame(1, $vip->peek('vip')->limit);
+    }
+
+    public function testAPolicyThatIsGivenLaterReplacesOneOfTheSameName(): void
+    {
+        $with = static fn (mixed ...$policies): int =>
+            InMemoryGate::with(new ManualClock(), ...$policies)->policy('plain')->peek('k')->limit;
+        self::assertSame(7, $with(Fixture::text(), ['plain' => Limit::slidingLog(7, '1m')]));
+        self::assertSame(1, $with(['plain' => Limit::slidingLog(7, '1m')], Fixture::text()));
+    }
+
+    /** @return iterable<string, array{mixed, string}> */
+    public static function mistakes(): iterable
+    {
+        $file = 'rules: expected the text that `sluicegate policies compile` writes, of `#format` 1';
+        yield 'a path' => ['policies.json', $file];
+        yield 'another format' => ['{"#format":2}', $file];
+        yield 'the format as text' => ['{"#format":"1"}', $file];
+        yield 'a list' => ['[]', $file];
+        $with = static fn (string $name, array $changed): string => (string) json_encode([
+            '#format' => 1, $name => ['version' => 1] + Fixture::record($name, $changed),
+        ]);
+        yield 'a later record' => [
+            $with('plain', ['record' => 2]),
+            'rules: policy `plain`: record: `2` is of a later version; this program reads 1',
+        ];
+        yield 'a word of a later version' => [
+            $with('queue', ['overflow' => ['kind' => 'slow']]),
+            'rules: policy `queue`: overflow.kind: `slow` is unknown to this program',
+        ];
+        yield 'a damaged member' => [
+            $with('day', ['overrides' => [['key' => '7', 'blob' => 5]]]),
+            'rules: policy `day`: overrides[0].blob: expected a text',
+        ];
+        yield 'a document' => [
+            ['name' => 'a', 'rules' => [['token_bucket' => ['rate' => '1/s']]]],
+            'rules: policy `name`: expected a `Sluicegate\\Limit`',
+        ];
+        yield 'no name' => [
+            ['A b' => Limit::slidingLog(1, '1m')],
+            'rules: name: `A b` is not a name; expected 1..=128 bytes of `[a-z0-9._-]`',
+        ];
+    }
+
+    /**
+     * @dataProvider mistakes
+     * @param string|array<mixed> $policies
+     */
+    public function testAPolicyThatCannotBeReadIsAnErrorThatNamesIt(string|array $policies, string $message): void
+    {
+        try {
+            InMemoryGate::with(new ManualClock(), ['first' => Limit::slidingLog(1, '1m')], $policies);
+            self::fail('no error');
+        } catch (InvalidRequest $e) {
+            self::assertSame(['rules', $message], [$e->errorName, $e->getMessage()]);
+        }
     }
 
     public function testAScriptAnswersInItsOrder(): void

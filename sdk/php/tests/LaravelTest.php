@@ -21,6 +21,7 @@ use Sluicegate\Bridge\Laravel\ThrottleRequests;
 use Sluicegate\Gate;
 use Sluicegate\Testing\InMemoryGate;
 use Sluicegate\Testing\ManualClock;
+use Sluicegate\Tests\Support\Fixture;
 use Sluicegate\Tests\Support\Gates;
 use Sluicegate\Tests\Support\Published;
 use Sluicegate\Tests\Support\RedisServer;
@@ -144,13 +145,13 @@ final class LaravelTest extends TestCase
 
     public function testTheMiddlewareOfPolicies(): void
     {
-        $gate = InMemoryGate::with($this->clock, '{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1m"}}]}');
+        $gate = InMemoryGate::with($this->clock, Fixture::text());
         $request = Request::create('/', 'GET', [], [], [], ['REMOTE_ADDR' => '192.0.2.1']);
         $next = static fn (): Response => new Response('ok');
-        $ok = (new RateLimit($gate))->handle($request, $next, 'a', 'ip');
-        self::assertSame('"sliding_log";q=1;w=60', $ok->headers->get('RateLimit-Policy'));
+        $ok = (new RateLimit($gate))->handle($request, $next, 'plain', 'ip');
+        self::assertSame('"tries";q=1;w=60', $ok->headers->get('RateLimit-Policy'));
         try {
-            (new RateLimit($gate))->handle($request, $next, 'a', 'ip');
+            (new RateLimit($gate))->handle($request, $next, 'plain', 'ip');
             self::fail('no exception');
         } catch (HttpResponseException $e) {
             self::assertSame(429, $e->getResponse()->getStatusCode());

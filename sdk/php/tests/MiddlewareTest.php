@@ -21,6 +21,7 @@ use Sluicegate\Http\Key;
 use Sluicegate\Http\RateLimitMiddleware;
 use Sluicegate\Testing\InMemoryGate;
 use Sluicegate\Testing\ManualClock;
+use Sluicegate\Tests\Support\Fixture;
 use Sluicegate\Tests\Support\Gates;
 use Sluicegate\Tests\Support\HttpServer;
 use Sluicegate\Tests\Support\Published;
@@ -60,16 +61,7 @@ final class MiddlewareTest extends TestCase
      */
     public function testAllAnswerTheSame(callable $ask): void
     {
-        $gate = InMemoryGate::with(
-            new ManualClock(),
-            self::policy('plain', []),
-            self::policy('seen', ['overflow' => 'shadow']),
-            self::policy('old', ['overflow' => ['degrade' => ['response' => [
-                'status' => 203, 'body' => 'cached', 'headers' => ['x-from' => 'cache'],
-            ]]]]),
-            self::policy('tagged', ['overflow' => ['degrade' => ['tag' => 'cached']]]),
-            self::policy('other', ['overflow' => ['divert' => ['target' => 'https://b']]]),
-        );
+        $gate = InMemoryGate::with(new ManualClock(), Fixture::text());
         $first = $ask($gate, 'plain', self::PEER, []);
         self::assertSame([200, 'ok', '"tries";q=1;w=60', '"tries";r=0;t=66', null], [
             $first['status'], $first['body'], $first['headers']['ratelimit-policy'], $first['headers']['ratelimit'],
@@ -114,7 +106,7 @@ final class MiddlewareTest extends TestCase
     {
         RedisServer::require();
         $redis = new RedisServer();
-        Published::in($redis->client(), 1, self::policy('deny', ['on_store_failure' => 'deny']));
+        Published::in($redis->client(), 1, Fixture::record('deny'));
         $gate = Gates::direct($redis->port);
         self::assertSame(200, $ask($gate, 'deny', self::PEER, [])['status']);
         $redis->stop();
@@ -135,17 +127,6 @@ final class MiddlewareTest extends TestCase
                 'detail' => 'retry in 1 s',
             ], json_decode($answer['body'], true), $name);
         }
-    }
-
-    /**
-     * @param array<string, mixed> $more
-     * @return array<string, mixed>
-     */
-    private static function policy(string $name, array $more): array
-    {
-        return ['name' => $name, 'rules' => [
-            ['name' => 'tries', 'sliding_log' => ['limit' => 1, 'window' => '1m']],
-        ]] + $more;
     }
 
     /**

@@ -19,6 +19,7 @@ use Sluicegate\PsrClock;
 use Sluicegate\Redis\PhpRedis;
 use Sluicegate\Testing\InMemoryGate;
 use Sluicegate\Testing\ManualClock;
+use Sluicegate\Tests\Support\Fixture;
 use Sluicegate\Tests\Support\Gates;
 use Sluicegate\Tests\Support\Published;
 use Sluicegate\Tests\Support\RedisServer;
@@ -53,13 +54,10 @@ final class PsrTest extends TestCase
     public function testAClockThatSleepsIsWhereAQueueWaits(): void
     {
         $clock = self::clock('2026-01-01 UTC');
-        $gate = InMemoryGate::with($clock, [
-            'name' => 'q', 'rules' => [['token_bucket' => ['rate' => '2/s', 'burst' => 1]]],
-            'overflow' => ['queue' => ['max_wait' => '2s']],
-        ]);
-        $gate->policy('q')->check('a');
-        self::assertSame(500_000, $gate->policy('q')->check('a')->heldUs);
-        self::assertSame('00.500000', $clock->now->format('s.u'));
+        $queue = InMemoryGate::with($clock, Fixture::text())->policy('queue');
+        $queue->check('a');
+        self::assertSame(50_000, $queue->check('a')->heldUs);
+        self::assertSame('00.050000', $clock->now->format('s.u'));
     }
 
     /** @return iterable<string, array{callable(): CacheInterface}> */

@@ -429,10 +429,10 @@ final class RemoteTest extends TestCase
         foreach ($wrong as $reply) {
             !is_array($reply) || ksort($reply);
             $runner = new FixedRunner($reply);
-            $gate = new Gate(new RespDecider($runner, '', 50));
+            $gate = Gate::of(new RespDecider($runner, '', 50));
             $this->assertError('server', fn () => $gate->policy('a')->check('k'));
         }
-        $gate = new Gate(new RespDecider(new FixedRunner($good), '', 50));
+        $gate = Gate::of(new RespDecider(new FixedRunner($good), '', 50));
         self::assertSame(4, $gate->policy('a')->check('k')->remaining);
     }
 
@@ -461,7 +461,7 @@ final class RemoteTest extends TestCase
         $replies = Vectors::wire('error-replies.json');
         self::assertGreaterThan(11, count($replies));
         foreach ($replies as ['reply' => $reply, 'charged' => $charged]) {
-            $gate = new Gate(new RespDecider(new FixedRunner(new ErrorReply(trim($reply, "-\r\n"))), '', 50));
+            $gate = Gate::of(new RespDecider(new FixedRunner(new ErrorReply(trim($reply, "-\r\n"))), '', 50));
             $check($reply, $charged, fn () => $gate->policy('a')->check('k'));
         }
     }

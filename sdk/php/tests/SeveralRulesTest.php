@@ -9,6 +9,7 @@ use Sluicegate\Direct\Account;
 use Sluicegate\Direct\Budget;
 use Sluicegate\Direct\Known;
 use Sluicegate\Kernel\Outcome;
+use Sluicegate\Limit;
 use Sluicegate\Limiter;
 use Sluicegate\Memory\Memory;
 use Sluicegate\Memory\ProcessMemory;
@@ -16,11 +17,9 @@ use Sluicegate\Mode;
 use Sluicegate\OnStoreFailure;
 use Sluicegate\Overflow;
 use Sluicegate\OverflowKind;
-use Sluicegate\Policy\Document;
 use Sluicegate\Redis\Answer;
 use Sluicegate\Redis\ConnectionFailure;
 use Sluicegate\Redis\Runner;
-use Sluicegate\Redis\SealedRules;
 use Sluicegate\Testing\ManualClock;
 use Sluicegate\Tests\Support\Gates;
 use Sluicegate\Tests\Support\Published;
@@ -227,10 +226,10 @@ final class SeveralRulesTest extends TestCase
         ]];
     }
 
-    /** @param array<string, mixed> $document */
-    private static function budget(array $document): Budget
+    /** @param array<string, mixed> $policy */
+    private static function budget(array $policy): Budget
     {
-        $rules = SealedRules::ofCaller(Document::parse((string) json_encode($document))->rules);
+        $rules = Limit::rules($policy['rules'])->sealed;
         return new Budget('p', 'sg:{k}', $rules, new Overflow(OverflowKind::Reject), OnStoreFailure::Local);
     }
 

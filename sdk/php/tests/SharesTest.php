@@ -6,13 +6,12 @@ namespace Sluicegate\Tests;
 
 use PHPUnit\Framework\TestCase;
 use Sluicegate\Kernel\Ask;
-use Sluicegate\Policy\Document;
-use Sluicegate\Rules\Calendar;
+use Sluicegate\Limit;
 use Sluicegate\Rules\Carry;
-use Sluicegate\Rules\Packer;
-use Sluicegate\Rules\Rate;
 use Sluicegate\Rules\Rule;
+use Sluicegate\Rules\RuleEncoder;
 use Sluicegate\Rules\RuleSet;
+use Sluicegate\Rules\Unreadable;
 use Sluicegate\Tests\Support\RandomRules;
 use Sluicegate\Tests\Support\Vectors;
 use Sluicegate\Verb;
@@ -71,9 +70,9 @@ final class SharesTest extends TestCase
         mt_srand($seed);
         for ($life = 0; $life < self::LIVES; $life++) {
             do {
-                $document = ['name' => 'p', 'rules' => RandomRules::rules()];
-                $text = (string) json_encode($document, JSON_PRESERVE_ZERO_FRACTION);
-                $set = Document::parse($text)->rules;
+                $rules = RandomRules::rules();
+                $text = (string) json_encode($rules);
+                $set = RuleEncoder::set($rules, Carry::Usage);
             } while ($set->holdsPermits() || $set->hasCalendar());
             [$states, $now, $passed, $largest] = [$set->kernel()->fresh(), self::NOW_US, [], 0];
             $unit = 1 << mt_rand(0, 36);
@@ -115,8 +114,7 @@ final class SharesTest extends TestCase
 
     public function testAReportOfACalendarWindowEndsWithIt(): void
     {
-        $rule = Packer::calendarWindow('r', 10, new Calendar('day', 'UTC'));
-        $kernel = RuleSet::of([$rule], Carry::Usage)->kernel();
+        $kernel = self::set(['fixed_window' => ['limit' => 10, 'calendar' => 'day']])->kernel();
         $hour = 3_600_000_000;
         $window = static fn (int $day): array => [[24 * $day * $hour, 24 * ($day + 1) * $hour]];
         $states = $kernel->withUsed($kernel->fresh(), [0 => 10], 23 * $hour, $window(0));
@@ -133,13 +131,12 @@ final class SharesTest extends TestCase
 
     public function testGuavasTwoBeginWithNothingStoredUnderOtherRules(): void
     {
-        $set = static fn (Rule $rule): RuleSet => RuleSet::of([$rule], Carry::Usage);
-        $ten = new Rate(10, 1_000_000);
-        $bursty = $set(Packer::smoothBursty('r', $ten, 1_000_000));
+        $bursty = self::set(['smooth_bursty' => ['rate' => '10/s']]);
+        $larger = self::set(['smooth_bursty' => ['rate' => '10/s', 'max_burst' => '10s']]);
         $cases = [
-            'a larger store' => [$bursty, $set(Packer::smoothBursty('r', $ten, 10_000_000)), 500_000],
-            'a warm-up' => [$bursty, $set(Packer::smoothWarmup('r', $ten, 3_000_000, 3.0)), 500_000],
-            'another one was' => [$set(Packer::tokenBucket('r', new Rate(5, 1_000_000), 5, 5, false)), $bursty, 0],
+            'a larger store' => [$bursty, $larger, 500_000],
+            'a warm-up' => [$bursty, self::set(['smooth_warmup' => ['rate' => '10/s', 'warmup' => '3s']]), 500_000],
+            'another one was' => [self::set(['token_bucket' => ['rate' => '5/s']]), $bursty, 0],
         ];
         $reserve = new Ask(Verb::Reserve, 1, Ask::MAX_WAIT_US);
         foreach ($cases as $name => [$before, $later, $wait]) {
@@ -155,15 +152,26 @@ final class SharesTest extends TestCase
 
     public function testNumbersThatNoRuleHasAreNoRules(): void
     {
-        $bytes = RuleSet::of([Packer::fixedWindow('r', 1, 60_000_000, false)])->bytes;
-        self::assertNotNull(RuleSet::read($bytes));
+        $bytes = Limit::fixedWindow(1, '1m')->rules->bytes;
+        self::assertSame($bytes, RuleSet::read($bytes)->bytes);
         $wrong = [
             [5, [1, 0, 0, 0, 0]], [5, [1, 3, 9, 0, 0]], [5, [1, 2, 0, 4, 0]], [8, [1, 0]], [8, [1, NAN]], [8, [-1, 1]],
             [1, [0, 1, 1, 1, 1, 0, 0, 1, 1]], [3, [0, 1, 2, 1, 1]], [2, [1, 0, 1]],
         ];
         foreach ($wrong as [$code, $numbers]) {
             $bytes = pack('CCCCCC', 2, 0, 1, $code, count($numbers), 1) . str_repeat('n', 8) . pack('e*', ...$numbers);
-            self::assertNull(RuleSet::read($bytes), "$code: " . implode(' ', $numbers));
+            try {
+                RuleSet::read($bytes);
+                self::fail("read: $code: " . implode(' ', $numbers));
+            } catch (Unreadable $e) {
+                self::assertFalse($e->isLater);
+            }
         }
+    }
+
+    /** @param array<string, mixed> $rule */
+    private static function set(array $rule): RuleSet
+    {
+        return RuleEncoder::set([['name' => 'r'] + $rule], Carry::Usage);
     }
 }

@@ -6,6 +6,7 @@ namespace Sluicegate\Tests;
 
 use PHPUnit\Framework\TestCase;
 use Sluicegate\Bridge\Symfony\SluicegateLimiterFactory;
+use Sluicegate\Limit;
 use Sluicegate\Testing\InMemoryGate;
 use Sluicegate\Testing\ManualClock;
 use Symfony\Component\HttpFoundation\RateLimiter\AbstractRequestRateLimiter;
@@ -24,16 +25,16 @@ final class SymfonyTest extends TestCase
 {
     private ManualClock $clock;
 
-    private function factory(string $rules): SluicegateLimiterFactory
+    private function factory(Limit $limit): SluicegateLimiterFactory
     {
         $this->clock = new ManualClock();
-        $gate = InMemoryGate::with($this->clock, '{"name":"api","rules":[' . $rules . ']}');
+        $gate = InMemoryGate::with($this->clock, ['api' => $limit]);
         return new SluicegateLimiterFactory($gate->policy('api'));
     }
 
     public function testConsumeTakesAndRefuses(): void
     {
-        $limiter = $this->factory('{"token_bucket":{"rate":"10/s","burst":3}}')->create('k');
+        $limiter = $this->factory(Limit::tokenBucket('10/s', burst: 3))->create('k');
         $taken = $limiter->consume(2);
         self::assertSame([true, 1, 3], [$taken->isAccepted(), $taken->getRemainingTokens(), $taken->getLimit()]);
         self::assertTrue($limiter->consume(0)->isAccepted());
@@ -51,7 +52,7 @@ final class SymfonyTest extends TestCase
 
     public function testReserveBooksOrThrows(): void
     {
-        $limiter = $this->factory('{"token_bucket":{"rate":"10/s","burst":1}}')->create('k');
+        $limiter = $this->factory(Limit::tokenBucket('10/s', burst: 1))->create('k');
         $begin = microtime(true);
         $first = $limiter->reserve()->getTimeToAct();
         self::assertLessThanOrEqual(microtime(true), $first);
@@ -64,7 +65,7 @@ final class SymfonyTest extends TestCase
         } catch (MaxWaitDurationExceededException $e) {
             self::assertFalse($e->getRateLimit()->isAccepted());
         }
-        $log = $this->factory('{"sliding_log":{"limit":1,"window":"1m"}}')->create('k');
+        $log = $this->factory(Limit::slidingLog(1, '1m'))->create('k');
         $log->reserve();
         try {
             $log->reserve();
@@ -78,7 +79,7 @@ final class SymfonyTest extends TestCase
 
     public function testALimiterOfRequestsLimitsLogins(): void
     {
-        $factory = $this->factory('{"sliding_log":{"limit":1,"window":"1m"}}');
+        $factory = $this->factory(Limit::slidingLog(1, '1m'));
         $limiter = new class ($factory) extends AbstractRequestRateLimiter {
             public function __construct(private readonly SluicegateLimiterFactory $loginLimiter)
             {
@@ -103,26 +104,26 @@ final class SymfonyTest extends TestCase
         $pairs = [
             [
                 ['policy' => 'fixed_window', 'limit' => 3, 'interval' => '1 hour'],
-                '{"fixed_window":{"limit":3,"window":"1h","align":"first"}}',
+                Limit::fixedWindow(3, '1h', fromFirst: true),
             ],
             [
                 ['policy' => 'sliding_window', 'limit' => 3, 'interval' => '1 hour'],
-                '{"sliding_counter":{"limit":3,"window":"1h"}}',
+                Limit::slidingCounter(3, '1h'),
             ],
             [
                 ['policy' => 'token_bucket', 'limit' => 3, 'rate' => ['interval' => '15 minutes', 'amount' => 2]],
-                '{"token_bucket":{"rate":"2/15m","burst":3,"refill":"interval"}}',
+                Limit::rules([['token_bucket' => ['rate' => '2/15m', 'burst' => 3, 'refill' => 'interval']]]),
             ],
         ];
-        foreach ($pairs as [$config, $rule]) {
+        foreach ($pairs as [$config, $limit]) {
             $theirs = (new RateLimiterFactory(['id' => 'x'] + $config, new InMemoryStorage()))->create('k');
-            $ours = $this->factory($rule)->create('k');
+            $ours = $this->factory($limit)->create('k');
             foreach ([1, 2, 1, 1] as $tokens) {
                 [$expected, $actual] = [$theirs->consume($tokens), $ours->consume($tokens)];
                 self::assertSame(
                     [$expected->isAccepted(), $expected->getRemainingTokens(), $expected->getLimit()],
                     [$actual->isAccepted(), $actual->getRemainingTokens(), $actual->getLimit()],
-                    $rule,
+                    $config['policy'],
                 );
             }
         }

@@ -6,12 +6,13 @@ namespace Sluicegate\Tests;
 
 use PHPUnit\Framework\TestCase;
 use Sluicegate\Decision;
-use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Http\Headers;
 use Sluicegate\Http\Key;
 use Sluicegate\Http\Refusal;
 use Sluicegate\Kernel\Ask;
-use Sluicegate\Policy\Document;
+use Sluicegate\Kernel\Outcome;
+use Sluicegate\Limit;
+use Sluicegate\Policy\Policy;
 use Sluicegate\Redis\Keys;
 use Sluicegate\Redis\PermitId;
 use Sluicegate\Redis\Reply;
@@ -19,6 +20,7 @@ use Sluicegate\Redis\Request;
 use Sluicegate\Redis\SealedRules;
 use Sluicegate\Redis\WhoseTime;
 use Sluicegate\Rules\Calendar;
+use Sluicegate\Rules\RuleSet;
 use Sluicegate\Tests\Support\Vectors;
 use Sluicegate\Verb;
 
@@ -42,42 +44,6 @@ final class WireTest extends TestCase
         }
     }
 
-    public function testDocumentsComeToTheirRules(): void
-    {
-        foreach (self::entries('documents') as $entry) {
-            if (isset($entry->errors)) {
-                continue;
-            }
-            $json = self::json($entry->document);
-            $document = Document::parse($json);
-            $sealed = SealedRules::ofPolicy($document->name, $document->rules, intdiv($entry->since_us, 1000));
-            self::assertSame($entry->blob_hex, bin2hex($sealed->blob), $json);
-            self::assertSame($entry->generation, bin2hex($document->rules->generation()), $json);
-            self::assertEquals(self::plain($entry->compiled->rules), self::compiled($document->rules), $json);
-            foreach ($entry->compiled->overrides ?? [] as $override) {
-                $set = $document->overrides[$override->key];
-                self::assertEquals(self::plain($override), self::compiled($set), $json);
-            }
-            self::assertCount(count($entry->compiled->overrides ?? []), $document->overrides, $json);
-        }
-    }
-
-    public function testTextsThatAreNoPoliciesAreRefusedWithTheirPath(): void
-    {
-        foreach (self::entries('documents') as $entry) {
-            if (!isset($entry->errors)) {
-                continue;
-            }
-            try {
-                Document::parse($entry->text);
-                self::fail("read: $entry->text");
-            } catch (InvalidRequest $e) {
-                $path = substr($e->getMessage(), strlen('rules: '));
-                self::assertSame(self::path($entry->errors[0]), self::path($path), $entry->text);
-            }
-        }
-    }
-
     public function testRequests(): void
     {
         foreach (self::entries('requests') as $entry) {
@@ -97,14 +63,9 @@ final class WireTest extends TestCase
 
     public function testReplies(): void
     {
-        $policies = [];
-        foreach (self::entries('documents') as $entry) {
-            if (isset($entry->document)) {
-                $policies[$entry->document->name] ??= Document::parse(self::json($entry->document))->rules;
-            }
-        }
+        $sets = [];
         foreach (self::entries('replies') as $entry) {
-            $set = $policies[$entry->policy];
+            $set = $sets[$entry->policy] ??= self::rules(Vectors::record($entry->policy));
             $isSupported = $set->kernel()->supports(Vectors::verb($entry->verb));
             $bytes = (string) hex2bin($entry->reply_hex);
             $reply = Reply::decode($bytes, count($set->rules), isSupported: $isSupported);
@@ -162,18 +123,17 @@ final class WireTest extends TestCase
     {
         foreach (self::entries('headers') as $entry) {
             $d = $entry->decision;
-            $decision = new Decision(
+            $outcome = new Outcome(
                 $d->allowed,
+                0,
                 $d->granted,
                 $d->wait_us,
-                $d->limit,
-                $d->remaining,
                 $d->retry_after_us,
+                $d->remaining,
                 $d->reset_after_us,
-                $entry->document->name,
-                $d->rule,
-                quotas: Document::parse(self::json($entry->document))->rules->quotas,
             );
+            $quotas = self::rules($entry->record)->quotas;
+            $decision = new Decision($outcome, $d->limit, 'p', $d->rule, quotas: $quotas);
             $headers = Headers::of($decision);
             self::assertSame(
                 [$entry->{'ratelimit-policy'}, $entry->ratelimit, $entry->{'retry-after'}],
@@ -188,16 +148,14 @@ final class WireTest extends TestCase
 
     public function testLimitsThatCallersBringAlong(): void
     {
-        if (!is_file(Vectors::DIR . '/wire/limits.json')) {
-            self::markTestSkipped('there is no spec/wire/limits.json');
-        }
-        foreach (self::entries('limits') as $entry) {
-            $json = self::json($entry->document);
-            $sealed = SealedRules::ofCaller(Document::parse($json)->rules);
+        foreach (Vectors::wire('limits.json') as $entry) {
+            ['rules' => $rules, 'carry' => $carry] = $entry['document'];
+            $json = self::json($rules);
+            $sealed = Limit::rules($rules, $carry)->sealed;
             $read = SealedRules::atBeginOf($sealed->head . "\0\1\2");
-            self::assertSame($entry->blob_hex, bin2hex($read->blob ?? ''), $json);
-            self::assertSame($entry->blob_hex, bin2hex($sealed->blob), $json);
-            self::assertSame($entry->head_hex, bin2hex($sealed->head), $json);
+            self::assertSame($entry['blob_hex'], bin2hex($read->blob ?? ''), $json);
+            self::assertSame($entry['blob_hex'], bin2hex($sealed->blob), $json);
+            self::assertSame($entry['head_hex'], bin2hex($sealed->head), $json);
         }
     }
 
@@ -213,27 +171,8 @@ final class WireTest extends TestCase
         return (string) json_encode($value, JSON_PRESERVE_ZERO_FRACTION | JSON_UNESCAPED_UNICODE);
     }
 
-    private static function path(string $error): string
+    private static function rules(string $record): RuleSet
     {
-        return str_contains($error, ': ') ? substr($error, 0, (int) strpos($error, ': ')) : '';
-    }
-
-    /** @return array<mixed> */
-    private static function plain(\stdClass $compiled): array
-    {
-        $each = array_map(static fn (\stdClass $rule): array => [
-            $rule->name, $rule->limit, $rule->window_us ?? null, (array) ($rule->calendar ?? null),
-        ], $compiled->each);
-        return [bin2hex((string) base64_decode(strtr($compiled->blob, '-_', '+/'), true)), $compiled->life_ms, $each];
-    }
-
-    /** @return array<mixed> */
-    private static function compiled(\Sluicegate\Rules\RuleSet $set): array
-    {
-        $each = [];
-        foreach ($set->rules as $rule) {
-            $each[] = [$rule->name, $rule->limit, $rule->windowUs, (array) $rule->calendar];
-        }
-        return [bin2hex($set->bytes), $set->lifeMs, $each];
+        return Policy::read('p', $record, 0)->rulesOf('', 0)->set;
     }
 }

@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Direct;
 
 use Sluicegate\Decision;
+use Sluicegate\Kernel\Outcome;
 use Sluicegate\Mode;
 use Sluicegate\OnStoreFailure;
 use Sluicegate\Overflow;
@@ -32,39 +33,20 @@ final readonly class Budget
     /** What Redis answered, as a decision. */
     public function decision(Answer $answer, Mode $mode): Decision
     {
-        $outcome = $answer->outcome;
-        $rule = $this->rules->set->rules[$answer->place];
-        return new Decision(
-            $outcome->allowed,
-            $outcome->granted,
-            $outcome->waitUs,
-            $answer->limit,
-            $outcome->remaining,
-            $outcome->retryAfterUs,
-            $outcome->resetAfterUs,
-            $this->policy,
-            $rule->name,
-            $mode,
-            quotas: $this->rules->set->quotas,
-        );
+        return $this->made($answer->outcome, $answer->place, $answer->limit, $mode);
     }
 
     /** A decision where nothing is known of the budget. */
     public function unknown(Mode $mode, int $granted, int $retryAfterUs): Decision
     {
-        $rule = $this->rules->set->rules[0];
-        return new Decision(
-            $granted > 0,
-            $granted,
-            0,
-            $rule->limit,
-            0,
-            $retryAfterUs,
-            0,
-            $this->policy,
-            $rule->name,
-            $mode,
-            quotas: $this->rules->set->quotas,
-        );
+        $outcome = new Outcome($granted > 0, 0, $granted, 0, $retryAfterUs, 0, 0);
+        return $this->made($outcome, 0, $this->rules->set->rules[0]->limit, $mode);
+    }
+
+    /** The decision of the rule at a place. */
+    public function made(Outcome $outcome, int $place, int $limit, Mode $mode): Decision
+    {
+        $set = $this->rules->set;
+        return new Decision($outcome, $limit, $this->policy, $set->rules[$place]->name, $mode, quotas: $set->quotas);
     }
 }

@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Sluicegate\Direct;
 
+use Psr\Log\LoggerInterface;
 use Sluicegate\Clock;
 use Sluicegate\Decider;
 use Sluicegate\Decision;
@@ -50,31 +51,26 @@ final class DirectDecider implements Decider
     private const CLOSE_MAX = 64;
 
     private readonly Overflow $reject;
+    private readonly Breaker $breaker;
+    private readonly Denials $denials;
+    private readonly Known $known;
+    private readonly Accounts $accounts;
+    private readonly Share $share;
 
-    /**
-     * @param string $app the program's app; empty: none
-     * @param int|null $nodes among how many nodes limits are shared without Redis; null: as servers say it, else 1
-     * @param int $maxHoldUs how long a queue holds a request at most
-     * @param int $payMax how many debts of other keys are paid beside a decision, each 100 ms
-     * @param bool $hasShare whether this host can decide by a share; else `local` is decided as `deny`
-     */
     public function __construct(
         private readonly Policies $policies,
         private readonly Store $store,
         private readonly Memory $memory,
-        private readonly Breaker $breaker,
-        private readonly Denials $denials,
-        private readonly Known $known,
-        private readonly Accounts $accounts,
-        private readonly Share $share,
         private readonly Clock $clock,
-        private readonly string $app,
-        private readonly ?int $nodes,
-        private readonly int $maxHoldUs,
-        private readonly int $payMax,
-        private readonly bool $hasShare,
+        private readonly Options $options,
+        ?LoggerInterface $logger = null,
     ) {
         $this->reject = new Overflow(OverflowKind::Reject);
+        $this->breaker = new Breaker($memory, $logger);
+        $this->denials = new Denials($memory);
+        $this->known = new Known($memory);
+        $this->accounts = new Accounts($memory, $options->accountsMax);
+        $this->share = new Share($this->accounts, $this->known);
     }
 
     public function decide(
@@ -143,7 +139,7 @@ final class DirectDecider implements Decider
             );
         }
         $held = $this->policies->get($policy);
-        $held->checkApp($this->app, $verb);
+        $held->checkApp($this->options->app, $verb);
         return new Budget(
             $policy,
             Keys::state($policy, $key),
@@ -195,7 +191,7 @@ final class DirectDecider implements Decider
         } elseif ($ask->verb === Verb::Refund || $ask->verb === Verb::Reset) {
             $this->denials->forget($budget);
         }
-        if ($this->hasShare) {
+        if ($this->options->hasShare) {
             $this->known->note($budget, $answer, $now);
         }
         return $budget->decision($answer, Mode::Store);
@@ -294,7 +290,8 @@ final class DirectDecider implements Decider
             return;
         }
         $this->memory->set('paid', $now, 60);
-        for ($count = min($this->accounts->waiting(), $this->payMax); $count > 0 && $this->payNext(); $count--) {
+        $count = min($this->accounts->waiting(), $this->options->payMax);
+        for (; $count > 0 && $this->payNext(); $count--) {
             continue;
         }
     }
@@ -345,13 +342,13 @@ final class DirectDecider implements Decider
         }
         $decides = $budget->onStoreFailure;
         if ($decides === OnStoreFailure::Allow) {
-            if ($ask->verb->value <= Verb::AtMost->value && $this->hasShare) {
+            if ($ask->verb->value <= Verb::AtMost->value && $this->options->hasShare) {
                 $this->share->note($budget, $ask->cost, $now);
             }
             return $budget->unknown(Mode::Allow, $ask->cost, 0);
         }
-        if ($decides === OnStoreFailure::Local && $kind === FailureKind::NoAnswer && $this->hasShare) {
-            return $this->share->decide($budget, $ask, $now, $this->nodes ?? $this->policies->nodes() ?? 1);
+        if ($decides === OnStoreFailure::Local && $kind === FailureKind::NoAnswer && $this->options->hasShare) {
+            return $this->share->decide($budget, $ask, $now, $this->options->nodes ?? $this->policies->nodes() ?? 1);
         }
         return $budget->unknown(Mode::Deny, 0, self::DENY_RETRY_US);
     }
@@ -374,7 +371,7 @@ final class DirectDecider implements Decider
     {
         $held = 0;
         for ($try = 1;; $try++) {
-            $left = max(min($budget->overflow->maxWaitUs, $this->maxHoldUs) - $held, 0);
+            $left = max(min($budget->overflow->maxWaitUs, $this->options->maxHoldUs) - $held, 0);
             $reserve = new Ask(Verb::Reserve, $ask->cost, $left);
             $decision = $this->ask($budget, $reserve, $this->clock->nowUs());
             $pause = $decision->allowed ? $decision->waitUs : $decision->retryAfterUs;

@@ -76,7 +76,7 @@ final class Share
                 }
                 $account->used = $used;
                 // What was held for all nodes is what goes back: this answer is not divided.
-                return [$account, $this->decision($account, $outcome, 1)];
+                return [$account, self::divided($account, $outcome, 1)];
             },
         );
     }
@@ -108,16 +108,8 @@ final class Share
         if ($ask->verb === Verb::AtMost && $outcome->allowed && $outcome->granted % $n !== 0) {
             $part = $outcome->granted % $n;
             if ($part === $outcome->granted) {
-                $none = new Outcome(
-                    false,
-                    $outcome->place,
-                    0,
-                    0,
-                    self::RETRY_US,
-                    $outcome->granted,
-                    $outcome->resetAfterUs,
-                );
-                return [$account, $this->divided($account, $none)];
+                $none = new Outcome(false, $outcome->place, 0, 0, self::RETRY_US, $part, $outcome->resetAfterUs);
+                return [$account, self::divided($account, $none, $n)];
             }
             // A part of a permit is none; the answer stays as it was decided.
             $used = $kernel->givenBack($used, array_fill(0, count($used), $part), $now, $windows);
@@ -127,17 +119,9 @@ final class Share
             $account->latest = $now;
         }
         if ($outcome->retryAfterUs === null && $this->fitsWhole($account, $ask->cost)) {
-            $outcome = new Outcome(
-                false,
-                $outcome->place,
-                0,
-                0,
-                self::RETRY_US,
-                $outcome->remaining,
-                $outcome->resetAfterUs,
-            );
+            $outcome = $outcome->retriedAfter(self::RETRY_US);
         }
-        return [$account, $this->divided($account, $outcome)];
+        return [$account, self::divided($account, $outcome, $n)];
     }
 
     private function fitsWhole(Account $account, int $cost): bool
@@ -145,26 +129,18 @@ final class Share
         return $cost <= min(array_column($account->budget->rules->set->rules, 'limit'));
     }
 
-    private function divided(Account $account, Outcome $outcome): Decision
-    {
-        return $this->decision($account, $outcome, $account->nodes);
-    }
-
-    private function decision(Account $account, Outcome $outcome, int $n): Decision
+    /** The decision of an outcome that counted each permit `$n` times. */
+    private static function divided(Account $account, Outcome $outcome, int $n): Decision
     {
         $rule = $account->budget->rules->set->rules[$outcome->place];
-        return new Decision(
+        return $account->budget->made(new Outcome(
             $outcome->allowed,
+            $outcome->place,
             intdiv($outcome->granted, $n),
             $outcome->waitUs,
-            intdiv($rule->limit, $n),
-            intdiv($outcome->remaining, $n),
             $outcome->retryAfterUs,
+            intdiv($outcome->remaining, $n),
             $outcome->resetAfterUs,
-            $account->budget->policy,
-            $rule->name,
-            Mode::Local,
-            quotas: $account->budget->rules->set->quotas,
-        );
+        ), $outcome->place, intdiv($rule->limit, $n), Mode::Local);
     }
 }

@@ -84,7 +84,7 @@ final class InvalidRequest extends SluicegateException
         return new self('cost_range', "cost: `$cost` is outside 0..=2147483648");
     }
 
-    /** A limit made in code, or a document, that is not valid; the cause names the path. */
+    /** A limit made in code, or a file of records, that is not valid; the cause names the path. */
     public static function rules(string $cause): self
     {
         return new self('rules', 'rules: ' . Cut::text($cause));

@@ -9,7 +9,7 @@ use RuntimeException;
 /**
  * There is no decision, and why. A refusal is a decision, and no exception.
  */
-class SluicegateException extends RuntimeException
+abstract class SluicegateException extends RuntimeException
 {
     private Charged $charged = Charged::No;
 

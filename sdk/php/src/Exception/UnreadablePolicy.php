@@ -5,7 +5,8 @@ declare(strict_types=1);
 namespace Sluicegate\Exception;
 
 /**
- * A policy is published that cannot be read, and no earlier version of it is held.
+ * A policy is published whose record cannot be read: it is of a later version, or it is damaged and no earlier version
+ * of the policy is held.
  */
 final class UnreadablePolicy extends SluicegateException
 {

@@ -17,52 +17,51 @@ final class Level implements Primitive
     private const SMOOTH_TICKS = 1024;
     private const DEPTH_MAX = 4503599627370496;
 
-    /**
-     * @param int $tickUs length of a tick
-     * @param int $perTick units that drain at each tick
-     * @param int $perPermit units that a permit weighs
-     * @param int $depth units of a full bucket
-     * @param int $most the largest cost that passes at once
-     * @param int $fresh units in use of a new key
-     * @param bool $stepped whether a whole period drains at its end
-     * @param int|null $free units above which a request that passes waits; null: none waits
-     * @param bool $afterwards whether a request of any cost passes when no more than the depth is in use
-     */
-    public function __construct(
-        private readonly int $tickUs,
-        private readonly int $perTick,
-        private readonly int $perPermit,
-        private readonly int $depth,
-        private readonly int $most,
-        private readonly int $fresh = 0,
-        private readonly bool $stepped = false,
-        private readonly ?int $free = null,
-        public readonly bool $afterwards = false,
-    ) {
-    }
+    /** Length of a tick. */
+    private readonly int $tickUs;
+    /** Units that drain at each tick. */
+    private readonly int $perTick;
+    /** Units that a permit weighs. */
+    private readonly int $perPermit;
+    /** Units of a full bucket. */
+    private readonly int $depth;
+    /** The largest cost that passes at once. */
+    private readonly int $most;
+    /** Units in use of a new key. */
+    private readonly int $fresh;
+    /** True if a whole period drains at its end. */
+    private readonly bool $stepped;
+    /** Units above which a request that passes waits; null: none waits. */
+    private readonly ?int $free;
+    /** True if a request of any cost passes when no more than the depth is in use. */
+    public readonly bool $afterwards;
 
     /**
      * The level of a rule's code and numbers (`spec/redis.md`, Rules).
      *
      * @param list<float> $n
      */
-    public static function of(int $code, array $n): self
+    public function __construct(int $code, array $n)
     {
-        if ($code === 2) {
-            $depth = (int) min($n[2] * $n[1], self::DEPTH_MAX);
-            $most = max((int) min($n[2], self::DEPTH_MAX), 1);
-            return new self(1, (int) $n[0], (int) $n[1], $depth, $most, $depth, afterwards: true);
+        $this->afterwards = $code === 2 || $code === 3;
+        $this->stepped = $code === 1 && $n[6] === 1.0;
+        if ($this->afterwards) {
+            // Where the time between two permits is a double, a permit weighs what drains in it, rounded up.
+            [$perTick, $perPermit, $depth] = $code === 2
+                ? [$n[0], $n[1], min($n[2] * $n[1], self::DEPTH_MAX)]
+                : [self::SMOOTH_TICKS, max(min(Num::ceil($n[0] * self::SMOOTH_TICKS), self::DEPTH_MAX), 1), 0];
+            $numbers = [1, $perTick, $perPermit, $depth, max(min($n[2], self::DEPTH_MAX), 1)];
+        } else {
+            $numbers = array_slice($n, 0, 5);
         }
-        if ($code === 3) {
-            // A permit weighs what drains in the time between two, rounded up.
-            $weight = max((int) min(Num::ceil($n[0] * self::SMOOTH_TICKS), self::DEPTH_MAX), 1);
-            $most = max((int) min($n[2], self::DEPTH_MAX), 1);
-            return new self(1, self::SMOOTH_TICKS, $weight, 0, $most, afterwards: true);
-        }
-        [$tick, $perTick, $perPermit, $depth, $most] = array_map(intval(...), array_slice($n, 0, 5));
-        return $code === 1
-            ? new self($tick, $perTick, $perPermit, $depth, $most, (int) $n[5], $n[6] === 1.0)
-            : new self($tick, $perTick, $perPermit, $depth, $most, free: $n[5] === 1.0 ? (int) $n[7] : $depth);
+        [$this->tickUs, $this->perTick, $this->perPermit, $this->depth, $this->most] = array_map(intval(...), $numbers);
+        $this->fresh = match ($code) {
+            1 => (int) $n[5],
+            2 => $this->depth,
+            default => 0,
+        };
+        $free = $code === 4 && $n[5] === 1.0 ? (int) $n[7] : $this->depth;
+        $this->free = $code === 4 ? $free : null;
     }
 
     public function limit(): int
@@ -147,12 +146,6 @@ final class Level implements Primitive
     public function unstored(): int
     {
         return Num::divCeil($this->depth, $this->perPermit);
-    }
-
-    /** The µs until a full bucket is empty. */
-    public function lengthUs(): int
-    {
-        return $this->until($this->depth, 0, 0);
     }
 
     /** Units of permits; a float above 64 bits, which is more than any level. */

@@ -28,4 +28,24 @@ final readonly class Outcome
         public int $resetAfterUs,
     ) {
     }
+
+    /** The same outcome for a caller that may go on, or may not, whatever the rules decided. */
+    public function with(bool $allowed): self
+    {
+        return new self(
+            $allowed,
+            $this->place,
+            $this->granted,
+            $this->waitUs,
+            $this->retryAfterUs,
+            $this->remaining,
+            $this->resetAfterUs,
+        );
+    }
+
+    /** The same refusal with a time after which the request can pass. */
+    public function retriedAfter(int $us): self
+    {
+        return new self(false, $this->place, 0, 0, $us, $this->remaining, $this->resetAfterUs);
+    }
 }

@@ -11,10 +11,12 @@ use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Exception\UnreadablePolicy;
 use Sluicegate\Memory\Memory;
+use Sluicegate\Ranges;
 use Sluicegate\Redis\Keys;
 use Sluicegate\Redis\Store;
 use Sluicegate\Redis\StoreFailure;
 use Sluicegate\Redis\WhoseTime;
+use Sluicegate\Rules\Unreadable;
 
 /**
  * Follows the policies that are published in Redis: one process of a host looks for all, every ten seconds.
@@ -26,9 +28,6 @@ final class Policies
 {
     /** The format of what is published that this package reads. */
     private const FORMAT = '1';
-
-    /** What policies are named: fields with other names are none. */
-    private const NAME = '/^[a-z0-9._-]{1,128}$/D';
 
     private const LOOK_EVERY_US = 10_000_000;
 
@@ -62,12 +61,12 @@ final class Policies
      * The policy of a name, as it is held.
      *
      * @throws InvalidRequest if it is not published
-     * @throws UnreadablePolicy if it cannot be read, and no earlier version is held
+     * @throws UnreadablePolicy if its record is of a later version, or damaged and no earlier version is held
      * @throws StoreUnavailable if nothing is held, and Redis does not answer
      */
     public function get(string $name): Policy
     {
-        if (!preg_match(self::NAME, $name)) {
+        if (!Ranges::isName($name)) {
             // Such as `#revision`, which is a field beside them.
             throw InvalidRequest::unknownPolicy($name);
         }
@@ -210,18 +209,20 @@ final class Policies
         }
         $before = $this->memory->get("policy:$name");
         $before = $before instanceof Policy ? $before : null;
-        if ($before?->textHash === hash('xxh128', $text)) {
+        if ($before?->version->textHash === hash('xxh128', $text)) {
             return;
         }
-        $nowMs = intdiv($this->clock->nowUs(), 1000);
         try {
-            $this->memory->set("policy:$name", Policy::read($name, $text, $nowMs, $before), 0);
-        } catch (UnreadablePolicy $e) {
-            $this->say($name, $e->getMessage());
-            if ($before === null) {
-                $this->memory->set("policy:$name", $e->cause, 0);
+            $kept = Policy::read($name, $text, intdiv($this->clock->nowUs(), 1000), $before);
+        } catch (Unreadable $e) {
+            $error = new UnreadablePolicy($name, $e->getMessage());
+            $this->say($name, $error->getMessage());
+            if ($before !== null && !$e->isLater) {
+                return;
             }
+            $kept = $error->cause;
         }
+        $this->memory->set("policy:$name", $kept, 0);
     }
 
     /** Says something at most once a minute. */

@@ -4,7 +4,9 @@ declare(strict_types=1);
 
 namespace Sluicegate\Redis;
 
+use Sluicegate\Rules\Rule;
 use Sluicegate\Rules\RuleSet;
+use Sluicegate\Rules\Unreadable;
 
 /**
  * A set of rules with its head: the blob that is sent with every call.
@@ -80,8 +82,11 @@ final readonly class SealedRules
                 $bytes .= pack('e', $value);
             }
         }
-        $set = RuleSet::read($bytes);
-        return $set === null ? null : self::ofCaller($set);
+        try {
+            return self::ofCaller(RuleSet::read($bytes));
+        } catch (Unreadable) {
+            return null;
+        }
     }
 
     /** Where the rules are announced; null for a caller's. */
@@ -91,9 +96,9 @@ final readonly class SealedRules
     }
 
     /** The name under which the rule of a limit that a caller brings along is hashed. */
-    public static function limitName(): string
+    private static function limitName(): string
     {
-        return substr(hash('sha256', 'limit', true), 0, 8);
+        return Rule::hashOf('limit');
     }
 
     private static function short(RuleSet $set): string

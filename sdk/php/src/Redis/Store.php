@@ -9,6 +9,7 @@ use Sluicegate\Memory\Memory;
 use Sluicegate\Rules\Calendar;
 use Sluicegate\Rules\Rule;
 use Sluicegate\Rules\RuleSet;
+use Sluicegate\Rules\Unreadable;
 
 /**
  * Has Redis decide. Nothing is ever sent twice but what Redis refused without beginning it.
@@ -44,13 +45,10 @@ final class Store
      * Redis' decision.
      *
      * @throws StoreFailure if Redis does not decide
-     * @throws InvalidRequest if the rules do not know the verb, or cost Redis too much
+     * @throws InvalidRequest if the rules do not know the verb
      */
     public function ask(Question $question): Answer
     {
-        if ($question->rules->set->isTooCostly()) {
-            throw InvalidRequest::rules('one decision could take Redis longer than 0.3 ms');
-        }
         $this->endsNs = hrtime(true) + 1000 * $this->deadlineUs;
         $this->answered = false;
         $this->announce($question);
@@ -222,11 +220,12 @@ final class Store
                 $this->memory->set("rules:$key", $bytes, self::ANNOUNCE_EVERY_S);
             }
         }
-        $set = is_string($bytes) ? RuleSet::read($bytes) : null;
-        if ($set === null || $set->generation() !== $generation) {
+        try {
+            $set = is_string($bytes) ? RuleSet::read($bytes) : null;
+        } catch (Unreadable) {
             return null;
         }
-        return SealedRules::underHead($policy, $set, $head);
+        return $set?->generation() === $generation ? SealedRules::underHead($policy, $set, $head) : null;
     }
 
     private static function isLater(string $head, string $own): bool

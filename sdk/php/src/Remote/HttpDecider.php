@@ -14,6 +14,7 @@ use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\FallbackResponse;
 use Sluicegate\Kernel\Ask;
+use Sluicegate\Kernel\Outcome;
 use Sluicegate\Limit;
 use Sluicegate\Mode;
 use Sluicegate\Overflow;
@@ -117,14 +118,18 @@ final class HttpDecider implements Decider
                 : new FallbackResponse($with->whole('status'), $with->texts('headers'), $with->text('body')),
             target: $said->has('target') ? $said->text('target') : null,
         );
-        return new Decision(
+        $outcome = new Outcome(
             $said->bool('allowed'),
+            0,
             $said->whole('granted'),
             $said->whole('wait_us'),
-            $said->whole('limit'),
-            $said->whole('remaining'),
             $said->wholeOrNull('retry_after_us'),
+            $said->whole('remaining'),
             $said->whole('reset_after_us'),
+        );
+        return new Decision(
+            $outcome,
+            $said->whole('limit'),
             $policy,
             $said->text('rule'),
             $said->has('mode') ? Mode::tryFrom($said->text('mode')) ?? Mode::Store : Mode::Store,

@@ -48,9 +48,7 @@ final class HttpGate extends Gate
         if (!preg_match('~^(https?://|http\+unix:)~', $url)) {
             throw new InvalidArgumentException('the URL of a server over HTTP begins with http:, https: or http+unix:');
         }
-        if ($app !== '' && !preg_match('/^[a-z0-9._-]{1,128}$/D', $app)) {
-            throw InvalidRequest::appName($app);
-        }
+        Ranges::app($app);
         return new self(new HttpDecider(new Http($url, $token, $timeoutMs), $app, $token !== null), $observer);
     }
 

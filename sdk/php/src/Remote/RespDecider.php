@@ -12,6 +12,7 @@ use Sluicegate\Exception\ServerProblem;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\FallbackResponse;
 use Sluicegate\Kernel\Ask;
+use Sluicegate\Kernel\Outcome;
 use Sluicegate\Limit;
 use Sluicegate\Mode;
 use Sluicegate\Overflow;
@@ -125,19 +126,10 @@ final class RespDecider implements Decider
             target: $kind === OverflowKind::Divert ? $what : null,
         );
         $granted = $code === 1 && $kind === null && $verb !== Verb::Reset ? $cost : 0;
-        return new Decision(
-            $code === 1,
-            $granted,
-            1000 * $waitMs,
-            $limit,
-            $remaining,
-            $retryMs < 0 ? null : 1000 * $retryMs,
-            1000 * $resetMs,
-            $policy,
-            (string) $rule,
-            Mode::tryFrom((string) $mode) ?? Mode::Store,
-            $overflow,
-        );
+        $retryUs = $retryMs < 0 ? null : 1000 * $retryMs;
+        $outcome = new Outcome($code === 1, 0, $granted, 1000 * $waitMs, $retryUs, $remaining, 1000 * $resetMs);
+        $mode = Mode::tryFrom((string) $mode) ?? Mode::Store;
+        return new Decision($outcome, $limit, $policy, (string) $rule, $mode, $overflow);
     }
 
     private static function error(

@@ -6,6 +6,7 @@ namespace Sluicegate\Rules;
 
 use Sluicegate\Kernel\Concurrency;
 use Sluicegate\Kernel\Level;
+use Sluicegate\Kernel\Num;
 use Sluicegate\Kernel\Primitive;
 use Sluicegate\Kernel\Window;
 
@@ -20,6 +21,12 @@ final readonly class Rule
     public const HOLDS_PERMITS = 2;
     /** Its window comes with the request. */
     public const HAS_CALENDAR = 4;
+
+    /** How many numbers a rule has, by the code of its algorithm. */
+    private const NUMBERS = [1 => 9, 3, 5, 10, 5, 4, 4, 2, 3];
+
+    /** The most permits that a rule stores that books in advance. */
+    public const PERMITS_STORED_MAX = 4503599627370496.0;
 
     /**
      * @param int $code of the algorithm, 1 to 9
@@ -42,11 +49,60 @@ final readonly class Rule
     ) {
     }
 
+    /** The hash by which a rule is told from others of its set. */
+    public static function hashOf(string $name): string
+    {
+        return substr(hash('sha256', $name, true), 0, 8);
+    }
+
+    /**
+     * The largest cost that passes at once, by the numbers of an algorithm.
+     *
+     * @param list<float> $numbers
+     */
+    public static function limitOf(int $code, array $numbers): int
+    {
+        return match ($code) {
+            1, 4 => (int) $numbers[4],
+            2, 3 => max((int) floor(min($numbers[2], self::PERMITS_STORED_MAX)), 1),
+            default => (int) $numbers[0],
+        };
+    }
+
+    /**
+     * The rule at a place of the bytes of a set, known by the hash of its name.
+     *
+     * @throws Unreadable if there is none
+     */
+    public static function read(string $bytes, int $at): self
+    {
+        if (strlen($bytes) < $at + 11) {
+            throw Unreadable::damaged('the rules end within one of them');
+        }
+        [$code, $count, $flags] = array_values(unpack('C3', $bytes, $at) ?: []);
+        if (!isset(self::NUMBERS[$code])) {
+            throw Unreadable::later("a rule of the unknown algorithm $code");
+        }
+        $numbers = array_values(unpack('e*', substr($bytes, $at + 11, 8 * $count)) ?: []);
+        if (count($numbers) !== self::NUMBERS[$code] || !self::isInRange($code, $flags, $numbers)) {
+            throw Unreadable::damaged("numbers that no rule of algorithm $code has");
+        }
+        $limit = self::limitOf($code, $numbers);
+        return new self($code, $flags, substr($bytes, $at + 3, 8), $numbers, '', $limit, null, null);
+    }
+
+    /** The same rule with what its bytes do not say. */
+    public function described(string $name, int $limit, ?int $windowUs, ?Calendar $calendar): self
+    {
+        [$code, $flags, $hash] = [$this->code, $this->flags, $this->nameHash];
+        return new self($code, $flags, $hash, $this->numbers, $name, $limit, $windowUs, $calendar);
+    }
+
     /** The rule's arithmetic without Redis. */
     public function primitive(): Primitive
     {
         return match ($this->code) {
-            1, 2, 3, 4 => Level::of($this->code, $this->numbers),
+            1, 2, 3, 4 => new Level($this->code, $this->numbers),
             5, 6, 7, 8 => Window::of($this->code, $this->numbers),
             default => new Concurrency((int) $this->numbers[0], (int) $this->numbers[1]),
         };
@@ -74,6 +130,21 @@ final readonly class Rule
         return $hasTime ? $quota . ';w=' . intdiv($this->windowUs, 1_000_000) : $quota;
     }
 
+    /** How long a state of the rule is of use, in µs: from an empty to a full budget. */
+    public function lifeUs(): float
+    {
+        $n = $this->numbers;
+        return match ($this->code) {
+            1, 4 => (float) Num::divCeil((int) $n[3], (int) $n[1]) * $n[0],
+            2 => ceil($n[2] * $n[1] / $n[0]),
+            3 => ceil($n[2] * $n[4]),
+            5 => $n[1] === 2.0 ? (float) Parameters::SPAN_MAX_US : $n[2],
+            6 => $n[1] + $n[2],
+            7 => 2.0 * $n[1],
+            default => $n[1],
+        };
+    }
+
     /** ns of Redis that one decision by this rule costs at most, beside the call. */
     public function costNs(): int
     {
@@ -82,6 +153,32 @@ final readonly class Rule
             8 => 114 * (int) $this->numbers[0],
             9 => 285 * (int) $this->numbers[0],
             default => 0,
+        };
+    }
+
+    /**
+     * True if the numbers are those of a rule: limits, bursts and lengths of time are at least 1.
+     *
+     * @param list<float> $n
+     */
+    private static function isInRange(int $code, int $flags, array $n): bool
+    {
+        foreach ($n as $number) {
+            if (!($number >= 0 && $number <= ($code === 3 ? 2.0 ** 128 : 2.0 ** 53))) {
+                return false;
+            }
+        }
+        $isCalendar = $code === 5 && $n[1] === 2.0;
+        if ($flags > 7 || $isCalendar !== (bool) ($flags & self::HAS_CALENDAR)) {
+            return false;
+        }
+        return match ($code) {
+            1, 4 => min($n[0], $n[1], $n[2], $n[4]) >= 1 && $n[3] >= $n[2],
+            2 => min($n[0], $n[1]) >= 1 && $n[2] > 0,
+            3 => min($n) > 0,
+            5 => $n[0] >= 1 && ($isCalendar ? $n[3] <= 3 : $n[1] < 2 && $n[2] >= 1),
+            6, 7 => min($n) >= 1,
+            default => min($n[0], $n[1]) >= 1,
         };
     }
 }

@@ -25,7 +25,6 @@ final readonly class RuleSet
     private const COST_MAX_NS = 300_000;
 
     private string $generation;
-    private bool $isTooCostly;
 
     /** @var list<null>|null the windows of rules without a calendar; null: one has one */
     private ?array $noWindows;
@@ -44,13 +43,10 @@ final readonly class RuleSet
         public string $quotas,
     ) {
         $this->generation = substr(hash('sha256', $bytes, true), 0, 6);
-        $cost = self::CALL_COST_NS;
         $hasCalendar = false;
         foreach ($rules as $rule) {
-            $cost += $rule->costNs();
             $hasCalendar = $hasCalendar || $rule->flags & Rule::HAS_CALENDAR;
         }
-        $this->isTooCostly = $cost > self::COST_MAX_NS;
         $this->noWindows = $hasCalendar ? null : array_fill(0, count($rules), null);
     }
 
@@ -67,7 +63,7 @@ final readonly class RuleSet
         foreach ($rules as $rule) {
             $bytes .= pack('CCC', $rule->code, count($rule->numbers), $rule->flags) . $rule->nameHash;
             $bytes .= pack('e*', ...$rule->numbers);
-            $life = max($life, Packer::lifeUs($rule));
+            $life = max($life, $rule->lifeUs());
             $fresh = $fresh && ($rule->flags & Rule::FULL_IS_FRESH);
         }
         $lifeMs = (int) min(floor($life / 1000) + 1 + ($fresh ? 0 : 30 * self::DAY_MS), self::LIFE_MAX_MS);
@@ -75,50 +71,41 @@ final readonly class RuleSet
     }
 
     /**
-     * The set of bytes that somebody else packed; null if they cannot be read.
+     * The set of bytes that somebody else packed. Rules are known by the hashes of their names.
      *
-     * @param list<array{name: string, limit: int, windowUs: int|null, calendar: Calendar|null}>|null $about
-     *   for each rule; null: rules are known by their bytes alone
+     * @throws Unreadable if they cannot be read
      */
-    public static function read(string $bytes, ?array $about = null, int $lifeMs = 0): ?self
+    public static function read(string $bytes): self
     {
-        if (strlen($bytes) < 3 || ord($bytes[0]) !== self::FORMAT) {
-            return null;
+        if (strlen($bytes) < 3) {
+            throw Unreadable::damaged('rules of ' . strlen($bytes) . ' bytes');
         }
-        $carry = Carry::tryFrom(ord($bytes[1]));
-        $count = ord($bytes[2]);
-        if ($carry === null || $count < 1 || $count > self::RULES_MAX || ($about && count($about) !== $count)) {
-            return null;
+        [, $format, $carry, $count] = unpack('C3', $bytes) ?: [];
+        if ($format !== self::FORMAT) {
+            throw Unreadable::later("rules of format $format; this program reads " . self::FORMAT);
         }
-        $rules = [];
-        $at = 3;
+        $carry = Carry::tryFrom($carry) ?? throw Unreadable::later("rules with the unknown carry $carry");
+        if ($count < 1 || $count > self::RULES_MAX) {
+            throw Unreadable::damaged("`$count` rules are outside 1..=" . self::RULES_MAX);
+        }
+        [$rules, $at] = [[], 3];
         for ($place = 0; $place < $count; $place++) {
-            if (strlen($bytes) < $at + 11) {
-                return null;
-            }
-            $length = 8 * ord($bytes[$at + 1]);
-            if (strlen($bytes) < $at + 11 + $length) {
-                return null;
-            }
-            $numbers = array_values(unpack('e*', substr($bytes, $at + 11, $length)) ?: []);
-            $code = ord($bytes[$at]);
-            if (!self::isAlgorithm($code, count($numbers)) || !self::isInRange($code, $numbers)) {
-                return null;
-            }
-            $known = $about[$place] ?? null;
-            $rules[] = new Rule(
-                $code,
-                ord($bytes[$at + 2]),
-                substr($bytes, $at + 3, 8),
-                $numbers,
-                $known['name'] ?? '',
-                $known['limit'] ?? self::limitOf($code, $numbers),
-                $known['windowUs'] ?? null,
-                $known['calendar'] ?? null,
-            );
-            $at += 11 + $length;
+            $rules[] = $rule = Rule::read($bytes, $at);
+            $at += 11 + 8 * count($rule->numbers);
         }
-        return $at === strlen($bytes) ? new self($bytes, $rules, $carry, $lifeMs, self::quotas($rules)) : null;
+        return $at === strlen($bytes)
+            ? new self($bytes, $rules, $carry, 0, '')
+            : throw Unreadable::damaged('bytes behind the last rule');
+    }
+
+    /**
+     * The same set with what its bytes do not say.
+     *
+     * @param non-empty-list<Rule> $rules
+     */
+    public function described(array $rules, int $lifeMs): self
+    {
+        return new self($this->bytes, $rules, $this->carry, $lifeMs, self::quotas($rules));
     }
 
     /** The 6 bytes by which a policy's rules are told from others. */
@@ -141,7 +128,8 @@ final readonly class RuleSet
     /** Whether one decision by the rules could take Redis longer than 0.3 ms; such rules are not sent. */
     public function isTooCostly(): bool
     {
-        return $this->isTooCostly;
+        $costs = array_map(static fn (Rule $rule): int => $rule->costNs(), $this->rules);
+        return self::CALL_COST_NS + array_sum($costs) > self::COST_MAX_NS;
     }
 
     /** Whether one of the rules has a calendar. */
@@ -177,41 +165,5 @@ final readonly class RuleSet
     private static function quotas(array $rules): string
     {
         return implode(', ', array_map(static fn (Rule $rule): string => $rule->quota(), $rules));
-    }
-
-    /**
-     * Whether no arithmetic divides by one of the numbers that is 0, and all of them are numbers.
-     *
-     * @param list<float> $n
-     */
-    private static function isInRange(int $code, array $n): bool
-    {
-        foreach ($n as $number) {
-            if (!($number >= 0 && $number <= 2.0 ** 128)) {
-                return false;
-            }
-        }
-        return match ($code) {
-            1, 4 => min($n[0], $n[1], $n[2]) >= 1,
-            2 => min($n[0], $n[1]) >= 1,
-            3 => $n[0] > 0,
-            5 => $n[1] === 2.0 ? $n[3] <= 3 : $n[1] < 2 && $n[2] >= 1,
-            default => $n[1] >= 1,
-        };
-    }
-
-    private static function isAlgorithm(int $code, int $numbers): bool
-    {
-        return ([1 => 9, 3, 5, 10, 5, 4, 4, 2, 3][$code] ?? -1) === $numbers;
-    }
-
-    /** @param list<float> $numbers */
-    private static function limitOf(int $code, array $numbers): int
-    {
-        return match ($code) {
-            1, 4 => (int) $numbers[4],
-            2, 3 => max((int) floor(min($numbers[2], 4503599627370496.0)), 1),
-            default => (int) $numbers[0],
-        };
     }
 }

@@ -15,7 +15,7 @@ use Sluicegate\Mode;
 use Sluicegate\OnStoreFailure;
 use Sluicegate\Overflow;
 use Sluicegate\OverflowKind;
-use Sluicegate\Policy\Document;
+use Sluicegate\Policy\Policy;
 use Sluicegate\Redis\PermitId;
 use Sluicegate\Rules\RuleSet;
 use Sluicegate\Verb;
@@ -41,7 +41,7 @@ final class InMemoryDecider implements Decider
     private int $sweptAt = 0;
 
     /**
-     * @param array<string, Document> $policies by name
+     * @param array<string, Policy> $policies by name
      * @param int $keysMax keys at a time
      */
     public function __construct(
@@ -60,9 +60,9 @@ final class InMemoryDecider implements Decider
         ?int $maxWaitUs,
         string $id,
     ): Decision {
-        $document = $limit === null ? $this->document($policy) : null;
+        $held = $limit === null ? $this->held($policy) : null;
         $now = $this->clock->nowUs();
-        $set = $limit?->rules ?? $document->rulesOf($key, intdiv($now, 1000));
+        $set = $limit?->rules ?? $held->rulesOf($key, intdiv($now, 1000))->set;
         $kernel = $set->kernel();
         if (!$kernel->supports($verb)) {
             throw InvalidRequest::unsupportedVerb($verb->text(), $policy);
@@ -81,25 +81,13 @@ final class InMemoryDecider implements Decider
         if (!$isNew || ($states !== $kernel->fresh() && $this->hasRoom($now))) {
             $this->states[$at] = [$set, $states];
         } elseif ($states !== $kernel->fresh()) {
-            $passes = ($limit?->onStoreFailure ?? $document->onStoreFailure) === OnStoreFailure::Allow;
+            $passes = ($limit?->onStoreFailure ?? $held->onStoreFailure) === OnStoreFailure::Allow;
             $mode = $passes ? Mode::Allow : Mode::Deny;
             $outcome = new Outcome($passes, 0, $passes ? $cost : 0, 0, $passes ? 0 : self::RETRY_US, 0, 0);
         }
         $rule = $set->rules[$outcome->place];
-        $decision = new Decision(
-            $outcome->allowed,
-            $outcome->granted,
-            $outcome->waitUs,
-            $rule->limit,
-            $outcome->remaining,
-            $outcome->retryAfterUs,
-            $outcome->resetAfterUs,
-            $policy,
-            $rule->name,
-            $mode,
-            quotas: $set->quotas,
-        );
-        $overflow = $document?->overflow ?? new Overflow(OverflowKind::Reject);
+        $decision = new Decision($outcome, $rule->limit, $policy, $rule->name, $mode, quotas: $set->quotas);
+        $overflow = $held?->overflow ?? new Overflow(OverflowKind::Reject);
         $overflows = !$decision->allowed && $overflow->covers($verb);
         return match ($overflows ? $overflow->kind : OverflowKind::Reject) {
             OverflowKind::Reject => $decision,
@@ -113,14 +101,14 @@ final class InMemoryDecider implements Decider
 
     public function keyOf(string $policy): ?array
     {
-        return $this->document($policy)->key;
+        return $this->held($policy)->key;
     }
 
     public function close(float $seconds): void
     {
     }
 
-    private function document(string $policy): Document
+    private function held(string $policy): Policy
     {
         return $this->policies[$policy] ?? throw InvalidRequest::unknownPolicy($policy);
     }

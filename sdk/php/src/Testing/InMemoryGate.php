@@ -6,29 +6,76 @@ namespace Sluicegate\Testing;
 
 use Psr\Clock\ClockInterface;
 use Sluicegate\Clock;
+use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Gate;
-use Sluicegate\Policy\Document;
+use Sluicegate\Limit;
+use Sluicegate\Policy\Policy;
 use Sluicegate\PsrClock;
+use Sluicegate\Ranges;
+use Sluicegate\Rules\Unreadable;
+use stdClass;
 
 /**
- * A gate for tests, which decides in this process as one without Redis does, for 100,000 keys at a time.
+ * A gate for tests, which decides in this process as one without Redis does, for 100,000 keys at a time. It may use all
+ * policies, whatever `apps` they are for.
  */
 final class InMemoryGate
 {
+    /** The format of files of records that this package reads. */
+    private const FORMAT = 1;
+
     /**
      * A gate with policies.
      *
      * @param Clock|ClockInterface $clock usually a ManualClock; a clock of PSR-20 will do
-     * @param array<string, mixed>|string ...$policies documents, as JSON or as what it decodes to
+     * @param string|array<string, Limit> ...$policies a text that `sluicegate policies compile` wrote; or limits that
+     *   are made in code, by the names of their policies
+     * @throws InvalidRequest if a policy cannot be read; the message names it and the member
      */
-    public static function with(Clock|ClockInterface $clock, array|string ...$policies): Gate
+    public static function with(Clock|ClockInterface $clock, string|array ...$policies): Gate
     {
-        $documents = [];
-        foreach ($policies as $policy) {
-            $flags = JSON_PRESERVE_ZERO_FRACTION | JSON_THROW_ON_ERROR;
-            $document = Document::parse(is_string($policy) ? $policy : json_encode($policy, $flags));
-            $documents[$document->name] = $document;
+        $clock = PsrClock::of($clock);
+        $held = [];
+        foreach ($policies as $some) {
+            $held = (is_string($some) ? self::ofFile($some, $clock) : self::ofCode($some)) + $held;
         }
-        return new Gate(new InMemoryDecider($documents, PsrClock::of($clock)));
+        return Gate::of(new InMemoryDecider($held, $clock));
+    }
+
+    /** @return array<string, Policy> */
+    private static function ofFile(string $text, Clock $clock): array
+    {
+        $file = json_decode($text);
+        if (!$file instanceof stdClass || ($file->{'#format'} ?? null) !== self::FORMAT) {
+            throw InvalidRequest::rules('expected the text that `sluicegate policies compile` writes, of `#format` 1');
+        }
+        $policies = [];
+        foreach (get_object_vars($file) as $name => $record) {
+            try {
+                if (!str_starts_with((string) $name, '#')) {
+                    $json = (string) json_encode($record);
+                    $policies[$name] = Policy::read((string) $name, $json, intdiv($clock->nowUs(), 1000));
+                }
+            } catch (Unreadable $e) {
+                throw InvalidRequest::rules("policy `$name`: {$e->getMessage()}");
+            }
+        }
+        return $policies;
+    }
+
+    /**
+     * @param array<mixed> $limits
+     * @return array<string, Policy>
+     */
+    private static function ofCode(array $limits): array
+    {
+        $policies = [];
+        foreach ($limits as $name => $limit) {
+            Ranges::name((string) $name);
+            $policies[$name] = $limit instanceof Limit
+                ? Policy::ofLimit((string) $name, $limit)
+                : throw InvalidRequest::rules("policy `$name`: expected a `" . Limit::class . '`');
+        }
+        return $policies;
     }
 }

@@ -9,6 +9,7 @@ use Sluicegate\Decider;
 use Sluicegate\Decision;
 use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Gate;
+use Sluicegate\Kernel\Outcome;
 use Sluicegate\Limit;
 use Sluicegate\Verb;
 
@@ -48,7 +49,7 @@ final class Script implements Decider
     /** The gate that answers so. A request beyond the last outcome throws a `LogicException`. */
     public function gate(): Gate
     {
-        return new Gate($this);
+        return Gate::of($this);
     }
 
     /** The number of outcomes that nobody asked for yet. */
@@ -72,7 +73,8 @@ final class Script implements Decider
             throw $outcome;
         }
         [$allowed, $most, $remaining, $retryUs] = $outcome;
-        return new Decision($allowed, $allowed ? $cost : 0, 0, $most, $remaining, $retryUs, 0, $policy, '');
+        $outcome = new Outcome($allowed, 0, $allowed ? $cost : 0, 0, $retryUs, $remaining, 0);
+        return new Decision($outcome, $most, $policy, '');
     }
 
     public function keyOf(string $policy): ?array

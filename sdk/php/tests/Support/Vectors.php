@@ -6,11 +6,8 @@ namespace Sluicegate\Tests\Support;
 
 use Sluicegate\Kernel\Ask;
 use Sluicegate\Redis\PermitId;
-use Sluicegate\Rules\Calendar;
 use Sluicegate\Rules\Carry;
-use Sluicegate\Rules\Packer;
-use Sluicegate\Rules\Rate;
-use Sluicegate\Rules\Rule;
+use Sluicegate\Rules\RuleEncoder;
 use Sluicegate\Rules\RuleSet;
 use Sluicegate\Verb;
 
@@ -41,11 +38,24 @@ final class Vectors
         return json_decode($text, true, 64, JSON_THROW_ON_ERROR)['entries'];
     }
 
+    /**
+     * The record of the first entry of `records.json` with a name, as text.
+     */
+    public static function record(string $name): string
+    {
+        foreach (self::wire('records.json') as $entry) {
+            if ($entry['name'] === $name) {
+                return $entry['record'];
+            }
+        }
+        throw new \InvalidArgumentException($name);
+    }
+
     /** @param list<array<mixed>> $specs */
     public static function rules(array $specs, string $carry = 'usage'): RuleSet
     {
         $carry = ['usage' => Carry::Usage, 'proportional' => Carry::Proportional, 'reset' => Carry::Reset][$carry];
-        return RuleSet::of(array_map(self::rule(...), $specs), $carry);
+        return RuleEncoder::set(array_map(self::rule(...), $specs), $carry);
     }
 
     /** @param array<mixed> $step */
@@ -70,36 +80,23 @@ final class Vectors
         throw new \InvalidArgumentException($op);
     }
 
-    /** @param array<mixed> $spec */
-    private static function rule(array $spec): Rule
+    /**
+     * A rule of the vectors as `Limit::rules` takes it: times in µs are texts there.
+     *
+     * @param array<mixed> $spec
+     * @return array<string, mixed>
+     */
+    private static function rule(array $spec): array
     {
-        $p = $spec['params'];
-        $name = $spec['name'];
-        $rate = isset($p['rate']) ? new Rate($p['rate']['permits'], $p['rate']['period_us']) : new Rate(1, 1);
-        $delay = ($p['delay'] ?? 'all') === 'all' ? 0 : $p['delay'];
-        return match ($spec['algorithm']) {
-            'token_bucket' => Packer::tokenBucket(
-                $name,
-                $rate,
-                $p['burst'] ?? $rate->permits,
-                $p['initial'] ?? $p['burst'] ?? $rate->permits,
-                ($p['refill'] ?? '') === 'interval',
-            ),
-            'leaky_bucket' => Packer::leakyBucket($name, $rate, $p['burst'] ?? 0, $delay === 'none' ? null : $delay),
-            'smooth_bursty' => Packer::smoothBursty($name, $rate, $p['max_burst_us'] ?? 1_000_000),
-            'smooth_warmup' => Packer::smoothWarmup($name, $rate, $p['warmup_us'], (float) ($p['cold_factor'] ?? 3)),
-            'fixed_window' => isset($p['calendar'])
-                ? Packer::calendarWindow(
-                    $name,
-                    $p['limit'],
-                    new Calendar($p['calendar'], $p['time_zone'] ?? 'UTC'),
-                )
-                : Packer::fixedWindow($name, $p['limit'], $p['window_us'], ($p['align'] ?? '') === 'first'),
-            'sliding_window' => Packer::slidingWindow($name, $p['limit'], $p['window_us'], $p['buckets'] ?? 10),
-            'sliding_counter' => Packer::slidingCounter($name, $p['limit'], $p['window_us']),
-            'sliding_log' => Packer::slidingLog($name, $p['limit'], $p['window_us']),
-            'concurrency' => Packer::concurrency($name, $p['limit'], $p['ttl_us']),
-            default => throw new \InvalidArgumentException($spec['algorithm']),
-        };
+        $parameters = [];
+        foreach ($spec['params'] as $name => $value) {
+            if ($name === 'rate') {
+                $value = "{$value['permits']}/{$value['period_us']}us";
+            } elseif (str_ends_with($name, '_us')) {
+                [$name, $value] = [substr($name, 0, -3), "{$value}us"];
+            }
+            $parameters[$name] = $value;
+        }
+        return ['name' => $spec['name'], $spec['algorithm'] => $parameters];
     }
 }

@@ -19,7 +19,7 @@ use Sluicegate\Limit;
  * Limits of one key are decided together, all or none; each key is one call. Several `throttle` of one route, or of
  * several, hold each by itself, and share a budget where their windows are as long. Header fields are Laravel's.
  */
-class ThrottleRequests extends Base
+final class ThrottleRequests extends Base
 {
     /** The windows in s follow: other windows are another budget, or each call would change its rules. */
     private const NAME = 'laravel.throttle.';

@@ -10,7 +10,7 @@ use Symfony\Component\RateLimiter\LimiterInterface;
 /**
  * Makes limiters of Symfony of the budgets of a policy: the service `limiter.NAME` of the bundle.
  */
-class SluicegateLimiterFactory
+final class SluicegateLimiterFactory implements LimiterFactory
 {
     public function __construct(private readonly Limiter $limiter)
     {

@@ -90,7 +90,7 @@ final class Configuration implements ConfigurationInterface
                         ->end()
                         ->children()
                             ->scalarNode('policy')->cannotBeEmpty()->end()
-                            ->variableNode('rules')->info('A list of rules, as in a policy document.')->end()
+                            ->variableNode('rules')->info('A list of rules, with the parameters of a policy.')->end()
                             ->enumNode('on_store_failure')->values(['local', 'allow', 'deny'])
                                 ->info('What is decided while Redis does not answer; for "rules".')
                                 ->defaultValue('local')

@@ -6,7 +6,6 @@ namespace Sluicegate\Bridge\Symfony\DependencyInjection;
 
 use Sluicegate\Bridge\Symfony\RateLimitListener;
 use Sluicegate\Bridge\Symfony\SluicegateLimiterFactory;
-use Sluicegate\Bridge\Symfony\SluicegateRateLimiterFactory;
 use Sluicegate\Gate;
 use Sluicegate\Limit;
 use Sluicegate\Limiter;
@@ -35,13 +34,13 @@ final class SluicegateExtension extends Extension
         $container->setDefinition(Gate::class, self::gate($config, $container));
         // Symfony 7.3 has an interface for factories.
         $hasInterface = interface_exists(RateLimiterFactoryInterface::class);
-        $factory = $hasInterface ? SluicegateRateLimiterFactory::class : SluicegateLimiterFactory::class;
+        $factory = SluicegateLimiterFactory::class;
         foreach ($config['limiters'] as $name => $limiter) {
             $name = (string) $name;
             $container->setDefinition("sluicegate.limiter.$name", self::limiter($name, $limiter));
             $container->register("limiter.$name", $factory)->addArgument(new Reference("sluicegate.limiter.$name"));
             $container->registerAliasForArgument("sluicegate.limiter.$name", Limiter::class, "$name.limiter");
-            $container->registerAliasForArgument("limiter.$name", SluicegateLimiterFactory::class, "$name.limiter");
+            $container->registerAliasForArgument("limiter.$name", $factory, "$name.limiter");
             if ($hasInterface) {
                 $interface = RateLimiterFactoryInterface::class;
                 $container->registerAliasForArgument("limiter.$name", $interface, "$name.limiter");
