@@ -7,10 +7,12 @@ use sluicegate_store::redis::{PolicyRecord, RecordOverflow, RecordResponse, Reco
 ///
 /// It has the apps that the document names, or else the owner, or else every app.
 pub fn record_of(policy: &Policy) -> PolicyRecord {
-    let apps = match (policy.apps(), policy.owner()) {
-        (Some(apps), _) => apps.map(str::to_owned).collect(),
-        (None, owner) => vec![owner.unwrap_or("*").to_owned()],
-    };
+    let named = policy.named_apps().map(str::to_owned);
+    let every = policy.says_every_app().then(|| "*".to_owned());
+    let mut apps: Vec<_> = named.chain(every).collect();
+    if apps.is_empty() {
+        apps.push(policy.owner().unwrap_or("*").to_owned());
+    }
     let settings = RecordSettings {
         apps,
         on_store_failure: match policy.on_store_failure() {
