@@ -200,7 +200,6 @@ fn header_fields_and_problems_are_the_same_texts() {
                 serde_json::from_str::<Value>(&body).expect("it is JSON")
             });
             entries.push(json!({
-                "document": serde_json::from_str::<Value>(text).expect("it is JSON"),
                 "record": published(text, Micros::ZERO),
                 "decision": decision(&made, name),
                 "ratelimit-policy": field(&limits),
