@@ -35,9 +35,9 @@ public enum ErrorCode {
     NOT_CHARGED("store: {cause}; nothing was charged"),
     /** There is no decision, and the request may have been executed. */
     PERHAPS_CHARGED("store: {cause}; perhaps charged, not repeated"),
-    /** A published policy cannot be read, and none is held. */
+    /** The record of a policy cannot be read: it is of a later version, or damaged and no earlier version is held. */
     UNREADABLE_POLICY("policy: `{policy}` cannot be read: {cause}"),
-    /** A limit made in code, or a document, is not valid. */
+    /** A limit made in code, or a file of records, is not valid. */
     RULES("rules: {cause}"),
     /** A key, or the name of a permit, has half of a surrogate pair, for which UTF-8 has no bytes. */
     KEY_TEXT("key: is not UTF-8"),

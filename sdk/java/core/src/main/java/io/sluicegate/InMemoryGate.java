@@ -11,8 +11,7 @@ import io.sluicegate.internal.kernel.Usage;
 import io.sluicegate.internal.kernel.Verb;
 import io.sluicegate.internal.policy.Key;
 import io.sluicegate.internal.policy.Policy;
-import io.sluicegate.internal.policy.PolicyException;
-import io.sluicegate.internal.policy.PolicyReader;
+import io.sluicegate.internal.policy.RecordReader;
 import io.sluicegate.internal.redis.Keys;
 import java.nio.charset.StandardCharsets;
 import java.time.Clock;
@@ -51,20 +50,29 @@ public final class InMemoryGate implements Gate {
     }
 
     /**
-     * Puts a policy in place, or another in its place.
+     * Takes over the policies of a file of records; one that is there already is replaced.
      *
-     * @param json the document, as in {@code policies[]} of a policy file
-     * @return the limiter of the policy
-     * @throws SluicegateException with {@link ErrorCode#RULES} if it cannot be read
+     * @param records the text of the file, which {@code sluicegate policies compile} makes of documents
+     * @return this gate
+     * @throws SluicegateException with {@link ErrorCode#UNREADABLE_POLICY} if the record of a policy cannot be read, and with
+     *     {@link ErrorCode#RULES} if the text is not such a file; then nothing is taken over
      */
-    public Limiter document(String json) {
-        try {
-            Policy policy = PolicyReader.document(json);
-            policies.put(policy.name(), policy);
-            return policy(policy.name());
-        } catch (PolicyException e) {
-            throw ErrorCode.RULES.with(Map.of("cause", e.getMessage()));
-        }
+    public InMemoryGate compiled(String records) {
+        RecordReader.file(records).forEach(policy -> policies.put(policy.name(), policy));
+        return this;
+    }
+
+    /**
+     * Makes a policy of a limit; one of that name is replaced.
+     *
+     * @param name its name
+     * @param limit its rules
+     * @return the limiter of the policy
+     * @throws SluicegateException with {@link ErrorCode#RULES} if the limit or its name is not valid
+     */
+    public Limiter policy(String name, Limit limit) {
+        policies.put(name, limit.policy(name));
+        return policy(name);
     }
 
     /**

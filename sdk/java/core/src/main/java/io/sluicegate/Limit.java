@@ -1,17 +1,23 @@
 package io.sluicegate;
 
-import io.sluicegate.internal.json.Json;
+import static io.sluicegate.LimitParameters.PERMITS_MAX;
+
+import io.sluicegate.internal.Checks;
+import io.sluicegate.internal.kernel.Rule;
+import io.sluicegate.internal.kernel.RuleSet;
+import io.sluicegate.internal.kernel.Rules;
+import io.sluicegate.internal.kernel.Rules.Rate;
+import io.sluicegate.internal.policy.Over;
 import io.sluicegate.internal.policy.Policy;
-import io.sluicegate.internal.policy.PolicyException;
-import io.sluicegate.internal.policy.PolicyReader;
-import io.sluicegate.internal.policy.Values;
 import java.time.Duration;
 import java.time.ZoneId;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
+import java.util.Objects;
+import java.util.Set;
 
 /**
  * A limit that a program makes itself, of one rule or, by {@link #and}, of several. It is never changed: each method gives
@@ -33,27 +39,19 @@ public final class Limit {
 
     /** The name of a rule that is alone. */
     private static final String ALONE = "limit";
+    /** The entries of a log, or permits that are held; fewer are too many for Redis. */
+    private static final long ENTRIES_MAX = 10_000;
 
     private final List<One> rules;
     private final Carry carry;
     private final OnStoreFailure onStoreFailure;
 
-    /** One rule as a document has it; the name may be null. */
+    /** One rule: its algorithm, and the parameters that were given; the name may be null. */
     private record One(String name, String algorithm, Map<String, Object> parameters) {
         One with(String parameter, Object value) {
             Map<String, Object> more = new LinkedHashMap<>(parameters);
-            more.put(parameter, value);
+            more.put(parameter, Objects.requireNonNull(value, parameter));
             return new One(name, algorithm, more);
-        }
-
-        Map<String, Object> document(String otherwise) {
-            Map<String, Object> rule = new LinkedHashMap<>();
-            String called = name == null ? otherwise : name;
-            if (called != null) {
-                rule.put("name", called);
-            }
-            rule.put(algorithm, parameters);
-            return rule;
         }
     }
 
@@ -63,12 +61,8 @@ public final class Limit {
         this.onStoreFailure = onStoreFailure;
     }
 
-    private static Limit of(String algorithm, Object... parameters) {
-        One one = new One(null, algorithm, Map.of());
-        for (int place = 0; place < parameters.length; place += 2) {
-            one = one.with((String) parameters[place], parameters[place + 1]);
-        }
-        return new Limit(List.of(one), Carry.USAGE, OnStoreFailure.LOCAL);
+    private static Limit of(String algorithm, String parameter, Object value) {
+        return new Limit(List.of(new One(null, algorithm, Map.of(parameter, value))), Carry.USAGE, OnStoreFailure.LOCAL);
     }
 
     private Limit with(String parameter, Object value) {
@@ -77,22 +71,9 @@ public final class Limit {
 
     private Limit onlyRule(String what, One rule) {
         if (rules.size() > 1) {
-            throw ErrorCode.RULES.with(Map.of("cause", what + ": belongs to one rule, and must be said before `and`"));
+            throw LimitParameters.error(what, "belongs to one rule, and must be set before `and`");
         }
         return new Limit(List.of(rule), carry, onStoreFailure);
-    }
-
-    private static Object number(long value) {
-        return new Json.Num(Long.toString(value));
-    }
-
-    private static String span(Duration span) {
-        boolean countable = !span.isNegative() && span.getSeconds() <= Values.DURATION_MAX_US / 1_000_000;
-        return countable ? span.getSeconds() * 1_000_000 + span.getNano() / 1000 + "us" : span.getSeconds() + "s";
-    }
-
-    private static String rate(long permits, Duration period) {
-        return permits + "/" + span(period);
     }
 
     /**
@@ -103,7 +84,7 @@ public final class Limit {
      * @return the limit
      */
     public static Limit tokenBucket(long permits, Duration period) {
-        return of("token_bucket", "rate", rate(permits, period));
+        return of("token_bucket", "permits", permits).with("period", period);
     }
 
     /**
@@ -114,7 +95,7 @@ public final class Limit {
      * @return the limit, in which none wait unless you set a {@linkplain #burst burst}
      */
     public static Limit leakyBucket(long permits, Duration period) {
-        return of("leaky_bucket", "rate", rate(permits, period));
+        return of("leaky_bucket", "permits", permits).with("period", period);
     }
 
     /**
@@ -125,7 +106,7 @@ public final class Limit {
      * @return the limit, which saves permits for a second unless you set {@link #maxBurst}
      */
     public static Limit smoothBursty(long permits, Duration period) {
-        return of("smooth_bursty", "rate", rate(permits, period));
+        return of("smooth_bursty", "permits", permits).with("period", period);
     }
 
     /**
@@ -137,7 +118,7 @@ public final class Limit {
      * @return the limit, whose factor is 3 unless you set {@link #coldFactor}
      */
     public static Limit smoothWarmup(long permits, Duration period, Duration warmup) {
-        return of("smooth_warmup", "rate", rate(permits, period), "warmup", span(warmup));
+        return of("smooth_warmup", "permits", permits).with("period", period).with("warmup", warmup);
     }
 
     /**
@@ -148,7 +129,7 @@ public final class Limit {
      * @return the limit
      */
     public static Limit fixedWindow(long limit, Duration window) {
-        return of("fixed_window", "limit", number(limit), "window", span(window));
+        return of("fixed_window", "limit", limit).with("window", window);
     }
 
     /**
@@ -160,8 +141,7 @@ public final class Limit {
      * @return the limit
      */
     public static Limit calendarWindow(long limit, Every every, ZoneId zone) {
-        String name = zone.getId().equals("Z") ? "UTC" : zone.getId();
-        return of("fixed_window", "limit", number(limit), "calendar", every.name().toLowerCase(Locale.ROOT), "time_zone", name);
+        return of("fixed_window", "limit", limit).with("calendar", every).with("time_zone", zone);
     }
 
     /**
@@ -172,7 +152,7 @@ public final class Limit {
      * @return the limit, of 10 counters unless you set {@link #buckets}
      */
     public static Limit slidingWindow(long limit, Duration window) {
-        return of("sliding_window", "limit", number(limit), "window", span(window));
+        return of("sliding_window", "limit", limit).with("window", window);
     }
 
     /**
@@ -183,7 +163,7 @@ public final class Limit {
      * @return the limit
      */
     public static Limit slidingCounter(long limit, Duration window) {
-        return of("sliding_counter", "limit", number(limit), "window", span(window));
+        return of("sliding_counter", "limit", limit).with("window", window);
     }
 
     /**
@@ -194,7 +174,7 @@ public final class Limit {
      * @return the limit
      */
     public static Limit slidingLog(long limit, Duration window) {
-        return of("sliding_log", "limit", number(limit), "window", span(window));
+        return of("sliding_log", "limit", limit).with("window", window);
     }
 
     /**
@@ -205,7 +185,7 @@ public final class Limit {
      * @return the limit
      */
     public static Limit concurrency(long limit, Duration ttl) {
-        return of("concurrency", "limit", number(limit), "ttl", span(ttl));
+        return of("concurrency", "limit", limit).with("ttl", ttl);
     }
 
     /**
@@ -215,7 +195,7 @@ public final class Limit {
      * @return the limit
      */
     public Limit burst(long burst) {
-        return with("burst", number(burst));
+        return with("burst", burst);
     }
 
     /**
@@ -225,7 +205,7 @@ public final class Limit {
      * @return the limit
      */
     public Limit initial(long initial) {
-        return with("initial", number(initial));
+        return with("initial", initial);
     }
 
     /**
@@ -244,7 +224,7 @@ public final class Limit {
      * @return the limit
      */
     public Limit delay(long delay) {
-        return with("delay", number(delay));
+        return with("delay", delay);
     }
 
     /**
@@ -263,7 +243,7 @@ public final class Limit {
      * @return the limit
      */
     public Limit maxBurst(Duration maxBurst) {
-        return with("max_burst", span(maxBurst));
+        return with("max_burst", maxBurst);
     }
 
     /**
@@ -273,7 +253,7 @@ public final class Limit {
      * @return the limit
      */
     public Limit coldFactor(double factor) {
-        return with("cold_factor", new Json.Num(Double.toString(factor)));
+        return with("cold_factor", factor);
     }
 
     /**
@@ -292,7 +272,7 @@ public final class Limit {
      * @return the limit
      */
     public Limit buckets(long buckets) {
-        return with("buckets", number(buckets));
+        return with("buckets", buckets);
     }
 
     /**
@@ -340,13 +320,67 @@ public final class Limit {
     }
 
     Policy policy(String name) {
-        String otherwise = rules.size() == 1 ? ALONE : null;
-        Map<String, Object> document = Map.of("name", name, "carry", carry.name().toLowerCase(Locale.ROOT),
-            "rules", rules.stream().map(rule -> rule.document(otherwise)).toList());
-        try {
-            return PolicyReader.limit(document, onStoreFailure);
-        } catch (PolicyException e) {
-            throw ErrorCode.RULES.with(Map.of("cause", e.getMessage()));
+        if (!Checks.isName(name)) {
+            throw noName("name", name);
         }
+        if (rules.size() > RuleSet.RULES_MAX) {
+            throw LimitParameters.error(name + ": rules", "`" + rules.size() + "` are outside 1..=" + RuleSet.RULES_MAX);
+        }
+        List<Rule> encoded = new ArrayList<>();
+        Set<String> names = new HashSet<>();
+        for (One one : rules) {
+            String path = name + ": rules[" + encoded.size() + "]";
+            String called = one.name == null && rules.size() == 1 ? ALONE : one.name;
+            if (called == null) {
+                throw LimitParameters.error(path + ".name", "is missing: with several rules, each needs a name");
+            }
+            if (!Checks.isName(called)) {
+                throw noName(path + ".name", called);
+            }
+            if (!names.add(called)) {
+                throw LimitParameters.error(path + ".name", "two rules are named `" + called + "`");
+            }
+            LimitParameters parameters = new LimitParameters(path + "." + one.algorithm, one.parameters);
+            encoded.add(encode(called, one.algorithm, parameters));
+            parameters.done();
+        }
+        RuleSet set = new RuleSet(carry, encoded);
+        if (set.costsTooMuch()) {
+            throw LimitParameters.error(name + ": rules", "one decision could take Redis too long");
+        }
+        return new Policy(name, 0, Policy.SINCE_UNKNOWN, "", List.of("*"), set, Map.of(), Over.REJECT, onStoreFailure);
+    }
+
+    private static SluicegateException noName(String path, String name) {
+        return LimitParameters.error(path, "`" + name + "` is not a name; expected 1..=128 bytes of `[a-z0-9._-]`");
+    }
+
+    private static Rule encode(String name, String algorithm, LimitParameters p) {
+        return switch (algorithm) {
+            case "token_bucket" -> {
+                Rate rate = p.rate();
+                long burst = p.whole("burst", 1, PERMITS_MAX, rate.permits());
+                yield Rules.tokenBucket(name, rate, burst, p.whole("initial", 0, burst, burst), p.takes("refill", "interval"));
+            }
+            case "leaky_bucket" -> {
+                Rate rate = p.rate();
+                long burst = p.whole("burst", 0, PERMITS_MAX, 0);
+                yield Rules.leakyBucket(name, rate, burst, p.takes("delay", "none") ? -1 : p.whole("delay", 0, burst, 0));
+            }
+            case "smooth_bursty" -> Rules.smoothBursty(name, p.rate(), p.span("max_burst", Duration.ofSeconds(1)));
+            case "smooth_warmup" -> Rules.smoothWarmup(name, p.rate(), p.span("warmup"), p.factor("cold_factor", 3));
+            case "fixed_window" -> {
+                long limit = p.whole("limit", 1, PERMITS_MAX);
+                yield p.has("calendar") ? Rules.calendarWindow(name, limit, p.calendar())
+                    : Rules.fixedWindow(name, limit, p.span("window"), p.takes("align", "first"));
+            }
+            case "sliding_window" -> {
+                long buckets = p.whole("buckets", 1, 1000, 10);
+                yield Rules.slidingWindow(name, p.whole("limit", 1, PERMITS_MAX), p.spanOf("window", buckets), buckets);
+            }
+            case "sliding_counter" -> Rules.slidingCounter(name, p.whole("limit", 1, PERMITS_MAX - 1), p.span("window"));
+            case "sliding_log" -> Rules.slidingLog(name, p.whole("limit", 1, ENTRIES_MAX), p.span("window"));
+            default -> Rules.concurrency(name, p.whole("limit", 1, ENTRIES_MAX), p.span("ttl"));
+        };
     }
 }

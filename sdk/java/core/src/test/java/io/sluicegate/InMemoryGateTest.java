@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.sluicegate.testing.Heap;
+import io.sluicegate.testing.Records;
 import io.sluicegate.testing.TestRedis;
 import java.time.Clock;
 import java.time.Duration;
@@ -13,6 +14,7 @@ import java.time.Instant;
 import java.time.ZoneId;
 import java.time.ZoneOffset;
 import java.util.List;
+import java.util.Map;
 import java.util.function.LongFunction;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
@@ -63,21 +65,51 @@ class InMemoryGateTest {
     }
 
     @Test
-    void documents_are_policies() {
-        Limiter shadow = gate.document(
-            "{\"name\":\"s\",\"rules\":[{\"fixed_window\":{\"limit\":1,\"window\":\"1h\"}}],\"overflow\":\"shadow\"}");
+    void records_are_policies() {
+        Limiter shadow = gate.compiled(Records.file()).policy("shadow");
         assertTrue(shadow.check(null).allowed());
         Decision over = shadow.check(null);
         assertTrue(over.allowed());
         assertTrue(over.isOverLimit());
-        assertEquals(ErrorCode.RULES, assertThrows(SluicegateException.class, () -> gate.document("{}")).code());
+        assertEquals(1000, gate.policy("whole").peek("203.0.113.7", 1).limit());
         assertEquals(ErrorCode.UNKNOWN_POLICY, assertThrows(SluicegateException.class, () -> gate.policy("none").check("k")).code());
+    }
+
+    private void refused(ErrorCode code, String message, String records) {
+        SluicegateException problem = assertThrows(SluicegateException.class, () -> gate.compiled(records));
+        assertEquals(code, problem.code());
+        assertEquals(message, problem.getMessage());
+    }
+
+    @Test
+    void a_file_with_a_record_that_is_not_read_is_refused_whole() {
+        String good = "{\"#format\":1,\"good\":" + Records.of("fixed-1") + ",\"bad\":";
+        refused(ErrorCode.UNREADABLE_POLICY, "policy: `bad` cannot be read: record: `2` is of a later version; this program reads 1",
+            good + Records.of("fixed-1", "record", 2L) + "}");
+        refused(ErrorCode.UNREADABLE_POLICY, "policy: `bad` cannot be read: overflow.kind: is missing",
+            good + Records.of("fixed-1", "overflow", Map.of()) + "}");
+        refused(ErrorCode.UNREADABLE_POLICY, "policy: `bad` cannot be read: expected an object", good + "7}");
+        refused(ErrorCode.RULES, "rules: #format: `2` is another format; this program reads 1", "{\"#format\":2}");
+        refused(ErrorCode.RULES, "rules: #format: is missing", "{}");
+        refused(ErrorCode.RULES, "rules: not JSON: expected a value at 0", "policies: []");
+        assertEquals(ErrorCode.UNKNOWN_POLICY, assertThrows(SluicegateException.class, () -> gate.policy("good").check("k")).code());
+    }
+
+    @Test
+    void a_policy_made_in_code_replaces_the_one_of_its_name() {
+        assertEquals(9, gate.policy("mail", Limit.fixedWindow(10, Duration.ofHours(1))).check("k").remaining());
+        assertEquals(3, gate.policy("mail", Limit.fixedWindow(5, Duration.ofHours(1))).check("k").remaining());
+        assertEquals(2, gate.policy("mail").check("k").remaining());
+        // A limit of that name has budgets of its own.
+        assertEquals(4, gate.limit("mail", Limit.fixedWindow(5, Duration.ofHours(1))).check("k").remaining());
+        SluicegateException problem = assertThrows(SluicegateException.class, () -> gate.policy("mail", Limit.fixedWindow(0, Duration.ofHours(1))));
+        assertEquals(ErrorCode.RULES, problem.code());
+        assertEquals("rules: mail: rules[0].fixed_window.limit: `0` is outside 1..=4294967296", problem.getMessage());
     }
 
     @Test
     void overflow_means_for_acquire_what_it_means_for_check() {
-        String jobs = "\"rules\":[{\"concurrency\":{\"limit\":1,\"ttl\":\"1m\"}}],\"overflow\":";
-        Limiter seen = gate.document("{\"name\":\"seen\"," + jobs + "\"shadow\"}");
+        Limiter seen = gate.compiled(Records.file()).policy("jobs-shadow");
         Permit held = seen.acquire("k").orElseThrow();
         Acquisition over = seen.acquire("k");
         assertEquals(new Overflow.Shadow(), over.decision().overflow());
@@ -89,7 +121,7 @@ class InMemoryGateTest {
         assertTrue(seen.renew("k", "over").allowed() && seen.release("k", "over").allowed());
         held.close();
         assertEquals(1, seen.peek("k", 1).remaining());
-        Limiter later = gate.document("{\"name\":\"later\"," + jobs + "{\"degrade\":{\"tag\":\"queue\"}}}");
+        Limiter later = gate.policy("jobs-degrade");
         assertTrue(later.acquire("k", "first", 1).allowed());
         Acquisition refused = later.acquire("k");
         assertEquals(new Overflow.Tag("queue"), refused.decision().overflow());

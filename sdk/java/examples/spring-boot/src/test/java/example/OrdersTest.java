@@ -3,6 +3,7 @@ package example;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.sluicegate.testing.Records;
 import io.sluicegate.testing.TestRedis;
 import java.net.URI;
 import java.net.http.HttpClient;
@@ -13,16 +14,10 @@ import org.springframework.boot.SpringApplication;
 import org.springframework.context.ConfigurableApplicationContext;
 
 class OrdersTest {
-    // As a server publishes them.
-    private static String policy(String name, int limit) {
-        return "{\"version\":1,\"state\":\"active\",\"app\":\"shop\",\"document\":{\"name\":\"" + name
-            + "\",\"rules\":[{\"name\":\"" + name + "\",\"fixed_window\":{\"limit\":" + limit + ",\"window\":\"366d\"}}]}}";
-    }
-
     @Test
     void addresses_and_users_are_limited() throws Exception {
         try (TestRedis redis = TestRedis.start()) {
-            redis.command("HSET", "sg:{policies}", "#format", "1", "#revision", "1", "api", policy("api", 4), "orders", policy("orders", 2));
+            redis.command("HSET", "sg:{policies}", "#format", "1", "#revision", "1", "api", Records.of("api"), "orders", Records.of("orders"));
             try (ConfigurableApplicationContext context = SpringApplication.run(Orders.class, "--server.port=0", "--server.address=127.0.0.1",
                 "--spring.main.banner-mode=off", "--logging.level.root=warn", "--sluicegate.deadline=10s", "--sluicegate.redis.url=" + redis.uri())) {
                 String port = context.getEnvironment().getProperty("local.server.port");

@@ -2,14 +2,15 @@ package io.sluicegate.internal;
 
 import io.sluicegate.ErrorCode;
 import io.sluicegate.internal.kernel.Numbers;
-import io.sluicegate.internal.policy.Values;
 import java.math.BigInteger;
 import java.time.Duration;
 import java.util.Map;
+import java.util.regex.Pattern;
 
 /** The ranges of what programs give. */
 public final class Checks {
     private static final long DEADLINE_MAX_MS = 10_000;
+    private static final Pattern NAME = Pattern.compile("[a-z0-9._-]{1,128}");
 
     private Checks() {}
 
@@ -86,9 +87,14 @@ public final class Checks {
             .add(BigInteger.valueOf(time.getNano() / (1_000_000_000 / perSecond)));
     }
 
+    /** {@return whether this is the name of a policy, a rule or an app} */
+    public static boolean isName(String text) {
+        return NAME.matcher(text).matches();
+    }
+
     /** Checks the name of an app; returns the name. */
     public static String app(String app) {
-        if (!Values.isName(app)) {
+        if (!isName(app)) {
             throw ErrorCode.APP_NAME.with(Map.of("value", app));
         }
         return app;

@@ -369,11 +369,11 @@ public abstract class FaultContract {
             List<String> command = new ArrayList<>(List.of("ACL", "SETUSER"));
             command.addAll(List.of(line.replace("PASSWORD", "secret").substring("user ".length()).split(" ")));
             assertEquals("OK", redis.command(command.toArray(String[]::new)));
-            redis.command("HSET", "sg:{policies}", "#format", "1", "#revision", "1", "orders", version(1, 5));
+            redis.command("HSET", "sg:{policies}", "#format", "1", "#revision", "1", "orders", Records.of("fixed-5"));
             try (DirectGate gate = gate("redis://sluicegate-program:secret@127.0.0.1:" + redis.port())) {
                 Limiter orders = gate.policy("orders");
                 assertEquals(4, orders.check("k").remaining());
-                redis.command("HSET", "sg:{policies}", "#revision", "2", "orders", version(2, 8));
+                redis.command("HSET", "sg:{policies}", "#revision", "2", "orders", Records.of("fixed-8", "version", 2L));
                 redis.command("PUBLISH", "sg:policies", "2");
                 TestRedis.await("the edit", () -> orders.peek("k", 1).limit() == 8);
                 Limiter mail = gate.limit("mail", Limit.fixedWindow(3, Duration.ofDays(1)));
@@ -390,11 +390,6 @@ public abstract class FaultContract {
     // Valkey names the subcommand too.
     private static boolean isOfClient(List<?> entry) {
         return entry.stream().anyMatch(each -> each instanceof String text && text.matches("client(\\|setinfo)?"));
-    }
-
-    private static String version(int version, int limit) {
-        return "{\"version\":" + version + ",\"state\":\"active\",\"app\":\"\",\"document\":{\"name\":\"orders\",\"rules\":[{\"fixed_window\":"
-            + "{\"limit\":" + limit + ",\"window\":\"1d\"}}]}}";
     }
 
     @Test

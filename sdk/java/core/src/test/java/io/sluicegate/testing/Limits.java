@@ -11,7 +11,7 @@ public final class Limits {
     private static final Duration HOUR = Duration.ofHours(1);
     private static final Limit HELD = Limit.concurrency(5, Duration.ofSeconds(30));
 
-    /** All of them; the documents are in the same order. */
+    /** All of them, in the order of the policies `all-0` and so on of policies.yaml. */
     public static final List<Limit> ALL = List.of(
         Limit.tokenBucket(10, HOUR).burst(20).initial(2),
         Limit.tokenBucket(100, HOUR).refillByInterval(),
@@ -28,24 +28,6 @@ public final class Limits {
         Limit.slidingLog(20, HOUR),
         HELD,
         Limit.tokenBucket(10, HOUR).named("burst").and(Limit.slidingLog(20, HOUR).named("log")));
-
-    /** Their rules as documents have them. */
-    public static final List<String> DOCUMENTS = List.of(
-        "{'name':'limit','token_bucket':{'rate':'10/h','burst':20,'initial':2}}",
-        "{'name':'limit','token_bucket':{'rate':'100/h','refill':'interval'}}",
-        "{'name':'limit','leaky_bucket':{'rate':'10/h','burst':20,'delay':5}}",
-        "{'name':'limit','leaky_bucket':{'rate':'10/h','burst':20,'delay':'none'}}",
-        "{'name':'limit','leaky_bucket':{'rate':'10/s'}}",
-        "{'name':'limit','smooth_bursty':{'rate':'7/h','max_burst':'2h'}}",
-        "{'name':'limit','smooth_warmup':{'rate':'7/h','warmup':'3h','cold_factor':2.5}}",
-        "{'name':'limit','fixed_window':{'limit':10,'window':'8000h'}}",
-        "{'name':'limit','fixed_window':{'limit':10,'window':'1h','align':'first'}}",
-        "{'name':'limit','fixed_window':{'limit':5000,'calendar':'year','time_zone':'Europe/Berlin'}}",
-        "{'name':'limit','sliding_window':{'limit':100,'window':'1h','buckets':7}}",
-        "{'name':'limit','sliding_counter':{'limit':100,'window':'8000h'}}",
-        "{'name':'limit','sliding_log':{'limit':20,'window':'1h'}}",
-        "{'name':'limit','concurrency':{'limit':5,'ttl':'30s'}}",
-        "{'name':'burst','token_bucket':{'rate':'10/h'}},{'name':'log','sliding_log':{'limit':20,'window':'1h'}}");
 
     private Limits() {}
 

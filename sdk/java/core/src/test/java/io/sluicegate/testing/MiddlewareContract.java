@@ -64,11 +64,7 @@ public abstract class MiddlewareContract {
         private final DirectGate nowhere = Sluicegate.direct(new NoRedis()).build();
 
         Policies() {
-            memory.document(document("reject", "\"reject\""));
-            memory.document(document("behind", "\"reject\""));
-            memory.document(document("tenant", "\"reject\""));
-            memory.document(document("shadow", "\"shadow\""));
-            memory.document(document("degrade", "{\"degrade\":{\"response\":{\"status\":203,\"body\":\"later\",\"headers\":{\"x-a\":\"b\"}}}}"));
+            memory.compiled(Records.file());
         }
 
         @Override
@@ -104,10 +100,6 @@ public abstract class MiddlewareContract {
         public void close() {
             // There is nothing.
         }
-    }
-
-    private static String document(String name, String overflow) {
-        return "{\"name\":\"" + name + "\",\"rules\":[{\"fixed_window\":{\"limit\":1,\"window\":\"1h\"}}],\"overflow\":" + overflow + "}";
     }
 
     @BeforeAll

@@ -28,6 +28,7 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
@@ -77,11 +78,10 @@ public abstract class RedisContract {
         return new String(Keys.state(policy, key.getBytes(StandardCharsets.UTF_8)), StandardCharsets.US_ASCII);
     }
 
-    private void publish(String name, long version, String state, String document) {
-        long revision = ++published;
-        redis.command("HSET", "sg:{policies}", "#format", "1", "#revision", Long.toString(revision), "#clock", "server", name,
-            "{\"version\":" + version + ",\"state\":\"" + state + "\",\"app\":\"shop\",\"document\":" + document + "}");
-        redis.command("PUBLISH", "sg:policies", Long.toString(revision));
+    private void publish(String name, String record) {
+        String revision = Long.toString(++published);
+        redis.command("HSET", "sg:{policies}", "#format", "1", "#revision", revision, "#clock", "server", name, record);
+        redis.command("PUBLISH", "sg:policies", revision);
     }
 
     @TestFactory
@@ -154,43 +154,58 @@ public abstract class RedisContract {
         }
     }
 
+    private static boolean isRefused(Limiter limiter, ErrorCode code) {
+        try {
+            limiter.peek("k", 1);
+            return false;
+        } catch (SluicegateException e) {
+            return e.code() == code;
+        }
+    }
+
     @Test
     void published_policies_are_followed() throws Exception {
         try (DirectGate gate = gate(redis.uri())) {
-            publish("orders", 1, "active", "{\"name\":\"orders\",\"rules\":[{\"fixed_window\":{\"limit\":2,\"window\":\"1d\"}}]}");
+            publish("orders", Records.of("fixed-2"));
             Limiter orders = gate.policy("orders");
             assertEquals(2, orders.check("k").limit());
-            publish("orders", 2, "active", "{\"name\":\"orders\",\"rules\":[{\"fixed_window\":{\"limit\":5,\"window\":\"1d\"}}]}");
+            publish("orders", Records.of("fixed-5", "version", 2L));
             await(() -> orders.peek("k", 1).limit() == 5);
             assertEquals(4, orders.peek("k", 1).remaining());
-            publish("orders", 3, "shadow", "{\"name\":\"orders\",\"rules\":[{\"fixed_window\":{\"limit\":1,\"window\":\"1d\"}}]}");
+            publish("orders", Records.of("fixed-1", "version", 3L, "overflow", Map.of("kind", "shadow")));
             await(() -> orders.peek("k", 1).limit() == 1);
             Decision shadow = orders.check("k");
             assertTrue(shadow.allowed());
             assertEquals(new Overflow.Shadow(), shadow.overflow());
-            // A version that cannot be read: the one that is held stays.
-            publish("orders", 4, "active", "{\"name\":\"orders\",\"rules\":[{\"later\":{}}]}");
-            TestRedis.pause(300);
-            assertEquals(1, orders.peek("k", 1).limit());
             redis.command("HDEL", "sg:{policies}", "orders");
-            publish("another", 1, "active", "{\"name\":\"another\",\"rules\":[{\"fixed_window\":{\"limit\":1,\"window\":\"1d\"}}]}");
-            await(() -> {
-                try {
-                    orders.peek("k", 1);
-                    return false;
-                } catch (SluicegateException e) {
-                    return e.code() == ErrorCode.UNKNOWN_POLICY;
-                }
-            });
-            publish("theirs", 1, "active", "{\"name\":\"theirs\",\"apps\":[\"web\"],\"rules\":[{\"fixed_window\":{\"limit\":1,\"window\":\"1d\"}}]}");
-            await(() -> {
-                try {
-                    gate.policy("theirs").check("k");
-                    return false;
-                } catch (SluicegateException e) {
-                    return e.code() == ErrorCode.POLICY_NOT_AVAILABLE;
-                }
-            });
+            publish("another", Records.of("fixed-1"));
+            await(() -> isRefused(orders, ErrorCode.UNKNOWN_POLICY));
+            publish("theirs", Records.of("fixed-1", "apps", List.of("web")));
+            await(() -> isRefused(gate.policy("theirs"), ErrorCode.POLICY_NOT_AVAILABLE));
+        }
+    }
+
+    @Test
+    void a_damaged_record_changes_nothing_and_one_of_a_later_version_is_decided_by_no_more() {
+        try (DirectGate gate = gate(redis.uri())) {
+            publish("versions", Records.of("fixed-10"));
+            publish("seen", Records.of("fixed-1"));
+            Limiter versions = gate.policy("versions");
+            Limiter seen = gate.policy("seen");
+            assertEquals(9, versions.check("k").remaining());
+            assertEquals(1, seen.peek("k", 1).limit());
+            publish("versions", Records.of("fixed-20", "life_ms", "1"));
+            publish("seen", Records.of("fixed-2", "version", 2L));
+            await(() -> seen.peek("k", 1).limit() == 2);
+            assertEquals(8, versions.check("k").remaining());
+            publish("versions", Records.of("fixed-20", "record", 2L));
+            await(() -> isRefused(versions, ErrorCode.UNREADABLE_POLICY));
+            assertEquals("policy: `versions` cannot be read: record: `2` is of a later version; this program reads 1",
+                assertThrows(SluicegateException.class, () -> versions.check("k")).getMessage());
+            assertEquals(1, seen.check("k").remaining());
+            publish("versions", Records.of("fixed-10", "version", 3L));
+            await(() -> !isRefused(versions, ErrorCode.UNREADABLE_POLICY));
+            assertEquals(7, versions.check("k").remaining());
         }
     }
 
@@ -242,11 +257,11 @@ public abstract class RedisContract {
     void the_rules_that_were_taken_over_later_decide() {
         try (DirectGate early = ready(Sluicegate.direct(deaf(open(redis.uri()))).app("shop").deadline(LONG).build());
              DirectGate late = gate(redis.uri())) {
-            publish("two", 1, "active", "{\"name\":\"two\",\"rules\":[{\"fixed_window\":{\"limit\":10,\"window\":\"1d\"}}]}");
+            publish("two", Records.of("fixed-10"));
             Limiter old = early.policy("two");
             assertEquals(9, old.check("k").remaining());
             TestRedis.pause(5);
-            publish("two", 2, "active", "{\"name\":\"two\",\"rules\":[{\"fixed_window\":{\"limit\":20,\"window\":\"1d\"}}]}");
+            publish("two", Records.of("fixed-20", "version", 2L));
             assertEquals(18, late.policy("two").check("k").remaining());
             Decision said = old.check("k");
             assertEquals(17, said.remaining());
@@ -301,11 +316,11 @@ public abstract class RedisContract {
     void a_program_that_starts_late_with_an_earlier_version_decides_by_the_later_one() throws Exception {
         long since = System.currentTimeMillis() - 60_000;
         try (TestRedis own = TestRedis.start()) {
-            own.command("HSET", "sg:{policies}", "#format", "1", "#revision", "2", "p", since(2, 3, since + 2000));
+            own.command("HSET", "sg:{policies}", "#format", "1", "#revision", "2", "p", Records.of("fixed-3", "version", 2L, "since_ms", since + 2000));
             try (DirectGate gate = gate(own.uri())) {
                 assertEquals(2, gate.policy("p").check("k").remaining());
             }
-            own.command("HSET", "sg:{policies}", "#format", "1", "#revision", "1", "p", since(1, 10, since));
+            own.command("HSET", "sg:{policies}", "#format", "1", "#revision", "1", "p", Records.of("fixed-10", "since_ms", since));
             try (DirectGate late = gate(own.uri())) {
                 assertEquals(3, late.policy("p").check("k").limit());
                 assertEquals(0, late.policy("p").check("k").remaining());
@@ -313,11 +328,6 @@ public abstract class RedisContract {
                 assertEquals(9, late.policy("p").check("new").remaining());
             }
         }
-    }
-
-    private static String since(int version, int limit, long ms) {
-        return "{\"version\":" + version + ",\"state\":\"active\",\"app\":\"\",\"since_ms\":" + ms
-            + ",\"document\":{\"name\":\"p\",\"rules\":[{\"fixed_window\":{\"limit\":" + limit + ",\"window\":\"366d\"}}]}}";
     }
 
     @Test
@@ -393,8 +403,7 @@ public abstract class RedisContract {
     @Test
     void a_check_waits_in_the_queue() throws Exception {
         try (DirectGate gate = gate(redis.uri())) {
-            publish("queue", 1, "active", "{\"name\":\"queue\",\"rules\":[{\"token_bucket\":{\"rate\":\"4/s\",\"burst\":1}}],"
-                + "\"overflow\":{\"queue\":{\"max_wait\":\"900ms\"}}}");
+            publish("queue", Records.of("queue"));
             Limiter queue = gate.policy("queue");
             queue.peek("k", 1);
             long began = System.nanoTime();
@@ -417,8 +426,7 @@ public abstract class RedisContract {
     @Test
     void the_turn_of_a_caller_that_gives_up_goes_to_the_next() throws Exception {
         try (DirectGate gate = gate(redis.uri())) {
-            publish("turns", 1, "active", "{\"name\":\"turns\",\"rules\":[{\"token_bucket\":{\"rate\":\"1/3s\",\"burst\":1}}],"
-                + "\"overflow\":{\"queue\":{\"max_wait\":\"5s\"}}}");
+            publish("turns", Records.of("turns"));
             Limiter turns = gate.policy("turns");
             assertTrue(turns.check("k").allowed());
             CompletableFuture<Decision> second = turns.checkAsync("k");

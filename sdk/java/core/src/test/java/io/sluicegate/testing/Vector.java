@@ -31,7 +31,7 @@ public record Vector(String name, RuleSet rules, List<Step> steps) {
             }
             return "allowed=" + fields.get("allowed") + " granted=" + fields.get("granted") + " wait=" + fields.get("wait_us")
                 + " limit=" + fields.get("limit") + " remaining=" + fields.get("remaining")
-                + " retry=" + (fields.get("retry_after_us") == Json.NULL ? "-1" : fields.get("retry_after_us"))
+                + " retry=" + (fields.get("retry_after_us") == null ? "-1" : fields.get("retry_after_us"))
                 + " reset=" + fields.get("reset_after_us") + " rule=" + fields.get("rule");
         }
     }
@@ -126,7 +126,7 @@ public record Vector(String name, RuleSet rules, List<Step> steps) {
                 }
                 String zone = p.get("time_zone") == null ? "UTC" : (String) p.get("time_zone");
                 return Rules.calendarWindow(name, limit,
-                    new Calendar(Calendar.Unit.of((String) p.get("calendar")), Calendar.zoneOf(zone), zone));
+                    new Calendar(Calendar.Unit.valueOf(((String) p.get("calendar")).toUpperCase(Locale.ROOT)), Calendar.zoneOf(zone), zone));
             }
             case "sliding_window":
                 return Rules.slidingWindow(name, limit, window, p.containsKey("buckets") ? number(p.get("buckets")) : 10);

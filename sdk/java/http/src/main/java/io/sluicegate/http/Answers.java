@@ -8,7 +8,6 @@ import io.sluicegate.Overflow;
 import io.sluicegate.Quota;
 import io.sluicegate.SluicegateException;
 import io.sluicegate.internal.Texts;
-import io.sluicegate.internal.json.Json;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -38,7 +37,8 @@ final class Answers {
     }
 
     static long retryAfterUs(Map<?, ?> fields) {
-        return fields.get("retry_after_us") == Json.NULL ? Decision.NEVER : number(fields, "retry_after_us");
+        boolean isNever = fields.containsKey("retry_after_us") && fields.get("retry_after_us") == null;
+        return isNever ? Decision.NEVER : number(fields, "retry_after_us");
     }
 
     private static List<Quota> quotas(String field) {
@@ -75,7 +75,7 @@ final class Answers {
     }
 
     static long number(Map<?, ?> fields, String name, long most) {
-        long number = Long.parseLong(((Json.Num) fields.get(name)).text());
+        long number = (Long) fields.get(name);
         if (number < 0 || number > most) {
             throw new NumberFormatException(name);
         }

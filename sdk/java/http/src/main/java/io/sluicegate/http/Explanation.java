@@ -1,7 +1,6 @@
 package io.sluicegate.http;
 
 import io.sluicegate.Decision;
-import io.sluicegate.internal.json.Json;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -50,7 +49,7 @@ public record Explanation(String policy, List<String> apps, long wouldCharge, bo
             Left left = rule.get("left") instanceof Map<?, ?> said
                 ? new Left(Answers.bool(said, "allowed"), Answers.number(said, "remaining"), Answers.retryAfterUs(said), Answers.number(said, "reset_after_us"))
                 : null;
-            Duration window = rule.get("window_s") instanceof Json.Num ? Duration.ofSeconds(Answers.number(rule, "window_s")) : null;
+            Duration window = rule.get("window_s") instanceof Long ? Duration.ofSeconds(Answers.number(rule, "window_s")) : null;
             rules.add(new Rule(Answers.text(rule, "name"), Answers.text(rule, "algorithm"), Answers.number(rule, "limit"), window, left));
         }
         List<String> apps = fields.get("apps") instanceof List<?> given ? given.stream().map(String::valueOf).toList() : null;

@@ -55,6 +55,6 @@ public final class Ask {
     }
 
     private static long number(Map<?, ?> request, String name) {
-        return Long.parseLong(((Json.Num) request.get(name)).text());
+        return (Long) request.get(name);
     }
 }

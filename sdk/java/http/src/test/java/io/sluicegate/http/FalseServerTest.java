@@ -167,7 +167,7 @@ class FalseServerTest {
             Map<?, ?> entry = (Map<?, ?>) each;
             byte[] text = ((String) entry.get("body")).getBytes(StandardCharsets.UTF_8);
             Charged charged = Charged.valueOf(((String) entry.get("charged")).toUpperCase(Locale.ROOT));
-            status = Integer.parseInt(((Json.Num) entry.get("status")).text());
+            status = ((Long) entry.get("status")).intValue();
             body = out -> out.write(text);
             for (Executable call : List.<Executable>of(() -> gate.policy("p").check("k"), () -> gate.settle("p", "k", "id", 2, 1),
                 () -> gate.checkAll(List.of(new Check("p", "k"))))) {

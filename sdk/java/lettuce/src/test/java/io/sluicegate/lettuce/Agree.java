@@ -94,7 +94,7 @@ public final class Agree {
     }
 
     private static long number(Map<?, ?> step, String name, long otherwise) {
-        return step.get(name) instanceof Json.Num number ? Long.parseLong(number.text()) : otherwise;
+        return step.get(name) instanceof Long number ? number : otherwise;
     }
 
     private static String answer(Limiter limiter, Map<?, ?> step) {

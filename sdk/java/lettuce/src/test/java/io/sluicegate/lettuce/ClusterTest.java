@@ -18,6 +18,7 @@ import io.sluicegate.SluicegateException;
 import io.sluicegate.internal.engine.RandomLives;
 import io.sluicegate.internal.redis.Keys;
 import io.sluicegate.testing.LossyProxy;
+import io.sluicegate.testing.Records;
 import io.sluicegate.testing.TestCluster;
 import io.sluicegate.testing.TestRedis;
 import io.sluicegate.testing.TestServer;
@@ -72,9 +73,9 @@ class ClusterTest {
             TestRedis home = cluster.node(cluster.masterOf("sg:{policies}"));
             for (int limit = 5; limit < 8; limit++) {
                 String revision = Integer.toString(limit);
-                home.command("HSET", "sg:{policies}", "#format", "1", "#revision", revision, "p", "{\"version\":" + limit
-                    + ",\"state\":\"active\",\"app\":\"\",\"document\":{\"name\":\"p\",\"rules\":[{\"fixed_window\":{\"limit\":" + limit + ",\"window\":\"1h\"}}]}}");
-                // Heard wherever it is told.
+                home.command("HSET", "sg:{policies}", "#format", "1", "#revision", revision, "p",
+                    Records.of("fixed-" + limit, "version", (long) limit));
+                // A program hears it on every node.
                 cluster.node(limit % cluster.size()).command("PUBLISH", "sg:policies", revision);
                 int wanted = limit;
                 TestRedis.await("the edit", () -> isLimit(gate.policy("p"), wanted));

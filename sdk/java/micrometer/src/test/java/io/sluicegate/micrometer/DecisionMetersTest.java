@@ -28,7 +28,7 @@ class DecisionMetersTest {
     @Test
     void decisions_are_timed() throws Exception {
         InMemoryGate memory = Sluicegate.inMemory(Clock.systemUTC());
-        memory.document("{\"name\":\"orders\",\"rules\":[{\"fixed_window\":{\"limit\":2,\"window\":\"366d\"}}]}");
+        memory.policy("orders", Limit.fixedWindow(2, Duration.ofDays(366)));
         try (Gate gate = DecisionMeters.observe(memory, registry)) {
             Limiter orders = gate.policy("orders");
             orders.check("k");

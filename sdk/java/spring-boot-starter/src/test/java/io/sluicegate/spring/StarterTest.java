@@ -104,8 +104,8 @@ class StarterTest {
         @Bean
         TestGate gate() {
             TestGate gate = new TestGate();
-            gate.document("{\"name\":\"orders\",\"rules\":[{\"fixed_window\":{\"limit\":3,\"window\":\"1m\"}}]}");
-            gate.document("{\"name\":\"all\",\"rules\":[{\"fixed_window\":{\"limit\":2,\"window\":\"1m\"}}]}");
+            gate.policy("orders", Limit.fixedWindow(3, Duration.ofMinutes(1)));
+            gate.policy("all", Limit.fixedWindow(2, Duration.ofMinutes(1)));
             return gate;
         }
 
@@ -127,7 +127,7 @@ class StarterTest {
             User alice = new User("alice");
             assertEquals("created by alice", shop.create(alice));
             assertEquals("bought", shop.buy(alice, 2));
-            assertEquals("busy: fixed_window", shop.buy(alice, 1));
+            assertEquals("busy: limit", shop.buy(alice, 1));
             RateLimitExceededException refusal = assertThrows(RateLimitExceededException.class, () -> shop.create(alice));
             assertEquals("orders", refusal.decision().policy());
             assertEquals("created by bob", shop.create(new User("bob")));

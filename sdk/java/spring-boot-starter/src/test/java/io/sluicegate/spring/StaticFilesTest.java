@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.sluicegate.Limit;
 import io.sluicegate.test.TestGate;
 import java.net.URI;
 import java.net.http.HttpClient;
@@ -11,6 +12,7 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -50,7 +52,7 @@ class StaticFilesTest {
         Files.writeString(folder.resolve("files/a.txt"), "a");
         Files.writeString(folder.resolve("free.txt"), "free");
         try (TestGate gate = new TestGate()) {
-            gate.document("{\"name\":\"files\",\"rules\":[{\"fixed_window\":{\"limit\":1000,\"window\":\"1h\"}}]}");
+            gate.policy("files", Limit.fixedWindow(1000, Duration.ofHours(1)));
             try (ConfigurableApplicationContext context = new SpringApplicationBuilder(Application.class).web(type).logStartupInfo(false)
                 .initializers(made -> made.getBeanFactory().registerSingleton("gate", gate))
                 .properties("spring.main.banner-mode=off", "server.port=0", "server.address=127.0.0.1", "logging.level.root=error", property,

@@ -59,14 +59,27 @@ public final class TestGate implements Gate {
     }
 
     /**
-     * Puts a policy in place, or another in its place.
+     * Takes over the policies of a file of records; one that is there already is replaced.
      *
-     * @param json the document, as in {@code policies[]} of a policy file
-     * @return the limiter of the policy
-     * @throws io.sluicegate.SluicegateException if it cannot be read
+     * @param records the text of the file, which {@code sluicegate policies compile} makes of documents
+     * @return this gate
+     * @throws io.sluicegate.SluicegateException if the file cannot be read; then nothing is taken over
      */
-    public Limiter document(String json) {
-        return gate.document(json);
+    public TestGate compiled(String records) {
+        gate.compiled(records);
+        return this;
+    }
+
+    /**
+     * Makes a policy of a limit; one of that name is replaced.
+     *
+     * @param name its name
+     * @param limit its rules
+     * @return the limiter of the policy
+     * @throws io.sluicegate.SluicegateException if it is not valid
+     */
+    public Limiter policy(String name, Limit limit) {
+        return gate.policy(name, limit);
     }
 
     /**

@@ -21,7 +21,7 @@ class SluicegateExtensionTest {
     @BeforeEach
     void prepare(TestGate gate) {
         before = gate;
-        gate.document("{\"name\":\"orders\",\"rules\":[{\"fixed_window\":{\"limit\":1,\"window\":\"1m\"}}]}");
+        gate.policy("orders", Limit.fixedWindow(1, Duration.ofMinutes(1)));
     }
 
     @RepeatedTest(2)

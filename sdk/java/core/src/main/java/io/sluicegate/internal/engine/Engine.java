@@ -1,5 +1,6 @@
 package io.sluicegate.internal.engine;
 
+import io.sluicegate.Carry;
 import io.sluicegate.Decision;
 import io.sluicegate.ErrorCode;
 import io.sluicegate.Mode;
@@ -8,16 +9,15 @@ import io.sluicegate.RedisPort;
 import io.sluicegate.internal.AsyncPool;
 import io.sluicegate.internal.Call;
 import io.sluicegate.internal.Transport;
-import io.sluicegate.internal.json.Json;
 import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.PermitId;
 import io.sluicegate.internal.kernel.Rule;
 import io.sluicegate.internal.kernel.RuleSet;
+import io.sluicegate.internal.kernel.Rules;
 import io.sluicegate.internal.kernel.Verb;
 import io.sluicegate.internal.policy.Key;
 import io.sluicegate.internal.policy.Policy;
-import io.sluicegate.internal.policy.PolicyReader;
 import io.sluicegate.internal.redis.Head;
 import io.sluicegate.internal.redis.Keys;
 import java.nio.charset.StandardCharsets;
@@ -80,9 +80,8 @@ public final class Engine implements Transport, AutoCloseable {
     // A first question, which charges nothing: the connection is made, the script and the classes are loaded by then, for
     // which the deadline of a decision is too short. If Redis does not answer, the decisions will say so.
     private void warmUp(RedisPort port) {
-        Policy any = PolicyReader.limit(Map.of("name", "warm-up", "rules", List.of(Map.of("name", "limit", "sliding_log",
-            Map.of("limit", new Json.Num("1"), "window", "1s")))), OnStoreFailure.DENY);
-        Question peek = new Question(Keys.LIMIT + any.name(), any.rules(), Head.broughtAlong(any.rules()), Key.of(""), Verb.PEEK, 1, 0, null,
+        RuleSet rules = new RuleSet(Carry.USAGE, List.of(Rules.slidingLog("limit", 1, 1_000_000)));
+        Question peek = new Question(Keys.LIMIT + "warm-up", rules, Head.broughtAlong(rules), Key.of(""), Verb.PEEK, 1, 0, null,
             policies.clock(), options.nowUs(), null);
         try {
             new RedisStore(port, WARM_UP_NANOS).ask(peek);

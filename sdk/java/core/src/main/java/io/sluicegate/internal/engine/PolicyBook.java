@@ -1,8 +1,8 @@
 package io.sluicegate.internal.engine;
 
 import io.sluicegate.internal.policy.Policy;
-import io.sluicegate.internal.policy.PolicyException;
-import io.sluicegate.internal.policy.PolicyReader;
+import io.sluicegate.internal.policy.RecordException;
+import io.sluicegate.internal.policy.RecordReader;
 import io.sluicegate.internal.redis.Request.Clock;
 import java.nio.charset.StandardCharsets;
 import java.util.Collection;
@@ -28,13 +28,13 @@ final class PolicyBook {
     /**
      * A policy that is held.
      *
-     * @param policy the policy; null if none could be read
+     * @param policy the policy; null if none could be read, or its published version is a later one
      * @param takenOverMs the instant of its version, in ms since 1970
      * @param problem why the published version cannot be read; null if it can
      */
     record Held(Policy policy, long takenOverMs, String problem) {}
 
-    /** {@code unreadable} is told the name of a policy and why it cannot be read. */
+    /** {@code unreadable} receives the name of a policy and why it cannot be read. */
     PolicyBook(BiConsumer<String, String> unreadable) {
         this.unreadable = unreadable;
     }
@@ -115,11 +115,12 @@ final class PolicyBook {
             return;
         }
         try {
-            Policy policy = PolicyReader.published(name, value);
+            Policy policy = RecordReader.read(name, value);
             next.put(name, new Held(policy, takenOverMs(before, policy, nowMs), null));
-        } catch (PolicyException e) {
+        } catch (RecordException e) {
             unreadable.accept(name, e.getMessage());
-            next.put(name, new Held(before == null ? null : before.policy, before == null ? 0 : before.takenOverMs, e.getMessage()));
+            boolean stays = before != null && !e.isLater();
+            next.put(name, new Held(stays ? before.policy : null, stays ? before.takenOverMs : 0, e.getMessage()));
         }
     }
 

@@ -7,21 +7,19 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /**
- * A strict reader of JSON (RFC 8259): a text becomes maps, lists, texts, {@link Boolean}s, {@link Num}s and
- * {@link #NULL}. Numbers keep their text, a field that is given twice is an error, and so is half of a surrogate pair.
+ * A reader of JSON (RFC 8259), as the JDK has none. A text becomes maps, lists, strings, {@link Boolean}s, nulls and numbers: a
+ * {@link Long} if it is an integer of at most 18 digits, else a {@link Double}. Of members with one name the last one counts.
  */
 public final class Json {
-    /** Objects and lists inside each other: what a policy document may have, and some room. */
-    public static final int DEPTH_MAX = 16;
-    /** The value {@code null}. */
-    public static final Object NULL = new Object() {
-        @Override
-        public String toString() {
-            return "null";
-        }
-    };
+    /** The objects and lists inside each other; a deeper text could take more stack than a thread has. */
+    private static final int DEPTH_MAX = 64;
+    private static final Pattern NUMBER = Pattern.compile("(-?(?:0|[1-9][0-9]*))(\\.[0-9]+)?([eE][+-]?[0-9]+)?");
+    private static final Pattern UNICODE = Pattern.compile("[0-9a-fA-F]{4}");
+    private static final int LONG_CHARACTERS_MAX = 18;
 
     private final String text;
     private int pos;
@@ -31,24 +29,7 @@ public final class Json {
     }
 
     /**
-     * A number as it was written.
-     *
-     * @param text its text
-     */
-    public record Num(String text) {
-        /** {@return whether it is written in digits only} */
-        public boolean isWhole() {
-            return text.chars().allMatch(c -> c >= '0' && c <= '9');
-        }
-
-        @Override
-        public String toString() {
-            return text;
-        }
-    }
-
-    /**
-     * {@return the value of this text}
+     * {@return the value of a text in UTF-8}
      *
      * @throws JsonException if it is not JSON
      */
@@ -61,97 +42,89 @@ public final class Json {
     }
 
     /**
-     * {@return the value of this text}
+     * {@return the value of a text}
      *
      * @throws JsonException if it is not JSON
      */
     public static Object read(String text) {
         Json json = new Json(text);
         Object value = json.value(0);
-        json.blanks();
+        json.skipBlanks();
         if (json.pos < text.length()) {
             throw json.error("more after the value");
         }
         return value;
     }
 
-    private JsonException error(String what) {
-        return new JsonException(what + " at " + pos);
+    private JsonException error(String problem) {
+        return new JsonException("not JSON: " + problem + " at " + pos);
     }
 
-    private void blanks() {
+    private void skipBlanks() {
         while (pos < text.length() && " \t\r\n".indexOf(text.charAt(pos)) >= 0) {
             pos++;
         }
     }
 
-    private char peek() {
-        blanks();
+    private char next() {
         if (pos >= text.length()) {
             throw error("the text ends");
         }
-        return text.charAt(pos);
+        return text.charAt(pos++);
+    }
+
+    /** Skips a character behind blanks; returns whether it is there. */
+    private boolean takes(char wanted) {
+        skipBlanks();
+        boolean found = pos < text.length() && text.charAt(pos) == wanted;
+        pos += found ? 1 : 0;
+        return found;
     }
 
     private void expect(char wanted) {
-        if (peek() != wanted) {
+        if (!takes(wanted)) {
             throw error("expected `" + wanted + "`");
         }
-        pos++;
-    }
-
-    private boolean takes(char wanted) {
-        boolean found = peek() == wanted;
-        pos += found ? 1 : 0;
-        return found;
     }
 
     private Object value(int depth) {
         if (depth > DEPTH_MAX) {
             throw error("more than " + DEPTH_MAX + " objects and lists inside each other");
         }
-        return switch (peek()) {
-            case '{' -> object(depth);
-            case '[' -> list(depth);
-            case '"' -> string();
-            case 't' -> word("true", Boolean.TRUE);
-            case 'f' -> word("false", Boolean.FALSE);
-            case 'n' -> word("null", NULL);
-            default -> number();
-        };
+        if (takes('{')) {
+            return object(depth);
+        }
+        if (takes('[')) {
+            return list(depth);
+        }
+        return takes('"') ? string() : takes('t') ? word("rue", true) : takes('f') ? word("alse", false) : takes('n') ? word("ull", null) : number();
     }
 
-    private Object word(String word, Object value) {
-        if (!text.startsWith(word, pos)) {
+    private Object word(String rest, Object value) {
+        if (!text.startsWith(rest, pos)) {
             throw error("unknown word");
         }
-        pos += word.length();
+        pos += rest.length();
         return value;
     }
 
     private Map<String, Object> object(int depth) {
-        Map<String, Object> fields = new LinkedHashMap<>();
-        expect('{');
+        Map<String, Object> members = new LinkedHashMap<>();
         if (takes('}')) {
-            return fields;
+            return members;
         }
         do {
-            if (peek() != '"') {
-                throw error("expected a field");
-            }
+            expect('"');
             String name = string();
             expect(':');
-            if (fields.put(name, value(depth + 1)) != null) {
-                throw error("field `" + name + "` twice");
-            }
+            members.put(name, value(depth + 1));
         } while (takes(','));
         expect('}');
-        return fields;
+        return members;
     }
 
     private List<Object> list(int depth) {
         List<Object> values = new ArrayList<>();
-        expect('[');
         if (takes(']')) {
             return values;
         }
@@ -164,105 +137,43 @@ public final class Json {
 
     private String string() {
         StringBuilder out = new StringBuilder();
-        pos++;
-        while (true) {
-            if (pos >= text.length()) {
-                throw error("the text ends");
-            }
-            char c = text.charAt(pos++);
-            if (c == '"') {
-                return wholePairs(out.toString());
-            }
+        for (char c = next(); c != '"'; c = next()) {
             if (c < 0x20) {
-                throw error("control character in a text");
+                throw error("control character in a string");
             }
             out.append(c == '\\' ? escaped() : c);
         }
+        return out.toString();
     }
 
     private char escaped() {
-        if (pos >= text.length()) {
-            throw error("the text ends");
+        char c = next();
+        int place = "bfnrt\"\\/".indexOf(c);
+        if (place >= 0) {
+            return "\b\f\n\r\t\"\\/".charAt(place);
         }
-        char c = text.charAt(pos++);
-        return switch (c) {
-            case '"', '\\', '/' -> c;
-            case 'b' -> '\b';
-            case 'f' -> '\f';
-            case 'n' -> '\n';
-            case 'r' -> '\r';
-            case 't' -> '\t';
-            case 'u' -> unicode();
-            default -> throw error("unknown escape");
-        };
+        Matcher digits = UNICODE.matcher(text).region(pos, text.length());
+        if (c != 'u' || !digits.lookingAt()) {
+            throw error("unknown escape");
+        }
+        pos += 4;
+        return (char) Integer.parseInt(digits.group(), 16);
     }
 
-    private char unicode() {
-        int code = 0;
-        for (int i = 0; i < 4; i++) {
-            int digit = pos < text.length() && text.charAt(pos) < 128 ? Character.digit(text.charAt(pos), 16) : -1;
-            if (digit < 0) {
-                throw error("expected four hexadecimal digits");
-            }
-            code = code * 16 + digit;
-            pos++;
-        }
-        return (char) code;
-    }
-
-    private String wholePairs(String string) {
-        for (int i = 0; i < string.length(); i++) {
-            char c = string.charAt(i);
-            boolean pair = Character.isHighSurrogate(c) && i + 1 < string.length()
-                && Character.isLowSurrogate(string.charAt(i + 1));
-            if (pair) {
-                i++;
-            } else if (Character.isSurrogate(c)) {
-                throw error("half of a surrogate pair");
-            }
-        }
-        return string;
-    }
-
-    private Num number() {
-        int from = pos;
-        skip('-');
-        if (!skip('0') && digits() == 0) {
+    private Object number() {
+        Matcher number = NUMBER.matcher(text).region(pos, text.length());
+        if (!number.lookingAt()) {
             throw error("expected a value");
         }
-        if (skip('.') && digits() == 0) {
-            throw error("expected digits");
-        }
-        if (skip('e') || skip('E')) {
-            if (!skip('+')) {
-                skip('-');
-            }
-            if (digits() == 0) {
-                throw error("expected digits");
-            }
-        }
-        return new Num(text.substring(from, pos));
+        pos = number.end();
+        boolean isLong = number.group(2) == null && number.group(3) == null && number.group().length() <= LONG_CHARACTERS_MAX;
+        return isLong ? (Object) Long.valueOf(number.group()) : (Object) Double.valueOf(number.group());
     }
 
-    private boolean skip(char wanted) {
-        boolean found = pos < text.length() && text.charAt(pos) == wanted;
-        pos += found ? 1 : 0;
-        return found;
-    }
-
-    private int digits() {
-        int from = pos;
-        while (pos < text.length() && text.charAt(pos) >= '0' && text.charAt(pos) <= '9') {
-            pos++;
-        }
-        return pos - from;
-    }
-
-    /** {@return a text as JSON, with its quotes} */
+    /** {@return a string as JSON, with its quotes} */
     public static String quote(String value) {
         StringBuilder out = new StringBuilder("\"");
-        for (int i = 0; i < value.length(); i++) {
-            char c = value.charAt(i);
+        for (char c : value.toCharArray()) {
             if (c == '"' || c == '\\') {
                 out.append('\\').append(c);
             } else if (c < 0x20) {

@@ -14,7 +14,7 @@ import java.util.TreeMap;
  *
  * @param unit how long a window is
  * @param zone whose midnight begins it
- * @param zoneName the zone's name as the document has it
+ * @param zoneName the zone's name as the policy has it
  */
 public record Calendar(Unit unit, ZoneId zone, String zoneName) {
     /** How long a window is; the ordinal is the number in the rules. */
@@ -26,17 +26,7 @@ public record Calendar(Unit unit, ZoneId zone, String zoneName) {
         /** From the first of a month on. */
         MONTH,
         /** From the first of January on. */
-        YEAR;
-
-        /** {@return the unit of this name, or null} */
-        public static Unit of(String name) {
-            for (Unit unit : values()) {
-                if (unit.name().toLowerCase(Locale.ROOT).equals(name)) {
-                    return unit;
-                }
-            }
-            return null;
-        }
+        YEAR
     }
 
     /** The names of the IANA database, without regard to case. */

@@ -11,6 +11,9 @@ final class Concurrency extends Primitive {
     Concurrency(double[] numbers) {
         limit = (long) numbers[0];
         ttlUs = (long) numbers[1];
+        if (limit < 1 || ttlUs < 1) {
+            throw new IllegalArgumentException("permits without a limit or a ttl");
+        }
     }
 
     private record Holder(PermitId id, long lapses, long cost) {}

@@ -40,7 +40,7 @@ final class Level extends Primitive {
             tickUs = 1;
             perTick = SMOOTH_TICKS;
             // A permit weighs what drains in the time between two, rounded up.
-            perPermit = Math.max((long) Math.min(Numbers.ceil(n[0] * SMOOTH_TICKS), DEPTH_MAX), 1);
+            perPermit = (long) Math.min(Numbers.ceil(n[0] * SMOOTH_TICKS), DEPTH_MAX);
             depth = 0;
             fresh = 0;
         } else {
@@ -52,8 +52,8 @@ final class Level extends Primitive {
         }
         most = afterwards ? Math.max((long) Math.min(n[2], DEPTH_MAX), 1) : (long) n[4];
         free = code != 4 ? -1 : n[5] == 1 ? (long) n[7] : depth;
-        if (tickUs < 1 || perTick < 1 || perPermit < 1) {
-            throw new IllegalArgumentException("a level without a rate");
+        if (tickUs < 1 || perTick < 1 || perPermit < 1 || !afterwards && (depth < 1 || most < 1)) {
+            throw new IllegalArgumentException("a level without a rate or a depth");
         }
     }
 
@@ -95,11 +95,6 @@ final class Level extends Primitive {
         }
         long span = Math.min(Numbers.multiply(Numbers.ceilDiv(units, perTick), tickUs), SATURATED) - Math.max(now - at, 0);
         return Math.min(Math.max(span, 0), SPAN_MAX_US);
-    }
-
-    /** {@return the time from a full to an empty bucket, in µs} */
-    long lengthUs() {
-        return until(depth, 0, 0);
     }
 
     /** {@return whether what a request takes is paid afterwards, as with Guava's two} */

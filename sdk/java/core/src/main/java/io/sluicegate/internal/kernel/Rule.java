@@ -14,9 +14,6 @@ public final class Rule {
     /** Its window comes with the request. */
     public static final int CALENDAR = 4;
 
-    /** The longest year. */
-    private static final long CALENDAR_MAX_US = 366L * 86_400_000_000L;
-
     private final String name;
     private final byte[] nameHash;
     private final int code;
@@ -49,7 +46,7 @@ public final class Rule {
         return new Rule("", nameHash, code, flags, numbers, -1, 0, null);
     }
 
-    /** {@return this rule with what a server says about it} */
+    /** {@return this rule with what its record contains} */
     Rule described(String name, long limit, long windowUs, Calendar calendar) {
         return new Rule(name, nameHash, code, flags, numbers, limit, windowUs, calendar);
     }
@@ -58,16 +55,16 @@ public final class Rule {
         Primitive primitive = switch (code) {
             case 1 -> sized(n, 9) ? new Level(code, n) : null;
             case 2 -> sized(n, 3) ? new Level(code, n) : null;
-            case 3 -> sized(n, 5) ? new Level(code, n) : null;
+            case 3 -> sized(n, 5) && n[0] > 0 && n[1] > 0 && n[2] > 0 ? new Level(code, n) : null;
             case 4 -> sized(n, 10) ? new Level(code, n) : null;
             case 5 -> sized(n, 5) && n[1] <= 2 && n[3] <= 3 ? new Window(code, n) : null;
             case 6, 7 -> sized(n, 4) ? new Window(code, n) : null;
             case 8 -> sized(n, 2) ? new Window(code, n) : null;
             case 9 -> sized(n, 3) ? new Concurrency(n) : null;
-            default -> null;
+            default -> throw new RuleSet.LaterException("algorithm " + code + " is of a later version");
         };
         if (primitive == null) {
-            throw new IllegalArgumentException("unknown algorithm " + code + " of " + n.length + " numbers");
+            throw new IllegalArgumentException("a rule of algorithm " + code + " has other numbers");
         }
         return primitive;
     }
@@ -185,19 +182,6 @@ public final class Rule {
 
     Primitive primitive() {
         return primitive;
-    }
-
-    /** The time from an empty to a full budget, in µs. */
-    long fillUs() {
-        return switch (code) {
-            case 2 -> Numbers.span(numbers[2] * numbers[1] / numbers[0]);
-            case 3 -> Numbers.span(numbers[2] * numbers[4]);
-            case 5 -> hasCalendar() ? CALENDAR_MAX_US : (long) numbers[2];
-            case 6 -> (long) (numbers[1] + numbers[2]);
-            case 7 -> 2 * (long) numbers[1];
-            case 8, 9 -> (long) numbers[1];
-            default -> ((Level) primitive).lengthUs();
-        };
     }
 
     /** What one decision may cost Redis, in ns. */

@@ -18,10 +18,6 @@ public final class RuleSet {
     /** What one decision may cost Redis, since every key waits for every other. */
     public static final long COST_MAX_NS = 300_000;
 
-    private static final long DAY_MS = 86_400_000;
-    private static final long LIFE_MAX_MS = 400 * DAY_MS;
-    private static final long NOT_FRESH_MS = 30 * DAY_MS;
-
     private final Carry carry;
     private final List<Rule> rules;
     private final byte[] bytes;
@@ -30,6 +26,16 @@ public final class RuleSet {
     private final List<Quota> quotas;
     private final boolean permits;
     private final boolean calendars;
+    private final long lifeMs;
+
+    /** Rules have a format, a carry or an algorithm of a later version. */
+    public static final class LaterException extends IllegalArgumentException {
+        private static final long serialVersionUID = 1;
+
+        LaterException(String message) {
+            super(message);
+        }
+    }
 
     /**
      * Puts rules together.
@@ -38,6 +44,10 @@ public final class RuleSet {
      * @param rules 1 to 8
      */
     public RuleSet(Carry carry, List<Rule> rules) {
+        this(carry, rules, 0);
+    }
+
+    private RuleSet(Carry carry, List<Rule> rules, long lifeMs) {
         if (rules.isEmpty() || rules.size() > RULES_MAX) {
             throw new IllegalArgumentException("a set has 1 to 8 rules");
         }
@@ -49,6 +59,7 @@ public final class RuleSet {
         this.quotas = rules.stream().map(rule -> new Quota(rule.name(), rule.limit(), rule.windowUs(), rule.handsOutPermits())).toList();
         this.permits = rules.stream().anyMatch(Rule::handsOutPermits);
         this.calendars = rules.stream().anyMatch(Rule::hasCalendar);
+        this.lifeMs = lifeMs;
     }
 
     private static byte[] pack(Carry carry, List<Rule> rules) {
@@ -71,7 +82,8 @@ public final class RuleSet {
     /**
      * {@return the set of these bytes; its rules have no names, windows and calendars}
      *
-     * @throws IllegalArgumentException if they are no rules of this format
+     * @throws LaterException if they are of a later version
+     * @throws IllegalArgumentException if they are damaged
      */
     public static RuleSet read(byte[] bytes) {
         try {
@@ -80,7 +92,7 @@ public final class RuleSet {
             int carry = in.get();
             int count = in.get();
             if (format != FORMAT || carry < 0 || carry > 2) {
-                throw new IllegalArgumentException("unknown format of rules");
+                throw new LaterException("rules of format " + format + " with carry " + carry + " are of a later version");
             }
             List<Rule> rules = new ArrayList<>();
             for (int place = 0; place < count; place++) {
@@ -103,10 +115,10 @@ public final class RuleSet {
         }
     }
 
-    /** {@return these rules with what a server says about each} */
-    public RuleSet described(List<Description> each) {
+    /** {@return these rules with what their record contains of each, and how long a state under them is of use} */
+    public RuleSet described(List<Description> each, long lifeMs) {
         if (each.size() != rules.size()) {
-            throw new IllegalArgumentException("as many descriptions as rules are needed");
+            throw new IllegalArgumentException(rules.size() + " rules have " + each.size() + " descriptions");
         }
         List<Rule> described = new ArrayList<>();
         for (int place = 0; place < rules.size(); place++) {
@@ -117,11 +129,11 @@ public final class RuleSet {
             }
             described.add(rule.described(says.name, says.limit, says.windowUs, says.calendar));
         }
-        return new RuleSet(carry, described);
+        return new RuleSet(carry, described, lifeMs);
     }
 
     /**
-     * What a server says about a rule beside its bytes.
+     * What the record of a policy contains of a rule beside its bytes.
      *
      * @param name its name
      * @param limit the limit that answers report
@@ -190,15 +202,9 @@ public final class RuleSet {
         return -1;
     }
 
-    /** {@return how long a state under these rules is of use at most, in ms} */
+    /** {@return how long a state under these rules is of use at most, in ms; 0 if they are not those of a record} */
     public long lifeMs() {
-        long fillUs = 0;
-        boolean fresh = true;
-        for (Rule rule : rules) {
-            fillUs = Math.max(fillUs, rule.fillUs());
-            fresh &= rule.fullIsFresh();
-        }
-        return Math.min(fillUs / 1000 + 1 + (fresh ? 0 : NOT_FRESH_MS), LIFE_MAX_MS);
+        return lifeMs;
     }
 
     /** {@return whether one decision may take Redis longer than it is given} */

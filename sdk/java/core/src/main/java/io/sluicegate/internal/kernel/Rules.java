@@ -1,6 +1,6 @@
 package io.sluicegate.internal.kernel;
 
-/** Makes rules of the parameters of a document, as "How the numbers are made" of the specification says. */
+/** Makes the rules of limits in code: spec/redis.md, "How the numbers are made". */
 public final class Rules {
     private static final long[] FACTORS = {2, 3, 5, 7};
 
@@ -29,6 +29,11 @@ public final class Rules {
             }
             return perPermit > heaviest ? new Units(tickUs * perPermit, perTick, 1) : new Units(tickUs, perTick, perPermit);
         }
+
+        /** {@return the time from an empty to a full bucket of so many units} */
+        long fillUs(long depth) {
+            return Math.min(Numbers.multiply(Numbers.ceilDiv(depth, perTick), tickUs), Numbers.SPAN_MAX_US);
+        }
     }
 
     private static long gcd(long a, long b) {
@@ -38,26 +43,27 @@ public final class Rules {
     /** {@return a token bucket} */
     public static Rule tokenBucket(String name, Rate rate, long burst, long initial, boolean byInterval) {
         Units units = byInterval ? new Units(rate.periodUs, rate.permits, 1) : Units.of(rate, burst);
-        Rule rule = Rule.made(name, 1, initial < burst ? 0 : Rule.FULL_IS_FRESH, 0, null,
-            units.tickUs, units.perTick, units.perPermit, burst * units.perPermit, burst,
+        long depth = burst * units.perPermit;
+        return Rule.made(name, 1, initial < burst ? 0 : Rule.FULL_IS_FRESH, units.fillUs(depth), null,
+            units.tickUs, units.perTick, units.perPermit, depth, burst,
             (burst - initial) * units.perPermit, byInterval ? 1 : 0, rate.permits, rate.periodUs);
-        return timed(rule);
     }
 
     /** {@return a leaky bucket; {@code delay} is below 0 for `none`} */
     public static Rule leakyBucket(String name, Rate rate, long burst, long delay) {
         Units units = Units.of(rate, burst + 1);
-        Rule rule = Rule.made(name, 4, Rule.FULL_IS_FRESH, 0, null,
-            units.tickUs, units.perTick, units.perPermit, (burst + 1) * units.perPermit, burst + 1,
+        long depth = (burst + 1) * units.perPermit;
+        return Rule.made(name, 4, Rule.FULL_IS_FRESH, units.fillUs(depth), null,
+            units.tickUs, units.perTick, units.perPermit, depth, burst + 1,
             delay < 0 ? 0 : 1, 0, Math.max(delay, 0) * units.perPermit, rate.permits, rate.periodUs);
-        return timed(rule);
     }
 
     /** {@return Guava's SmoothBursty} */
     public static Rule smoothBursty(String name, Rate rate, long maxBurstUs) {
-        double stored = (double) rate.permits * maxBurstUs / rate.periodUs;
-        Rule rule = Rule.made(name, 2, 0, 0, null, rate.permits, rate.periodUs, Math.min(stored, 0x1p52));
-        return timed(rule);
+        double stored = Math.min((double) rate.permits * maxBurstUs / rate.periodUs, 0x1p52);
+        // Less than a permit may be stored, but one always passes.
+        double windowUs = Math.max((long) stored, 1) * (double) rate.periodUs / rate.permits;
+        return Rule.made(name, 2, 0, Numbers.span(windowUs), null, rate.permits, rate.periodUs, stored);
     }
 
     /** {@return Guava's SmoothWarmingUp} */
@@ -106,13 +112,5 @@ public final class Rules {
     /** {@return permits that are held by name} */
     public static Rule concurrency(String name, long limit, long ttlUs) {
         return Rule.made(name, 9, Rule.FULL_IS_FRESH | Rule.PERMITS, 0, null, limit, ttlUs, 0);
-    }
-
-    // The time that header fields report: until a budget is full again of which the whole limit was used.
-    private static Rule timed(Rule rule) {
-        double[] numbers = rule.numbers();
-        // More than the limit may be stored in part.
-        long windowUs = rule.code() == 2 ? Numbers.span(rule.limit() * numbers[1] / numbers[0]) : rule.fillUs();
-        return rule.described(rule.name(), rule.limit(), windowUs, null);
     }
 }

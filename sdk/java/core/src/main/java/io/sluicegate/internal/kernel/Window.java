@@ -28,8 +28,8 @@ final class Window extends Primitive {
         kind = code == 5 ? (int) n[1] : SLIDES;
         spanUs = kind == CALENDAR ? LONGEST_US[(int) n[3]] : (long) (kind == SLIDES ? n[1] : n[2]);
         bucketUs = Numbers.ceilDiv(spanUs, BUCKETS - 1);
-        if (spanUs < 1) {
-            throw new IllegalArgumentException("a window without a length");
+        if (limit < 1 || spanUs < 1) {
+            throw new IllegalArgumentException("a window without a limit or a length");
         }
     }
 

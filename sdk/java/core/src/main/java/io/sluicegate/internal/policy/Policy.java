@@ -12,15 +12,14 @@ import java.util.Map;
  * @param version which grows with every change
  * @param sinceMs when a server took this version over, in ms since 1970; {@link #SINCE_UNKNOWN} if it does not say it
  * @param app whose it is; empty if it is nobody's
- * @param apps which apps may use it; null if the document does not say it
+ * @param apps which apps may use it; {@code *} is every app
  * @param rules the rules of keys without an override
  * @param overrides the rules of others
  * @param over what becomes of requests over the limit
  * @param onStoreFailure what is decided while Redis does not answer
- * @param overloadWaitUs how long a request may be asked again while Redis is busy, in µs; 0: not at all
  */
 public record Policy(String name, long version, long sinceMs, String app, List<String> apps, RuleSet rules, Map<Key, OwnRules> overrides,
-                     Over over, OnStoreFailure onStoreFailure, long overloadWaitUs) {
+                     Over over, OnStoreFailure onStoreFailure) {
     /**
      * Rules of one key in place of the policy's.
      *
@@ -38,7 +37,7 @@ public record Policy(String name, long version, long sinceMs, String app, List<S
     /** {@return whether it is the same version, whenever a server took it over} */
     public boolean isVersionOf(Policy other) {
         return version == other.version && equals(new Policy(other.name, other.version, sinceMs, other.app, other.apps, other.rules,
-            other.overrides, other.over, other.onStoreFailure, other.overloadWaitUs));
+            other.overrides, other.over, other.onStoreFailure));
     }
 
     /**
@@ -52,7 +51,7 @@ public record Policy(String name, long version, long sinceMs, String app, List<S
     }
 
     /**
-     * {@return since when the rules of a key are in force, in ms since 1970}
+     * {@return the instant from which the rules of a key apply, in ms since 1970}
      *
      * @param takenOverMs when the policy was taken over
      * @param nowMs the time
@@ -64,21 +63,15 @@ public record Policy(String name, long version, long sinceMs, String app, List<S
 
     /** {@return whether an app may check it; {@code app} may be null} */
     public boolean isFor(String app) {
-        if (apps == null) {
-            return this.app.isEmpty() || this.app.equals(app);
-        }
         return apps.contains("*") || app != null && apps.contains(app);
     }
 
     /** {@return whether an app may refund, reset and settle} */
     public boolean isOwnedBy(String app) {
-        if (this.app.isEmpty()) {
-            return isFor(app);
-        }
-        return this.app.equals(app) || apps != null && app != null && apps.contains(app);
+        return this.app.isEmpty() ? isFor(app) : this.app.equals(app) || app != null && apps.contains(app);
     }
 
-    /** {@return whether Redis would take too long for it} */
+    /** {@return whether one decision could take Redis too long} */
     boolean costsTooMuch() {
         return rules.costsTooMuch() || overrides.values().stream().anyMatch(own -> own.rules.costsTooMuch());
     }

@@ -7,9 +7,12 @@ import io.sluicegate.SluicegateException;
 import io.sluicegate.internal.Call;
 import io.sluicegate.internal.json.Json;
 import io.sluicegate.internal.kernel.Numbers;
+import io.sluicegate.internal.kernel.Rule;
 import io.sluicegate.internal.kernel.Verb;
+import io.sluicegate.internal.policy.RecordReader;
 import io.sluicegate.testing.Checkout;
 import io.sluicegate.testing.TestRedis;
+import java.nio.charset.StandardCharsets;
 import java.time.Clock;
 import java.time.Instant;
 import java.time.ZoneId;
@@ -83,9 +86,7 @@ public final class FailureLives {
         for (String file : List.of("failure", "windows")) {
             Map<?, ?> all = (Map<?, ?>) Json.read(Checkout.bytes("spec/wire/" + file + ".json"));
             for (Object each : (List<?>) all.get("entries")) {
-                String policy = PolicyBookTest.write(((Map<?, ?>) each).get("policy"));
-                boolean ofWindows = policy.contains("\"sliding_") || policy.contains("\"rules\":[{\"fixed_window");
-                if (ofWindows != file.equals("windows")) {
+                if (isOfWindows((String) ((Map<?, ?>) each).get("record")) != file.equals("windows")) {
                     continue;
                 }
                 redis.command("FLUSHDB");
@@ -102,12 +103,17 @@ public final class FailureLives {
         return wrong;
     }
 
+    private static boolean isOfWindows(String record) {
+        List<Rule> rules = RecordReader.read("p", record.getBytes(StandardCharsets.UTF_8)).rules().rules();
+        return rules.get(0).code() == 5 || rules.stream().anyMatch(rule -> rule.code() >= 6 && rule.code() <= 8);
+    }
+
     private static String live(Map<?, ?> life, RedisPort redisPort, TestRedis redis) throws InterruptedException {
         redis.command("HSET", "sg:{policies}", "#format", "1", "#revision", "1", "#clock", "client", "p",
-            "{\"version\":1,\"state\":\"active\",\"app\":\"\",\"document\":" + PolicyBookTest.write(life.get("policy")) + "}");
+            (String) life.get("record"));
         ManualClock clock = new ManualClock();
         Port port = new Port(redisPort);
-        Engine engine = new Engine(port, new Options(null, Long.parseLong(life.get("nodes").toString()), 10_000_000_000L, clock), false);
+        Engine engine = new Engine(port, new Options("shop", (Long) life.get("nodes"), 10_000_000_000L, clock), false);
         int place = 0;
         for (Object each : (List<?>) life.get("steps")) {
             Map<?, ?> step = (Map<?, ?>) each;
@@ -123,7 +129,7 @@ public final class FailureLives {
             said += asked;
             wanted += asked.isEmpty() ? "" : " asked " + step.get("asked");
             if (!said.equals(wanted)) {
-                return "step " + place + " " + PolicyBookTest.write(life.get("policy")) + " n " + life.get("nodes") + " " + step.get("op") + " "
+                return "step " + place + " " + life.get("record") + " n " + life.get("nodes") + " " + step.get("op") + " "
                     + step.get("redis") + " wanted " + wanted + " said " + said;
             }
             place++;
@@ -133,8 +139,8 @@ public final class FailureLives {
 
     private static String ask(Engine engine, Map<?, ?> step) throws InterruptedException {
         Verb verb = Verb.valueOf(((String) step.get("op")).toUpperCase(Locale.ROOT));
-        long cost = step.get("cost") instanceof Json.Num given ? Long.parseLong(given.text()) : 1;
-        long maxWait = step.get("max_wait_us") instanceof Json.Num given ? Long.parseLong(given.text())
+        long cost = step.get("cost") instanceof Long given ? given : 1;
+        long maxWait = step.get("max_wait_us") instanceof Long given ? given
             : verb == Verb.RESERVE ? Numbers.SPAN_MAX_US : Numbers.NO_WAIT_GIVEN;
         try {
             Decision d = engine.decide(new Call("p", (String) step.get("key"), verb, cost, maxWait, (String) step.get("id")));

@@ -1,10 +1,16 @@
 package io.sluicegate.internal.engine;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
 
 import io.sluicegate.internal.json.Json;
+import io.sluicegate.internal.policy.Policy;
 import io.sluicegate.testing.Checkout;
+import io.sluicegate.testing.Records;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -57,68 +63,88 @@ class PolicyBookTest {
     private static Map<String, byte[]> fields(Map<?, ?> hash) {
         Map<String, byte[]> fields = new HashMap<>();
         hash.forEach((name, value) ->
-            fields.put((String) name, (value instanceof String text ? text : write(value)).getBytes(StandardCharsets.UTF_8)));
+            fields.put((String) name, (value instanceof String text ? text : Records.write(value)).getBytes(StandardCharsets.UTF_8)));
         return fields;
     }
 
-    private static long instantAfter(PolicyBook book, int revision, int version, String since, long nowMs) {
-        String value = "{\"version\":" + version + ",\"state\":\"active\",\"app\":\"\"" + since
-            + ",\"document\":{\"name\":\"p\",\"rules\":[{\"fixed_window\":{\"limit\":" + version + ",\"window\":\"1m\"}}]}}";
+    private static PolicyBook.Held heldAfter(PolicyBook book, int revision, String record, long nowMs) {
         Map<String, byte[]> hash = new HashMap<>();
-        Map.of("#format", "1", "#revision", Integer.toString(revision), "p", value)
+        Map.of("#format", "1", "#revision", Integer.toString(revision), "p", record)
             .forEach((name, text) -> hash.put(name, text.getBytes(StandardCharsets.UTF_8)));
         book.look(hash, null, false, nowMs);
-        return book.get("p").takenOverMs();
+        return book.get("p");
+    }
+
+    /** {@code sinceMs} is null for a record without an instant. */
+    private static long instantAfter(PolicyBook book, int revision, int version, Object sinceMs, long nowMs) {
+        return heldAfter(book, revision, Records.of("fixed-" + version, "version", (long) version, "since_ms", sinceMs), nowMs).takenOverMs();
     }
 
     @Test
     void a_version_is_of_the_instant_that_the_server_says() {
         PolicyBook book = new PolicyBook((name, problem) -> { });
-        assertEquals(5_000, instantAfter(book, 1, 1, ",\"since_ms\":5000", 900_000));
-        assertEquals(7_000, instantAfter(book, 2, 2, ",\"since_ms\":7000", 900_000));
+        assertEquals(5_000, instantAfter(book, 1, 1, 5000, 900_000));
+        assertEquals(7_000, instantAfter(book, 2, 2, 7000, 900_000));
         // An earlier instant than that of another version before it, and no earlier one by the same version later.
-        assertEquals(7_001, instantAfter(book, 3, 3, ",\"since_ms\":6000", 900_000));
-        assertEquals(7_001, instantAfter(book, 4, 3, ",\"since_ms\":6000", 900_000));
-        assertEquals(0, instantAfter(new PolicyBook((name, problem) -> { }), 1, 1, ",\"since_ms\":0", 900_000));
+        assertEquals(7_001, instantAfter(book, 3, 3, 6000, 900_000));
+        assertEquals(7_001, instantAfter(book, 4, 3, 6000, 900_000));
+        assertEquals(0, instantAfter(new PolicyBook((name, problem) -> { }), 1, 1, 0, 900_000));
     }
 
     @Test
     void a_version_that_is_held_keeps_its_instant_whatever_is_said_later() {
         PolicyBook book = new PolicyBook((name, problem) -> { });
-        assertEquals(5_000, instantAfter(book, 1, 1, ",\"since_ms\":5000", 900_000));
-        assertEquals(5_000, instantAfter(book, 2, 1, ",\"since_ms\":4000", 900_000));
-        assertEquals(5_000, instantAfter(book, 3, 1, "", 900_000));
-        assertEquals(5_001, instantAfter(book, 4, 2, ",\"since_ms\":4000", 900_000));
+        assertEquals(5_000, instantAfter(book, 1, 1, 5000, 900_000));
+        assertEquals(5_000, instantAfter(book, 2, 1, 4000, 900_000));
+        assertEquals(5_000, instantAfter(book, 3, 1, null, 900_000));
+        assertEquals(5_001, instantAfter(book, 4, 2, 4000, 900_000));
         // It is put back: taken over anew.
-        assertEquals(5_002, instantAfter(book, 5, 1, ",\"since_ms\":5000", 900_000));
+        assertEquals(5_002, instantAfter(book, 5, 1, 5000, 900_000));
     }
 
     @Test
     void without_a_number_a_version_is_of_the_programs_own_instant() {
-        for (String since : List.of("", ",\"since_ms\":-1", ",\"since_ms\":1.5", ",\"since_ms\":\"5\"", ",\"since_ms\":null",
-            ",\"since_ms\":9007199254740992")) {
+        for (Object since : new Object[] {null, -1L, 1.5, "5", 1L << 53}) {
             PolicyBook book = new PolicyBook((name, problem) -> { });
-            assertEquals(900, instantAfter(book, 1, 1, since, 900), since);
-            assertEquals(901, instantAfter(book, 2, 2, since, 800), since);
+            assertEquals(900, instantAfter(book, 1, 1, since, 900), "since_ms " + since);
+            assertEquals(901, instantAfter(book, 2, 2, since, 800), "since_ms " + since);
             // A version that is held keeps its instant, also when a server says another one at last.
-            assertEquals(901, instantAfter(book, 3, 2, ",\"since_ms\":600", 800), since);
-            assertEquals(901, instantAfter(book, 4, 2, since, 800), since);
+            assertEquals(901, instantAfter(book, 3, 2, 600, 800), "since_ms " + since);
+            assertEquals(901, instantAfter(book, 4, 2, since, 800), "since_ms " + since);
         }
-        assertEquals((1L << 53) - 1, instantAfter(new PolicyBook((name, problem) -> { }), 1, 1, ",\"since_ms\":9007199254740991", 1));
+        assertEquals((1L << 53) - 1, instantAfter(new PolicyBook((name, problem) -> { }), 1, 1, 9007199254740991L, 1));
     }
 
-    /** Writes JSON. */
-    static String write(Object value) {
-        if (value instanceof Map<?, ?> map) {
-            StringBuilder out = new StringBuilder("{");
-            map.forEach((name, each) -> out.append(out.length() > 1 ? "," : "").append(Json.quote((String) name)).append(":").append(write(each)));
-            return out.append("}").toString();
+    @Test
+    void later_and_current_records_in_turn_are_each_followed() {
+        List<String> reported = new ArrayList<>();
+        PolicyBook book = new PolicyBook((name, problem) -> reported.add(name + " " + problem));
+        String problem = "record: `2` is of a later version; this program reads 1";
+        for (int revision = 1; revision <= 8; revision += 2) {
+            PolicyBook.Held later = heldAfter(book, revision, Records.of("fixed-2", "record", 2L), 1);
+            assertNull(later.policy());
+            assertEquals(problem, later.problem());
+            PolicyBook.Held current = heldAfter(book, revision + 1, Records.of("fixed-1", "version", (long) revision), 1);
+            assertEquals(revision, current.policy().version());
+            assertNull(current.problem());
         }
-        if (value instanceof List<?> list) {
-            StringBuilder out = new StringBuilder("[");
-            list.forEach(each -> out.append(out.length() > 1 ? "," : "").append(write(each)));
-            return out.append("]").toString();
-        }
-        return value instanceof String text ? Json.quote(text) : value.toString();
+        assertEquals(Collections.nCopies(4, "p " + problem), reported);
+    }
+
+    @Test
+    void a_damaged_record_changes_nothing() {
+        List<String> reported = new ArrayList<>();
+        PolicyBook book = new PolicyBook((name, problem) -> reported.add(problem));
+        String damaged = Records.of("fixed-2", "life_ms", null);
+        assertNull(heldAfter(book, 1, damaged, 1).policy());
+        Policy held = heldAfter(book, 2, Records.of("fixed-1", "since_ms", 5_000L), 1).policy();
+        PolicyBook.Held after = heldAfter(book, 3, damaged, 1);
+        assertSame(held, after.policy());
+        assertEquals(5_000, after.takenOverMs());
+        assertEquals("life_ms: is missing", after.problem());
+        after = heldAfter(book, 4, Records.of("fixed-2", "more", "x".repeat(8 << 20)), 1);
+        assertSame(held, after.policy());
+        assertEquals("is longer than 8388608 bytes", after.problem());
+        assertEquals(List.of("life_ms: is missing", "life_ms: is missing", "is longer than 8388608 bytes"), reported);
     }
 }

@@ -129,7 +129,7 @@ class PrimitivesTest {
     @Test
     void a_report_of_a_calendar_window_ends_with_it() {
         RuleSet rules = new RuleSet(Carry.USAGE, List.of(
-            Rules.calendarWindow("r", 10, new Calendar(Calendar.Unit.of("day"), Calendar.zoneOf("UTC"), "UTC"))));
+            Rules.calendarWindow("r", 10, new Calendar(Calendar.Unit.DAY, Calendar.zoneOf("UTC"), "UTC"))));
         long day = NOW - NOW % (24 * HOUR_US);
         Usage usage = new Usage();
         usage.putDown(rules, new long[] {10}, day + 23 * HOUR_US);

@@ -2,8 +2,6 @@ package io.sluicegate.internal.redis;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertNull;
-import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import io.sluicegate.AttributeKey;
 import io.sluicegate.Decision;
@@ -17,14 +15,10 @@ import io.sluicegate.internal.kernel.PermitId;
 import io.sluicegate.internal.kernel.Rule;
 import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.kernel.Verb;
-import io.sluicegate.internal.policy.Key;
-import io.sluicegate.internal.policy.Policy;
-import io.sluicegate.internal.policy.PolicyException;
-import io.sluicegate.internal.policy.PolicyReader;
+import io.sluicegate.internal.policy.RecordReader;
 import io.sluicegate.internal.redis.Request.Clock;
 import io.sluicegate.testing.Checkout;
 import java.nio.charset.StandardCharsets;
-import java.util.Base64;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Locale;
@@ -54,27 +48,12 @@ class WireTest {
         return new String(bytes, StandardCharsets.US_ASCII);
     }
 
-    /** Writes JSON as it was read. */
-    private static String write(Object value) {
-        StringBuilder out = new StringBuilder();
-        if (value instanceof Map<?, ?> map) {
-            map.forEach((name, each) -> out.append(out.length() > 0 ? "," : "").append(Json.quote((String) name)).append(":").append(write(each)));
-            return "{" + out + "}";
-        }
-        if (value instanceof List<?> list) {
-            list.forEach(each -> out.append(out.length() > 0 ? "," : "").append(write(each)));
-            return "[" + out + "]";
-        }
-        return value instanceof String text ? Json.quote(text) : value.toString();
+    private static RuleSet rules(Object record) {
+        return RecordReader.read("p", ((String) record).getBytes(StandardCharsets.UTF_8)).rules();
     }
 
-    private static Policy policy(Object document) {
-        return PolicyReader.document(write(document));
-    }
-
-    private static Policy named(String name) {
-        return entries("documents").filter(each -> each.get("document") instanceof Map<?, ?> document && name.equals(document.get("name")))
-            .map(each -> policy(each.get("document"))).findFirst().orElseThrow();
+    private static RuleSet named(String name) {
+        return entries("records").filter(each -> name.equals(each.get("name"))).map(each -> rules(each.get("record"))).findFirst().orElseThrow();
     }
 
     @Test
@@ -89,71 +68,6 @@ class WireTest {
                 assertEquals(each.get("rules_key"), ascii(Keys.rules((String) each.get("policy"), (String) each.get("generation"))));
             }
         });
-    }
-
-    @Test
-    void documents_become_the_same_rules() {
-        entries("documents").filter(each -> each.containsKey("document")).forEach(each -> {
-            Policy policy = policy(each.get("document"));
-            Map<?, ?> compiled = (Map<?, ?>) each.get("compiled");
-            same(policy.rules(), (Map<?, ?>) compiled.get("rules"));
-            if (compiled.get("overrides") instanceof List<?> overrides) {
-                for (Object override : overrides) {
-                    same(policy.rulesOf(Key.of((String) ((Map<?, ?>) override).get("key")), 0), (Map<?, ?>) override);
-                }
-            }
-            Head head = Head.of(policy.rules(), number(each.get("since_us")) / 1000);
-            assertEquals(each.get("blob_hex"), HEX.formatHex(head.blob(policy.rules())));
-            assertEquals(each.get("generation"), policy.rules().generationHex());
-        });
-    }
-
-    private static void same(RuleSet own, Map<?, ?> compiled) {
-        assertEquals(compiled.get("blob"), Base64.getUrlEncoder().withoutPadding().encodeToString(own.bytes()));
-        assertEquals(number(compiled.get("life_ms")), own.lifeMs());
-        int place = 0;
-        for (Object each : (List<?>) compiled.get("each")) {
-            Map<?, ?> says = (Map<?, ?>) each;
-            Rule rule = own.rules().get(place++);
-            assertEquals(says.get("name"), rule.name());
-            assertEquals(number(says.get("limit")), rule.limit());
-            assertEquals(says.containsKey("window_us") ? number(says.get("window_us")) : 0, rule.windowUs());
-        }
-    }
-
-    @Test
-    void limits_that_callers_bring_along_are_alike() {
-        entries("limits").forEach(each -> {
-            // The name of a rule without one is its algorithm's, as in a document.
-            RuleSet rules = policy(each.get("document")).rules();
-            Head head = Head.broughtAlong(rules);
-            assertEquals(each.get("head_hex"), HEX.formatHex(head.bytes()));
-            assertEquals(each.get("blob_hex"), HEX.formatHex(head.blob(rules)));
-            byte[] state = java.util.Arrays.copyOf(head.bytes(), head.bytes().length + 9);
-            assertEquals(rules, Head.rulesOfState(state), each.get("head_hex").toString());
-            for (int length = 0; length < head.bytes().length; length++) {
-                assertNull(Head.rulesOfState(java.util.Arrays.copyOf(state, length)));
-            }
-        });
-    }
-
-    @Test
-    void what_is_no_policy_is_refused_with_its_path() {
-        List<String> others = new java.util.ArrayList<>();
-        entries("documents").filter(each -> each.containsKey("text")).forEach(each -> {
-            String text = (String) each.get("text");
-            String message = assertThrows(PolicyException.class, () -> PolicyReader.document(text), text).getMessage();
-            String wanted = path((String) ((List<?>) each.get("errors")).get(0));
-            if (!path(message).equals(wanted)) {
-                others.add(text + " wanted " + wanted + " said " + message);
-            }
-        });
-        assertEquals(List.of(), others);
-    }
-
-    private static String path(String message) {
-        int end = message.indexOf(": ");
-        return end < 0 ? "" : message.substring(0, end);
     }
 
     @Test
@@ -184,7 +98,7 @@ class WireTest {
             byte[] before = each.get("before") instanceof Map<?, ?> known ? hex(known.get("blob_hex"))
                 : "lost".equals(each.get("before")) ? new byte[0] : null;
             long cost = each.containsKey("cost") ? number(each.get("cost")) : 1;
-            long maxWait = each.get("max_wait_us") instanceof Json.Num wait ? number(wait) : Numbers.SPAN_MAX_US;
+            long maxWait = each.get("max_wait_us") instanceof Long wait ? wait : Numbers.SPAN_MAX_US;
             PermitId permit = each.get("id") instanceof String id ? PermitId.of(id.getBytes(StandardCharsets.UTF_8)) : null;
             byte[] request = Request.of(verb, cost, maxWait, permit, new Request.End(clock, number(each.get("at_us")), windows, before));
             assertEquals(each.get("request_hex"), HEX.formatHex(request), each.toString());
@@ -194,7 +108,7 @@ class WireTest {
     @Test
     void replies_mean_the_same() {
         entries("replies").forEach(each -> {
-            RuleSet rules = named((String) each.get("policy")).rules();
+            RuleSet rules = named((String) each.get("policy"));
             Verb verb = Verb.valueOf(((String) each.get("verb")).toUpperCase(Locale.ROOT));
             Reply reply = Reply.read(hex(each.get("reply_hex")), rules, verb, false);
             assertEquals(meaning(each.get("means")), meaning(reply, rules), each.toString());
@@ -205,7 +119,7 @@ class WireTest {
         if (means instanceof Map<?, ?> m && m.containsKey("allowed")) {
             Object retry = m.get("retry_after_us");
             return m.get("allowed") + " " + m.get("granted") + " " + m.get("wait_us") + " " + m.get("limit") + " " + m.get("remaining") + " "
-                + (retry == Json.NULL ? "-1" : retry) + " " + m.get("reset_after_us") + " " + m.get("rule") + " "
+                + (retry == null ? "-1" : retry) + " " + m.get("reset_after_us") + " " + m.get("rule") + " "
                 + (m.get("in_use") instanceof Map<?, ?> each ? new TreeMap<>(each) : "");
         }
         return means instanceof Map<?, ?> m ? m.toString() : means.toString();
@@ -235,7 +149,7 @@ class WireTest {
     void calendars_have_the_same_windows() {
         entries("calendars").forEach(each -> {
             String zone = (String) each.get("zone");
-            Calendar calendar = new Calendar(Calendar.Unit.of((String) each.get("unit")), Calendar.zoneOf(zone), zone);
+            Calendar calendar = new Calendar(Calendar.Unit.valueOf(((String) each.get("unit")).toUpperCase(Locale.ROOT)), Calendar.zoneOf(zone), zone);
             long[] window = calendar.windowAround(number(each.get("now_us")));
             assertArrayEquals(new long[] {number(each.get("start_us")), number(each.get("end_us"))}, window, each.toString());
         });
@@ -244,17 +158,17 @@ class WireTest {
     @Test
     void header_fields_are_alike() {
         entries("headers").forEach(each -> {
-            RuleSet rules = policy(each.get("document")).rules();
+            RuleSet rules = rules(each.get("record"));
             Rule rule = rules.rules().get(0);
             Map<?, ?> d = (Map<?, ?>) each.get("decision");
-            long retry = d.get("retry_after_us") == Json.NULL ? Decision.NEVER : number(d.get("retry_after_us"));
+            long retry = d.get("retry_after_us") == null ? Decision.NEVER : number(d.get("retry_after_us"));
             Decision decision = new Decision((Boolean) d.get("allowed"), number(d.get("granted")), 0, number(d.get("limit")),
                 number(d.get("remaining")), retry, number(d.get("reset_after_us")), "p", rule.name(), rules.quotas(), Mode.STORE, null, 0);
             Map<String, String> fields = HttpFields.of(decision);
             assertEquals(each.get("ratelimit"), fields.get("RateLimit"));
             assertEquals(each.get("ratelimit-policy"), fields.get("RateLimit-Policy"), each.toString());
-            assertEquals(each.get("retry-after") == Json.NULL ? null : each.get("retry-after"), fields.get("Retry-After"));
-            if (each.get("problem") != Json.NULL) {
+            assertEquals(each.get("retry-after"), fields.get("Retry-After"));
+            if (each.get("problem") != null) {
                 assertEquals(each.get("problem"), Json.read(HttpFields.problem(decision)));
             }
         });
