@@ -182,7 +182,7 @@ impl PolicyFollower {
             return Ok(());
         }
         let Some(published) = engine.store().published().await? else { return Ok(()) };
-        self.take_over(&published, engine);
+        self.take_over(&published, engine).await;
         Ok(())
     }
 
@@ -201,7 +201,7 @@ impl PolicyFollower {
         let Some(published) = engine.store().published().await? else { return Ok(()) };
         self.set_up(&published, engine);
         if Some(published.revision) > self.revision {
-            self.take_over(&published, engine);
+            self.take_over(&published, engine).await;
         }
         Ok(())
     }
@@ -213,14 +213,14 @@ impl PolicyFollower {
         engine.set_nodes(nodes.unwrap_or(NonZeroU32::MIN));
     }
 
-    fn take_over<O: Observer>(
+    async fn take_over<O: Observer>(
         &mut self,
         published: &PublishedPolicies,
         engine: &Engine<RedisStore, O>,
     ) {
         let now = engine.policies();
         let (mut changed, mut gone) = (Vec::new(), Vec::new());
-        let mut since = BTreeMap::new();
+        let (mut since, mut is_any_later) = (BTreeMap::new(), false);
         self.unreadable.clear();
         for (name, text) in &published.policies {
             match PublishedPolicy::read(name, text) {
@@ -234,6 +234,7 @@ impl PolicyFollower {
                 Err(Unreadable { is_later, problem }) => {
                     if is_later && self.versions.remove(name).is_some() {
                         gone.push(name.clone());
+                        is_any_later = true;
                     }
                     if self.unreadable.len() < UNREADABLE_MAX {
                         self.unreadable.insert(name.clone(), problem);
@@ -248,11 +249,26 @@ impl PolicyFollower {
             }
             is_there
         });
+        if is_any_later {
+            pay_all(engine).await;
+        }
         match now.changed(changed, &gone) {
             Ok(policies) => engine.set_policies_as_of(policies, |name| since.get(name).copied()),
             Err(problem) => _ = self.unreadable.insert("*".to_owned(), problem.to_string()),
         }
         (self.revision, self.went_back) = (Some(published.revision), false);
+    }
+}
+
+/// Charges what was admitted without Redis while the rules are still held by which it was, as far as Redis answers.
+async fn pay_all<O: Observer>(engine: &Engine<RedisStore, O>) {
+    let mut owing = engine.debts();
+    while owing > 0 {
+        let left = engine.pay_debts().await;
+        if left >= owing {
+            return;
+        }
+        owing = left;
     }
 }
 

@@ -2,6 +2,7 @@
 #![cfg(feature = "redis")]
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,10 +13,11 @@ use sluicegate::store::redis::{
     PublishOutcome, RedisConfig, RedisStore, RevisionDiff,
 };
 use sluicegate::{
-    Clock, Cost, DecideError, Engine, Following, PolicyFollower, Request, SteadyClock, Verb,
+    Clock, Cost, DecideError, Engine, Following, PolicyFollower, Request, SteadyClock,
+    StoreFailure, Verb,
 };
 use sluicegate_conformance::{HashFields, Life, PolicyStep, load_policies};
-use sluicegate_testkit::{Options, RedisServer, need, until};
+use sluicegate_testkit::{FaultProxy, Faults, Options, RedisServer, need, until};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -191,6 +193,57 @@ async fn a_policy_of_a_later_version_goes_a_damaged_one_stays_and_both_are_named
         );
         assert_eq!((limit("orders"), limit("mails")), (held, Some(3)), "{text}");
     }
+}
+
+#[tokio::test]
+async fn what_was_admitted_without_redis_is_charged_before_a_later_version_is_given_up() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let server = connect(&redis).await;
+    publish(&server, 1, &BTreeMap::from([("orders", 50)])).await;
+    let proxy = FaultProxy::start(redis.address()).await.expect("a free port");
+    let url = format!("redis://{}?deadline_ms=100", proxy.address());
+    let config: RedisConfig = url.parse().expect("a URL of the test");
+    let store = RedisStore::start(&config).expect("a configuration of the test");
+    store.ready().await.expect("the server of the test is there");
+    let engine = Engine::new(PolicySet::default(), store, Arc::new(SteadyClock::new()));
+    let engine = Arc::new(engine.with_fallback(StoreFailure::shared_by(NonZeroU32::MIN)));
+    let mut follower = PolicyFollower::default();
+    follower.look(&engine).await.expect("it answers");
+    proxy.set(Faults::black_hole()).await.expect("the proxy is there");
+    let check = Verb::Check { cost: Cost::new(9).expect("a cost") };
+    let alone = || Request::new("orders", Some(b"alice"), check.clone());
+    let alone = || Request { app: Some("shop"), ..alone() };
+    let by_share = async || {
+        let admission = engine.turn().decide(&alone()).await.ok()?;
+        (admission.answer.decision.allowed() && engine.debts() > 0).then_some(())
+    };
+    until("its share admits", PATIENCE, by_share).await.expect("it does");
+    proxy.heal().await.expect("the proxy is there");
+    let record = r#"{"version":2,"app":"shop","record":2}"#;
+    redis
+        .cli(&["HSET", POLICIES_KEY, "orders", record, "#revision", "2"])
+        .await
+        .expect("it is there");
+    let looked = async || {
+        follower.look(&engine).await.ok()?;
+        (follower.revision() == Some(2)).then_some(())
+    };
+    until("it looks", PATIENCE, looked).await.expect("Redis answers again");
+    assert!(follower.versions().is_empty() && engine.debts() == 0);
+    let rules = orders_of(50);
+    let other = Arc::new(Engine::new(rules, server, Arc::new(SteadyClock::new())));
+    let peek = Request::new("orders", Some(b"alice"), Verb::Peek { cost: Cost::ONE });
+    let left = other.turn().decide(&peek).await.expect("it is decided").answer.decision.remaining;
+    assert!(left <= 50 - 9, "{left} are left");
+}
+
+/// The same policy as a server holds it.
+fn orders_of(limit: u64) -> PolicySet {
+    let text = format!(
+        r#"{{"name":"orders","apps":["*"],"rules":[{{"fixed_window":{{"limit":{limit},"window":"1h"}}}}]}}"#
+    );
+    let policy = Policy::parse_one(&text).expect("a policy of the test");
+    PolicySet::default().changed(vec![policy], &[]).expect("one fits")
 }
 
 /// Four permits a day of `orders`, or a thousand.
