@@ -95,12 +95,8 @@ abstract class Gate
         ?callable $observer = null,
     ): self {
         Ranges::app($app);
-        if ($nodes !== null && ($nodes < 1 || $nodes > 4294967295)) {
-            throw InvalidRequest::nodesRange($nodes);
-        }
-        if ($deadlineMs < 1 || $deadlineMs > 10_000) {
-            throw InvalidRequest::deadlineRange($deadlineMs);
-        }
+        Ranges::number('nodes', $nodes ?? 1, 1, 4294967295);
+        Ranges::number('deadline', $deadlineMs, 1, 10_000, ' ms');
         $hasShare = $memory !== null || Apcu::isAvailable() || PHP_SAPI === 'cli';
         $memory ??= Apcu::isAvailable() ? new Apcu('sg:' . $redis->endpoint() . ':') : new ProcessMemory();
         // On command lines APCu, too, is the process' own.

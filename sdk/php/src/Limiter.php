@@ -4,11 +4,9 @@ declare(strict_types=1);
 
 namespace Sluicegate;
 
-use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Exception\LimitExceeded;
 use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Kernel\Ask;
-use Sluicegate\Redis\PermitId;
 
 /**
  * The budgets of a policy, or of a limit that is made in code.
@@ -54,9 +52,7 @@ final class Limiter
      */
     public function reserve(?string $key, int $cost = 1, int $maxWaitUs = Ask::MAX_WAIT_US): Decision
     {
-        if ($maxWaitUs < 0 || $maxWaitUs > Ask::MAX_WAIT_US) {
-            throw InvalidRequest::maxWaitRange($maxWaitUs);
-        }
+        Ranges::number('max_wait', $maxWaitUs, 0, Ask::MAX_WAIT_US, ' us');
         return $this->decide(Verb::Reserve, $key, $cost, $maxWaitUs);
     }
 
@@ -92,7 +88,7 @@ final class Limiter
      */
     public function acquire(?string $key, int $cost = 1, ?string $id = null): Permit
     {
-        $id ??= PermitId::random();
+        $id ??= bin2hex(random_bytes(16));
         return new Permit($this, $key, $id, $this->decide(Verb::Acquire, $key, $cost, null, $id));
     }
 
@@ -126,10 +122,11 @@ final class Limiter
         if ($id !== null) {
             Ranges::id($id);
         }
+        $ask = new Ask($verb, $cost, $maxWaitUs, $id ?? '');
         if ($this->observer === null) {
-            return $this->decider->decide($this->name, $this->limit, $verb, $key ?? '', $cost, $maxWaitUs, $id ?? '');
+            return $this->decider->decide($this->name, $this->limit, $key ?? '', $ask);
         }
         return $this->observer->watch($this->name, $verb->text(), fn (): Decision =>
-            $this->decider->decide($this->name, $this->limit, $verb, $key ?? '', $cost, $maxWaitUs, $id ?? ''));
+            $this->decider->decide($this->name, $this->limit, $key ?? '', $ask));
     }
 }

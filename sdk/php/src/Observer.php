@@ -6,6 +6,8 @@ namespace Sluicegate;
 
 use Closure;
 use Sluicegate\Exception\SluicegateException;
+use Sluicegate\Remote\Explanation;
+use Sluicegate\Remote\Settlement;
 
 /**
  * Tells a function of the program what became of each request.
@@ -24,13 +26,12 @@ final class Observer
     /**
      * What `$ask` gives, after the function was told.
      *
-     * @template T
+     * @template T of Decision|Settlement|Explanation
      * @param callable(): T $ask
-     * @param (callable(T): Decision)|null $decisionOf null: what is given is the decision
      * @return T
      * @throws SluicegateException as `$ask` does
      */
-    public function watch(string $policy, string $verb, callable $ask, ?callable $decisionOf = null): mixed
+    public function watch(string $policy, string $verb, callable $ask): mixed
     {
         if ($this->tell === null) {
             return $ask();
@@ -39,7 +40,7 @@ final class Observer
         [$result, $decision, $error] = [null, null, null];
         try {
             $result = $ask();
-            $decision = $decisionOf === null ? $result : $decisionOf($result);
+            $decision = $result instanceof Decision ? $result : $result->decision;
         } catch (SluicegateException $e) {
             $error = $e;
         }

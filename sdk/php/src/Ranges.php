@@ -8,30 +8,31 @@ use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Kernel\Ask;
 
 /**
- * The ranges of what callers ask with.
+ * The ranges of what callers ask with. Each function throws an `InvalidRequest` if its argument is outside.
  */
 final class Ranges
 {
-    private const BYTES_MAX = 1024;
-
-    /**
-     * @param string|null $key null: the budget that all share
-     * @throws InvalidRequest if it has not 1 to 1,024 bytes
-     */
+    /** @param string|null $key 1 to 1,024 bytes; null: the budget that all share */
     public static function key(?string $key): void
     {
         if ($key === '') {
-            throw InvalidRequest::keyEmpty();
+            $why = 'is empty, expected 1..=1024 bytes; omit it for the shared budget';
+            throw new InvalidRequest('key_empty', "key: $why");
         }
-        if ($key !== null && strlen($key) > self::BYTES_MAX) {
-            throw InvalidRequest::keyLength(strlen($key));
+        if ($key !== null && strlen($key) > 1024) {
+            throw new InvalidRequest('key_length', 'key: `' . strlen($key) . '` bytes are outside 1..=1024');
         }
     }
 
-    /**
-     * @param string $name of a policy, or of a limit that is made in code
-     * @throws InvalidRequest if it is not 1 to 128 bytes of `[a-z0-9._-]`
-     */
+    /** @param string $id 1 to 1,024 bytes */
+    public static function id(string $id): void
+    {
+        if ($id === '' || strlen($id) > 1024) {
+            throw new InvalidRequest('id_length', 'id: `' . strlen($id) . '` bytes are outside 1..=1024');
+        }
+    }
+
+    /** @param string $name of a policy, or of a limit that is made in code: 1 to 128 bytes of `[a-z0-9._-]` */
     public static function name(string $name, string $path = 'name'): void
     {
         if (!self::isName($name)) {
@@ -39,14 +40,12 @@ final class Ranges
         }
     }
 
-    /**
-     * @param string $app empty: none
-     * @throws InvalidRequest if it is not a name
-     */
+    /** @param string $app a name; empty: none */
     public static function app(string $app): void
     {
         if ($app !== '' && !self::isName($app)) {
-            throw InvalidRequest::appName($app);
+            $why = "`$app` is not a name; expected 1..=128 bytes of `[a-z0-9._-]`";
+            throw new InvalidRequest('app_name', "app: $why");
         }
     }
 
@@ -55,19 +54,17 @@ final class Ranges
         return (bool) preg_match('/^[a-z0-9._-]{1,128}$/D', $text);
     }
 
-    /** @throws InvalidRequest if it is not 1 to 2^31 */
+    /** @param int $cost 1 to 2^31 */
     public static function cost(int $cost): void
     {
-        if ($cost < 1 || $cost > Ask::COST_MAX) {
-            throw InvalidRequest::costRange($cost);
-        }
+        self::number('cost', $cost, 1, Ask::COST_MAX);
     }
 
-    /** @throws InvalidRequest if it has not 1 to 1,024 bytes */
-    public static function id(string $id): void
+    /** @param string $unit of the number, after a space, where it has one */
+    public static function number(string $name, int $value, int $min, int $max, string $unit = ''): void
     {
-        if ($id === '' || strlen($id) > self::BYTES_MAX) {
-            throw InvalidRequest::idLength(strlen($id));
+        if ($value < $min || $value > $max) {
+            throw new InvalidRequest("{$name}_range", "$name: `$value` is outside $min..=$max$unit");
         }
     }
 }

@@ -28,10 +28,10 @@ enum Verb: int
         };
     }
 
-    /** Whether it names a permit. */
-    public function namesPermit(): bool
+    /** Whether the cost of a request matters. */
+    public function hasCost(): bool
     {
-        return $this->value >= self::Acquire->value;
+        return !in_array($this, [self::Reset, self::Release, self::Renew], true);
     }
 
     /** Whether only the store can answer it: what it gives back or holds is nowhere else. */

@@ -52,7 +52,7 @@ final class CodecTest extends TestCase
             . '0000000000009e5667e13a8860ea000000',
             bin2hex($rules->blob),
         );
-        self::assertSame('sg:rules:amVe8lwjHh50SFePmz7I3w:9e5667e13a88', $rules->key());
+        self::assertSame('sg:rules:amVe8lwjHh50SFePmz7I3w:9e5667e13a88', $rules->key);
         $ask = new Ask(Verb::Check);
         self::assertSame('010001000000', bin2hex(Request::encode($ask, WhoseTime::Server, 0, [null])));
     }

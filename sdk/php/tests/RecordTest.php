@@ -45,7 +45,7 @@ final class RecordTest extends TestCase
             }
             $rules = $policy->rulesOf('', 0);
             self::assertSame($entry['blob_hex'], bin2hex($rules->blob), $entry['record']);
-            self::assertSame($entry['generation'], bin2hex($rules->set->generation()), $entry['record']);
+            self::assertSame($entry['generation'], bin2hex($rules->set->generation), $entry['record']);
             self::assertRules($record, $rules->set);
             foreach ($record['overrides'] ?? [] as $override) {
                 self::assertRules($override, $policy->rulesOf($override['key'], 0)->set);

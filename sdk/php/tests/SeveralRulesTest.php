@@ -20,6 +20,7 @@ use Sluicegate\OverflowKind;
 use Sluicegate\Redis\Answer;
 use Sluicegate\Redis\ConnectionFailure;
 use Sluicegate\Redis\Runner;
+use Sluicegate\Rules\RuleSet;
 use Sluicegate\Testing\ManualClock;
 use Sluicegate\Tests\Support\Gates;
 use Sluicegate\Tests\Support\Published;
@@ -152,10 +153,9 @@ final class SeveralRulesTest extends TestCase
         $say = static function (int $burst, int $day, float $after) use ($known, $budget): array {
             $now = self::NOW + (int) (1e6 * $after);
             $outcome = new Outcome(true, 0, 1, 0, 0, 50 - $burst, 0);
-            $known->note($budget, new Answer($outcome, 0, 50, [$burst, $day], []), $now);
+            $known->note($budget, new Answer($outcome, 50, [$burst, $day], []), $now);
             $set = $budget->rules->set;
-            $windows = $set->windowsAround($now);
-            return $set->kernel()->used($known->states($budget, $now, $windows), $now, $windows);
+            return $set->kernel()->used($known->states($budget, $now), $now);
         };
         self::assertSame([10, 60], $say(10, 60, 0));
         self::assertSame([11, 60], $say(11, 59, 1.5), 'an older answer takes nothing back of the day');
@@ -165,36 +165,56 @@ final class SeveralRulesTest extends TestCase
         self::assertSame([12, 59], $say(10, 59, 3.0), 'a request that read the clock earlier is an older one, too');
     }
 
-    public function testAMonthIsKnownForAMonthAndItsRulesForLonger(): void
+    public function testLaterRulesTakeOverWhatIsKnown(): void
+    {
+        $known = new Known(new ProcessMemory());
+        $answer = new Answer(new Outcome(true, 0, 1, 0, 0, 40, 0), 50, [10, 60], []);
+        $known->note(self::budget(self::quota(100, '1/h', 50)), $answer, self::NOW);
+        $later = self::budget(self::quota(90, '1/h', 40));
+        self::assertSame([10, 60], $later->rules->set->kernel()->used($known->states($later, self::NOW), self::NOW));
+    }
+
+    public function testACalendarIsKnownAlsoIfItsRulesWereReadWithoutItBefore(): void
+    {
+        $month = ['name' => 'p', 'rules' => [['fixed_window' => ['limit' => 4321, 'calendar' => 'month']]]];
+        $set = self::budget($month)->rules->set;
+        RuleSet::read($set->bytes)->kernel();
+        $kernel = $set->kernel();
+        $states = $kernel->withUsed($kernel->fresh(), [9], self::NOW);
+        $till = $set->windowsAround(self::NOW)[0][1] ?? 0;
+        self::assertSame([[9], [0]], [$kernel->used($states, $till - 1), $kernel->used($states, $till)]);
+    }
+
+    public function testAMonthIsKnownForAMonthTogetherWithItsRules(): void
     {
         $memory = $this->createMock(Memory::class);
         $memory->method('slots')->willReturn(10);
         $kept = [];
         $memory->method('set')->willReturnCallback(function (string $key, mixed $value, int $ttlS) use (&$kept): bool {
-            $kept[strtok($key, ':')] = $ttlS;
+            $kept[strtok($key, ':')] = [$value, $ttlS];
             return true;
         });
         $month = ['name' => 'p', 'rules' => [['fixed_window' => ['limit' => 9, 'calendar' => 'month']]]];
-        $answer = new Answer(new Outcome(true, 0, 1, 0, 0, 5, 0), 0, 9, [4], []);
-        (new Known($memory))->note(self::budget($month), $answer, self::NOW);
-        self::assertGreaterThanOrEqual(31 * 86_400, $kept['known']);
-        self::assertGreaterThan($kept['known'] + 86_400, $kept['set']);
+        $answer = new Answer(new Outcome(true, 0, 1, 0, 0, 5, 0), 9, [4], []);
+        $budget = self::budget($month);
+        (new Known($memory))->note($budget, $answer, self::NOW);
+        self::assertGreaterThanOrEqual(31 * 86_400, $kept['known'][1]);
+        self::assertContains($budget->rules->set->bytes, $kept['known'][0], 'later rules take its usage over');
         (new Known($memory))->note(self::budget(self::quota(100, '20/s', 6)), $answer, self::NOW);
-        self::assertSame(86_401, $kept['known']);
+        self::assertSame(86_401, $kept['known'][1]);
     }
 
     public function testWhatOthersTookIsBesideWhatIsOwed(): void
     {
         $budget = self::budget(self::quota(100, '1/h', 50));
         $kernel = $budget->rules->set->kernel();
-        $windows = $budget->rules->set->windowsAround(self::NOW);
-        $states = static fn (int ...$used): array => $kernel->withUsed($kernel->fresh(), $used, self::NOW, $windows);
+        $states = static fn (int ...$used): array => $kernel->withUsed($kernel->fresh(), $used, self::NOW);
         $account = new Account($budget, 1, $states(5, 20), $states(15, 30), self::NOW);
-        $id = (string) $account->bill(self::NOW);
+        $id = $account->bill(self::NOW)[0] ?? '';
         $account->used = $states(17, 32);
         $account->raise([8, 20], self::NOW);
         self::assertSame([12, 12], $account->owed(self::NOW), 'others took 3 of the bucket');
-        self::assertSame([20, 32], $kernel->used($account->used, self::NOW, $windows));
+        self::assertSame([20, 32], $kernel->used($account->used, self::NOW));
         $account->paid($id, [10, 9], self::NOW);
         self::assertSame([2, 3], $account->owed(self::NOW), 'what passed since, and what was not there');
         $account->raise([60, 20], self::NOW);
@@ -205,15 +225,14 @@ final class SeveralRulesTest extends TestCase
     {
         $budget = self::budget(self::quota(100, '1/h', 50));
         $kernel = $budget->rules->set->kernel();
-        $windows = $budget->rules->set->windowsAround(self::NOW);
-        $used = $kernel->withUsed($kernel->fresh(), [15, 30], self::NOW, $windows);
+        $used = $kernel->withUsed($kernel->fresh(), [15, 30], self::NOW);
         $account = new Account($budget, 1, $kernel->fresh(), $used, self::NOW);
-        $id = (string) $account->bill(self::NOW);
+        $id = $account->bill(self::NOW)[0] ?? '';
         $account->paid($id, [0, 0], self::NOW);
         self::assertSame([15, 30], $account->owed(self::NOW));
-        self::assertSame($id, $account->bill(self::NOW));
+        self::assertSame($id, $account->bill(self::NOW)[0] ?? null);
         $account->paid($id, [10, 10], self::NOW);
-        self::assertNotSame($id, $account->bill(self::NOW));
+        self::assertNotSame($id, $account->bill(self::NOW)[0] ?? null);
         self::assertSame([5, 20], $account->owed(self::NOW));
     }
 

@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Tests;
 
 use PHPUnit\Framework\TestCase;
+use Sluicegate\Direct\Account;
 use Sluicegate\Direct\Accounts;
 use Sluicegate\Direct\Breaker;
 use Sluicegate\Direct\Budget;
@@ -71,9 +72,8 @@ final class ShareTest extends TestCase
                 [$d->allowed, $d->limit, $d->remaining, $d->retryAfterUs, $d->resetAfterUs],
                 "row $number",
             );
-            $accounts->with($budget->stateKey, $now, function ($account) use ($owed, $now, $number): array {
+            $accounts->with($budget, $now, static function (Account $account) use ($owed, $now, $number): void {
                 self::assertSame([$owed], $account->owed($now), "row $number");
-                return [$account, true];
             });
         }
         $atMost = $share->decide($budget, new Ask(Verb::AtMost, 9), self::NOW + 110_000, 4);
@@ -165,6 +165,6 @@ final class ShareTest extends TestCase
         int $reset = 0,
     ): Answer {
         $outcome = new Outcome($allowed, 0, $allowed ? 1 : 0, 0, $retry, $remaining, $reset);
-        return new Answer($outcome, 0, $limit, [$limit - $remaining], []);
+        return new Answer($outcome, $limit, [$limit - $remaining], []);
     }
 }

@@ -49,10 +49,10 @@ final class SharesTest extends TestCase
         foreach ($entry['steps'] as $number => $step) {
             $now = $step['at_us'];
             if ($step['op'] === 'said') {
-                $states = $kernel->withUsed($states, [0 => $step['cost']], $now, [null]);
+                $states = $kernel->withUsed($states, [0 => $step['cost']], $now);
                 continue;
             }
-            [$outcome, $states] = $kernel->decide($states, Vectors::ask($step), $now, [null]);
+            [$outcome, $states] = $kernel->decide($states, Vectors::ask($step), $now);
             self::assertEquals($step['expect'], [
                 'allowed' => $outcome->allowed,
                 'granted' => $outcome->granted,
@@ -73,14 +73,14 @@ final class SharesTest extends TestCase
                 $rules = RandomRules::rules();
                 $text = (string) json_encode($rules);
                 $set = RuleEncoder::set($rules, Carry::Usage);
-            } while ($set->holdsPermits() || $set->hasCalendar());
+            } while ($set->holdsPermits() || array_filter($set->windowsAround(0)) !== []);
             [$states, $now, $passed, $largest] = [$set->kernel()->fresh(), self::NOW_US, [], 0];
             $unit = 1 << mt_rand(0, 36);
             for ($step = 0; $step < 60; $step++) {
                 $now += mt_rand(0, $unit);
                 $cost = mt_rand(0, 9) === 0 ? mt_rand(1, Ask::COST_MAX) : mt_rand(1, 3);
                 $ask = new Ask(mt_rand(0, 1) ? Verb::Check : Verb::AtMost, $cost);
-                [$outcome, $states] = $set->kernel()->decide($states, $ask, $now, $set->windowsAround($now));
+                [$outcome, $states] = $set->kernel()->decide($states, $ask, $now);
                 if ($outcome->allowed) {
                     $passed[] = [$now, $outcome->granted];
                     $largest = max($largest, $outcome->granted);
@@ -116,17 +116,16 @@ final class SharesTest extends TestCase
     {
         $kernel = self::set(['fixed_window' => ['limit' => 10, 'calendar' => 'day']])->kernel();
         $hour = 3_600_000_000;
-        $window = static fn (int $day): array => [[24 * $day * $hour, 24 * ($day + 1) * $hour]];
-        $states = $kernel->withUsed($kernel->fresh(), [0 => 10], 23 * $hour, $window(0));
-        $passes = static function (int $cost, int $now, array $window) use ($kernel, &$states): bool {
-            [$outcome, $states] = $kernel->decide($states, new Ask(Verb::Check, $cost), $now, $window);
+        $states = $kernel->withUsed($kernel->fresh(), [0 => 10], 23 * $hour);
+        $passes = static function (int $cost, int $now) use ($kernel, &$states): bool {
+            [$outcome, $states] = $kernel->decide($states, new Ask(Verb::Check, $cost), $now);
             return $outcome->allowed;
         };
-        self::assertFalse($passes(1, 24 * $hour - 1, $window(0)));
-        self::assertTrue($passes(10, 24 * $hour, $window(1)), 'what Redis reported of yesterday does not count today');
+        self::assertFalse($passes(1, 24 * $hour - 1));
+        self::assertTrue($passes(10, 24 * $hour), 'what Redis reported of yesterday does not count today');
         // What passed here counts for the longest day, which has 25 hours, and a tenth of it at most.
-        self::assertFalse($passes(1, 49 * $hour - 1, $window(2)));
-        self::assertTrue($passes(10, 52 * $hour, $window(2)));
+        self::assertFalse($passes(1, 49 * $hour - 1));
+        self::assertTrue($passes(10, 52 * $hour));
     }
 
     public function testGuavasTwoBeginWithNothingStoredUnderOtherRules(): void
@@ -142,10 +141,10 @@ final class SharesTest extends TestCase
         foreach ($cases as $name => [$before, $later, $wait]) {
             $states = $before->kernel()->fresh();
             for ($each = 0; $each < 5; $each++) {
-                [, $states] = $before->kernel()->decide($states, $reserve, self::NOW_US, [null]);
+                [, $states] = $before->kernel()->decide($states, $reserve, self::NOW_US);
             }
-            $states = $later->kernel()->takeOver($before->kernel(), $states, self::NOW_US, [null], [null]);
-            [$outcome] = $later->kernel()->decide($states, $reserve, self::NOW_US, [null]);
+            $states = $later->kernel()->takeOver($before->kernel(), $states, self::NOW_US);
+            [$outcome] = $later->kernel()->decide($states, $reserve, self::NOW_US);
             self::assertSame($wait, $outcome->waitUs, $name);
         }
     }

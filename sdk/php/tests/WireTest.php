@@ -14,11 +14,11 @@ use Sluicegate\Kernel\Outcome;
 use Sluicegate\Limit;
 use Sluicegate\Policy\Policy;
 use Sluicegate\Redis\Keys;
-use Sluicegate\Redis\PermitId;
 use Sluicegate\Redis\Reply;
 use Sluicegate\Redis\Request;
 use Sluicegate\Redis\SealedRules;
 use Sluicegate\Redis\WhoseTime;
+use Sluicegate\Rules\Fnv;
 use Sluicegate\Rules\Calendar;
 use Sluicegate\Rules\RuleSet;
 use Sluicegate\Tests\Support\Vectors;
@@ -39,7 +39,7 @@ final class WireTest extends TestCase
                 $generation = (string) hex2bin($entry->generation);
                 self::assertSame($entry->rules_key, Keys::rules($entry->policy, $generation));
             } else {
-                self::assertSame($entry->permit_hex, bin2hex(PermitId::hash($entry->permit_id)));
+                self::assertSame($entry->permit_hex, bin2hex(Fnv::hash128($entry->permit_id)));
             }
         }
     }
@@ -49,7 +49,7 @@ final class WireTest extends TestCase
         foreach (self::entries('requests') as $entry) {
             $verb = Vectors::verb($entry->verb);
             $wait = $verb === Verb::Reserve ? $entry->max_wait_us ?? Ask::MAX_WAIT_US : null;
-            $ask = new Ask($verb, $entry->cost ?? 1, $wait, isset($entry->id) ? PermitId::hash($entry->id) : '');
+            $ask = new Ask($verb, $entry->cost ?? 1, $wait, $entry->id ?? '');
             $before = match ($entry->before) {
                 'unsaid' => '',
                 'lost' => "\2",

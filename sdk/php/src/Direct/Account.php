@@ -29,7 +29,7 @@ final class Account
      *   and `used` when it was made
      */
     public function __construct(
-        public readonly Budget $budget,
+        public Budget $budget,
         public readonly int $nodes,
         public array $stored,
         public array $used,
@@ -39,30 +39,16 @@ final class Account
     ) {
     }
 
-    /** The same account under the rules that hold now. */
-    public function under(Budget $budget, int $now): self
+    /** Puts it under the rules that hold now. */
+    public function takeOver(Budget $budget, int $now): void
     {
         $old = $this->budget->rules->set;
         $set = $budget->rules->set;
-        if ($old->bytes === $set->bytes) {
-            return $this;
+        if ($old->bytes !== $set->bytes) {
+            $this->stored = $set->kernel()->takeOver($old->kernel(), $this->stored, $now);
+            $this->used = $set->kernel()->takeOver($old->kernel(), $this->used, $now);
+            [$this->budget, $this->bill, $this->billId] = [$budget, null, null];
         }
-        $over = static fn (array $states): array => $set->kernel()->takeOver(
-            $old->kernel(),
-            $states,
-            $now,
-            $set->windowsAround($now),
-            $old->windowsAround($now),
-        );
-        return new self(
-            $budget,
-            $this->nodes,
-            $over($this->stored),
-            $over($this->used),
-            $this->latest,
-            null,
-            $this->isQueued,
-        );
     }
 
     /**
@@ -72,16 +58,10 @@ final class Account
      */
     public function owed(int $now): array
     {
-        $set = $this->budget->rules->set;
-        $windows = $set->windowsAround($now);
-        $stored = $set->kernel()->used($this->stored, $now, $windows);
-        $used = $set->kernel()->used($this->used, $now, $windows);
-        $n = $this->nodes;
-        return array_map(
-            static fn (int $has, int $knows): int => min(Num::divCeil(max($has - $knows, 0), $n), self::DEBT_MAX),
-            $used,
-            $stored,
-        );
+        $kernel = $this->budget->rules->set->kernel();
+        $owed = fn (int $used, int $stored): int =>
+            min(Num::divCeil(max($used - $stored, 0), $this->nodes), self::DEBT_MAX);
+        return array_map($owed, $kernel->used($this->used, $now), $kernel->used($this->stored, $now));
     }
 
     /** Whether Redis is owed anything, or was perhaps paid without saying so. */
@@ -90,17 +70,19 @@ final class Account
         return $this->bill !== null || max($this->owed($now)) > 0;
     }
 
-    /** The bill that is to be sent now; one that was perhaps charged is sent again as it was. */
-    public function bill(int $now): ?string
+    /**
+     * The bill that is to be sent now; one that was perhaps charged is sent again as it was. Null: nothing is owed.
+     *
+     * @return array{string, list<int>, list<array<mixed>|null>}|null
+     */
+    public function bill(int $now): ?array
     {
-        if ($this->bill === null) {
-            $owed = $this->owed($now);
-            if (max($owed) > 0) {
-                $this->billId ??= random_bytes(16);
-                $this->bill = [$this->billId, $owed, $this->used];
-            }
+        $owed = $this->bill === null ? $this->owed($now) : [0];
+        if (max($owed) > 0) {
+            $this->billId ??= random_bytes(16);
+            $this->bill = [$this->billId, $owed, $this->used];
         }
-        return $this->bill[0] ?? null;
+        return $this->bill;
     }
 
     /**
@@ -119,8 +101,7 @@ final class Account
         foreach ($permits as $place => $sent) {
             $permits[$place] = max($sent - ($charged[$place] ?? 0), 0) * $this->nodes;
         }
-        $set = $this->budget->rules->set;
-        $this->stored = $set->kernel()->givenBack($used, $permits, $now, $set->windowsAround($now));
+        $this->stored = $this->budget->rules->set->kernel()->givenBack($used, $permits, $now);
         $this->bill = null;
         if (max([0, ...$charged]) > 0) {
             $this->billId = null;
@@ -137,8 +118,7 @@ final class Account
     {
         $set = $this->budget->rules->set;
         $kernel = $set->kernel();
-        $windows = $set->windowsAround($now);
-        $known = $kernel->used($this->stored, $now, $windows);
+        $known = $kernel->used($this->stored, $now);
         $more = [];
         foreach ($said as $place => $used) {
             if ($set->rules[$place]->isReported() && $used > $known[$place]) {
@@ -148,10 +128,10 @@ final class Account
         if ($more === []) {
             return;
         }
-        [$this->used, $more] = $kernel->charged($this->used, $more, $now, $windows);
-        [$this->stored] = $kernel->charged($this->stored, $more, $now, $windows);
+        [$this->used, $more] = $kernel->charged($this->used, $more, $now);
+        [$this->stored] = $kernel->charged($this->stored, $more, $now);
         if ($this->bill !== null) {
-            [$this->bill[2]] = $kernel->charged($this->bill[2], $more, $now, $windows);
+            [$this->bill[2]] = $kernel->charged($this->bill[2], $more, $now);
         }
     }
 
@@ -165,7 +145,7 @@ final class Account
         foreach ($set->rules as $place => $rule) {
             $fills = $rule->code === 1 && !($rule->flags & Rule::FULL_IS_FRESH);
             if (($fills || $rule->flags & Rule::HOLDS_PERMITS) && $this->used[$place] !== null) {
-                return $set->kernel()->isFull($this->used, $now, $set->windowsAround($now));
+                return $set->kernel()->isFull($this->used, $now);
             }
         }
         return true;

@@ -23,28 +23,19 @@ final class Accounts
     }
 
     /**
-     * Does something with the account of a key, alone. The account is kept as the callback leaves it, or goes.
+     * Does something with the account of a budget, alone, and under the rules that hold now.
      *
      * @template T
-     * @param callable(Account|null): array{Account|null, T} $use
-     * @return T|null what the callback gives; null if another process has the account, or there is no place
+     * @param callable(Account): T $use changes the account; it is kept so, or goes
+     * @param (callable(): Account)|null $open makes the account of a key that has none; null: then nothing is done
+     * @return T|null what `$use` gives; null if it was not done, another process has the account, or there is no place
      */
-    public function with(string $stateKey, int $now, callable $use): mixed
+    public function with(Budget $budget, int $now, callable $use, ?callable $open = null): mixed
     {
-        $lock = "lock:$stateKey";
-        for ($waited = 0; !$this->memory->add($lock, 1, self::LOCK_S); $waited += 50) {
-            if ($waited >= self::LOCK_WAIT_US) {
-                return null;
-            }
-            usleep(50);
-        }
-        try {
-            $before = $this->memory->get("account:$stateKey");
-            [$account, $result] = $use($before);
-            return $this->keep($stateKey, $account, $before !== null, $now) ? $result : null;
-        } finally {
-            $this->memory->delete($lock);
-        }
+        return $this->alone($budget->stateKey, $now, static function (Account $account) use ($budget, $now, $use) {
+            $account->takeOver($budget, $now);
+            return $use($account);
+        }, $open);
     }
 
     /** Whether a key has an account. */
@@ -59,8 +50,8 @@ final class Accounts
         return (int) $this->memory->get('queued');
     }
 
-    /** The key of the account that waits longest, and takes it from the queue; null if none does. */
-    public function next(): ?string
+    /** The budget of the account that waits longest, if it owes. It goes to the end of the queue. */
+    public function next(int $now): ?Budget
     {
         if ($this->waiting() <= 0) {
             return null;
@@ -69,18 +60,49 @@ final class Accounts
         $place = $this->memory->increment('queue:head', 1, 0);
         $key = $this->memory->get("queue:$place");
         $this->memory->delete("queue:$place");
-        return is_string($key) ? $key : null;
+        $take = static function (Account $account) use ($now): ?Budget {
+            $account->isQueued = false;
+            return $account->owes($now) ? $account->budget : null;
+        };
+        return is_string($key) ? $this->alone($key, $now, $take) : null;
     }
 
-    private function keep(string $stateKey, ?Account $account, bool $wasThere, int $now): bool
+    /**
+     * @template T
+     * @param callable(Account): T $use
+     * @param (callable(): Account)|null $open
+     * @return T|null
+     */
+    private function alone(string $stateKey, int $now, callable $use, ?callable $open = null): mixed
     {
-        if ($account === null || $account->isOver($now)) {
+        $lock = "lock:$stateKey";
+        for ($waited = 0; !$this->memory->add($lock, 1, self::LOCK_S); $waited += 50) {
+            if ($waited >= self::LOCK_WAIT_US) {
+                return null;
+            }
+            usleep(50);
+        }
+        try {
+            $before = $this->memory->get("account:$stateKey");
+            $account = $before ?? ($open === null ? null : $open());
+            if ($account === null) {
+                return null;
+            }
+            $result = $use($account);
+            return $this->keep($stateKey, $account, $before !== null, $now) ? $result : null;
+        } finally {
+            $this->memory->delete($lock);
+        }
+    }
+
+    private function keep(string $stateKey, Account $account, bool $wasThere, int $now): bool
+    {
+        if ($account->isOver($now)) {
             if ($wasThere) {
                 $this->memory->delete("account:$stateKey");
             }
             return true;
         }
-        $life = intdiv($account->budget->rules->set->lifeMs, 1000) + 60;
         if (!$account->isQueued) {
             if ($this->waiting() >= $this->max) {
                 return false;
@@ -90,6 +112,7 @@ final class Accounts
             $place = $this->memory->increment('queue:tail', 1, 0);
             $this->memory->set("queue:$place", $stateKey, 0);
         }
+        $life = intdiv($account->budget->rules->set->lifeMs, 1000) + 60;
         return $this->memory->set("account:$stateKey", $account, $life);
     }
 }

@@ -9,7 +9,6 @@ use Sluicegate\Kernel\Outcome;
 use Sluicegate\Mode;
 use Sluicegate\OnStoreFailure;
 use Sluicegate\Overflow;
-use Sluicegate\Redis\Answer;
 use Sluicegate\Redis\SealedRules;
 
 /**
@@ -30,23 +29,18 @@ final readonly class Budget
     ) {
     }
 
-    /** What Redis answered, as a decision. */
-    public function decision(Answer $answer, Mode $mode): Decision
-    {
-        return $this->made($answer->outcome, $answer->place, $answer->limit, $mode);
-    }
-
     /** A decision where nothing is known of the budget. */
     public function unknown(Mode $mode, int $granted, int $retryAfterUs): Decision
     {
         $outcome = new Outcome($granted > 0, 0, $granted, 0, $retryAfterUs, 0, 0);
-        return $this->made($outcome, 0, $this->rules->set->rules[0]->limit, $mode);
+        return $this->decision($outcome, $this->rules->set->rules[0]->limit, $mode);
     }
 
-    /** The decision of the rule at a place. */
-    public function made(Outcome $outcome, int $place, int $limit, Mode $mode): Decision
+    /** An outcome as a decision; `$limit` is that of the deciding rule. */
+    public function decision(Outcome $outcome, int $limit, Mode $mode): Decision
     {
         $set = $this->rules->set;
-        return new Decision($outcome, $limit, $this->policy, $set->rules[$place]->name, $mode, quotas: $set->quotas);
+        $rule = $set->rules[$outcome->place]->name;
+        return new Decision($outcome, $limit, $this->policy, $rule, $mode, quotas: $set->quotas);
     }
 }

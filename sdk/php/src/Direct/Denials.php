@@ -46,7 +46,7 @@ final class Denials
         }
         $left = $retry === null ? null : $retry - $elapsed;
         $outcome = new Outcome(false, $place, 0, 0, $left, $remaining, max($reset - $elapsed, 0));
-        return new Answer($outcome, $place, $limit, [], []);
+        return new Answer($outcome, $limit, [], []);
     }
 
     /** Remembers what Redis said to a check, or forgets what an allowed one shows to be over. */
@@ -63,7 +63,7 @@ final class Denials
         }
         $this->keep($slot, [
             $budget->stateKey, $budget->rules->head, $cost, $now, $outcome->retryAfterUs, $outcome->resetAfterUs,
-            $outcome->remaining, $answer->place, $answer->limit, 0,
+            $outcome->remaining, $outcome->place, $answer->limit, 0,
         ], $outcome->retryAfterUs);
     }
 
@@ -76,7 +76,6 @@ final class Denials
         }
     }
 
-    /** @param list<mixed> $kept */
     private function keep(string $slot, array $kept, ?int $retry): void
     {
         $seconds = $retry === null ? self::KEPT_MAX_S : intdiv($retry, 1_000_000) + 1;

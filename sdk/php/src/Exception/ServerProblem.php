@@ -15,7 +15,7 @@ final class ServerProblem extends SluicegateException
     /** @param int $status the status of HTTP, 0 over RESP */
     public function __construct(public readonly int $status, string $detail)
     {
-        $this->detail = Cut::text($detail);
+        $this->detail = self::cut($detail);
         parent::__construct('server', "server: $status $this->detail");
         $this->saying(Charged::Unknown);
     }

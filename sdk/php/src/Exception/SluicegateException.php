@@ -11,6 +11,9 @@ use RuntimeException;
  */
 abstract class SluicegateException extends RuntimeException
 {
+    /** What an error says of a text from outside, in bytes: longer ones would fill the logs of a program. */
+    private const BYTES_MAX = 1024;
+
     private Charged $charged = Charged::No;
 
     /**
@@ -40,5 +43,24 @@ abstract class SluicegateException extends RuntimeException
     {
         $this->charged = $charged;
         return $this;
+    }
+
+    /**
+     * A text that comes from outside, such as what Redis or a server says of an error: itself, or its beginning with
+     * `…`.
+     *
+     * @internal
+     */
+    public static function cut(string $text): string
+    {
+        if (strlen($text) <= self::BYTES_MAX) {
+            return $text;
+        }
+        $end = self::BYTES_MAX;
+        // Not in the middle of a character, which has 4 bytes at most.
+        while ($end > self::BYTES_MAX - 4 && (ord($text[$end]) & 0xc0) === 0x80) {
+            $end--;
+        }
+        return substr($text, 0, $end) . '…';
     }
 }

@@ -17,7 +17,7 @@ final class StoreUnavailable extends SluicegateException
     {
         $name = $perhapsCharged ? 'perhaps_charged' : 'not_charged';
         $what = $perhapsCharged ? 'perhaps charged, not repeated' : 'nothing was charged';
-        parent::__construct($name, 'store: ' . Cut::text($cause) . "; $what", $previous);
+        parent::__construct($name, 'store: ' . self::cut($cause) . "; $what", $previous);
         $this->saying($perhapsCharged ? Charged::Unknown : Charged::No);
     }
 
@@ -30,7 +30,7 @@ final class StoreUnavailable extends SluicegateException
     public static function said(string $detail, Charged $charged): self
     {
         $exception = new self($detail, $charged !== Charged::No);
-        $exception->message = Cut::text($detail);
+        $exception->message = self::cut($detail);
         return $exception->saying($charged);
     }
 }

@@ -36,46 +36,25 @@ final readonly class Refusal
         }
         $retry = $decision->retryAfterSeconds();
         $detail = $retry === null ? "the cost exceeds the limit of $decision->limit" : "retry in $retry s";
-        if ($decision->mode === Mode::Deny) {
-            return self::problem(503, $headers, [
-                'type' => self::PROBLEMS . 'temporary-reduced-capacity',
-                'title' => 'Request cannot be satisfied due to temporary server capacity constraints',
-                'status' => 503,
+        return $decision->mode === Mode::Deny
+            ? self::unavailable($headers, $detail)
+            : self::problem(429, $headers, [
+                'type' => self::PROBLEMS . 'quota-exceeded',
+                'title' => 'Request cannot be satisfied as assigned quota has been exceeded',
+                'status' => 429,
                 'detail' => $detail,
+                'violated-policies' => [$decision->rule],
             ]);
-        }
-        return self::problem(429, $headers, [
-            'type' => self::PROBLEMS . 'quota-exceeded',
-            'title' => 'Request cannot be satisfied as assigned quota has been exceeded',
-            'status' => 429,
-            'detail' => $detail,
-            'violated-policies' => [$decision->rule],
-        ]);
-    }
-
-    /** 503 where there is no decision at all: a server does not answer. */
-    public static function unavailable(): self
-    {
-        return self::problem(503, ['Retry-After' => '1'], [
-            'type' => self::PROBLEMS . 'temporary-reduced-capacity',
-            'title' => 'Request cannot be satisfied due to temporary server capacity constraints',
-            'status' => 503,
-            'detail' => 'retry in 1 s',
-        ]);
     }
 
     /** The response to a request of which there is no decision: 400 where no key can be made, else 503. */
     public static function undecided(BadRequest|StoreUnavailable|ServerProblem $problem): self
     {
-        return $problem instanceof BadRequest ? self::badRequest($problem->getMessage()) : self::unavailable();
-    }
-
-    /** 400 for a request of which no key can be made. */
-    public static function badRequest(string $detail): self
-    {
-        return self::problem(400, [], [
-            'type' => 'about:blank', 'title' => 'Bad Request', 'status' => 400, 'detail' => $detail,
-        ]);
+        return !$problem instanceof BadRequest
+            ? self::unavailable(['Retry-After' => '1'], 'retry in 1 s')
+            : self::problem(400, [], [
+                'type' => 'about:blank', 'title' => 'Bad Request', 'status' => 400, 'detail' => $problem->getMessage(),
+            ]);
     }
 
     /** Sends it by plain PHP. */
@@ -88,10 +67,18 @@ final readonly class Refusal
         echo $this->body;
     }
 
-    /**
-     * @param array<string, string> $headers
-     * @param array<string, mixed> $problem
-     */
+    /** @param array<string, string> $headers */
+    private static function unavailable(array $headers, string $detail): self
+    {
+        return self::problem(503, $headers, [
+            'type' => self::PROBLEMS . 'temporary-reduced-capacity',
+            'title' => 'Request cannot be satisfied due to temporary server capacity constraints',
+            'status' => 503,
+            'detail' => $detail,
+        ]);
+    }
+
+    /** @param array<string, string> $headers */
     private static function problem(int $status, array $headers, array $problem): self
     {
         $body = json_encode($problem, JSON_UNESCAPED_SLASHES | JSON_INVALID_UTF8_SUBSTITUTE);

@@ -4,10 +4,11 @@ declare(strict_types=1);
 
 namespace Sluicegate\Kernel;
 
+use Sluicegate\Rules\Fnv;
 use Sluicegate\Verb;
 
 /**
- * One question about a key: a verb and its numbers.
+ * One question about a key: a verb and its numbers. They are in their ranges.
  */
 final readonly class Ask
 {
@@ -17,22 +18,26 @@ final readonly class Ask
     /** The largest cost of a question. */
     public const COST_MAX = 2147483648;
 
+    /** The 16 bytes by which rules know the permit; empty where none is named. */
+    public string $permit;
+
     /**
      * @param int $cost 1 to 2^31
      * @param int|null $maxWaitUs of a reserve, 0 to 2^53 - 1; null for other verbs
-     * @param string $permit of acquire, release and renew: the 16 bytes of the permit's name; else empty
+     * @param string $id of acquire, release and renew: the permit's name of 1 to 1,024 bytes; else empty
      */
     public function __construct(
         public Verb $verb,
         public int $cost = 1,
         public ?int $maxWaitUs = null,
-        public string $permit = '',
+        public string $id = '',
     ) {
+        $this->permit = $id === '' ? '' : Fnv::hash128($id);
     }
 
     /** The same question with another cost. */
     public function withCost(int $cost): self
     {
-        return new self($this->verb, $cost, $this->maxWaitUs, $this->permit);
+        return new self($this->verb, $cost, $this->maxWaitUs, $this->id);
     }
 }

@@ -11,11 +11,14 @@ namespace Sluicegate\Kernel;
  * A level.
  * A state is `[used, at]`: units in use as of an instant.
  */
-final class Level implements Primitive
+final class Level extends Primitive
 {
     /** Units that drain each µs where the time between two permits is a double. */
     private const SMOOTH_TICKS = 1024;
-    private const DEPTH_MAX = 4503599627370496;
+    private const DEPTH_MAX = 1 << 52;
+
+    /** More units than any level holds. */
+    private const TOO_MANY = 1 << 62;
 
     /** Length of a tick. */
     private readonly int $tickUs;
@@ -25,8 +28,6 @@ final class Level implements Primitive
     private readonly int $perPermit;
     /** Units of a full bucket. */
     private readonly int $depth;
-    /** The largest cost that passes at once. */
-    private readonly int $most;
     /** Units in use of a new key. */
     private readonly int $fresh;
     /** True if a whole period drains at its end. */
@@ -41,20 +42,17 @@ final class Level implements Primitive
      *
      * @param list<float> $n
      */
-    public function __construct(int $code, array $n)
+    public function __construct(int $limit, int $code, array $n)
     {
+        parent::__construct($limit);
         $this->afterwards = $code === 2 || $code === 3;
         $this->stepped = $code === 1 && $n[6] === 1.0;
-        if ($this->afterwards) {
-            // Where the time between two permits is a double, a permit weighs what drains in it, rounded up.
-            [$perTick, $perPermit, $depth] = $code === 2
-                ? [$n[0], $n[1], min($n[2] * $n[1], self::DEPTH_MAX)]
-                : [self::SMOOTH_TICKS, max(min(Num::ceil($n[0] * self::SMOOTH_TICKS), self::DEPTH_MAX), 1), 0];
-            $numbers = [1, $perTick, $perPermit, $depth, max(min($n[2], self::DEPTH_MAX), 1)];
-        } else {
-            $numbers = array_slice($n, 0, 5);
-        }
-        [$this->tickUs, $this->perTick, $this->perPermit, $this->depth, $this->most] = array_map(intval(...), $numbers);
+        // Where the time between two permits is a double, a permit weighs what drains in it, rounded up.
+        [$this->tickUs, $this->perTick, $this->perPermit, $this->depth] = array_map(intval(...), match ($code) {
+            2 => [1, $n[0], $n[1], min($n[2] * $n[1], self::DEPTH_MAX)],
+            3 => [1, self::SMOOTH_TICKS, ceil(min($n[0] * self::SMOOTH_TICKS, self::DEPTH_MAX)), 0],
+            default => array_slice($n, 0, 4),
+        });
         $this->fresh = match ($code) {
             1 => (int) $n[5],
             2 => $this->depth,
@@ -64,40 +62,35 @@ final class Level implements Primitive
         $this->free = $code === 4 ? $free : null;
     }
 
-    public function limit(): int
+    public function check(?array $state, int $now, Ask $ask): array
     {
-        return $this->most;
-    }
-
-    public function check(?array $state, int $now, int $cost, ?int $maxWait): array
-    {
-        if ($cost > $this->most && !$this->afterwards) {
+        if ($ask->cost > $this->limit && !$this->afterwards) {
             return [null, self::NEVER];
         }
         [$used, $at] = $this->at($state, $now);
-        $units = $this->units($cost);
+        $units = $this->units($ask->cost);
         // Above 2^53 units the numbers would not be exact everywhere.
         $retry = $this->until($used + $units - self::UNITS_MAX, $at, $now);
         if ($this->free !== null) {
             $wait = $this->until($used - $this->free, $at, $now);
             $retry = max($retry, $this->until($used + $units - $this->depth, $at, $now));
-            $retry = $maxWait === null ? $retry : max($retry, $wait - $maxWait);
+            $retry = $ask->maxWaitUs === null ? $retry : max($retry, $wait - $ask->maxWaitUs);
         } else {
             $wait = $this->until($used - $this->depth + ($this->afterwards ? 0 : $units), $at, $now);
-            $retry = max($retry, $wait - ($maxWait ?? 0));
+            $retry = max($retry, $wait - ($ask->maxWaitUs ?? 0));
         }
         return $retry <= 0 ? [$wait, 0] : [null, $retry];
     }
 
-    public function charge(?array $state, int $now, int $cost, string $permit): array
+    public function charge(?array $state, int $now, Ask $ask): array
     {
         [$used, $at] = $this->at($state, $now);
         if ($this->tickUs !== 1 && !$this->stepped && $used < $this->perTick) {
             // The running tick will drain more than is in use: of the time that it has run for, only as much counts
             // as emptied the bucket.
-            $at = max($at, $now - (int) Num::mulDiv($used, $this->tickUs, $this->perTick)[0]);
+            $at = max($at, $now - (int) ($used * $this->tickUs / $this->perTick));
         }
-        return [(int) min($used + $this->units($cost), self::UNITS_MAX), $at];
+        return [min($used + $this->units($ask->cost), self::UNITS_MAX), $at];
     }
 
     public function firstSeen(int $now): ?array
@@ -105,25 +98,26 @@ final class Level implements Primitive
         return $this->fresh === 0 || $this->afterwards ? null : [$this->fresh, $now];
     }
 
-    public function available(?array $state, int $now): int
+    public function left(?array $state, int $now): int
     {
-        [$used] = $this->at($state, $now);
-        if ($this->afterwards && $used <= $this->depth) {
-            return self::UNITS_MAX;
-        }
-        return intdiv(max($this->depth - $used, 0), $this->perPermit);
+        return intdiv(max($this->depth - $this->at($state, $now)[0], 0), $this->perPermit);
     }
 
-    public function status(?array $state, int $now): array
+    public function available(?array $state, int $now): int
     {
-        [$used, $at] = $this->at($state, $now);
-        return [intdiv(max($this->depth - $used, 0), $this->perPermit), $this->until($used, $at, $now)];
+        $passesAny = $this->afterwards && $this->at($state, $now)[0] <= $this->depth;
+        return $passesAny ? self::UNITS_MAX : $this->left($state, $now);
+    }
+
+    public function fullAfter(?array $state, int $now): int
+    {
+        return $this->until(...$this->at($state, $now), now: $now);
     }
 
     public function refund(array $state, int $now, int $cost): array
     {
         [$used, $at] = $this->at($state, $now);
-        $back = (int) min($this->units($cost), $used);
+        $back = min($this->units($cost), $used);
         return [[$used - $back, $at], Num::divCeil($back, $this->perPermit)];
     }
 
@@ -139,7 +133,7 @@ final class Level implements Primitive
 
     public function withUsed(int $now, int $used): ?array
     {
-        return [(int) min($this->units($used), self::UNITS_MAX), $now];
+        return [min($this->units($used), self::UNITS_MAX), $now];
     }
 
     /** The permits that Guava's two have in use when nothing is stored and nothing is owed. */
@@ -148,16 +142,15 @@ final class Level implements Primitive
         return Num::divCeil($this->depth, $this->perPermit);
     }
 
-    /** Units of permits; a float above 64 bits, which is more than any level. */
-    private function units(int $permits): int|float
+    /** Units of permits. */
+    private function units(int $permits): int
     {
-        return $permits * $this->perPermit;
+        return (int) min($permits * $this->perPermit, self::TOO_MANY);
     }
 
     /**
      * What is in use at `$now`; of a new key that is fresh. Time that went back drains nothing.
      *
-     * @param array<mixed>|null $state
      * @return array{int, int}
      */
     private function at(?array $state, int $now): array
@@ -172,13 +165,12 @@ final class Level implements Primitive
     }
 
     /** The µs until so many units have drained, rounded up. */
-    private function until(int|float $units, int $at, int $now): int
+    private function until(int $units, int $at, int $now): int
     {
         if ($units <= 0) {
             return 0;
         }
-        $ticks = is_int($units) ? Num::divCeil($units, $this->perTick) : Num::ceil($units / $this->perTick);
-        $span = $ticks * $this->tickUs - max($now - $at, 0);
+        $span = Num::divCeil($units, $this->perTick) * $this->tickUs - max($now - $at, 0);
         return $span < 0 ? 0 : (int) min($span, self::SPAN_MAX_US);
     }
 }

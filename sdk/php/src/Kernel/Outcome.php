@@ -32,15 +32,13 @@ final readonly class Outcome
     /** The same outcome for a caller that may go on, or may not, whatever the rules decided. */
     public function with(bool $allowed): self
     {
-        return new self(
-            $allowed,
-            $this->place,
-            $this->granted,
-            $this->waitUs,
-            $this->retryAfterUs,
-            $this->remaining,
-            $this->resetAfterUs,
-        );
+        return new self(...['allowed' => $allowed] + get_object_vars($this));
+    }
+
+    /** The same outcome under another rule. */
+    public function at(int $place): self
+    {
+        return new self(...['place' => $place] + get_object_vars($this));
     }
 
     /** The same refusal with a time after which the request can pass. */

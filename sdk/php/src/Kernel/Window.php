@@ -4,6 +4,8 @@ declare(strict_types=1);
 
 namespace Sluicegate\Kernel;
 
+use Sluicegate\Rules\Calendar;
+
 /**
  * The primitive of `fixed_window` and the sliding ones: ten buckets and one more.
  *
@@ -11,7 +13,7 @@ namespace Sluicegate\Kernel;
  * has more than the limit: `spec/failure.md`, A window. A state is `[newest, counts, said, till]`; bucket `b` is at `b`
  * modulo their number, and what Redis said counts until an instant.
  */
-final class Window implements Primitive
+final class Window extends Primitive
 {
     private const BUCKETS = 11;
     private const HOUR_US = 3_600_000_000;
@@ -21,54 +23,37 @@ final class Window implements Primitive
     private const FIRST = 1;
     private const CALENDAR = 2;
 
-    /**
-     * @param int $spanUs length of the window; of a calendar, its longest
-     * @param int $bucketUs a tenth of it, rounded up
-     * @param int|null $kind when a fixed window begins; null: it slides
-     * @param int $till end of the calendar window around now; see `withTill`
-     */
-    private function __construct(
-        private readonly int $limit,
-        private readonly int $spanUs,
-        private readonly int $bucketUs,
-        private readonly ?int $kind,
-        private readonly int $till,
-    ) {
-    }
+    /** Length of the window; of a calendar, its longest. */
+    private readonly int $spanUs;
+    /** A tenth of it, rounded up. */
+    private readonly int $bucketUs;
+    /** When a fixed window begins; null: it slides. */
+    private readonly ?int $kind;
 
     /**
      * The window of a rule's code and numbers (`spec/redis.md`, Rules).
      *
      * @param list<float> $n
+     * @param Calendar|null $calendar by which windows begin; null also where only the hash of its zone is known
      */
-    public static function of(int $code, array $n): self
+    public function __construct(int $limit, int $code, array $n, private readonly ?Calendar $calendar)
     {
-        $kind = $code === 5 ? (int) $n[1] : null;
-        $span = match ($kind) {
+        parent::__construct($limit);
+        $this->kind = $code === 5 ? (int) $n[1] : null;
+        $this->spanUs = match ($this->kind) {
             null => (int) $n[1],
             self::CALENDAR => self::LONGEST_H[(int) $n[3]] * self::HOUR_US,
             default => (int) $n[2],
         };
-        return new self((int) $n[0], $span, Num::divCeil($span, self::BUCKETS - 1), $kind, 0);
+        $this->bucketUs = Num::divCeil($this->spanUs, self::BUCKETS - 1);
     }
 
-    /** The same rule, with the end of the calendar window around now. */
-    public function withTill(int $till): self
+    public function check(?array $state, int $now, Ask $ask): array
     {
-        return new self($this->limit, $this->spanUs, $this->bucketUs, $this->kind, $till);
-    }
-
-    public function limit(): int
-    {
-        return $this->limit;
-    }
-
-    public function check(?array $state, int $now, int $cost, ?int $maxWait): array
-    {
-        if ($cost > $this->limit) {
+        if ($ask->cost > $this->limit) {
             return [null, self::NEVER];
         }
-        $over = $this->used($state, $now) + $cost - $this->limit;
+        $over = $this->used($state, $now) + $ask->cost - $this->limit;
         if ($over <= 0) {
             return [0, 0];
         }
@@ -84,7 +69,7 @@ final class Window implements Primitive
         return [null, $end - $now];
     }
 
-    public function charge(?array $state, int $now, int $cost, string $permit): array
+    public function charge(?array $state, int $now, Ask $ask): array
     {
         [$newest, $counts, $said, $till] = $state ?? $this->empty($now);
         $bucket = intdiv($now, $this->bucketUs);
@@ -92,24 +77,13 @@ final class Window implements Primitive
             $counts[$next % self::BUCKETS] = 0;
         }
         $newest = max($newest, $bucket);
-        $counts[$newest % self::BUCKETS] += $cost;
+        $counts[$newest % self::BUCKETS] += $ask->cost;
         return [$newest, $counts, $said, $till];
     }
 
-    public function firstSeen(int $now): ?array
+    public function fullAfter(?array $state, int $now): int
     {
-        return null;
-    }
-
-    public function available(?array $state, int $now): int
-    {
-        return max($this->limit - $this->used($state, $now), 0);
-    }
-
-    public function status(?array $state, int $now): array
-    {
-        $ends = array_column($this->counted($state, $now), 0);
-        return [$this->available($state, $now), $ends === [] ? 0 : max($ends) - $now];
+        return max([$now, ...array_column($this->counted($state, $now), 0)]) - $now;
     }
 
     public function refund(array $state, int $now, int $cost): array
@@ -157,7 +131,7 @@ final class Window implements Primitive
         $till = match ($this->kind) {
             self::EPOCH => $now - $now % $this->spanUs + $this->spanUs,
             self::FIRST => $now + $this->spanUs,
-            default => $this->till,
+            default => $this->calendar?->windowAround($now)[1] ?? $now + $this->spanUs,
         };
         return [$state[0], $state[1], $used, $till];
     }
@@ -165,7 +139,6 @@ final class Window implements Primitive
     /**
      * What counts at `$now`: when it ends, and how much; first what Redis said, then buckets in their order.
      *
-     * @param array<mixed>|null $state
      * @return list<array{int, int}>
      */
     private function counted(?array $state, int $now): array

@@ -13,7 +13,7 @@ namespace Sluicegate\Memory;
 final class Apcu implements Memory
 {
     /** Of what this version keeps: one that keeps something else has other keys, as a host may have both for a while. */
-    private const FORMAT = '4:';
+    private const FORMAT = '5:';
 
     private readonly string $prefix;
 

@@ -16,7 +16,7 @@ use Throwable;
 final class PolicyCache implements Memory
 {
     /** Of what this version keeps: one that keeps something else has other keys. */
-    private const FORMAT = '5';
+    private const FORMAT = '6';
 
     /** For how long a process believes what it read of the cache, in ns: a decision must not wait for a cache. */
     private const BELIEVED_NS = 1_000_000_000;

@@ -6,8 +6,8 @@ namespace Sluicegate\Policy;
 
 use Psr\Log\LoggerInterface;
 use Sluicegate\Clock;
-use Sluicegate\Exception\Cut;
 use Sluicegate\Exception\InvalidRequest;
+use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Exception\UnreadablePolicy;
 use Sluicegate\Memory\Memory;
@@ -119,7 +119,7 @@ final class Policies
         try {
             $values = $this->store->read(Keys::POLICIES, ['HMGET', Keys::POLICIES, ...$fields]);
         } catch (StoreFailure $e) {
-            $why = Cut::text($e->getMessage());
+            $why = SluicegateException::cut($e->getMessage());
             $this->say('policies', "policies: $why; going on with those that are held");
             $this->memory->set('policies', $held, 0);
             return false;
@@ -168,7 +168,6 @@ final class Policies
      * What is held after a look.
      *
      * @param Held $held
-     * @param array<string, mixed> $found
      * @param list<string> $names
      * @return Held
      */

@@ -14,25 +14,25 @@ use RedisException;
  */
 final class PhpRedis implements Runner
 {
-    private bool $connected = false;
+    private bool $connected;
     private int $timeoutMs = 0;
 
-    /** @var array<int, mixed>|null the options of somebody else's client, whose connection the extension gave up */
-    private ?array $options = null;
+    /** @var array<int, mixed> the options of somebody else's client, whose connection the extension gave up */
+    private array $options = [];
 
     /**
-     * @param array{string, int, string|null, array<mixed>|null, float}|null $address host, port, persistent id,
-     *   credentials, connect timeout; null for a client that somebody else connected
+     * @param array{string, int, string|null, mixed, float, int} $address host, port, persistent id, credentials,
+     *   connect timeout, database
+     * @param bool $isOwn false for a client that somebody else connected
      * @param Sentinels|null $sentinels who say the host and the port in place of the address
-     * @param array{string, int, float, string|null, mixed, int}|null $before host, port, connect timeout, persistent
-     *   id, credentials and database with which somebody else connected
      */
     private function __construct(
         private readonly Redis $client,
-        private readonly ?array $address,
+        private readonly array $address,
+        private readonly bool $isOwn = true,
         private readonly ?Sentinels $sentinels = null,
-        private readonly ?array $before = null,
     ) {
+        $this->connected = !$isOwn;
     }
 
     /**
@@ -49,7 +49,7 @@ final class PhpRedis implements Runner
         float $timeout = 0.1,
     ): self {
         $auth = $auth === null ? null : (array) $auth;
-        return new self(new Redis(), [$host, $port, self::persistentId($host, $port, $auth), $auth, $timeout]);
+        return new self(new Redis(), [$host, $port, self::persistentId($host, $port, $auth), $auth, $timeout, 0]);
     }
 
     /**
@@ -71,7 +71,7 @@ final class PhpRedis implements Runner
     ): self {
         $auth = $auth === null ? null : (array) $auth;
         $who = new Sentinels($sentinels, $master, $sentinelAuth === null ? null : (array) $sentinelAuth);
-        return new self(new Redis(), ['', 0, '', $auth, $timeout], $who);
+        return new self(new Redis(), ['', 0, '', $auth, $timeout, 0], sentinels: $who);
     }
 
     /**
@@ -85,7 +85,7 @@ final class PhpRedis implements Runner
         array|string|null $auth = null,
         float $timeout = 0.1,
     ): self {
-        return new self(new Redis(), [$host, $port, null, $auth === null ? null : (array) $auth, $timeout]);
+        return new self(new Redis(), [$host, $port, null, $auth === null ? null : (array) $auth, $timeout, 0]);
     }
 
     /**
@@ -125,15 +125,14 @@ final class PhpRedis implements Runner
     public static function of(Redis $client): self
     {
         self::withoutRetries($client);
-        $before = [
+        return new self($client, [
             (string) $client->getHost(),
             (int) $client->getPort(),
-            (float) $client->getTimeout(),
             $client->getPersistentID() ?: null,
             $client->getAuth() ?: null,
+            (float) $client->getTimeout(),
             (int) $client->getDbNum(),
-        ];
-        return new self($client, null, null, $before);
+        ], isOwn: false);
     }
 
     public function run(string $key, array $command, int $leftUs): mixed
@@ -173,66 +172,48 @@ final class PhpRedis implements Runner
 
     public function endpoint(): string
     {
-        if ($this->sentinels !== null) {
-            return $this->sentinels->endpoint();
-        }
-        return $this->address === null
-            ? "{$this->client->getHost()}:{$this->client->getPort()}/{$this->client->getDbNum()}"
-            : "{$this->address[0]}:{$this->address[1]}/0";
+        return $this->sentinels?->endpoint() ?? "{$this->address[0]}:{$this->address[1]}/{$this->address[5]}";
     }
 
     /** Connects, and sets how long a reply is awaited. */
     private function prepare(int $leftUs): void
     {
-        $client = $this->client;
-        if ($this->options !== null) {
-            $this->openAgain(max($leftUs, 1000) / 1e6);
-        }
-        if ($this->address !== null && !$this->connected) {
-            [$host, $port, $id, $auth, $timeout] = $this->address;
-            $timeout = min($timeout, max($leftUs, 1000) / 1e6);
-            if ($this->sentinels !== null) {
-                [$host, $port] = $this->sentinels->master($timeout);
-                $id = self::persistentId($host, $port, $auth);
-            }
-            $connected = $id === null
-                ? @$client->connect($host, $port, $timeout, null, 0, $timeout)
-                : @$client->pconnect($host, $port, $timeout, $id, 0, $timeout);
-            if (!$connected) {
-                throw new RedisException("cannot connect to $host:$port");
-            }
-            self::withoutRetries($client);
-            if ($auth !== null && !$client->auth($auth)) {
-                throw new RedisException('invalid credentials');
-            }
-            $this->connected = true;
-            $this->timeoutMs = 0;
+        if (!$this->connected) {
+            $this->open(max($leftUs, 1000) / 1e6);
         }
         $timeoutMs = max(intdiv($leftUs + 999, 1000), 1);
         if ($timeoutMs !== $this->timeoutMs) {
-            $client->setOption(Redis::OPT_READ_TIMEOUT, $timeoutMs / 1000);
+            $this->client->setOption(Redis::OPT_READ_TIMEOUT, $timeoutMs / 1000);
             $this->timeoutMs = $timeoutMs;
         }
     }
 
-    /** Connects somebody else's client as it was, since the extension does not after it gave a connection up. */
-    private function openAgain(float $leftS): void
+    /** Connects; somebody else's client as it was, since the extension does not after it gave a connection up. */
+    private function open(float $leftS): void
     {
-        [$host, $port, $timeout, $id, $auth, $database] = $this->before ?? throw new LogicException('no address');
-        $client = $this->client;
+        [$host, $port, $id, $auth, $timeout, $database] = $this->address;
         $timeout = $timeout > 0 ? min($timeout, $leftS) : $leftS;
+        if ($this->sentinels !== null) {
+            [$host, $port] = $this->sentinels->master($timeout);
+            $id = self::persistentId($host, $port, $auth);
+        }
         $connected = $id === null
-            ? @$client->connect($host, $port, $timeout, null, 0, $timeout)
-            : @$client->pconnect($host, $port, $timeout, $id, 0, $timeout);
-        $connected = $connected && ($auth === null || $client->auth($auth));
-        if (!$connected || ($database > 0 && !$client->select($database))) {
+            ? @$this->client->connect($host, $port, $timeout, null, 0, $timeout)
+            : @$this->client->pconnect($host, $port, $timeout, $id, 0, $timeout);
+        if (!$connected) {
             throw new RedisException("cannot connect to $host:$port");
         }
-        foreach ($this->options ?? [] as $option => $value) {
-            @$client->setOption($option, $value);
+        self::withoutRetries($this->client);
+        if ($auth !== null && !$this->client->auth($auth)) {
+            throw new RedisException('invalid credentials');
         }
-        $this->options = null;
-        $this->timeoutMs = 0;
+        if ($database > 0 && !$this->client->select($database)) {
+            throw new RedisException("cannot use database $database");
+        }
+        foreach ($this->options as $option => $value) {
+            @$this->client->setOption($option, $value);
+        }
+        [$this->connected, $this->timeoutMs, $this->options] = [true, 0, []];
     }
 
     /** The error that an exception stands for; throws if it was not Redis that said it. */
@@ -250,7 +231,7 @@ final class PhpRedis implements Runner
     private function error(string $message): ErrorReply
     {
         $reply = new ErrorReply($message);
-        if ($this->address !== null && $reply->code() === 'READONLY') {
+        if ($this->isOwn && $reply->code() === 'READONLY') {
             // The master has become a replica: the next connection is to the one that is master then.
             $this->leave();
         }
@@ -265,8 +246,9 @@ final class PhpRedis implements Runner
         } catch (\Exception) {
             $isClosed = false;
         }
-        if (!$isClosed && $this->address === null && $this->options === null) {
+        if (!$isClosed && !$this->isOwn && $this->connected) {
             $this->options = $this->optionsNow();
+            $this->connected = false;
         }
         $this->lost();
     }
@@ -285,16 +267,13 @@ final class PhpRedis implements Runner
 
     private function lost(): void
     {
-        $this->connected = false;
+        // The extension connects somebody else's client again, unless it gave the connection up.
+        $this->connected = $this->connected && !$this->isOwn;
         $this->timeoutMs = 0;
         $this->sentinels?->forget();
     }
 
-    /**
-     * Connections of other credentials are other connections.
-     *
-     * @param array<mixed>|null $auth
-     */
+    /** Connections of other credentials are other connections. */
     private static function persistentId(string $host, int $port, ?array $auth): string
     {
         return 'sluicegate:' . hash('xxh64', serialize([$host, $port, $auth]));

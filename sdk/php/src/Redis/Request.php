@@ -13,49 +13,34 @@ use Sluicegate\Verb;
 final class Request
 {
     /**
-     * A request.
+     * A request, after a debt if there is one.
      *
      * @param int $nowUs the instant, unless the time is the server's
      * @param list<array{int, int}|null> $windows of each rule that has a calendar, the window around now
      * @param string $before how the rules that wrote the state follow: nothing; 1 and their blob; or 2, they are lost
+     * @param list<int> $debts permits to charge before, of each rule; empty: none
      */
-    public static function encode(Ask $ask, WhoseTime $time, int $nowUs, array $windows, string $before = ''): string
-    {
-        $bytes = pack('CCV', $ask->verb->value, $time->value, $ask->cost);
-        if ($ask->verb === Verb::Reserve) {
-            $bytes .= self::u7($ask->maxWaitUs ?? Ask::MAX_WAIT_US);
-        }
-        return $bytes . $ask->permit . self::end($time, $nowUs, $windows) . $before;
-    }
-
-    /**
-     * A debt, and the request that is decided after it.
-     *
-     * @param list<int> $permits to charge, of each rule
-     * @param list<array{int, int}|null> $windows
-     */
-    public static function withDebt(
-        array $permits,
+    public static function encode(
         Ask $ask,
         WhoseTime $time,
         int $nowUs,
         array $windows,
         string $before = '',
+        array $debts = [],
     ): string {
-        $debit = pack('CCVV*', 11, $time->value, 1, ...$permits) . self::end($time, $nowUs, $windows) . $before;
-        return pack('Cv', 12, strlen($debit)) . $debit . self::encode($ask, $time, $nowUs, $windows, $before);
-    }
-
-    /** @param list<array{int, int}|null> $windows */
-    private static function end(WhoseTime $time, int $nowUs, array $windows): string
-    {
-        $bytes = $time === WhoseTime::Server ? '' : self::u7($nowUs);
-        foreach ($windows as $window) {
-            if ($window !== null) {
-                $bytes .= self::u7($window[0]) . self::u7($window[1]);
-            }
+        $end = $time === WhoseTime::Server ? '' : self::u7($nowUs);
+        foreach (array_filter($windows) as [$from, $till]) {
+            $end .= self::u7($from) . self::u7($till);
         }
-        return $bytes;
+        $end .= $before;
+        $bytes = pack('CCV', $ask->verb->value, $time->value, $ask->cost);
+        $bytes .= $ask->verb === Verb::Reserve ? self::u7($ask->maxWaitUs ?? Ask::MAX_WAIT_US) : '';
+        $bytes .= $ask->permit . $end;
+        if ($debts === []) {
+            return $bytes;
+        }
+        $debit = pack('CCVV*', 11, $time->value, 1, ...$debts) . $end;
+        return pack('Cv', 12, strlen($debit)) . $debit . $bytes;
     }
 
     private static function u7(int $number): string

@@ -19,7 +19,8 @@ final readonly class SealedRules
     /** The latest instant of a head, which has 5 bytes for it. */
     private const INSTANT_MAX = 0xff_ffff_ffff;
 
-    private ?string $key;
+    /** Where the rules are announced; null for a caller's. */
+    public ?string $key;
 
     /**
      * @param string $head with which every state under these rules begins
@@ -39,7 +40,7 @@ final readonly class SealedRules
     public static function ofPolicy(string $policy, RuleSet $set, int $takenOverMs): self
     {
         $instant = substr(pack('P', min(max($takenOverMs - self::EPOCH_MS, 0), self::INSTANT_MAX)), 0, 5);
-        return self::underHead($policy, $set, $set->generation() . $instant);
+        return self::underHead($policy, $set, $set->generation . $instant);
     }
 
     /** A policy's rules under the head that a state has: its generation and its instant. */
@@ -87,12 +88,6 @@ final readonly class SealedRules
         } catch (Unreadable) {
             return null;
         }
-    }
-
-    /** Where the rules are announced; null for a caller's. */
-    public function key(): ?string
-    {
-        return $this->key;
     }
 
     /** The name under which the rule of a limit that a caller brings along is hashed. */

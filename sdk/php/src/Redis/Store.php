@@ -79,7 +79,7 @@ final class Store
 
     private function announce(Question $question): void
     {
-        $key = $question->rules->key();
+        $key = $question->rules->key;
         if ($key === null) {
             return;
         }
@@ -108,22 +108,20 @@ final class Store
     {
         $windows = $this->windows($question, $rules->set);
         $count = count($rules->set->rules);
-        $withDebt = $question->debtId !== '';
-        if ($withDebt) {
+        $debts = $question->debts;
+        if ($debts !== [] && $rules->set !== $question->rules->set) {
             // Where others' rules decide, each of them is charged the most that any rule owes.
-            $debts = $rules->set === $question->rules->set
-                ? $question->debts
-                : array_fill(0, $count, max($question->debts));
-            $request = Request::withDebt($debts, $question->ask, $question->time, $question->nowUs, $windows, $before);
-            $noted = Keys::noted($question->key, $question->debtId);
-            $command = ['EVALSHA', Script::SHA1, 2, $question->key, $noted, $rules->blob, $request];
-        } else {
-            $request = Request::encode($question->ask, $question->time, $question->nowUs, $windows, $before);
-            $command = ['EVALSHA', Script::SHA1, 1, $question->key, $rules->blob, $request];
+            $debts = array_fill(0, $count, max($debts));
         }
+        $keys = $debts === []
+            ? [1, $question->key]
+            : [2, $question->key, Keys::noted($question->key, $question->debtId)];
+        $request =
+            Request::encode($question->ask, $question->time, $question->nowUs, $windows, $before, $debts);
+        $command = ['EVALSHA', Script::SHA1, ...$keys, $rules->blob, $request];
         $bytes = $this->evaluate($question->key, $command);
         $isSupported = $rules->set->kernel()->supports($question->ask->verb);
-        $reply = is_string($bytes) ? Reply::decode($bytes, $count, $withDebt, $isSupported) : null;
+        $reply = is_string($bytes) ? Reply::decode($bytes, $count, $debts !== [], $isSupported) : null;
         if ($reply === null) {
             $kind = is_string($bytes) ? FailureKind::ThisKey : FailureKind::NoAnswer;
             throw new StoreFailure($kind, !is_string($bytes), 'not a reply of the script');
@@ -165,7 +163,7 @@ final class Store
         $place = $reply->outcome->place;
         $limit = $rules->set->rules[$place]->limit;
         if ($rules->set === $own) {
-            return new Answer($reply->outcome, $place, $limit, $reply->inUse($own), $reply->charged);
+            return new Answer($reply->outcome, $limit, $reply->inUse($own), $reply->charged);
         }
         // What others' rules say of one is said of the own rule of the same name.
         $places = array_flip(array_column($own->rules, 'nameHash'));
@@ -182,7 +180,7 @@ final class Store
         }
         // Each rule has paid the least that one of those that decided was charged.
         $charged = $reply->charged === [] ? [] : array_fill(0, count($own->rules), min($reply->charged));
-        return new Answer($reply->outcome, $decided, $limit, $inUse, $charged);
+        return new Answer($reply->outcome->at($decided), $limit, $inUse, $charged);
     }
 
     /**
@@ -225,7 +223,7 @@ final class Store
         } catch (Unreadable) {
             return null;
         }
-        return $set?->generation() === $generation ? SealedRules::underHead($policy, $set, $head) : null;
+        return $set?->generation === $generation ? SealedRules::underHead($policy, $set, $head) : null;
     }
 
     private static function isLater(string $head, string $own): bool

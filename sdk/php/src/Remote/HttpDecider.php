@@ -7,7 +7,6 @@ namespace Sluicegate\Remote;
 use Sluicegate\Decider;
 use Sluicegate\Decision;
 use Sluicegate\Exception\Charged;
-use Sluicegate\Exception\Cut;
 use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Exception\ServerProblem;
 use Sluicegate\Exception\SluicegateException;
@@ -24,11 +23,8 @@ use Sluicegate\Verb;
 /**
  * Asks a server with JSON.
  */
-final class HttpDecider implements Decider
+final class HttpDecider extends Decider
 {
-    /** The longest wait that a server takes, in ms. */
-    private const MAX_WAIT_MS = 9_007_199_254_740;
-
     /** @param bool $hasToken whether the requests have one, which says whose they are */
     public function __construct(
         private readonly Http $http,
@@ -37,33 +33,21 @@ final class HttpDecider implements Decider
     ) {
     }
 
-    public function decide(
-        string $policy,
-        ?Limit $limit,
-        Verb $verb,
-        string $key,
-        int $cost,
-        ?int $maxWaitUs,
-        string $id,
-    ): Decision {
+    public function decide(string $policy, ?Limit $limit, string $key, Ask $ask): Decision
+    {
         if ($limit !== null) {
             throw InvalidRequest::rules('a limit that is made in code needs a gate in direct mode');
         }
+        $isReserve = $ask->verb === Verb::Reserve;
         $body = $this->about($policy, $key);
-        $body += $id === '' ? [] : ['id' => $id];
-        $body += in_array($verb, [Verb::Reset, Verb::Release, Verb::Renew], true) ? [] : ['cost' => $cost];
-        if ($verb === Verb::Reserve) {
-            $body['max_wait_ms'] = min(intdiv($maxWaitUs ?? Ask::MAX_WAIT_US, 1000), self::MAX_WAIT_MS);
-        }
-        [$answer, $fields] = $this->post($verb === Verb::Reserve ? 'check' : $verb->text(), $policy, $body);
+        $body += $ask->id === '' ? [] : ['id' => $ask->id];
+        $body += $ask->verb->hasCost() ? ['cost' => $ask->cost] : [];
+        $body += $isReserve ? ['max_wait_ms' => intdiv($ask->maxWaitUs ?? Ask::MAX_WAIT_US, 1000)] : [];
+        [$answer, $fields] = $this->post($isReserve ? 'check' : $ask->verb->text(), $policy, $body);
         return self::decision($policy, $answer, $fields['ratelimit-policy'] ?? '');
     }
 
-    /**
-     * Whom a request is about.
-     *
-     * @return array<string, mixed>
-     */
+    /** Whom a request is about. */
     public function about(string $policy, string $key): array
     {
         $body = ['policy' => $policy];
@@ -75,7 +59,6 @@ final class HttpDecider implements Decider
      * What the server answers to a request.
      *
      * @param string $path the verb
-     * @param array<string, mixed> $body
      * @return array{Said, array<string, string>} the answer, and header fields
      * @throws SluicegateException if it is none
      */
@@ -91,15 +74,6 @@ final class HttpDecider implements Decider
             throw new ServerProblem($status, 'the answer is no object of JSON');
         }
         return $status === 200 ? [Said::of($answer), $fields] : throw $this->problem($path, $policy, $status, $answer);
-    }
-
-    public function keyOf(string $policy): ?array
-    {
-        return null;
-    }
-
-    public function close(float $seconds): void
-    {
     }
 
     /**
@@ -143,11 +117,10 @@ final class HttpDecider implements Decider
      * The exception that a problem is.
      *
      * @param string $verb what was asked
-     * @param array<mixed> $problem
      */
     public function problem(string $verb, string $policy, int $status, array $problem): SluicegateException
     {
-        $detail = is_string($problem['detail'] ?? null) ? Cut::text($problem['detail']) : 'no detail';
+        $detail = is_string($problem['detail'] ?? null) ? SluicegateException::cut($problem['detail']) : 'no detail';
         $type = is_string($problem['type'] ?? null) ? $problem['type'] : '';
         $charged = Charged::ofProblem($problem['charged'] ?? null);
         $exception = match (true) {

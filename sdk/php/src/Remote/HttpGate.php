@@ -111,9 +111,7 @@ final class HttpGate extends Gate
         Ranges::key($key);
         Ranges::id($id);
         Ranges::cost($charged);
-        if ($cost < 0 || $cost > Ask::COST_MAX) {
-            throw InvalidRequest::settledCostRange($cost);
-        }
+        Ranges::number('cost', $cost, 0, Ask::COST_MAX);
         $body = $this->server->about($policy, (string) $key) + ['id' => $id, 'charged' => $charged, 'cost' => $cost];
         return $this->observer->watch($policy, 'settle', function () use ($policy, $body): Settlement {
             [$answer] = $this->server->post('settle', $policy, $body);
@@ -123,7 +121,7 @@ final class HttpGate extends Gate
                 $answer->whole('missing'),
                 HttpDecider::decision($policy, $answer->object('decision'), ''),
             );
-        }, static fn (Settlement $settlement): Decision => $settlement->decision);
+        });
     }
 
     /**
@@ -149,7 +147,7 @@ final class HttpGate extends Gate
                 $answer->has('apps') ? array_values($answer->texts('apps')) : null,
                 array_map(self::rule(...), $answer->items('rules')),
             );
-        }, static fn (Explanation $explanation): Decision => $explanation->decision);
+        });
     }
 
     /**
@@ -181,7 +179,6 @@ final class HttpGate extends Gate
         );
     }
 
-    /** @return list<mixed> */
     private function decisions(Said $answer, int $count): array
     {
         $said = $answer->items('answers');

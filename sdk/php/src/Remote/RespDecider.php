@@ -25,10 +25,8 @@ use Sluicegate\Verb;
 /**
  * Asks a server by the protocol of Redis: the shortest way to one on the same host.
  */
-final class RespDecider implements Decider
+final class RespDecider extends Decider
 {
-    private const MAX_WAIT_MS = 9_007_199_254_740;
-
     public function __construct(
         private readonly Runner $runner,
         private readonly string $app,
@@ -36,32 +34,25 @@ final class RespDecider implements Decider
     ) {
     }
 
-    public function decide(
-        string $policy,
-        ?Limit $limit,
-        Verb $verb,
-        string $key,
-        int $cost,
-        ?int $maxWaitUs,
-        string $id,
-    ): Decision {
+    public function decide(string $policy, ?Limit $limit, string $key, Ask $ask): Decision
+    {
         if ($limit !== null) {
             throw InvalidRequest::rules('a limit that is made in code needs a gate in direct mode');
         }
+        $verb = $ask->verb;
         if ($verb === Verb::AtMost) {
             throw InvalidRequest::notOnThisWire($verb->text(), 'RESP');
         }
         $name = $verb === Verb::Reserve ? 'CHECK' : strtoupper($verb->text());
-        $command = ["SG.$name", $policy, $key, ...($id === '' ? [] : [$id])];
-        if (!in_array($verb, [Verb::Reset, Verb::Release, Verb::Renew], true)) {
-            array_push($command, 'COST', $cost);
+        $command = ["SG.$name", $policy, $key, ...($ask->id === '' ? [] : [$ask->id])];
+        if ($verb->hasCost()) {
+            array_push($command, 'COST', $ask->cost);
         }
         if ($this->app !== '') {
             array_push($command, 'APP', $this->app);
         }
         if ($verb === Verb::Reserve) {
-            $waitMs = min(intdiv($maxWaitUs ?? Ask::MAX_WAIT_US, 1000), self::MAX_WAIT_MS);
-            array_push($command, 'MAXWAIT', $waitMs);
+            array_push($command, 'MAXWAIT', intdiv($ask->maxWaitUs ?? Ask::MAX_WAIT_US, 1000));
         }
         try {
             $reply = $this->runner->run('', $command, 1000 * $this->timeoutMs);
@@ -82,19 +73,9 @@ final class RespDecider implements Decider
         if (!is_array($reply) || !self::isDecision($reply)) {
             throw new ServerProblem(0, 'the reply is no decision');
         }
-        return self::decision($policy, $verb, $cost, $reply);
+        return self::decision($policy, $verb, $ask->cost, $reply);
     }
 
-    public function keyOf(string $policy): ?array
-    {
-        return null;
-    }
-
-    public function close(float $seconds): void
-    {
-    }
-
-    /** @param array<mixed> $reply */
     private static function isDecision(array $reply): bool
     {
         if (!in_array($reply[0] ?? null, [1, -1], true)) {
@@ -112,7 +93,6 @@ final class RespDecider implements Decider
         return count($reply) >= 8 && !in_array(false, $isText, true) && is_int($reply[10] ?? 0);
     }
 
-    /** @param list<mixed> $reply */
     private static function decision(string $policy, Verb $verb, int $cost, array $reply): Decision
     {
         [$code, $limit, $remaining, $retryMs, $resetMs, $waitMs, $rule, $mode] = $reply;

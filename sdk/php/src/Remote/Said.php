@@ -14,7 +14,6 @@ final readonly class Said
     /** The largest number of an answer: JSON has no larger whole ones that all languages read. */
     private const NUMBER_MAX = 9_007_199_254_740_991;
 
-    /** @param array<mixed> $members */
     private function __construct(private array $members)
     {
     }
@@ -35,7 +34,6 @@ final readonly class Said
         return is_array($this->members[$name] ?? null) ? new self($this->members[$name]) : throw self::wrong($name);
     }
 
-    /** @return list<mixed> */
     public function items(string $name): array
     {
         $value = $this->members[$name] ?? null;

@@ -9,7 +9,7 @@ use Sluicegate\Exception\InvalidRequest;
 /**
  * The parameters of a rule that is made in code. Each method checks one, and its error names it and its range.
  */
-final readonly class Parameters
+final class Parameters
 {
     /** The longest span in µs: 366 days. */
     public const SPAN_MAX_US = 31_622_400_000_000;
@@ -34,27 +34,25 @@ final readonly class Parameters
         'GB' => 1_000_000_000, 'GiB' => 1_073_741_824,
     ];
 
+    /** @var array<string, true> the names that were asked for */
+    private array $known = [];
+
     /** @param array<mixed> $values by name; null is the default */
-    public function __construct(private string $path, private array $values)
+    public function __construct(private readonly string $path, private readonly array $values)
     {
     }
 
-    /**
-     * Rejects parameters of other names.
-     *
-     * @param list<string> $known
-     */
-    public function allow(array $known): void
+    /** Rejects parameters that no method was asked for. */
+    public function end(): void
     {
-        foreach (array_keys($this->values) as $name) {
-            if (!in_array($name, $known, true)) {
-                throw $this->error(substr((string) $name, 0, self::SHOWN_MAX), 'unknown field');
-            }
+        foreach (array_diff_key($this->values, $this->known) as $name => $value) {
+            throw $this->error(substr((string) $name, 0, self::SHOWN_MAX), 'unknown field');
         }
     }
 
     public function has(string $name): bool
     {
+        $this->known[$name] = true;
         return isset($this->values[$name]);
     }
 
@@ -132,6 +130,7 @@ final readonly class Parameters
 
     private function value(string $name, mixed $default = null): mixed
     {
+        $this->known[$name] = true;
         return $this->values[$name] ?? $default ?? throw $this->error($name, 'is missing');
     }
 

@@ -102,9 +102,9 @@ final readonly class Rule
     public function primitive(): Primitive
     {
         return match ($this->code) {
-            1, 2, 3, 4 => new Level($this->code, $this->numbers),
-            5, 6, 7, 8 => Window::of($this->code, $this->numbers),
-            default => new Concurrency((int) $this->numbers[0], (int) $this->numbers[1]),
+            1, 2, 3, 4 => new Level($this->limit, $this->code, $this->numbers),
+            5, 6, 7, 8 => new Window($this->limit, $this->code, $this->numbers, $this->calendar),
+            default => new Concurrency($this->limit, (int) $this->numbers[1]),
         };
     }
 

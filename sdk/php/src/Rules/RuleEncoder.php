@@ -14,17 +14,10 @@ use Sluicegate\Ranges;
  */
 final class RuleEncoder
 {
-    /** The parameters of each algorithm, in the order of their codes from 1 on. */
-    private const PARAMETERS = [
-        'token_bucket' => ['rate', 'burst', 'initial', 'refill'],
-        'smooth_bursty' => ['rate', 'max_burst'],
-        'smooth_warmup' => ['rate', 'warmup', 'cold_factor'],
-        'leaky_bucket' => ['rate', 'burst', 'delay'],
-        'fixed_window' => ['limit', 'window', 'align', 'calendar', 'time_zone'],
-        'sliding_window' => ['limit', 'window', 'buckets'],
-        'sliding_counter' => ['limit', 'window'],
-        'sliding_log' => ['limit', 'window'],
-        'concurrency' => ['limit', 'ttl', 'queue'],
+    /** The algorithms in the order of their codes, from 1 on. */
+    private const ALGORITHMS = [
+        'token_bucket', 'smooth_bursty', 'smooth_warmup', 'leaky_bucket', 'fixed_window', 'sliding_window',
+        'sliding_counter', 'sliding_log', 'concurrency',
     ];
 
     /** The most entries of a log and holders of permits: their states grow with each. */
@@ -35,7 +28,6 @@ final class RuleEncoder
     /**
      * The set of 1 to 8 rules. Each is an array with its algorithm and, unless it is alone, its `name`.
      *
-     * @param array<mixed> $rules
      * @throws InvalidRequest if one is not valid; the message has the path of what is wrong
      */
     public static function set(array $rules, Carry $carry): RuleSet
@@ -61,17 +53,17 @@ final class RuleEncoder
         if (count($given) !== 1 || !is_array($given[$algorithm])) {
             throw InvalidRequest::rules("$path: expected one algorithm with its parameters");
         }
-        if (!isset(self::PARAMETERS[$algorithm])) {
+        $code = array_search($algorithm, self::ALGORITHMS, true);
+        if ($code === false) {
             throw InvalidRequest::rules("$path: unknown algorithm `$algorithm`");
         }
+        $code++;
         $name = $rule['name'] ?? ($isAlone ? $algorithm : null);
         if (!is_string($name)) {
             throw InvalidRequest::rules("$path.name: expected a name");
         }
         Ranges::name($name, "$path.name");
         $p = new Parameters("$path.$algorithm", $given[$algorithm]);
-        $p->allow(self::PARAMETERS[$algorithm]);
-        $code = 1 + (int) array_search($algorithm, array_keys(self::PARAMETERS), true);
         $calendar = $code === 5 ? self::calendar($p) : null;
         $numbers = array_map(floatval(...), match ($code) {
             1 => self::tokenBucket($p),
@@ -84,6 +76,7 @@ final class RuleEncoder
             8 => [$p->wholeNumber('limit', 1, self::ENTRIES_MAX), $p->span('window')],
             9 => [$p->wholeNumber('limit', 1, self::ENTRIES_MAX), $p->span('ttl'), $p->wholeNumber('queue', 0, 0, 0)],
         });
+        $p->end();
         $limit = Rule::limitOf($code, $numbers);
         $windowUs = self::windowUs($code, $numbers, $limit);
         $flags = self::flags($code, $numbers);

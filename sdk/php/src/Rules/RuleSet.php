@@ -24,7 +24,8 @@ final readonly class RuleSet
     private const CALL_COST_NS = 10_000;
     private const COST_MAX_NS = 300_000;
 
-    private string $generation;
+    /** The 6 bytes by which a policy's rules are told from others. */
+    public string $generation;
 
     /** @var list<null>|null the windows of rules without a calendar; null: one has one */
     private ?array $noWindows;
@@ -108,12 +109,6 @@ final readonly class RuleSet
         return new self($this->bytes, $rules, $this->carry, $lifeMs, self::quotas($rules));
     }
 
-    /** The 6 bytes by which a policy's rules are told from others. */
-    public function generation(): string
-    {
-        return $this->generation;
-    }
-
     /** Whether permits are held by name under one of the rules. */
     public function holdsPermits(): bool
     {
@@ -132,12 +127,6 @@ final readonly class RuleSet
         return self::CALL_COST_NS + array_sum($costs) > self::COST_MAX_NS;
     }
 
-    /** Whether one of the rules has a calendar. */
-    public function hasCalendar(): bool
-    {
-        return $this->noWindows === null;
-    }
-
     /**
      * The calendar window around an instant for each rule, null for rules without a calendar.
      *
@@ -153,12 +142,13 @@ final readonly class RuleSet
     public function kernel(): Kernel
     {
         static $kernels = [];
-        if (!isset($kernels[$this->bytes])) {
-            // A process decides by a few hundred sets at most; a loop over generated limits must not grow.
-            $kernels = count($kernels) >= 1024 ? [] : $kernels;
-            $kernels[$this->bytes] = new Kernel($this);
+        // Rules that are known by their bytes alone have no calendars.
+        $of = &$kernels[$this->quotas === '' ? 'read' : 'described'];
+        // A process decides by a few hundred sets at most; a loop over generated limits must not grow.
+        if (!isset($of[$this->bytes]) && count($of ?? []) >= 1024) {
+            $of = [];
         }
-        return $kernels[$this->bytes];
+        return $of[$this->bytes] ??= new Kernel($this);
     }
 
     /** @param list<Rule> $rules */

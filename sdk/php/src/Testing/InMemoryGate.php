@@ -63,10 +63,7 @@ final class InMemoryGate
         return $policies;
     }
 
-    /**
-     * @param array<mixed> $limits
-     * @return array<string, Policy>
-     */
+    /** @return array<string, Policy> */
     private static function ofCode(array $limits): array
     {
         $policies = [];

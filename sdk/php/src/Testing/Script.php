@@ -9,9 +9,9 @@ use Sluicegate\Decider;
 use Sluicegate\Decision;
 use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Gate;
+use Sluicegate\Kernel\Ask;
 use Sluicegate\Kernel\Outcome;
 use Sluicegate\Limit;
-use Sluicegate\Verb;
 
 /**
  * What a gate answers to the requests of a program under test, one after the other. No rules are needed.
@@ -19,7 +19,7 @@ use Sluicegate\Verb;
  *     $script = (new Script())->allow(10, 9)->refuse(1.5)->fail(new StoreUnavailable('gone', false));
  *     $gate = $script->gate();
  */
-final class Script implements Decider
+final class Script extends Decider
 {
     /** @var list<array{bool, int, int, int|null}|SluicegateException> */
     private array $outcomes = [];
@@ -58,31 +58,15 @@ final class Script implements Decider
         return count($this->outcomes);
     }
 
-    public function decide(
-        string $policy,
-        ?Limit $limit,
-        Verb $verb,
-        string $key,
-        int $cost,
-        ?int $maxWaitUs,
-        string $id,
-    ): Decision {
+    public function decide(string $policy, ?Limit $limit, string $key, Ask $ask): Decision
+    {
         $outcome = array_shift($this->outcomes)
-            ?? throw new LogicException("no outcome is left for a {$verb->text()} of `$key` under `$policy`");
+            ?? throw new LogicException("no outcome is left for a {$ask->verb->text()} of `$key` under `$policy`");
         if ($outcome instanceof SluicegateException) {
             throw $outcome;
         }
         [$allowed, $most, $remaining, $retryUs] = $outcome;
-        $outcome = new Outcome($allowed, 0, $allowed ? $cost : 0, 0, $retryUs, $remaining, 0);
+        $outcome = new Outcome($allowed, 0, $allowed ? $ask->cost : 0, 0, $retryUs, $remaining, 0);
         return new Decision($outcome, $most, $policy, '');
-    }
-
-    public function keyOf(string $policy): ?array
-    {
-        return null;
-    }
-
-    public function close(float $seconds): void
-    {
     }
 }

@@ -5,7 +5,6 @@ declare(strict_types=1);
 namespace Sluicegate\Tests\Support;
 
 use Sluicegate\Kernel\Ask;
-use Sluicegate\Redis\PermitId;
 use Sluicegate\Rules\Carry;
 use Sluicegate\Rules\RuleEncoder;
 use Sluicegate\Rules\RuleSet;
@@ -67,7 +66,7 @@ final class Vectors
             return null;
         }
         $wait = $verb === Verb::Reserve ? $step['max_wait_us'] ?? Ask::MAX_WAIT_US : null;
-        return new Ask($verb, $cost, $wait, $verb->namesPermit() ? PermitId::hash($step['id']) : '');
+        return new Ask($verb, $cost, $wait, $step['id'] ?? '');
     }
 
     public static function verb(string $op): Verb

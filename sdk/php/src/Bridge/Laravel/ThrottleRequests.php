@@ -87,7 +87,6 @@ final class ThrottleRequests extends Base
         return $byKey;
     }
 
-    /** @return array<string, mixed> */
     private static function rule(int $seconds, int|string $maxAttempts): array
     {
         return ['name' => "every-{$seconds}s", 'fixed_window' => [

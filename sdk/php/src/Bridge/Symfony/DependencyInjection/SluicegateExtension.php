@@ -27,7 +27,6 @@ use Symfony\Component\RateLimiter\RateLimiterFactoryInterface;
  */
 final class SluicegateExtension extends Extension
 {
-    /** @param array<mixed> $configs */
     public function load(array $configs, ContainerBuilder $container): void
     {
         $config = $this->processConfiguration(new Configuration(), $configs);
@@ -55,7 +54,6 @@ final class SluicegateExtension extends Extension
         }
     }
 
-    /** @param array<string, mixed> $config */
     private static function gate(array $config, ContainerBuilder $container): Definition
     {
         $gate = new Definition(Gate::class);
@@ -83,7 +81,6 @@ final class SluicegateExtension extends Extension
         ]);
     }
 
-    /** @param array<string, mixed> $config */
     private static function limiter(string $name, array $config): Definition
     {
         $limiter = new Definition(Limiter::class);

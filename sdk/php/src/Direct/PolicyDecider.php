@@ -1,0 +1,120 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Direct;
+
+use Sluicegate\Clock;
+use Sluicegate\Decider;
+use Sluicegate\Decision;
+use Sluicegate\Exception\InvalidRequest;
+use Sluicegate\Exception\SluicegateException;
+use Sluicegate\Kernel\Ask;
+use Sluicegate\Limit;
+use Sluicegate\Overflow;
+use Sluicegate\OverflowKind;
+use Sluicegate\Policy\Policy;
+use Sluicegate\Redis\Keys;
+use Sluicegate\Verb;
+
+/**
+ * A decider that holds policies itself: it finds the budget of a key, and does what the policy says over the limit.
+ */
+abstract class PolicyDecider extends Decider
+{
+    /** Tries of a request in a queue. */
+    private const TRIES_MAX = 64;
+
+    private readonly Overflow $reject;
+
+    /** @param int $maxHoldUs how long a queue holds a request at most */
+    protected function __construct(protected readonly Clock $clock, private readonly int $maxHoldUs = PHP_INT_MAX)
+    {
+        $this->reject = new Overflow(OverflowKind::Reject);
+    }
+
+    public function decide(string $policy, ?Limit $limit, string $key, Ask $ask): Decision
+    {
+        $budget = $this->budget($policy, $limit, $key, $ask->verb);
+        if (!$budget->rules->set->kernel()->supports($ask->verb)) {
+            throw InvalidRequest::unsupportedVerb($ask->verb->text(), $policy);
+        }
+        if ($ask->verb === Verb::Check && $budget->overflow->kind === OverflowKind::Queue) {
+            return $this->queue($budget, $ask, fn (): Budget => $this->budget($policy, $limit, $key, $ask->verb));
+        }
+        return self::overflown($budget, $ask->verb, $this->ask($budget, $ask, $this->clock->nowUs()));
+    }
+
+    public function keyOf(string $policy): ?array
+    {
+        return $this->policy($policy)->key;
+    }
+
+    /**
+     * The policy of a name.
+     *
+     * @param Verb|null $verb what the program asks, if it must be allowed to ask it
+     * @throws SluicegateException if there is none
+     */
+    abstract protected function policy(string $name, ?Verb $verb = null): Policy;
+
+    /** What the rules of a budget decide, whatever the policy says over the limit. */
+    abstract protected function ask(Budget $budget, Ask $ask, int $now): Decision;
+
+    private function budget(string $policy, ?Limit $limit, string $key, Verb $verb): Budget
+    {
+        if ($limit !== null) {
+            // No policy has a colon in its name, so a limit in code never shares the budget of a policy.
+            $stateKey = Keys::state("limit:$policy", $key);
+            return new Budget($policy, $stateKey, $limit->sealed, $this->reject, $limit->onStoreFailure);
+        }
+        $held = $this->policy($policy, $verb);
+        $rules = $held->rulesOf($key, intdiv($this->clock->nowUs(), 1000));
+        return new Budget($policy, Keys::state($policy, $key), $rules, $held->overflow, $held->onStoreFailure);
+    }
+
+    /** What the policy makes of a request over the limit. */
+    private static function overflown(Budget $budget, Verb $verb, Decision $decision): Decision
+    {
+        if ($decision->allowed || !$budget->overflow->covers($verb)) {
+            return $decision;
+        }
+        return match ($budget->overflow->kind) {
+            OverflowKind::Reject, OverflowKind::Queue => $decision,
+            OverflowKind::Shadow => $decision->over($budget->overflow, true),
+            default => $decision->over($budget->overflow, false),
+        };
+    }
+
+    /**
+     * Holds a check back until it passes, for the policy's `max_wait` at most. It holds this process, too.
+     *
+     * @param callable(): Budget $again the budget as the policy says it by then
+     */
+    private function queue(Budget $budget, Ask $ask, callable $again): Decision
+    {
+        $held = 0;
+        for ($try = 1;; $try++) {
+            $left = max(min($budget->overflow->maxWaitUs, $this->maxHoldUs) - $held, 0);
+            $decision = $this->ask($budget, new Ask(Verb::Reserve, $ask->cost, $left), $this->clock->nowUs());
+            $pause = $decision->allowed ? $decision->waitUs : $decision->retryAfterUs;
+            if (!$decision->allowed && ($pause === null || $pause > $left || $try === self::TRIES_MAX)) {
+                return $decision->held($held);
+            }
+            $this->clock->sleep((int) $pause);
+            $held += (int) $pause;
+            if ($decision->allowed) {
+                return $decision->held($held);
+            }
+            try {
+                $budget = $again();
+            } catch (SluicegateException) {
+                return $decision->held($held);
+            }
+            if ($budget->overflow->kind !== OverflowKind::Queue) {
+                $last = $this->ask($budget, $ask, $this->clock->nowUs());
+                return self::overflown($budget, Verb::Check, $last)->held($held);
+            }
+        }
+    }
+}
