@@ -23,13 +23,9 @@ public final class AttributeKey {
     public static String of(List<String> attributes, Map<String, String> values) {
         Map<String, String> known = new HashMap<>();
         values.forEach((name, value) -> known.put(name.toLowerCase(Locale.ROOT), value));
-        String key;
-        if (attributes.size() == 1) {
-            key = known.getOrDefault(attributes.get(0).toLowerCase(Locale.ROOT), "");
-        } else {
-            key = attributes.stream().map(attribute -> known.getOrDefault(attribute.toLowerCase(Locale.ROOT), ""))
-                .map(value -> value.replace("\\", "\\\\").replace("|", "\\|")).collect(Collectors.joining("|"));
-        }
+        boolean alone = attributes.size() == 1;
+        String key = attributes.stream().map(attribute -> known.getOrDefault(attribute.toLowerCase(Locale.ROOT), ""))
+            .map(value -> alone ? value : value.replace("\\", "\\\\").replace("|", "\\|")).collect(Collectors.joining("|"));
         return key.isEmpty() ? null : key;
     }
 }

@@ -2,6 +2,7 @@ package io.sluicegate;
 
 import io.sluicegate.internal.json.Json;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
 
@@ -78,7 +79,7 @@ public final class HttpFields {
         String detail = decision.retryAfterUs() == Decision.NEVER
             ? "the cost exceeds the limit of " + decision.limit()
             : "retry in " + Math.max(seconds(decision.retryAfterUs()), 1) + " s";
-        return "{\"type\":" + Json.quote(TYPES + type) + ",\"title\":" + Json.quote(title) + ",\"status\":" + status
-            + ",\"detail\":" + Json.quote(detail) + ",\"violated-policies\":[" + Json.quote(decision.rule()) + "]}";
+        return Json.write(Json.object("type", TYPES + type, "title", title, "status", status, "detail", detail,
+            "violated-policies", List.of(decision.rule())));
     }
 }

@@ -1,14 +1,8 @@
 package io.sluicegate;
 
-import io.sluicegate.internal.AsyncPool;
-import io.sluicegate.internal.Call;
-import io.sluicegate.internal.Transport;
-import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.PermitId;
-import io.sluicegate.internal.kernel.Rule;
 import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.kernel.Usage;
-import io.sluicegate.internal.kernel.Verb;
 import io.sluicegate.internal.policy.Key;
 import io.sluicegate.internal.policy.Policy;
 import io.sluicegate.internal.policy.RecordReader;
@@ -16,11 +10,10 @@ import io.sluicegate.internal.redis.Keys;
 import java.nio.charset.StandardCharsets;
 import java.time.Clock;
 import java.time.Instant;
+import java.time.temporal.ChronoUnit;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.Executor;
-import java.util.concurrent.locks.ReentrantLock;
 
 /**
  * Decides in the memory of this process. It never blocks: under {@code overflow: queue} a check that could wait is
@@ -32,8 +25,6 @@ public final class InMemoryGate implements Gate {
 
     private final Clock clock;
     private final Map<String, Policy> policies = new ConcurrentHashMap<>();
-    private final AsyncPool pool = new AsyncPool();
-    private final ReentrantLock lock = new ReentrantLock();
     private final Map<Place, Usage> usages = new LinkedHashMap<>(16, 0.75f, true) {
         private static final long serialVersionUID = 1;
 
@@ -94,7 +85,7 @@ public final class InMemoryGate implements Gate {
 
     @Override
     public void close() {
-        pool.close();
+        // Nothing is open.
     }
 
     private final class Memory implements Transport {
@@ -108,21 +99,15 @@ public final class InMemoryGate implements Gate {
         }
 
         @Override
-        public Executor executor() {
-            return pool;
-        }
-
-        @Override
         public Decision decide(Call call) {
             Policy policy = limit == null ? policies.get(call.policy()) : limit;
             if (policy == null) {
                 throw ErrorCode.UNKNOWN_POLICY.with(Map.of("policy", call.policy()));
             }
             Key key = Key.of(call.key() == null ? "" : call.key());
-            Instant instant = clock.instant();
-            long now = instant.getEpochSecond() * 1_000_000 + instant.getNano() / 1000;
+            long now = ChronoUnit.MICROS.between(Instant.EPOCH, clock.instant());
             RuleSet rules = policy.rulesOf(key, now / 1000);
-            if (!call.verb().isSupportedBy(rules)) {
+            if (!rules.supports(call.verb())) {
                 throw ErrorCode.UNSUPPORTED_VERB.with(Map.of("verb", call.verb().text(), "policy", policy.name()));
             }
             boolean queued = call.verb() == Verb.CHECK && policy.over().queueMaxWaitUs() > 0;
@@ -130,22 +115,10 @@ public final class InMemoryGate implements Gate {
             long maxWaitUs = queued ? policy.over().queueMaxWaitUs() : call.maxWaitUs();
             PermitId permit = call.id() == null ? null : PermitId.of(call.id().getBytes(StandardCharsets.UTF_8));
             Usage.Ask ask = new Usage.Ask(verb, call.cost(), maxWaitUs, permit, now, rules.windowsAround(now));
-            lock.lock();
-            try {
+            synchronized (usages) {
                 Usage usage = usages.computeIfAbsent(new Place(place, key), at -> new Usage());
-                return decision(policy, rules, call.verb(), usage.decide(rules, ask));
-            } finally {
-                lock.unlock();
+                return policy.decision(rules, call.verb(), usage.decide(rules, ask), Mode.STORE, 0);
             }
-        }
-
-        private Decision decision(Policy policy, RuleSet rules, Verb verb, Answer answer) {
-            Rule rule = rules.rules().get(answer.rule());
-            boolean over = !answer.allowed() && policy.over().covers(verb);
-            boolean shadow = over && policy.over().isShadow();
-            return new Decision(answer.allowed() || shadow, answer.granted(), answer.waitUs(), answer.limit(), answer.remaining(),
-                shadow ? 0 : answer.retryAfterUs(), answer.resetAfterUs(), policy.name(), rule.name(), rules.quotas(), Mode.STORE,
-                over ? policy.over().result() : null, 0);
         }
     }
 }

@@ -87,7 +87,7 @@ final class LimitParameters {
         if (Calendar.zoneOf(zone) == null) {
             throw error(path + ".time_zone", "unknown time zone `" + zone + "`");
         }
-        return new Calendar(Calendar.Unit.valueOf(every.name()), Calendar.zoneOf(zone), zone);
+        return new Calendar(every, Calendar.zoneOf(zone), zone);
     }
 
     /** Rejects parameters that were not taken, as the algorithm does not have them. */

@@ -1,10 +1,8 @@
 package io.sluicegate;
 
-import io.sluicegate.internal.Call;
 import io.sluicegate.internal.Checks;
-import io.sluicegate.internal.Transport;
+import io.sluicegate.internal.Decided;
 import io.sluicegate.internal.kernel.Numbers;
-import io.sluicegate.internal.kernel.Verb;
 import java.time.Duration;
 import java.util.Map;
 import java.util.UUID;
@@ -25,12 +23,11 @@ public final class Limiter {
     private final Observer observer;
 
     /**
-     * Made by gates.
+     * Makes a limiter; gates do.
      *
      * @param policy the policy's name
-     * @param transport who decides
+     * @param transport what decides
      */
-    @SuppressWarnings("exports") // Only gates have a transport.
     public Limiter(String policy, Transport transport) {
         this(policy, transport, null);
     }
@@ -82,37 +79,23 @@ public final class Limiter {
         }
     }
 
-    private <T> CompletableFuture<T> later(Supplier<T> decision) {
-        Later<T> later = new Later<>(decision);
+    // Cancelling the future interrupts the call.
+    private CompletableFuture<Decision> later(Supplier<Decision> decision) {
+        CompletableFuture<Decision> later = new CompletableFuture<>();
+        FutureTask<Boolean> task = new FutureTask<>(() -> {
+            try {
+                return later.complete(decision.get());
+            } catch (RuntimeException e) {
+                return later.completeExceptionally(e);
+            }
+        });
+        later.whenComplete((said, problem) -> task.cancel(later.isCancelled()));
         try {
-            transport.executor().execute(later.task);
+            transport.executor().execute(task);
         } catch (RejectedExecutionException e) {
             later.completeExceptionally(ErrorCode.NOT_CHARGED.with(Map.of("cause", "too many calls wait for a thread")));
         }
         return later;
-    }
-
-    /** A future whose cancellation interrupts the call. */
-    private static final class Later<T> extends CompletableFuture<T> {
-        private final FutureTask<Void> task;
-
-        Later(Supplier<T> decision) {
-            task = new FutureTask<>(() -> {
-                try {
-                    complete(decision.get());
-                } catch (RuntimeException e) {
-                    completeExceptionally(e);
-                }
-                return null;
-            });
-        }
-
-        @Override
-        public boolean cancel(boolean mayInterrupt) {
-            boolean cancelled = super.cancel(mayInterrupt);
-            task.cancel(true);
-            return cancelled;
-        }
     }
 
     /**
@@ -181,8 +164,7 @@ public final class Limiter {
                 left -= Math.min(pauseUs, left);
             }
             if (!asksAgain) {
-                return new Decision(said.allowed(), said.granted(), 0, said.limit(), said.remaining(), said.retryAfterUs(),
-                    said.resetAfterUs(), said.policy(), said.rule(), said.quotas(), said.mode(), said.overflow(), held);
+                return Decided.held(said, held);
             }
         }
     }

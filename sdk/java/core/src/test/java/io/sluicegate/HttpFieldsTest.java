@@ -1,5 +1,6 @@
 package io.sluicegate;
 
+import io.sluicegate.internal.Decided;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -9,7 +10,7 @@ import org.junit.jupiter.api.Test;
 
 class HttpFieldsTest {
     private static Decision decision(boolean allowed, long retryUs, Mode mode) {
-        return new Decision(allowed, allowed ? 1 : 0, 0, 1000, 999, retryUs, 86_400_001, "llm", "tokens",
+        return new Decided(allowed, allowed ? 1 : 0, 0, 1000, 999, retryUs, 86_400_001, "llm", "tokens",
             List.of(new Quota("tokens", 1000, 86_400_000_000L, false)), mode, null, 0);
     }
 

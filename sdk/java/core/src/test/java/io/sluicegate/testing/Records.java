@@ -6,7 +6,6 @@ import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
-import java.util.List;
 import java.util.Map;
 
 /** The records of policies.json, which servers would publish of policies.yaml. */
@@ -30,20 +29,6 @@ public final class Records {
             record.put((String) changes[place], changes[place + 1]);
             record.remove(changes[place], null);
         }
-        return write(record);
-    }
-
-    /** A value as JSON. */
-    public static String write(Object value) {
-        StringBuilder out = new StringBuilder();
-        if (value instanceof Map<?, ?> map) {
-            map.forEach((name, each) -> out.append(out.isEmpty() ? "" : ",").append(Json.quote((String) name)).append(":").append(write(each)));
-            return "{" + out + "}";
-        }
-        if (value instanceof List<?> list) {
-            list.forEach(each -> out.append(out.isEmpty() ? "" : ",").append(write(each)));
-            return "[" + out + "]";
-        }
-        return value instanceof String text ? Json.quote(text) : String.valueOf(value);
+        return Json.write(record);
     }
 }

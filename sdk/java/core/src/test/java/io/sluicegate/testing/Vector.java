@@ -1,14 +1,15 @@
 package io.sluicegate.testing;
 
+import io.sluicegate.Carry;
+import io.sluicegate.Limit;
+import io.sluicegate.Verb;
 import io.sluicegate.internal.json.Json;
 import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.Calendar;
-import io.sluicegate.Carry;
 import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.Rule;
 import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.kernel.Rules;
-import io.sluicegate.internal.kernel.Verb;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
@@ -126,7 +127,7 @@ public record Vector(String name, RuleSet rules, List<Step> steps) {
                 }
                 String zone = p.get("time_zone") == null ? "UTC" : (String) p.get("time_zone");
                 return Rules.calendarWindow(name, limit,
-                    new Calendar(Calendar.Unit.valueOf(((String) p.get("calendar")).toUpperCase(Locale.ROOT)), Calendar.zoneOf(zone), zone));
+                    new Calendar(Limit.Every.valueOf(((String) p.get("calendar")).toUpperCase(Locale.ROOT)), Calendar.zoneOf(zone), zone));
             }
             case "sliding_window":
                 return Rules.slidingWindow(name, limit, window, p.containsKey("buckets") ? number(p.get("buckets")) : 10);

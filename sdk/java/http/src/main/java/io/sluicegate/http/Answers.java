@@ -7,6 +7,7 @@ import io.sluicegate.Mode;
 import io.sluicegate.Overflow;
 import io.sluicegate.Quota;
 import io.sluicegate.SluicegateException;
+import io.sluicegate.internal.Decided;
 import io.sluicegate.internal.Texts;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -31,7 +32,7 @@ final class Answers {
     static Decision decision(String policy, Map<?, ?> fields, String policyField) {
         Object mode = fields.get("mode");
         long heldUs = fields.containsKey("held_us") ? number(fields, "held_us") : 0;
-        return new Decision(bool(fields, "allowed"), number(fields, "granted"), Math.max(number(fields, "wait_us") - heldUs, 0),
+        return new Decided(bool(fields, "allowed"), number(fields, "granted"), Math.max(number(fields, "wait_us") - heldUs, 0),
             number(fields, "limit"), number(fields, "remaining"), retryAfterUs(fields), number(fields, "reset_after_us"), policy,
             text(fields, "rule"), quotas(policyField), mode == null ? Mode.STORE : mode(text(fields, "mode")), overflow(fields), heldUs);
     }

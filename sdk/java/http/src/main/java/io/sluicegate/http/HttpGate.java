@@ -12,7 +12,6 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.stream.Collectors;
 
 /**
  * Asks a Sluicegate server over HTTP. A request is sent once: what got no answer is not repeated. Beside limiters it has what
@@ -106,8 +105,10 @@ public final class HttpGate implements Gate {
      * @throws SluicegateException if nothing was corrected, or it is not known
      */
     public Settlement settle(String policy, String key, String id, long charged, long cost) {
-        String body = server.question(policy, Checks.key(key)).append(",\"id\":").append(Json.quote(Checks.id(id))).append(",\"charged\":")
-            .append(Checks.cost(charged)).append(",\"cost\":").append(cost == 0 ? 0 : Checks.cost(cost)).append("}").toString();
+        Map<String, Object> body = server.question(policy, Checks.key(key));
+        body.put("id", Checks.id(id));
+        body.put("charged", Checks.cost(charged));
+        body.put("cost", cost == 0 ? 0 : Checks.cost(cost));
         return uninterrupted(() -> {
             Map<?, ?> fields = server.post("settle", body, new Answers.Asked("settle", policy)).fields();
             return new Settlement(Answers.number(fields, "refunded"), Answers.number(fields, "taken"), Answers.number(fields, "missing"),
@@ -125,7 +126,7 @@ public final class HttpGate implements Gate {
      * @throws SluicegateException if there is no explanation
      */
     public Explanation explain(String policy, String key, long cost) {
-        String body = server.question(policy, Checks.key(key)).append(",\"cost\":").append(Checks.cost(cost)).append("}").toString();
+        Map<String, Object> body = question(new Check(policy, key, cost));
         return uninterrupted(() -> Explanation.read(policy, server.post("explain", body, new Answers.Asked("explain", policy)).fields()));
     }
 
@@ -137,10 +138,14 @@ public final class HttpGate implements Gate {
         return answers;
     }
 
-    private String batch(List<Check> checks, boolean atomic) {
-        return checks.stream()
-            .map(check -> server.question(check.policy(), Checks.key(check.key())).append(",\"cost\":").append(Checks.cost(check.cost())).append("}"))
-            .collect(Collectors.joining(",", "{\"atomic\":" + atomic + ",\"checks\":[", "]}"));
+    private Map<String, Object> question(Check check) {
+        Map<String, Object> question = server.question(check.policy(), Checks.key(check.key()));
+        question.put("cost", Checks.cost(check.cost()));
+        return question;
+    }
+
+    private Map<String, Object> batch(List<Check> checks, boolean atomic) {
+        return Json.object("atomic", atomic, "checks", checks.stream().map(this::question).toList());
     }
 
     private static <T> T uninterrupted(HttpTransport.Reader<T> reader) {

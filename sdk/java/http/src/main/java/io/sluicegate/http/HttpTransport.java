@@ -1,13 +1,13 @@
 package io.sluicegate.http;
 
+import io.sluicegate.Call;
 import io.sluicegate.Decision;
 import io.sluicegate.ErrorCode;
+import io.sluicegate.Transport;
+import io.sluicegate.Verb;
 import io.sluicegate.internal.AsyncPool;
-import io.sluicegate.internal.Call;
-import io.sluicegate.internal.Transport;
 import io.sluicegate.internal.json.Json;
 import io.sluicegate.internal.json.JsonException;
-import io.sluicegate.internal.kernel.Verb;
 import java.net.ConnectException;
 import java.net.URI;
 import java.net.http.HttpClient;
@@ -47,7 +47,7 @@ final class HttpTransport implements Transport, AutoCloseable {
 
     @Override
     public void close() {
-        pool.close();
+        pool.shutdownNow();
     }
 
     /** An answer with status 200, and the field {@code RateLimit-Policy}. */
@@ -76,10 +76,10 @@ final class HttpTransport implements Transport, AutoCloseable {
         }
     }
 
-    Answer post(String path, String body, Answers.Asked asked) throws InterruptedException {
+    Answer post(String path, Map<String, Object> body, Answers.Asked asked) throws InterruptedException {
         HttpRequest.Builder request = HttpRequest.newBuilder(base.resolve("v1/" + path))
             .header("content-type", "application/json").header("user-agent", "sluicegate-java/0.1.0")
-            .POST(HttpRequest.BodyPublishers.ofString(body));
+            .POST(HttpRequest.BodyPublishers.ofString(Json.write(body)));
         if (token != null) {
             request.header("authorization", "Bearer " + token);
         }
@@ -116,29 +116,23 @@ final class HttpTransport implements Transport, AutoCloseable {
         }
     }
 
-    private String body(Call call) {
-        StringBuilder body = question(call.policy(), call.key());
-        if (call.verb() != Verb.RESET && call.verb() != Verb.RELEASE && call.verb() != Verb.RENEW) {
-            body.append(",\"cost\":").append(call.cost());
+    private Map<String, Object> body(Call call) {
+        Map<String, Object> body = question(call.policy(), call.key());
+        switch (call.verb()) {
+            case RESET, RELEASE, RENEW -> { }
+            default -> body.put("cost", call.cost());
         }
         if (call.verb() == Verb.RESERVE) {
-            body.append(",\"max_wait_ms\":").append(call.maxWaitUs() / 1000);
+            body.put("max_wait_ms", call.maxWaitUs() / 1000);
         }
         if (call.id() != null) {
-            body.append(",\"id\":").append(Json.quote(call.id()));
-        }
-        return body.append("}").toString();
-    }
-
-    /** {@return the beginning of a question, without its end} */
-    StringBuilder question(String policy, String key) {
-        StringBuilder body = new StringBuilder("{\"policy\":").append(Json.quote(policy));
-        if (key != null) {
-            body.append(",\"key\":").append(Json.quote(key));
-        }
-        if (app != null) {
-            body.append(",\"app\":").append(Json.quote(app));
+            body.put("id", call.id());
         }
         return body;
+    }
+
+    /** {@return the members that every question has} */
+    Map<String, Object> question(String policy, String key) {
+        return Json.object("policy", policy, "key", key, "app", app);
     }
 }

@@ -1,12 +1,17 @@
 package io.sluicegate.jedis;
 
 import io.sluicegate.RedisPort.Failure;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Executors;
 import java.util.concurrent.LinkedBlockingDeque;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
@@ -23,6 +28,8 @@ final class Connections {
     /** Calls that are under way at a time; more wait for one that ends. */
     private static final int CONNECTIONS_MAX = 64;
     private static final long MAKER_IDLE_S = 10;
+    /** By how much a call may be late: little beside a deadline, and few looks. */
+    private static final long LOOK_MS = 10;
 
     private final HostAndPort address;
     private final JedisClientConfig config;
@@ -31,7 +38,12 @@ final class Connections {
     private final AtomicInteger number = new AtomicInteger();
     private final ThreadPoolExecutor makers;
     private final String noConnection;
-    private final Watch watch = new Watch();
+    private final Set<Line> lines = ConcurrentHashMap.newKeySet();
+    /**
+     * Ends connections whose calls last longer than they may. A socket's own timeout begins anew with each byte, so it does not end a
+     * reply that comes in drops.
+     */
+    private final ScheduledExecutorService watch = Executors.newSingleThreadScheduledExecutor(daemons("sluicegate-watch"));
     private volatile boolean closed;
 
     Connections(HostAndPort address, JedisClientConfig config) {
@@ -40,12 +52,17 @@ final class Connections {
         this.config = config;
         // The queue is bounded by the number of connections.
         makers = new ThreadPoolExecutor(CONNECTIONS_MAX, CONNECTIONS_MAX, MAKER_IDLE_S, TimeUnit.SECONDS, new LinkedBlockingQueue<>(),
-            task -> {
-                Thread thread = new Thread(task, "sluicegate-connect");
-                thread.setDaemon(true);
-                return thread;
-            });
+            daemons("sluicegate-connect"));
         makers.allowCoreThreadTimeOut(true);
+        watch.scheduleWithFixedDelay(() -> lines.forEach(line -> line.endIfLate(System.nanoTime())), LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS);
+    }
+
+    private static ThreadFactory daemons(String name) {
+        return task -> {
+            Thread thread = new Thread(task, name);
+            thread.setDaemon(true);
+            return thread;
+        };
     }
 
     /** {@return a connection for one call, within this time} */
@@ -79,7 +96,9 @@ final class Connections {
 
     private Line make() {
         try {
-            return new Line(address, config);
+            Line line = new Line(address, config);
+            lines.add(line);
+            return line;
         } catch (RuntimeException | OutOfMemoryError | StackOverflowError e) {
             // Also what answers the greeting may be no Redis.
             number.decrementAndGet();
@@ -99,12 +118,6 @@ final class Connections {
         } catch (ExecutionException e) {
             throw new Failure(noConnection, false, false);
         }
-    }
-
-    /** A call begins over a connection, which is ended if the call is not over then. */
-    void begin(Line connection, long untilNanos) {
-        connection.begin(untilNanos);
-        watch.over(connection);
     }
 
     /** Takes a connection back after its call. */
@@ -128,7 +141,7 @@ final class Connections {
 
     private void drop(Line connection) {
         number.decrementAndGet();
-        watch.forget(connection);
+        lines.remove(connection);
         connection.setBroken();
         try {
             connection.close();
@@ -140,7 +153,7 @@ final class Connections {
     void close() {
         closed = true;
         makers.shutdown();
-        watch.close();
+        watch.shutdownNow();
         dropIdle();
     }
 }

@@ -83,7 +83,7 @@ public final class JedisPort implements RedisPort {
                 args.add(command[place]);
             }
             sent = true;
-            pool.begin(connection, until);
+            connection.begin(until);
             connection.sendCommand(args);
             return connection.getOne();
         } catch (JedisDataException e) {

@@ -4,7 +4,6 @@ import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisURI;
 import io.sluicegate.RedisPort;
 import java.nio.charset.StandardCharsets;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
@@ -189,7 +188,7 @@ public final class LettuceClusterPort implements RedisPort {
             begins(now);
             boolean answered = false;
             try {
-                Object reply = asks ? asking().callAsking(left, command) : port.call(left, command);
+                Object reply = (asks ? asking() : port).send(left, asks, command);
                 answered = true;
                 return reply;
             } catch (Failure failure) {

@@ -28,6 +28,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
@@ -65,10 +66,10 @@ public final class LettucePort implements RedisPort {
     private volatile CompletableFuture<StatefulRedisConnection<byte[], byte[]>> attempt;
     /** How many commands of this connection have passed their deadline, whose replies may still come. */
     private volatile AtomicInteger late = new AtomicInteger();
-    private boolean listening;
+    private final AtomicBoolean listening = new AtomicBoolean();
     private volatile boolean closed;
     private long triedAt = System.nanoTime() - TRY_AGAIN_NANOS;
-    private Subscription subscription;
+    private volatile Subscription subscription;
     private volatile StatefulRedisPubSubConnection<byte[], byte[]> heard;
 
     private record Subscription(String channel, Consumer<String> listener) {}
@@ -161,8 +162,14 @@ public final class LettucePort implements RedisPort {
 
     /** {@return whether there is a connection now} */
     boolean isConnected() {
+        StatefulRedisConnection<byte[], byte[]> made = made();
+        return made != null && made.isOpen();
+    }
+
+    /** {@return the connection that was made, or null} */
+    private StatefulRedisConnection<byte[], byte[]> made() {
         CompletableFuture<StatefulRedisConnection<byte[], byte[]>> made = attempt;
-        return made != null && made.isDone() && !made.isCompletedExceptionally() && made.join().isOpen();
+        return made != null && made.isDone() && !made.isCompletedExceptionally() ? made.join() : null;
     }
 
     /** {@return whether there is a connection, for which it waits unless Redis refuses it} */
@@ -250,14 +257,10 @@ public final class LettucePort implements RedisPort {
     }
 
     /**
-     * Sends a command to a node of a cluster that a slot moves to. Nothing else may be sent over this connection: another command
-     * between the two would be taken for the one that may be executed here.
+     * Sends a command, after {@code ASKING} to a node of a cluster that a slot moves to. Then nothing else may be sent over this
+     * connection: another command between the two would be taken for the one that may be executed here.
      */
-    Object callAsking(long timeoutNanos, byte[]... command) throws Failure, InterruptedException {
-        return send(timeoutNanos, true, command);
-    }
-
-    private Object send(long timeoutNanos, boolean asks, byte[]... command) throws Failure, InterruptedException {
+    Object send(long timeoutNanos, boolean asks, byte[]... command) throws Failure, InterruptedException {
         AsyncCommand<byte[], byte[], Object> sent = of(command);
         long until = System.nanoTime() + timeoutNanos;
         StatefulRedisConnection<byte[], byte[]> made = connection(timeoutNanos);
@@ -303,7 +306,7 @@ public final class LettucePort implements RedisPort {
     private void abandon(StatefulRedisConnection<byte[], byte[]> made) {
         connecting.lock();
         try {
-            if (attempt != null && attempt.isDone() && !attempt.isCompletedExceptionally() && attempt.join() == made) {
+            if (made() == made) {
                 attempt = null;
                 late = new AtomicInteger();
             }
@@ -343,48 +346,27 @@ public final class LettucePort implements RedisPort {
 
     @Override
     public void subscribe(String channel, Consumer<String> listener) {
-        connecting.lock();
-        try {
-            subscription = new Subscription(channel, listener);
-        } finally {
-            connecting.unlock();
-        }
-        CompletableFuture<?> made = attempt;
-        if (made != null && made.isDone() && !made.isCompletedExceptionally()) {
+        subscription = new Subscription(channel, listener);
+        if (made() != null) {
             listen();
         }
     }
 
     // Lettuce subscribes again by itself when the connection comes back.
     private void listen() {
-        connecting.lock();
-        try {
-            if (subscription == null || listening || closed) {
-                return;
+        Subscription wanted = subscription;
+        if (wanted == null || closed || !listening.compareAndSet(false, true)) {
+            return;
+        }
+        client.connectPubSubAsync(ByteArrayCodec.INSTANCE, uri).whenComplete((made, problem) -> {
+            if (problem == null) {
+                heard = made;
+                listen(made, wanted);
+            } else {
+                listening.set(false);
+                CompletableFuture.delayedExecutor(TRY_AGAIN_NANOS, TimeUnit.NANOSECONDS).execute(this::listen);
             }
-            listening = true;
-            Subscription wanted = subscription;
-            client.connectPubSubAsync(ByteArrayCodec.INSTANCE, uri).whenComplete((made, problem) -> {
-                if (problem == null) {
-                    heard = made;
-                    listen(made, wanted);
-                } else {
-                    listenLater();
-                }
-            });
-        } finally {
-            connecting.unlock();
-        }
-    }
-
-    private void listenLater() {
-        connecting.lock();
-        try {
-            listening = false;
-        } finally {
-            connecting.unlock();
-        }
-        CompletableFuture.delayedExecutor(TRY_AGAIN_NANOS, TimeUnit.NANOSECONDS).execute(this::listen);
+        });
     }
 
     /** {@return whether the channel is listened to now} */

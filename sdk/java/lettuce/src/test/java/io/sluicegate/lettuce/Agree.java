@@ -103,7 +103,7 @@ public final class Agree {
             return "{\"allowed\":" + said.allowed() + ",\"granted\":" + said.granted() + ",\"wait_us\":" + said.waitUs() + ",\"limit\":" + said.limit()
                 + ",\"remaining\":" + said.remaining() + ",\"retry_after_us\":"
                 + (said.retryAfterUs() == Decision.NEVER ? "null" : said.retryAfterUs()) + ",\"reset_after_us\":" + said.resetAfterUs()
-                + ",\"rule\":" + Json.quote(said.rule()) + "}";
+                + ",\"rule\":" + Json.write(said.rule()) + "}";
         } catch (SluicegateException e) {
             return "{\"error\":\"" + e.code().name().toLowerCase(Locale.ROOT) + "\"}";
         }

@@ -4,10 +4,9 @@ import io.sluicegate.ClientAddress;
 import io.sluicegate.Decision;
 import io.sluicegate.HttpFields;
 import io.sluicegate.Limiter;
-import io.sluicegate.Overflow;
 import io.sluicegate.SluicegateException;
+import io.sluicegate.internal.HttpAnswer;
 import io.sluicegate.internal.RequestKeys;
-import io.sluicegate.internal.RequestProblems;
 import jakarta.servlet.Filter;
 import jakarta.servlet.FilterChain;
 import jakarta.servlet.ServletException;
@@ -17,9 +16,7 @@ import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
 import java.io.InterruptedIOException;
-import java.nio.charset.StandardCharsets;
 import java.util.Collections;
-import java.util.Map;
 import java.util.function.Function;
 import java.util.function.ToLongFunction;
 
@@ -97,7 +94,7 @@ public final class RateLimitFilter implements Filter {
             return;
         }
         if (header != null && Collections.list(asked.getHeaders(header)).size() > 1) {
-            problem(answer, 400, RequestProblems.BAD_REQUEST);
+            write(HttpAnswer.BAD_REQUEST, answer);
             return;
         }
         String whose = RequestKeys.usable(key.apply(asked));
@@ -106,15 +103,14 @@ public final class RateLimitFilter implements Filter {
         try {
             decision = limiter.check(whose, permits);
         } catch (SluicegateException e) {
-            if (!RequestProblems.isUnavailable(e)) {
+            if (!HttpAnswer.isUnavailable(e)) {
                 throw e;
             }
-            answer.setHeader("Retry-After", RequestProblems.RETRY_AFTER);
-            problem(answer, 503, RequestProblems.UNAVAILABLE);
+            write(HttpAnswer.UNAVAILABLE, answer);
             return;
         }
         if (!decision.allowed()) {
-            refuse(decision, answer);
+            write(HttpAnswer.of(decision), answer);
             return;
         }
         HttpFields.of(decision).forEach(answer::setHeader);
@@ -134,22 +130,9 @@ public final class RateLimitFilter implements Filter {
         }
     }
 
-    private static void refuse(Decision decision, HttpServletResponse answer) throws IOException {
-        Map<String, String> fields = HttpFields.of(decision);
-        if (decision.overflow() instanceof Overflow.Response fallback) {
-            answer.setStatus(fallback.status());
-            fields.forEach(answer::setHeader);
-            fallback.headers().forEach(answer::setHeader);
-            answer.getOutputStream().write(fallback.body().getBytes(StandardCharsets.UTF_8));
-            return;
-        }
-        fields.forEach(answer::setHeader);
-        problem(answer, HttpFields.status(decision), HttpFields.problem(decision));
-    }
-
-    private static void problem(HttpServletResponse answer, int status, String body) throws IOException {
-        answer.setStatus(status);
-        answer.setContentType("application/problem+json");
-        answer.getOutputStream().write(body.getBytes(StandardCharsets.UTF_8));
+    private static void write(HttpAnswer said, HttpServletResponse answer) throws IOException {
+        answer.setStatus(said.status());
+        said.fields().forEach(answer::setHeader);
+        answer.getOutputStream().write(said.body());
     }
 }

@@ -1,26 +1,46 @@
 package io.sluicegate.spring;
 
+import io.sluicegate.ClientAddress;
+import io.sluicegate.Gate;
+import io.sluicegate.Limiter;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.List;
+import java.util.function.BiFunction;
 import org.springframework.http.server.PathContainer;
 import org.springframework.web.util.UriUtils;
 import org.springframework.web.util.pattern.PathPattern;
 import org.springframework.web.util.pattern.PathPatternParser;
 
-/** Which requests a filter is for, and by which key. */
-final class FilterPaths {
+/** The filters of {@code sluicegate.filters}: which requests each is for, and by which key. */
+final class FilterPaths<F> {
     /** Before filters that ask who a client is: what is refused costs nothing more. */
     static final int ORDER = -200;
     private static final String HEADER = "header:";
     /** A path that is decoded already, and has no parameters. */
     private static final PathContainer.Options PLAIN = PathContainer.Options.create('/', false);
 
-    private FilterPaths() {}
+    /** The filter of some paths. */
+    private record Guard<F>(List<PathPattern> paths, F filter) {}
 
-    static List<PathPattern> patterns(SluicegateProperties.Filter filter) {
-        return filter.paths().stream().map(PathPatternParser.defaultInstance::parse).toList();
+    private final List<Guard<F>> guards;
+
+    /** Makes the filters of the application, by the client's address or by a field. */
+    FilterPaths(Gate gate, List<SluicegateProperties.Filter> filters, BiFunction<Limiter, ClientAddress, F> byAddress,
+                BiFunction<Limiter, String, F> byHeader) {
+        guards = filters.stream().map(filter -> {
+            String header = header(filter);
+            Limiter limiter = gate.policy(filter.policy());
+            return new Guard<>(filter.paths().stream().map(PathPatternParser.defaultInstance::parse).toList(), header != null
+                ? byHeader.apply(limiter, header)
+                : byAddress.apply(limiter, ClientAddress.behind(filter.trustedProxies().toArray(String[]::new))));
+        }).toList();
+    }
+
+    /** {@return the filters of a path, in their order} */
+    List<F> of(String path) {
+        return guards.stream().filter(guard -> match(guard.paths, path)).map(Guard::filter).toList();
     }
 
     /** Whether a path fits as it was sent, or as the handlers of static files read it, with or without a slash at its end. */

@@ -10,6 +10,8 @@ import io.sluicegate.http.HttpGate;
 import io.sluicegate.lettuce.LettuceClusterPort;
 import io.sluicegate.lettuce.LettucePort;
 import io.sluicegate.micrometer.DecisionMeters;
+import java.util.LinkedHashMap;
+import java.util.Map;
 import org.springframework.boot.autoconfigure.AutoConfiguration;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnBean;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
@@ -112,8 +114,8 @@ public class SluicegateAutoConfiguration {
     @ConditionalOnProperty(name = "management.health.sluicegate.enabled", matchIfMissing = true)
     static class Actuator {
         @Bean
-        ActuatorHealth sluicegateHealthIndicator(Gate gate, SluicegateProperties says) {
-            return new ActuatorHealth(gate, says.health().degradedStatus());
+        org.springframework.boot.actuate.health.HealthIndicator sluicegateHealthIndicator(Gate gate, SluicegateProperties says) {
+            return () -> new org.springframework.boot.actuate.health.Health.Builder().status(status(gate, says)).withDetails(details(gate)).build();
         }
     }
 
@@ -123,8 +125,23 @@ public class SluicegateAutoConfiguration {
     @ConditionalOnProperty(name = "management.health.sluicegate.enabled", matchIfMissing = true)
     static class Contributed {
         @Bean
-        ContributedHealth sluicegateHealthIndicator(Gate gate, SluicegateProperties says) {
-            return new ContributedHealth(gate, says.health().degradedStatus());
+        org.springframework.boot.health.contributor.HealthIndicator sluicegateHealthIndicator(Gate gate, SluicegateProperties says) {
+            return () -> new org.springframework.boot.health.contributor.Health.Builder().status(status(gate, says)).withDetails(details(gate)).build();
         }
+    }
+
+    private static String status(Gate gate, SluicegateProperties says) {
+        return gate instanceof DirectGate direct && direct.isDegraded() ? says.health().degradedStatus() : "UP";
+    }
+
+    private static Map<String, Object> details(Gate gate) {
+        Map<String, Object> details = new LinkedHashMap<>();
+        if (gate instanceof DirectGate direct) {
+            details.put("redis", direct.isDegraded() ? "does not answer" : "answers");
+        }
+        if (gate instanceof DirectGate direct && direct.isDegraded()) {
+            details.put("decisions", "by on_store_failure");
+        }
+        return details;
     }
 }

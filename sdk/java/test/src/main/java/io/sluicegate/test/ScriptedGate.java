@@ -1,18 +1,16 @@
 package io.sluicegate.test;
 
+import io.sluicegate.Call;
 import io.sluicegate.Decision;
 import io.sluicegate.Gate;
 import io.sluicegate.Limiter;
 import io.sluicegate.Mode;
 import io.sluicegate.SluicegateException;
-import io.sluicegate.internal.Call;
-import io.sluicegate.internal.Transport;
+import io.sluicegate.internal.Decided;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.List;
 import java.util.Queue;
-import java.util.concurrent.Executor;
-import java.util.concurrent.ForkJoinPool;
 
 /**
  * A gate that answers the requests of a program under test one after the other, as the test says. No rules are needed.
@@ -26,18 +24,6 @@ public final class ScriptedGate implements Gate {
 
     /** A failure, or what is left of a limit and when a refused request may pass. */
     private record Outcome(SluicegateException failure, boolean allowed, long limit, long remaining, long retryAfterUs) {}
-
-    private final Transport transport = new Transport() {
-        @Override
-        public Decision decide(Call call) {
-            return next(call);
-        }
-
-        @Override
-        public Executor executor() {
-            return ForkJoinPool.commonPool();
-        }
-    };
 
     /** Makes a gate without outcomes. */
     public ScriptedGate() {
@@ -93,7 +79,7 @@ public final class ScriptedGate implements Gate {
         if (outcome.failure != null) {
             throw outcome.failure;
         }
-        return new Decision(outcome.allowed, outcome.allowed ? call.cost() : 0, 0, outcome.limit, outcome.remaining, outcome.retryAfterUs, 0,
+        return new Decided(outcome.allowed, outcome.allowed ? call.cost() : 0, 0, outcome.limit, outcome.remaining, outcome.retryAfterUs, 0,
             call.policy(), "", List.of(), Mode.STORE, null, 0);
     }
 
@@ -104,7 +90,7 @@ public final class ScriptedGate implements Gate {
      */
     @Override
     public Limiter policy(String name) {
-        return new Limiter(name, transport);
+        return new Limiter(name, this::next);
     }
 
     @Override

@@ -4,18 +4,15 @@ import io.sluicegate.ClientAddress;
 import io.sluicegate.Decision;
 import io.sluicegate.HttpFields;
 import io.sluicegate.Limiter;
-import io.sluicegate.Overflow;
+import io.sluicegate.internal.HttpAnswer;
 import io.sluicegate.internal.RequestKeys;
-import io.sluicegate.internal.RequestProblems;
 import java.net.InetSocketAddress;
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.temporal.ChronoUnit;
 import java.util.List;
 import java.util.function.Function;
 import java.util.function.ToLongFunction;
 import org.springframework.http.HttpStatusCode;
-import org.springframework.http.MediaType;
 import org.springframework.http.server.reactive.ServerHttpResponse;
 import org.springframework.web.server.ServerWebExchange;
 import org.springframework.web.server.WebFilter;
@@ -98,13 +95,13 @@ public final class RateLimitWebFilter implements WebFilter {
     public Mono<Void> filter(ServerWebExchange exchange, WebFilterChain chain) {
         ServerHttpResponse response = exchange.getResponse();
         if (header != null && fields(exchange) > 1) {
-            return problem(response, 400, RequestProblems.BAD_REQUEST);
+            return write(HttpAnswer.BAD_REQUEST, response);
         }
         // What follows runs on a thread of Reactor, not on one of the limiter.
         return Mono.fromFuture(() -> limiter.checkAsync(RequestKeys.usable(key.apply(exchange)), cost.applyAsLong(exchange)))
             .publishOn(Schedulers.parallel())
-            .map(decision -> decision.allowed() ? pass(decision, exchange, chain) : refuse(decision, response))
-            .onErrorResume(RequestProblems::isUnavailable, unavailable -> Mono.just(Mono.defer(() -> unavailable(response))))
+            .map(decision -> decision.allowed() ? pass(decision, exchange, chain) : write(HttpAnswer.of(decision), response))
+            .onErrorResume(HttpAnswer::isUnavailable, unavailable -> Mono.just(Mono.defer(() -> write(HttpAnswer.UNAVAILABLE, response))))
             .flatMap(answer -> answer);
     }
 
@@ -120,27 +117,9 @@ public final class RateLimitWebFilter implements WebFilter {
         return decision.waitUs() > 0 ? Mono.delay(Duration.of(decision.waitUs(), ChronoUnit.MICROS)).then(onward) : onward;
     }
 
-    private static Mono<Void> refuse(Decision decision, ServerHttpResponse response) {
-        HttpFields.of(decision).forEach(response.getHeaders()::set);
-        if (decision.overflow() instanceof Overflow.Response fallback) {
-            fallback.headers().forEach(response.getHeaders()::set);
-            return answer(response, fallback.status(), fallback.body());
-        }
-        return problem(response, HttpFields.status(decision), HttpFields.problem(decision));
-    }
-
-    private static Mono<Void> unavailable(ServerHttpResponse response) {
-        response.getHeaders().set("Retry-After", RequestProblems.RETRY_AFTER);
-        return problem(response, 503, RequestProblems.UNAVAILABLE);
-    }
-
-    private static Mono<Void> problem(ServerHttpResponse response, int status, String body) {
-        response.getHeaders().setContentType(MediaType.APPLICATION_PROBLEM_JSON);
-        return answer(response, status, body);
-    }
-
-    private static Mono<Void> answer(ServerHttpResponse response, int status, String body) {
-        response.setStatusCode(HttpStatusCode.valueOf(status));
-        return response.writeWith(Mono.fromSupplier(() -> response.bufferFactory().wrap(body.getBytes(StandardCharsets.UTF_8))));
+    private static Mono<Void> write(HttpAnswer answer, ServerHttpResponse response) {
+        response.setStatusCode(HttpStatusCode.valueOf(answer.status()));
+        answer.fields().forEach(response.getHeaders()::set);
+        return response.writeWith(Mono.fromSupplier(() -> response.bufferFactory().wrap(answer.body())));
     }
 }

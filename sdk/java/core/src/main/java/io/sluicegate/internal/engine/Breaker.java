@@ -1,7 +1,6 @@
 package io.sluicegate.internal.engine;
 
 import java.util.Arrays;
-import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.LongSupplier;
 
 /** Stops asking a Redis that does not answer, and lets one probe through now and then. Times are µs. */
@@ -11,7 +10,6 @@ final class Breaker {
     private static final int DECISIONS_MIN = 5;
 
     private final LongSupplier pauseUs;
-    private final ReentrantLock lock = new ReentrantLock();
     private final long[] numbers = new long[SLOTS];
     private final int[] failures = new int[SLOTS];
     private final int[] successes = new int[SLOTS];
@@ -26,54 +24,33 @@ final class Breaker {
     }
 
     /** Says whether Redis may be asked. While the breaker is open, the one that may is the probe. */
-    boolean allows(long nowUs) {
-        lock.lock();
-        try {
-            if (!open) {
-                return true;
-            }
-            if (nowUs >= since && nowUs < since + pause) {
-                return false;
-            }
+    synchronized boolean allows(long nowUs) {
+        if (open && nowUs >= since && nowUs < since + pause) {
+            return false;
+        }
+        if (open) {
             begin(nowUs);
-            return true;
-        } finally {
-            lock.unlock();
         }
+        return true;
     }
 
-    boolean isOpen() {
-        lock.lock();
-        try {
-            return open;
-        } finally {
-            lock.unlock();
-        }
+    synchronized boolean isOpen() {
+        return open;
     }
 
-    void succeeded(long nowUs) {
-        lock.lock();
-        try {
-            if (open) {
-                open = false;
-                Arrays.fill(numbers, -1);
-            }
-            successes[slot(nowUs)]++;
-        } finally {
-            lock.unlock();
+    synchronized void succeeded(long nowUs) {
+        if (open) {
+            open = false;
+            Arrays.fill(numbers, -1);
         }
+        successes[slot(nowUs)]++;
     }
 
-    void failed(long nowUs) {
-        lock.lock();
-        try {
-            failures[slot(nowUs)]++;
-            if (!open && shouldOpen(nowUs)) {
-                open = true;
-                begin(nowUs);
-            }
-        } finally {
-            lock.unlock();
+    synchronized void failed(long nowUs) {
+        failures[slot(nowUs)]++;
+        if (!open && shouldOpen(nowUs)) {
+            open = true;
+            begin(nowUs);
         }
     }
 

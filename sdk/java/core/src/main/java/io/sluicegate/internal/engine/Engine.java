@@ -1,32 +1,34 @@
 package io.sluicegate.internal.engine;
 
+import io.sluicegate.Call;
 import io.sluicegate.Carry;
 import io.sluicegate.Decision;
 import io.sluicegate.ErrorCode;
 import io.sluicegate.Mode;
 import io.sluicegate.OnStoreFailure;
 import io.sluicegate.RedisPort;
+import io.sluicegate.Transport;
+import io.sluicegate.Verb;
 import io.sluicegate.internal.AsyncPool;
-import io.sluicegate.internal.Call;
-import io.sluicegate.internal.Transport;
 import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.PermitId;
-import io.sluicegate.internal.kernel.Rule;
 import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.kernel.Rules;
-import io.sluicegate.internal.kernel.Verb;
 import io.sluicegate.internal.policy.Key;
 import io.sluicegate.internal.policy.Policy;
 import io.sluicegate.internal.redis.Head;
 import io.sluicegate.internal.redis.Keys;
+import io.sluicegate.internal.redis.Result;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Executor;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.stream.IntStream;
 
 /** Decides in Redis, and what holds while Redis does not decide: the order of the page "When Redis does not decide". */
 public final class Engine implements Transport, AutoCloseable {
@@ -82,7 +84,7 @@ public final class Engine implements Transport, AutoCloseable {
     private void warmUp(RedisPort port) {
         RuleSet rules = new RuleSet(Carry.USAGE, List.of(Rules.slidingLog("limit", 1, 1_000_000)));
         Question peek = new Question(Keys.LIMIT + "warm-up", rules, Head.broughtAlong(rules), Key.of(""), Verb.PEEK, 1, 0, null,
-            policies.clock(), options.nowUs(), null);
+            policies.book().clock(), options.nowUs(), null);
         try {
             new RedisStore(port, WARM_UP_NANOS).ask(peek);
         } catch (InterruptedException e) {
@@ -135,23 +137,18 @@ public final class Engine implements Transport, AutoCloseable {
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
-        pool.close();
+        pool.shutdownNow();
         store.port().close();
     }
 
     /** A call with what was found for it. */
-    private record Found(Call call, Policy policy, Question question) {
-        Rule rule(int place) {
-            return question.rules().rules().get(place);
-        }
-    }
+    private record Found(Call call, Policy policy, Question question) {}
 
     /** An answer and who gave it. */
     private record Said(Answer answer, Mode mode) {
         /** {@return the same, with the wait behind it} */
         Said waited() {
-            return new Said(new Answer(answer.allowed(), answer.granted(), 0, answer.limit(), answer.remaining(), answer.retryAfterUs(),
-                answer.resetAfterUs(), answer.rule()), mode);
+            return new Said(answer.by(answer.rule(), 0), mode);
         }
     }
 
@@ -181,11 +178,11 @@ public final class Engine implements Transport, AutoCloseable {
 
     private Found found(Call call, Verb verb, long maxWaitUs, Policy policy, String place, RuleSet rules, Head head) {
         Key key = keyOf(call);
-        if (!verb.isSupportedBy(rules)) {
+        if (!rules.supports(verb)) {
             throw unsupported(verb, policy);
         }
         PermitId permit = call.id() == null ? null : PermitId.of(call.id().getBytes(StandardCharsets.UTF_8));
-        return new Found(call, policy, new Question(place, rules, head, key, verb, call.cost(), maxWaitUs, permit, policies.clock(),
+        return new Found(call, policy, new Question(place, rules, head, key, verb, call.cost(), maxWaitUs, permit, policies.book().clock(),
             options.nowUs(), null));
     }
 
@@ -207,8 +204,7 @@ public final class Engine implements Transport, AutoCloseable {
     // The first that says something decides.
     private Said once(Found found) throws InterruptedException {
         Question question = found.question;
-        Refusals.Place place = new Refusals.Place(question.policy(), question.key());
-        Shares.Place share = new Shares.Place(question.policy(), question.key());
+        Place place = new Place(question.policy(), question.key());
         if (question.verb() == Verb.CHECK) {
             Answer known = refusals.find(place, question.cost(), question.rules(), found.policy.version(), question.nowUs());
             if (known != null) {
@@ -216,15 +212,15 @@ public final class Engine implements Transport, AutoCloseable {
             }
         }
         if (question.verb() == Verb.RELEASE || question.verb() == Verb.RENEW) {
-            Answer here = shares.onPermit(share, question);
+            Answer here = shares.onPermit(place, question);
             if (here != null) {
                 return new Said(here, Mode.LOCAL);
             }
         }
         Result result = breaker.allows(question.nowUs())
-            ? counted(question.nowUs(), askWithDebts(question, share))
+            ? counted(question.nowUs(), askWithDebts(question, place))
             : new Result.NoAnswer("redis does not answer", false);
-        return said(found, share, place, result);
+        return said(found, place, result);
     }
 
     private Result counted(long nowUs, Result result) {
@@ -237,7 +233,7 @@ public final class Engine implements Transport, AutoCloseable {
     }
 
     /** Asks, and has what is owed charged before. */
-    private Result askWithDebts(Question question, Shares.Place place) throws InterruptedException {
+    private Result askWithDebts(Question question, Place place) throws InterruptedException {
         Shares.Account account = shares.account(place);
         if (account == null) {
             return store.ask(question);
@@ -265,13 +261,10 @@ public final class Engine implements Transport, AutoCloseable {
 
     // A bill that Redis may have charged goes again as it is, and alone if more passed here since it was made.
     private Question withBill(Question question, Shares.Account account) {
-        account.lock.lock();
-        try {
+        synchronized (account) {
             Question asked = chooseBill(question, account);
             account.carriers += asked.bill() == null ? 0 : 1;
             return asked;
-        } finally {
-            account.lock.unlock();
         }
     }
 
@@ -283,23 +276,19 @@ public final class Engine implements Transport, AutoCloseable {
         }
         if (account.bill == null) {
             long[] owed = account.owed(rules, question.nowUs());
-            boolean owes = java.util.Arrays.stream(owed).anyMatch(permits -> permits > 0);
+            boolean owes = Arrays.stream(owed).anyMatch(permits -> permits > 0);
             account.bill = owes ? Bill.of(account.billId, owed, account.used) : null;
             return question.with(account.bill);
         }
         long[] now = account.used.used(rules, question.nowUs());
         long[] then = account.bill.used().used(rules, question.nowUs());
-        boolean more = false;
-        for (int place = 0; place < now.length; place++) {
-            more |= now[place] > then[place];
-        }
-        return more ? question.peek().with(account.bill) : question.with(account.bill);
+        boolean more = IntStream.range(0, now.length).anyMatch(place -> now[place] > then[place]);
+        return more ? question.as(Verb.PEEK, 1, account.bill) : question.with(account.bill);
     }
 
     /** Writes down what became of a bill; returns whether the key still owes. */
-    private boolean settle(Shares.Place place, Shares.Account account, Question asked, Result result) {
-        account.lock.lock();
-        try {
+    private boolean settle(Place place, Shares.Account account, Question asked, Result result) {
+        synchronized (account) {
             long nowUs = shares.instant(asked.nowUs());
             account.carriers -= asked.bill() == null ? 0 : 1;
             if (result instanceof Result.Decided decided) {
@@ -316,12 +305,10 @@ public final class Engine implements Transport, AutoCloseable {
                 account.bill = account.billSent || account.carriers > 0 ? account.bill : null;
             }
             return true;
-        } finally {
-            account.lock.unlock();
         }
     }
 
-    private Said said(Found found, Shares.Place share, Refusals.Place place, Result result) {
+    private Said said(Found found, Place place, Result result) {
         Question question = found.question;
         boolean changesUsage = question.verb() == Verb.REFUND || question.verb() == Verb.RESET || question.verb() == Verb.RELEASE
             || question.verb() == Verb.RENEW;
@@ -330,7 +317,7 @@ public final class Engine implements Transport, AutoCloseable {
         }
         if (result instanceof Result.Decided decided) {
             Answer answer = decided.answer();
-            shares.learn(share, question.rules(), decided, question.nowUs());
+            shares.learn(place, question.rules(), decided, question.nowUs());
             if (question.verb() == Verb.CHECK && answer.allowed()) {
                 refusals.allowed(place, question.cost(), question.rules());
             } else if (question.verb() == Verb.CHECK) {
@@ -345,10 +332,9 @@ public final class Engine implements Transport, AutoCloseable {
             throw noDecision(result);
         }
         if (result instanceof Result.Shed) {
-            Answer refused = Shares.refusal(question.rules());
-            return new Said(new Answer(false, 0, 0, refused.limit(), 0, SHED_RETRY_US, 0, 0), Mode.SHED);
+            return new Said(Answer.refused(question.rules(), SHED_RETRY_US), Mode.SHED);
         }
-        return withoutRedis(found, share, result instanceof Result.ThisKey);
+        return withoutRedis(found, place, result instanceof Result.ThisKey);
     }
 
     private static RuntimeException noDecision(Result result) {
@@ -358,33 +344,27 @@ public final class Engine implements Transport, AutoCloseable {
         return (result.perhapsCharged() ? ErrorCode.PERHAPS_CHARGED : ErrorCode.NOT_CHARGED).with(Map.of("cause", cause));
     }
 
-    private Said withoutRedis(Found found, Shares.Place share, boolean thisKey) {
+    private Said withoutRedis(Found found, Place share, boolean thisKey) {
         Question question = found.question;
         OnStoreFailure how = found.policy.onStoreFailure();
         if (how == OnStoreFailure.ALLOW) {
-            if (!thisKey && (question.verb().code() <= Verb.AT_MOST.code())) {
+            if (!thisKey && question.verb().compareTo(Verb.AT_MOST) <= 0) {
                 shares.noteAdmitted(share, question, nodes());
             }
-            return new Said(new Answer(true, question.cost(), 0, found.rule(0).limit(), 0, 0, 0, 0), Mode.ALLOW);
+            return new Said(new Answer(true, question.cost(), 0, question.rules().rules().get(0).limit(), 0, 0, 0, 0), Mode.ALLOW);
         }
         if (how == OnStoreFailure.DENY || thisKey) {
-            return new Said(Shares.refusal(question.rules()), Mode.DENY);
+            return new Said(Answer.refused(question.rules(), Shares.RETRY_US), Mode.DENY);
         }
         return new Said(shares.decide(share, question, nodes()), Mode.LOCAL);
     }
 
     private long nodes() {
-        return options.nodes() > 0 ? options.nodes() : Math.max(policies.nodes(), 1);
+        return options.nodes() > 0 ? options.nodes() : Math.max(policies.book().nodes(), 1);
     }
 
-    private Decision decision(Found found, Said said, long heldUs) {
-        Answer answer = said.answer;
-        Rule rule = found.rule(answer.rule());
-        boolean over = !answer.allowed() && found.policy.over().covers(found.call.verb());
-        boolean shadow = over && found.policy.over().isShadow();
-        return new Decision(answer.allowed() || shadow, answer.granted(), Math.max(answer.waitUs() - heldUs, 0), answer.limit(),
-            answer.remaining(), shadow ? 0 : answer.retryAfterUs(), answer.resetAfterUs(), found.policy.name(), rule.name(),
-            found.question.rules().quotas(), said.mode, over ? found.policy.over().result() : null, heldUs);
+    private static Decision decision(Found found, Said said, long heldUs) {
+        return found.policy.decision(found.question.rules(), found.call.verb(), said.answer, said.mode, heldUs);
     }
 
     // A queue holds a check back until its turn, or until the rules say that it can pass.
@@ -480,21 +460,26 @@ public final class Engine implements Transport, AutoCloseable {
         }
     }
 
-    /** {@return the peek that pays for a key, or null if its policy is gone, and the debt with it} */
-    private Question payment(Map.Entry<Shares.Place, Shares.Account> debtor) {
+    /**
+     * {@return the peek that pays for a key, or null if its policy is gone, and the debt with it} If the published version cannot be read,
+     * the rules of the account pay: what was admitted counts.
+     */
+    private Question payment(Map.Entry<Place, Shares.Account> debtor) {
         Question last = debtor.getValue().asked;
         RuleSet rules = last.rules();
         Head head = last.head();
         if (!head.isBroughtAlong()) {
-            PolicyBook.Held held = policies.held(last.policy());
-            if (held == null || held.policy() == null) {
+            PolicyBook.Held held = policies.book().get(last.policy());
+            if (held == null) {
                 shares.drop(debtor.getKey());
                 return null;
             }
-            long nowMs = options.nowUs() / 1000;
-            rules = held.policy().rulesOf(last.key(), nowMs);
-            head = Head.of(rules, held.policy().sinceMs(last.key(), held.takenOverMs(), nowMs));
+            if (held.policy() != null) {
+                long nowMs = options.nowUs() / 1000;
+                rules = held.policy().rulesOf(last.key(), nowMs);
+                head = Head.of(rules, held.policy().sinceMs(last.key(), held.takenOverMs(), nowMs));
+            }
         }
-        return new Question(last.policy(), rules, head, last.key(), Verb.PEEK, 1, 0, null, policies.clock(), options.nowUs(), null);
+        return new Question(last.policy(), rules, head, last.key(), Verb.PEEK, 1, 0, null, policies.book().clock(), options.nowUs(), null);
     }
 }

@@ -33,7 +33,7 @@ final class Housekeeper {
     void heard(String message) {
         if (message.isEmpty()) {
             heard.set(true);
-        } else if (message.matches("[0-9]{1,16}") && Long.parseLong(message) != policies.revision()) {
+        } else if (message.matches("[0-9]{1,16}") && Long.parseLong(message) != policies.book().revision()) {
             heard.set(true);
         }
     }

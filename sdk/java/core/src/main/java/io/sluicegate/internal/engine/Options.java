@@ -2,6 +2,7 @@ package io.sluicegate.internal.engine;
 
 import java.time.Clock;
 import java.time.Instant;
+import java.time.temporal.ChronoUnit;
 
 /**
  * What a program says of itself.
@@ -13,8 +14,7 @@ import java.time.Instant;
  */
 public record Options(String app, long nodes, long deadlineNanos, Clock clock) {
     long nowUs() {
-        Instant now = clock.instant();
-        return now.getEpochSecond() * 1_000_000 + now.getNano() / 1000;
+        return ChronoUnit.MICROS.between(Instant.EPOCH, clock.instant());
     }
 
     long nowMs() {

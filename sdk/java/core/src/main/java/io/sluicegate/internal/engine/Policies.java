@@ -6,9 +6,9 @@ import io.sluicegate.ErrorCode;
 import io.sluicegate.RedisPort;
 import io.sluicegate.internal.Texts;
 import io.sluicegate.internal.redis.Keys;
-import io.sluicegate.internal.redis.Request.Clock;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -47,25 +47,13 @@ final class Policies {
         }
     }
 
-    PolicyBook.Held held(String name) {
-        return book.get(name);
-    }
-
-    Clock clock() {
-        return book.clock();
-    }
-
-    long nodes() {
-        return book.nodes();
-    }
-
-    long revision() {
-        return book.revision();
+    PolicyBook book() {
+        return book;
     }
 
     /** {@return the policy of a name; one that was never asked for is looked for at once} */
     PolicyBook.Held find(String name) throws InterruptedException {
-        PolicyBook.Held held = held(name);
+        PolicyBook.Held held = book.get(name);
         if (held == null && !looked.contains(name) && names.size() < POLICIES_MAX) {
             names.add(name);
             try {
@@ -73,7 +61,7 @@ final class Policies {
             } catch (RedisPort.Failure failure) {
                 throw ErrorCode.NOT_CHARGED.with(Map.of("cause", failure.getMessage()));
             }
-            held = held(name);
+            held = book.get(name);
         }
         if (held == null) {
             throw ErrorCode.UNKNOWN_POLICY.with(Map.of("policy", name));
@@ -110,7 +98,11 @@ final class Policies {
             }
             Object reply = store.command(command);
             if (reply instanceof List<?> values) {
-                book.look(RedisStore.fields(asked, values), wanted, heard, options.nowMs());
+                Map<String, byte[]> fields = new HashMap<>();
+                for (int place = 0; place < asked.size() && place < values.size(); place++) {
+                    fields.put(asked.get(place), values.get(place) instanceof byte[] value ? value : null);
+                }
+                book.look(fields, wanted, heard, options.nowMs());
                 looked.addAll(wanted);
             } else {
                 throw new RedisPort.Failure("redis does not give the policies", false, false);

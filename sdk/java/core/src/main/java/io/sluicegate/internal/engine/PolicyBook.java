@@ -72,7 +72,7 @@ final class PolicyBook {
      * Takes over what a look found.
      *
      * @param fields the fields of the hash
-     * @param wanted the names of the policies that were asked for; null for all
+     * @param wanted the names of the policies that were asked for
      * @param heard whether a message was the reason to look
      */
     void look(Map<String, byte[]> fields, Collection<String> wanted, boolean heard, long nowMs) {
@@ -98,9 +98,9 @@ final class PolicyBook {
         }
         earlierBefore &= heard && found == revision;
         boolean same = found == revision;
-        Map<String, Held> next = new HashMap<>(same || wanted != null ? policies : Map.of());
-        for (String name : wanted == null ? fields.keySet() : wanted) {
-            if (!name.startsWith("#") && !(same && next.containsKey(name))) {
+        Map<String, Held> next = new HashMap<>(policies);
+        for (String name : wanted) {
+            if (!(same && next.containsKey(name))) {
                 take(next, name, fields.get(name), nowMs);
             }
         }

@@ -1,8 +1,8 @@
 package io.sluicegate.internal.engine;
 
+import io.sluicegate.Verb;
 import io.sluicegate.internal.kernel.PermitId;
 import io.sluicegate.internal.kernel.RuleSet;
-import io.sluicegate.internal.kernel.Verb;
 import io.sluicegate.internal.policy.Key;
 import io.sluicegate.internal.redis.Head;
 import io.sluicegate.internal.redis.Request.Clock;
@@ -28,8 +28,8 @@ record Question(String policy, RuleSet rules, Head head, Key key, Verb verb, lon
         return new Question(policy, rules, head, key, verb, cost, maxWaitUs, permit, clock, nowUs, bill);
     }
 
-    /** The same key, and nothing taken. */
-    Question peek() {
-        return new Question(policy, rules, head, key, Verb.PEEK, 1, 0, null, clock, nowUs, bill);
+    /** {@return another question about the same key, of a verb without a wait and a permit} */
+    Question as(Verb verb, long cost, Bill bill) {
+        return new Question(policy, rules, head, key, verb, cost, 0, null, clock, nowUs, bill);
     }
 }

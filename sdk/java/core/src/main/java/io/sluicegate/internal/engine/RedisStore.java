@@ -9,10 +9,9 @@ import io.sluicegate.internal.kernel.Rule;
 import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.redis.Head;
 import io.sluicegate.internal.redis.Keys;
-import io.sluicegate.internal.redis.Reply;
 import io.sluicegate.internal.redis.Request;
+import io.sluicegate.internal.redis.Result;
 import java.util.Arrays;
-import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -37,7 +36,6 @@ final class RedisStore {
     /** Errors of a server that did not begin the call. */
     private static final Set<String> NOT_BEGUN = Set.of("NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "CROSSSLOT", "LOADING",
         "MASTERDOWN", "BUSY", "NOAUTH", "READONLY", "NOREPLICAS", "MISCONF", "NOPERM", "OOM");
-    private static final Set<String> OF_THE_KEY = Set.of("WRONGTYPE");
 
     private final RedisPort port;
     private final long deadlineNanos;
@@ -111,7 +109,7 @@ final class RedisStore {
 
     private static Result ofError(RedisPort.ReplyError error) {
         String code = code(error.text());
-        if (OF_THE_KEY.contains(code)) {
+        if (code.equals("WRONGTYPE")) {
             return new Result.ThisKey(code);
         }
         return new Result.NoAnswer("redis answers " + code, !NOT_BEGUN.contains(code));
@@ -163,17 +161,11 @@ final class RedisStore {
                     return new Result.NoAnswer("redis answers with no string", true);
                 }
                 answered = true;
-                Reply read = Reply.read(bytes, deciding, question.verb(), question.bill() != null);
-                if (read instanceof Reply.Decided decided) {
-                    return decided(decided);
+                Result read = Result.read(bytes, deciding, question.verb(), question.bill() != null);
+                if (!(read instanceof Result.OtherRules other)) {
+                    return read instanceof Result.Decided decided ? decided(decided) : read;
                 }
-                if (read instanceof Reply.Unsupported) {
-                    return new Result.Unsupported();
-                }
-                if (read instanceof Reply.Malformed malformed) {
-                    return new Result.ThisKey("malformed " + malformed.part());
-                }
-                meet(((Reply.OtherRules) read).state());
+                meet(other.state());
             }
             return new Result.Shed("rules change with every call", false);
         }
@@ -328,22 +320,21 @@ final class RedisStore {
             }
         }
 
-        private Result decided(Reply.Decided decided) {
+        private Result decided(Result.Decided decided) {
             if (deciding == question.rules()) {
-                return new Result.Decided(decided.answer(), decided.inUse(), decided.charged());
+                return decided;
             }
             Answer said = decided.answer();
             int place = Math.max(question.rules().placeOf(deciding.rules().get(said.rule())), 0);
             long least = Arrays.stream(decided.charged()).min().orElse(0);
             long[] charged = Arrays.stream(question.bill() == null ? new long[0] : question.bill().permits())
                 .map(owed -> Math.min(owed, least)).toArray();
-            return new Result.Decided(new Answer(said.allowed(), said.granted(), said.waitUs(), said.limit(), said.remaining(),
-                said.retryAfterUs(), said.resetAfterUs(), place), ownInUse(decided.inUse()), charged);
+            return new Result.Decided(said.by(place, said.waitUs()), ownInUse(decided.inUse()), charged);
         }
 
         // The usage of later rules counts for the own rules of the same names; without such, for none.
         private long[] ownInUse(long[] said) {
-            long[] own = Reply.NONE;
+            long[] own = Result.NONE;
             for (int later = 0; later < said.length; later++) {
                 int place = question.rules().placeOf(deciding.rules().get(later));
                 if (place >= 0 && own.length == 0) {
@@ -356,16 +347,5 @@ final class RedisStore {
             }
             return own;
         }
-    }
-
-    /** {@return the fields of the hash of the policies} */
-    static Map<String, byte[]> fields(List<String> names, List<?> values) {
-        Map<String, byte[]> fields = new java.util.HashMap<>();
-        for (int place = 0; place < names.size() && place < values.size(); place++) {
-            if (values.get(place) instanceof byte[] value) {
-                fields.put(names.get(place), value);
-            }
-        }
-        return fields;
     }
 }

@@ -3,7 +3,6 @@ package io.sluicegate.internal.engine;
 import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.RuleSet;
-import io.sluicegate.internal.policy.Key;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
@@ -17,8 +16,6 @@ final class Refusals {
     private static final long NOBODY = Long.MIN_VALUE;
 
     private final Map<Place, Refusal> refusals = new ConcurrentHashMap<>();
-
-    record Place(String policy, Key key) {}
 
     private record Refusal(Answer answer, long cost, RuleSet rules, long version, long at, AtomicLong askedAt) {}
 

@@ -1,20 +1,20 @@
 package io.sluicegate.internal.engine;
 
+import io.sluicegate.Verb;
 import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.Rule;
 import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.kernel.Usage;
 import io.sluicegate.internal.kernel.Usage.Ask;
-import io.sluicegate.internal.kernel.Verb;
-import io.sluicegate.internal.policy.Key;
+import io.sluicegate.internal.redis.Result;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.concurrent.locks.ReentrantLock;
+import java.util.stream.IntStream;
 
 /**
  * What the process knows of budgets and decides by its share of them, while Redis does not answer. Among n nodes each
@@ -37,8 +37,6 @@ final class Shares {
     private final AtomicLong newest = new AtomicLong();
     private final AtomicLong madeRoomAt = new AtomicLong(Long.MIN_VALUE / 2);
 
-    record Place(String policy, Key key) {}
-
     /** What Redis last said of one key; guarded by itself. */
     private static final class Note {
         final Usage usage = new Usage();
@@ -60,9 +58,8 @@ final class Shares {
         }
     }
 
-    /** What was admitted here for one key; guarded by its lock. */
+    /** What was admitted here for one key; guarded by itself. */
     static final class Account {
-        final ReentrantLock lock = new ReentrantLock();
         final Usage stored;
         final Usage used;
         final long nodes;
@@ -89,37 +86,25 @@ final class Shares {
         long[] owed(RuleSet rules, long nowUs) {
             long[] inUse = used.used(rules, nowUs);
             long[] known = stored.used(rules, nowUs);
-            long[] owed = new long[inUse.length];
-            for (int place = 0; place < owed.length; place++) {
-                boolean permits = rules.rules().get(place).handsOutPermits();
-                long more = permits ? 0 : Math.max(inUse[place] - known[place], 0);
-                owed[place] = Math.min(Numbers.ceilDiv(more, nodes), Numbers.COST_MAX);
-            }
-            return owed;
+            return IntStream.range(0, inUse.length).mapToLong(place -> {
+                long more = rules.rules().get(place).handsOutPermits() ? 0 : Math.max(inUse[place] - known[place], 0);
+                return Math.min(Numbers.ceilDiv(more, nodes), Numbers.COST_MAX);
+            }).toArray();
         }
 
         boolean owes(RuleSet rules, long nowUs) {
-            for (long owed : owed(rules, nowUs)) {
-                if (owed > 0) {
-                    return true;
-                }
-            }
-            return false;
+            return Arrays.stream(owed(rules, nowUs)).anyMatch(owed -> owed > 0);
         }
 
         /** Redis charged so much of the bill. */
         void paid(RuleSet rules, long[] charged, long nowUs) {
             boolean whole = Arrays.equals(charged, bill.permits());
-            long[] counted = new long[charged.length];
-            for (int place = 0; place < charged.length; place++) {
-                counted[place] = charged[place] * nodes;
-            }
             long[] before = stored.used(rules, nowUs);
             long[] then = bill.used().used(rules, nowUs);
-            for (int place = 0; place < counted.length; place++) {
+            long[] counted = IntStream.range(0, charged.length).mapToLong(place -> {
                 long most = Math.max(then[place] - before[place], 0);
-                counted[place] = whole ? most : Math.min(counted[place], most);
-            }
+                return whole ? most : Math.min(charged[place] * nodes, most);
+            }).toArray();
             stored.charge(rules, counted, nowUs);
             bill = null;
             billSent = false;
@@ -130,14 +115,10 @@ final class Shares {
 
         /** An answer that says more is in use of a rule than is known raises both states to it. */
         void raise(RuleSet rules, Result.Decided said, long nowUs) {
-            long[] permits = stored.used(rules, nowUs);
-            boolean raises = false;
-            for (int place = 0; place < permits.length; place++) {
-                boolean counts = rules.rules().get(place).isReported();
-                permits[place] = counts ? Math.max(said.inUse(place) - permits[place], 0) : 0;
-                raises |= permits[place] > 0;
-            }
-            if (raises) {
+            long[] known = stored.used(rules, nowUs);
+            long[] permits = IntStream.range(0, known.length)
+                .mapToLong(place -> rules.rules().get(place).isReported() ? Math.max(said.inUse(place) - known[place], 0) : 0).toArray();
+            if (Arrays.stream(permits).anyMatch(more -> more > 0)) {
                 long[] there = used.charge(rules, permits, nowUs);
                 stored.charge(rules, there, nowUs);
                 if (bill != null) {
@@ -159,13 +140,10 @@ final class Shares {
                 break;
             }
             Account account = each.getValue();
-            account.lock.lock();
-            try {
+            synchronized (account) {
                 if (account.bill != null || account.owes(account.asked.rules(), nowUs)) {
                     owing.add(each);
                 }
-            } finally {
-                account.lock.unlock();
             }
         }
         return owing;
@@ -220,14 +198,9 @@ final class Shares {
                 }
             });
             accounts.values().removeIf(account -> {
-                if (!account.lock.tryLock()) {
-                    return false;
-                }
-                try {
+                synchronized (account) {
                     RuleSet rules = account.asked.rules();
                     return account.bill == null && !rules.hasCalendars() && account.used.isFull(rules, nowUs);
-                } finally {
-                    account.lock.unlock();
                 }
             });
         }
@@ -260,14 +233,13 @@ final class Shares {
         if (account == null) {
             makeRoom(question.nowUs());
             if (accounts.size() >= ACCOUNTS_MAX) {
-                return refusal(rules);
+                return Answer.refused(rules, RETRY_US);
             }
             account = new Account(known(place), nodes, question);
         }
-        account.lock.lock();
-        try {
+        synchronized (account) {
             if (question.cost() * account.nodes > Numbers.COST_MAX) {
-                return refusal(rules);
+                return Answer.refused(rules, RETRY_US);
             }
             long now = instant(question.nowUs());
             Answer answer = question.verb() == Verb.AT_MOST
@@ -283,8 +255,6 @@ final class Shares {
                 }
             }
             return answer;
-        } finally {
-            account.lock.unlock();
         }
     }
 
@@ -321,16 +291,9 @@ final class Shares {
         return question.rules().rules().stream().allMatch(rule -> rule.takesAnyCost() || question.cost() <= rule.limit());
     }
 
-    /** {@return the refusal of a request of which nothing is known} */
-    static Answer refusal(RuleSet rules) {
-        return new Answer(false, 0, 0, rules.rules().get(0).limit(), 0, RETRY_US, 0, 0);
-    }
-
     /** Takes of the budget what passes all the same, as far as that goes. */
     void noteAdmitted(Place place, Question question, long nodes) {
-        Question most = new Question(question.policy(), question.rules(), question.head(), question.key(), Verb.AT_MOST, question.cost(),
-            0, null, question.clock(), question.nowUs(), null);
-        decide(place, most, accounts.containsKey(place) ? nodes : 1);
+        decide(place, question.as(Verb.AT_MOST, question.cost(), null), accounts.containsKey(place) ? nodes : 1);
     }
 
     /** {@return what a release or renew of a permit comes to that was handed out here, or null if none was} */
@@ -339,15 +302,12 @@ final class Shares {
         if (account == null) {
             return null;
         }
-        account.lock.lock();
-        try {
+        synchronized (account) {
             Answer answer = account.used.copy().decide(question.rules(), ask(question, Verb.RENEW, 1, instant(question.nowUs())));
             if (!answer.allowed()) {
                 return null;
             }
             return account.used.decide(question.rules(), ask(question, question.verb(), 1, instant(question.nowUs())));
-        } finally {
-            account.lock.unlock();
         }
     }
 

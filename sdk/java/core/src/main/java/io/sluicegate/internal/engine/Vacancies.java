@@ -6,7 +6,6 @@ import java.util.Comparator;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.PriorityQueue;
-import java.util.concurrent.locks.ReentrantLock;
 
 /**
  * Turns that were booked in Redis for callers that gave up while they were held. Those behind keep their turns, so a
@@ -16,7 +15,6 @@ final class Vacancies {
     /** Turns that are kept; one more is lost, as if its caller had waited. */
     private static final int TURNS_MAX = 10_000;
 
-    private final ReentrantLock lock = new ReentrantLock();
     private final Map<Place, PriorityQueue<Turn>> turns = new HashMap<>();
     private int count;
 
@@ -25,41 +23,31 @@ final class Vacancies {
     /** A turn that comes at {@code dueUs}, as Redis granted it. */
     record Turn(Answer answer, long dueUs) {}
 
-    void put(Place place, Turn turn, long nowUs) {
-        lock.lock();
-        try {
-            if (count >= TURNS_MAX) {
-                lapse(nowUs);
-            }
-            if (count < TURNS_MAX) {
-                turns.computeIfAbsent(place, at -> new PriorityQueue<>(Comparator.comparingLong(Turn::dueUs))).add(turn);
-                count++;
-            }
-        } finally {
-            lock.unlock();
+    synchronized void put(Place place, Turn turn, long nowUs) {
+        if (count >= TURNS_MAX) {
+            lapse(nowUs);
+        }
+        if (count < TURNS_MAX) {
+            turns.computeIfAbsent(place, at -> new PriorityQueue<>(Comparator.comparingLong(Turn::dueUs))).add(turn);
+            count++;
         }
     }
 
     /** {@return the first turn that is due within so long, or null} */
-    Turn take(Place place, long nowUs, long withinUs) {
-        lock.lock();
-        try {
-            PriorityQueue<Turn> queue = turns.get(place);
-            Turn first = null;
-            while (queue != null && !queue.isEmpty() && (first == null || first.dueUs <= nowUs)) {
-                if (queue.peek().dueUs - nowUs > withinUs) {
-                    return null;
-                }
-                first = queue.poll();
-                count--;
+    synchronized Turn take(Place place, long nowUs, long withinUs) {
+        PriorityQueue<Turn> queue = turns.get(place);
+        Turn first = null;
+        while (queue != null && !queue.isEmpty() && (first == null || first.dueUs <= nowUs)) {
+            if (queue.peek().dueUs - nowUs > withinUs) {
+                return null;
             }
-            if (queue != null && queue.isEmpty()) {
-                turns.remove(place);
-            }
-            return first == null || first.dueUs <= nowUs ? null : first;
-        } finally {
-            lock.unlock();
+            first = queue.poll();
+            count--;
         }
+        if (queue != null && queue.isEmpty()) {
+            turns.remove(place);
+        }
+        return first == null || first.dueUs <= nowUs ? null : first;
     }
 
     private void lapse(long nowUs) {

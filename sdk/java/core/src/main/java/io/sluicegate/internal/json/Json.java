@@ -9,9 +9,10 @@ import java.util.List;
 import java.util.Map;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.stream.Collectors;
 
 /**
- * A reader of JSON (RFC 8259), as the JDK has none. A text becomes maps, lists, strings, {@link Boolean}s, nulls and numbers: a
+ * A reader and a writer of JSON (RFC 8259), as the JDK has none. A text becomes maps, lists, strings, {@link Boolean}s, nulls and numbers: a
  * {@link Long} if it is an integer of at most 18 digits, else a {@link Double}. Of members with one name the last one counts.
  */
 public final class Json {
@@ -170,8 +171,30 @@ public final class Json {
         return isLong ? (Object) Long.valueOf(number.group()) : (Object) Double.valueOf(number.group());
     }
 
-    /** {@return a string as JSON, with its quotes} */
-    public static String quote(String value) {
+    /** {@return an object of these names and values, in their order; a value that is null is left out} */
+    public static Map<String, Object> object(Object... namesAndValues) {
+        Map<String, Object> members = new LinkedHashMap<>();
+        for (int place = 0; place < namesAndValues.length; place += 2) {
+            if (namesAndValues[place + 1] != null) {
+                members.put((String) namesAndValues[place], namesAndValues[place + 1]);
+            }
+        }
+        return members;
+    }
+
+    /** {@return a value as JSON: a map, a list, a string, a number, a boolean or null} */
+    public static String write(Object value) {
+        if (value instanceof Map<?, ?> members) {
+            return members.entrySet().stream().map(each -> quote((String) each.getKey()) + ":" + write(each.getValue()))
+                .collect(Collectors.joining(",", "{", "}"));
+        }
+        if (value instanceof List<?> values) {
+            return values.stream().map(Json::write).collect(Collectors.joining(",", "[", "]"));
+        }
+        return value instanceof String text ? quote(text) : String.valueOf(value);
+    }
+
+    private static String quote(String value) {
         StringBuilder out = new StringBuilder("\"");
         for (char c : value.toCharArray()) {
             if (c == '"' || c == '\\') {

@@ -13,4 +13,14 @@ package io.sluicegate.internal.kernel;
  * @param rule the place of the rule that decided
  */
 public record Answer(boolean allowed, long granted, long waitUs, long limit, long remaining, long retryAfterUs,
-                     long resetAfterUs, int rule) {}
+                     long resetAfterUs, int rule) {
+    /** {@return the refusal of a request of which nothing is known} */
+    public static Answer refused(RuleSet rules, long retryAfterUs) {
+        return new Answer(false, 0, 0, rules.rules().get(0).limit(), 0, retryAfterUs, 0, 0);
+    }
+
+    /** {@return the same answer by another rule, with another wait} */
+    public Answer by(int rule, long waitUs) {
+        return new Answer(allowed, granted, waitUs, limit, remaining, retryAfterUs, resetAfterUs, rule);
+    }
+}

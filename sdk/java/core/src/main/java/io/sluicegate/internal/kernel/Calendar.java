@@ -1,9 +1,11 @@
 package io.sluicegate.internal.kernel;
 
+import io.sluicegate.Limit.Every;
 import java.time.DayOfWeek;
 import java.time.Instant;
 import java.time.LocalDate;
 import java.time.ZoneId;
+import java.time.temporal.ChronoUnit;
 import java.time.temporal.TemporalAdjusters;
 import java.util.Locale;
 import java.util.Map;
@@ -12,23 +14,11 @@ import java.util.TreeMap;
 /**
  * The windows of a calendar.
  *
- * @param unit how long a window is
+ * @param unit how long a window is; its ordinal is the number in the rules
  * @param zone whose midnight begins it
  * @param zoneName the zone's name as the policy has it
  */
-public record Calendar(Unit unit, ZoneId zone, String zoneName) {
-    /** How long a window is; the ordinal is the number in the rules. */
-    public enum Unit {
-        /** From midnight to midnight. */
-        DAY,
-        /** From Monday to Monday. */
-        WEEK,
-        /** From the first of a month on. */
-        MONTH,
-        /** From the first of January on. */
-        YEAR
-    }
-
+public record Calendar(Every unit, ZoneId zone, String zoneName) {
     /** The names of the IANA database, without regard to case. */
     private static final Map<String, ZoneId> ZONES = zones();
 
@@ -60,14 +50,14 @@ public record Calendar(Unit unit, ZoneId zone, String zoneName) {
 
     /** {@return the window around an instant: its first instant and the first after it, in µs since 1970} */
     public long[] windowAround(long nowUs) {
-        Instant now = instant(nowUs);
+        Instant now = Instant.EPOCH.plus(nowUs, ChronoUnit.MICROS);
         LocalDate first = firstDay(now.atZone(zone).toLocalDate());
         // Where clocks turn back across midnight the old date comes again: a window that has ended stays ended.
         while (!now.isBefore(start(next(first)))) {
             first = next(first);
         }
-        long from = micros(start(first));
-        return new long[] {Math.max(from, 0), micros(start(next(first)))};
+        long from = ChronoUnit.MICROS.between(Instant.EPOCH, start(first));
+        return new long[] {Math.max(from, 0), ChronoUnit.MICROS.between(Instant.EPOCH, start(next(first)))};
     }
 
     private LocalDate firstDay(LocalDate day) {
@@ -91,13 +81,5 @@ public record Calendar(Unit unit, ZoneId zone, String zoneName) {
     // Where clocks skip midnight, java.time gives the first instant after the gap; of two midnights the earlier.
     private Instant start(LocalDate day) {
         return day.atStartOfDay(zone).toInstant();
-    }
-
-    private static Instant instant(long us) {
-        return Instant.ofEpochSecond(Math.floorDiv(us, 1_000_000L), Math.floorMod(us, 1_000_000L) * 1000);
-    }
-
-    private static long micros(Instant instant) {
-        return instant.getEpochSecond() * 1_000_000 + instant.getNano() / 1000;
     }
 }

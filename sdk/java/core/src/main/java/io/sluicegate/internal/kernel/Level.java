@@ -19,7 +19,7 @@ final class Level extends Primitive {
     private final long perPermit;
     private final long depth;
     private final long most;
-    // Units in use of a new key.
+    /** Units in use of a new key. */
     private final long fresh;
     private final boolean stepped;
     // Units above which a request that passes waits; below 0: none waits.
@@ -40,7 +40,7 @@ final class Level extends Primitive {
             tickUs = 1;
             perTick = SMOOTH_TICKS;
             // A permit weighs what drains in the time between two, rounded up.
-            perPermit = (long) Math.min(Numbers.ceil(n[0] * SMOOTH_TICKS), DEPTH_MAX);
+            perPermit = (long) Math.min(Math.ceil(n[0] * SMOOTH_TICKS), DEPTH_MAX);
             depth = 0;
             fresh = 0;
         } else {
@@ -55,33 +55,6 @@ final class Level extends Primitive {
         if (tickUs < 1 || perTick < 1 || perPermit < 1 || !afterwards && (depth < 1 || most < 1)) {
             throw new IllegalArgumentException("a level without a rate or a depth");
         }
-    }
-
-    /** So many units in use as of the instant. */
-    private static final class Filled implements State {
-        long used;
-        long at;
-
-        Filled(long used, long at) {
-            this.used = used;
-            this.at = at;
-        }
-
-        @Override
-        public State copy() {
-            return new Filled(used, at);
-        }
-    }
-
-    // What is in use at `now`; of a new key that is `fresh`. Time that went back drains nothing.
-    private Filled at(State state, long now) {
-        if (state == null) {
-            return new Filled(fresh, now);
-        }
-        Filled filled = (Filled) state;
-        long ticks = Math.max(now - filled.at, 0) / tickUs;
-        long drained = Numbers.multiply(ticks, perTick);
-        return drained < filled.used ? new Filled(filled.used - drained, filled.at + ticks * tickUs) : new Filled(0, now);
     }
 
     private long units(long permits) {
@@ -108,87 +81,115 @@ final class Level extends Primitive {
     }
 
     @Override
-    public long limit() {
+    long limit() {
         return most;
     }
 
     @Override
-    Outcome check(State state, At at, long cost, long maxWaitUs) {
-        if (cost > most && !afterwards) {
-            return Outcome.NEVER;
+    State fresh(long now) {
+        return new Filled(fresh, now);
+    }
+
+    @Override
+    boolean beginsRefused() {
+        return fresh > 0 && !afterwards;
+    }
+
+    @Override
+    State withUsed(long now, long till, long used) {
+        return new Filled(Math.min(units(used), UNITS_MAX), now);
+    }
+
+    /** So many units in use as of the instant. */
+    private final class Filled extends State {
+        private long used;
+        private long at;
+
+        Filled(long used, long at) {
+            this.used = used;
+            this.at = at;
         }
-        Filled filled = at(state, at.now());
-        long units = units(cost);
-        // Above 2^53 units the numbers would not be exact everywhere.
-        long retry = until(filled.used + units - UNITS_MAX, filled.at, at.now());
-        long wait;
-        if (free >= 0) {
-            wait = until(filled.used - free, filled.at, at.now());
-            retry = Math.max(retry, until(filled.used + units - depth, filled.at, at.now()));
-            retry = maxWaitUs < 0 ? retry : Math.max(retry, wait - maxWaitUs);
-        } else {
-            wait = until(filled.used - depth + (afterwards ? 0 : units), filled.at, at.now());
-            retry = Math.max(retry, wait - Math.max(maxWaitUs, 0));
+
+        @Override
+        State copy() {
+            return new Filled(used, at);
         }
-        return retry <= 0 ? Outcome.after(wait) : Outcome.retry(retry);
-    }
 
-    @Override
-    State charge(State state, At at, long cost, PermitId permit) {
-        Filled filled = at(state, at.now());
-        if (tickUs > 1 && !stepped && filled.used < perTick) {
-            // The running tick will drain more than is in use: of the time that it has run for, only as much counts as
-            // emptied the bucket.
-            filled.at = Math.max(filled.at, at.now() - Numbers.mulDivDown(filled.used, tickUs, perTick));
+        // Time that went back drains nothing.
+        private Filled drained(long now) {
+            long ticks = Math.max(now - at, 0) / tickUs;
+            long drained = Numbers.multiply(ticks, perTick);
+            return drained < used ? new Filled(used - drained, at + ticks * tickUs) : new Filled(0, now);
         }
-        filled.used = Math.min(filled.used + units(cost), UNITS_MAX);
-        return filled;
-    }
 
-    @Override
-    State firstSeen(At at) {
-        return fresh == 0 || afterwards ? null : new Filled(fresh, at.now());
-    }
-
-    @Override
-    long available(State state, At at) {
-        Filled filled = at(state, at.now());
-        return afterwards && filled.used <= depth ? UNITS_MAX : Math.max(depth - filled.used, 0) / perPermit;
-    }
-
-    @Override
-    Status status(State state, At at) {
-        Filled filled = at(state, at.now());
-        return new Status(Math.max(depth - filled.used, 0) / perPermit, until(filled.used, filled.at, at.now()));
-    }
-
-    @Override
-    long refund(State state, At at, long cost) {
-        Filled filled = at(state, at.now());
-        long back = Math.min(units(cost), filled.used);
-        Filled kept = (Filled) state;
-        kept.used = filled.used - back;
-        kept.at = filled.at;
-        return Numbers.ceilDiv(back, perPermit);
-    }
-
-    @Override
-    boolean rewind(State state, At at) {
-        Filled filled = (Filled) state;
-        if (filled.at <= at.now()) {
-            return false;
+        @Override
+        Outcome check(long now, long cost, long maxWaitUs) {
+            if (cost > most && !afterwards) {
+                return Outcome.NEVER;
+            }
+            Filled filled = drained(now);
+            long units = filled.used + units(cost);
+            // Above 2^53 units the numbers would not be exact everywhere.
+            long retry = until(units - UNITS_MAX, filled.at, now);
+            long wait;
+            if (free >= 0) {
+                wait = until(filled.used - free, filled.at, now);
+                retry = Math.max(retry, until(units - depth, filled.at, now));
+                retry = maxWaitUs < 0 ? retry : Math.max(retry, wait - maxWaitUs);
+            } else {
+                wait = until((afterwards ? filled.used : units) - depth, filled.at, now);
+                retry = Math.max(retry, wait - Math.max(maxWaitUs, 0));
+            }
+            return new Outcome(retry <= 0, retry <= 0 ? wait : retry);
         }
-        filled.at = at.now();
-        return true;
-    }
 
-    @Override
-    long used(State state, At at) {
-        return Numbers.ceilDiv(at(state, at.now()).used, perPermit);
-    }
+        @Override
+        void charge(long now, long cost, PermitId permit) {
+            Filled filled = drained(now);
+            at = filled.at;
+            if (tickUs > 1 && !stepped && filled.used < perTick) {
+                // The running tick will drain more than is in use: of the time that it has run for, only as much counts as
+                // emptied the bucket.
+                at = Math.max(at, now - Numbers.mulDivDown(filled.used, tickUs, perTick));
+            }
+            used = Math.min(filled.used + units(cost), UNITS_MAX);
+        }
 
-    @Override
-    State withUsed(At at, long used) {
-        return new Filled(Math.min(units(used), UNITS_MAX), at.now());
+        @Override
+        long available(long now) {
+            return afterwards && drained(now).used <= depth ? UNITS_MAX : remaining(now);
+        }
+
+        @Override
+        long remaining(long now) {
+            return Math.max(depth - drained(now).used, 0) / perPermit;
+        }
+
+        @Override
+        long resetAfterUs(long now) {
+            Filled filled = drained(now);
+            return until(filled.used, filled.at, now);
+        }
+
+        @Override
+        long refund(long now, long cost) {
+            Filled filled = drained(now);
+            long back = Math.min(units(cost), filled.used);
+            used = filled.used - back;
+            at = filled.at;
+            return Numbers.ceilDiv(back, perPermit);
+        }
+
+        @Override
+        boolean rewind(long now) {
+            boolean isLater = at > now;
+            at = Math.min(at, now);
+            return isLater;
+        }
+
+        @Override
+        long used(long now) {
+            return Numbers.ceilDiv(drained(now).used, perPermit);
+        }
     }
 }

@@ -30,41 +30,20 @@ public final class Numbers {
 
     /** {@return {@code floor(a * b / c)}, at most {@code UNITS_MAX}} */
     static long mulDivDown(long a, long b, long c) {
-        return mulDiv(a, b, c, false);
+        return quotient(BigInteger.valueOf(a).multiply(BigInteger.valueOf(b)), c);
     }
 
     /** {@return {@code ceil(a * b / c)}, at most {@code UNITS_MAX}} */
-    public static long mulDivUp(long a, long b, long c) {
-        return mulDiv(a, b, c, true);
+    static long mulDivUp(long a, long b, long c) {
+        return quotient(BigInteger.valueOf(a).multiply(BigInteger.valueOf(b)).add(BigInteger.valueOf(c - 1)), c);
     }
 
-    private static long mulDiv(long a, long b, long c, boolean up) {
-        long product = multiply(a, b);
-        if (product != Long.MAX_VALUE) {
-            return Math.min(up ? ceilDiv(product, c) : product / c, UNITS_MAX);
-        }
-        BigInteger[] parts = BigInteger.valueOf(a).multiply(BigInteger.valueOf(b))
-            .divideAndRemainder(BigInteger.valueOf(c));
-        BigInteger quotient = up && parts[1].signum() > 0 ? parts[0].add(BigInteger.ONE) : parts[0];
-        return quotient.bitLength() > 53 ? UNITS_MAX : Math.min(quotient.longValue(), UNITS_MAX);
+    private static long quotient(BigInteger dividend, long divisor) {
+        return dividend.divide(BigInteger.valueOf(divisor)).min(BigInteger.valueOf(UNITS_MAX)).longValue();
     }
 
     /** {@return a quotient of numbers from 0 on, rounded up} */
     public static long ceilDiv(long a, long b) {
         return a / b + (a % b > 0 ? 1 : 0);
-    }
-
-    /** {@return {@code x} rounded up, and never below 0} */
-    static double ceil(double x) {
-        if (!(x > 0)) {
-            return 0;
-        }
-        return x < UNITS_MAX ? Math.ceil(x) : x;
-    }
-
-    /** {@return a span of µs rounded up, from 0 to {@code SPAN_MAX_US}} */
-    static long span(double us) {
-        double span = ceil(us);
-        return span < SPAN_MAX_US ? (long) span : SPAN_MAX_US;
     }
 }

@@ -5,8 +5,21 @@ import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.Arrays;
 
-/** One limit: the numbers of its algorithm, and what answers say of it. */
-public final class Rule {
+/**
+ * One limit: the numbers of its algorithm, and what answers report of it. Nobody changes its arrays.
+ *
+ * @param name the name that decisions report
+ * @param nameHash the 8 bytes by which rules know their names
+ * @param code the code of the algorithm
+ * @param flags the sum of its flags
+ * @param numbers of the algorithm
+ * @param primitive the arithmetic without Redis
+ * @param limit the largest cost that ever passes at once
+ * @param windowUs the time that header fields report, in µs; 0 if they report none
+ * @param calendar of its windows, or null
+ */
+public record Rule(String name, byte[] nameHash, int code, int flags, double[] numbers, Primitive primitive, long limit, long windowUs,
+                   Calendar calendar) {
     /** A full budget is the same as a new key. */
     public static final int FULL_IS_FRESH = 1;
     /** It hands out permits by name. */
@@ -14,71 +27,32 @@ public final class Rule {
     /** Its window comes with the request. */
     public static final int CALENDAR = 4;
 
-    private final String name;
-    private final byte[] nameHash;
-    private final int code;
-    private final int flags;
-    private final double[] numbers;
-    private final Primitive primitive;
-    private final long limit;
-    private final long windowUs;
-    private final Calendar calendar;
-
-    private Rule(String name, byte[] nameHash, int code, int flags, double[] numbers, long limit, long windowUs,
-                 Calendar calendar) {
-        this.name = name;
-        this.nameHash = nameHash;
-        this.code = code;
-        this.flags = flags;
-        this.numbers = numbers;
-        this.primitive = primitive(code, numbers);
-        this.limit = limit < 0 ? primitive.limit() : limit;
-        this.windowUs = windowUs;
-        this.calendar = calendar;
-    }
-
     static Rule made(String name, int code, int flags, long windowUs, Calendar calendar, double... numbers) {
-        return new Rule(name, hashOf(name), code, flags, numbers, -1, windowUs, calendar);
+        return read(hashOf(name), code, flags, numbers).described(name, -1, windowUs, calendar);
     }
 
     /** {@return a rule of a set that was read} */
     public static Rule read(byte[] nameHash, int code, int flags, double[] numbers) {
-        return new Rule("", nameHash, code, flags, numbers, -1, 0, null);
+        Primitive primitive = primitive(code, numbers);
+        return new Rule("", nameHash, code, flags, numbers, primitive, primitive.limit(), 0, null);
     }
 
     /** {@return this rule with what its record contains} */
     Rule described(String name, long limit, long windowUs, Calendar calendar) {
-        return new Rule(name, nameHash, code, flags, numbers, limit, windowUs, calendar);
+        return new Rule(name, nameHash, code, flags, numbers, primitive, limit < 0 ? this.limit : limit, windowUs, calendar);
     }
 
     private static Primitive primitive(int code, double[] n) {
-        Primitive primitive = switch (code) {
-            case 1 -> sized(n, 9) ? new Level(code, n) : null;
-            case 2 -> sized(n, 3) ? new Level(code, n) : null;
-            case 3 -> sized(n, 5) && n[0] > 0 && n[1] > 0 && n[2] > 0 ? new Level(code, n) : null;
-            case 4 -> sized(n, 10) ? new Level(code, n) : null;
-            case 5 -> sized(n, 5) && n[1] <= 2 && n[3] <= 3 ? new Window(code, n) : null;
-            case 6, 7 -> sized(n, 4) ? new Window(code, n) : null;
-            case 8 -> sized(n, 2) ? new Window(code, n) : null;
-            case 9 -> sized(n, 3) ? new Concurrency(n) : null;
-            default -> throw new RuleSet.LaterException("algorithm " + code + " is of a later version");
-        };
-        if (primitive == null) {
+        if (code < 1 || code > 9) {
+            throw new RuleSet.LaterException("algorithm " + code + " is of a later version");
+        }
+        int size = new int[] {9, 3, 5, 10, 5, 4, 4, 2, 3}[code - 1];
+        boolean wrong = n.length != size || !Arrays.stream(n).allMatch(number -> number >= 0 && number <= Numbers.LARGEST)
+            || code == 3 && (n[0] <= 0 || n[1] <= 0 || n[2] <= 0) || code == 5 && (n[1] > 2 || n[3] > 3);
+        if (wrong) {
             throw new IllegalArgumentException("a rule of algorithm " + code + " has other numbers");
         }
-        return primitive;
-    }
-
-    private static boolean sized(double[] numbers, int size) {
-        if (numbers.length != size) {
-            return false;
-        }
-        for (double number : numbers) {
-            if (!(number >= 0 && number <= Numbers.LARGEST)) {
-                return false;
-            }
-        }
-        return true;
+        return code <= 4 ? new Level(code, n) : code <= 8 ? new Window(code, n) : new Concurrency(n);
     }
 
     /** {@return the 8 bytes by which rules know their names} */
@@ -88,63 +62,16 @@ public final class Rule {
 
     /** {@return the SHA-256 of {@code bytes}} */
     public static byte[] sha256(byte[] bytes) {
+        return digest("SHA-256", bytes);
+    }
+
+    /** {@return a hash of {@code bytes}, by an algorithm that every Java has} */
+    public static byte[] digest(String algorithm, byte[] bytes) {
         try {
-            return MessageDigest.getInstance("SHA-256").digest(bytes);
+            return MessageDigest.getInstance(algorithm).digest(bytes);
         } catch (NoSuchAlgorithmException e) {
-            throw new IllegalStateException("every Java has SHA-256", e);
+            throw new IllegalStateException("every Java has SHA-1 and SHA-256", e);
         }
-    }
-
-    /** {@return the name that decisions report} */
-    public String name() {
-        return name;
-    }
-
-    /** {@return the 8 bytes of the name's hash} */
-    public byte[] nameHash() {
-        return nameHash.clone();
-    }
-
-    boolean isCalledLike(Rule other) {
-        return Arrays.equals(nameHash, other.nameHash);
-    }
-
-    boolean isAlike(Rule other) {
-        return code == other.code;
-    }
-
-    boolean hasNumbersOf(Rule other) {
-        return Arrays.equals(numbers, other.numbers);
-    }
-
-    /** {@return the code of the algorithm in the rules} */
-    public int code() {
-        return code;
-    }
-
-    /** {@return the sum of its flags} */
-    public int flags() {
-        return flags;
-    }
-
-    /** {@return a copy of the numbers of the algorithm} */
-    public double[] numbers() {
-        return numbers.clone();
-    }
-
-    /** {@return the largest cost that ever passes at once} */
-    public long limit() {
-        return limit;
-    }
-
-    /** {@return the time that header fields report, in µs; 0 if they report none} */
-    public long windowUs() {
-        return windowUs;
-    }
-
-    /** {@return the calendar of its windows, or null} */
-    public Calendar calendar() {
-        return calendar;
     }
 
     /** {@return whether a full budget is the same as a new key} */
@@ -178,10 +105,6 @@ public final class Rule {
      */
     public boolean isReported() {
         return !handsOutPermits() && code != 3;
-    }
-
-    Primitive primitive() {
-        return primitive;
     }
 
     /** What one decision may cost Redis, in ns. */

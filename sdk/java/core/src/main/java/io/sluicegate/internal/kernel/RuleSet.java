@@ -2,6 +2,7 @@ package io.sluicegate.internal.kernel;
 
 import io.sluicegate.Carry;
 import io.sluicegate.Quota;
+import io.sluicegate.Verb;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.ArrayList;
@@ -9,24 +10,24 @@ import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
 
-/** The rules that decide together, and their bytes as the script takes them. */
-public final class RuleSet {
+/**
+ * The rules that decide together, and their bytes as the script takes them. Nobody changes its arrays.
+ *
+ * @param carry what becomes of usage when these rules replace others
+ * @param rules the rules, 1 to 8, in the policy's order
+ * @param lifeMs how long a state under these rules is of use at most; 0 if they are not those of a record
+ * @param bytes what is between the length of the head and the head
+ * @param generation the 6 bytes that tell these rules from others of the policy
+ * @param generationHex the same in hex
+ * @param quotas what each rule permits
+ */
+public record RuleSet(Carry carry, List<Rule> rules, long lifeMs, byte[] bytes, byte[] generation, String generationHex, List<Quota> quotas) {
     /** The version of the bytes. */
     public static final int FORMAT = 2;
     /** Rules of one set; the script takes no more. */
     public static final int RULES_MAX = 8;
     /** What one decision may cost Redis, since every key waits for every other. */
     public static final long COST_MAX_NS = 300_000;
-
-    private final Carry carry;
-    private final List<Rule> rules;
-    private final byte[] bytes;
-    private final byte[] generation;
-    private final String generationHex;
-    private final List<Quota> quotas;
-    private final boolean permits;
-    private final boolean calendars;
-    private final long lifeMs;
 
     /** Rules have a format, a carry or an algorithm of a later version. */
     public static final class LaterException extends IllegalArgumentException {
@@ -37,42 +38,30 @@ public final class RuleSet {
         }
     }
 
-    /**
-     * Puts rules together.
-     *
-     * @param carry what becomes of usage when these rules replace others
-     * @param rules 1 to 8
-     */
+    /** Puts rules together, 1 to 8. */
     public RuleSet(Carry carry, List<Rule> rules) {
-        this(carry, rules, 0);
+        this(carry, rules, 0, pack(carry, rules));
     }
 
-    private RuleSet(Carry carry, List<Rule> rules, long lifeMs) {
-        if (rules.isEmpty() || rules.size() > RULES_MAX) {
-            throw new IllegalArgumentException("a set has 1 to 8 rules");
-        }
-        this.carry = carry;
-        this.rules = List.copyOf(rules);
-        this.bytes = pack(carry, rules);
-        this.generation = Arrays.copyOf(Rule.sha256(bytes), 6);
-        this.generationHex = HexFormat.of().formatHex(generation);
-        this.quotas = rules.stream().map(rule -> new Quota(rule.name(), rule.limit(), rule.windowUs(), rule.handsOutPermits())).toList();
-        this.permits = rules.stream().anyMatch(Rule::handsOutPermits);
-        this.calendars = rules.stream().anyMatch(Rule::hasCalendar);
-        this.lifeMs = lifeMs;
+    private RuleSet(Carry carry, List<Rule> rules, long lifeMs, byte[] bytes) {
+        this(carry, rules, lifeMs, bytes, Arrays.copyOf(Rule.sha256(bytes), 6));
+    }
+
+    private RuleSet(Carry carry, List<Rule> rules, long lifeMs, byte[] bytes, byte[] generation) {
+        this(carry, List.copyOf(rules), lifeMs, bytes, generation, HexFormat.of().formatHex(generation),
+            rules.stream().map(rule -> new Quota(rule.name(), rule.limit(), rule.windowUs(), rule.handsOutPermits())).toList());
     }
 
     private static byte[] pack(Carry carry, List<Rule> rules) {
-        int size = 3;
-        for (Rule rule : rules) {
-            size += 11 + 8 * rule.numbers().length;
+        if (rules.isEmpty() || rules.size() > RULES_MAX) {
+            throw new IllegalArgumentException("a set has 1 to 8 rules");
         }
+        int size = 3 + rules.stream().mapToInt(rule -> 11 + 8 * rule.numbers().length).sum();
         ByteBuffer out = ByteBuffer.allocate(size).order(ByteOrder.LITTLE_ENDIAN);
         out.put((byte) FORMAT).put((byte) carry.ordinal()).put((byte) rules.size());
         for (Rule rule : rules) {
-            double[] numbers = rule.numbers();
-            out.put((byte) rule.code()).put((byte) numbers.length).put((byte) rule.flags()).put(rule.nameHash());
-            for (double number : numbers) {
+            out.put((byte) rule.code()).put((byte) rule.numbers().length).put((byte) rule.flags()).put(rule.nameHash());
+            for (double number : rule.numbers()) {
                 out.putDouble(number);
             }
         }
@@ -129,7 +118,7 @@ public final class RuleSet {
             }
             described.add(rule.described(says.name, says.limit, says.windowUs, says.calendar));
         }
-        return new RuleSet(carry, described, lifeMs);
+        return new RuleSet(carry, described, lifeMs, bytes);
     }
 
     /**
@@ -142,50 +131,25 @@ public final class RuleSet {
      */
     public record Description(String name, long limit, long windowUs, Calendar calendar) {}
 
-    /** {@return what becomes of usage when these rules replace others} */
-    public Carry carry() {
-        return carry;
-    }
-
-    /** {@return the rules, in the policy's order} */
-    public List<Rule> rules() {
-        return rules;
-    }
-
-    /** {@return what each rule permits} */
-    public List<Quota> quotas() {
-        return quotas;
-    }
-
-    /** {@return a copy of the bytes between the length of the head and the head} */
-    public byte[] bytes() {
-        return bytes.clone();
-    }
-
-    /** {@return the 6 bytes that tell these rules from others of the policy} */
-    public byte[] generation() {
-        return generation.clone();
-    }
-
-    /** {@return the generation in hex} */
-    public String generationHex() {
-        return generationHex;
+    /** {@return whether these rules know the verb} */
+    public boolean supports(Verb verb) {
+        return handsOutPermits() ? verb.compareTo(Verb.PEEK) >= 0 : !verb.namesPermit();
     }
 
     /** {@return whether one of the rules hands out permits} */
     public boolean handsOutPermits() {
-        return permits;
+        return rules.stream().anyMatch(Rule::handsOutPermits);
     }
 
     /** {@return whether the window of one of the rules comes with the request} */
     public boolean hasCalendars() {
-        return calendars;
+        return rules.stream().anyMatch(Rule::hasCalendar);
     }
 
     /** {@return the windows around {@code now}, one for each rule; null for a rule without a calendar} */
     public long[][] windowsAround(long now) {
         long[][] windows = new long[rules.size()][];
-        for (int place = 0; calendars && place < windows.length; place++) {
+        for (int place = 0; place < windows.length; place++) {
             Calendar calendar = rules.get(place).calendar();
             windows[place] = calendar == null ? null : calendar.windowAround(now);
         }
@@ -195,16 +159,11 @@ public final class RuleSet {
     /** {@return the place of the rule called like {@code other}, or -1} */
     public int placeOf(Rule other) {
         for (int place = 0; place < rules.size(); place++) {
-            if (rules.get(place).isCalledLike(other)) {
+            if (Arrays.equals(rules.get(place).nameHash(), other.nameHash())) {
                 return place;
             }
         }
         return -1;
-    }
-
-    /** {@return how long a state under these rules is of use at most, in ms; 0 if they are not those of a record} */
-    public long lifeMs() {
-        return lifeMs;
     }
 
     /** {@return whether one decision may take Redis longer than it is given} */

@@ -1,5 +1,7 @@
 package io.sluicegate.internal.kernel;
 
+import java.nio.charset.StandardCharsets;
+
 /** Makes the rules of limits in code: spec/redis.md, "How the numbers are made". */
 public final class Rules {
     private static final long[] FACTORS = {2, 3, 5, 7};
@@ -63,7 +65,7 @@ public final class Rules {
         double stored = Math.min((double) rate.permits * maxBurstUs / rate.periodUs, 0x1p52);
         // Less than a permit may be stored, but one always passes.
         double windowUs = Math.max((long) stored, 1) * (double) rate.periodUs / rate.permits;
-        return Rule.made(name, 2, 0, Numbers.span(windowUs), null, rate.permits, rate.periodUs, stored);
+        return Rule.made(name, 2, 0, (long) Math.min(Math.ceil(windowUs), Numbers.SPAN_MAX_US), null, rate.permits, rate.periodUs, stored);
     }
 
     /** {@return Guava's SmoothWarmingUp} */
@@ -84,11 +86,8 @@ public final class Rules {
 
     /** {@return a fixed window of a calendar} */
     public static Rule calendarWindow(String name, long limit, Calendar calendar) {
-        byte[] hash = PermitId.fnv128(calendar.zoneName().getBytes(java.nio.charset.StandardCharsets.UTF_8));
-        long zone = 0;
-        for (int i = 10; i < 16; i++) {
-            zone = zone << 8 | hash[i] & 0xff;
-        }
+        // The last 6 bytes of the hash of its name.
+        long zone = PermitId.of(calendar.zoneName().getBytes(StandardCharsets.UTF_8)).hash().longValue() & (1L << 48) - 1;
         return Rule.made(name, 5, Rule.FULL_IS_FRESH | Rule.CALENDAR, 0, calendar, limit, 2, 0,
             calendar.unit().ordinal(), zone);
     }

@@ -3,7 +3,9 @@ package io.sluicegate.internal.kernel;
 import static io.sluicegate.internal.kernel.Numbers.NEVER;
 
 import io.sluicegate.Carry;
+import io.sluicegate.Verb;
 import java.util.Arrays;
+import java.util.stream.IntStream;
 
 /**
  * What is in use of the budget of one key, and the decisions about it without Redis, in the steps of the script. It is not
@@ -11,32 +13,19 @@ import java.util.Arrays;
  */
 public final class Usage {
     private RuleSet rules;
-    private State[] states;
-
-    /** The usage of a key that was never seen. */
-    public Usage() {}
-
-    private Usage(RuleSet rules, State[] states) {
-        this.rules = rules;
-        this.states = states;
-    }
+    /** Of each rule; null for what was never seen. */
+    private State[] states = {};
 
     /** {@return a usage of its own that begins as this one} */
     public Usage copy() {
-        return new Usage(rules, states == null ? null : copy(states));
+        Usage copy = new Usage();
+        copy.rules = rules;
+        copy.states = copy(states);
+        return copy;
     }
 
     private static State[] copy(State[] states) {
-        State[] copies = new State[states.length];
-        for (int place = 0; place < states.length; place++) {
-            copies[place] = states[place] == null ? null : states[place].copy();
-        }
-        return copies;
-    }
-
-    /** {@return whether nothing is remembered} */
-    public boolean isEmpty() {
-        return states == null;
+        return Arrays.stream(states).map(state -> state == null ? null : state.copy()).toArray(State[]::new);
     }
 
     /**
@@ -50,161 +39,135 @@ public final class Usage {
      * @param windows the calendar windows around now, as {@link RuleSet#windowsAround} gives them
      */
     public record Ask(Verb verb, long cost, long maxWaitUs, PermitId permit, long now, long[][] windows) {
-        At at(int place) {
-            return new At(now, windows[place] == null ? 0 : windows[place][1]);
+        static Ask of(Verb verb, RuleSet rules, long now) {
+            return new Ask(verb, 1, Numbers.NO_WAIT_GIVEN, null, now, rules.windowsAround(now));
         }
     }
 
     /** Decides under rules that know the verb, and remembers what that changed; returns the decision. */
-    public Answer decide(RuleSet now, Ask ask) {
-        boolean peek = ask.verb == Verb.PEEK;
-        Decider decider = new Decider(now, ask, peek);
+    public Answer decide(RuleSet set, Ask ask) {
+        Decider decider = new Decider(set, ask);
         Answer answer = decider.decide();
-        if (!peek && decider.touched) {
-            rules = now;
-            states = decider.isFull() ? null : decider.states;
+        if (ask.verb != Verb.PEEK && decider.touched) {
+            remember(set, decider.isFull() ? new State[0] : decider.states);
         }
         return answer;
     }
 
-    /** Takes this usage over into the states of other rules, at {@code ask.now}. */
-    private State[] takeOver(RuleSet to, Ask ask, boolean keep) {
-        int count = to.rules().size();
-        State[] taken = new State[count];
-        if (states == null) {
-            return taken;
+    private void remember(RuleSet set, State[] states) {
+        this.rules = set;
+        this.states = states;
+    }
+
+    /** Takes this usage over into the states of other rules. */
+    private State[] takeOver(RuleSet set, Ask ask) {
+        if (states.length > 0 && set.equals(rules)) {
+            return ask.verb == Verb.PEEK ? copy(states) : states;
         }
-        if (to.equals(rules)) {
-            return keep ? copy(states) : states;
-        }
-        if (to.carry() == Carry.RESET) {
-            return taken;
-        }
-        State[] before = copy(states);
-        for (int place = 0; place < count; place++) {
-            for (int other = 0; other < before.length; other++) {
-                Rule old = rules.rules().get(other);
-                if (before[other] != null && to.rules().get(place).isCalledLike(old)) {
-                    taken[place] = carried(to, place, old, before[other], ask.at(place));
-                }
+        State[] taken = new State[set.rules().size()];
+        for (int other = 0; other < states.length && set.carry() != Carry.RESET; other++) {
+            Rule old = rules.rules().get(other);
+            int place = set.placeOf(old);
+            if (place >= 0 && states[other] != null) {
+                long till = ask.windows[place] == null ? 0 : ask.windows[place][1];
+                taken[place] = carried(set.rules().get(place), old, states[other], ask.now, till, set.carry());
             }
         }
         return taken;
     }
 
-    private static State carried(RuleSet to, int place, Rule old, State state, At at) {
-        Rule rule = to.rules().get(place);
-        if (rule.isAlike(old) && rule.hasNumbersOf(old)) {
-            return state;
-        }
+    private static State carried(Rule rule, Rule old, State state, long now, long till, Carry carry) {
         Primitive primitive = rule.primitive();
         Primitive earlier = old.primitive();
-        if (primitive instanceof Concurrency && earlier instanceof Concurrency) {
-            primitive.rewind(state, at);
-            return state;
+        if (rule.code() == old.code() && Arrays.equals(rule.numbers(), old.numbers())) {
+            return state.copy();
         }
-        long used = earlier.used(state, at);
+        if (primitive instanceof Concurrency permits && state instanceof Concurrency.Holders held) {
+            return permits.taken(held, now);
+        }
+        long used = state.used(now);
         if (primitive instanceof Level level && level.isPaidAfterwards()) {
             // Guava's two begin with nothing stored, and keep what is paid afterwards.
             long owed = earlier instanceof Level before && before.isPaidAfterwards() ? Math.max(used - before.unstored(), 0) : 0;
-            return level.withUsed(at, level.unstored() + owed);
+            return level.withUsed(now, till, level.unstored() + owed);
         }
-        if (to.carry() == Carry.PROPORTIONAL && !rule.handsOutPermits()) {
+        if (carry == Carry.PROPORTIONAL && !rule.handsOutPermits()) {
             used = Numbers.mulDivUp(Math.min(used, Numbers.UNITS_MAX), primitive.limit(), earlier.limit());
         }
-        return primitive.withUsed(at, used);
+        return primitive.withUsed(now, till, used);
     }
 
     /** {@return the permits in use of each rule, rounded up; of a key that was never seen what a new key has in use} */
-    public long[] used(RuleSet now, long instant) {
-        Ask ask = new Ask(Verb.PEEK, 1, Numbers.NO_WAIT_GIVEN, null, instant, now.windowsAround(instant));
-        Decider decider = new Decider(now, ask, true);
-        long[] used = new long[decider.states.length];
-        for (int place = 0; place < used.length; place++) {
-            used[place] = decider.used(place);
-        }
-        return used;
+    public long[] used(RuleSet set, long now) {
+        Decider decider = new Decider(set, Ask.of(Verb.PEEK, set, now));
+        return decider.places().mapToLong(place -> decider.state(place).used(now)).toArray();
     }
 
-    /** Puts down that so many permits of each rule are in use, as of {@code instant}; below 0: what is remembered stays. */
-    public void putDown(RuleSet now, long[] used, long instant) {
-        Ask ask = new Ask(Verb.CHECK, 1, Numbers.NO_WAIT_GIVEN, null, instant, now.windowsAround(instant));
-        Decider decider = new Decider(now, ask, false);
-        for (int place = 0; place < used.length; place++) {
-            if (used[place] >= 0) {
-                decider.states[place] = decider.rule(place).primitive().withUsed(ask.at(place), used[place]);
-            }
-        }
-        rules = now;
-        states = decider.states;
+    /** Puts down that so many permits of each rule are in use, as of {@code now}; below 0: what is remembered stays. */
+    public void putDown(RuleSet set, long[] used, long now) {
+        Ask ask = Ask.of(Verb.CHECK, set, now);
+        Decider decider = new Decider(set, ask);
+        decider.places().filter(place -> used[place] >= 0).forEach(place -> {
+            long till = ask.windows[place] == null ? 0 : ask.windows[place][1];
+            decider.states[place] = set.rules().get(place).primitive().withUsed(now, till, used[place]);
+        });
+        remember(set, decider.states);
     }
 
     /** Charges each rule as many permits of its own as are there; returns what was charged. */
-    public long[] charge(RuleSet now, long[] permits, long instant) {
-        Ask ask = new Ask(Verb.CHECK, 1, Numbers.NO_WAIT_GIVEN, null, instant, now.windowsAround(instant));
-        Decider decider = new Decider(now, ask, false);
-        long[] charged = new long[permits.length];
-        for (int place = 0; place < permits.length; place++) {
-            if (!decider.rule(place).handsOutPermits()) {
-                charged[place] = decider.chargeUpTo(place, permits[place]);
+    public long[] charge(RuleSet set, long[] permits, long now) {
+        Decider decider = new Decider(set, Ask.of(Verb.CHECK, set, now));
+        long[] charged = decider.places().mapToLong(place -> {
+            long most = set.rules().get(place).handsOutPermits() ? 0 : Math.min(decider.state(place).available(now), permits[place]);
+            if (most >= 1) {
+                decider.charge(place, most);
             }
-        }
-        rules = now;
-        states = decider.states;
+            return Math.max(most, 0);
+        }).toArray();
+        remember(set, decider.states);
         return charged;
     }
 
-    /** {@return whether every budget is full at {@code instant} and that is the same as a new key} */
-    public boolean isFull(RuleSet now, long instant) {
-        if (states == null) {
-            return true;
-        }
-        Ask ask = new Ask(Verb.PEEK, 1, Numbers.NO_WAIT_GIVEN, null, instant, now.windowsAround(instant));
-        Decider decider = new Decider(now, ask, true);
-        decider.answer(-1, 0, false, 0);
+    /** {@return whether every budget is full at {@code now} and that is the same as a new key} */
+    public boolean isFull(RuleSet set, long now) {
+        Decider decider = new Decider(set, Ask.of(Verb.PEEK, set, now));
         return decider.isFull();
     }
 
-    /** One decision: the states that it works on, and what it found. */
+    /** One decision: the states that it works on, and whether it changed them. */
     private final class Decider {
         private final RuleSet set;
         private final Ask ask;
         private final State[] states;
         private boolean touched;
-        private boolean fullIsFresh = true;
-        private long fullAfterUs;
 
-        Decider(RuleSet set, Ask ask, boolean keep) {
+        Decider(RuleSet set, Ask ask) {
             this.set = set;
             this.ask = ask;
-            this.states = takeOver(set, ask, keep);
-            this.touched = Usage.this.states != null && !set.equals(rules);
-            for (int place = 0; place < states.length; place++) {
-                if (states[place] != null) {
-                    touched |= rule(place).primitive().rewind(states[place], ask.at(place));
-                }
+            this.states = takeOver(set, ask);
+            this.touched = Usage.this.states.length > 0 && !set.equals(rules);
+            for (State state : states) {
+                touched |= state != null && state.rewind(ask.now);
             }
         }
 
-        Rule rule(int place) {
-            return set.rules().get(place);
+        IntStream places() {
+            return IntStream.range(0, states.length);
+        }
+
+        State state(int place) {
+            return states[place] != null ? states[place] : set.rules().get(place).primitive().fresh(ask.now);
         }
 
         boolean isFull() {
-            return Arrays.stream(states).allMatch(state -> state == null) || fullIsFresh && fullAfterUs <= 0;
+            return Arrays.stream(states).allMatch(state -> state == null)
+                || places().allMatch(place -> set.rules().get(place).fullIsFresh() && state(place).resetAfterUs(ask.now) <= 0);
         }
 
-        long used(int place) {
-            return rule(place).primitive().used(states[place], ask.at(place));
-        }
-
-        long chargeUpTo(int place, long permits) {
-            Primitive primitive = rule(place).primitive();
-            long charged = Math.min(primitive.available(states[place], ask.at(place)), permits);
-            if (charged >= 1) {
-                states[place] = primitive.charge(states[place], ask.at(place), charged, null);
-            }
-            return Math.max(charged, 0);
+        void charge(int place, long permits) {
+            states[place] = state(place);
+            states[place].charge(ask.now, permits, ask.permit);
+            touched = true;
         }
 
         Answer decide() {
@@ -217,53 +180,38 @@ public final class Usage {
         }
 
         private Answer refund() {
-            long least = -1;
-            for (int place = 0; place < states.length; place++) {
-                if (rule(place).handsOutPermits()) {
-                    continue;
-                }
-                long back = 0;
-                if (states[place] != null) {
-                    back = rule(place).primitive().refund(states[place], ask.at(place), ask.cost);
-                    touched = true;
-                }
-                least = least < 0 ? back : Math.min(least, back);
-            }
-            return answer(-1, 0, false, Math.max(least, 0));
+            long least = places().filter(place -> !set.rules().get(place).handsOutPermits()).mapToLong(place -> {
+                touched |= states[place] != null;
+                return states[place] == null ? 0 : states[place].refund(ask.now, ask.cost);
+            }).min().orElse(0);
+            return passed(-1, 0, least);
         }
 
         private Answer reset() {
             Arrays.fill(states, null);
             touched = true;
-            return answer(-1, 0, false, 0);
+            return passed(-1, 0, 0);
         }
 
         private Answer onPermit() {
             long granted = 0;
             int refusedBy = -1;
             for (int place = 0; place < states.length; place++) {
-                if (!(rule(place).primitive() instanceof Concurrency permits)) {
+                if (!(state(place) instanceof Concurrency.Holders permits)) {
                     continue;
                 }
-                long back = ask.verb == Verb.RELEASE
-                    ? permits.release(states[place], ask.at(place), ask.permit)
-                    : permits.renew(states[place], ask.at(place), ask.permit);
-                if (back > 0) {
-                    granted = back;
-                    refusedBy = -1;
-                } else if (granted == 0 && refusedBy < 0) {
-                    refusedBy = place;
-                }
+                long back = ask.verb == Verb.RELEASE ? permits.release(ask.permit, ask.now) : permits.renew(ask.permit, ask.now);
+                granted = back > 0 ? back : granted;
+                refusedBy = refusedBy < 0 ? place : refusedBy;
             }
             touched |= granted > 0;
-            return granted > 0 ? answer(-1, 0, false, granted) : answer(refusedBy, NEVER, false, 0);
+            return granted > 0 ? passed(-1, 0, granted) : refused(refusedBy, NEVER);
         }
 
         private Answer ask() {
-            if (ask.verb == Verb.ACQUIRE) {
-                int holder = holderOf(ask.permit);
-                if (holder >= 0) {
-                    return answer(holder, NEVER, false, 0);
+            for (int place = 0; ask.verb == Verb.ACQUIRE && place < states.length; place++) {
+                if (states[place] instanceof Concurrency.Holders permits && permits.holds(ask.permit, ask.now)) {
+                    return refused(place, NEVER);
                 }
             }
             long granted = ask.verb == Verb.AT_MOST ? mostOf(ask.cost) : ask.cost;
@@ -272,8 +220,7 @@ public final class Usage {
             int slowest = -1;
             long wait = 0;
             for (int place = 0; place < states.length; place++) {
-                long maxWait = ask.verb == Verb.RESERVE ? ask.maxWaitUs : Numbers.NO_WAIT_GIVEN;
-                Outcome outcome = rule(place).primitive().check(states[place], ask.at(place), granted, maxWait);
+                State.Outcome outcome = state(place).check(ask.now, granted, ask.verb == Verb.RESERVE ? ask.maxWaitUs : Numbers.NO_WAIT_GIVEN);
                 if (!outcome.passes()) {
                     if (refusedBy < 0 || retry != NEVER && (outcome.us() == NEVER || outcome.us() > retry)) {
                         refusedBy = place;
@@ -285,62 +232,42 @@ public final class Usage {
                 }
             }
             if (refusedBy >= 0) {
-                return answer(refusedBy, retry, true, 0);
+                begin();
+                return refused(refusedBy, retry);
             }
-            if (ask.verb != Verb.PEEK) {
-                for (int place = 0; place < states.length; place++) {
-                    states[place] = rule(place).primitive().charge(states[place], ask.at(place), granted, ask.permit);
-                }
-                touched = true;
+            for (int place = 0; ask.verb != Verb.PEEK && place < states.length; place++) {
+                charge(place, granted);
             }
             return passed(slowest, wait, granted);
         }
 
-        private int holderOf(PermitId permit) {
-            for (int place = 0; place < states.length; place++) {
-                if (states[place] != null && rule(place).primitive() instanceof Concurrency permits
-                    && permits.holds(states[place], ask.at(place), permit)) {
-                    return place;
-                }
-            }
-            return -1;
-        }
-
         private long mostOf(long cost) {
-            long most = cost;
-            for (int place = 0; place < states.length; place++) {
-                most = Math.min(most, rule(place).primitive().available(states[place], ask.at(place)));
-            }
-            return Math.max(most, 1);
+            return Math.max(places().mapToLong(place -> Math.min(state(place).available(ask.now), cost)).min().orElse(cost), 1);
         }
 
-        private Answer passed(int slowest, long wait, long granted) {
-            Answer answer = answer(slowest, 0, false, granted);
-            return new Answer(true, granted, wait, answer.limit(), answer.remaining(), 0, answer.resetAfterUs(), answer.rule());
-        }
-
-        /** The answer of the decider, or, without one, of the rule with the least remaining. */
-        private Answer answer(int decider, long retry, boolean takes, long granted) {
-            int deciding = -1;
-            Status said = null;
-            for (int place = 0; place < states.length; place++) {
-                Primitive primitive = rule(place).primitive();
-                if (takes && ask.verb != Verb.PEEK && states[place] == null) {
-                    states[place] = primitive.firstSeen(ask.at(place));
-                    touched |= states[place] != null;
+        // The budget of a key whose first request is refused begins to fill.
+        private void begin() {
+            for (int place = 0; ask.verb != Verb.PEEK && place < states.length; place++) {
+                if (states[place] == null && set.rules().get(place).primitive().beginsRefused()) {
+                    states[place] = state(place);
+                    touched = true;
                 }
-                Status status = primitive.status(states[place], ask.at(place));
-                if (place == decider || decider < 0 && (said == null || status.remaining() < said.remaining())) {
-                    deciding = place;
-                    said = status;
-                }
-                fullAfterUs = Math.max(fullAfterUs, status.resetAfterUs());
-                fullIsFresh &= rule(place).fullIsFresh();
             }
-            boolean refused = retry != 0 || takes;
-            return new Answer(!refused, refused ? 0 : granted, 0, rule(deciding).limit(), said.remaining(),
-                refused ? retry : 0, said.resetAfterUs(), deciding);
         }
 
+        private Answer refused(int decider, long retryUs) {
+            State state = state(decider);
+            return new Answer(false, 0, 0, set.rules().get(decider).limit(), state.remaining(ask.now), retryUs, state.resetAfterUs(ask.now), decider);
+        }
+
+        /** The answer of the slowest, or, where none waits, of the rule with the least remaining. */
+        private Answer passed(int slowest, long waitUs, long granted) {
+            int decider = Math.max(slowest, 0);
+            for (int place = 1; slowest < 0 && place < states.length; place++) {
+                decider = state(place).remaining(ask.now) < state(decider).remaining(ask.now) ? place : decider;
+            }
+            State state = state(decider);
+            return new Answer(true, granted, waitUs, set.rules().get(decider).limit(), state.remaining(ask.now), 0, state.resetAfterUs(ask.now), decider);
+        }
     }
 }

@@ -33,164 +33,148 @@ final class Window extends Primitive {
         }
     }
 
+    @Override
+    long limit() {
+        return limit;
+    }
+
+    @Override
+    State fresh(long now) {
+        return new Counts(now / bucketUs);
+    }
+
+    @Override
+    State withUsed(long now, long till, long used) {
+        Counts counts = new Counts(now / bucketUs);
+        if (kind == SLIDES) {
+            counts.in[place(counts.newest)] = used;
+            return counts;
+        }
+        counts.said = used;
+        counts.till = kind == CALENDAR ? till : kind == FIRST ? now + spanUs : now - now % spanUs + spanUs;
+        return counts;
+    }
+
+    private static int place(long bucket) {
+        return (int) (bucket % BUCKETS);
+    }
+
+    /** A count, and when it ends. */
+    private record Counted(long end, long count) {}
+
     /** The count of bucket b at b modulo their number, for the newest and those before it; and what Redis said. */
-    private static final class Counts implements State {
-        long newest;
-        long[] in;
-        long said;
-        long till;
+    private final class Counts extends State {
+        private long newest;
+        private long[] in = new long[BUCKETS];
+        private long said;
+        private long till;
 
         Counts(long newest) {
             this.newest = newest;
-            this.in = new long[BUCKETS];
         }
 
         @Override
-        public State copy() {
+        State copy() {
             Counts copy = new Counts(newest);
             copy.in = in.clone();
             copy.said = said;
             copy.till = till;
             return copy;
         }
-    }
 
-    /** A count, and when it ends. */
-    private record Counted(long end, long count) {}
+        private long firstLive(long now) {
+            return Math.max(Math.max(newest + 1 - BUCKETS, Math.max(now + 1 - spanUs, 0) / bucketUs), 0);
+        }
 
-    private long firstLive(Counts counts, long now) {
-        return Math.max(Math.max(counts.newest + 1 - BUCKETS, Math.max(now + 1 - spanUs, 0) / bucketUs), 0);
-    }
-
-    // What counts at `now`: what Redis said, then buckets in their order.
-    private List<Counted> counted(State state, long now) {
-        List<Counted> counted = new ArrayList<>();
-        if (state == null) {
+        // What counts at `now`: what Redis said, then buckets in their order.
+        private List<Counted> counted(long now) {
+            List<Counted> counted = new ArrayList<>();
+            if (now < till && said > 0) {
+                counted.add(new Counted(till, said));
+            }
+            for (long bucket = firstLive(now); bucket <= newest; bucket++) {
+                if (in[place(bucket)] > 0) {
+                    counted.add(new Counted((bucket + 1) * bucketUs + spanUs - 1, in[place(bucket)]));
+                }
+            }
             return counted;
         }
-        Counts counts = (Counts) state;
-        if (now < counts.till && counts.said > 0) {
-            counted.add(new Counted(counts.till, counts.said));
-        }
-        for (long bucket = firstLive(counts, now); bucket <= counts.newest; bucket++) {
-            long count = counts.in[(int) (bucket % BUCKETS)];
-            if (count > 0) {
-                counted.add(new Counted((bucket + 1) * bucketUs + spanUs - 1, count));
+
+        @Override
+        Outcome check(long now, long cost, long maxWaitUs) {
+            if (cost > limit) {
+                return Outcome.NEVER;
             }
-        }
-        return counted;
-    }
-
-    @Override
-    public long limit() {
-        return limit;
-    }
-
-    @Override
-    Outcome check(State state, At at, long cost, long maxWaitUs) {
-        if (cost > limit) {
-            return Outcome.NEVER;
-        }
-        long over = used(state, at) + cost - limit;
-        if (over <= 0) {
-            return Outcome.NOW;
-        }
-        List<Counted> counted = counted(state, at.now());
-        counted.sort(Comparator.comparingLong(Counted::end));
-        long end = at.now();
-        for (Counted each : counted) {
-            if (over > 0) {
+            long over = used(now) + cost - limit;
+            if (over <= 0) {
+                return Outcome.NOW;
+            }
+            List<Counted> counted = counted(now);
+            counted.sort(Comparator.comparingLong(Counted::end));
+            long end = now;
+            for (Counted each : counted) {
+                end = over > 0 ? each.end : end;
                 over -= each.count;
-                end = each.end;
             }
+            return new Outcome(false, end - now);
         }
-        return Outcome.retry(end - at.now());
-    }
 
-    @Override
-    State charge(State state, At at, long cost, PermitId permit) {
-        long bucket = at.now() / bucketUs;
-        Counts counts = state == null ? new Counts(bucket) : (Counts) state;
-        for (long next = Math.max(counts.newest + 1, bucket + 1 - BUCKETS); next <= bucket; next++) {
-            counts.in[(int) (next % BUCKETS)] = 0;
+        @Override
+        void charge(long now, long cost, PermitId permit) {
+            long bucket = now / bucketUs;
+            for (long next = Math.max(newest + 1, bucket + 1 - BUCKETS); next <= bucket; next++) {
+                in[place(next)] = 0;
+            }
+            newest = Math.max(newest, bucket);
+            in[place(newest)] += cost;
         }
-        counts.newest = Math.max(counts.newest, bucket);
-        counts.in[(int) (counts.newest % BUCKETS)] += cost;
-        return counts;
-    }
 
-    @Override
-    long available(State state, At at) {
-        return Math.max(limit - used(state, at), 0);
-    }
+        @Override
+        long available(long now) {
+            return Math.max(limit - used(now), 0);
+        }
 
-    @Override
-    Status status(State state, At at) {
-        long last = at.now();
-        for (Counted each : counted(state, at.now())) {
-            last = Math.max(last, each.end);
+        @Override
+        long resetAfterUs(long now) {
+            return counted(now).stream().mapToLong(each -> each.end - now).max().orElse(0);
         }
-        return new Status(available(state, at), last - at.now());
-    }
 
-    // What counts the longest goes back first.
-    @Override
-    long refund(State state, At at, long cost) {
-        Counts counts = (Counts) state;
-        long left = cost;
-        for (long bucket = counts.newest; bucket >= firstLive(counts, at.now()); bucket--) {
-            long back = Math.min(left, counts.in[(int) (bucket % BUCKETS)]);
-            counts.in[(int) (bucket % BUCKETS)] -= back;
-            left -= back;
+        // What counts the longest goes back first.
+        @Override
+        long refund(long now, long cost) {
+            long left = cost;
+            for (long bucket = newest; bucket >= firstLive(now); bucket--) {
+                long back = Math.min(left, in[place(bucket)]);
+                in[place(bucket)] -= back;
+                left -= back;
+            }
+            long back = Math.min(left, now < till ? said : 0);
+            said -= back;
+            return cost - left + back;
         }
-        long back = Math.min(left, at.now() < counts.till ? counts.said : 0);
-        counts.said -= back;
-        return cost - left + back;
-    }
 
-    @Override
-    boolean rewind(State state, At at) {
-        Counts counts = (Counts) state;
-        counts.till = Math.min(counts.till, at.now() + spanUs);
-        long bucket = at.now() / bucketUs;
-        if (bucket >= counts.newest) {
-            return false;
+        @Override
+        boolean rewind(long now) {
+            till = Math.min(till, now + spanUs);
+            long bucket = now / bucketUs;
+            if (bucket >= newest) {
+                return false;
+            }
+            // The newest bucket is that of now, and the others keep their distances less one: where in its bucket the clock
+            // was is not known, so none of them may end sooner than it did.
+            long[] earlier = new long[BUCKETS];
+            long back = newest - bucket - 1;
+            for (long old = Math.max(newest + 1 - BUCKETS, 0); old <= newest; old++) {
+                earlier[place(Math.min(Math.max(old - back, 0), bucket))] += in[place(old)];
+            }
+            newest = bucket;
+            in = earlier;
+            return true;
         }
-        // The newest bucket is that of now, and the others keep their distances less one: where in its bucket the clock was
-        // is not known, so none of them may end sooner than it did.
-        long[] earlier = new long[BUCKETS];
-        long back = counts.newest - bucket - 1;
-        for (long old = Math.max(counts.newest + 1 - BUCKETS, 0); old <= counts.newest; old++) {
-            long moved = Math.min(Math.max(old - back, 0), bucket);
-            earlier[(int) (moved % BUCKETS)] += counts.in[(int) (old % BUCKETS)];
-        }
-        counts.newest = bucket;
-        counts.in = earlier;
-        return true;
-    }
 
-    @Override
-    long used(State state, At at) {
-        long sum = 0;
-        for (Counted each : counted(state, at.now())) {
-            sum += each.count;
+        @Override
+        long used(long now) {
+            return counted(now).stream().mapToLong(Counted::count).sum();
         }
-        return sum;
-    }
-
-    @Override
-    State withUsed(At at, long used) {
-        Counts counts = new Counts(at.now() / bucketUs);
-        if (kind == SLIDES) {
-            counts.in[(int) (counts.newest % BUCKETS)] = used;
-            return counts;
-        }
-        counts.said = used;
-        counts.till = switch (kind) {
-            case CALENDAR -> at.till();
-            case FIRST -> at.now() + spanUs;
-            default -> at.now() - at.now() % spanUs + spanUs;
-        };
-        return counts;
     }
 }

@@ -1,7 +1,7 @@
 package io.sluicegate.internal.policy;
 
 import io.sluicegate.Overflow;
-import io.sluicegate.internal.kernel.Verb;
+import io.sluicegate.Verb;
 
 /**
  * What becomes of a request over the limit.

@@ -1,6 +1,11 @@
 package io.sluicegate.internal.policy;
 
+import io.sluicegate.Decision;
+import io.sluicegate.Mode;
 import io.sluicegate.OnStoreFailure;
+import io.sluicegate.Verb;
+import io.sluicegate.internal.Decided;
+import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.RuleSet;
 import java.util.List;
 import java.util.Map;
@@ -69,6 +74,23 @@ public record Policy(String name, long version, long sinceMs, String app, List<S
     /** {@return whether an app may refund, reset and settle} */
     public boolean isOwnedBy(String app) {
         return this.app.isEmpty() ? isFor(app) : this.app.equals(app) || app != null && apps.contains(app);
+    }
+
+    /**
+     * {@return the decision that an answer comes to}
+     *
+     * @param rules that decided
+     * @param verb what was asked
+     * @param answer what the rules say
+     * @param mode what decided
+     * @param heldUs how long the request was held back
+     */
+    public Decision decision(RuleSet rules, Verb verb, Answer answer, Mode mode, long heldUs) {
+        boolean covered = !answer.allowed() && over.covers(verb);
+        boolean shadow = covered && over.isShadow();
+        return new Decided(answer.allowed() || shadow, answer.granted(), Math.max(answer.waitUs() - heldUs, 0), answer.limit(),
+            answer.remaining(), shadow ? 0 : answer.retryAfterUs(), answer.resetAfterUs(), name, rules.rules().get(answer.rule()).name(),
+            rules.quotas(), mode, covered ? over.result() : null, heldUs);
     }
 
     /** {@return whether one decision could take Redis too long} */

@@ -4,6 +4,7 @@ import static io.sluicegate.internal.policy.RecordException.damaged;
 import static io.sluicegate.internal.policy.RecordException.later;
 
 import io.sluicegate.ErrorCode;
+import io.sluicegate.Limit;
 import io.sluicegate.OnStoreFailure;
 import io.sluicegate.Overflow;
 import io.sluicegate.internal.json.Json;
@@ -170,7 +171,7 @@ public final class RecordReader {
         if (Calendar.zoneOf(zone) == null) {
             throw later(calendar.at("zone"), "`" + zone + "` is unknown");
         }
-        return new Calendar(word(calendar, "unit", Calendar.Unit.values()), Calendar.zoneOf(zone), zone);
+        return new Calendar(word(calendar, "unit", Limit.Every.values()), Calendar.zoneOf(zone), zone);
     }
 
     /** The members of an object, which is at a path of the record. */

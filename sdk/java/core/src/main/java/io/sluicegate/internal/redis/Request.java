@@ -1,8 +1,8 @@
 package io.sluicegate.internal.redis;
 
+import io.sluicegate.Verb;
 import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.PermitId;
-import io.sluicegate.internal.kernel.Verb;
 import java.io.ByteArrayOutputStream;
 import java.util.Objects;
 
@@ -65,7 +65,7 @@ public final class Request {
      */
     public static byte[] of(Verb verb, long cost, long maxWaitUs, PermitId permit, End end) {
         ByteArrayOutputStream out = new ByteArrayOutputStream(32);
-        out.write(verb.code());
+        out.write(verb.ordinal() + 1);
         out.write(end.clock.ordinal());
         integer(out, cost, 4);
         if (verb == Verb.RESERVE) {

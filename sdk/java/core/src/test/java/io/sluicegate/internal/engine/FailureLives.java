@@ -1,14 +1,14 @@
 package io.sluicegate.internal.engine;
 
+import io.sluicegate.Call;
 import io.sluicegate.Decision;
 import io.sluicegate.Overflow;
 import io.sluicegate.RedisPort;
 import io.sluicegate.SluicegateException;
-import io.sluicegate.internal.Call;
+import io.sluicegate.Verb;
 import io.sluicegate.internal.json.Json;
 import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.Rule;
-import io.sluicegate.internal.kernel.Verb;
 import io.sluicegate.internal.policy.RecordReader;
 import io.sluicegate.testing.Checkout;
 import io.sluicegate.testing.TestRedis;

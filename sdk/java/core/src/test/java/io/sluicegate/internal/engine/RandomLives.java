@@ -4,19 +4,21 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 
-import io.sluicegate.RedisPort;
-import io.sluicegate.internal.kernel.Calendar;
 import io.sluicegate.Carry;
+import io.sluicegate.Limit;
+import io.sluicegate.RedisPort;
+import io.sluicegate.Verb;
+import io.sluicegate.internal.kernel.Calendar;
 import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.PermitId;
 import io.sluicegate.internal.kernel.Rule;
 import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.kernel.Rules;
 import io.sluicegate.internal.kernel.Usage;
-import io.sluicegate.internal.kernel.Verb;
 import io.sluicegate.internal.policy.Key;
 import io.sluicegate.internal.redis.Head;
 import io.sluicegate.internal.redis.Request.Clock;
+import io.sluicegate.internal.redis.Result;
 import io.sluicegate.testing.Vector;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -56,7 +58,7 @@ public final class RandomLives {
             case 5 -> Rules.fixedWindow(name, limit, window, random.nextBoolean());
             case 6 -> {
                 String zone = ZONES[random.nextInt(ZONES.length)];
-                yield Rules.calendarWindow(name, limit, new Calendar(Calendar.Unit.values()[random.nextInt(4)], Calendar.zoneOf(zone), zone));
+                yield Rules.calendarWindow(name, limit, new Calendar(Limit.Every.values()[random.nextInt(4)], Calendar.zoneOf(zone), zone));
             }
             case 7 -> Rules.slidingWindow(name, limit, window + 20, 1 + random.nextInt(12));
             case 8 -> Rules.slidingCounter(name, Math.min(limit, (1L << 32) - 1), window);
@@ -93,7 +95,7 @@ public final class RandomLives {
                 alike = false;
             }
             Verb verb = Verb.values()[random.nextInt(Verb.values().length)];
-            if (!verb.isSupportedBy(rules)) {
+            if (!rules.supports(verb)) {
                 verb = permits ? Verb.ACQUIRE : Verb.CHECK;
             }
             if (verb == Verb.REFUND && usage.isFull(rules, now)) {

@@ -9,6 +9,7 @@ import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.policy.Key;
 import io.sluicegate.internal.redis.Head;
 import io.sluicegate.internal.redis.Request.Clock;
+import io.sluicegate.internal.redis.Result;
 import io.sluicegate.testing.Vector;
 import java.nio.charset.StandardCharsets;
 

@@ -3,8 +3,8 @@ package io.sluicegate.internal.engine;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 
-import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.Carry;
+import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.kernel.Rules;
 import io.sluicegate.internal.policy.Key;
@@ -14,7 +14,7 @@ import org.junit.jupiter.api.Test;
 class RefusalsTest {
     private static final RuleSet RULES =
         new RuleSet(Carry.USAGE, List.of(Rules.tokenBucket("r", new Rules.Rate(10, 1_000_000), 20, 20, false)));
-    private static final Refusals.Place PLACE = new Refusals.Place("p", Key.of("k"));
+    private static final Place PLACE = new Place("p", Key.of("k"));
 
     private final Refusals refusals = new Refusals();
 

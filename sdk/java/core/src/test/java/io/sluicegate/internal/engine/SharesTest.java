@@ -5,22 +5,23 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 
-import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.Carry;
+import io.sluicegate.Verb;
+import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.kernel.Rules;
-import io.sluicegate.internal.kernel.Verb;
 import io.sluicegate.internal.policy.Key;
 import io.sluicegate.internal.redis.Head;
 import io.sluicegate.internal.redis.Request.Clock;
+import io.sluicegate.internal.redis.Result;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
 /** The examples of the page "When Redis does not decide". */
 class SharesTest {
     private static final long T = 1_800_000_000_000_000L;
-    private static final Shares.Place PLACE = new Shares.Place("p", Key.of("k"));
+    private static final Place PLACE = new Place("p", Key.of("k"));
 
     private final Shares shares = new Shares();
 

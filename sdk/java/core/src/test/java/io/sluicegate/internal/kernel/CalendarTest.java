@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 
+import io.sluicegate.Limit;
 import java.time.Instant;
 import org.junit.jupiter.api.Test;
 
@@ -18,7 +19,7 @@ class CalendarTest {
     }
 
     private static void window(String zone, String now, String from, String till) {
-        Calendar calendar = new Calendar(Calendar.Unit.DAY, Calendar.zoneOf(zone), zone);
+        Calendar calendar = new Calendar(Limit.Every.DAY, Calendar.zoneOf(zone), zone);
         assertNotNull(calendar.zone());
         long[] window = calendar.windowAround(Instant.parse(now).toEpochMilli() * 1000);
         assertEquals(from, Instant.ofEpochMilli(window[0] / 1000).toString(), zone);

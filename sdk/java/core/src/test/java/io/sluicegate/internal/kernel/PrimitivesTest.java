@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.sluicegate.Carry;
+import io.sluicegate.Limit;
+import io.sluicegate.Verb;
 import io.sluicegate.internal.json.Json;
 import io.sluicegate.testing.Checkout;
 import io.sluicegate.testing.Vector;
@@ -129,7 +131,7 @@ class PrimitivesTest {
     @Test
     void a_report_of_a_calendar_window_ends_with_it() {
         RuleSet rules = new RuleSet(Carry.USAGE, List.of(
-            Rules.calendarWindow("r", 10, new Calendar(Calendar.Unit.DAY, Calendar.zoneOf("UTC"), "UTC"))));
+            Rules.calendarWindow("r", 10, new Calendar(Limit.Every.DAY, Calendar.zoneOf("UTC"), "UTC"))));
         long day = NOW - NOW % (24 * HOUR_US);
         Usage usage = new Usage();
         usage.putDown(rules, new long[] {10}, day + 23 * HOUR_US);

@@ -5,11 +5,11 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 
 import io.sluicegate.Carry;
+import io.sluicegate.Verb;
 import io.sluicegate.internal.kernel.PermitId;
 import io.sluicegate.internal.kernel.Rule;
 import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.kernel.Rules;
-import io.sluicegate.internal.kernel.Verb;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.HexFormat;
@@ -61,14 +61,14 @@ class CodecTest {
 
     @Test
     void a_reply_of_another_length_is_none() {
-        assertInstanceOf(Reply.Malformed.class, Reply.read(new byte[26], ORDERS, Verb.CHECK, false));
-        assertInstanceOf(Reply.Malformed.class, Reply.read(new byte[28], ORDERS, Verb.CHECK, false));
-        assertInstanceOf(Reply.Malformed.class, Reply.read(new byte[0], ORDERS, Verb.CHECK, false));
-        assertInstanceOf(Reply.Decided.class, Reply.read(new byte[27], ORDERS, Verb.CHECK, false));
-        assertInstanceOf(Reply.Unsupported.class, Reply.read(new byte[] {2}, ORDERS, Verb.ACQUIRE, false));
+        assertInstanceOf(Result.ThisKey.class, Result.read(new byte[26], ORDERS, Verb.CHECK, false));
+        assertInstanceOf(Result.ThisKey.class, Result.read(new byte[28], ORDERS, Verb.CHECK, false));
+        assertInstanceOf(Result.ThisKey.class, Result.read(new byte[0], ORDERS, Verb.CHECK, false));
+        assertInstanceOf(Result.Decided.class, Result.read(new byte[27], ORDERS, Verb.CHECK, false));
+        assertInstanceOf(Result.Unsupported.class, Result.read(new byte[] {2}, ORDERS, Verb.ACQUIRE, false));
         byte[] otherRule = new byte[27];
         otherRule[1] = 1;
-        assertInstanceOf(Reply.Malformed.class, Reply.read(otherRule, ORDERS, Verb.CHECK, false));
+        assertInstanceOf(Result.ThisKey.class, Result.read(otherRule, ORDERS, Verb.CHECK, false));
     }
 
     @Test
@@ -82,15 +82,15 @@ class CodecTest {
         bytes[34] = 3;
         bytes[41] = 7;
         bytes[46] = 1;
-        Reply.Decided said = (Reply.Decided) Reply.read(bytes, two, Verb.CHECK, true);
+        Result.Decided said = (Result.Decided) Result.read(bytes, two, Verb.CHECK, true);
         assertArrayEquals(new long[] {900, 47}, said.inUse());
         assertArrayEquals(new long[] {7, 256}, said.charged());
-        said = (Reply.Decided) Reply.read(Arrays.copyOf(bytes, 41), two, Verb.CHECK, false);
+        said = (Result.Decided) Result.read(Arrays.copyOf(bytes, 41), two, Verb.CHECK, false);
         assertArrayEquals(new long[] {900, 47}, said.inUse());
         assertArrayEquals(new long[0], said.charged());
         for (int length : new int[] {27, 35, 40, 42, 48, 50}) {
-            assertInstanceOf(Reply.Malformed.class, Reply.read(Arrays.copyOf(bytes, length), two, Verb.CHECK, false));
-            assertInstanceOf(Reply.Malformed.class, Reply.read(Arrays.copyOf(bytes, length), two, Verb.CHECK, true));
+            assertInstanceOf(Result.ThisKey.class, Result.read(Arrays.copyOf(bytes, length), two, Verb.CHECK, false));
+            assertInstanceOf(Result.ThisKey.class, Result.read(Arrays.copyOf(bytes, length), two, Verb.CHECK, true));
         }
     }
 }

@@ -1,5 +1,7 @@
 package io.sluicegate.internal.redis;
 
+import io.sluicegate.Limit;
+import io.sluicegate.internal.Decided;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
@@ -7,6 +9,7 @@ import io.sluicegate.AttributeKey;
 import io.sluicegate.Decision;
 import io.sluicegate.HttpFields;
 import io.sluicegate.Mode;
+import io.sluicegate.Verb;
 import io.sluicegate.internal.json.Json;
 import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.Calendar;
@@ -14,7 +17,6 @@ import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.PermitId;
 import io.sluicegate.internal.kernel.Rule;
 import io.sluicegate.internal.kernel.RuleSet;
-import io.sluicegate.internal.kernel.Verb;
 import io.sluicegate.internal.policy.RecordReader;
 import io.sluicegate.internal.redis.Request.Clock;
 import io.sluicegate.testing.Checkout;
@@ -110,7 +112,7 @@ class WireTest {
         entries("replies").forEach(each -> {
             RuleSet rules = named((String) each.get("policy"));
             Verb verb = Verb.valueOf(((String) each.get("verb")).toUpperCase(Locale.ROOT));
-            Reply reply = Reply.read(hex(each.get("reply_hex")), rules, verb, false);
+            Result reply = Result.read(hex(each.get("reply_hex")), rules, verb, false);
             assertEquals(meaning(each.get("means")), meaning(reply, rules), each.toString());
         });
     }
@@ -125,16 +127,16 @@ class WireTest {
         return means instanceof Map<?, ?> m ? m.toString() : means.toString();
     }
 
-    private static String meaning(Reply reply, RuleSet rules) {
-        if (reply instanceof Reply.Decided decided) {
+    private static String meaning(Result reply, RuleSet rules) {
+        if (reply instanceof Result.Decided decided) {
             Answer a = decided.answer();
             return a.allowed() + " " + a.granted() + " " + a.waitUs() + " " + a.limit() + " " + a.remaining() + " " + a.retryAfterUs() + " "
                 + a.resetAfterUs() + " " + rules.rules().get(a.rule()).name() + " " + inUse(decided.inUse(), rules);
         }
-        if (reply instanceof Reply.Malformed malformed) {
-            return malformed.part().equals("reply") ? "foreign" : "{malformed=" + malformed.part() + "}";
+        if (reply instanceof Result.ThisKey malformed) {
+            return malformed.cause().equals("malformed reply") ? "foreign" : "{malformed=" + malformed.cause().substring(10) + "}";
         }
-        return reply instanceof Reply.OtherRules other ? "{unknown=" + HEX.formatHex(other.state()) + "}" : "unsupported";
+        return reply instanceof Result.OtherRules other ? "{unknown=" + HEX.formatHex(other.state()) + "}" : "unsupported";
     }
 
     private static String inUse(long[] inUse, RuleSet rules) {
@@ -149,7 +151,7 @@ class WireTest {
     void calendars_have_the_same_windows() {
         entries("calendars").forEach(each -> {
             String zone = (String) each.get("zone");
-            Calendar calendar = new Calendar(Calendar.Unit.valueOf(((String) each.get("unit")).toUpperCase(Locale.ROOT)), Calendar.zoneOf(zone), zone);
+            Calendar calendar = new Calendar(Limit.Every.valueOf(((String) each.get("unit")).toUpperCase(Locale.ROOT)), Calendar.zoneOf(zone), zone);
             long[] window = calendar.windowAround(number(each.get("now_us")));
             assertArrayEquals(new long[] {number(each.get("start_us")), number(each.get("end_us"))}, window, each.toString());
         });
@@ -162,7 +164,7 @@ class WireTest {
             Rule rule = rules.rules().get(0);
             Map<?, ?> d = (Map<?, ?>) each.get("decision");
             long retry = d.get("retry_after_us") == null ? Decision.NEVER : number(d.get("retry_after_us"));
-            Decision decision = new Decision((Boolean) d.get("allowed"), number(d.get("granted")), 0, number(d.get("limit")),
+            Decision decision = new Decided((Boolean) d.get("allowed"), number(d.get("granted")), 0, number(d.get("limit")),
                 number(d.get("remaining")), retry, number(d.get("reset_after_us")), "p", rule.name(), rules.quotas(), Mode.STORE, null, 0);
             Map<String, String> fields = HttpFields.of(decision);
             assertEquals(each.get("ratelimit"), fields.get("RateLimit"));

@@ -1,13 +1,14 @@
 package io.sluicegate.internal.redis;
 
+import io.sluicegate.Verb;
 import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.RuleSet;
-import io.sluicegate.internal.kernel.Verb;
+import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
-/** What the script says about one key. */
-public sealed interface Reply {
+/** What a question to Redis comes to: what the script says about one key, or why it says nothing. */
+public sealed interface Result {
     /** Bytes of a decision by one rule. */
     int DECISION_LENGTH = 27;
     /** Bytes of what remains of a rule. */
@@ -16,51 +17,81 @@ public sealed interface Reply {
     int CHARGED_LENGTH = 4;
     /** The usage in a reply that reports none. */
     long[] NONE = {};
+    /** The answer does not report this rule. */
+    long NOT_SAID = -1;
 
     /**
-     * It was decided.
+     * Redis decided.
      *
-     * @param answer the decision
-     * @param inUse of two rules and more, the permits in use of each; of one rule empty, as the answer itself reports it
+     * @param answer the decision; in the end its rule is a place in the program's own rules
+     * @param inUse the permits in use of each rule, {@link #NOT_SAID} for those that the answer does not report; empty if the answer
+     *     alone says it, of its rule
      * @param charged of a debt, what each rule was charged; else empty
      */
-    record Decided(Answer answer, long[] inUse, long[] charged) implements Reply {}
+    record Decided(Answer answer, long[] inUse, long[] charged) implements Result {
+        /** {@return the permits in use of the own rule at {@code place}, or {@link #NOT_SAID}} */
+        public long inUse(int place) {
+            if (inUse.length > 0) {
+                return inUse[place];
+            }
+            return place == answer.rule() ? Math.max(answer.limit() - answer.remaining(), 0) : NOT_SAID;
+        }
+    }
 
     /** The rules do not know the verb. */
-    record Unsupported() implements Reply {}
+    record Unsupported() implements Result {}
 
     /**
-     * Other rules wrote the state.
+     * Other rules wrote the state; the question goes on.
      *
      * @param state how it begins
      */
-    record OtherRules(byte[] state) implements Reply {}
+    record OtherRules(byte[] state) implements Result {}
 
     /**
-     * What was sent or what is stored cannot be read.
+     * What is stored at this key cannot be read or written.
      *
-     * @param part `rules`, `ask` or `state`, or `reply` for a string that is none of the script's
+     * @param cause what Redis says
      */
-    record Malformed(String part) implements Reply {}
+    record ThisKey(String cause) implements Result {}
+
+    /**
+     * Redis did not answer.
+     *
+     * @param cause what happened
+     * @param perhapsCharged whether it may have executed the request
+     */
+    record NoAnswer(String cause, boolean perhapsCharged) implements Result {}
+
+    /**
+     * Redis answers, but did not decide in time.
+     *
+     * @param cause what happened
+     * @param perhapsCharged whether it may have executed the request
+     */
+    record Shed(String cause, boolean perhapsCharged) implements Result {}
+
+    /** {@return whether the request may have been executed} */
+    default boolean perhapsCharged() {
+        return this instanceof NoAnswer silent && silent.perhapsCharged || this instanceof Shed shed && shed.perhapsCharged;
+    }
 
     /** {@return the reply of these bytes, to a verb under these rules, with or without a debt} */
-    static Reply read(byte[] bytes, RuleSet rules, Verb verb, boolean withDebt) {
+    static Result read(byte[] bytes, RuleSet rules, Verb verb, boolean withDebt) {
         int count = rules.rules().size();
         int remaining = DECISION_LENGTH + (count > 1 ? REMAINING_LENGTH * count : 0);
         int length = remaining + (withDebt ? CHARGED_LENGTH * count : 0);
         if (bytes.length == length && (bytes[0] == 0 || bytes[0] == 1) && (bytes[1] & 0xff) < count) {
             return new Decided(answer(bytes, rules), count > 1 ? inUse(bytes, rules) : NONE, withDebt ? charged(bytes, remaining, count) : NONE);
         }
-        if (bytes.length == 1 && bytes[0] == 2 && !verb.isSupportedBy(rules)) {
+        if (bytes.length == 1 && bytes[0] == 2 && !rules.supports(verb)) {
             return new Unsupported();
         }
         if (bytes.length > 1 && bytes[0] == 3) {
             return new OtherRules(Arrays.copyOfRange(bytes, 1, bytes.length));
         }
-        if (bytes.length > 0 && bytes[0] == 4) {
-            return new Malformed(new String(bytes, 1, bytes.length - 1, java.nio.charset.StandardCharsets.US_ASCII));
-        }
-        return new Malformed("reply");
+        boolean names = bytes.length > 0 && bytes[0] == 4;
+        return new ThisKey("malformed " + (names ? new String(bytes, 1, bytes.length - 1, StandardCharsets.US_ASCII) : "reply"));
     }
 
     private static Answer answer(byte[] bytes, RuleSet rules) {

@@ -1,6 +1,4 @@
-package io.sluicegate.internal;
-
-import io.sluicegate.internal.kernel.Verb;
+package io.sluicegate;
 
 /**
  * What a program asks, checked.
