@@ -299,8 +299,9 @@ func (e *engine) pay(ctx context.Context) {
 		}
 		before = len(debtors)
 		for key, pl := range debtors {
-			if p, _ := e.policies.get(pl.policy); p == nil && pl.rulesKey != "" {
-				e.share.forget(key) // a policy that is gone takes its debts along
+			// A policy that is gone takes its debts along. One of a later version is still there: its budget is charged.
+			if p, unreadable := e.policies.get(pl.policy); p == nil && unreadable == "" && pl.rulesKey != "" {
+				e.share.forget(key)
 				continue
 			}
 			now := e.nowUS()

@@ -196,6 +196,28 @@ func TestAPolicyThatIsGoneTakesItsDebtsAlong(t *testing.T) {
 	}
 }
 
+// countingStore counts the debts that it is asked to charge, and does not answer.
+type countingStore struct{ charged int }
+
+func (s *countingStore) ask(_ context.Context, q question) (answer, *failure) {
+	if q.bill != nil {
+		s.charged++
+	}
+	return answer{}, &failure{classCaller, false, context.Canceled}
+}
+
+func TestAPolicyOfALaterVersionLeavesItsDebtsToBeCharged(t *testing.T) {
+	store := &countingStore{}
+	e := &engine{policies: newPolicies(nil, nil, time.Now), clock: newManual(), share: newShare(), store: store}
+	p := planOf(t, 1, FixedWindow(20, time.Hour))
+	e.share.decide(question{plan: p, key: "k", request: request{verb: verbCheck, cost: 10, now: e.nowUS()}}, 1)
+	e.policies.unreadable[p.policy] = "record: `2` is of a later version; this program reads 1"
+	e.pay(context.Background())
+	if owing := len(e.share.debtors(2)); owing != 1 || store.charged != 1 {
+		t.Errorf("%d keys owe something, %d were charged, expected 1 and 1", owing, store.charged)
+	}
+}
+
 func TestADebtIsChargedBeforeTheRequest(t *testing.T) {
 	client, ctx := dial(t, redisAddr(t)), context.Background()
 	e := &engine{
