@@ -216,6 +216,7 @@ WALKS = {
         "redis-cli -h": RUNBOOK,
         "curl -s http://127.0.0.1:8082/metrics | grep ^sluicegate_certificate": CERTIFICATES},
         not_run={"systemctl status": TESTED + "scripts/test-deb starts the service with systemd"}),
+    "docs/sdk.md": Walk(before={"$ sluicegate serve": "cp examples/policies.yaml policies.yaml"}, figures=("sluicegate serve",)),
     "docs/security.md": Walk(before={"[http.tls]": CERTIFICATES, "curl": """
         export SLUICEGATE__HTTP__TLS__CERT=/etc/sluicegate/server.crt SLUICEGATE__HTTP__TLS__KEY=/etc/sluicegate/server.key
         export SLUICEGATE__RESP__TLS__CERT=/etc/sluicegate/server.crt SLUICEGATE__RESP__TLS__KEY=/etc/sluicegate/server.key
@@ -240,7 +241,7 @@ WALKS = {
     "docs/wires/http.md": Walk(before={"sluicegate serve": """
         sed -n '/^```yaml$/,/^```$/p' docs/wires/http.md | sed '/^```/d' >policies.yaml"""}),
 } | {
-    f"sdk/{sdk}/{page}": Walk(not_run={start: "needs a program beside the checkout; scripts/packages uses each package from an empty one"})
+    f"sdk/{sdk}/{page}": Walk(before={"sluicegate policies compile": "cp examples/policies.yaml . && mkdir -p src/test/resources"}, not_run={start: "needs a program beside the checkout; scripts/packages uses each package from an empty one"})
     for sdk, start in (("go", "go mod edit"), ("java", "mvn -f"), ("php", "composer config"))
     for page in ("README.md", "README.zh.md")
 }
