@@ -110,6 +110,8 @@ impl StoreGuard {
         let at = Moment::with_windows(now, windows.as_slice());
         let said = store.lease(&subject.request(), message, &at).await;
         match &said {
+            // It may take longer than a request: its answer says nothing about those.
+            _ if !asks => {}
             Err(StoreError::Unavailable { .. }) => self.breaker.record_failure(now),
             _ => self.breaker.record_success(now),
         }
