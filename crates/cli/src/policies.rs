@@ -1,5 +1,6 @@
 //! `sluicegate policies check`, `compile` and `schema`, `import envoy`, `redis-acl`: what needs no server.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -40,10 +41,7 @@ pub(crate) fn check(path: PathBuf) -> Result<ExitCode> {
             terminal::print(found.as_bytes()).context("standard output")?;
             Ok(ExitCode::SUCCESS)
         }
-        Err(errors) => {
-            errors.iter().for_each(|error| terminal::print_error_line(format_args!("{error}")));
-            Ok(ExitCode::FAILURE)
-        }
+        Err(errors) => Ok(refuse(&errors)),
     }
 }
 
@@ -54,11 +52,14 @@ pub(crate) fn compile(path: PathBuf) -> Result<ExitCode> {
             terminal::print(records.as_bytes()).context("standard output")?;
             Ok(ExitCode::SUCCESS)
         }
-        Err(errors) => {
-            errors.iter().for_each(|error| terminal::print_error_line(format_args!("{error}")));
-            Ok(ExitCode::FAILURE)
-        }
+        Err(errors) => Ok(refuse(&errors)),
     }
+}
+
+/// Prints every path at which a document is not sound.
+fn refuse(errors: &[impl Display]) -> ExitCode {
+    errors.iter().for_each(|error| terminal::print_error_line(format_args!("{error}")));
+    ExitCode::FAILURE
 }
 
 /// Prints the JSON Schema of policy documents.

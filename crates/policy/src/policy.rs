@@ -141,6 +141,17 @@ pub enum OnStoreFailure {
     Deny,
 }
 
+impl OnStoreFailure {
+    /// Its word in documents, records and answers: `local`, `allow` or `deny`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        }
+    }
+}
+
 /// What is done with a request while the store answers, but has more to do than it can in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnOverload {

@@ -1,6 +1,6 @@
 //! Records of policies, as servers publish them (`spec/record.md`).
 
-use sluicegate_policy::{Fallback, Leases, OnStoreFailure, Overflow, Policy};
+use sluicegate_policy::{Fallback, Leases, Overflow, Policy};
 use sluicegate_store::redis::{PolicyRecord, RecordOverflow, RecordResponse, RecordSettings};
 
 /// The record of `policy`: its rules compiled, and all else that a program decides by which reads no documents.
@@ -15,11 +15,7 @@ pub fn record_of(policy: &Policy) -> PolicyRecord {
     }
     let settings = RecordSettings {
         apps,
-        on_store_failure: match policy.on_store_failure() {
-            OnStoreFailure::Local => "local",
-            OnStoreFailure::Allow => "allow",
-            OnStoreFailure::Deny => "deny",
-        },
+        on_store_failure: policy.on_store_failure().word(),
         overflow: overflow(policy.overflow()),
         leases: policy.leases() != Leases::Off,
         key: policy.key().iter().map(ToString::to_string).collect(),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use sluicegate::http::headers::window_s;
-use sluicegate::policy::{OnStoreFailure, Overflow};
+use sluicegate::policy::Overflow;
 use sluicegate::{Admission, ExplainedLease, Explanation, Micros, NamedRule, Request, Verb};
 use utoipa::ToSchema;
 
@@ -131,7 +131,7 @@ pub(crate) fn encode(request: &Request<'_>, explanation: Explanation) -> Vec<u8>
         would_charge,
         rules_of: if is_override { "override" } else { "policy" },
         overflow: overflow(policy.overflow()),
-        on_store_failure: on_store_failure(policy.on_store_failure()),
+        on_store_failure: policy.on_store_failure().word(),
         decision: decided(&admission, None),
         rules: rules.collect(),
         leases: lease.map(explained_leases),
@@ -155,13 +155,5 @@ const fn overflow(overflow: &Overflow) -> &'static str {
         Overflow::Degrade(_) => "degrade",
         Overflow::Divert { .. } => "divert",
         Overflow::Shadow => "shadow",
-    }
-}
-
-const fn on_store_failure(on_failure: OnStoreFailure) -> &'static str {
-    match on_failure {
-        OnStoreFailure::Local => "local",
-        OnStoreFailure::Allow => "allow",
-        OnStoreFailure::Deny => "deny",
     }
 }
