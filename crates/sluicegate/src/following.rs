@@ -280,10 +280,10 @@ struct PublishedPolicy {
     policy: Policy,
 }
 
-/// Why a published policy cannot be read.
+/// The reason for which a published policy cannot be read.
 struct Unreadable {
-    /// Whether a later version of Sluicegate wrote it: nothing is decided by it then, also not by what was held
-    /// before. What is damaged changes nothing.
+    /// A later version of Sluicegate wrote it: nothing is decided by it then, also not by the version held before.
+    /// A damaged record changes nothing.
     is_later: bool,
     problem: String,
 }

@@ -36,7 +36,7 @@ abstract class Gate
     private readonly ?Observer $observer;
 
     /**
-     * @param callable(Observation): void|null $observer told of each request, after it
+     * @param callable(Observation): void|null $observer called after each request
      * @param float $closeSeconds how long `close` goes on paying by default
      */
     protected function __construct(
@@ -50,7 +50,7 @@ abstract class Gate
     /**
      * A gate by a decider, such as one of your own for tests.
      *
-     * @param callable(Observation): void|null $observer told of each request, after it
+     * @param callable(Observation): void|null $observer called after each request
      * @param float $closeSeconds how long `close` goes on paying by default
      */
     public static function of(
@@ -78,7 +78,7 @@ abstract class Gate
      * @param CacheInterface|null $cache of PSR-16, which keeps policies in place of `$memory`; the rest stays there
      * @param LoggerInterface|null $logger hears when the breaker opens and closes, and of policies that cannot be read,
      *   each once a minute at most; never of keys
-     * @param callable(Observation): void|null $observer told of each request, after it: for metrics and traces
+     * @param callable(Observation): void|null $observer called after each request: for metrics and traces
      * @throws InvalidRequest if an option is out of its range
      */
     public static function direct(
@@ -122,7 +122,7 @@ abstract class Gate
      * @param string $app the program's app, for servers without tokens
      * @param int|null $timeoutMs how long an answer is awaited: by default 200 ms over HTTP and 50 ms over RESP. A
      *   policy with `overflow: queue` holds its answers back for as long as it says
-     * @param callable(Observation): void|null $observer told of each request, after it
+     * @param callable(Observation): void|null $observer called after each request
      */
     public static function remote(
         string $url,

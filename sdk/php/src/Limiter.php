@@ -19,7 +19,7 @@ final class Limiter
     /**
      * @param string $name the policy, or the name of the limit
      * @param Limit|null $limit null for a policy
-     * @param Observer|null $observer told of each request
+     * @param Observer|null $observer called after each request
      */
     public function __construct(
         private readonly Decider $decider,

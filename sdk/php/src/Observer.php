@@ -10,21 +10,21 @@ use Sluicegate\Remote\Explanation;
 use Sluicegate\Remote\Settlement;
 
 /**
- * Tells a function of the program what became of each request.
+ * Calls a function of the program after each request, with its result.
  */
 final class Observer
 {
     /** @var Closure(Observation): void|null */
-    private readonly ?Closure $tell;
+    private readonly ?Closure $observe;
 
-    /** @param callable(Observation): void|null $tell null: nobody is told. What it throws goes to the caller */
-    public function __construct(?callable $tell)
+    /** @param callable(Observation): void|null $observe null: none. An exception of it goes to the caller */
+    public function __construct(?callable $observe)
     {
-        $this->tell = $tell === null ? null : $tell(...);
+        $this->observe = $observe === null ? null : $observe(...);
     }
 
     /**
-     * What `$ask` gives, after the function was told.
+     * The result of `$ask`, after the function was called.
      *
      * @template T of Decision|Settlement|Explanation
      * @param callable(): T $ask
@@ -33,7 +33,7 @@ final class Observer
      */
     public function watch(string $policy, string $verb, callable $ask): mixed
     {
-        if ($this->tell === null) {
+        if ($this->observe === null) {
             return $ask();
         }
         $begin = hrtime(true);
@@ -44,7 +44,7 @@ final class Observer
         } catch (SluicegateException $e) {
             $error = $e;
         }
-        ($this->tell)(new Observation($policy, $verb, $decision, $error, intdiv(hrtime(true) - $begin, 1000)));
+        ($this->observe)(new Observation($policy, $verb, $decision, $error, intdiv(hrtime(true) - $begin, 1000)));
         return $error === null ? $result : throw $error;
     }
 }

@@ -191,7 +191,7 @@ impl PublishedFiles {
 }
 
 impl FilePolicy {
-    /// What is published of it, in this version.
+    /// Its publication, in this version.
     fn publication(&self, version: i64, since_ms: Option<i64>) -> PublicationPolicy<'_> {
         let Self { name, document } = self;
         PublicationPolicy { name, app: "", is_shadow: false, version, since_ms, document }

@@ -27,7 +27,7 @@ pub enum RuleSpec {
     },
     /// `limit` in a window.
     Window {
-        /// Which window.
+        /// The kind of window.
         window: WindowSpec,
         /// Permits.
         limit: u64,

@@ -32,18 +32,18 @@ pub struct PolicyRecord {
 pub struct RecordSettings {
     /// The apps that may use the policy; `*` is every app.
     pub apps: Vec<String>,
-    /// What is decided without Redis: `local`, `allow` or `deny`.
+    /// The answer without Redis: `local`, `allow` or `deny`.
     pub on_store_failure: &'static str,
-    /// What becomes of requests over the limit.
+    /// The treatment of requests over the limit.
     pub overflow: RecordOverflow,
-    /// Whether servers may lease its permits.
+    /// Servers may lease its permits.
     pub leases: bool,
     /// The attributes of a request that make its key; none: the program passes the key.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub key: Vec<String>,
 }
 
-/// What becomes of requests over the limit.
+/// The treatment of requests over the limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum RecordOverflow {
@@ -53,7 +53,7 @@ pub enum RecordOverflow {
     Shadow,
     /// They wait.
     Queue {
-        /// For so long at most.
+        /// The longest wait, µs.
         max_wait_us: u64,
     },
     /// They are refused with a tag, or with a response that the program sends.
@@ -67,7 +67,7 @@ pub enum RecordOverflow {
     },
     /// They are refused, and the program sends them elsewhere.
     Divert {
-        /// Where to.
+        /// The target, as the policy names it.
         target: String,
     },
 }
@@ -87,7 +87,7 @@ pub struct RecordResponse {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct RecordOverride {
     key: String,
-    /// When it ends, in ms since 1970; absent: never.
+    /// Its end, in ms since 1970; absent: it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     until_ms: Option<u64>,
     #[serde(flatten)]
@@ -99,13 +99,13 @@ struct RecordOverride {
 struct RecordRules {
     /// The rules of the blob, without what surrounds them, in base64url.
     blob: String,
-    /// How long a state under these rules is of use at most.
+    /// The longest time for which a state under these rules is of use, ms.
     life_ms: u64,
-    /// What is known of each rule, in their order.
+    /// Each rule's name and limit, in their order.
     each: Vec<RecordRule>,
 }
 
-/// What answers and headers say of a rule, and whose calendar it follows.
+/// The name, limit and calendar of a rule, for answers and headers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct RecordRule {
     name: String,

@@ -186,7 +186,7 @@ final class DirectDecider extends PolicyDecider
                 return $answer;
             }
         }
-        throw new StoreFailure(FailureKind::Contended, true, 'more was owed than Redis was told');
+        throw new StoreFailure(FailureKind::Contended, true, 'more was owed than was sent to Redis');
     }
 
     /** @return array{string, list<int>, bool}|null the id of the bill, its permits, and whether more passed since */

@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Redis;
 
 /**
- * Where Redis is, as this host was told: kept by APCu for its processes where it is there, else by this object.
+ * The address of Redis that this host learned: kept by APCu for the host's processes, and without APCu by this object.
  */
 final class HostNote
 {

@@ -35,7 +35,7 @@ final class HttpGate extends Gate
      * @param string|null $token of the app; it needs the scope `check`, and `refund` to give back and to settle
      * @param string $app the program's app, for servers without tokens
      * @param int $timeoutMs how long an answer is awaited
-     * @param callable|null $observer told an `Observation` after each request; not of batches
+     * @param callable|null $observer called with an `Observation` after each request; not after batches
      * @throws InvalidRequest if the app is not a name
      */
     public static function at(

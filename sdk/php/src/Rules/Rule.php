@@ -49,7 +49,7 @@ final readonly class Rule
     ) {
     }
 
-    /** The hash by which a rule is told from others of its set. */
+    /** The hash that distinguishes a rule from the others of its set. */
     public static function hashOf(string $name): string
     {
         return substr(hash('sha256', $name, true), 0, 8);

@@ -24,7 +24,7 @@ final readonly class RuleSet
     private const CALL_COST_NS = 10_000;
     private const COST_MAX_NS = 300_000;
 
-    /** The 6 bytes by which a policy's rules are told from others. */
+    /** The 6 bytes that distinguish a policy's rules from earlier and later ones. */
     public string $generation;
 
     /** @var list<null>|null the windows of rules without a calendar; null: one has one */
