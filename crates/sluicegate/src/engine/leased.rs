@@ -109,11 +109,12 @@ impl StoreGuard {
         let windows = subject.rules.windows(now);
         let at = Moment::with_windows(now, windows.as_slice());
         let said = store.lease(&subject.request(), message, &at).await;
-        match &said {
-            // It may take longer than a request: its answer says nothing about those.
-            _ if !asks => {}
-            Err(StoreError::Unavailable { .. }) => self.breaker.record_failure(now),
-            _ => self.breaker.record_success(now),
+        // One that only gives back may take longer than a request: its answer says nothing about those.
+        if asks {
+            match &said {
+                Err(StoreError::Unavailable { .. }) => self.breaker.record_failure(now),
+                _ => self.breaker.record_success(now),
+            }
         }
         if let Ok(Word::Stands(stands)) = &said {
             let answer = StoreAnswer { verdict: stands.verdict, in_use: letter.in_use(stands) };
