@@ -1,26 +1,15 @@
 package sluicegate
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
-	"unicode/utf8"
+	"slices"
+
+	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/lex"
 )
-
-// outsideMax is how many bytes of a text that comes from outside an error repeats: a server's problem, an error of Redis.
-const outsideMax = 1024
-
-// outside gives a text from outside as errors say it.
-func outside(text string) string {
-	if len(text) <= outsideMax {
-		return text
-	}
-	end := outsideMax
-	for end > outsideMax-utf8.UTFMax && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
-}
 
 // An answer over HTTP has all members that the page says, of their types and within their ranges, or it is no decision.
 
@@ -35,32 +24,27 @@ func noDecision() *Error {
 
 // amount is a number of an answer: permits, or a time. null is permitted where the page says so.
 type amount struct {
-	n           int64
-	said, known bool // there at all; a number, and not null
+	n              int64
+	present, known bool // there at all; a number, and not null
 }
 
 // UnmarshalJSON reads a whole number of 0 to 2^53, or null.
 func (a *amount) UnmarshalJSON(text []byte) error {
-	*a = amount{said: true}
+	*a = amount{present: true}
 	if string(text) == "null" {
 		return nil
 	}
-	n, rest, ok := digits(string(text))
-	if !ok || rest != "" || n > unitsMax {
+	n, rest, ok := lex.Digits(string(text))
+	if !ok || rest != "" || n > kernel.UnitsMax {
 		return errAnswer
 	}
 	a.n, a.known = n, true
 	return nil
 }
 
-// allKnown says whether all amounts are there.
+// allKnown reports whether all amounts are there.
 func allKnown(amounts ...amount) bool {
-	for _, a := range amounts {
-		if !a.known {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(amounts, func(a amount) bool { return !a.known })
 }
 
 // remoteLeft is what is left of a budget.
@@ -72,14 +56,14 @@ type remoteLeft struct {
 }
 
 func (got remoteLeft) complete() bool {
-	return got.Allowed != nil && got.RetryUS.said && allKnown(got.Remaining, got.ResetUS)
+	return got.Allowed != nil && got.RetryUS.present && allKnown(got.Remaining, got.ResetUS)
 }
 
 // addTo says in a decision what is left.
 func (got remoteLeft) addTo(d Decision) Decision {
-	d.Allowed, d.Remaining, d.ResetAfter = *got.Allowed, got.Remaining.n, span(got.ResetUS.n)
+	d.Allowed, d.Remaining, d.ResetAfter = *got.Allowed, got.Remaining.n, kernel.Span(got.ResetUS.n)
 	if !d.Allowed && got.RetryUS.known {
-		d.CanRetry, d.RetryAfter = true, span(got.RetryUS.n)
+		d.CanRetry, d.RetryAfter = true, kernel.Span(got.RetryUS.n)
 	}
 	return d
 }
@@ -111,18 +95,15 @@ func (got remoteAnswer) complete() bool {
 		(r == nil || servable(int64(r.Status)) && r.Headers != nil && r.Body != nil)
 }
 
-// servable says whether a status is one that a response of a policy may have.
+// servable reports whether a status is one that a response of a policy may have.
 func servable(status int64) bool { return status >= 200 && status <= 599 }
 
-// decision gives the decision that a complete answer is.
+// decision returns the decision that a complete answer is.
 func (got remoteAnswer) decision(policy string, quotas []Quota) Decision {
 	d := got.addTo(Decision{
-		Granted: got.Granted.n, Wait: span(got.WaitUS.n), Limit: got.Limit.n, Policy: policy, Rule: *got.Rule, Mode: got.Mode,
-		Held: span(got.HeldUS.n), Overflow: Overflow{Kind: got.Overflow, Tag: got.Tag, Target: got.Target}, Quotas: quotas,
+		Granted: got.Granted.n, Wait: kernel.Span(got.WaitUS.n), Limit: got.Limit.n, Policy: policy, Rule: *got.Rule, Mode: cmp.Or(got.Mode, ModeStore),
+		Held: kernel.Span(got.HeldUS.n), Overflow: Overflow{Kind: got.Overflow, Tag: got.Tag, Target: got.Target}, Quotas: quotas,
 	})
-	if d.Mode == "" {
-		d.Mode = ModeStore
-	}
 	if got.Response != nil {
 		d.Overflow.Response = &Response{got.Response.Status, got.Response.Headers, *got.Response.Body}
 	}
@@ -179,18 +160,20 @@ type remoteBatch struct {
 	Allowed *bool             `json:"allowed"` // of a batch that passes together or not at all
 	Refused amount            `json:"refused"` // the place of the check that was refused
 	Answers []json.RawMessage `json:"answers"`
+
+	checks int // of the request
+	atomic bool
 }
 
-// complete says whether the answer is one to so many checks.
-func (got remoteBatch) complete(checks int, atomic bool) bool {
+func (got remoteBatch) complete() bool {
 	switch {
-	case !atomic:
-		return len(got.Answers) == checks
+	case !got.atomic:
+		return len(got.Answers) == got.checks
 	case got.Allowed == nil:
 		return false
 	case *got.Allowed:
-		return len(got.Answers) == checks
+		return len(got.Answers) == got.checks
 	default:
-		return len(got.Answers) == 1 && got.Refused.known && got.Refused.n < int64(checks)
+		return len(got.Answers) == 1 && got.Refused.known && got.Refused.n < int64(got.checks)
 	}
 }

@@ -13,6 +13,11 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/lex"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/testkit"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
 )
 
 const (
@@ -40,11 +45,11 @@ func falseServer(t *testing.T, status int, body string) *Gate {
 
 // asServer is an error of a server with a status.
 func asServer(err error, status int) bool {
-	var said *Error
-	return errors.As(err, &said) && said.Name == "server" && said.Status == status
+	var out *Error
+	return errors.As(err, &out) && out.Name == "server" && out.Status == status
 }
 
-// without gives an answer without a member.
+// without returns an answer without a member.
 func without(answer, member string) string {
 	from := strings.Index(answer, `"`+member+`":`)
 	to := from + strings.IndexAny(answer[from:], ",}")
@@ -109,7 +114,7 @@ func TestWhatOnlyAServerDoesReadsItsAnswersAsStrictly(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		ask  func(*Gate) error
+		call func(*Gate) error
 		good string
 		bad  []string
 	}{
@@ -134,11 +139,11 @@ func TestWhatOnlyAServerDoesReadsItsAnswersAsStrictly(t *testing.T) {
 		}},
 		{"all, refused", all, goodRefused, nil},
 	} {
-		if err := c.ask(falseServer(t, 200, c.good)); err != nil {
+		if err := c.call(falseServer(t, 200, c.good)); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		for _, body := range c.bad {
-			if err := c.ask(falseServer(t, 200, body)); !asServer(err, 200) {
+			if err := c.call(falseServer(t, 200, body)); !asServer(err, 200) {
 				t.Errorf("%s of %.200s: %v", c.name, body, err)
 			}
 		}
@@ -175,7 +180,7 @@ func TestAReplyOverRESPThatIsNoDecisionIsAnErrorOfTheServer(t *testing.T) {
 		{array("1", 5, 4, 0, 1, 0, "r", "store"), ErrServer}, {array(1, nil, 4, 0, 1, 0, "r", "store"), ErrServer},
 		{array(1, -5, 4, 0, 1, 0, "r", "store"), ErrServer}, {array(1, 5, -4, 0, 1, 0, "r", "store"), ErrServer},
 		{array(1, 5, 4, -2, 1, 0, "r", "store"), ErrServer}, {array(1, 5, 4, 0, -1, 0, "r", "store"), ErrServer},
-		{array(1, 5, 4, 0, 1, -1, "r", "store"), ErrServer}, {array(1, int64(unitsMax+1), 4, 0, 1, 0, "r", "store"), ErrServer},
+		{array(1, 5, 4, 0, 1, -1, "r", "store"), ErrServer}, {array(1, int64(kernel.UnitsMax+1), 4, 0, 1, 0, "r", "store"), ErrServer},
 		{array(1, 5, 4, 0, 1, 0, 7, "store"), ErrServer}, {array(1, 5, 4, 0, 1, 0, "r", 7), ErrServer},
 		{array(-1, 5, 4, 0, 1, 0, "r", "store", "degrade", 7, 203), ErrServer},
 		{array(-1, 5, 4, 0, 1, 0, "r", "store", "degrade", "less", 99), ErrServer},
@@ -210,11 +215,11 @@ func falseRESP(t *testing.T, reply string) string {
 				line, _ := in.ReadString('\n')
 				lines += line
 			}
-			said := "-ERR unknown\r\n"
+			out := "-ERR unknown\r\n"
 			if strings.Contains(strings.ToUpper(lines), "SG.") {
-				said = reply
+				out = reply
 			}
-			_, _ = io.WriteString(c, said)
+			_, _ = io.WriteString(c, out)
 		}
 	}
 	go func() {
@@ -231,7 +236,7 @@ func falseRESP(t *testing.T, reply string) string {
 
 func TestTextsFromOutsideAreCutInErrors(t *testing.T) {
 	ctx, long := context.Background(), strings.Repeat("ü", 300_000)
-	const most = outsideMax + 100 // and what is around them
+	const most = lex.CutMax + 100 // and what is around them
 	check := func(what string, err error, want *Error) {
 		t.Helper()
 		if !errors.Is(err, want) || len(err.Error()) > most || !strings.Contains(err.Error(), "ü…") || !utf8.ValidString(err.Error()) {
@@ -255,11 +260,11 @@ func TestTextsFromOutsideAreCutInErrors(t *testing.T) {
 	check("RESP", err, ErrServer)
 	_, err = remoteOf(t, "resp://"+falseRESP(t, "-NOTCHARGED store: "+short+"\r\n")).Policy("a").Allow(ctx, "k")
 	check("RESP, store", err, ErrNotCharged)
-	check("Redis", storeError(&failure{classNoAnswer, true, said("ERR " + short)}), ErrPerhapsCharged)
-	check("Redis", storeError(&failure{classNoAnswer, false, said("ERR " + short)}), ErrNotCharged)
-	check("a caller", interrupted(errors.New(short)), ErrInterrupted)
-	if got := outside(strings.Repeat("a", outsideMax)); len(got) != outsideMax {
-		t.Errorf("%d bytes of %d", len(got), outsideMax)
+	check("Redis", storeError(&wire.Failure{Class: wire.ClassNoAnswer, Charged: true, Cause: redisError("ERR " + short)}), ErrPerhapsCharged)
+	check("Redis", storeError(&wire.Failure{Class: wire.ClassNoAnswer, Cause: redisError("ERR " + short)}), ErrNotCharged)
+	check("a caller", storeError(&wire.Failure{Class: wire.ClassCaller, Charged: true, Cause: errors.New(short)}), ErrInterrupted)
+	if got := lex.Cut(strings.Repeat("a", lex.CutMax)); len(got) != lex.CutMax {
+		t.Errorf("%d bytes of %d", len(got), lex.CutMax)
 	}
 }
 
@@ -295,7 +300,7 @@ func TestAnErrorOfAServerSaysWhetherTheRequestWasCharged(t *testing.T) {
 			t.Errorf("%.200s: %v", of, err)
 		}
 	}
-	for _, e := range loadWire[struct {
+	for _, e := range testkit.LoadWire[struct {
 		Status  int
 		Body    string
 		Charged Charged
@@ -308,7 +313,7 @@ func TestAnErrorOfAServerSaysWhetherTheRequestWasCharged(t *testing.T) {
 		_, err = gate.AllowAll(ctx, Check{gate.Policy("a"), "k", 1})
 		check(e.Body, err, e.Charged)
 	}
-	for _, e := range loadWire[struct {
+	for _, e := range testkit.LoadWire[struct {
 		Reply   string
 		Charged Charged
 	}](t, "error-replies.json", 12) {

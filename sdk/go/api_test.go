@@ -52,7 +52,7 @@ func TestTheInterfaceIsThatOfApiTxt(t *testing.T) {
 	t.Fatal("api.txt is of an earlier interface: it says more; SLUICEGATE_WRITE=1 writes it anew")
 }
 
-// interfaceOf gives the exported declarations of a package, without bodies and comments.
+// interfaceOf returns the exported declarations of a package, without bodies and comments.
 func interfaceOf(t *testing.T, folder string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
@@ -96,7 +96,7 @@ func interfaceOf(t *testing.T, folder string) string {
 	return "package " + name + " // " + filepath.ToSlash(folder) + "\n\n" + strings.Join(all, "\n") + "\n\n"
 }
 
-// receiver gives the name of the type of a method.
+// receiver returns the name of the type of a method.
 func receiver(of ast.Expr) string {
 	switch of := of.(type) {
 	case *ast.StarExpr:

@@ -3,6 +3,9 @@ package sluicegate
 import (
 	"context"
 	"time"
+
+	"github.com/sluicegate/sluicegate/sdk/go/internal/engine"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
 )
 
 // Request is what is asked of a gate that [ByFunc] made.
@@ -26,15 +29,15 @@ type Request struct {
 //
 // [sgtest.Script]: https://pkg.go.dev/github.com/sluicegate/sluicegate/sdk/go/sgtest#Script
 func ByFunc(decide func(context.Context, Request) (Decision, error)) *Gate {
-	return &Gate{byFunc(decide), true, nil}
+	return &Gate{decider: byFunc(decide), inCode: true, clock: engine.NewWallClock()}
 }
 
 type byFunc func(context.Context, Request) (Decision, error)
 
-func (f byFunc) decide(ctx context.Context, a ask, id string) (Decision, error) {
-	r := Request{Policy: a.limiter.name, Verb: a.verb.String(), Key: a.key, Cost: a.cost, ID: id}
-	if a.verb == verbReserve {
-		r.MaxWait = span(a.maxWait)
+func (f byFunc) decide(ctx context.Context, a engine.Request) (Decision, error) {
+	r := Request{Policy: a.Policy, Verb: a.Verb.String(), Key: a.Key, Cost: a.Cost, ID: a.ID}
+	if a.Verb == kernel.VerbReserve {
+		r.MaxWait = kernel.Span(a.MaxWait)
 	}
 	return f(ctx, r)
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/sluicegate/sluicegate/sdk/go/internal/policy"
 )
 
 // startCluster starts three masters that share the slots.
@@ -61,7 +63,7 @@ func TestAClusterDecides(t *testing.T) {
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true})
 	defer client.Close()
 	eventually(t, "the policies cannot be published", func() bool {
-		return client.HSet(ctx, policiesKey, "#format", "1", "#revision", "1", "a", recordOf(t, 1, FixedWindow(3, time.Hour))).Err() == nil
+		return client.HSet(ctx, policy.PoliciesKey, "#format", "1", "#revision", "1", "a", recordOf(t, 1, FixedWindow(3, time.Hour))).Err() == nil
 	})
 	gate, err := Direct(client, App("shop"), Deadline(patient))
 	if err != nil {

@@ -2,6 +2,9 @@ package sluicegate
 
 import "time"
 
+// CostMax is the largest cost of a request, in permits.
+const CostMax int64 = 1 << 31
+
 // Mode tells who decided.
 type Mode string
 
@@ -72,7 +75,7 @@ type Quota struct {
 
 // Decision is the answer to a request. It is a value: nothing changes it.
 type Decision struct {
-	// Allowed says whether the request passes, after Wait.
+	// Allowed reports whether the request passes, after Wait.
 	Allowed bool
 	// Granted is the permits that were taken, or given back by Refund; 0 if refused.
 	Granted int64
@@ -121,8 +124,3 @@ func (d Decision) RetryAfterSeconds() int64 {
 
 // seconds rounds up.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
-
-// span turns µs into a duration; what is longer than a duration can be is the longest one.
-func span(us int64) time.Duration {
-	return time.Duration(min(us, int64(1<<63-1)/1000)) * time.Microsecond
-}

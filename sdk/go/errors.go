@@ -1,8 +1,13 @@
 package sluicegate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+
+	"github.com/sluicegate/sluicegate/sdk/go/internal/engine"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/lex"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
 )
 
 // Error tells why a request has no decision: a mistake of the caller, or a store that does not answer. A refusal is not an
@@ -33,12 +38,7 @@ const (
 )
 
 // Error returns the text.
-func (e *Error) Error() string {
-	if e.text == "" {
-		return e.Name
-	}
-	return e.text
-}
+func (e *Error) Error() string { return cmp.Or(e.text, e.Name) }
 
 // Unwrap returns the cause, such as context.Canceled; nil if there is none.
 func (e *Error) Unwrap() error { return e.cause }
@@ -51,53 +51,66 @@ func (e *Error) Is(target error) bool {
 
 // The errors of this package, to be compared by errors.Is.
 var (
-	// ErrUnknownPolicy says that the policy is not published, not configured or not in force.
+	// ErrUnknownPolicy says that no policy of the name is published, or configured at the server. Check the name, and that the
+	// policy is active; the next request looks again.
 	ErrUnknownPolicy = &Error{Name: "unknown_policy", Charged: ChargedNo}
-	// ErrPolicyNotAvailable says that the policy is for other apps, or the verb for its owner only.
+	// ErrPolicyNotAvailable says that the policy is for other apps, or the verb for its owner only. Add the app to the `apps` of
+	// the policy, or correct [App].
 	ErrPolicyNotAvailable = &Error{Name: "policy_not_available", Charged: ChargedNo}
-	// ErrAppMissing says the same, where the program says no app.
+	// ErrAppMissing says that the policy is for some apps, and that the gate has none. Set [App], or the [Token] of the app.
 	ErrAppMissing = &Error{Name: "app_missing", Charged: ChargedNo}
-	// ErrAppName says that the app is not a valid name.
+	// ErrAppName says that the text of [App] is not 1 to 128 bytes of `a-z0-9._-`. Correct it.
 	ErrAppName = &Error{Name: "app_name", Charged: ChargedNo}
-	// ErrKeyEmpty says that the key is empty; Limiter.Shared is for the budget that all share.
+	// ErrKeyEmpty says that the key is empty. Pass a key, or call [Limiter.Shared] for the budget that all share.
 	ErrKeyEmpty = &Error{Name: "key_empty", Charged: ChargedNo}
-	// ErrKeyLength says that the key is longer than 1,024 bytes.
+	// ErrKeyLength says that the key is longer than 1,024 bytes. Pass a hash of it.
 	ErrKeyLength = &Error{Name: "key_length", Charged: ChargedNo}
-	// ErrKeyText says that the key, or the id of a permit, is not UTF-8, which a server needs; Redis takes any bytes.
+	// ErrKeyText says that the key, or the id of a permit, is not UTF-8, as a server over HTTP needs. Encode it, in base64 for
+	// example; Redis and RESP take any bytes.
 	ErrKeyText = &Error{Name: "key_text", Charged: ChargedNo}
-	// ErrIDLength says that the id of a permit is empty or longer than 1,024 bytes.
+	// ErrIDLength says that the id of a permit or settlement is empty or longer than 1,024 bytes. Correct it.
 	ErrIDLength = &Error{Name: "id_length", Charged: ChargedNo}
-	// ErrCostRange says that the cost is outside 1..=2^31.
+	// ErrCostRange says that the cost is outside 1..=2^31. Correct it; split a larger one.
 	ErrCostRange = &Error{Name: "cost_range", Charged: ChargedNo}
-	// ErrMaxWaitRange says that the longest wait is negative or above 2^53 - 1 µs.
+	// ErrMaxWaitRange says that the longest wait is negative or above 2^53 - 1 µs. Correct it.
 	ErrMaxWaitRange = &Error{Name: "max_wait_range", Charged: ChargedNo}
-	// ErrNodesRange says that the number of nodes is outside 1..=2^32 - 1.
+	// ErrNodesRange says that [Nodes] is outside 1..=2^32 - 1. Correct it.
 	ErrNodesRange = &Error{Name: "nodes_range", Charged: ChargedNo}
-	// ErrDeadlineRange says that the deadline is outside 1..=10,000 ms.
+	// ErrDeadlineRange says that [Deadline] is outside 1..=10,000 ms. Correct it.
 	ErrDeadlineRange = &Error{Name: "deadline_range", Charged: ChargedNo}
-	// ErrUnsupportedVerb says that the rules do not know the verb.
+	// ErrUnsupportedVerb says that the rules do not have the verb: only `concurrency` has Acquire, Release and Renew, and it has
+	// neither Allow nor Reserve. Call another method, or change the policy.
 	ErrUnsupportedVerb = &Error{Name: "unsupported_verb", Charged: ChargedNo}
-	// ErrNotInDirectMode says that only a server can do this.
+	// ErrNotInDirectMode says that only a server can do this. Use a gate made by [Remote].
 	ErrNotInDirectMode = &Error{Name: "not_in_direct_mode", Charged: ChargedNo}
-	// ErrNotOnThisWire says that the protocol by which a server is asked cannot do this.
+	// ErrNotOnThisWire says that the protocol of Redis does not have this. Give [Remote] an address of http or https.
 	ErrNotOnThisWire = &Error{Name: "not_on_this_wire", Charged: ChargedNo}
-	// ErrNotCharged says that there is no decision, and that nothing was charged.
+	// ErrNotCharged says that Redis or the server did not answer, and that nothing was charged. You may send the request again.
 	ErrNotCharged = &Error{Name: "not_charged", Charged: ChargedNo}
-	// ErrPerhapsCharged says that there is no decision, and that the request may have been executed.
+	// ErrPerhapsCharged says that the answer was lost, so the request may have been executed. Send it again only if a second
+	// charge does no harm.
 	ErrPerhapsCharged = &Error{Name: "perhaps_charged", Charged: ChargedUnknown}
-	// ErrInterrupted says that the context ended while the request was under way: it may have been executed.
+	// ErrInterrupted says that the context ended while the request was under way: it may have been executed. The error is that of
+	// the context as well.
 	ErrInterrupted = &Error{Name: "interrupted", Charged: ChargedUnknown}
-	// ErrUnreadablePolicy says that the policy is published, but its record cannot be read: it is of a later version, or it is
-	// damaged and no earlier version is held.
+	// ErrUnreadablePolicy says that the record of the policy is of a later version, or that it is damaged and no earlier version
+	// is held. Update the program, or publish the policy again.
 	ErrUnreadablePolicy = &Error{Name: "unreadable_policy", Charged: ChargedNo}
-	// ErrRules says that a file of records, or a policy or limit made in code, is not valid.
+	// ErrRules says that a file of records, or a policy or limit made in code, is not valid. The text names the parameter and its
+	// range.
 	ErrRules = &Error{Name: "rules", Charged: ChargedNo}
-	// ErrServer says that a server answered with a problem that is none of these, or with what is no decision:
-	// Charged tells whether something was charged.
+	// ErrServer says that a server answered with a problem that is none of these, or with what is not a decision. See
+	// Error.Status and Error.Charged, and the log of the server.
 	ErrServer = &Error{Name: "server", Charged: ChargedUnknown}
 
-	// ErrLimited is what Decision.Err of a refusal is.
+	// ErrLimited says that the request is refused: see [Decision.Err]. Try again after Decision.RetryAfter.
 	ErrLimited = errors.New("limited")
+	// ErrOption says that an option does not belong to the constructor. The error is an [OptionError]. Remove the option.
+	ErrOption = errors.New("option of another constructor")
+	// ErrAddress says that [Remote] cannot use the address. Give it one of http, https, resp, resps or unix.
+	ErrAddress = errors.New("not an address of a server")
+	// ErrClient says that [Direct] cannot use the client of Redis. Set ContextTimeoutEnabled in its options.
+	ErrClient = errors.New("not a usable client of Redis")
 )
 
 func newError(of *Error, cause error, format string, args ...any) *Error {
@@ -123,21 +136,24 @@ func (e *LimitedError) Error() string {
 // Unwrap returns ErrLimited.
 func (e *LimitedError) Unwrap() error { return ErrLimited }
 
-var errUnsupported = errors.New("unsupported verb")
-
-// storeError is the error of a request that a failure left without a decision.
-func storeError(f *failure) *Error {
-	if f.charged && f.class == classCaller {
-		return interrupted(f.cause)
+// errorOf is the error of a request that an engine did not decide.
+func errorOf(err error) *Error {
+	var wrong *engine.PolicyError
+	if errors.As(err, &wrong) {
+		return &Error{Name: wrong.Name, Charged: ChargedNo, text: wrong.Text}
 	}
-	cause := outside(f.cause.Error())
-	if f.charged {
-		return newError(ErrPerhapsCharged, f.cause, "store: %s; perhaps charged, not repeated", cause)
-	}
-	return newError(ErrNotCharged, f.cause, "store: %s; nothing was charged", cause)
+	return storeError(err.(*wire.Failure))
 }
 
-// interrupted is the error of a caller that went away while its request was under way.
-func interrupted(cause error) *Error {
-	return newError(ErrInterrupted, cause, "interrupted: %s; perhaps charged, not repeated", outside(cause.Error()))
+// storeError is the error of a request that a failure left without a decision.
+func storeError(f *wire.Failure) *Error {
+	cause := lex.Cut(f.Cause.Error())
+	switch {
+	case !f.Charged:
+		return newError(ErrNotCharged, f.Cause, "store: %s; nothing was charged", cause)
+	case f.Class == wire.ClassCaller: // it went away while the request was under way
+		return newError(ErrInterrupted, f.Cause, "interrupted: %s; perhaps charged, not repeated", cause)
+	default:
+		return newError(ErrPerhapsCharged, f.Cause, "store: %s; perhaps charged, not repeated", cause)
+	}
 }

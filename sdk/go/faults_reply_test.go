@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
 )
 
 // cutter passes a Redis on. Once armed it gives the client the first bytes of the next such reply, and cuts the
@@ -50,7 +52,7 @@ func (c *cutter) arm(cut func(length int) int) {
 	c.cut = cut
 }
 
-// take gives what was armed, once.
+// take returns what was armed, once.
 func (c *cutter) take() func(int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +68,7 @@ func (c *cutter) pass(near net.Conn, to string) {
 		return
 	}
 	defer far.Close()
-	asked := make(chan func(int) int, 1) // the call under way is one whose reply is cut
+	cuts := make(chan func(int) int, 1) // the call under way is one whose reply is cut
 	go func() {
 		in := make([]byte, 1<<17)
 		for {
@@ -76,7 +78,7 @@ func (c *cutter) pass(near net.Conn, to string) {
 				return
 			}
 			select {
-			case cut := <-asked:
+			case cut := <-cuts:
 				near.Write(in[:cut(n)])
 				near.Close()
 				return
@@ -93,7 +95,7 @@ func (c *cutter) pass(near net.Conn, to string) {
 		}
 		if bytes.Contains(in[:n], []byte(c.of)) {
 			if cut := c.take(); cut != nil {
-				asked <- cut
+				cuts <- cut
 			}
 		}
 		far.Write(in[:n])
@@ -187,7 +189,7 @@ func TestAReplyOfAClusterThatIsCutAnywhereIsChargedOnce(t *testing.T) {
 	direct := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true, ReadTimeout: patient})
 	defer direct.Close()
 	cutReplies(t, client, direct, func(key string, cut func(int) int) {
-		master, err := direct.MasterForKey(ctx, stateKey("limit:cut", key))
+		master, err := direct.MasterForKey(ctx, wire.StateKey("limit:cut", key))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,33 +1,39 @@
-// Package sluicegate limits rates: with the policies of Sluicegate servers, or with limits made in code.
-//
-// A [Gate] made by [Direct] decides in Redis itself and shares every budget with servers and other programs there; one
-// made by [Remote] asks a server; one made by [InMemory] decides in this process, for tests. All have the same methods.
+// Package sluicegate limits rates, by the policies of Sluicegate servers or by limits made in code:
 //
 //	gate, err := sluicegate.Direct(rdb, sluicegate.App("shop"))
 //	...
 //	d, err := gate.Policy("orders").Allow(ctx, userID)
 //	if err != nil { return err }         // no decision: an unknown policy, for example
 //	if !d.Allowed { return d.Err() }     // errors.Is(err, sluicegate.ErrLimited)
+//
+// A [Gate] made by [Direct] decides in Redis itself and shares every budget with servers and other programs there; one
+// made by [Remote] asks a server; one made by [InMemory] decides in this process, for tests. All have the same methods.
 package sluicegate
 
 import (
 	"context"
-	"errors"
-	"maps"
+	"fmt"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/sluicegate/sluicegate/sdk/go/internal/engine"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/lex"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/policy"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
 )
 
-// decider decides requests whose values were checked.
+// decider decides requests, whose values were checked.
 type decider interface {
-	decide(ctx context.Context, a ask, id string) (Decision, error)
+	decide(ctx context.Context, a engine.Request) (Decision, error)
 	close() error
 }
 
 // Gate decides requests. It is safe for concurrent use. Call Close when you no longer need it.
 type Gate struct {
 	decider decider
-	local   bool // limits can be made in code
+	inCode  bool // limits can be made in code
+	clock   Clock
 	observe func(context.Context, Observation)
 }
 
@@ -39,31 +45,23 @@ func Direct(rdb redis.UniversalClient, opts ...Option) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !timesOut(rdb) {
-		return nil, errors.New("redis client: ContextTimeoutEnabled is not set; without it no deadline holds")
+	if rdb == nil || !timesOut(rdb) {
+		return nil, fmt.Errorf("%w: ContextTimeoutEnabled is not set; without it no deadline holds", ErrClient)
 	}
-	held := newPolicies(o.names, o.logger, o.clock.Now)
-	conn := redisConn{rdb}
-	e := &engine{
-		store:    newRedisStore(conn, o.deadline, o.clock.Now, held.clockNow),
-		policies: held, follower: newFollower(held, conn),
-		app: o.app, nodesSet: o.nodes, deadline: o.deadline, clock: o.clock, logger: o.logger, share: newShare(),
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	e.stop = stop
-	e.store.(*redisStore).life = ctx
-	first, cancel := context.WithTimeout(ctx, lookFirstWithin)
-	defer cancel()
-	if err := e.follower.look(first, false); err != nil {
-		o.logger.Warn("policies cannot be looked for in Redis", "error", err)
-	}
-	e.done.Add(2)
-	go func() { defer e.done.Done(); e.follower.run(ctx) }()
-	go func() { defer e.done.Done(); e.run(ctx) }()
-	return &Gate{engineDecider{e}, true, o.observer}, nil
+	e := o.engineOf(rdb)
+	e.Start()
+	return o.gate(local{e}), nil
 }
 
-// timesOut says whether commands of a client end with their context.
+// engineOf makes an engine that decides in Redis.
+func (o *options) engineOf(rdb redis.UniversalClient) *engine.Engine {
+	return engine.New(engine.Config{
+		Redis: rdb, Policies: policy.NewCatalog(o.names, o.logger, o.clock.Now), App: o.app, Nodes: o.nodes, Deadline: o.deadline,
+		Clock: o.clock, Logger: o.logger,
+	})
+}
+
+// timesOut reports whether commands of a client end with their context.
 func timesOut(rdb redis.UniversalClient) bool {
 	switch client := rdb.(type) {
 	case *redis.Client:
@@ -85,55 +83,90 @@ func InMemory(opts ...Option) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	held, instant := newPolicies(nil, o.logger, o.clock.Now), instantOf(o.clock.Now())
+	held, instant := policy.NewCatalog(nil, o.logger, o.clock.Now), wire.InstantOf(o.clock.Now())
 	for _, file := range o.compiled {
-		records, err := readRecords(file, instant)
+		records, err := policy.ReadFile(file, instant)
 		if err != nil {
-			return nil, err
+			return nil, newError(ErrRules, err, "rules: %v", err)
 		}
-		maps.Copy(held.held, records)
+		for _, p := range records {
+			held.Hold(p)
+		}
 	}
 	for _, made := range o.rules {
-		set, err := madeInCode(made.policy, made.rules, "")
+		set, err := kernel.Compile(made.policy, specsOf(made.rules), "")
 		if err != nil {
-			return nil, newError(ErrRules, err, "rules: policy `%s`: %v", short(made.policy), err)
+			return nil, newError(ErrRules, err, "rules: policy `%s`: %v", lex.Short(made.policy), err)
 		}
-		held.held[made.policy] = &policy{
-			name: made.policy, apps: []string{"*"}, instantMS: instant, plan: ofPolicy(made.policy, set, instant),
-		}
+		held.Hold(policy.OfRules(made.policy, set, instant))
 	}
-	e := &engine{
-		store: &memoryStore{keys: map[string]*life{}}, policies: held, app: o.app, nodesSet: o.nodes,
-		clock: o.clock, logger: o.logger, share: newShare(),
-	}
-	return &Gate{engineDecider{e}, true, o.observer}, nil
+	e := engine.New(engine.Config{Policies: held, App: o.app, Clock: o.clock, Logger: o.logger})
+	return o.gate(local{e}), nil
 }
-
-// engineDecider is an engine as a decider.
-type engineDecider struct{ e *engine }
-
-func (d engineDecider) decide(ctx context.Context, a ask, _ string) (Decision, error) {
-	return d.e.decide(ctx, a)
-}
-
-func (d engineDecider) close() error { return d.e.close() }
 
 // Policy returns the limiter of a policy. The policy need not exist yet.
 func (g *Gate) Policy(name string) *Limiter { return &Limiter{gate: g, name: name} }
 
 // Limit returns a limiter of 1 to 8 rules made in code; several rules need a name each. Programs that use the same limit
-// name share its budgets, which are those of no policy. The rules are stored with the budgets and nowhere else. A gate made by Remote returns an error.
+// name share its budgets, which are those of no policy. The rules are stored with the budgets and nowhere else. A gate made
+// by Remote returns an error.
 func (g *Gate) Limit(name string, rules ...Rule) (*Limiter, error) {
-	if !g.local {
+	if !g.inCode {
 		return nil, newError(ErrRules, nil, "rules: limits made in code are not available through a server")
 	}
-	set, err := madeInCode(name, rules, callerRule)
+	set, err := kernel.Compile(name, specsOf(rules), wire.CallerRule)
 	if err != nil {
 		return nil, newError(ErrRules, err, "rules: %v", err)
 	}
-	return &Limiter{gate: g, name: name, fixed: &policy{name: name, plan: ofCaller(name, set)}}, nil
+	return &Limiter{gate: g, name: name, fixed: &policy.Policy{Name: name, Plan: wire.CallerPlan(name, set)}}, nil
 }
 
 // Close stops the background work of the gate and, for one second at most, charges in Redis what was admitted without it.
 // It does not close the Redis client.
 func (g *Gate) Close() error { return g.decider.close() }
+
+// local is a gate that decides in this process: in Redis, or in memory.
+type local struct{ engine *engine.Engine }
+
+func (l local) decide(ctx context.Context, a engine.Request) (Decision, error) {
+	got, err := l.engine.Decide(ctx, a)
+	if err != nil {
+		return Decision{}, errorOf(err)
+	}
+	return decisionOf(got), nil
+}
+
+func (l local) close() error { return l.engine.Close() }
+
+// decisionOf returns the decision that an outcome is to the caller.
+func decisionOf(o engine.Outcome) Decision {
+	d := Decision{
+		Allowed: o.Allowed, Granted: o.Granted, Wait: kernel.Span(o.Wait), Limit: o.Limit(),
+		Remaining: o.Remaining, ResetAfter: kernel.Span(o.ResetAfter), Policy: o.Policy.Name, Mode: Mode(o.Mode), Held: kernel.Span(o.HeldUS),
+		Rule: o.Plan.OwnName(o.Set, o.Rule), Quotas: o.Plan.Derive(quotasOf).([]Quota),
+	}
+	if !o.Allowed && o.Retry != kernel.Never {
+		d.CanRetry, d.RetryAfter = true, kernel.Span(o.Retry)
+	}
+	over := o.Policy.Overflow
+	if o.Allowed || !over.Covers(o.Verb) {
+		return d
+	}
+	switch over.Kind {
+	case "shadow":
+		d.Allowed, d.Overflow.Kind = true, OverflowShadow
+	case "degrade":
+		d.Overflow = Overflow{Kind: OverflowDegrade, Tag: over.Tag, Response: (*Response)(over.Response)}
+	case "divert":
+		d.Overflow = Overflow{Kind: OverflowDivert, Target: over.Target}
+	}
+	return d
+}
+
+func quotasOf(p *wire.Plan) any {
+	var out []Quota
+	for _, r := range p.Set.Rules {
+		out = append(out, Quota{r.Name, r.Limit(), kernel.Span(r.WindowUS), r.Code == kernel.CodeConcurrency})
+	}
+	return out
+}

@@ -2,11 +2,14 @@ package sluicegate
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/sluicegate/sluicegate/sdk/go/internal/engine"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/policy"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
 )
 
 // keyMax is the longest key, and the longest id of a permit, in bytes.
@@ -18,7 +21,7 @@ const keyMax = 1024
 type Limiter struct {
 	gate   *Gate
 	name   string
-	fixed  *policy // of a limit made in code
+	fixed  *policy.Policy // of a limit made in code
 	shared bool
 }
 
@@ -42,14 +45,14 @@ func (l *Limiter) OnStoreFailure(mode FailureMode) *Limiter {
 		return l
 	}
 	fixed := *l.fixed
-	fixed.onFailure = mode
+	fixed.OnFailure = policy.FailureMode(mode)
 	return &Limiter{l.gate, l.name, &fixed, l.shared}
 }
 
 // Shared returns the limiter of the budget that all callers without a key share. Pass "" as its key.
 func (l *Limiter) Shared() *Limiter { return &Limiter{l.gate, l.name, l.fixed, true} }
 
-// Name gives the name of the policy or limit.
+// Name returns the name of the policy or limit.
 func (l *Limiter) Name() string { return l.name }
 
 // Allow asks for one permit now.
@@ -59,36 +62,36 @@ func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
 
 // AllowN asks for n permits now. A refusal is a Decision; the error says that there is none.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, error) {
-	return l.ask(ctx, verbCheck, key, n, 0, "")
+	return l.send(ctx, kernel.VerbCheck, key, n, 0, "")
 }
 
 // AllowAtMost takes as many permits as are left, up to n. Decision.Granted is their number.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (Decision, error) {
-	return l.ask(ctx, verbAtMost, key, n, 0, "")
+	return l.send(ctx, kernel.VerbAtMost, key, n, 0, "")
 }
 
 // Peek returns what AllowN would, and changes nothing.
 func (l *Limiter) Peek(ctx context.Context, key string, n int64) (Decision, error) {
-	return l.ask(ctx, verbPeek, key, n, 0, "")
+	return l.send(ctx, kernel.VerbPeek, key, n, 0, "")
 }
 
 // Reserve asks for n permits within maxWait, 0 to 2^53 - 1 µs. If they are granted, wait for the decision's Pause before
 // you go on; that time is booked. Rules that cannot book the future answer as to AllowN.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64, maxWait time.Duration) (Decision, error) {
-	if maxWait < 0 || maxWait.Microseconds() > spanMaxUS {
+	if maxWait < 0 || maxWait.Microseconds() > kernel.SpanMaxUS {
 		return Decision{}, newError(ErrMaxWaitRange, nil, "max_wait: `%d` is outside 0..=9007199254740991 us", maxWait.Microseconds())
 	}
-	return l.ask(ctx, verbReserve, key, n, maxWait.Microseconds(), "")
+	return l.send(ctx, kernel.VerbReserve, key, n, maxWait.Microseconds(), "")
 }
 
 // Refund gives n permits back, the newest first and never above full. Decision.Granted is the number that was taken back.
 func (l *Limiter) Refund(ctx context.Context, key string, n int64) (Decision, error) {
-	return l.ask(ctx, verbRefund, key, n, 0, "")
+	return l.send(ctx, kernel.VerbRefund, key, n, 0, "")
 }
 
 // Reset forgets the key: its budget is full again.
 func (l *Limiter) Reset(ctx context.Context, key string) (Decision, error) {
-	return l.ask(ctx, verbReset, key, 1, 0, "")
+	return l.send(ctx, kernel.VerbReset, key, 1, 0, "")
 }
 
 // Wait takes one permit and waits for it until the context ends. See WaitN.
@@ -97,9 +100,8 @@ func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(c
 // WaitN takes n permits, and waits for them. It gives a *LimitedError at once if they cannot come before the context's
 // deadline, or never. If the context ends while it waits for permits that it booked, it gives them back.
 func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
-	clock := l.gate.clock()
 	for {
-		left := span(spanMaxUS)
+		left := kernel.Span(kernel.SpanMaxUS)
 		if deadline, ok := ctx.Deadline(); ok {
 			left = max(time.Until(deadline), 0)
 		}
@@ -114,7 +116,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
 			}
 			pause = d.RetryAfter
 		}
-		err = clock.Sleep(ctx, pause)
+		err = l.gate.clock.Sleep(ctx, pause)
 		if err != nil && d.Allowed {
 			// The context has ended, so the refund has a time of its own.
 			back, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadlineRemoteDefault)
@@ -131,14 +133,14 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
 // Pause returns how long to wait before an allowed request goes on: Wait less Held.
 func (d Decision) Pause() time.Duration { return max(d.Wait-d.Held, 0) }
 
-// ask has a request decided, and observed.
-func (l *Limiter) ask(ctx context.Context, v verb, key string, cost, maxWait int64, id string) (Decision, error) {
+// send has a request decided, and observed.
+func (l *Limiter) send(ctx context.Context, v kernel.Verb, key string, cost, maxWait int64, id string) (Decision, error) {
 	if l.gate.observe == nil {
 		return l.decide(ctx, v, key, cost, maxWait, id)
 	}
 	started := time.Now()
 	d, err := l.decide(ctx, v, key, cost, maxWait, id)
-	l.gate.observe(ctx, Observation{l.name, v.String(), d, err, time.Since(started)})
+	l.gate.observed(ctx, l.name, v.String(), d, err, started)
 	return d, err
 }
 
@@ -156,26 +158,14 @@ func (l *Limiter) valid(key string, cost int64) error {
 }
 
 // decide checks the values of a request, and has it decided.
-func (l *Limiter) decide(ctx context.Context, v verb, key string, cost, maxWait int64, id string) (Decision, error) {
+func (l *Limiter) decide(ctx context.Context, v kernel.Verb, key string, cost, maxWait int64, id string) (Decision, error) {
 	if err := l.valid(key, cost); err != nil {
 		return Decision{}, err
 	}
-	a := ask{limiter: l, key: key, verb: v, cost: cost, maxWait: maxWait}
-	if v == verbAcquire || v == verbRelease || v == verbRenew {
-		if len(id) < 1 || len(id) > keyMax {
-			return Decision{}, newError(ErrIDLength, nil, "id: `%d` bytes are outside 1..=1024", len(id))
-		}
-		a.permit = permitOf(id)
+	if (v == kernel.VerbAcquire || v == kernel.VerbRelease || v == kernel.VerbRenew) && (len(id) < 1 || len(id) > keyMax) {
+		return Decision{}, newError(ErrIDLength, nil, "id: `%d` bytes are outside 1..=1024", len(id))
 	}
-	return l.gate.decider.decide(ctx, a, id)
-}
-
-// clock gives the clock of the gate.
-func (g *Gate) clock() Clock {
-	if d, ok := g.decider.(engineDecider); ok {
-		return d.e.clock
-	}
-	return wallClock{time.Now()}
+	return l.gate.decider.decide(ctx, engine.Request{Policy: l.name, Fixed: l.fixed, Key: key, Verb: v, Cost: cost, MaxWait: maxWait, ID: id})
 }
 
 // Permit is a permit of a `concurrency` rule that is held. Release it; one that is neither released nor renewed lapses
@@ -196,19 +186,13 @@ type Permit struct {
 // with `overflow: shadow` gives a permit that holds nothing; one that degrades or diverts refuses, and
 // LimitedError.Decision.Overflow has what to do instead.
 func (l *Limiter) Acquire(ctx context.Context, key string) (*Permit, error) {
-	return l.AcquireN(ctx, key, newID(), 1)
-}
-
-func newID() string {
-	var id [16]byte
-	_, _ = rand.Read(id[:]) // never fails
-	return base64.RawURLEncoding.EncodeToString(id[:])
+	return l.AcquireN(ctx, key, wire.NewID(), 1)
 }
 
 // AcquireN holds n permits under an id of 1 to 1,024 bytes. An id that is held already is refused for good. If there is
 // no answer, release the id: the permits are perhaps held.
 func (l *Limiter) AcquireN(ctx context.Context, key, id string, n int64) (*Permit, error) {
-	d, err := l.ask(ctx, verbAcquire, key, n, 0, id)
+	d, err := l.send(ctx, kernel.VerbAcquire, key, n, 0, id)
 	if err == nil {
 		err = d.Err()
 	}
@@ -221,16 +205,16 @@ func (l *Limiter) AcquireN(ctx context.Context, key, id string, n int64) (*Permi
 // Release gives back the permits that are held under an id. They were not held any more if the decision refuses, or,
 // under `overflow: shadow`, if its Overflow says so.
 func (l *Limiter) Release(ctx context.Context, key, id string) (Decision, error) {
-	return l.ask(ctx, verbRelease, key, 1, 0, id)
+	return l.send(ctx, kernel.VerbRelease, key, 1, 0, id)
 }
 
 // Renew holds the permits of an id for another ttl. They were not held any more if the decision refuses, or, under
 // `overflow: shadow`, if its Overflow says so.
 func (l *Limiter) Renew(ctx context.Context, key, id string) (Decision, error) {
-	return l.ask(ctx, verbRenew, key, 1, 0, id)
+	return l.send(ctx, kernel.VerbRenew, key, 1, 0, id)
 }
 
-// holdsNothing says whether the permit passed over the limit.
+// holdsNothing reports whether the permit passed over the limit.
 func (p *Permit) holdsNothing() bool { return p.Decision.Overflow.Kind == OverflowShadow }
 
 // Release gives the permit back, and ends Hold. The error says that it is not known to be given back.
@@ -274,10 +258,9 @@ func (p *Permit) Hold(ctx context.Context) {
 		p.stop()
 	}
 	p.stop = func() { stop(); <-done }
-	clock := p.limiter.gate.clock()
 	go func() {
 		defer close(done)
-		for clock.Sleep(ctx, every) == nil {
+		for p.limiter.gate.clock.Sleep(ctx, every) == nil {
 			_ = p.Renew(ctx)
 		}
 	}()

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// refusedGate gives a limiter and a key that is refused from now on, as is remembered.
+// refusedGate returns a limiter and a key that is refused from now on, as is remembered.
 func refusedGate(tb testing.TB) (*Limiter, string) {
 	a := newGate(tb, newManual(), Rules("a", FixedWindow(1, time.Hour))).Policy("a")
 	for range 2 {
@@ -46,7 +46,7 @@ func TestDecisionsLeaveNoMemoryBehind(t *testing.T) {
 	decide := func(n int) {
 		for i := range n {
 			if i%keys == 0 {
-				clock.advance(50 * time.Millisecond)
+				clock.Advance(50 * time.Millisecond)
 			}
 			if _, err := a.Allow(ctx, names[i%keys]); err != nil {
 				t.Fatal(err)
@@ -65,18 +65,6 @@ func TestDecisionsLeaveNoMemoryBehind(t *testing.T) {
 	decide(decisions)
 	if grown := heap() - before; grown > most {
 		t.Errorf("the heap grew by %d bytes in %d decisions, expected at most %d", grown, decisions, most)
-	}
-}
-
-// BenchmarkKernel decides by one bucket in memory, as the local share does.
-func BenchmarkKernel(b *testing.B) {
-	set := ruleSetOf(b, PerSecond(1000))
-	l := emptyLife(set)
-	r := request{verb: verbCheck, cost: 1, now: year2026US}
-	b.ReportAllocs()
-	for b.Loop() {
-		r.now += 900
-		l.decide(set, r)
 	}
 }
 

@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sluicegate/sluicegate/sdk/go/internal/engine"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/lex"
 )
 
 const (
@@ -45,6 +48,9 @@ func (e *OptionError) Error() string {
 	return fmt.Sprintf("option: `%s` does not belong to %s, but to %s", e.Option, e.Constructor, strings.Join(e.BelongsTo, ", "))
 }
 
+// Unwrap returns ErrOption.
+func (e *OptionError) Unwrap() error { return ErrOption }
+
 type options struct {
 	constructor string
 	misplaced   error
@@ -63,6 +69,14 @@ type options struct {
 	client   *http.Client
 	tls      *tls.Config
 	observer func(context.Context, Observation)
+}
+
+// Clock is the time by which a gate works. A test brings its own.
+type Clock interface {
+	// Now returns the present time; it should not jump.
+	Now() time.Time
+	// Sleep waits for d, or returns the error of the context if that ends before.
+	Sleep(ctx context.Context, d time.Duration) error
 }
 
 // policyRules is a policy made in code.
@@ -153,17 +167,22 @@ func Observer(observe func(context.Context, Observation)) Option {
 	return func(o *options) { o.observer = observe }
 }
 
+// gate makes the gate of a decider.
+func (o *options) gate(d decider) *Gate {
+	return &Gate{decider: d, inCode: o.constructor == forDirect || o.constructor == forMemory, clock: o.clock, observe: o.observer}
+}
+
 // optionsOf applies the options of a constructor and checks them.
 func optionsOf(constructor string, deadline time.Duration, list []Option) (*options, error) {
-	o := &options{constructor: constructor, deadline: deadline, logger: slog.New(slog.DiscardHandler), clock: wallClock{time.Now()}}
+	o := &options{constructor: constructor, deadline: deadline, logger: slog.New(slog.DiscardHandler), clock: engine.NewWallClock()}
 	for _, option := range list {
 		option(o)
 	}
 	switch {
 	case o.misplaced != nil:
 		return nil, o.misplaced
-	case o.appSet && !isName(o.app):
-		return nil, newError(ErrAppName, nil, "app: `%s` is not a name; expected 1..=128 bytes of `[a-z0-9._-]`", short(o.app))
+	case o.appSet && !lex.IsName(o.app):
+		return nil, newError(ErrAppName, nil, "app: `%s` is not a name; expected 1..=128 bytes of `[a-z0-9._-]`", lex.Short(o.app))
 	case o.nodesSet && (o.nodes < 1 || o.nodes > nodesMax):
 		return nil, newError(ErrNodesRange, nil, "nodes: `%d` is outside 1..=4294967295", o.nodes)
 	case o.deadline < time.Millisecond || o.deadline > deadlineMax:

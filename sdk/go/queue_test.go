@@ -5,64 +5,12 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/sluicegate/sluicegate/sdk/go/internal/testkit"
 )
 
-// asleep is a clock whose sleepers wake only when their context ends.
-type asleep struct {
-	*manual
-	began chan struct{}
-}
-
-func (c asleep) Sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	c.began <- struct{}{}
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-func TestACallerThatGoesAwayFreesItsPlace(t *testing.T) {
-	clock := asleep{newManual(), make(chan struct{})}
-	gate := newGate(t, clock, Compiled(compiledPolicies(t)))
-	defer gate.Close()
-	e := gate.decider.(engineDecider).e
-	for name, want := range map[string]struct {
-		err    *Error
-		vacant int
-	}{
-		"queue-bucket": {ErrInterrupted, 1}, // its turn was booked, and is for the next one
-		"queue-window": {ErrNotCharged, 0},  // a window books nothing
-	} {
-		ctx, cancel := context.WithCancel(context.Background())
-		if d, err := gate.Policy(name).Allow(ctx, "k"); err != nil || !d.Allowed {
-			t.Fatal(d, err)
-		}
-		gone := make(chan error)
-		go func() { _, err := gate.Policy(name).Allow(ctx, "k"); gone <- err }()
-		<-clock.began
-		e.queue.mu.Lock()
-		held := e.queue.held
-		e.queue.mu.Unlock()
-		if held != 1 {
-			t.Errorf("%s: %d are held while one waits", name, held)
-		}
-		cancel()
-		if err := <-gone; !errors.Is(err, want.err) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if e.queue.held != 0 || e.queue.vacant != want.vacant {
-			t.Errorf("%s: %d are held, %d turns vacant, expected none and %d", name, e.queue.held, e.queue.vacant, want.vacant)
-		}
-		e.queue.lapse(turn{stateKey(name, "k"), 1}, year2026US+10_000_000)
-		if e.queue.vacant != 0 || len(e.queue.turns) != 0 {
-			t.Errorf("%s: turns stay: %v", name, e.queue.turns)
-		}
-	}
-}
-
 func TestAWaitThatIsCancelledGivesItsPermitBack(t *testing.T) {
-	clock := asleep{newManual(), make(chan struct{})}
+	clock := testkit.NewAsleep()
 	gate, err := InMemory(WithClock(clock))
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +26,7 @@ func TestAWaitThatIsCancelledGivesItsPermitBack(t *testing.T) {
 	}
 	gone := make(chan error)
 	go func() { gone <- limit.Wait(ctx, "k") }()
-	<-clock.began
+	<-clock.Began
 	cancel()
 	if err := <-gone; !errors.Is(err, context.Canceled) {
 		t.Error(err)

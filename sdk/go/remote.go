@@ -2,6 +2,7 @@ package sluicegate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,11 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/sluicegate/sluicegate/sdk/go/internal/engine"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/lex"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
 )
 
 const (
@@ -44,7 +50,7 @@ func Remote(address string, opts ...Option) (*Gate, error) {
 		return nil, wrong
 	}
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
-		return nil, fmt.Errorf("server: `%s` is not an address of http, https, resp, resps or unix", short(address))
+		return nil, fmt.Errorf("%w: `%s`; expected http, https, resp, resps or unix", ErrAddress, lex.Short(address))
 	}
 	client := o.client
 	if client == nil {
@@ -57,7 +63,7 @@ func Remote(address string, opts ...Option) (*Gate, error) {
 	own := *client
 	// A redirect would send the request twice.
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Gate{&remote{strings.TrimSuffix(base.String(), "/") + "/v1/", &own, o}, false, o.observer}, nil
+	return o.gate(&remote{strings.TrimSuffix(base.String(), "/") + "/v1/", &own, o}), nil
 }
 
 type remote struct {
@@ -66,7 +72,7 @@ type remote struct {
 	*options
 }
 
-type remoteAsk struct {
+type remoteRequest struct {
 	Policy    string  `json:"policy"`
 	Key       *string `json:"key,omitempty"`
 	App       string  `json:"app,omitempty"`
@@ -75,57 +81,74 @@ type remoteAsk struct {
 	ID        string  `json:"id,omitempty"`
 }
 
-func (r *remote) decide(ctx context.Context, a ask, id string) (Decision, error) {
-	if !utf8.ValidString(a.key) || !utf8.ValidString(id) {
-		return Decision{}, newError(ErrKeyText, nil, "key: is not UTF-8")
+// body returns how a request is sent. JSON has no text that is not UTF-8.
+func (r *remote) body(policy, key, id string, cost int64) (remoteRequest, error) {
+	if !utf8.ValidString(key) || !utf8.ValidString(id) {
+		return remoteRequest{}, newError(ErrKeyText, nil, "key: is not UTF-8")
 	}
-	body := remoteAsk{Policy: a.limiter.name, App: r.app, ID: id}
-	if a.key != "" {
-		body.Key = &a.key
+	body := remoteRequest{Policy: policy, App: r.app, Cost: cost, ID: id}
+	if key != "" {
+		body.Key = &key
 	}
-	path := a.verb.String()
-	switch a.verb {
-	case verbReserve:
-		path = "check"
-		ms := a.maxWait / 1000
-		body.MaxWaitMS = &ms
-		body.Cost = a.cost
-	case verbReset, verbRelease, verbRenew:
-	default:
-		body.Cost = a.cost
-	}
-	answer, err := r.post(ctx, path, body)
+	return body, nil
+}
+
+func (r *remote) decide(ctx context.Context, a engine.Request) (Decision, error) {
+	body, err := r.body(a.Policy, a.Key, a.ID, a.Cost)
 	if err != nil {
 		return Decision{}, err
 	}
-	if answer.status != http.StatusOK {
-		return Decision{}, r.problem(answer.status, answer.said, a.verb.String(), a.limiter.name)
+	switch a.Verb {
+	case kernel.VerbReserve:
+		ms := a.MaxWait / 1000
+		body.MaxWaitMS = &ms
+	case kernel.VerbReset, kernel.VerbRelease, kernel.VerbRenew:
+		body.Cost = 0
 	}
 	var got remoteAnswer
-	if json.Unmarshal(answer.said, &got) != nil || !got.complete() {
-		return Decision{}, noDecision()
+	header, err := r.call(ctx, a.Verb.String(), a.Policy, body, &got)
+	if err != nil {
+		return Decision{}, err
 	}
-	return got.decision(a.limiter.name, parseQuotas(answer.header.Get("RateLimit-Policy"))), nil
+	return got.decision(a.Policy, parseQuotas(header.Get("RateLimit-Policy"))), nil
+}
+
+// call sends a request, and reads an answer that must be complete.
+func (r *remote) call(ctx context.Context, verb, policy string, body any, into interface{ complete() bool }) (http.Header, error) {
+	path := verb
+	if verb == kernel.VerbReserve.String() {
+		path = kernel.VerbCheck.String() // with a longest wait
+	}
+	answer, err := r.post(ctx, path, body)
+	switch {
+	case err != nil:
+		return nil, err
+	case answer.status != http.StatusOK:
+		return nil, r.problem(answer.status, answer.body, verb, policy)
+	case json.Unmarshal(answer.body, into) != nil || !into.complete():
+		return nil, noDecision()
+	}
+	return answer.header, nil
 }
 
 // httpAnswer is what a server answered.
 type httpAnswer struct {
 	status int
 	header http.Header
-	said   []byte
+	body   []byte
 }
 
 // post sends a request once. The error says whether it was perhaps charged.
-func (r *remote) post(ctx context.Context, path string, body any) (httpAnswer, error) {
-	text, err := json.Marshal(body)
+func (r *remote) post(ctx context.Context, path string, value any) (httpAnswer, error) {
+	text, err := json.Marshal(value)
 	if err != nil {
-		return httpAnswer{}, storeError(&failure{classCaller, false, err})
+		return httpAnswer{}, unanswered(ctx, false, err)
 	}
 	limited, cancel := context.WithTimeout(ctx, r.deadline)
 	defer cancel()
 	request, err := http.NewRequestWithContext(limited, http.MethodPost, r.base+path, bytes.NewReader(text))
 	if err != nil {
-		return httpAnswer{}, storeError(&failure{classCaller, false, err})
+		return httpAnswer{}, unanswered(ctx, false, err)
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", userAgent)
@@ -134,30 +157,32 @@ func (r *remote) post(ctx context.Context, path string, body any) (httpAnswer, e
 	}
 	// A POST is not sent again by the transport, unless nothing of it was written.
 	answer, err := r.client.Do(request)
-	if err != nil && ctx.Err() != nil {
-		return httpAnswer{}, storeError(&failure{classCaller, !isDial(err), ctx.Err()})
-	}
 	if err != nil {
-		return httpAnswer{}, storeError(&failure{classNoAnswer, !isDial(err), errors.Unwrap(err)})
+		return httpAnswer{}, unanswered(ctx, !isDial(err), errors.Unwrap(err))
 	}
 	defer answer.Body.Close()
 	most := int64(answerMax)
 	if path == batchPath {
 		most = answerBatchMax
 	}
-	said, err := io.ReadAll(io.LimitReader(answer.Body, most+1))
-	if err != nil && ctx.Err() != nil {
-		return httpAnswer{}, storeError(&failure{classCaller, true, ctx.Err()})
-	}
+	body, err := io.ReadAll(io.LimitReader(answer.Body, most+1))
 	if err != nil {
-		return httpAnswer{}, storeError(&failure{classNoAnswer, true, err})
+		return httpAnswer{}, unanswered(ctx, true, err)
 	}
-	if int64(len(said)) > most {
+	if int64(len(body)) > most {
 		err := newError(ErrServer, nil, "server: %d the answer is longer than %d bytes", answer.StatusCode, most)
 		err.Status = answer.StatusCode
 		return httpAnswer{}, err
 	}
-	return httpAnswer{answer.StatusCode, answer.Header, said}, nil
+	return httpAnswer{answer.StatusCode, answer.Header, body}, nil
+}
+
+// unanswered is the error of a request without an answer: if the caller's context has ended, it is the cause.
+func unanswered(ctx context.Context, charged bool, cause error) *Error {
+	if ctx.Err() != nil {
+		return storeError(&wire.Failure{Class: wire.ClassCaller, Charged: charged, Cause: ctx.Err()})
+	}
+	return storeError(&wire.Failure{Class: wire.ClassNoAnswer, Charged: charged, Cause: cause})
 }
 
 func isDial(err error) bool {
@@ -173,28 +198,20 @@ type remoteProblem struct {
 	Charged Charged `json:"charged"`
 }
 
-// problemOf reads a problem of an HTTP status. What is none says nothing of what was charged.
-func problemOf(status int, said []byte) remoteProblem {
+// problem returns the error of an answer that is no decision: one of an HTTP status, or an item of a batch. A body that is not a
+// problem leaves open what was charged.
+func (r *remote) problem(status int, body []byte, verb, policy string) error {
 	var problem remoteProblem
-	if json.Unmarshal(said, &problem) != nil {
+	if json.Unmarshal(body, &problem) != nil {
 		problem = remoteProblem{}
 	}
 	if problem.Status < 100 || problem.Status > 599 {
 		problem.Status = status
 	}
-	if problem.Detail == "" {
-		problem.Detail = "no detail"
-	}
 	if problem.Charged != ChargedNo && problem.Charged != ChargedYes {
 		problem.Charged = ChargedUnknown
 	}
-	return problem
-}
-
-// problem gives the error of an answer that is no decision: one of an HTTP status, or an item of a batch.
-func (r *remote) problem(status int, said []byte, verb, policy string) error {
-	problem := problemOf(status, said)
-	detail := outside(problem.Detail)
+	detail := lex.Cut(cmp.Or(problem.Detail, "no detail"))
 	bad := problem.Status == http.StatusBadRequest
 	var err *Error
 	switch {

@@ -40,7 +40,7 @@ func TestBothWiresOfAServerSayTheSame(t *testing.T) {
 	ctx := context.Background()
 	type step struct {
 		name string
-		ask  func(l *Limiter, key string) (Decision, error)
+		call func(l *Limiter, key string) (Decision, error)
 	}
 	check := func(n int64) func(*Limiter, string) (Decision, error) {
 		return func(l *Limiter, key string) (Decision, error) { return l.AllowN(ctx, key, n) }
@@ -85,8 +85,8 @@ func TestBothWiresOfAServerSayTheSame(t *testing.T) {
 	over, fast := remoteOf(t, "http://"+web), remoteOf(t, "resp://"+resp)
 	for policy, list := range steps {
 		for _, s := range list {
-			a, errA := s.ask(over.Policy(policy), "a")
-			b, errB := s.ask(fast.Policy(policy), "b")
+			a, errA := s.call(over.Policy(policy), "a")
+			b, errB := s.call(fast.Policy(policy), "b")
 			if errA != nil || errB != nil {
 				var x, y *Error
 				if !errors.As(errA, &x) || !errors.As(errB, &y) || x.Name != y.Name || x.Error() != y.Error() {
@@ -133,17 +133,17 @@ func sameDecision(a, b Decision) bool {
 func TestWhatAWireLacksIsATypedError(t *testing.T) {
 	web, resp := startBoth(t, serverPolicies)
 	ctx := context.Background()
-	asked, over, own := remoteOf(t, "resp://"+resp), remoteOf(t, "http://"+web), newGate(t, newManual(), Rules("bucket", PerSecond(1)))
+	served, over, own := remoteOf(t, "resp://"+resp), remoteOf(t, "http://"+web), newGate(t, newManual(), Rules("bucket", PerSecond(1)))
 	for _, c := range []struct {
 		verb string
 		gate *Gate
 		want *Error
 		text string
 	}{
-		{"at_most", asked, ErrNotOnThisWire, "op: `at_most` is not available over RESP"},
-		{"settle", asked, ErrNotOnThisWire, "op: `settle` is not available over RESP"},
-		{"explain", asked, ErrNotOnThisWire, "op: `explain` is not available over RESP"},
-		{"batch", asked, ErrNotOnThisWire, "op: `batch` is not available over RESP"},
+		{"at_most", served, ErrNotOnThisWire, "op: `at_most` is not available over RESP"},
+		{"settle", served, ErrNotOnThisWire, "op: `settle` is not available over RESP"},
+		{"explain", served, ErrNotOnThisWire, "op: `explain` is not available over RESP"},
+		{"batch", served, ErrNotOnThisWire, "op: `batch` is not available over RESP"},
 		{"settle", own, ErrNotInDirectMode, "op: `settle` is not available in direct mode; ask a server"},
 		{"explain", own, ErrNotInDirectMode, "op: `explain` is not available in direct mode; ask a server"},
 		{"batch", own, ErrNotInDirectMode, "op: `batch` is not available in direct mode; ask a server"},
@@ -164,7 +164,7 @@ func TestWhatAWireLacksIsATypedError(t *testing.T) {
 		}
 	}
 	// Checks that are decided by themselves need no server.
-	for _, gate := range []*Gate{asked, over} {
+	for _, gate := range []*Gate{served, over} {
 		results, err := gate.AllowEach(ctx, Check{gate.Policy("bucket"), "each", 2}, Check{gate.Policy("none"), "k", 1},
 			Check{gate.Policy("bucket"), "", 1}, Check{gate.Policy("window"), "each", 0}, Check{Key: "k"})
 		if err != nil || len(results) != 5 || !results[0].Decision.Allowed || !errors.Is(results[1].Err, ErrUnknownPolicy) ||
@@ -291,7 +291,7 @@ func through(t *testing.T, l net.Listener, addr string) {
 	}()
 }
 
-func TestRESPIsAskedWithATokenOverTLSAndOverASocket(t *testing.T) {
+func TestRESPWorksWithATokenOverTLSAndOverASocket(t *testing.T) {
 	ctx, secret := context.Background(), filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(secret, []byte("open sesame\n"), 0o600); err != nil {
 		t.Fatal(err)

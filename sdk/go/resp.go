@@ -1,15 +1,21 @@
 package sluicegate
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/sluicegate/sluicegate/sdk/go/internal/engine"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/lex"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/store"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
 )
 
 const (
@@ -38,7 +44,7 @@ func remoteRESP(base *url.URL, opts []Option) (*Gate, error) {
 			to.Addr = base.Opaque
 		}
 	case base.Port() == "":
-		return nil, fmt.Errorf("server: `%s` has no port", short(base.Host))
+		return nil, fmt.Errorf("%w: `%s` has no port", ErrAddress, lex.Short(base.Host))
 	case base.Scheme == "resps":
 		to.TLSConfig = &tls.Config{}
 		if o.tls != nil {
@@ -49,40 +55,40 @@ func remoteRESP(base *url.URL, opts []Option) (*Gate, error) {
 		}
 	}
 	if to.Addr == "" {
-		return nil, errors.New("server: unix: has no path")
+		return nil, fmt.Errorf("%w: unix: has no path", ErrAddress)
 	}
 	client := redis.NewClient(to)
-	return &Gate{&resp{redisConn{client}, client, o}, false, o.observer}, nil
+	return o.gate(&resp{wire.Conn{Client: client}, client, o}), nil
 }
 
 // resp asks a server by the protocol of Redis.
 type resp struct {
-	conn   redisConn
+	conn   wire.Conn
 	client *redis.Client
 	*options
 }
 
-func (r *resp) decide(ctx context.Context, a ask, id string) (Decision, error) {
+func (r *resp) decide(ctx context.Context, a engine.Request) (Decision, error) {
 	var args []any
-	switch a.verb {
-	case verbAtMost:
-		return Decision{}, notOverRESP(a.verb.String())
-	case verbReserve:
-		args = []any{"SG.CHECK", a.limiter.name, a.key, "MAXWAIT", min(a.maxWait/1000, respWaitMaxMS)}
-	case verbAcquire, verbRelease, verbRenew:
-		args = []any{"SG." + strings.ToUpper(a.verb.String()), a.limiter.name, a.key, id}
+	switch a.Verb {
+	case kernel.VerbAtMost:
+		return Decision{}, notOverRESP(a.Verb.String())
+	case kernel.VerbReserve:
+		args = []any{"SG.CHECK", a.Policy, a.Key, "MAXWAIT", min(a.MaxWait/1000, respWaitMaxMS)}
+	case kernel.VerbAcquire, kernel.VerbRelease, kernel.VerbRenew:
+		args = []any{"SG." + strings.ToUpper(a.Verb.String()), a.Policy, a.Key, a.ID}
 	default:
-		args = []any{"SG." + strings.ToUpper(a.verb.String()), a.limiter.name, a.key}
+		args = []any{"SG." + strings.ToUpper(a.Verb.String()), a.Policy, a.Key}
 	}
-	if a.verb != verbReset && a.verb != verbRelease && a.verb != verbRenew {
-		args = append(args, "COST", a.cost)
+	if a.Verb != kernel.VerbReset && a.Verb != kernel.VerbRelease && a.Verb != kernel.VerbRenew {
+		args = append(args, "COST", a.Cost)
 	}
 	if r.app != "" {
 		args = append(args, "APP", r.app)
 	}
 	limited, cancel := context.WithTimeout(ctx, r.deadline)
 	defer cancel()
-	got, err := r.conn.once(limited, r.client, args...)
+	got, err := r.conn.Once(limited, r.client, args...)
 	if err != nil {
 		return Decision{}, r.failed(ctx, limited, a, err)
 	}
@@ -93,27 +99,23 @@ func notOverRESP(verb string) *Error {
 	return newError(ErrNotOnThisWire, nil, "op: `%s` is not available over RESP", verb)
 }
 
-// failed gives the error of a request that has no answer, or an error for one.
-func (r *resp) failed(ctx, limited context.Context, a ask, err error) error {
-	if name := errorName(err); name != "" {
+// failed returns the error of a request that has no answer, or an error for one.
+func (r *resp) failed(ctx, limited context.Context, a engine.Request, err error) error {
+	if name := wire.ErrorName(err); name != "" {
 		charged := respCharged(name)
 		_, detail, _ := strings.Cut(err.Error(), " ")
 		switch {
 		case strings.HasPrefix(detail, "op: "):
-			return unsupported(a.verb, a.limiter.name).charged(charged)
+			return errorOf(engine.Unsupported(a.Verb, a.Policy)).charged(charged)
 		case strings.HasPrefix(detail, "store: "):
-			return noStore(charged, outside(detail))
+			return noStore(charged, lex.Cut(detail))
 		default:
-			return newError(ErrServer, nil, "server: %s", outside(err.Error())).charged(charged)
+			return newError(ErrServer, nil, "server: %s", lex.Cut(err.Error())).charged(charged)
 		}
 	}
-	f := classOf(err)
-	if gone(ctx, limited.Err() != nil || isTimeout(err)) {
-		cause := ctx.Err()
-		if cause == nil {
-			cause = context.DeadlineExceeded
-		}
-		f = &failure{classCaller, f.charged, cause}
+	f := wire.ClassOf(err)
+	if gone := store.Gone(ctx, limited.Err() != nil || store.IsTimeout(err)); gone != nil {
+		f = &wire.Failure{Class: wire.ClassCaller, Charged: f.Charged, Cause: gone}
 	}
 	return storeError(f)
 }
@@ -156,14 +158,14 @@ func respNumbers(list []any) (numbers [respRule]int64, ok bool) {
 		if i == respCode || i == respRetryMS {
 			least = -1
 		}
-		if numbers[i], ok = list[i].(int64); !ok || numbers[i] < least || numbers[i] > unitsMax {
+		if numbers[i], ok = list[i].(int64); !ok || numbers[i] < least || numbers[i] > kernel.UnitsMax {
 			return numbers, false
 		}
 	}
 	return numbers, numbers[respCode] <= 1
 }
 
-func respDecision(a ask, got any) (Decision, error) {
+func respDecision(a engine.Request, got any) (Decision, error) {
 	list, _ := got.([]any)
 	if len(list) < respPlacesMin {
 		return Decision{}, errRESP
@@ -174,13 +176,14 @@ func respDecision(a ask, got any) (Decision, error) {
 	}
 	if numbers[respCode] == 0 {
 		// Or it is not available to this app: the wire does not tell.
-		return Decision{}, newError(ErrUnknownPolicy, nil, "policy: unknown policy `%s`", a.limiter.name)
+		return Decision{}, newError(ErrUnknownPolicy, nil, "policy: unknown policy `%s`", a.Policy)
 	}
 	for len(list) <= respStatus {
 		list = append(list, nil)
 	}
+	var texts [respStatus]string
 	for _, place := range []int{respRule, respMode, respOverflow, respWhat} {
-		if _, ok := list[place].(string); !ok && list[place] != nil {
+		if texts[place], ok = list[place].(string); !ok && list[place] != nil {
 			return Decision{}, errRESP
 		}
 	}
@@ -188,38 +191,34 @@ func respDecision(a ask, got any) (Decision, error) {
 	if list[respStatus] != nil && !servable(status) {
 		return Decision{}, errRESP
 	}
-	text := func(place int) string {
-		s, _ := list[place].(string)
-		return s
-	}
 	d := Decision{
 		Allowed: numbers[respCode] == 1, Wait: milliseconds(numbers[respWaitMS]), Limit: numbers[respLimit],
-		Remaining: numbers[respRemaining], ResetAfter: milliseconds(numbers[respResetMS]), Policy: a.limiter.name,
-		Rule: text(respRule), Mode: Mode(text(respMode)), Overflow: Overflow{Kind: OverflowKind(text(respOverflow))},
-	}
-	if d.Mode == "" {
-		d.Mode = ModeStore
+		Remaining: numbers[respRemaining], ResetAfter: milliseconds(numbers[respResetMS]), Policy: a.Policy,
+		Rule: texts[respRule], Mode: cmp.Or(Mode(texts[respMode]), ModeStore), Overflow: Overflow{Kind: OverflowKind(texts[respOverflow])},
 	}
 	if retry := numbers[respRetryMS]; !d.Allowed && retry >= 0 {
 		d.CanRetry, d.RetryAfter = true, milliseconds(retry)
 	}
-	if d.Allowed && d.Overflow.Kind == OverflowNone && a.verb != verbReset {
-		d.Granted = a.cost
+	if d.Allowed && d.Overflow.Kind == OverflowNone && a.Verb != kernel.VerbReset {
+		d.Granted = a.Cost
 	}
 	switch d.Overflow.Kind {
 	case OverflowDivert:
-		d.Overflow.Target = text(respWhat)
+		d.Overflow.Target = texts[respWhat]
 	case OverflowDegrade:
 		if hasStatus {
-			d.Overflow.Response = &Response{Status: int(status), Body: text(respWhat)}
+			d.Overflow.Response = &Response{Status: int(status), Body: texts[respWhat]}
 		} else {
-			d.Overflow.Tag = text(respWhat)
+			d.Overflow.Tag = texts[respWhat]
 		}
 	}
 	return d, nil
 }
 
-// milliseconds gives a time; the longest one if it is longer than a duration can be.
-func milliseconds(ms int64) time.Duration { return span(min(ms, spanMaxUS/1000) * 1000) }
+// milliseconds returns a time; the longest one if it is longer than a duration can be.
+func milliseconds(ms int64) time.Duration { return kernel.Span(min(ms, kernel.SpanMaxUS/1000) * 1000) }
 
-func (r *resp) close() error { return r.client.Close() }
+func (r *resp) close() error {
+	_ = r.client.Close() // it has been closed before
+	return nil
+}

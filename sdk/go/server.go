@@ -1,11 +1,13 @@
 package sluicegate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
 	"time"
-	"unicode/utf8"
+
+	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
 )
 
 // What only a server does, over HTTP: to settle, to explain, and batches that pass together or not at all.
@@ -30,7 +32,7 @@ type Result struct {
 
 // Batch is the answer to checks that pass together or not at all.
 type Batch struct {
-	// Allowed says whether all checks passed. If not, nothing is charged.
+	// Allowed reports whether all checks passed. If not, nothing is charged.
 	Allowed bool
 	// Decisions are the answers in the order of the checks; of a refused batch, that of the check that was refused.
 	Decisions []Decision
@@ -82,7 +84,7 @@ type ExplainedRule struct {
 	Window time.Duration
 	// Known reports whether the store answered. The other fields are set only then.
 	Known bool
-	// Allowed says whether this rule would let the request pass.
+	// Allowed reports whether this rule would let the request pass.
 	Allowed bool
 	// Remaining is the permits that are left.
 	Remaining int64
@@ -122,7 +124,7 @@ func (g *Gate) AllowEach(ctx context.Context, checks ...Check) ([]Result, error)
 		}
 		return results, nil
 	}
-	var sent []remoteAsk
+	var sent []remoteRequest
 	var places []int
 	for i, c := range checks {
 		body, err := g.bodyOf(r, c)
@@ -136,13 +138,13 @@ func (g *Gate) AllowEach(ctx context.Context, checks ...Check) ([]Result, error)
 	started := time.Now()
 	got, err := r.batch(ctx, sent, false)
 	if err != nil {
-		g.tellAll(ctx, sent, err, started)
+		g.noneDecided(ctx, sent, err, started)
 		return nil, err
 	}
-	for i, said := range got.Answers {
-		d, err := r.itemOf(said, sent[i].Policy)
+	for i, item := range got.Answers {
+		d, err := r.itemOf(item, sent[i].Policy)
 		results[places[i]] = Result{d, err}
-		g.tell(ctx, sent[i].Policy, verbCheck.String(), d, err, started)
+		g.observed(ctx, sent[i].Policy, kernel.VerbCheck.String(), d, err, started)
 	}
 	return results, nil
 }
@@ -155,7 +157,7 @@ func (g *Gate) AllowAll(ctx context.Context, checks ...Check) (Batch, error) {
 	if err != nil {
 		return Batch{}, err
 	}
-	sent := make([]remoteAsk, len(checks))
+	sent := make([]remoteRequest, len(checks))
 	for i, c := range checks {
 		if sent[i], err = g.bodyOf(r, c); err != nil {
 			return Batch{}, err
@@ -164,20 +166,20 @@ func (g *Gate) AllowAll(ctx context.Context, checks ...Check) (Batch, error) {
 	started := time.Now()
 	got, err := r.batch(ctx, sent, true)
 	if err != nil {
-		g.tellAll(ctx, sent, err, started)
+		g.noneDecided(ctx, sent, err, started)
 		return Batch{}, err
 	}
 	out := Batch{Allowed: *got.Allowed, Refused: -1}
 	if !out.Allowed {
 		out.Refused = int(got.Refused.n)
 	}
-	for i, said := range got.Answers {
+	for i, item := range got.Answers {
 		name := sent[max(out.Refused, i)].Policy
-		d, err := r.itemOf(said, name)
+		d, err := r.itemOf(item, name)
 		if err != nil {
 			return Batch{}, err
 		}
-		g.tell(ctx, name, verbCheck.String(), d, nil, started)
+		g.observed(ctx, name, kernel.VerbCheck.String(), d, nil, started)
 		out.Decisions = append(out.Decisions, d)
 	}
 	return out, nil
@@ -190,7 +192,8 @@ func (l *Limiter) Settle(ctx context.Context, key, id string, charged, cost int6
 	if err != nil {
 		return out, err
 	}
-	defer l.observed(ctx, "settle", time.Now(), &out.Decision, &err)
+	started := time.Now()
+	defer func() { l.gate.observed(ctx, l.name, "settle", out.Decision, err, started) }()
 	switch {
 	case len(id) < 1 || len(id) > keyMax:
 		return out, newError(ErrIDLength, nil, "id: `%d` bytes are outside 1..=1024", len(id))
@@ -204,15 +207,12 @@ func (l *Limiter) Settle(ctx context.Context, key, id string, charged, cost int6
 		return out, err
 	}
 	var got remoteSettlement
-	err = r.ask(ctx, "settle", l.name, struct {
-		remoteAsk
+	_, err = r.call(ctx, "settle", l.name, struct {
+		remoteRequest
 		ID      string `json:"id"`
 		Charged int64  `json:"charged"`
 		Cost    int64  `json:"cost"`
 	}{body, id, charged, cost}, &got)
-	if err == nil && !got.complete() {
-		err = noDecision()
-	}
 	if err != nil {
 		return out, err
 	}
@@ -226,7 +226,8 @@ func (l *Limiter) Explain(ctx context.Context, key string, n int64) (out Explana
 	if err != nil {
 		return out, err
 	}
-	defer l.observed(ctx, "explain", time.Now(), &out.Decision, &err)
+	started := time.Now()
+	defer func() { l.gate.observed(ctx, l.name, "explain", out.Decision, err, started) }()
 	if n < 1 {
 		return out, newError(ErrCostRange, nil, "cost: `%d` is outside 1..=2147483648", n)
 	}
@@ -235,11 +236,8 @@ func (l *Limiter) Explain(ctx context.Context, key string, n int64) (out Explana
 		return out, err
 	}
 	var got remoteExplanation
-	if err := r.ask(ctx, "explain", l.name, body, &got); err != nil {
+	if _, err := r.call(ctx, "explain", l.name, body, &got); err != nil {
 		return out, err
-	}
-	if !got.complete() {
-		return out, noDecision()
 	}
 	out = Explanation{
 		Decision: got.Decision.decision(l.name, nil), WouldCharge: got.WouldCharge.n, Overridden: *got.RulesOf == "override",
@@ -249,7 +247,7 @@ func (l *Limiter) Explain(ctx context.Context, key string, n int64) (out Explana
 		out.App = *got.App
 	}
 	for _, rule := range *got.Rules {
-		window := span(min(rule.WindowS.n, spanMaxUS/1_000_000) * 1_000_000)
+		window := kernel.Span(min(rule.WindowS.n, kernel.SpanMaxUS/1_000_000) * 1_000_000)
 		e := ExplainedRule{Name: *rule.Name, Algorithm: *rule.Algorithm, Limit: rule.Limit.n, Window: window}
 		if rule.Left != nil {
 			left := rule.Left.addTo(Decision{})
@@ -261,33 +259,23 @@ func (l *Limiter) Explain(ctx context.Context, key string, n int64) (out Explana
 	return out, nil
 }
 
-// observed tells the observer of a request of a server alone, when that is over.
-func (l *Limiter) observed(ctx context.Context, verb string, started time.Time, d *Decision, err *error) {
-	l.gate.tell(ctx, l.name, verb, *d, *err, started)
-}
-
-// tell tells the observer of a request.
-func (g *Gate) tell(ctx context.Context, policy, verb string, d Decision, err error, started time.Time) {
+// observed calls the observer after a request.
+func (g *Gate) observed(ctx context.Context, policy, verb string, d Decision, err error, started time.Time) {
 	if g.observe != nil {
 		g.observe(ctx, Observation{policy, verb, d, err, time.Since(started)})
 	}
 }
 
-// tellAll tells the observer of checks of which none was decided.
-func (g *Gate) tellAll(ctx context.Context, checks []remoteAsk, err error, started time.Time) {
+// noneDecided calls the observer after checks of which none was decided.
+func (g *Gate) noneDecided(ctx context.Context, checks []remoteRequest, err error, started time.Time) {
 	for _, c := range checks {
-		g.tell(ctx, c.Policy, verbCheck.String(), Decision{}, err, started)
+		g.observed(ctx, c.Policy, kernel.VerbCheck.String(), Decision{}, err, started)
 	}
 }
 
-func (c Check) cost() int64 {
-	if c.N == 0 {
-		return 1
-	}
-	return c.N
-}
+func (c Check) cost() int64 { return cmp.Or(c.N, 1) }
 
-// owns says whether a check is one for this gate.
+// owns reports whether a check is one for this gate.
 func (g *Gate) owns(c Check) error {
 	if c.Limiter == nil || c.Limiter.gate != g {
 		return newError(ErrRules, nil, "rules: a check has no limiter of this gate")
@@ -296,59 +284,35 @@ func (g *Gate) owns(c Check) error {
 }
 
 // bodyOf checks the values of a check, and gives how it is sent.
-func (g *Gate) bodyOf(r *remote, c Check) (remoteAsk, error) {
+func (g *Gate) bodyOf(r *remote, c Check) (remoteRequest, error) {
 	if err := g.owns(c); err != nil {
-		return remoteAsk{}, err
+		return remoteRequest{}, err
 	}
 	if err := c.Limiter.valid(c.Key, c.cost()); err != nil {
-		return remoteAsk{}, err
+		return remoteRequest{}, err
 	}
-	if !utf8.ValidString(c.Key) {
-		return remoteAsk{}, newError(ErrKeyText, nil, "key: is not UTF-8")
-	}
-	body := remoteAsk{Policy: c.Limiter.name, App: r.app, Cost: c.cost()}
-	if c.Key != "" {
-		body.Key = &c.Key
-	}
-	return body, nil
+	return r.body(c.Limiter.name, c.Key, "", c.cost())
 }
 
-// ask sends a request and reads its answer.
-func (r *remote) ask(ctx context.Context, path, policy string, body, into any) error {
-	answer, err := r.post(ctx, path, body)
-	if err != nil {
-		return err
-	}
-	if answer.status != http.StatusOK {
-		return r.problem(answer.status, answer.said, path, policy)
-	}
-	if json.Unmarshal(answer.said, into) != nil {
-		return noDecision()
-	}
-	return nil
-}
-
-func (r *remote) batch(ctx context.Context, checks []remoteAsk, atomic bool) (got remoteBatch, err error) {
-	err = r.ask(ctx, batchPath, "", struct {
-		Atomic bool        `json:"atomic,omitempty"`
-		Checks []remoteAsk `json:"checks"`
+func (r *remote) batch(ctx context.Context, checks []remoteRequest, atomic bool) (got remoteBatch, err error) {
+	got.checks, got.atomic = len(checks), atomic
+	_, err = r.call(ctx, batchPath, "", struct {
+		Atomic bool            `json:"atomic,omitempty"`
+		Checks []remoteRequest `json:"checks"`
 	}{atomic, checks}, &got)
-	if err == nil && !got.complete(len(checks), atomic) {
-		err = noDecision()
-	}
 	return got, err
 }
 
 // itemOf reads one answer of a batch: a decision, or a problem.
-func (r *remote) itemOf(said json.RawMessage, policy string) (Decision, error) {
+func (r *remote) itemOf(item json.RawMessage, policy string) (Decision, error) {
 	var got struct {
 		Type string `json:"type"`
 		remoteAnswer
 	}
-	err := json.Unmarshal(said, &got)
+	err := json.Unmarshal(item, &got)
 	switch {
 	case err == nil && got.Type != "":
-		return Decision{}, r.problem(http.StatusOK, said, verbCheck.String(), policy)
+		return Decision{}, r.problem(http.StatusOK, item, kernel.VerbCheck.String(), policy)
 	case err != nil || !got.complete():
 		return Decision{}, noDecision()
 	}

@@ -28,19 +28,6 @@ const serverPolicies = `{"policies":[
  {"name":"import","apps":["partner"],"rules":[{"fixed_window":{"limit":100,"window":"1h"}}]}
 ]}`
 
-// serverProgram gives the path of the server.
-func serverProgram(t *testing.T) string {
-	t.Helper()
-	program := os.Getenv("SLUICEGATE_BIN")
-	if program == "" {
-		program = "../../target/debug/sluicegate"
-	}
-	if _, err := os.Stat(program); err != nil {
-		skipOrFail(t, "no server program at SLUICEGATE_BIN or target/debug/sluicegate")
-	}
-	return program
-}
-
 // startServer starts a server on a Redis, which publishes its policies there, and gives its address.
 func startServer(t *testing.T, redisAddr, policies string, env ...string) string {
 	t.Helper()
@@ -62,7 +49,7 @@ func startServer(t *testing.T, redisAddr, policies string, env ...string) string
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	said := make(chan string, 1)
+	log := make(chan string, 1)
 	go func() {
 		var lines []string
 		for scan := bufio.NewScanner(out); scan.Scan(); {
@@ -70,7 +57,7 @@ func startServer(t *testing.T, redisAddr, policies string, env ...string) string
 				lines = append(lines, scan.Text())
 			}
 		}
-		said <- strings.Join(lines, "\n")
+		log <- strings.Join(lines, "\n")
 	}()
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	for range 1000 {
@@ -79,7 +66,7 @@ func startServer(t *testing.T, redisAddr, policies string, env ...string) string
 			return addr
 		}
 		select {
-		case text := <-said:
+		case text := <-log:
 			if strings.Contains(text, "publish") {
 				skipOrFail(t, "the server program does not publish policies of files")
 			}
@@ -94,11 +81,11 @@ func startServer(t *testing.T, redisAddr, policies string, env ...string) string
 func TestAServerAndAProgramShareEveryBudget(t *testing.T) {
 	redisAddr, ctx := redisAddr(t), context.Background()
 	server := startServer(t, redisAddr, serverPolicies)
-	asked, err := Remote("http://"+server, Deadline(patient))
+	served, err := Remote("http://"+server, Deadline(patient))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer asked.Close()
+	defer served.Close()
 	var own *Gate
 	eventually(t, "the server did not publish", func() bool {
 		if own != nil {
@@ -112,7 +99,7 @@ func TestAServerAndAProgramShareEveryBudget(t *testing.T) {
 		key := "big"
 		last := int64(-1)
 		for i := range 20 {
-			gate := []*Gate{own, asked}[i%2]
+			gate := []*Gate{own, served}[i%2]
 			d, err := gate.Policy(name).Allow(ctx, key)
 			if err != nil || d.Mode != ModeStore || !d.Allowed {
 				t.Fatalf("%s: %+v, %v", name, d, err)
@@ -127,13 +114,13 @@ func TestAServerAndAProgramShareEveryBudget(t *testing.T) {
 		}
 	}
 	a, _ := own.Policy("month").Peek(ctx, "big", 1)
-	b, _ := asked.Policy("month").Peek(ctx, "big", 1)
+	b, _ := served.Policy("month").Peek(ctx, "big", 1)
 	if a.Rule != b.Rule || a.Limit != b.Limit || a.Headers()["RateLimit-Policy"] != b.Headers()["RateLimit-Policy"] ||
 		a.ResetAfter-b.ResetAfter > time.Second || b.ResetAfter-a.ResetAfter > time.Second {
 		t.Errorf("%+v, %+v", a, b)
 	}
 	for i := range 4 {
-		first, second := []*Gate{own, asked}[i%2], []*Gate{asked, own}[i%2]
+		first, second := []*Gate{own, served}[i%2], []*Gate{served, own}[i%2]
 		permit, err := first.Policy("jobs").AcquireN(ctx, "tenant", "job-7", 1)
 		if err != nil || permit.Decision.Remaining != 1 {
 			t.Fatal(err)
@@ -152,7 +139,7 @@ func TestAServerAndAProgramShareEveryBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, gate := range []*Gate{own, asked} {
+	for _, gate := range []*Gate{own, served} {
 		over, err := gate.Policy("seen").Acquire(ctx, "tenant")
 		if err != nil || over.Decision.Overflow.Kind != OverflowShadow {
 			t.Fatal(over, err)
@@ -166,7 +153,7 @@ func TestAServerAndAProgramShareEveryBudget(t *testing.T) {
 	}
 }
 
-func TestAServerIsAskedOverHTTP(t *testing.T) {
+func TestAServerDecidesOverHTTP(t *testing.T) {
 	ctx := context.Background()
 	server := startServer(t, redisAddr(t), serverPolicies)
 	gate, err := Remote("http://"+server, Deadline(patient))
@@ -208,14 +195,14 @@ func TestAServerIsAskedOverHTTP(t *testing.T) {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	}
-	ask := func(l *Limiter, key string) error { _, err := l.Allow(ctx, key); return err }
+	allow := func(l *Limiter, key string) error { _, err := l.Allow(ctx, key); return err }
 	partner, _ := Remote("http://"+server, App("web"))
 	for want, err := range map[*Error]error{
-		ErrUnknownPolicy:      ask(gate.Policy("none"), "k"),
-		ErrAppMissing:         ask(gate.Policy("import"), "k"),
-		ErrPolicyNotAvailable: ask(partner.Policy("import"), "k"),
-		ErrUnsupportedVerb:    ask(gate.Policy("jobs"), "k"),
-		ErrKeyText:            ask(bucket, "\xff"),
+		ErrUnknownPolicy:      allow(gate.Policy("none"), "k"),
+		ErrAppMissing:         allow(gate.Policy("import"), "k"),
+		ErrPolicyNotAvailable: allow(partner.Policy("import"), "k"),
+		ErrUnsupportedVerb:    allow(gate.Policy("jobs"), "k"),
+		ErrKeyText:            allow(bucket, "\xff"),
 		ErrRules:              func() error { _, err := gate.Limit("mail", PerSecond(1)); return err }(),
 	} {
 		if !errors.Is(err, want) {
@@ -223,7 +210,7 @@ func TestAServerIsAskedOverHTTP(t *testing.T) {
 		}
 	}
 	gone, _ := Remote("http://" + freeAddr())
-	if err := ask(gone.Policy("bucket"), "k"); !errors.Is(err, ErrNotCharged) {
+	if err := allow(gone.Policy("bucket"), "k"); !errors.Is(err, ErrNotCharged) {
 		t.Error(err)
 	}
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -232,7 +219,7 @@ func TestAServerIsAskedOverHTTP(t *testing.T) {
 	}
 	defer silent.Close()
 	gone, _ = Remote("http://" + silent.Addr().String())
-	if err := ask(gone.Policy("bucket"), "k"); !errors.Is(err, ErrPerhapsCharged) || !errors.Is(err, context.DeadlineExceeded) {
+	if err := allow(gone.Policy("bucket"), "k"); !errors.Is(err, ErrPerhapsCharged) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -64,12 +65,7 @@ func RemoteIP(r *http.Request, trusted ...netip.Prefix) string {
 }
 
 func isTrusted(address netip.Addr, trusted []netip.Prefix) bool {
-	for _, prefix := range trusted {
-		if prefix.Contains(plain(address)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(trusted, func(prefix netip.Prefix) bool { return prefix.Contains(plain(address)) })
 }
 
 // nat64 is where IPv6 has the addresses of IPv4, besides ::ffff:0:0/96.

@@ -2,15 +2,14 @@
 package sghttp
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"net/netip"
 	"strings"
-	"time"
 
 	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
 )
 
 // Option changes how a middleware works.
@@ -95,8 +94,8 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) bool {
 		limiter = limiter.Shared()
 	}
 	d, err := limiter.AllowN(r.Context(), key, g.cost(r))
-	if err == nil && d.Allowed {
-		err = pause(r.Context(), d.Pause())
+	if err == nil && d.Allowed && d.Pause() > 0 {
+		err = wire.Sleep(r.Context(), d.Pause())
 	}
 	if err != nil {
 		g.failed(w, r, err)
@@ -128,20 +127,6 @@ func answer(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", sluicegate.ProblemType)
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // a client that is gone hears nothing
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // fail answers a request without a decision. The cause is for the program, not for the client.

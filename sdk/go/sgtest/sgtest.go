@@ -4,6 +4,7 @@ package sgtest
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -55,15 +56,13 @@ func (c *Clock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
-	var left []sleeper
-	for _, s := range c.sleepers {
-		if s.until.After(c.now) {
-			left = append(left, s)
-		} else {
+	c.sleepers = slices.DeleteFunc(c.sleepers, func(s sleeper) bool {
+		due := !s.until.After(c.now)
+		if due {
 			close(s.wake)
 		}
-	}
-	c.sleepers = left
+		return due
+	})
 }
 
 // Sleepers returns how many goroutines wait for the clock: in Wait, in Hold, and in a queue.
@@ -94,10 +93,5 @@ func (c *Clock) Sleep(ctx context.Context, d time.Duration) error {
 func (c *Clock) forget(wake chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, s := range c.sleepers {
-		if s.wake == wake {
-			c.sleepers = append(c.sleepers[:i], c.sleepers[i+1:]...)
-			return
-		}
-	}
+	c.sleepers = slices.DeleteFunc(c.sleepers, func(s sleeper) bool { return s.wake == wake })
 }

@@ -83,7 +83,7 @@ func (f *failing) Helper()               {}
 func (f *failing) Cleanup(do func())     { f.cleanup = do }
 func (f *failing) Errorf(string, ...any) { f.errors++ }
 
-func TestAScriptFailsATestThatAsksForMoreOrLess(t *testing.T) {
+func TestAScriptFailsATestOfMoreOrFewerRequests(t *testing.T) {
 	more, less := &failing{TB: t}, &failing{TB: t}
 	if _, err := sgtest.Script(more).Policy("a").Allow(context.Background(), "k"); err == nil || more.errors != 1 {
 		t.Errorf("%v, %d errors", err, more.errors)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
 	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
 )
 
@@ -77,7 +78,7 @@ func run() error {
 			return err
 		}
 		now.us.Store(s.NowUS)
-		var said any = struct{}{}
+		var result any = struct{}{}
 		if gate == nil {
 			var err error
 			if gate, err = gateOf(s, &now); err != nil {
@@ -87,11 +88,11 @@ func run() error {
 			elsewhere = s.Server != "" || s.Nodes > 0
 		} else {
 			d, err := decide(gate.Policy(s.Policy), s)
-			if said, err = answerOf(d, err, elsewhere); err != nil {
+			if result, err = answerOf(d, err, elsewhere); err != nil {
 				return err
 			}
 		}
-		if err := out.Encode(said); err != nil {
+		if err := out.Encode(result); err != nil {
 			return err
 		}
 	}

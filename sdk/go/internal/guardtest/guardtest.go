@@ -22,7 +22,7 @@ import (
 // Served is what a handler answers that is guarded, with status 200.
 const Served = "served"
 
-// Guard gives a handler that answers Served to `GET /orders`, behind the middleware of a framework.
+// Guard returns a handler that answers Served to `GET /orders`, behind the middleware of a framework.
 type Guard func(*sluicegate.Limiter, ...sghttp.Option) http.Handler
 
 // answer is what a request got.
@@ -45,7 +45,7 @@ func get(h http.Handler, remote, forwarded string) answer {
 	return answer{w.Code, w.Result().Header, string(body)}
 }
 
-// Gone gives a limiter whose Redis does not answer, and that refuses then.
+// Gone returns a limiter whose Redis does not answer, and that refuses then.
 func Gone(t *testing.T) *sluicegate.Limiter {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -66,14 +66,14 @@ func Gone(t *testing.T) *sluicegate.Limiter {
 	return limiter.OnStoreFailure(sluicegate.FailDeny)
 }
 
-// Policy gives the limiter of a policy of the SDK's testdata/policies.yaml, for the tests of a folder beside that. It has one
+// Policy returns the limiter of a policy of the SDK's testdata/policies.yaml, for the tests of a folder beside that. It has one
 // permit each ten seconds; its name says what happens over the limit.
 func Policy(t *testing.T, name string) *sluicegate.Limiter {
 	t.Helper()
 	return Policies(t).Policy(name)
 }
 
-// Policies gives a gate of all these policies.
+// Policies returns a gate of all these policies.
 func Policies(t *testing.T) *sgtest.Gate {
 	t.Helper()
 	records, err := os.ReadFile("../testdata/policies.json")
@@ -113,8 +113,8 @@ func Check(t *testing.T, guard Guard) {
 				return true
 			})}, client, "", 200, nil, "tag small"},
 		{"a target that nobody serves is refused", policy("divert"), nil, client, "", 429, nil, "quota-exceeded"},
-		{"X-Forwarded-For of a stranger is not believed", policy("reject"), nil, client, "198.51.100.1", 429, nil, "quota-exceeded"},
-		{"X-Forwarded-For of a trusted proxy is believed", policy("reject"), []sghttp.Option{sghttp.TrustedProxies("203.0.113.7")},
+		{"X-Forwarded-For of an untrusted address has no effect", policy("reject"), nil, client, "198.51.100.1", 429, nil, "quota-exceeded"},
+		{"X-Forwarded-For of a trusted proxy is used", policy("reject"), []sghttp.Option{sghttp.TrustedProxies("203.0.113.7")},
 			client, "198.51.100.1", 200, nil, Served},
 		{"an unknown policy is a mistake of the program", sgtest.NewGate(t).Policy("orders"), nil, client, "", 500,
 			map[string]string{"Content-Type": "application/problem+json"}, "Internal Server Error"},

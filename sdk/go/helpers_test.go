@@ -1,0 +1,39 @@
+package sluicegate
+
+import (
+	"testing"
+
+	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/testkit"
+)
+
+const patient = testkit.Patient
+
+var (
+	redisServer, startRedis, redisAddr, freeAddr = testkit.RedisServer, testkit.StartRedis, testkit.RedisAddr, testkit.FreeAddr
+	dial, together, eventually, skipOrFail, long = testkit.Dial, testkit.Together, testkit.Eventually, testkit.SkipOrFail, testkit.Long
+	compiledPolicies, recordWith, rulesOf        = testkit.CompiledPolicies, testkit.RecordWith, testkit.RulesOf
+	newManual, serverProgram                     = testkit.NewManual, testkit.ServerProgram
+)
+
+type manual = testkit.Manual
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// recordOf returns the record of a version of a policy of the app `shop` that has these rules.
+func recordOf(t testing.TB, version int64, rules ...Rule) string {
+	t.Helper()
+	changed := rulesOf(ruleSetOf(t, rules...))
+	changed["version"], changed["app"] = version, "shop"
+	return recordWith(t, "window", changed)
+}
+
+// ruleSetOf compiles rules for a test.
+func ruleSetOf(t testing.TB, rules ...Rule) *kernel.RuleSet {
+	t.Helper()
+	set, err := kernel.CompileRules(specsOf(rules), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}

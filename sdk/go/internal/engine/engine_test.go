@@ -1,0 +1,148 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/policy"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/store"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/testkit"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// planOf makes the plan of a policy `a` that was taken over at an instant.
+func planOf(t testing.TB, instant int64, rules ...kernel.Spec) *wire.Plan {
+	t.Helper()
+	return wire.PlanOf("a", testkit.Set(t, rules...), instant)
+}
+
+func TestTheBreaker(t *testing.T) {
+	b, now := &breaker{}, int64(1_000_000)
+	for range 4 {
+		b.count(now, true)
+	}
+	if !b.allows(now) {
+		t.Fatal("open after 4")
+	}
+	if b.count(now, true); b.allows(now) || b.allows(now+99_999) {
+		t.Fatal("closed after 5 failures")
+	}
+	if !b.allows(now+300_001) || b.allows(now+300_001) {
+		t.Fatal("one probe, and no other")
+	}
+	if b.count(now+300_001, false); !b.allows(now + 300_002) {
+		t.Fatal("open after a success")
+	}
+	b = &breaker{}
+	for i := range int64(20) {
+		b.count(now+i*250_000, true)
+	}
+	if !b.allows(now + 20*250_000) {
+		t.Fatal("4 failures a second opened it")
+	}
+}
+
+func TestAPolicyThatIsGoneTakesItsDebtsAlong(t *testing.T) {
+	e := &Engine{Config: Config{Policies: policy.NewCatalog(nil, nil, time.Now), Clock: testkit.NewManual()}, share: store.NewShare()}
+	p := planOf(t, 1, testkit.Window(20, time.Hour))
+	e.share.Decide(store.Question{Plan: p, Key: "k", Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 10, Now: e.nowUS()}}, 1)
+	if owing := len(e.share.Debtors(2)); owing != 1 {
+		t.Fatalf("%d keys owe something, expected 1", owing)
+	}
+	e.pay(context.Background()) // it has no store that could be asked
+	if owing := len(e.share.Debtors(2)); owing != 0 {
+		t.Errorf("%d keys owe something, expected none", owing)
+	}
+}
+
+// countingStore counts the debts that it gets to charge, and does not answer.
+type countingStore struct{ charged int }
+
+func (s *countingStore) Decide(_ context.Context, q store.Question) (store.Answer, *wire.Failure) {
+	if q.Debt != nil {
+		s.charged++
+	}
+	return store.Answer{}, &wire.Failure{Class: wire.ClassCaller, Cause: context.Canceled}
+}
+
+func TestAPolicyOfALaterVersionLeavesItsDebtsToBeCharged(t *testing.T) {
+	backend := &countingStore{}
+	catalog := policy.NewCatalog(nil, slog.New(slog.DiscardHandler), time.Now)
+	e := &Engine{Config: Config{Policies: catalog, Clock: testkit.NewManual()}, share: store.NewShare(), store: backend}
+	p := planOf(t, 1, testkit.Window(20, time.Hour))
+	e.share.Decide(store.Question{Plan: p, Key: "k", Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 10, Now: e.nowUS()}}, 1)
+	catalog.Take(map[string]string{"#format": "1", "#revision": "1", p.Policy: `{"record":2}`}, false)
+	e.pay(context.Background())
+	if owing := len(e.share.Debtors(2)); owing != 1 || backend.charged != 1 {
+		t.Errorf("%d keys owe something, %d were charged, expected 1 and 1", owing, backend.charged)
+	}
+}
+
+func TestADebtIsChargedBeforeTheRequest(t *testing.T) {
+	client, ctx := testkit.Dial(t, testkit.RedisAddr(t)), context.Background()
+	e := &Engine{
+		Config: Config{Policies: policy.NewCatalog(nil, nil, time.Now), Clock: NewWallClock()}, share: store.NewShare(),
+		store: store.NewRedis(wire.Conn{Client: client}, time.Second, time.Now, func() wire.Clock { return wire.ClockServer }),
+	}
+	p := planOf(t, 1, testkit.Window(20, time.Hour))
+	now := e.nowUS()
+	q := store.Question{Plan: p, Key: wire.StateKey("a", "k"), Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 10, Now: now}}
+	e.share.Decide(q, 1)
+	q.Cost = 1
+	a, f := e.decideOwing(ctx, q)
+	if f != nil || a.Remaining != 9 || a.Charged[0] != 10 {
+		t.Fatalf("%+v, %v", a, f)
+	}
+	if a, f = e.decideOwing(ctx, q); f != nil || a.Remaining != 8 || a.Charged != nil {
+		t.Fatalf("%+v, %v", a, f)
+	}
+}
+
+func TestACallerThatGoesAwayFreesItsPlace(t *testing.T) {
+	clock, catalog := testkit.NewAsleep(), policy.NewCatalog(nil, nil, time.Now)
+	records, err := policy.ReadFile(testkit.CompiledPolicies(t), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range records {
+		catalog.Hold(p)
+	}
+	e := New(Config{Policies: catalog, Clock: clock})
+	for name, want := range map[string]struct{ vacant int }{
+		"queue-bucket": {1}, // its turn was booked, and is for the next one
+		"queue-window": {0}, // a window books nothing
+	} {
+		ctx, cancel := context.WithCancel(context.Background())
+		request := Request{Policy: name, Key: "k", Verb: kernel.VerbCheck, Cost: 1}
+		if got, err := e.Decide(ctx, request); err != nil || !got.Allowed {
+			t.Fatal(got, err)
+		}
+		gone := make(chan error)
+		go func() { _, err := e.Decide(ctx, request); gone <- err }()
+		<-clock.Began
+		e.queue.mu.Lock()
+		held := e.queue.held
+		e.queue.mu.Unlock()
+		if held != 1 {
+			t.Errorf("%s: %d are held while one waits", name, held)
+		}
+		cancel()
+		var f *wire.Failure
+		if err := <-gone; !errors.As(err, &f) || f.Class != wire.ClassCaller || f.Charged != (want.vacant > 0) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if e.queue.held != 0 || e.queue.vacant != want.vacant {
+			t.Errorf("%s: %d are held, %d turns vacant, expected none and %d", name, e.queue.held, e.queue.vacant, want.vacant)
+		}
+		e.queue.lapse(turn{key: wire.StateKey(name, "k"), cost: 1}, kernel.Year2026US+10_000_000)
+		if e.queue.vacant != 0 || len(e.queue.turns) != 0 {
+			t.Errorf("%s: turns stay: %v", name, e.queue.turns)
+		}
+	}
+}

@@ -1,0 +1,383 @@
+// Package kernel is the arithmetic of limits. It decides a request on the states of one key, in the steps of the script in Redis,
+// but by three primitives in place of nine algorithms: a level, a window, and holders. None admits more than its algorithm in
+// any interval; it may admit less. It serves the local share and the gate in memory.
+package kernel
+
+import (
+	"hash/fnv"
+	"reflect"
+	"slices"
+)
+
+// Verb is what a request asks for, by its number in a request.
+type Verb byte
+
+const (
+	VerbCheck   Verb = 1
+	VerbReserve Verb = 2
+	VerbAtMost  Verb = 3
+	VerbPeek    Verb = 4
+	VerbRefund  Verb = 5
+	VerbReset   Verb = 6
+	VerbAcquire Verb = 7
+	VerbRelease Verb = 8
+	VerbRenew   Verb = 9
+)
+
+func (v Verb) String() string {
+	return [...]string{"", "check", "reserve", "at_most", "peek", "refund", "reset", "acquire", "release", "renew"}[v]
+}
+
+// Never is the retry of a request that can never pass.
+const Never int64 = -1
+
+// noWait as the longest wait of a request says that the verb has none: only what passes now passes.
+const noWait int64 = -1
+
+// PermitID is the hash of a permit's id.
+type PermitID [16]byte
+
+// PermitOf is the hash of a permit's id.
+func PermitOf(id string) (hash PermitID) {
+	h := fnv.New128a()
+	h.Write([]byte(id))
+	h.Sum(hash[:0])
+	return hash
+}
+
+// Moment is the instant of a decision in µs, and the calendar window around it for a rule that has one.
+type Moment struct {
+	Now  int64
+	From int64
+	Till int64
+}
+
+// state is what one rule remembers of a key. nil: nothing.
+type state interface{ Clone() state }
+
+// primitive is the arithmetic of one rule. A method that takes a state may be given nil where its comment says so.
+type primitive interface {
+	// Limit gives the largest cost that ever passes at once.
+	Limit() int64
+	// check gives whether a cost passes within maxWait (noWait: the verb has none), and the wait; or else the time
+	// until a retry. The state may be nil.
+	check(s state, at Moment, cost, maxWait int64) (ok bool, wait, retry int64)
+	// Charge gives the state after a cost that passes, and may change the given one. The state may be nil.
+	Charge(s state, at Moment, cost int64, id PermitID) state
+	// firstSeen gives the state of a key whose first request is refused; nil if nothing is to be remembered.
+	firstSeen(at Moment) state
+	// available gives the largest cost that would pass now. The state may be nil.
+	available(s state, at Moment) int64
+	// status gives the permits left and the µs until the budget is full. The state may be nil.
+	status(s state, at Moment) (remaining, resetAfter int64)
+	// Refund gives permits back to the state, and says how many.
+	Refund(s state, at Moment, cost int64) int64
+	// Rewind makes a state of later than now one of now, and says whether it was.
+	Rewind(s state, at Moment) bool
+	// used gives the permits in use, rounded up.
+	used(s state, at Moment) int64
+	// WithUsed gives the state of which so many permits are in use; nil if nothing is to be remembered.
+	WithUsed(at Moment, used int64) state
+}
+
+// Request is what the kernel and the script decide.
+type Request struct {
+	Verb    Verb
+	Cost    int64
+	MaxWait int64 // of reserve, in µs
+	Permit  PermitID
+	Now     int64    // in µs since 1970
+	Windows []Window // one for each rule of a calendar, in order
+}
+
+// Verdict is what the kernel and the script answer.
+type Verdict struct {
+	Allowed    bool
+	Rule       int
+	Granted    int64
+	Wait       int64
+	Retry      int64 // never, or µs
+	Remaining  int64
+	ResetAfter int64
+}
+
+// Supports reports whether the rules know a verb.
+func (s *RuleSet) Supports(v Verb) bool {
+	switch v {
+	case VerbAcquire, VerbRelease, VerbRenew:
+		return s.handsOut
+	case VerbCheck, VerbReserve, VerbAtMost:
+		return !s.handsOut
+	default:
+		return true
+	}
+}
+
+// AppendMoments appends the instant of a request for each rule, with its calendar window.
+func (s *RuleSet) AppendMoments(at []Moment, r Request) []Moment {
+	next := 0
+	for i := range s.Rules {
+		at = append(at, Moment{Now: r.Now})
+		if s.Rules[i].Flags&FlagCalendar == 0 {
+			continue
+		}
+		w := r.Windows[next]
+		next++
+		at[i].From, at[i].Till = w.From, w.Till
+		// The clock that decides may be in the window before or after the one that came along.
+		if length := w.Till - w.From; r.Now < w.From {
+			at[i].Till = w.From
+		} else if r.Now >= w.Till {
+			at[i].Till = r.Now + length - (r.Now-w.Till)%length
+		}
+	}
+	return at
+}
+
+// KeyState is the states of a key under a rule set.
+type KeyState struct {
+	Set    *RuleSet
+	States []state
+}
+
+// Clone returns a copy that shares nothing.
+func (l KeyState) Clone() KeyState {
+	states := make([]state, len(l.States))
+	for i, s := range l.States {
+		if s != nil {
+			states[i] = s.Clone()
+		}
+	}
+	return KeyState{l.Set, states}
+}
+
+// Decide answers a request that the rules support, and changes the states of l as the verb says: where a change leaves
+// every budget full, nothing is remembered any more, unless a full budget is not the same as a new key.
+func (l *KeyState) Decide(set *RuleSet, r Request) Verdict {
+	var moments [RulesMax]Moment
+	at := set.AppendMoments(moments[:0], r)
+	work := l.Clone()
+	work.TurnTo(set, at)
+	touched := l.Set != set
+	for i, s := range work.States {
+		if s != nil && set.Rules[i].Rewind(s, at[i]) {
+			touched = true
+		}
+	}
+	v, changed, fullAfter := work.answer(r, at)
+	if r.Verb == VerbPeek || !touched && !changed {
+		return v
+	}
+	if fullAfter <= 0 && work.fullIsFresh() && (l.Set != set || !reflect.DeepEqual(work.States, l.States)) {
+		work = NewKeyState(set)
+	}
+	*l = work
+	return v
+}
+
+// NewKeyState is a key that was never seen.
+func NewKeyState(set *RuleSet) KeyState { return KeyState{set, make([]state, len(set.Rules))} }
+
+// IsEmpty reports whether nothing is remembered.
+func (l KeyState) IsEmpty() bool {
+	return !slices.ContainsFunc(l.States, func(s state) bool { return s != nil })
+}
+
+// fullIsFresh reports whether full budgets are the same as a new key.
+func (l KeyState) fullIsFresh() bool {
+	for _, rule := range l.Set.Rules {
+		if rule.Flags&flagFullIsFresh == 0 {
+			return l.IsEmpty()
+		}
+	}
+	return true
+}
+
+// answer decides on states of these rules and of now. It says whether they have changed, and in how many µs every budget
+// is full.
+func (l *KeyState) answer(r Request, at []Moment) (v Verdict, changed bool, fullAfter int64) {
+	set := l.Set
+	granted, refusedBy, retry := r.Cost, -1, int64(0)
+	checks := r.Verb <= VerbPeek || r.Verb == VerbAcquire
+	switch r.Verb {
+	case VerbAcquire:
+		if refusedBy = l.HolderOf(r.Permit, r.Now); refusedBy >= 0 {
+			retry, checks = Never, false
+		}
+	case VerbAtMost:
+		for i, rule := range set.Rules {
+			granted = min(granted, rule.available(l.States[i], at[i]))
+		}
+		granted = max(granted, 1)
+	case VerbRefund:
+		granted, changed = l.Refund(r.Cost, at)
+	case VerbReset:
+		*l, granted, changed = NewKeyState(set), 0, true
+	case VerbRelease, VerbRenew:
+		if granted, refusedBy = l.onPermit(r, at); refusedBy >= 0 {
+			retry = Never
+		}
+		changed = refusedBy < 0
+	}
+
+	wait, slowest := int64(0), -1
+	if checks {
+		maxWait := noWait
+		if r.Verb == VerbReserve {
+			maxWait = r.MaxWait
+		}
+		for i := range set.Rules {
+			ok, pause, after := set.Rules[i].check(l.States[i], at[i], granted, maxWait)
+			if !ok {
+				if refusedBy < 0 || retry != Never && (after == Never || after > retry) {
+					refusedBy, retry = i, after
+				}
+			} else if pause > wait {
+				wait, slowest = pause, i
+			}
+		}
+	}
+
+	// Nothing is charged until every rule has agreed: a refused request must not spend one budget on its way to being
+	// refused by another.
+	takes := checks && r.Verb != VerbPeek
+	decider := refusedBy
+	if decider < 0 {
+		decider = slowest
+	}
+	found := false
+	for i := range set.Rules {
+		rule := &set.Rules[i]
+		if takes && refusedBy < 0 {
+			l.States[i], changed = rule.Charge(l.States[i], at[i], granted, r.Permit), true
+		} else if takes && l.States[i] == nil {
+			l.States[i] = rule.firstSeen(at[i])
+			changed = changed || l.States[i] != nil
+		}
+		left, after := rule.status(l.States[i], at[i])
+		if i == decider || decider < 0 && (!found || left < v.Remaining) {
+			v.Rule, v.Remaining, v.ResetAfter, found = i, left, after, true
+		}
+		fullAfter = max(fullAfter, after)
+	}
+	v.Allowed = refusedBy < 0
+	if v.Allowed {
+		v.Granted, v.Wait = granted, wait
+	} else {
+		v.Retry = retry
+	}
+	return v, changed, fullAfter
+}
+
+// Refund gives the cost back to every rule that does not hand out permits. It gives the least that one took back, and
+// says whether a state has changed.
+func (l *KeyState) Refund(cost int64, at []Moment) (granted int64, changed bool) {
+	any := false
+	for i, rule := range l.Set.Rules {
+		if rule.Flags&FlagPermits != 0 {
+			continue
+		}
+		back := int64(0)
+		if l.States[i] != nil {
+			back, changed = rule.Refund(l.States[i], at[i], cost), true
+		}
+		if !any || back < granted {
+			granted, any = back, true
+		}
+	}
+	return granted, changed
+}
+
+// onPermit releases or renews a permit under every rule that hands out permits. It gives the permit's cost, and the
+// place of the first such rule if none holds it, or else -1.
+func (l *KeyState) onPermit(r Request, at []Moment) (granted int64, refusedBy int) {
+	refusedBy, held := -1, false
+	for i, rule := range l.Set.Rules {
+		p, ok := rule.primitive.(concurrency)
+		if !ok {
+			continue
+		}
+		if back, found := p.end(l.States[i], r.Now, r.Permit, r.Verb == VerbRenew); found {
+			granted, refusedBy, held = back, -1, true
+		} else if !held && refusedBy < 0 {
+			refusedBy = i
+		}
+	}
+	return granted, refusedBy
+}
+
+// TurnTo takes the states over to other rules, each from the rule of its name.
+func (l *KeyState) TurnTo(set *RuleSet, at []Moment) {
+	if l.Set == set {
+		return
+	}
+	old := *l
+	*l = KeyState{set, make([]state, len(set.Rules))}
+	if old.Set == nil || set.Carry == CarryReset {
+		return
+	}
+	for i, rule := range set.Rules {
+		for j, oldRule := range old.Set.Rules {
+			if s := old.States[j]; s != nil && oldRule.NameHash == rule.NameHash {
+				l.States[i] = carried(rule, oldRule, s, at[i], set.Carry)
+			}
+		}
+	}
+}
+
+// carried converts a state of an old rule to one of a rule of the same name.
+func carried(rule, old Rule, s state, at Moment, carry Carry) state {
+	if rule.Code == old.Code && sameNumbers(rule.Numbers, old.Numbers) {
+		return s
+	}
+	if rule.Flags&FlagPermits != 0 && old.Flags&FlagPermits != 0 {
+		rule.Rewind(s, at)
+		return s
+	}
+	used := old.used(s, at)
+	if l, ok := rule.primitive.(*level); ok && l.afterwards {
+		// Guava's two begin with nothing stored, and keep what is paid afterwards.
+		if o, ok := old.primitive.(*level); ok && o.afterwards {
+			used -= CeilDiv(o.depth, o.perPermit)
+		} else {
+			used = 0
+		}
+		return rule.WithUsed(at, CeilDiv(l.depth, l.perPermit)+max(used, 0))
+	}
+	if carry == CarryProportional && rule.Flags&FlagPermits == 0 {
+		product, left := mulDiv(min(used, UnitsMax), rule.Limit(), old.Limit())
+		used = min(product+min(left, 1), UnitsMax)
+	}
+	return rule.WithUsed(at, used)
+}
+
+// UsedOf returns the permits in use of a rule of l.
+func (l KeyState) UsedOf(i int, at Moment) int64 {
+	s := l.States[i]
+	if s != nil {
+		s = s.Clone()
+		l.Set.Rules[i].Rewind(s, at)
+	}
+	return l.Set.Rules[i].used(s, at)
+}
+
+// Charge has so many permits of a rule in use, as far as they are there, and says how many.
+func (l *KeyState) Charge(i int, cost int64, at Moment) int64 {
+	rule := &l.Set.Rules[i]
+	if l.States[i] != nil {
+		rule.Rewind(l.States[i], at)
+	}
+	cost = min(cost, rule.available(l.States[i], at), CostMax)
+	if cost > 0 {
+		l.States[i] = rule.Charge(l.States[i], at, cost, PermitID{})
+	}
+	return cost
+}
+
+// HolderOf returns the place of the first rule under which the permit of an id is held; -1: under none.
+func (l *KeyState) HolderOf(id PermitID, now int64) int {
+	return slices.IndexFunc(l.States, func(s state) bool {
+		h, ok := s.(*holders)
+		return ok && h.find(id, now) >= 0
+	})
+}

@@ -1,0 +1,275 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/lex"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
+)
+
+const (
+	PoliciesKey     = "sg:{policies}"
+	PoliciesChannel = "sg:policies"
+	// lookEvery is how often a program looks for policies, each time up to a tenth sooner or later.
+	lookEvery = 10 * time.Second
+	// lookAgainAfter is how long a policy that was not found is not looked for again.
+	lookAgainAfter = 100 * time.Millisecond
+	// lookWithin bounds a look, which may bring ten thousand policies along.
+	lookWithin = 2 * time.Second
+	// LookFirstWithin bounds the look with which a program starts, and so how long it starts without Redis.
+	LookFirstWithin = time.Second
+)
+
+// Catalog has the policies that this process holds.
+type Catalog struct {
+	names  []string // empty: all
+	logger *slog.Logger
+	now    func() time.Time
+
+	mu         sync.RWMutex
+	held       map[string]*Policy
+	texts      map[string]string // of what is held
+	unreadable map[string]string // why, of those published that cannot be read
+	revision   int64             // -1: none
+	behind     bool              // the last look found an earlier revision
+	clock      wire.Clock
+	nodes      int64 // 0: not known
+}
+
+// NewCatalog returns a catalog that holds nothing yet, of the policies with these names; none: of all.
+func NewCatalog(names []string, logger *slog.Logger, now func() time.Time) *Catalog {
+	return &Catalog{names: names, logger: logger, now: now, held: map[string]*Policy{}, texts: map[string]string{},
+		unreadable: map[string]string{}, revision: -1}
+}
+
+// Get returns the policy that is held under a name, and why the published one cannot be read.
+func (p *Catalog) Get(name string) (*Policy, string) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.held[name], p.unreadable[name]
+}
+
+// Hold adds a policy, or replaces the one of its name.
+func (p *Catalog) Hold(made *Policy) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held[made.Name] = made
+}
+
+// ClockNow returns by whose time Redis decides.
+func (p *Catalog) ClockNow() wire.Clock {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.clock
+}
+
+// NodesNow returns the number of nodes that servers publish; 0 if they publish none.
+func (p *Catalog) NodesNow() int64 {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.nodes
+}
+
+// Take takes over what a look found, or a message made this process read (heard). No fields: there is no hash.
+func (p *Catalog) Take(fields map[string]string, heard bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := p.behind
+	if !heard {
+		p.behind = false
+	}
+	revision, rest, ok := lex.Digits(fields["#revision"])
+	if !ok || rest != "" || revision >= kernel.UnitsMax {
+		return
+	}
+	if fields["#format"] != recordsFormat {
+		p.logger.Warn("policies are published in a format that is not known", "format", fields["#format"])
+		return
+	}
+	p.clock = wire.ClockServer
+	if fields["#clock"] == "client" {
+		p.clock = wire.ClockClient
+	}
+	p.nodes, _, _ = lex.Digits(fields["#nodes"])
+	switch {
+	case revision == p.revision:
+		return
+	case revision < p.revision && (heard || !before):
+		p.behind = !heard || p.behind
+		return
+	}
+	p.replace(revision, fields)
+}
+
+// replace takes a revision over. A damaged record leaves the version that is held; a record of a later version drops it.
+func (p *Catalog) replace(revision int64, fields map[string]string) {
+	held, texts, unreadable := map[string]*Policy{}, map[string]string{}, map[string]string{}
+	for name, text := range fields {
+		if strings.Contains(name, "#") {
+			continue
+		}
+		before := p.held[name]
+		if before != nil && p.texts[name] == text {
+			held[name], texts[name] = before, text
+			continue
+		}
+		read, err := Read(name, text, before, wire.InstantOf(p.now()))
+		if err == nil {
+			held[name], texts[name] = read, text
+			continue
+		}
+		p.logger.Error("a published policy cannot be read", "policy", name, "error", err)
+		unreadable[name] = err.Error()
+		if later := kernel.LaterError(""); before != nil && !errors.As(err, &later) {
+			held[name], texts[name] = before, p.texts[name]
+		}
+	}
+	p.held, p.texts, p.unreadable, p.revision, p.behind = held, texts, unreadable, revision, false
+}
+
+// Follower looks for policies in Redis.
+type Follower struct {
+	*Catalog
+	conn     wire.Conn
+	turn     chan struct{} // one look at a time
+	mu       sync.Mutex
+	lookedAt time.Time // the last look for a policy that is not held
+	failed   error     // why the last look failed
+}
+
+// NewFollower returns what fills a catalog from Redis.
+func NewFollower(p *Catalog, conn wire.Conn) *Follower {
+	return &Follower{Catalog: p, conn: conn, turn: make(chan struct{}, 1)}
+}
+
+// Look reads what is published. The policies come along only if their revision is not the one that is held.
+func (f *Follower) Look(ctx context.Context, heard bool) error {
+	select {
+	case f.turn <- struct{}{}:
+		defer func() { <-f.turn }()
+	case <-ctx.Done():
+		return wire.NotSent(ctx.Err())
+	}
+	err := f.read(ctx, heard)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failed = err
+	return err
+}
+
+func (f *Follower) read(ctx context.Context, heard bool) error {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	node, err := f.conn.Master(ctx, PoliciesKey)
+	if err != nil {
+		return err
+	}
+	names := append([]string{"#format", "#revision", "#clock", "#nodes"}, f.names...)
+	args := []any{"hmget", PoliciesKey}
+	for _, name := range names {
+		args = append(args, name)
+	}
+	got, err := f.conn.Once(ctx, node, args...)
+	if err != nil {
+		return err
+	}
+	fields := map[string]string{}
+	list, _ := got.([]any)
+	for i, v := range list {
+		if s, ok := v.(string); ok && i < len(names) {
+			fields[names[i]] = s
+		}
+	}
+	f.Catalog.mu.RLock()
+	held := strconv.FormatInt(f.revision, 10)
+	f.Catalog.mu.RUnlock()
+	if len(f.names) == 0 && fields["#format"] == recordsFormat && fields["#revision"] != held {
+		all, err := node.HGetAll(ctx, PoliciesKey).Result()
+		if err != nil {
+			return err
+		}
+		fields = all
+	}
+	f.Take(fields, heard)
+	return nil
+}
+
+// LookFor looks again for policies, as a request asks for one that is not held; but not more often than every 100 ms, and
+// within the deadline of the request.
+func (f *Follower) LookFor(ctx context.Context, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	f.mu.Lock()
+	soon := time.Since(f.lookedAt) < lookAgainAfter
+	if !soon {
+		f.lookedAt = time.Now()
+	}
+	failed := f.failed
+	f.mu.Unlock()
+	if soon {
+		return failed
+	}
+	return f.Look(ctx, false)
+}
+
+// Run follows until the context ends.
+func (f *Follower) Run(ctx context.Context) {
+	messages := f.conn.Client.Subscribe(ctx, PoliciesChannel)
+	defer messages.Close()
+	channel := messages.ChannelWithSubscriptions()
+	timer := time.NewTimer(jittered(lookEvery))
+	defer timer.Stop()
+	failed := false
+	for {
+		heard := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			timer.Reset(jittered(lookEvery))
+		case message, ok := <-channel:
+			if !ok {
+				channel = nil // closed with the client; looks go on
+				continue
+			}
+			if heard = true; !f.isNews(message) {
+				continue
+			}
+		}
+		err := f.Look(ctx, heard)
+		if (err != nil) != failed && ctx.Err() == nil {
+			if failed = err != nil; failed {
+				f.logger.Warn("policies cannot be looked for in Redis", "error", err)
+			} else {
+				f.logger.Info("policies are followed in Redis again")
+			}
+		}
+	}
+}
+
+// isNews reports whether a message is a reason to look: another revision, or a subscription that is confirmed, for what was
+// published before it was not heard.
+func (f *Follower) isNews(message any) bool {
+	news, ok := message.(*redis.Message)
+	if !ok {
+		confirmed, ok := message.(*redis.Subscription)
+		return ok && confirmed.Kind == "subscribe"
+	}
+	revision, rest, ok := lex.Digits(news.Payload)
+	f.Catalog.mu.RLock()
+	defer f.Catalog.mu.RUnlock()
+	return ok && rest == "" && revision != f.revision
+}
+
+// jittered returns a time up to a tenth shorter or longer.
+func jittered(d time.Duration) time.Duration { return d*9/10 + rand.N(d/5) }
