@@ -1,7 +1,7 @@
 package io.sluicegate;
 
 /**
- * What a program asks, checked.
+ * A request of a program, checked.
  *
  * @param policy the policy's name
  * @param key the key; null for the budget that all share

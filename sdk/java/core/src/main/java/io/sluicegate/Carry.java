@@ -1,6 +1,6 @@
 package io.sluicegate;
 
-/** What becomes of usage when the rules of a key change. */
+/** The fate of usage when the rules of a key change. */
 public enum Carry {
     // The ordinal is the byte in the rules.
 

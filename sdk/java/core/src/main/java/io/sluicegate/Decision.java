@@ -5,7 +5,7 @@ import java.time.temporal.ChronoUnit;
 import java.util.List;
 import java.util.Optional;
 
-/** What was decided. A refusal is a decision too. Times are in µs, 0 to 2^53 - 1. */
+/** A decision is the answer to a request. A refusal is a decision too. Times are in µs, 0 to 2^53 - 1. */
 public interface Decision {
     /** The retry of a request that can never pass. */
     long NEVER = -1;

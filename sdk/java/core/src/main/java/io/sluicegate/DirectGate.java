@@ -9,7 +9,8 @@ import java.util.Map;
 
 /**
  * Decides in Redis itself. It follows the policies that servers publish there, and takes limits of the program's own.
- * It has one daemon thread, and more for calls whose callers do not wait.
+ * It has one daemon thread, and 4 more for calls whose callers do not wait: up to 64 where stages behind their futures block. Over a port
+ * that is no {@link AsyncRedisPort}, such as that of Jedis, each such call holds one of at most 64 threads while Redis decides.
  */
 public final class DirectGate implements Gate {
     private final Engine engine;
@@ -48,7 +49,7 @@ public final class DirectGate implements Gate {
         engine.close();
     }
 
-    /** What a program says of itself. */
+    /** The options of a program. */
     public static final class Builder {
         private static final long NODES_MAX = (1L << 32) - 1;
 
@@ -89,7 +90,7 @@ public final class DirectGate implements Gate {
         }
 
         /**
-         * How long Redis may take for a decision; 50 ms by default.
+         * Sets the time that Redis may take for a decision; 50 ms by default.
          *
          * @param deadline 1 ms to 10 s
          * @return this builder

@@ -7,7 +7,7 @@ import java.util.Map;
 import java.util.stream.Collectors;
 
 /**
- * What an HTTP service answers: the header fields of draft-ietf-httpapi-ratelimit-headers-10 and, for a refusal, a status
+ * The answer of an HTTP service: the header fields of draft-ietf-httpapi-ratelimit-headers-10 and, for a refusal, a status
  * and a problem (RFC 9457). {@code r} is rounded down, times up to whole seconds.
  */
 public final class HttpFields {

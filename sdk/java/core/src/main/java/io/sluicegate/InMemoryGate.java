@@ -7,7 +7,6 @@ import io.sluicegate.internal.policy.Key;
 import io.sluicegate.internal.policy.Policy;
 import io.sluicegate.internal.policy.RecordReader;
 import io.sluicegate.internal.redis.Keys;
-import java.nio.charset.StandardCharsets;
 import java.time.Clock;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
@@ -19,7 +18,7 @@ import java.util.concurrent.ConcurrentHashMap;
  * Decides in the memory of this process. It never blocks: under {@code overflow: queue} a check that could wait is
  * refused, or allowed with a wait that the caller takes on itself.
  */
-public final class InMemoryGate implements Gate {
+public class InMemoryGate implements Gate {
     /** Keys that are remembered; the one that was not asked for longest falls out. */
     private static final int KEYS_MAX = 100_000;
 
@@ -36,7 +35,12 @@ public final class InMemoryGate implements Gate {
 
     private record Place(String policy, Key key) {}
 
-    InMemoryGate(Clock clock) {
+    /**
+     * Makes a gate without policies; a subclass may bring its own clock.
+     *
+     * @param clock by which it decides
+     */
+    protected InMemoryGate(Clock clock) {
         this.clock = clock;
     }
 
@@ -104,7 +108,7 @@ public final class InMemoryGate implements Gate {
             if (policy == null) {
                 throw ErrorCode.UNKNOWN_POLICY.with(Map.of("policy", call.policy()));
             }
-            Key key = Key.of(call.key() == null ? "" : call.key());
+            Key key = Key.of(call.key());
             long now = ChronoUnit.MICROS.between(Instant.EPOCH, clock.instant());
             RuleSet rules = policy.rulesOf(key, now / 1000);
             if (!rules.supports(call.verb())) {
@@ -113,7 +117,7 @@ public final class InMemoryGate implements Gate {
             boolean queued = call.verb() == Verb.CHECK && policy.over().queueMaxWaitUs() > 0;
             Verb verb = queued ? Verb.RESERVE : call.verb();
             long maxWaitUs = queued ? policy.over().queueMaxWaitUs() : call.maxWaitUs();
-            PermitId permit = call.id() == null ? null : PermitId.of(call.id().getBytes(StandardCharsets.UTF_8));
+            PermitId permit = PermitId.of(call.id());
             Usage.Ask ask = new Usage.Ask(verb, call.cost(), maxWaitUs, permit, now, rules.windowsAround(now));
             synchronized (usages) {
                 Usage usage = usages.computeIfAbsent(new Place(place, key), at -> new Usage());

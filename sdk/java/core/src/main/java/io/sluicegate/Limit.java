@@ -25,7 +25,7 @@ import java.util.Set;
  * is found out where a gate takes it, with a {@link SluicegateException} of the code {@link ErrorCode#RULES}.
  */
 public final class Limit {
-    /** How long a window of the calendar is. */
+    /** The length of a window of the calendar. */
     public enum Every {
         /** From midnight to midnight. */
         DAY,
@@ -189,7 +189,7 @@ public final class Limit {
     }
 
     /**
-     * How much passes at once, of a token bucket, or waits, of a leaky bucket.
+     * Sets the permits that pass at once, of a token bucket, or wait, of a leaky bucket.
      *
      * @param burst permits, of a leaky bucket from 0
      * @return the limit
@@ -199,7 +199,7 @@ public final class Limit {
     }
 
     /**
-     * What a new key has of a token bucket; its burst by default.
+     * Sets the permits that a new key has in a token bucket; its burst by default.
      *
      * @param initial permits, 0 to the burst
      * @return the limit
@@ -218,7 +218,7 @@ public final class Limit {
     }
 
     /**
-     * How many requests of a leaky bucket go on at once before others wait; 0 by default.
+     * Sets the number of requests of a leaky bucket that go on at once before others wait; 0 by default.
      *
      * @param delay permits, 0 to the burst
      * @return the limit
@@ -266,7 +266,7 @@ public final class Limit {
     }
 
     /**
-     * Of how many counters {@link #slidingWindow} is made.
+     * Sets the number of counters of {@link #slidingWindow}.
      *
      * @param buckets 1 to 1,000
      * @return the limit
@@ -300,7 +300,7 @@ public final class Limit {
     }
 
     /**
-     * What becomes of usage where this limit meets another of its name; {@link Carry#USAGE} by default.
+     * Sets the fate of usage where this limit meets another of its name; {@link Carry#USAGE} by default.
      *
      * @param carry what becomes of it
      * @return the limit
@@ -310,7 +310,7 @@ public final class Limit {
     }
 
     /**
-     * What holds while Redis does not answer; {@link OnStoreFailure#LOCAL} by default.
+     * Sets the decision while Redis does not answer; {@link OnStoreFailure#LOCAL} by default.
      *
      * @param how what holds
      * @return the limit

@@ -6,16 +6,18 @@ import io.sluicegate.internal.kernel.Numbers;
 import java.time.Duration;
 import java.util.Map;
 import java.util.UUID;
+import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.FutureTask;
-import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 
 /**
  * Decides by one policy. A key says whose budget it is: 1 to 1,024 bytes of UTF-8, or null for the one that all share. A
  * cost is 1 to 2^31 permits. No method throws for a refusal unless it says so; all throw a {@link SluicegateException}
  * where there is no decision. Methods block for as long as the deadline of their gate, and longer only where they say it;
- * each has a twin ending in {@code Async} that does not. Cancelling such a future interrupts the call.
+ * each has a twin ending in {@code Async} that does not. Such a future may be cancelled: a request that was sent may still be charged,
+ * and one that a queue holds back gives up its turn. At most 10,000 of these calls are under way at a gate; one more fails at once with
+ * {@link ErrorCode#NOT_CHARGED}. What depends on such a future should not block: a gate completes them on few threads.
  */
 public final class Limiter {
     private final String policy;
@@ -53,49 +55,66 @@ public final class Limiter {
         return policy;
     }
 
-    private Decision decide(Verb verb, String key, long cost, long maxWaitUs, String id) {
-        Call call = new Call(policy, Checks.key(key), verb, Checks.cost(cost), maxWaitUs, id == null ? null : Checks.id(id));
-        if (observer == null) {
-            return ask(call);
-        }
-        long began = System.nanoTime();
+    private Call call(Verb verb, String key, long cost, long maxWaitUs, String id) {
+        return new Call(policy, Checks.key(key), verb, Checks.cost(cost), maxWaitUs, id == null ? null : Checks.id(id));
+    }
+
+    private Call call(Verb verb, String key, long cost) {
+        return call(verb, key, cost, Numbers.NO_WAIT_GIVEN, null);
+    }
+
+    private Decision decide(Call call) {
+        long began = observer == null ? 0 : System.nanoTime();
         Decision decision;
         try {
-            decision = ask(call);
+            decision = transport.decide(call);
         } catch (SluicegateException e) {
-            observer.failed(policy, verb.text(), e, System.nanoTime() - began);
+            observe(call, null, e, began);
             throw e;
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            observe(call, null, e, began);
+            throw interrupted(e);
         }
-        observer.decided(verb.text(), decision, System.nanoTime() - began);
+        observe(call, decision, null, began);
         return decision;
     }
 
-    private Decision ask(Call call) {
-        try {
-            return transport.decide(call);
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-            throw ErrorCode.INTERRUPTED.with(Map.of("cause", "the thread was interrupted"));
+    private static SluicegateException interrupted(Exception cause) {
+        return ErrorCode.INTERRUPTED.with(Map.of("cause", cause instanceof InterruptedException ? "the thread was interrupted" : "the call was cancelled"));
+    }
+
+    private void observe(Call call, Decision decision, Throwable problem, long began) {
+        if (observer == null) {
+            return;
+        }
+        long nanos = System.nanoTime() - began;
+        if (problem == null) {
+            observer.decided(call.verb().text(), decision, nanos);
+        } else if (problem instanceof SluicegateException failure) {
+            observer.failed(policy, call.verb().text(), failure, nanos);
+        } else if (problem instanceof InterruptedException || problem instanceof CancellationException) {
+            observer.failed(policy, call.verb().text(), interrupted((Exception) problem), nanos);
         }
     }
 
-    // Cancelling the future interrupts the call.
-    private CompletableFuture<Decision> later(Supplier<Decision> decision) {
-        CompletableFuture<Decision> later = new CompletableFuture<>();
-        FutureTask<Boolean> task = new FutureTask<>(() -> {
-            try {
-                return later.complete(decision.get());
-            } catch (RuntimeException e) {
-                return later.completeExceptionally(e);
-            }
-        });
-        later.whenComplete((said, problem) -> task.cancel(later.isCancelled()));
+    private CompletableFuture<Decision> later(Supplier<Call> asked) {
+        long began = observer == null ? 0 : System.nanoTime();
+        Call call;
+        CompletableFuture<Decision> decided;
         try {
-            transport.executor().execute(task);
-        } catch (RejectedExecutionException e) {
-            later.completeExceptionally(ErrorCode.NOT_CHARGED.with(Map.of("cause", "too many calls wait for a thread")));
+            call = asked.get();
+            decided = transport.decideAsync(call);
+        } catch (SluicegateException e) {
+            return CompletableFuture.failedFuture(e);
         }
-        return later;
+        if (observer == null) {
+            return decided;
+        }
+        // A copy: the observer sees also what becomes of a call whose future is cancelled.
+        CompletableFuture<Decision> observed = decided.whenComplete((decision, problem) -> observe(call, decision, problem, began)).copy();
+        observed.whenComplete((decision, problem) -> decided.cancel(true));
+        return observed;
     }
 
     /**
@@ -116,7 +135,7 @@ public final class Limiter {
      * @return the decision
      */
     public Decision check(String key, long cost) {
-        return decide(Verb.CHECK, key, cost, Numbers.NO_WAIT_GIVEN, null);
+        return decide(call(Verb.CHECK, key, cost));
     }
 
     /**
@@ -139,7 +158,7 @@ public final class Limiter {
      * @return the decision
      */
     public Decision reserve(String key, long cost, Duration maxWait) {
-        return decide(Verb.RESERVE, key, cost, Checks.maxWaitUs(maxWait), null);
+        return decide(call(Verb.RESERVE, key, cost, Checks.maxWaitUs(maxWait), null));
     }
 
     /**
@@ -155,11 +174,11 @@ public final class Limiter {
         long left = Checks.maxWaitUs(maxWait);
         long held = 0;
         for (int tries = 1; ; tries++) {
-            Decision said = decide(Verb.RESERVE, key, 1, left, null);
+            Decision said = decide(call(Verb.RESERVE, key, 1, left, null));
             long pauseUs = said.allowed() ? said.waitUs() : said.retryAfterUs();
             boolean asksAgain = !said.allowed() && said.retryAfterUs() != Decision.NEVER && pauseUs <= left && tries < 64;
             if (said.allowed() || asksAgain) {
-                sleep(pauseUs);
+                TimeUnit.MICROSECONDS.sleep(pauseUs);
                 held += pauseUs;
                 left -= Math.min(pauseUs, left);
             }
@@ -167,10 +186,6 @@ public final class Limiter {
                 return Decided.held(said, held);
             }
         }
-    }
-
-    private static void sleep(long us) throws InterruptedException {
-        Thread.sleep(us / 1000, (int) (us % 1000) * 1000);
     }
 
     /**
@@ -181,7 +196,7 @@ public final class Limiter {
      * @return the decision, which says how many were granted
      */
     public Decision atMost(String key, long cost) {
-        return decide(Verb.AT_MOST, key, cost, Numbers.NO_WAIT_GIVEN, null);
+        return decide(call(Verb.AT_MOST, key, cost));
     }
 
     /**
@@ -192,7 +207,7 @@ public final class Limiter {
      * @return the decision
      */
     public Decision peek(String key, long cost) {
-        return decide(Verb.PEEK, key, cost, Numbers.NO_WAIT_GIVEN, null);
+        return decide(call(Verb.PEEK, key, cost));
     }
 
     /**
@@ -203,7 +218,7 @@ public final class Limiter {
      * @return the decision, which says how many were taken back
      */
     public Decision refund(String key, long cost) {
-        return decide(Verb.REFUND, key, cost, Numbers.NO_WAIT_GIVEN, null);
+        return decide(call(Verb.REFUND, key, cost));
     }
 
     /**
@@ -213,7 +228,7 @@ public final class Limiter {
      * @return the decision
      */
     public Decision reset(String key) {
-        return decide(Verb.RESET, key, 1, Numbers.NO_WAIT_GIVEN, null);
+        return decide(call(Verb.RESET, key, 1));
     }
 
     /**
@@ -237,7 +252,7 @@ public final class Limiter {
      *     and nothing is held
      */
     public Decision acquire(String key, String id, long cost) {
-        return decide(Verb.ACQUIRE, key, cost, Numbers.NO_WAIT_GIVEN, id);
+        return decide(call(Verb.ACQUIRE, key, cost, Numbers.NO_WAIT_GIVEN, id));
     }
 
     /**
@@ -248,7 +263,7 @@ public final class Limiter {
      * @return the decision; a name that is not held is refused, but passes under {@code overflow: shadow}
      */
     public Decision release(String key, String id) {
-        return decide(Verb.RELEASE, key, 1, Numbers.NO_WAIT_GIVEN, id);
+        return decide(call(Verb.RELEASE, key, 1, Numbers.NO_WAIT_GIVEN, id));
     }
 
     /**
@@ -259,7 +274,7 @@ public final class Limiter {
      * @return the decision; a name that is not held is refused, but passes under {@code overflow: shadow}
      */
     public Decision renew(String key, String id) {
-        return decide(Verb.RENEW, key, 1, Numbers.NO_WAIT_GIVEN, id);
+        return decide(call(Verb.RENEW, key, 1, Numbers.NO_WAIT_GIVEN, id));
     }
 
     /**
@@ -280,7 +295,7 @@ public final class Limiter {
      * @return the decision, later
      */
     public CompletableFuture<Decision> checkAsync(String key, long cost) {
-        return later(() -> check(key, cost));
+        return later(() -> call(Verb.CHECK, key, cost));
     }
 
     /**
@@ -292,7 +307,7 @@ public final class Limiter {
      * @return the decision, later
      */
     public CompletableFuture<Decision> reserveAsync(String key, long cost, Duration maxWait) {
-        return later(() -> reserve(key, cost, maxWait));
+        return later(() -> call(Verb.RESERVE, key, cost, Checks.maxWaitUs(maxWait), null));
     }
 
     /**
@@ -303,7 +318,7 @@ public final class Limiter {
      * @return the decision, later
      */
     public CompletableFuture<Decision> atMostAsync(String key, long cost) {
-        return later(() -> atMost(key, cost));
+        return later(() -> call(Verb.AT_MOST, key, cost));
     }
 
     /**
@@ -314,7 +329,7 @@ public final class Limiter {
      * @return the decision, later
      */
     public CompletableFuture<Decision> peekAsync(String key, long cost) {
-        return later(() -> peek(key, cost));
+        return later(() -> call(Verb.PEEK, key, cost));
     }
 
     /**
@@ -325,7 +340,7 @@ public final class Limiter {
      * @return the decision, later
      */
     public CompletableFuture<Decision> refundAsync(String key, long cost) {
-        return later(() -> refund(key, cost));
+        return later(() -> call(Verb.REFUND, key, cost));
     }
 
     /**
@@ -335,7 +350,7 @@ public final class Limiter {
      * @return the decision, later
      */
     public CompletableFuture<Decision> resetAsync(String key) {
-        return later(() -> reset(key));
+        return later(() -> call(Verb.RESET, key, 1));
     }
 
     /**
@@ -347,7 +362,7 @@ public final class Limiter {
      * @return the decision, later
      */
     public CompletableFuture<Decision> acquireAsync(String key, String id, long cost) {
-        return later(() -> acquire(key, id, cost));
+        return later(() -> call(Verb.ACQUIRE, key, cost, Numbers.NO_WAIT_GIVEN, id));
     }
 
     /**
@@ -358,7 +373,7 @@ public final class Limiter {
      * @return the decision, later
      */
     public CompletableFuture<Decision> releaseAsync(String key, String id) {
-        return later(() -> release(key, id));
+        return later(() -> call(Verb.RELEASE, key, 1, Numbers.NO_WAIT_GIVEN, id));
     }
 
     /**
@@ -369,6 +384,6 @@ public final class Limiter {
      * @return the decision, later
      */
     public CompletableFuture<Decision> renewAsync(String key, String id) {
-        return later(() -> renew(key, id));
+        return later(() -> call(Verb.RENEW, key, 1, Numbers.NO_WAIT_GIVEN, id));
     }
 }

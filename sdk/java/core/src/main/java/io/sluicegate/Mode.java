@@ -1,6 +1,6 @@
 package io.sluicegate;
 
-/** Who decided. */
+/** The source of a decision. */
 public enum Mode {
     /** Redis, or the server's store. */
     STORE,
@@ -10,10 +10,10 @@ public enum Mode {
     REMEMBERED,
     /** The process by its share of the limit, while Redis does not answer. */
     LOCAL,
-    /** Nobody: Redis does not answer or cannot read the key, and the policy lets requests pass then. */
+    /** The policy lets requests pass, as Redis does not answer or cannot read the key. */
     ALLOW,
-    /** Nobody: Redis does not answer or cannot read the key, and the policy refuses requests then. */
+    /** The policy refuses requests, as Redis does not answer or cannot read the key. */
     DENY,
-    /** Nobody: Redis answers, but did not come to a decision in time. The request is refused. */
+    /** Redis answers, but did not come to a decision in time. The request is refused. */
     SHED
 }

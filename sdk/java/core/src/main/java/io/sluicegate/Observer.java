@@ -1,8 +1,8 @@
 package io.sluicegate;
 
 /**
- * Is told what limiters decide, by the thread that asked, after each decision. It must not block, and what it throws goes
- * to the caller.
+ * A limiter calls its observer after each decision, on the thread that asked, or on that which completes the future of an asynchronous
+ * call. An observer must not block; its exceptions go to the caller.
  */
 public interface Observer {
     /**

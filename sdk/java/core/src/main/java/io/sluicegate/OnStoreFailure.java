@@ -1,6 +1,6 @@
 package io.sluicegate;
 
-/** What is decided while Redis does not answer. */
+/** The decision of a policy while Redis does not answer. */
 public enum OnStoreFailure {
     /** The program decides by its share of the limit. */
     LOCAL,

@@ -2,7 +2,7 @@ package io.sluicegate;
 
 import java.util.Map;
 
-/** What a policy makes of a request over its limit, where that is more than a refusal. */
+/** The treatment of a request over the limit of a policy, where that is more than a refusal. */
 public sealed interface Overflow {
     /** The request passes, and would not have: it is counted as one that would be refused. */
     record Shadow() implements Overflow {}

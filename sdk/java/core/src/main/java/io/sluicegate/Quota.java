@@ -1,7 +1,7 @@
 package io.sluicegate;
 
 /**
- * What one rule of a policy permits, as header fields report it.
+ * The permits of one rule of a policy, as header fields report it.
  *
  * @param rule the rule's name
  * @param limit the largest cost that it ever lets pass at once

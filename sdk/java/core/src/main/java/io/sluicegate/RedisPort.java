@@ -32,7 +32,7 @@ public interface RedisPort extends AutoCloseable {
     void close();
 
     /**
-     * What Redis answers instead of a reply.
+     * An error that Redis answers instead of a reply.
      *
      * @param text the error, such as {@code WRONGTYPE Operation against a key}
      */
@@ -42,9 +42,9 @@ public interface RedisPort extends AutoCloseable {
     final class Failure extends Exception {
         private static final long serialVersionUID = 1;
 
-        /** Whether Redis may have executed the command. */
+        /** True if Redis may have executed the command. */
         private final boolean perhapsExecuted;
-        /** Whether the time was over. */
+        /** True if the time was over. */
         private final boolean timeout;
 
         /**

@@ -1,9 +1,11 @@
 package io.sluicegate;
 
+import io.sluicegate.internal.AsyncPool;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.concurrent.ForkJoinPool;
 
-/** What stands behind a limiter: Redis, a server, the memory of the process, or a way of a program's own. */
+/** A limiter asks a transport: Redis, a server, the memory of the process, or a way of a program's own. */
 public interface Transport {
     /**
      * Decides.
@@ -15,7 +17,19 @@ public interface Transport {
      */
     Decision decide(Call call) throws InterruptedException;
 
-    /** {@return what runs calls whose callers do not wait; one for calls that block is of its own} */
+    /**
+     * Decides without holding the thread of the caller. A transport that can wait without a thread does so here; others run
+     * {@link #decide} on their {@link #executor}, and interrupt it if the future is cancelled.
+     *
+     * @param call what is asked
+     * @return the decision, later; a future that fails does so with what {@code decide} would throw, which is
+     *     {@link ErrorCode#INTERRUPTED} where that is interrupted
+     */
+    default CompletableFuture<Decision> decideAsync(Call call) {
+        return AsyncPool.later(executor(), () -> decide(call));
+    }
+
+    /** {@return what runs calls that block and whose callers do not wait; one for such calls is of its own} */
     default Executor executor() {
         return ForkJoinPool.commonPool();
     }

@@ -2,7 +2,7 @@ package io.sluicegate;
 
 import java.util.Locale;
 
-/** What a request wants, in the order of their codes in the request of the script. */
+/** The verb of a request, in the order of their codes in the request of the script. */
 public enum Verb {
     /** Passes now or is refused. */
     CHECK,
@@ -10,7 +10,7 @@ public enum Verb {
     RESERVE,
     /** Takes what there is. */
     AT_MOST,
-    /** What a check would answer. */
+    /** A peek returns the answer of a check, and takes nothing. */
     PEEK,
     /** Gives permits back. */
     REFUND,

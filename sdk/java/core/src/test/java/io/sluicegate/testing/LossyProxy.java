@@ -10,7 +10,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** Stands before a Redis; when told, it passes a part of the next reply to a call of the script, and cuts the line. */
+/** A proxy before a Redis. On request it passes a part of the next reply to a call of the script, and cuts the line. */
 public final class LossyProxy implements AutoCloseable {
     private static final int NOT = -1;
 

@@ -71,11 +71,11 @@ public final class TestCluster implements AutoCloseable {
         if (proxied) {
             proxies.add(new LossyProxy(port));
         }
-        int told = proxied ? proxies.get(proxies.size() - 1).port() : port;
+        int announced = proxied ? proxies.get(proxies.size() - 1).port() : port;
         Path folder = Files.createTempDirectory("node");
         folders.add(folder);
         TestRedis node = TestRedis.startAt(port, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--dir", folder.toString(),
-            "--cluster-announce-port", Integer.toString(told), "--cluster-announce-bus-port", Integer.toString(port + 10_000),
+            "--cluster-announce-port", Integer.toString(announced), "--cluster-announce-bus-port", Integer.toString(port + 10_000),
             "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no", "--cluster-replica-validity-factor", "0",
             "--repl-diskless-sync-delay", "0");
         nodes.add(node);

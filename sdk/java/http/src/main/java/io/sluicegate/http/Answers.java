@@ -138,6 +138,6 @@ final class Answers {
         return ErrorCode.SERVER.with(Map.of("status", status, "detail", detail));
     }
 
-    /** What a problem is about; without a policy the server names it. */
+    /** The request that a problem is about; without a policy the server names it. */
     record Asked(String verb, String policy) {}
 }

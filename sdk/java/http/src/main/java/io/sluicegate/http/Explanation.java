@@ -7,7 +7,7 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * What a check would now come to, and why.
+ * The expected result of a check, and the reasons.
  *
  * @param policy the policy's name
  * @param apps the apps that may use the policy; null for every app
@@ -33,7 +33,7 @@ public record Explanation(String policy, List<String> apps, long wouldCharge, bo
     public record Rule(String name, String algorithm, long limit, Duration window, Left left) {}
 
     /**
-     * What is left of a rule. Times are in µs.
+     * The remainder of a rule. Times are in µs.
      *
      * @param allowed whether the rule would let the check pass
      * @param remaining permits

@@ -54,8 +54,7 @@ public final class HttpGate implements Gate {
      * @throws SluicegateException if none was decided
      */
     public List<CheckAnswer> checkEach(List<Check> checks) {
-        return uninterrupted(() -> {
-            Map<?, ?> fields = server.post("check:batch", batch(checks, false), BATCH).fields();
+        return server.post("check:batch", batch(checks, false), BATCH, fields -> {
             List<?> said = answers(fields, checks.size());
             List<CheckAnswer> answers = new ArrayList<>();
             for (int place = 0; place < checks.size(); place++) {
@@ -78,8 +77,7 @@ public final class HttpGate implements Gate {
      * @throws SluicegateException if there is no decision
      */
     public AtomicAnswer checkAll(List<Check> checks) {
-        return uninterrupted(() -> {
-            Map<?, ?> fields = server.post("check:batch", batch(checks, true), BATCH).fields();
+        return server.post("check:batch", batch(checks, true), BATCH, fields -> {
             boolean allowed = Answers.bool(fields, "allowed");
             int refused = allowed ? AtomicAnswer.NONE : (int) Answers.number(fields, "refused", checks.size() - 1);
             List<Decision> decisions = new ArrayList<>();
@@ -109,11 +107,8 @@ public final class HttpGate implements Gate {
         body.put("id", Checks.id(id));
         body.put("charged", Checks.cost(charged));
         body.put("cost", cost == 0 ? 0 : Checks.cost(cost));
-        return uninterrupted(() -> {
-            Map<?, ?> fields = server.post("settle", body, new Answers.Asked("settle", policy)).fields();
-            return new Settlement(Answers.number(fields, "refunded"), Answers.number(fields, "taken"), Answers.number(fields, "missing"),
-                Answers.decision(policy, (Map<?, ?>) fields.get("decision"), ""));
-        });
+        return server.post("settle", body, new Answers.Asked("settle", policy), fields -> new Settlement(Answers.number(fields, "refunded"),
+            Answers.number(fields, "taken"), Answers.number(fields, "missing"), Answers.decision(policy, (Map<?, ?>) fields.get("decision"), "")));
     }
 
     /**
@@ -127,7 +122,7 @@ public final class HttpGate implements Gate {
      */
     public Explanation explain(String policy, String key, long cost) {
         Map<String, Object> body = question(new Check(policy, key, cost));
-        return uninterrupted(() -> Explanation.read(policy, server.post("explain", body, new Answers.Asked("explain", policy)).fields()));
+        return server.post("explain", body, new Answers.Asked("explain", policy), fields -> Explanation.read(policy, fields));
     }
 
     private static List<?> answers(Map<?, ?> fields, int number) {
@@ -148,16 +143,7 @@ public final class HttpGate implements Gate {
         return Json.object("atomic", atomic, "checks", checks.stream().map(this::question).toList());
     }
 
-    private static <T> T uninterrupted(HttpTransport.Reader<T> reader) {
-        try {
-            return HttpTransport.decided(reader);
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-            throw ErrorCode.INTERRUPTED.with(Map.of("cause", "the thread was interrupted"));
-        }
-    }
-
-    /** What a program says of itself. */
+    /** The options of a program. */
     public static final class Builder {
         private static final Duration TIMEOUT_MIN = Duration.ofMillis(1);
         /** The longest that a queue holds a request back. */
@@ -195,7 +181,7 @@ public final class HttpGate implements Gate {
         }
 
         /**
-         * How long an answer may take, half of it to connect; 200 ms by default. Where policies queue it must be longer than their
+         * Sets the time that an answer may take, half of it to connect; 200 ms by default. Where policies queue it must be longer than their
          * {@code max_wait}.
          *
          * @param timeout 1 ms to 366 d

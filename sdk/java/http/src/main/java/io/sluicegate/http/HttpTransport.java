@@ -5,6 +5,7 @@ import io.sluicegate.Decision;
 import io.sluicegate.ErrorCode;
 import io.sluicegate.Transport;
 import io.sluicegate.Verb;
+import io.sluicegate.internal.AsyncCalls;
 import io.sluicegate.internal.AsyncPool;
 import io.sluicegate.internal.json.Json;
 import io.sluicegate.internal.json.JsonException;
@@ -18,14 +19,18 @@ import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
-import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.function.Function;
+import java.util.function.Supplier;
 
-/** Sends requests to a server, each once. */
+/**
+ * Sends requests to a server, each once. Each request that is under way has a connection of its own (HTTP/1.1), so at most 64 of callers
+ * that do not wait are sent at a time.
+ */
 final class HttpTransport implements Transport, AutoCloseable {
     private final HttpClient client;
-    private final AsyncPool pool = new AsyncPool();
+    private final AsyncCalls calls = new AsyncCalls(AsyncPool.CALLS_AT_ONCE_MAX, new AsyncPool(AsyncCalls.THREADS));
     private final URI base;
     private final String token;
     private final String app;
@@ -41,49 +46,76 @@ final class HttpTransport implements Transport, AutoCloseable {
     }
 
     @Override
-    public Executor executor() {
-        return pool;
-    }
-
-    @Override
     public void close() {
-        pool.shutdownNow();
+        calls.close();
     }
 
     /** An answer with status 200, and the field {@code RateLimit-Policy}. */
-    record Answer(Map<?, ?> fields, String policyField) {}
+    private record Answer(Map<?, ?> fields, String policyField) {}
 
     @Override
     public Decision decide(Call call) throws InterruptedException {
-        String path = (call.verb() == Verb.RESERVE ? Verb.CHECK : call.verb()).text();
-        return decided(() -> {
-            Answer answer = post(path, body(call), new Answers.Asked(call.verb().text(), call.policy()));
-            return Answers.decision(call.policy(), answer.fields, answer.policyField);
+        return decision(call, post(request(call)));
+    }
+
+    @Override
+    public CompletableFuture<Decision> decideAsync(Call call) {
+        HttpRequest request = request(call);
+        return calls.begin(begun -> {
+            CompletableFuture<HttpResponse<LimitedBody.Body>> sent = send(request);
+            sent.copy().orTimeout(timeout.toNanos(), TimeUnit.NANOSECONDS).whenComplete((response, problem) -> {
+                sent.cancel(true);
+                try {
+                    begun.end(decision(call, answered(response, problem)), null);
+                } catch (RuntimeException | Error e) {
+                    begun.end(null, e);
+                }
+            });
         });
     }
 
-    /** What reads an answer. */
-    interface Reader<T> {
-        T read() throws InterruptedException;
+    private HttpRequest request(Call call) {
+        return request((call.verb() == Verb.RESERVE ? Verb.CHECK : call.verb()).text(), body(call));
+    }
+
+    private static Decision decision(Call call, HttpResponse<LimitedBody.Body> response) {
+        Answer answer = answer(response, new Answers.Asked(call.verb().text(), call.policy()));
+        return decided(() -> Answers.decision(call.policy(), answer.fields, answer.policyField));
     }
 
     /** {@return what is read; an answer that lacks something is an error} */
-    static <T> T decided(Reader<T> reader) throws InterruptedException {
+    static <T> T decided(Supplier<T> reader) {
         try {
-            return reader.read();
+            return reader.get();
         } catch (NumberFormatException | ClassCastException | NullPointerException | IndexOutOfBoundsException e) {
             throw ErrorCode.SERVER.with(Map.of("status", 200, "detail", "is not a decision"));
         }
     }
 
-    Answer post(String path, Map<String, Object> body, Answers.Asked asked) throws InterruptedException {
+    /** {@return what is read of the answer to a request, for which the thread waits} */
+    <T> T post(String path, Map<String, Object> body, Answers.Asked asked, Function<Map<?, ?>, T> reader) {
+        HttpResponse<LimitedBody.Body> response;
+        try {
+            response = post(request(path, body));
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw ErrorCode.INTERRUPTED.with(Map.of("cause", "the thread was interrupted"));
+        }
+        Map<?, ?> fields = answer(response, asked).fields;
+        return decided(() -> reader.apply(fields));
+    }
+
+    private HttpRequest request(String path, Map<String, Object> body) {
         HttpRequest.Builder request = HttpRequest.newBuilder(base.resolve("v1/" + path))
             .header("content-type", "application/json").header("user-agent", "sluicegate-java/0.1.0")
             .POST(HttpRequest.BodyPublishers.ofString(Json.write(body)));
         if (token != null) {
             request.header("authorization", "Bearer " + token);
         }
-        HttpResponse<LimitedBody.Body> response = send(request.build());
+        return request.build();
+    }
+
+    private static Answer answer(HttpResponse<LimitedBody.Body> response, Answers.Asked asked) {
         byte[] said = response.body().bytes();
         if (said == null) {
             throw ErrorCode.SERVER.with(Map.of("status", response.statusCode(), "detail", "more than " + LimitedBody.BYTES_MAX + " bytes"));
@@ -100,20 +132,30 @@ final class HttpTransport implements Transport, AutoCloseable {
         return new Answer(fields, response.headers().firstValue("ratelimit-policy").orElse(""));
     }
 
+    private CompletableFuture<HttpResponse<LimitedBody.Body>> send(HttpRequest request) {
+        return client.sendAsync(request, head -> new LimitedBody());
+    }
+
     // The timeout of a request ends with the head of its answer; this one holds until all of it is there.
-    private HttpResponse<LimitedBody.Body> send(HttpRequest request) throws InterruptedException {
-        CompletableFuture<HttpResponse<LimitedBody.Body>> sent = client.sendAsync(request, head -> new LimitedBody());
+    private HttpResponse<LimitedBody.Body> post(HttpRequest request) throws InterruptedException {
+        CompletableFuture<HttpResponse<LimitedBody.Body>> sent = send(request);
         try {
-            return sent.get(timeout.toNanos(), TimeUnit.NANOSECONDS);
-        } catch (ExecutionException e) {
-            boolean isSent = !(e.getCause() instanceof ConnectException || e.getCause() instanceof HttpConnectTimeoutException);
-            throw isSent ? ErrorCode.PERHAPS_CHARGED.with(Map.of("cause", "the server does not answer"))
-                : ErrorCode.NOT_CHARGED.with(Map.of("cause", "there is no connection"));
-        } catch (TimeoutException e) {
-            throw ErrorCode.PERHAPS_CHARGED.with(Map.of("cause", "the server does not answer"));
+            return answered(sent.get(timeout.toNanos(), TimeUnit.NANOSECONDS), null);
+        } catch (ExecutionException | TimeoutException e) {
+            return answered(null, e);
         } finally {
             sent.cancel(true);
         }
+    }
+
+    /** {@return the response, or throws what a problem of the client comes to} */
+    private static HttpResponse<LimitedBody.Body> answered(HttpResponse<LimitedBody.Body> response, Throwable problem) {
+        if (problem == null) {
+            return response;
+        }
+        boolean isUnsent = problem.getCause() instanceof ConnectException || problem.getCause() instanceof HttpConnectTimeoutException;
+        throw isUnsent ? ErrorCode.NOT_CHARGED.with(Map.of("cause", "there is no connection"))
+            : ErrorCode.PERHAPS_CHARGED.with(Map.of("cause", "the server does not answer"));
     }
 
     private Map<String, Object> body(Call call) {

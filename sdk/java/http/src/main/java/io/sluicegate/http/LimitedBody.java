@@ -17,7 +17,7 @@ final class LimitedBody implements HttpResponse.BodySubscriber<LimitedBody.Body>
     private final CompletableFuture<Body> body = new CompletableFuture<>();
     private Flow.Subscription subscription;
 
-    /** What was read; {@code bytes} is null if the body is longer than {@link #BYTES_MAX}. */
+    /** The body that was read; {@code bytes} is null if the body is longer than {@link #BYTES_MAX}. */
     record Body(byte[] bytes) {}
 
     @Override

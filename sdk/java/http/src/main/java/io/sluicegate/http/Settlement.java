@@ -3,7 +3,7 @@ package io.sluicegate.http;
 import io.sluicegate.Decision;
 
 /**
- * What a settlement corrected, in permits.
+ * The corrections of a settlement, in permits.
  *
  * @param refunded given back
  * @param taken taken in addition

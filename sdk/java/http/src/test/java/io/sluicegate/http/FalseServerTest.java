@@ -7,10 +7,12 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.sun.net.httpserver.HttpServer;
 import io.sluicegate.Charged;
+import io.sluicegate.Decision;
 import io.sluicegate.ErrorCode;
 import io.sluicegate.SluicegateException;
 import io.sluicegate.internal.json.Json;
 import io.sluicegate.testing.Checkout;
+import io.sluicegate.testing.Threads;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.net.InetAddress;
@@ -18,10 +20,13 @@ import java.net.InetSocketAddress;
 import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
@@ -135,6 +140,32 @@ class FalseServerTest {
                 () -> assertThrows(SluicegateException.class, () -> soon.policy("p").check("k")));
             assertEquals(ErrorCode.PERHAPS_CHARGED, late.code());
         }
+    }
+
+    @Test
+    void calls_whose_callers_do_not_wait_share_few_threads_and_end_with_the_timeout() throws Exception {
+        CountDownLatch answers = new CountDownLatch(1);
+        body = out -> {
+            answers.await(20, TimeUnit.SECONDS);
+            out.write(DECISION.getBytes(StandardCharsets.UTF_8));
+        };
+        List<CompletableFuture<Decision>> all = new ArrayList<>();
+        for (int call = 0; call < 300; call++) {
+            all.add(gate.policy("p").checkAsync("k"));
+        }
+        try (HttpGate soon = gate(Duration.ofMillis(50))) {
+            ExecutionException late = assertThrows(ExecutionException.class, () -> soon.policy("p").checkAsync("k").get(20, TimeUnit.SECONDS));
+            assertEquals(Charged.UNKNOWN, ((SluicegateException) late.getCause()).charged());
+        }
+        assertTrue(all.stream().noneMatch(CompletableFuture::isDone));
+        for (int call = 0; call < 300; call += 2) {
+            assertTrue(all.get(call).cancel(true));
+        }
+        answers.countDown();
+        for (int call = 1; call < 300; call += 2) {
+            assertEquals(4, all.get(call).get(20, TimeUnit.SECONDS).remaining());
+        }
+        assertTrue(Threads.named("sluicegate-call").size() <= 8, Threads.named("sluicegate").toString());
     }
 
     @Test

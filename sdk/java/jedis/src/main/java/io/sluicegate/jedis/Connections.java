@@ -34,7 +34,7 @@ final class Connections {
     private final HostAndPort address;
     private final JedisClientConfig config;
     private final LinkedBlockingDeque<Line> idle = new LinkedBlockingDeque<>();
-    /** Those that exist or are being made. */
+    /** Number of connections that exist or are being made. */
     private final AtomicInteger number = new AtomicInteger();
     private final ThreadPoolExecutor makers;
     private final String noConnection;

@@ -21,7 +21,7 @@ import redis.clients.jedis.exceptions.JedisDataException;
  */
 public final class JedisPort implements RedisPort {
     private static final int CONNECT_MS = 100;
-    /** How long a subscription that ended waits before it begins again. */
+    /** Time that a subscription that ended waits before it begins again. */
     private static final long SUBSCRIBE_AGAIN_MS = 1000;
 
     private final HostAndPort address;

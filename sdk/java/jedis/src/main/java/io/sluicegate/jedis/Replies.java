@@ -1,6 +1,6 @@
 package io.sluicegate.jedis;
 
-import java.io.ByteArrayOutputStream;
+import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
@@ -12,7 +12,7 @@ import redis.clients.jedis.util.RedisInputStream;
 final class Replies {
     /** Lists inside each other: no command of this SDK is answered with more than one. */
     private static final int DEPTH_MAX = 4;
-    /** Bytes and elements for which room is made before they come. */
+    /** Elements for which room is made before they come. */
     private static final int AT_ONCE = 65_536;
 
     private Replies() {}
@@ -63,32 +63,19 @@ final class Replies {
         if (length < 0 || length > Integer.MAX_VALUE) {
             throw unreadable();
         }
-        byte[] part = new byte[(int) Math.min(length, AT_ONCE)];
-        fill(in, part, part.length);
-        byte[] whole = part;
-        if (length > part.length) {
-            ByteArrayOutputStream all = new ByteArrayOutputStream(2 * AT_ONCE);
-            all.writeBytes(part);
-            while (all.size() < length) {
-                int more = (int) Math.min(length - all.size(), AT_ONCE);
-                fill(in, part, more);
-                all.write(part, 0, more);
-            }
-            whole = all.toByteArray();
+        byte[] bytes;
+        try {
+            // It takes memory as the bytes come.
+            bytes = in.readNBytes((int) length);
+        } catch (IOException e) {
+            throw new JedisConnectionException(e);
+        }
+        if (bytes.length < length) {
+            throw new JedisConnectionException("the connection was lost");
         }
         in.readByte();
         in.readByte();
-        return whole;
-    }
-
-    private static void fill(RedisInputStream in, byte[] part, int length) {
-        for (int filled = 0; filled < length; ) {
-            int read = in.read(part, filled, length - filled);
-            if (read < 0) {
-                throw new JedisConnectionException("the connection was lost");
-            }
-            filled += read;
-        }
+        return bytes;
     }
 
     private static List<Object> list(RedisInputStream in, long length, int depth) {

@@ -2,7 +2,7 @@ package io.sluicegate.lettuce;
 
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisURI;
-import io.sluicegate.RedisPort;
+import io.sluicegate.AsyncRedisPort;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -11,12 +11,13 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReferenceArray;
-import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
 
@@ -26,19 +27,19 @@ import java.util.function.Consumer;
  * charge twice. What a node refused without beginning it goes again ({@code MOVED}, {@code ASK}, {@code TRYAGAIN} and, with the
  * script loaded there, {@code NOSCRIPT}), at most three times a call and within its time.
  */
-public final class LettuceClusterPort implements RedisPort {
-    /** How often a call goes again that a node refused without beginning it. */
+public final class LettuceClusterPort implements AsyncRedisPort {
+    /** Maximum number of times a call is sent again that a node refused without beginning it. */
     private static final int REPEATS_MAX = 3;
     private static final long TRY_AGAIN_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
     /** Nodes that are known at a time: as many as Redis advises a cluster to have at most. */
     private static final int NODES_MAX = 1000;
     /** A node without slots is left after this time: longer than any call lasts. */
     private static final long UNUSED_NANOS = TimeUnit.MINUTES.toNanos(1);
-    /** How long a node may take to say who has which slots. */
+    /** Time that a node may take to name the owners of slots. */
     private static final long LOOK_NANOS = TimeUnit.SECONDS.toNanos(1);
-    /** How often it is asked at most. */
+    /** Shortest time between two such questions. */
     private static final long LOOK_AGAIN_MS = 100;
-    /** How often it is seen to it that somebody listens. */
+    /** Time between two checks that a node is listened to. */
     private static final long TICK_MS = 1000;
     private static final byte[] EVALSHA = ascii("EVALSHA");
     private static final byte[] SCRIPT = ascii("SCRIPT");
@@ -48,7 +49,7 @@ public final class LettuceClusterPort implements RedisPort {
     private final List<RedisURI> seeds;
     private final Map<String, Node> nodes = new ConcurrentHashMap<>();
     private final ReentrantLock changing = new ReentrantLock();
-    /** Who has which slot; null where it is not known. */
+    /** The owner of each slot; null where it is not known. */
     private final AtomicReferenceArray<Node> owners = new AtomicReferenceArray<>(Slots.COUNT);
     private final Semaphore lookWanted = new Semaphore(0);
     private final Thread thread;
@@ -179,26 +180,9 @@ public final class LettuceClusterPort implements RedisPort {
             return System.nanoTime() - lastSign >= nanos;
         }
 
-        Object send(long until, boolean asks, byte[]... command) throws Failure, InterruptedException {
-            long now = System.nanoTime();
-            long left = until - now;
-            if (left <= 0) {
-                throw new Failure("the deadline passed", false, true);
-            }
-            begins(now);
-            boolean answered = false;
-            try {
-                Object reply = (asks ? asking() : port).send(left, asks, command);
-                answered = true;
-                return reply;
-            } catch (Failure failure) {
-                lookSoon();
-                // That other nodes answer is no sign of this one.
-                boolean silent = failure.timeout() && isSilentFor(left);
-                throw silent ? new Failure(failure.getMessage(), failure.perhapsExecuted(), false) : failure;
-            } finally {
-                ends(answered);
-            }
+        Reply begin(boolean asks, byte[]... command) {
+            begins(System.nanoTime());
+            return (asks ? asking() : port).begin(asks, command);
         }
     }
 
@@ -230,28 +214,105 @@ public final class LettuceClusterPort implements RedisPort {
 
     @Override
     public Object call(long timeoutNanos, byte[]... command) throws Failure, InterruptedException {
+        return begin(timeoutNanos, command).await(timeoutNanos);
+    }
+
+    @Override
+    public CompletableFuture<Object> send(long timeoutNanos, byte[]... command) {
+        return begin(timeoutNanos, command).within(timeoutNanos);
+    }
+
+    private Reply begin(long timeoutNanos, byte[]... command) {
+        Routed routed = new Routed(System.nanoTime() + timeoutNanos, command);
         if (Arrays.equals(command[0], SCRIPT)) {
             // It is loaded where a node turns out not to have it: while a slot moves that is not the one that the map names.
             load = command;
-            return null;
+            routed.complete(null);
+        } else {
+            routed.toOwner();
         }
-        long until = System.nanoTime() + timeoutNanos;
-        int slot = Slots.of(command[Arrays.equals(command[0], EVALSHA) ? 3 : 1]);
-        Node node = ownerOf(slot);
-        boolean asks = false;
-        for (int repeats = 0;; repeats++) {
-            Object reply = node.send(until, asks, command);
-            if (!(reply instanceof ReplyError error)) {
-                return reply;
+        return routed;
+    }
+
+    /** A command on its way to the node that executes it. */
+    private final class Routed extends Reply {
+        private final long until;
+        private final byte[][] command;
+        private final int slot;
+        private Node node;
+        private boolean asks;
+        private int repeats;
+        /** Set while a command is on its way, and when the time is over, so that nothing is sent after that. */
+        private final AtomicBoolean sending = new AtomicBoolean();
+        private volatile Reply sent;
+
+        Routed(long until, byte[]... command) {
+            this.until = until;
+            this.command = command;
+            this.slot = Slots.of(command[Arrays.equals(command[0], EVALSHA) ? 3 : 1]);
+        }
+
+        void toOwner() {
+            try {
+                asks = false;
+                node = ownerOf(slot);
+                begin(command, this::answered);
+            } catch (Failure e) {
+                completeExceptionally(e);
             }
-            String[] words = error.text().split(" ");
-            if (repeats == REPEATS_MAX) {
-                return reply;
+        }
+
+        private void begin(byte[][] next, Consumer<Object> then) {
+            if (!sending.compareAndSet(false, true)) {
+                return;
             }
+            Node to = node;
+            long left = until - System.nanoTime();
+            if (left <= 0) {
+                completeExceptionally(new Failure("the deadline passed", false, true));
+                return;
+            }
+            Reply reply = to.begin(asks, next);
+            sent = reply;
+            if (isDone()) {
+                reply.expire();
+            }
+            reply.whenComplete((value, problem) -> {
+                to.ends(problem == null);
+                if (problem == null) {
+                    sending.set(false);
+                    then.accept(value);
+                    return;
+                }
+                lookSoon();
+                Failure failure = (Failure) problem;
+                // That other nodes answer is no sign of this one.
+                boolean silent = failure.timeout() && to.isSilentFor(left);
+                completeExceptionally(silent ? new Failure(failure.getMessage(), failure.perhapsExecuted(), false) : failure);
+            });
+        }
+
+        @Override
+        void expire() {
+            if (sending.compareAndSet(false, true)) {
+                completeExceptionally(new Failure("the deadline passed", false, true));
+                return;
+            }
+            Reply last = sent;
+            if (last != null) {
+                last.expire();
+            }
+            // A command is just being sent, unless that has ended it.
+            completeExceptionally(new Failure("the deadline passed", true, true));
+        }
+
+        private void answered(Object reply) {
+            String[] words = reply instanceof ReplyError error && repeats++ < REPEATS_MAX ? error.text().split(" ") : new String[] {""};
             switch (words[0]) {
                 case "MOVED", "ASK" -> {
                     if (words.length < 3 || !words[2].matches(".*:[0-9]{1,5}")) {
-                        return reply;
+                        complete(reply);
+                        return;
                     }
                     node = nodeBeside(node, words[2]);
                     asks = words[0].equals("ASK");
@@ -259,25 +320,26 @@ public final class LettuceClusterPort implements RedisPort {
                         owners.set(slot, node);
                         lookSoon();
                     }
+                    begin(command, this::answered);
                 }
-                case "TRYAGAIN" -> {
-                    LockSupport.parkNanos(TRY_AGAIN_NANOS);
-                    node = ownerOf(slot);
-                    asks = false;
-                }
+                case "TRYAGAIN" -> after(TRY_AGAIN_NANOS).thenRun(this::toOwner);
                 case "NOSCRIPT" -> {
                     if (load == null) {
-                        return reply;
+                        complete(reply);
+                        return;
                     }
-                    node.send(until, false, load);
+                    boolean asked = asks;
+                    asks = false;
+                    begin(load, loaded -> {
+                        asks = asked;
+                        begin(command, this::answered);
+                    });
                 }
                 case "CLUSTERDOWN", "READONLY", "MASTERDOWN", "LOADING" -> {
                     lookSoon();
-                    return reply;
+                    complete(reply);
                 }
-                default -> {
-                    return reply;
-                }
+                default -> complete(reply);
             }
         }
     }

@@ -19,7 +19,7 @@ import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import io.lettuce.core.resource.ClientResources;
 import io.lettuce.core.resource.Delay;
 import io.netty.channel.ConnectTimeoutException;
-import io.sluicegate.RedisPort;
+import io.sluicegate.AsyncRedisPort;
 import java.lang.module.ModuleDescriptor;
 import java.net.ConnectException;
 import java.nio.charset.StandardCharsets;
@@ -38,18 +38,18 @@ import java.util.function.Consumer;
  * Reaches Redis through Lettuce, with one connection that all threads share and one that listens. The connections are its
  * own, since a connection with Lettuce's defaults sends a command again after it was lost, and would charge twice.
  */
-public final class LettucePort implements RedisPort {
+public final class LettucePort implements AsyncRedisPort {
     private static final Duration CONNECT = Duration.ofMillis(100);
-    /** How often a connection is tried that could not be made at first. */
+    /** Time between two attempts at a connection that could not be made at first. */
     private static final long TRY_AGAIN_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
 
-    /** How long {@code connect} waits for the connection: longer than a cold JVM needs, also where there is much to do. */
+    /** Time that {@code connect} waits for the connection: longer than a cold JVM needs, also where there is much to do. */
     static final long AWAIT_NANOS = TimeUnit.SECONDS.toNanos(5);
 
-    /** How often a connection that was lost is tried again, at most: a Redis that was long away is used soon after it is back. */
+    /** Longest time between two attempts at a connection that was lost: a Redis that was long away is used soon after it is back. */
     private static final Duration RECONNECT_MAX = Duration.ofMillis(500);
     /**
-     * How long a reply may be late until its connection is closed: longer than a pause of a healthy JVM, and as long as a
+     * Time that a reply may be late until its connection is closed: longer than a pause of a healthy JVM, and as long as a
      * connection that could not be made has to wait.
      */
     private static final long LATE_MAX_NANOS = TRY_AGAIN_NANOS;
@@ -64,7 +64,7 @@ public final class LettucePort implements RedisPort {
     private final ReentrantLock connecting = new ReentrantLock();
     private final ReentrantLock asking = new ReentrantLock();
     private volatile CompletableFuture<StatefulRedisConnection<byte[], byte[]>> attempt;
-    /** How many commands of this connection have passed their deadline, whose replies may still come. */
+    /** Number of commands of this connection that have passed their deadline, whose replies may still come. */
     private volatile AtomicInteger late = new AtomicInteger();
     private final AtomicBoolean listening = new AtomicBoolean();
     private volatile boolean closed;
@@ -208,21 +208,6 @@ public final class LettucePort implements RedisPort {
         return first.getSocket() == null ? first.getHost() + ":" + first.getPort() : first.getSocket();
     }
 
-    /** {@return the connection; while the first is being made, calls wait for it} */
-    private StatefulRedisConnection<byte[], byte[]> connection(long timeoutNanos) throws Failure, InterruptedException {
-        CompletableFuture<StatefulRedisConnection<byte[], byte[]>> made = attempt;
-        if (made == null || made.isCompletedExceptionally()) {
-            made = tryAgain();
-        }
-        try {
-            return made.get(timeoutNanos, TimeUnit.NANOSECONDS);
-        } catch (TimeoutException e) {
-            throw new Failure(noConnection, false, true);
-        } catch (ExecutionException e) {
-            throw new Failure(noConnection, false, false);
-        }
-    }
-
     private CompletableFuture<StatefulRedisConnection<byte[], byte[]>> tryAgain() throws Failure {
         connecting.lock();
         try {
@@ -253,40 +238,88 @@ public final class LettucePort implements RedisPort {
 
     @Override
     public Object call(long timeoutNanos, byte[]... command) throws Failure, InterruptedException {
-        return send(timeoutNanos, false, command);
+        return begin(false, command).await(timeoutNanos);
+    }
+
+    @Override
+    public CompletableFuture<Object> send(long timeoutNanos, byte[]... command) {
+        return begin(false, command).within(timeoutNanos);
     }
 
     /**
      * Sends a command, after {@code ASKING} to a node of a cluster that a slot moves to. Then nothing else may be sent over this
-     * connection: another command between the two would be taken for the one that may be executed here.
+     * connection: another command between the two would be taken for the one that may be executed here. While the first connection
+     * is being made, commands wait for it.
      */
-    Object send(long timeoutNanos, boolean asks, byte[]... command) throws Failure, InterruptedException {
-        AsyncCommand<byte[], byte[], Object> sent = of(command);
-        long until = System.nanoTime() + timeoutNanos;
-        StatefulRedisConnection<byte[], byte[]> made = connection(timeoutNanos);
-        // Replies come in the order of their commands. While one is late, nothing else is sent: if it is lost, every later
-        // reply would be taken for that of an earlier command.
-        if (!made.isOpen() || late.get() > 0) {
-            throw new Failure(noConnection, false, false);
-        }
+    Reply begin(boolean asks, byte[]... command) {
+        Sending sending = new Sending(asks, of(command));
         try {
-            if (asks) {
-                dispatchAsking(made, sent);
+            CompletableFuture<StatefulRedisConnection<byte[], byte[]>> made = attempt;
+            sending.dispatchOver(made == null || made.isCompletedExceptionally() ? tryAgain() : made);
+        } catch (Failure e) {
+            sending.completeExceptionally(e);
+        }
+        return sending;
+    }
+
+    private final class Sending extends Reply {
+        private final boolean asks;
+        private final AsyncCommand<byte[], byte[], Object> sent;
+        private CompletableFuture<StatefulRedisConnection<byte[], byte[]>> over;
+
+        Sending(boolean asks, AsyncCommand<byte[], byte[], Object> sent) {
+            this.asks = asks;
+            this.sent = sent;
+        }
+
+        void dispatchOver(CompletableFuture<StatefulRedisConnection<byte[], byte[]>> made) {
+            // A copy that expires is not dispatched when the connection is there.
+            over = made.isDone() ? made : made.copy();
+            if (!over.isDone()) {
+                over.whenComplete(this::dispatch);
+            } else if (over.isCompletedExceptionally()) {
+                dispatch(null, null);
             } else {
-                made.dispatch(sent);
+                dispatch(over.join(), null);
             }
-            return sent.get(until - System.nanoTime(), TimeUnit.NANOSECONDS);
-        } catch (TimeoutException e) {
-            // Not cancelled: a command that is on its way still has a reply, which Lettuce has to read.
-            awaitLate(made, sent);
-            throw new Failure("the deadline passed", true, true);
-        } catch (ExecutionException e) {
-            if (e.getCause() instanceof RedisCommandExecutionException refused) {
-                return new ReplyError(refused.getMessage());
+        }
+
+        private void dispatch(StatefulRedisConnection<byte[], byte[]> connection, Throwable problem) {
+            // Replies come in the order of their commands. While one is late, nothing else is sent: if it is lost, every later
+            // reply would be taken for that of an earlier command.
+            if (connection == null || !connection.isOpen() || late.get() > 0) {
+                completeExceptionally(new Failure(noConnection, false, problem instanceof TimeoutException));
+                return;
             }
-            throw lost(e.getCause());
-        } catch (RedisException e) {
-            throw lost(e);
+            try {
+                if (asks) {
+                    dispatchAsking(connection, sent);
+                } else {
+                    connection.dispatch(sent);
+                }
+                sent.whenComplete(this::answered);
+            } catch (RedisException e) {
+                completeExceptionally(lost(e));
+            }
+        }
+
+        private void answered(Object reply, Throwable problem) {
+            if (problem == null) {
+                complete(reply);
+            } else if (problem instanceof RedisCommandExecutionException refused) {
+                complete(new ReplyError(refused.getMessage()));
+            } else {
+                completeExceptionally(lost(problem));
+            }
+        }
+
+        @Override
+        void expire() {
+            if (!isDone() && !over.completeExceptionally(new TimeoutException())) {
+                // Not cancelled: a command that is on its way still has a reply, which Lettuce has to read.
+                awaitLate(over.join(), sent);
+                completeExceptionally(new Failure("the deadline passed", true, true));
+            }
         }
     }
 

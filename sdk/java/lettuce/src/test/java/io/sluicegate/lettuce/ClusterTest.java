@@ -137,9 +137,10 @@ class ClusterTest {
 
         Callers(Limiter limiter, String key) {
             for (int i = 0; i < 4; i++) {
+                boolean waits = i % 2 == 0;
                 threads.add(CompletableFuture.runAsync(() -> {
                     while (!ended.get()) {
-                        Decision said = limiter.check(key);
+                        Decision said = waits ? limiter.check(key) : limiter.checkAsync(key).join();
                         (said.allowed() ? passed : failed).incrementAndGet();
                     }
                 }, task -> new Thread(task).start()));

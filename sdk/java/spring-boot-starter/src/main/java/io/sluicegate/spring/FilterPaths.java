@@ -43,7 +43,7 @@ final class FilterPaths<F> {
         return guards.stream().filter(guard -> match(guard.paths, path)).map(Guard::filter).toList();
     }
 
-    /** Whether a path fits as it was sent, or as the handlers of static files read it, with or without a slash at its end. */
+    /** Tests whether a path fits as it was sent, or as the handlers of static files read it, with or without a slash at its end. */
     static boolean match(List<PathPattern> patterns, String sent) {
         String plain = plain(sent);
         List<PathContainer> paths = List.of(PathContainer.parsePath(sent), PathContainer.parsePath(plain, PLAIN),

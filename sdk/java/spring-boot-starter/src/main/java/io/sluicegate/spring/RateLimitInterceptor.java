@@ -40,7 +40,7 @@ final class RateLimitInterceptor implements MethodInterceptor {
     private static final ParameterNameDiscoverer NAMES = new DefaultParameterNameDiscoverer();
 
     private final BeanFactory beans;
-    /** What the annotations of each method say; a program has so many methods and no more. */
+    /** The annotations of each method, parsed; a program has so many methods and no more. */
     private final Map<Method, List<Limit>> limits = new ConcurrentHashMap<>();
 
     RateLimitInterceptor(BeanFactory beans) {
@@ -49,10 +49,10 @@ final class RateLimitInterceptor implements MethodInterceptor {
 
     private record Limit(String policy, Expression key, Expression cost, String fallback) {}
 
-    /** What one annotation asks of one call. */
+    /** The check that one annotation asks for before a call. */
     record Ask(Limiter limiter, String key, long cost, String fallback) {}
 
-    /** What one of them was told. */
+    /** A limiter refused a call of one annotation. */
     record Refusal(Ask ask, Decision decision) {}
 
     @Override
@@ -114,7 +114,7 @@ final class RateLimitInterceptor implements MethodInterceptor {
         }
     }
 
-    /** What expressions may name: parameters by their names, if the compiler kept them, and by their places. */
+    /** The variables that expressions may name: parameters by their names, if the compiler kept them, and by their places. */
     private static Set<String> variables(Method method) {
         Set<String> known = new HashSet<>(Set.of("#this", "#root"));
         String[] names = NAMES.getParameterNames(method);
@@ -148,7 +148,7 @@ final class RateLimitInterceptor implements MethodInterceptor {
         }
         Class<?>[] more = Arrays.copyOf(types, types.length + 1);
         more[types.length] = RateLimitExceededException.class;
-        return Optional.ofNullable(ReflectionUtils.findMethod(bean, name, more)).map(told -> new Fallback(told, true));
+        return Optional.ofNullable(ReflectionUtils.findMethod(bean, name, more)).map(found -> new Fallback(found, true));
     }
 
     private static IllegalStateException noFallback(String name, Method method) {

@@ -7,7 +7,7 @@ import org.springframework.boot.context.properties.ConfigurationProperties;
 import org.springframework.boot.context.properties.bind.DefaultValue;
 
 /**
- * What an application says of its gate.
+ * The settings of an application for its gate.
  *
  * @param mode who decides
  * @param app the application's name, which policies name in {@code apps}; null: none
@@ -22,7 +22,7 @@ import org.springframework.boot.context.properties.bind.DefaultValue;
 public record SluicegateProperties(@DefaultValue("direct") Mode mode, String app, Long nodes, @DefaultValue("50ms") Duration deadline,
                                    @DefaultValue Redis redis, @DefaultValue Server server, @DefaultValue List<Filter> filters,
                                    @DefaultValue Health health) {
-    /** Who decides. */
+    /** The side that decides. */
     public enum Mode {
         /** Redis. */
         DIRECT,
@@ -59,7 +59,7 @@ public record SluicegateProperties(@DefaultValue("direct") Mode mode, String app
                          @DefaultValue List<String> trustedProxies) {}
 
     /**
-     * What the health of the application says.
+     * The settings of the health of the application.
      *
      * @param degradedStatus the status while Redis does not answer. A limiter that goes on by its share is no reason to take
      *     the application out of service, so it is {@code UP} unless you say otherwise

@@ -1,5 +1,6 @@
 package io.sluicegate.internal.engine;
 
+import io.sluicegate.AsyncRedisPort;
 import io.sluicegate.Call;
 import io.sluicegate.Carry;
 import io.sluicegate.Decision;
@@ -9,6 +10,7 @@ import io.sluicegate.OnStoreFailure;
 import io.sluicegate.RedisPort;
 import io.sluicegate.Transport;
 import io.sluicegate.Verb;
+import io.sluicegate.internal.AsyncCalls;
 import io.sluicegate.internal.AsyncPool;
 import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.Numbers;
@@ -20,14 +22,14 @@ import io.sluicegate.internal.policy.Policy;
 import io.sluicegate.internal.redis.Head;
 import io.sluicegate.internal.redis.Keys;
 import io.sluicegate.internal.redis.Result;
-import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.Executor;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.Function;
 import java.util.stream.IntStream;
 
 /** Decides in Redis, and what holds while Redis does not decide: the order of the page "When Redis does not decide". */
@@ -36,17 +38,24 @@ public final class Engine implements Transport, AutoCloseable {
     private static final int QUESTIONS_MAX = 4;
     /** Requests that are held back at a time. */
     private static final int HELD_MAX = 10_000;
-    /** How often a request that is held back is asked about. */
+    /** Maximum number of questions about a request that is held back. */
     private static final int QUEUE_TRIES_MAX = 64;
     /** Debts that are paid in one go beside requests. */
     private static final int PAID_AT_ONCE_MAX = 64;
-    /** How long a gate that is closed pays what it owes. */
+    /** Time that a gate that is closed pays its debts. */
     private static final long PAYS_LAST_NANOS = 1_000_000_000L;
-    /** How soon what was not paid then is asked for again. */
+    /** Pause before debts that were not paid then are asked for again. */
     private static final long PAYS_AGAIN_MS = 10;
-    /** How long a gate that begins waits for Redis: longer than a cold JVM needs. */
+    /** Time that a gate that begins waits for Redis: longer than a cold JVM needs. */
     private static final long WARM_UP_NANOS = 5_000_000_000L;
     private static final long SHED_RETRY_US = 100_000;
+    /**
+     * Asynchronous calls that ask a port of futures at a time: as many as Redis answers within the default deadline, and a quarter of
+     * what a connection of Lettuce takes.
+     */
+    private static final int ASKS_AT_ONCE_MAX = 1024;
+    /** The result of a question whose caller gave up. */
+    private static final Result ABANDONED = new Result.NoAnswer("the caller gave up", true);
 
     private final Options options;
     private final RedisStore store;
@@ -56,7 +65,8 @@ public final class Engine implements Transport, AutoCloseable {
     private final Shares shares = new Shares();
     private final Semaphore places = new Semaphore(HELD_MAX);
     private final Vacancies vacancies = new Vacancies();
-    private final AsyncPool pool = new AsyncPool();
+    private final AsyncCalls calls;
+    private final Transport policyDecisions = by(this::deciding);
     private final Housekeeper housekeeper;
     private final AtomicBoolean closed = new AtomicBoolean();
 
@@ -68,12 +78,15 @@ public final class Engine implements Transport, AutoCloseable {
     /** In a test nothing is done beside the calls. */
     Engine(RedisPort port, Options options, boolean background) {
         this.options = options;
-        this.store = new RedisStore(port, options.deadlineNanos());
+        boolean blocks = !(port instanceof AsyncRedisPort);
+        AsyncPool pool = new AsyncPool(blocks ? AsyncPool.CALLS_AT_ONCE_MAX : AsyncCalls.THREADS);
+        this.calls = new AsyncCalls(blocks ? AsyncPool.CALLS_AT_ONCE_MAX : ASKS_AT_ONCE_MAX, pool);
+        this.store = new RedisStore(blocks ? new BlockingPort(port, pool) : (AsyncRedisPort) port, options.deadlineNanos());
         this.policies = new Policies(store, options);
         if (background) {
             warmUp(port);
         }
-        this.housekeeper = background ? new Housekeeper(policies, this::payDebts) : null;
+        this.housekeeper = background ? new Housekeeper(store, policies, this::payDebts) : null;
         if (background) {
             port.subscribe(Keys.CHANNEL, housekeeper::heard);
         }
@@ -92,27 +105,26 @@ public final class Engine implements Transport, AutoCloseable {
         }
     }
 
-    /** {@return who decides by a limit that the program brings along} */
+    /** {@return a transport that decides by a limit that the program brings along} */
     public Transport limit(Policy limit) {
         String place = Keys.LIMIT + limit.name();
         Head head = Head.broughtAlong(limit.rules());
+        return by(call -> decided(found(call, call.verb(), call.maxWaitUs(), limit, place, limit.rules(), head), 0));
+    }
+
+    /** {@return a transport that decides by steps, on the thread of the caller or on the futures of the port} */
+    private Transport by(Function<Call, Step<Decision>> steps) {
         return new Transport() {
             @Override
             public Decision decide(Call call) throws InterruptedException {
-                Found found = found(call, call.verb(), call.maxWaitUs(), limit, place, limit.rules(), head);
-                return decision(found, once(found), 0);
+                return store.run(steps.apply(call));
             }
 
             @Override
-            public Executor executor() {
-                return pool;
+            public CompletableFuture<Decision> decideAsync(Call call) {
+                return calls.begin(begun -> store.run(begun, () -> steps.apply(call)));
             }
         };
-    }
-
-    @Override
-    public Executor executor() {
-        return pool;
     }
 
     /** {@return whether the breaker is open} */
@@ -137,7 +149,7 @@ public final class Engine implements Transport, AutoCloseable {
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
-        pool.shutdownNow();
+        calls.close();
         store.port().close();
     }
 
@@ -154,34 +166,38 @@ public final class Engine implements Transport, AutoCloseable {
 
     @Override
     public Decision decide(Call call) throws InterruptedException {
-        Found found = find(call, call.verb(), call.maxWaitUs());
-        if (call.verb() == Verb.CHECK && found.policy.over().queueMaxWaitUs() > 0) {
-            return queued(call, found);
-        }
-        return decision(found, once(found), 0);
+        return policyDecisions.decide(call);
     }
 
-    private Found find(Call call, Verb verb, long maxWaitUs) throws InterruptedException {
-        PolicyBook.Held held = policies.find(call.policy());
-        Policy policy = held.policy();
-        checkApp(policy, verb);
-        Key key = keyOf(call);
-        long nowMs = options.nowUs() / 1000;
-        RuleSet rules = policy.rulesOf(key, nowMs);
-        Head head = Head.of(rules, policy.sinceMs(key, held.takenOverMs(), nowMs));
-        return found(call, verb, maxWaitUs, policy, policy.name(), rules, head);
+    @Override
+    public CompletableFuture<Decision> decideAsync(Call call) {
+        return policyDecisions.decideAsync(call);
     }
 
-    private static Key keyOf(Call call) {
-        return Key.of(call.key() == null ? "" : call.key());
+    private Step<Decision> deciding(Call call) {
+        return find(call, call.verb(), call.maxWaitUs()).then(found -> call.verb() == Verb.CHECK && found.policy.over().queueMaxWaitUs() > 0
+            ? queued(call, found.policy.over().queueMaxWaitUs())
+            : decided(found, 0));
+    }
+
+    private Step<Found> find(Call call, Verb verb, long maxWaitUs) {
+        return policies.find(call.policy()).map(held -> {
+            Policy policy = held.policy();
+            checkApp(policy, verb);
+            Key key = Key.of(call.key());
+            long nowMs = options.nowUs() / 1000;
+            RuleSet rules = policy.rulesOf(key, nowMs);
+            Head head = Head.of(rules, policy.sinceMs(key, held.takenOverMs(), nowMs));
+            return found(call, verb, maxWaitUs, policy, policy.name(), rules, head);
+        });
     }
 
     private Found found(Call call, Verb verb, long maxWaitUs, Policy policy, String place, RuleSet rules, Head head) {
-        Key key = keyOf(call);
+        Key key = Key.of(call.key());
         if (!rules.supports(verb)) {
             throw unsupported(verb, policy);
         }
-        PermitId permit = call.id() == null ? null : PermitId.of(call.id().getBytes(StandardCharsets.UTF_8));
+        PermitId permit = PermitId.of(call.id());
         return new Found(call, policy, new Question(place, rules, head, key, verb, call.cost(), maxWaitUs, permit, policies.book().clock(),
             options.nowUs(), null));
     }
@@ -201,26 +217,29 @@ public final class Engine implements Transport, AutoCloseable {
             : ErrorCode.POLICY_NOT_AVAILABLE.with(Map.of("policy", policy.name(), "app", app));
     }
 
-    // The first that says something decides.
-    private Said once(Found found) throws InterruptedException {
+    private Step<Decision> decided(Found found, long heldUs) {
+        Said known = known(found);
+        return known != null ? Step.done(decision(found, known, heldUs)) : asked(found).map(said -> decision(found, said, heldUs));
+    }
+
+    /** {@return what is known without Redis, or null} */
+    private Said known(Found found) {
         Question question = found.question;
-        Place place = new Place(question.policy(), question.key());
-        if (question.verb() == Verb.CHECK) {
-            Answer known = refusals.find(place, question.cost(), question.rules(), found.policy.version(), question.nowUs());
-            if (known != null) {
-                return new Said(known, Mode.REMEMBERED);
-            }
+        Verb verb = question.verb();
+        if (verb == Verb.CHECK) {
+            Answer refusal = refusals.find(question.place(), question.cost(), question.rules(), found.policy.version(), question.nowUs());
+            return refusal == null ? null : new Said(refusal, Mode.REMEMBERED);
         }
-        if (question.verb() == Verb.RELEASE || question.verb() == Verb.RENEW) {
-            Answer here = shares.onPermit(place, question);
-            if (here != null) {
-                return new Said(here, Mode.LOCAL);
-            }
-        }
-        Result result = breaker.allows(question.nowUs())
-            ? counted(question.nowUs(), askWithDebts(question, place))
-            : new Result.NoAnswer("redis does not answer", false);
-        return said(found, place, result);
+        Answer here = verb == Verb.RELEASE || verb == Verb.RENEW ? shares.onPermit(question.place(), question) : null;
+        return here == null ? null : new Said(here, Mode.LOCAL);
+    }
+
+    private Step<Said> asked(Found found) {
+        Question question = found.question;
+        Place place = question.place();
+        return breaker.allows(question.nowUs())
+            ? askWithDebts(question, place).map(result -> said(found, place, counted(question.nowUs(), result)))
+            : Step.done(said(found, place, new Result.NoAnswer("redis does not answer", false)));
     }
 
     private Result counted(long nowUs, Result result) {
@@ -233,30 +252,25 @@ public final class Engine implements Transport, AutoCloseable {
     }
 
     /** Asks, and has what is owed charged before. */
-    private Result askWithDebts(Question question, Place place) throws InterruptedException {
+    private Step<Result> askWithDebts(Question question, Place place) {
         Shares.Account account = shares.account(place);
-        if (account == null) {
-            return store.ask(question);
+        return account == null ? store.asking(question) : askWithDebts(question, place, account, QUESTIONS_MAX);
+    }
+
+    private Step<Result> askWithDebts(Question question, Place place, Shares.Account account, int questions) {
+        if (questions == 0) {
+            return Step.done(new Result.Shed("more is owed than could be paid", true));
         }
-        for (int questions = 0; questions < QUESTIONS_MAX; questions++) {
-            Question asked = withBill(question, account);
-            Result result;
-            try {
-                result = store.ask(asked);
-            } catch (InterruptedException e) {
-                settle(place, account, asked, new Result.NoAnswer("the thread was interrupted", true));
-                throw e;
-            }
+        Question asked = withBill(question, account);
+        return store.asking(asked).ifAbandoned(() -> settle(place, account, asked, ABANDONED)).then(result -> {
             boolean owes = settle(place, account, asked, result);
             if (!(result instanceof Result.Decided decided)) {
-                return result;
+                return Step.done(result);
             }
             boolean grants = decided.answer().allowed() && decided.answer().granted() > 0 && question.verb() != Verb.PEEK;
-            if (asked.verb() == question.verb() && !(grants && owes)) {
-                return result;
-            }
-        }
-        return new Result.Shed("more is owed than could be paid", true);
+            boolean isAnswer = asked.verb() == question.verb() && !(grants && owes);
+            return isAnswer ? Step.done(result) : askWithDebts(question, place, account, questions - 1);
+        });
     }
 
     // A bill that Redis may have charged goes again as it is, and alone if more passed here since it was made.
@@ -367,59 +381,53 @@ public final class Engine implements Transport, AutoCloseable {
         return found.policy.decision(found.question.rules(), found.call.verb(), said.answer, said.mode, heldUs);
     }
 
+    /** A check that a queue holds back; without a place among those that are held back it does not wait. */
+    private record Queued(Call call, boolean hasPlace, long maxWaitUs) {}
+
     // A queue holds a check back until its turn, or until the rules say that it can pass.
-    private Decision queued(Call call, Found first) throws InterruptedException {
-        boolean hasPlace = places.tryAcquire();
-        try {
-            long maxWaitUs = hasPlace ? first.policy.over().queueMaxWaitUs() : 0;
-            long heldUs = 0;
-            Found found = first;
-            for (int tries = 1; ; tries++) {
-                long left = Math.max(maxWaitUs - heldUs, 0);
-                found = find(call, Verb.RESERVE, left);
-                Vacancies.Place place = new Vacancies.Place(found.policy.name(), found.question.key(), call.cost());
-                Vacancies.Turn vacant = vacancies.take(place, found.question.nowUs(), left);
-                Said said = vacant == null ? once(found) : new Said(vacant.answer(), Mode.STORE);
+    private Step<Decision> queued(Call call, long maxWaitUs) {
+        if (!places.tryAcquire()) {
+            return turn(new Queued(call, false, 0), 0, 1);
+        }
+        return Step.after(0, () -> turn(new Queued(call, true, maxWaitUs), 0, 1)).ifAbandoned(places::release).map(decision -> {
+            places.release();
+            return decision;
+        });
+    }
+
+    private Step<Decision> turn(Queued queued, long heldUs, int tries) {
+        long left = Math.max(queued.maxWaitUs - heldUs, 0);
+        return find(queued.call, Verb.RESERVE, left).then(found -> {
+            Vacancies.Place place = new Vacancies.Place(found.policy.name(), found.question.key(), queued.call.cost());
+            Vacancies.Turn vacant = vacancies.take(place, found.question.nowUs(), left);
+            Step<Said> asked = vacant == null ? asked(found) : Step.done(new Said(vacant.answer(), Mode.STORE));
+            return asked.then(said -> {
                 Answer answer = said.answer;
                 if (answer.allowed()) {
                     long dueUs = vacant == null ? found.question.nowUs() + answer.waitUs() : vacant.dueUs();
-                    long waitUs = hasPlace ? dueUs - found.question.nowUs() : 0;
-                    holdTurn(place, said, dueUs, waitUs);
-                    return decision(found, hasPlace ? said.waited() : said, heldUs + waitUs);
+                    long waitUs = queued.hasPlace ? dueUs - found.question.nowUs() : 0;
+                    return Step.after(waitUs, () -> Step.done(decision(found, queued.hasPlace ? said.waited() : said, heldUs + waitUs)))
+                        .ifAbandoned(() -> vacate(place, said, dueUs));
                 }
-                boolean asksAgain = hasPlace && answer.retryAfterUs() != Numbers.NEVER && answer.retryAfterUs() <= left && tries < QUEUE_TRIES_MAX;
-                if (!asksAgain) {
-                    return decision(found, said, heldUs);
-                }
-                sleep(answer.retryAfterUs());
-                heldUs += Math.max(answer.retryAfterUs(), 1);
-                if (find(call, Verb.CHECK, 0).policy.over().queueMaxWaitUs() == 0) {
-                    Found plain = find(call, Verb.CHECK, Numbers.NO_WAIT_GIVEN);
-                    return decision(plain, once(plain), heldUs);
-                }
-            }
-        } finally {
-            if (hasPlace) {
-                places.release();
-            }
-        }
+                long retryUs = answer.retryAfterUs();
+                boolean asksAgain = queued.hasPlace && retryUs != Numbers.NEVER && retryUs <= left && tries < QUEUE_TRIES_MAX;
+                return asksAgain ? Step.after(retryUs, () -> nextTurn(queued, heldUs + Math.max(retryUs, 1), tries + 1))
+                    : Step.done(decision(found, said, heldUs));
+            });
+        });
+    }
+
+    // The policy may have lost its queue meanwhile.
+    private Step<Decision> nextTurn(Queued queued, long heldUs, int tries) {
+        return find(queued.call, Verb.CHECK, Numbers.NO_WAIT_GIVEN).then(found -> found.policy.over().queueMaxWaitUs() == 0
+            ? decided(found, heldUs)
+            : turn(queued, heldUs, tries));
     }
 
     // The turn of a caller that gives up is vacant.
-    private void holdTurn(Vacancies.Place place, Said said, long dueUs, long waitUs) throws InterruptedException {
-        try {
-            sleep(waitUs);
-        } catch (InterruptedException e) {
-            if (said.mode == Mode.STORE) {
-                vacancies.put(place, new Vacancies.Turn(said.answer, dueUs), options.nowUs());
-            }
-            throw e;
-        }
-    }
-
-    private static void sleep(long us) throws InterruptedException {
-        if (us > 0) {
-            Thread.sleep(us / 1000, (int) (us % 1000) * 1000);
+    private void vacate(Vacancies.Place place, Said said, long dueUs) {
+        if (said.mode == Mode.STORE) {
+            vacancies.put(place, new Vacancies.Turn(said.answer, dueUs), options.nowUs());
         }
     }
 
@@ -431,7 +439,7 @@ public final class Engine implements Transport, AutoCloseable {
             if (peek == null) {
                 continue;
             }
-            if (!breaker.allows(nowUs) || counted(nowUs, askWithDebts(peek, debtor.getKey())) instanceof Result.NoAnswer) {
+            if (!breaker.allows(nowUs) || counted(nowUs, store.run(askWithDebts(peek, debtor.getKey()))) instanceof Result.NoAnswer) {
                 return;
             }
         }
@@ -450,7 +458,7 @@ public final class Engine implements Transport, AutoCloseable {
                 }
                 Question peek = payment(debtor);
                 if (peek != null) {
-                    counted(peek.nowUs(), askWithDebts(peek, debtor.getKey()));
+                    counted(peek.nowUs(), store.run(askWithDebts(peek, debtor.getKey())));
                 }
             }
             owing = shares.owing(PAID_AT_ONCE_MAX, options.nowUs());

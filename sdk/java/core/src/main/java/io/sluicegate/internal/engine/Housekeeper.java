@@ -15,13 +15,15 @@ final class Housekeeper {
         void pay() throws InterruptedException;
     }
 
+    private final RedisStore store;
     private final Policies policies;
     private final Payer payDebts;
     private final AtomicBoolean heard = new AtomicBoolean(true);
     private final Thread thread;
     private volatile boolean closed;
 
-    Housekeeper(Policies policies, Payer payDebts) {
+    Housekeeper(RedisStore store, Policies policies, Payer payDebts) {
+        this.store = store;
         this.policies = policies;
         this.payDebts = payDebts;
         this.thread = new Thread(this::run, "sluicegate");
@@ -60,9 +62,8 @@ final class Housekeeper {
     }
 
     private void look(boolean heard) throws InterruptedException {
-        try {
-            policies.look(heard);
-        } catch (RedisPort.Failure failure) {
+        RedisPort.Failure failure = store.run(policies.look(heard));
+        if (failure != null) {
             System.getLogger("io.sluicegate").log(System.Logger.Level.DEBUG, "the policies were not looked at", failure);
         }
     }

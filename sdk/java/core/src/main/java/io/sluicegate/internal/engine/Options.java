@@ -5,7 +5,7 @@ import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 
 /**
- * What a program says of itself.
+ * The options of a program.
  *
  * @param app its name; null for none
  * @param nodes among how many a limit is shared without Redis; 0 for as many as servers publish, or 1

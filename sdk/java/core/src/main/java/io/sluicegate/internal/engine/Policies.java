@@ -13,7 +13,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.stream.Stream;
 
 /** The published policies that the program uses. */
 final class Policies {
@@ -26,7 +28,9 @@ final class Policies {
     private final RedisStore store;
     private final Options options;
     private final PolicyBook book;
-    private final ReentrantLock looking = new ReentrantLock();
+    private final ReentrantLock taking = new ReentrantLock();
+    private final AtomicLong lastLook = new AtomicLong();
+    private long lastTaken;
     private final Set<String> names = ConcurrentHashMap.newKeySet();
     private final Set<String> looked = ConcurrentHashMap.newKeySet();
     private final Map<String, Long> saidAt = new ConcurrentHashMap<>();
@@ -52,17 +56,21 @@ final class Policies {
     }
 
     /** {@return the policy of a name; one that was never asked for is looked for at once} */
-    PolicyBook.Held find(String name) throws InterruptedException {
+    Step<PolicyBook.Held> find(String name) {
         PolicyBook.Held held = book.get(name);
-        if (held == null && !looked.contains(name) && names.size() < POLICIES_MAX) {
-            names.add(name);
-            try {
-                lookFor(name);
-            } catch (RedisPort.Failure failure) {
+        if (held != null || looked.contains(name) || names.size() >= POLICIES_MAX) {
+            return Step.done(usable(name, held));
+        }
+        names.add(name);
+        return look(false).map(failure -> {
+            if (failure != null) {
                 throw ErrorCode.NOT_CHARGED.with(Map.of("cause", failure.getMessage()));
             }
-            held = book.get(name);
-        }
+            return usable(name, book.get(name));
+        });
+    }
+
+    private static PolicyBook.Held usable(String name, PolicyBook.Held held) {
         if (held == null) {
             throw ErrorCode.UNKNOWN_POLICY.with(Map.of("policy", name));
         }
@@ -72,43 +80,38 @@ final class Policies {
         return held;
     }
 
-    // Of callers that ask for a new policy at a time, one looks.
-    private void lookFor(String name) throws RedisPort.Failure, InterruptedException {
-        looking.lockInterruptibly();
-        try {
-            if (!looked.contains(name)) {
-                look(false);
+    /** {@return a look at Redis; its result is null, or why there is none} */
+    Step<RedisPort.Failure> look(boolean heard) {
+        long number = lastLook.incrementAndGet();
+        List<String> wanted = List.copyOf(names);
+        List<String> asked = new ArrayList<>(ABOUT);
+        asked.addAll(wanted);
+        Stream<byte[]> fieldNames = asked.stream().map(name -> name.getBytes(StandardCharsets.UTF_8));
+        byte[][] command = Stream.concat(Stream.of(ascii("HMGET"), Keys.POLICIES), fieldNames).toArray(byte[][]::new);
+        return store.command((reply, failure) -> {
+            if (failure != null || !(reply instanceof List<?> values)) {
+                return Step.done(failure != null ? failure : new RedisPort.Failure("redis does not give the policies", false, false));
             }
-        } finally {
-            looking.unlock();
-        }
+            Map<String, byte[]> fields = new HashMap<>();
+            for (int place = 0; place < asked.size() && place < values.size(); place++) {
+                fields.put(asked.get(place), values.get(place) instanceof byte[] value ? value : null);
+            }
+            take(number, fields, wanted, heard);
+            return Step.done(null);
+        }, command);
     }
 
-    void look(boolean heard) throws RedisPort.Failure, InterruptedException {
-        looking.lockInterruptibly();
+    // A look that began before one that was taken over knows nothing more: the later one asked for its names too.
+    private void take(long number, Map<String, byte[]> fields, List<String> wanted, boolean heard) {
+        taking.lock();
         try {
-            List<String> wanted = List.copyOf(names);
-            List<String> asked = new ArrayList<>(ABOUT);
-            asked.addAll(wanted);
-            byte[][] command = new byte[asked.size() + 2][];
-            command[0] = ascii("HMGET");
-            command[1] = Keys.POLICIES;
-            for (int place = 0; place < asked.size(); place++) {
-                command[place + 2] = asked.get(place).getBytes(StandardCharsets.UTF_8);
-            }
-            Object reply = store.command(command);
-            if (reply instanceof List<?> values) {
-                Map<String, byte[]> fields = new HashMap<>();
-                for (int place = 0; place < asked.size() && place < values.size(); place++) {
-                    fields.put(asked.get(place), values.get(place) instanceof byte[] value ? value : null);
-                }
+            if (number > lastTaken) {
+                lastTaken = number;
                 book.look(fields, wanted, heard, options.nowMs());
                 looked.addAll(wanted);
-            } else {
-                throw new RedisPort.Failure("redis does not give the policies", false, false);
             }
         } finally {
-            looking.unlock();
+            taking.unlock();
         }
     }
 }

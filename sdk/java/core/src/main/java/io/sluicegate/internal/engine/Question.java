@@ -8,7 +8,7 @@ import io.sluicegate.internal.redis.Head;
 import io.sluicegate.internal.redis.Request.Clock;
 
 /**
- * What Redis is asked about one key.
+ * A question to Redis about one key.
  *
  * @param policy the policy's name
  * @param rules the rules of the key
@@ -24,6 +24,10 @@ import io.sluicegate.internal.redis.Request.Clock;
  */
 record Question(String policy, RuleSet rules, Head head, Key key, Verb verb, long cost, long maxWaitUs, PermitId permit,
                 Clock clock, long nowUs, Bill bill) {
+    Place place() {
+        return new Place(policy, key);
+    }
+
     Question with(Bill bill) {
         return new Question(policy, rules, head, key, verb, cost, maxWaitUs, permit, clock, nowUs, bill);
     }

@@ -2,7 +2,11 @@ package io.sluicegate.internal.engine;
 
 import static io.sluicegate.internal.redis.Keys.ascii;
 
+import io.sluicegate.AsyncRedisPort;
+import io.sluicegate.Decision;
 import io.sluicegate.RedisPort;
+import io.sluicegate.RedisPort.Failure;
+import io.sluicegate.internal.AsyncCalls;
 import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.Calendar;
 import io.sluicegate.internal.kernel.Rule;
@@ -14,16 +18,21 @@ import io.sluicegate.internal.redis.Result;
 import java.util.Arrays;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.BiConsumer;
+import java.util.function.BiFunction;
+import java.util.function.Function;
+import java.util.function.Supplier;
 
-/** Asks Redis: the calls of one question, within one deadline. */
+/** Asks Redis: the calls of one question, within one deadline. It runs the steps of calls, for callers that block and for those that do not. */
 final class RedisStore {
     /** Calls of the script in one question; more only come where others change the rules each time. */
     private static final int CALLS_MAX = 8;
-    /** How often a call goes again that Redis refused without beginning it. */
+    /** Maximum number of times a call is sent again that Redis refused without beginning it. */
     private static final int REPEATS_MAX = 3;
     /** Rule sets that the process remembers. */
     private static final int RULE_SETS_MAX = 65_536;
@@ -36,6 +45,13 @@ final class RedisStore {
     /** Errors of a server that did not begin the call. */
     private static final Set<String> NOT_BEGUN = Set.of("NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "CROSSSLOT", "LOADING",
         "MASTERDOWN", "BUSY", "NOAUTH", "READONLY", "NOREPLICAS", "MISCONF", "NOPERM", "OOM");
+
+    private static final byte[] EVALSHA = ascii("EVALSHA");
+    private static final byte[] ONE = ascii("1");
+    private static final byte[] TWO = ascii("2");
+    private static final byte[] SCRIPT = ascii("SCRIPT");
+    private static final byte[] LOAD = ascii("LOAD");
+    private static final Failure TOO_LATE = new Failure("the deadline passed", false, true);
 
     private final RedisPort port;
     private final long deadlineNanos;
@@ -55,41 +71,123 @@ final class RedisStore {
         return port;
     }
 
+    /** {@return what a question comes to, for which the caller waits} */
     Result ask(Question question) throws InterruptedException {
-        Asking asking = new Asking(question, System.nanoTime() + deadlineNanos);
-        try {
-            return asking.run();
-        } catch (RedisPort.Failure failure) {
-            return asking.failed(failure);
+        return run(asking(question));
+    }
+
+    /** {@return the question as steps, whose deadline begins now} */
+    Step<Result> asking(Question question) {
+        return new Asking(question, System.nanoTime() + deadlineNanos).run();
+    }
+
+    /** {@return a command outside of questions as a step, within one deadline} {@code then} takes the reply, or the failure. */
+    <T> Step<T> command(BiFunction<Object, Failure, Step<T>> then, byte[]... command) {
+        return new Step.Send<>(System.nanoTime() + deadlineNanos, command, then, Step.NOTHING);
+    }
+
+    /** {@return the result of a call, for which the caller waits} */
+    <T> T run(Step<T> call) throws InterruptedException {
+        Step<T> step = call;
+        while (true) {
+            if (step instanceof Step.Done<T> done) {
+                return done.value();
+            }
+            if (step instanceof Step.Send<T> send) {
+                step = exchanged(send);
+            } else {
+                Step.Pause<T> pause = (Step.Pause<T>) step;
+                try {
+                    TimeUnit.MICROSECONDS.sleep(pause.us());
+                } catch (InterruptedException e) {
+                    pause.abandoned().run();
+                    throw e;
+                }
+                step = pause.then().get();
+            }
         }
     }
 
-    /** {@return the reply to a command outside of questions, within one deadline} */
-    Object command(byte[]... command) throws RedisPort.Failure, InterruptedException {
-        return call(System.nanoTime() + deadlineNanos, command);
-    }
-
-    private Object call(long until, byte[]... command) throws RedisPort.Failure, InterruptedException {
-        long left = until - System.nanoTime();
+    private <T> Step<T> exchanged(Step.Send<T> send) throws InterruptedException {
+        long left = begin(send);
         if (left <= 0) {
-            throw new RedisPort.Failure("the deadline passed", false, true);
+            return send.then().apply(null, TOO_LATE);
         }
-        if (underWay.getAndIncrement() == 0) {
-            lastSign.set(System.nanoTime());
-        }
+        Object reply = null;
+        Failure failure = null;
         try {
-            Object reply = port.call(left, command);
+            reply = port.call(left, send.command());
+        } catch (Failure e) {
+            failure = e;
+        } catch (InterruptedException | RuntimeException | Error e) {
+            underWay.decrementAndGet();
+            send.abandoned().run();
+            throw e;
+        }
+        end(failure);
+        return send.then().apply(reply, failure);
+    }
+
+    /** Runs a call on the futures of the port. */
+    void run(AsyncCalls.Running call, Supplier<Step<Decision>> next) {
+        Step<Decision> step;
+        try {
+            step = next.get();
+        } catch (RuntimeException | Error e) {
+            call.end(null, e);
+            return;
+        }
+        if (step instanceof Step.Done<Decision> done) {
+            call.end(done.value(), null);
+        } else if (step instanceof Step.Send<Decision> send) {
+            exchange(send, (reply, failure) -> run(call, () -> send.then().apply(reply, failure)));
+        } else {
+            Step.Pause<Decision> pause = (Step.Pause<Decision>) step;
+            if (pause.us() > 0) {
+                call.pause(pause.us(), () -> run(call, pause.then()), pause.abandoned());
+            } else {
+                run(call, pause.then());
+            }
+        }
+    }
+
+    private void exchange(Step.Send<?> send, BiConsumer<Object, Failure> then) {
+        long left = begin(send);
+        if (left <= 0) {
+            then.accept(null, TOO_LATE);
+            return;
+        }
+        CompletableFuture<Object> sent;
+        try {
+            sent = ((AsyncRedisPort) port).send(left, send.command());
+        } catch (RuntimeException | Error e) {
+            sent = CompletableFuture.failedFuture(e);
+        }
+        sent.whenComplete((reply, problem) -> {
+            Failure failure = problem == null || problem instanceof Failure ? (Failure) problem
+                : new Failure("the connection was lost", true, false);
+            end(failure);
+            then.accept(reply, failure);
+        });
+    }
+
+    /** A command goes out, if there is time left, which is returned. */
+    private long begin(Step.Send<?> send) {
+        long now = System.nanoTime();
+        if (send.untilNanos() > now && underWay.getAndIncrement() == 0) {
+            lastSign.set(now);
+        }
+        return send.untilNanos() - now;
+    }
+
+    private void end(Failure failure) {
+        if (failure == null) {
             lastSign.set(System.nanoTime());
             slowOnEnd.set(0);
-            return reply;
-        } catch (RedisPort.Failure failure) {
-            if (failure.timeout()) {
-                slowOnEnd.incrementAndGet();
-            }
-            throw failure;
-        } finally {
-            underWay.decrementAndGet();
+        } else if (failure.timeout()) {
+            slowOnEnd.incrementAndGet();
         }
+        underWay.decrementAndGet();
     }
 
     private boolean isBusy() {
@@ -133,7 +231,7 @@ final class RedisStore {
             this.head = question.head();
         }
 
-        Result failed(RedisPort.Failure failure) {
+        private Result failed(Failure failure) {
             if (failure.timeout() && answered) {
                 return new Result.Shed("the deadline passed", failure.perhapsExecuted());
             }
@@ -143,54 +241,70 @@ final class RedisStore {
             return new Result.NoAnswer(failure.getMessage(), failure.perhapsExecuted());
         }
 
-        Result run() throws RedisPort.Failure, InterruptedException {
-            Result refused = announce();
-            if (refused != null) {
-                return refused;
-            }
-            for (int calls = 0; calls < CALLS_MAX; calls++) {
-                long[][] windows = windows();
-                if (windows == null) {
-                    return new Result.ThisKey("later rules have a calendar that is not known here");
-                }
-                Object reply = evaluate(request(windows));
-                if (reply instanceof RedisPort.ReplyError error) {
-                    return ofError(error);
-                }
-                if (!(reply instanceof byte[] bytes)) {
-                    return new Result.NoAnswer("redis answers with no string", true);
-                }
-                answered = true;
-                Result read = Result.read(bytes, deciding, question.verb(), question.bill() != null);
-                if (!(read instanceof Result.OtherRules other)) {
-                    return read instanceof Result.Decided decided ? decided(decided) : read;
-                }
-                meet(other.state());
-            }
-            return new Result.Shed("rules change with every call", false);
+        /** {@return a command of this question} {@code then} takes the reply; a failure ends the question. */
+        private Step<Result> send(Function<Object, Step<Result>> then, byte[]... command) {
+            return new Step.Send<>(until, command, (reply, failure) -> failure == null ? then.apply(reply) : Step.done(failed(failure)), Step.NOTHING);
         }
 
         // The rules are put where others find them, before they are used and every ten minutes while they are.
-        private Result announce() throws RedisPort.Failure, InterruptedException {
-            if (question.head().isBroughtAlong()) {
-                return null;
-            }
+        Step<Result> run() {
             String place = question.policy() + "#" + question.rules().generationHex();
-            Announced last = announced.get(place);
             long now = System.nanoTime();
-            if (last != null && now - last.nanos < ANNOUNCE_AGAIN_NANOS) {
-                return null;
+            if (question.head().isBroughtAlong() || isAnnounced(place, now)) {
+                return evaluate(CALLS_MAX);
             }
             long life = question.rules().lifeMs() + ANNOUNCED_EXTRA_MS
                 + (question.clock() == Request.Clock.SERVER ? 0 : OTHER_CLOCK_EXTRA_MS);
-            Object reply = call(until, ascii("SET"), Keys.rules(question.policy(), question.rules().generationHex()),
-                question.rules().bytes(), ascii("PX"), ascii(Long.toString(Math.min(life, ANNOUNCED_MAX_MS))));
-            if (reply instanceof RedisPort.ReplyError error) {
-                Result result = ofError(error);
-                return result instanceof Result.NoAnswer silent ? new Result.NoAnswer(silent.cause(), false) : result;
+            return send(reply -> {
+                if (reply instanceof RedisPort.ReplyError error) {
+                    Result result = ofError(error);
+                    return Step.done(result instanceof Result.NoAnswer silent ? new Result.NoAnswer(silent.cause(), false) : result);
+                }
+                remember(place, new Announced(question.rules(), now));
+                return evaluate(CALLS_MAX);
+            }, ascii("SET"), Keys.rules(question.policy(), question.rules().generationHex()), question.rules().bytes(), ascii("PX"),
+                ascii(Long.toString(Math.min(life, ANNOUNCED_MAX_MS))));
+        }
+
+        private boolean isAnnounced(String place, long now) {
+            Announced last = announced.get(place);
+            return last != null && now - last.nanos < ANNOUNCE_AGAIN_NANOS;
+        }
+
+        /** Calls the script, so many times at most. */
+        private Step<Result> evaluate(int calls) {
+            if (calls == 0) {
+                return Step.done(new Result.Shed("rules change with every call", false));
             }
-            remember(place, new Announced(question.rules(), now));
-            return null;
+            long[][] windows = windows();
+            if (windows == null) {
+                return Step.done(new Result.ThisKey("later rules have a calendar that is not known here"));
+            }
+            byte[] blob = head.blob(deciding);
+            byte[] request = request(windows);
+            byte[][] command = question.bill() == null
+                ? new byte[][] {EVALSHA, Script.SHA1, ONE, stateKey, blob, request}
+                : new byte[][] {EVALSHA, Script.SHA1, TWO, stateKey, noted(), blob, request};
+            return evaluate(command, REPEATS_MAX, calls);
+        }
+
+        private Step<Result> evaluate(byte[][] command, int repeats, int calls) {
+            return send(reply -> {
+                if (reply instanceof RedisPort.ReplyError error) {
+                    return repeats > 0 && code(error.text()).equals("NOSCRIPT")
+                        ? send(loaded -> evaluate(command, repeats - 1, calls), SCRIPT, LOAD, Script.TEXT)
+                        : Step.done(ofError(error));
+                }
+                if (!(reply instanceof byte[] bytes)) {
+                    return Step.done(new Result.NoAnswer("redis answers with no string", true));
+                }
+                answered = true;
+                Result read = Result.read(bytes, deciding, question.verb(), question.bill() != null);
+                if (read instanceof Result.OtherRules other) {
+                    return meet(other.state(), calls - 1);
+                }
+                return Step.done(read instanceof Result.Decided decided ? decided(decided) : read);
+            }, command);
         }
 
         private void remember(String place, Announced rules) {
@@ -201,13 +315,9 @@ final class RedisStore {
         }
 
         private byte[] request(long[][] windows) {
-            Request.End end = new Request.End(question.clock(), question.nowUs(), windows, null);
-            Bill bill = question.bill();
-            if (bill == null) {
-                return Request.of(question.verb(), question.cost(), question.maxWaitUs(), question.permit(), end.with(before));
-            }
-            byte[] request = Request.of(question.verb(), question.cost(), question.maxWaitUs(), question.permit(), end.with(before));
-            return Request.afterDebt(permitsOf(bill), request, end.with(before));
+            Request.End end = new Request.End(question.clock(), question.nowUs(), windows, before);
+            byte[] request = Request.of(question.verb(), question.cost(), question.maxWaitUs(), question.permit(), end);
+            return question.bill() == null ? request : Request.afterDebt(permitsOf(question.bill()), request, end);
         }
 
         // Later rules are each charged the most that any rule owes.
@@ -218,21 +328,6 @@ final class RedisStore {
             long[] permits = new long[deciding.rules().size()];
             Arrays.fill(permits, Arrays.stream(bill.permits()).max().orElse(0));
             return permits;
-        }
-
-        private Object evaluate(byte[] request) throws RedisPort.Failure, InterruptedException {
-            byte[] blob = head.blob(deciding);
-            Object reply = null;
-            for (int tries = 0; tries <= REPEATS_MAX; tries++) {
-                reply = question.bill() == null
-                    ? call(until, ascii("EVALSHA"), Script.SHA1, ascii("1"), stateKey, blob, request)
-                    : call(until, ascii("EVALSHA"), Script.SHA1, ascii("2"), stateKey, noted(), blob, request);
-                if (!(reply instanceof RedisPort.ReplyError error) || !code(error.text()).equals("NOSCRIPT")) {
-                    return reply;
-                }
-                call(until, ascii("SCRIPT"), ascii("LOAD"), Script.TEXT);
-            }
-            return reply;
         }
 
         private byte[] noted() {
@@ -272,44 +367,39 @@ final class RedisStore {
             return null;
         }
 
-        /** Finds the rules that wrote the state; the later version decides. */
-        private void meet(byte[] state) throws RedisPort.Failure, InterruptedException {
+        /** Finds the rules that wrote the state, and goes on; the later version decides. */
+        private Step<Result> meet(byte[] state, int calls) {
             if (question.head().isBroughtAlong()) {
                 // It always decides, whatever was there before.
                 RuleSet rules = Head.rulesOfState(state);
                 before = rules == null ? new byte[0] : Head.broughtAlong(rules).blob(rules);
-                return;
+                return evaluate(calls);
             }
             Head wrote = Head.ofState(state);
-            RuleSet rules = wrote == null ? null : find(wrote.generationHex());
-            if (rules == null) {
-                deciding = question.rules();
-                head = question.head();
-                before = new byte[0];
-            } else if (wrote.compareTo(question.head()) > 0) {
-                deciding = rules;
-                head = wrote;
-                before = null;
-            } else {
-                deciding = question.rules();
-                head = question.head();
-                before = wrote.blob(rules);
+            if (wrote == null) {
+                return met(null, null, calls);
             }
+            String place = question.policy() + "#" + wrote.generationHex();
+            Announced known = announced.get(place);
+            return known != null ? met(wrote, known.rules, calls)
+                : send(found -> met(wrote, rulesOf(found, place, wrote), calls), ascii("GET"), Keys.rules(question.policy(), wrote.generationHex()));
         }
 
-        private RuleSet find(String generationHex) throws RedisPort.Failure, InterruptedException {
-            String place = question.policy() + "#" + generationHex;
-            Announced known = announced.get(place);
-            if (known != null) {
-                return known.rules;
-            }
-            Object found = call(until, ascii("GET"), Keys.rules(question.policy(), generationHex));
+        private Step<Result> met(Head wrote, RuleSet rules, int calls) {
+            boolean isLater = rules != null && wrote.compareTo(question.head()) > 0;
+            deciding = isLater ? rules : question.rules();
+            head = isLater ? wrote : question.head();
+            before = isLater ? null : rules == null ? new byte[0] : wrote.blob(rules);
+            return evaluate(calls);
+        }
+
+        private RuleSet rulesOf(Object found, String place, Head wrote) {
             if (!(found instanceof byte[] bytes)) {
                 return null;
             }
             try {
                 RuleSet rules = RuleSet.read(bytes);
-                if (!rules.generationHex().equals(generationHex)) {
+                if (!rules.generationHex().equals(wrote.generationHex())) {
                     return null;
                 }
                 // Long ago: if this process decides by them, it announces them itself.

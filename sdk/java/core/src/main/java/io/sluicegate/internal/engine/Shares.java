@@ -17,7 +17,7 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.IntStream;
 
 /**
- * What the process knows of budgets and decides by its share of them, while Redis does not answer. Among n nodes each
+ * Budgets as the process knows them, and its decisions by its share of them while Redis does not answer. Among n nodes each
  * permit counts n times against the whole limit. Times are µs.
  */
 final class Shares {
@@ -37,7 +37,7 @@ final class Shares {
     private final AtomicLong newest = new AtomicLong();
     private final AtomicLong madeRoomAt = new AtomicLong(Long.MIN_VALUE / 2);
 
-    /** What Redis last said of one key; guarded by itself. */
+    /** The last answer of Redis about one key; guarded by itself. */
     private static final class Note {
         final Usage usage = new Usage();
         RuleSet rules;
@@ -58,7 +58,7 @@ final class Shares {
         }
     }
 
-    /** What was admitted here for one key; guarded by itself. */
+    /** Permits that were admitted here for one key; guarded by itself. */
     static final class Account {
         final Usage stored;
         final Usage used;
@@ -70,7 +70,7 @@ final class Shares {
          * question that carries it and is still under way may charge it later.
          */
         String billId = Bill.newId();
-        /** Whether Redis may have charged the bill. */
+        /** True if Redis may have charged the bill. */
         boolean billSent;
         /** Questions under way that carry the bill. */
         int carriers;

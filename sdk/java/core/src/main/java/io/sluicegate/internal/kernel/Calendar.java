@@ -40,12 +40,7 @@ public record Calendar(Every unit, ZoneId zone, String zoneName) {
 
     /** {@return the zone of this name, or null} */
     public static ZoneId zoneOf(String name) {
-        for (int i = 0; i < name.length(); i++) {
-            if (name.charAt(i) > 127) {
-                return null;
-            }
-        }
-        return ZONES.get(name.toLowerCase(Locale.ROOT));
+        return name.chars().allMatch(c -> c < 128) ? ZONES.get(name.toLowerCase(Locale.ROOT)) : null;
     }
 
     /** {@return the window around an instant: its first instant and the first after it, in µs since 1970} */

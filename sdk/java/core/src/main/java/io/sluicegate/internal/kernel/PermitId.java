@@ -1,6 +1,7 @@
 package io.sluicegate.internal.kernel;
 
 import java.math.BigInteger;
+import java.nio.charset.StandardCharsets;
 
 /**
  * The name of a permit as states keep it.
@@ -11,6 +12,11 @@ public record PermitId(BigInteger hash) {
     private static final BigInteger PRIME = BigInteger.ONE.shiftLeft(88).add(BigInteger.valueOf(0x13b));
     private static final BigInteger BASIS = new BigInteger("6c62272e07bb014262b821756295c58d", 16);
     private static final BigInteger MASK = BigInteger.ONE.shiftLeft(128).subtract(BigInteger.ONE);
+
+    /** {@return the id of a permit of this name; null without one} */
+    public static PermitId of(String name) {
+        return name == null ? null : of(name.getBytes(StandardCharsets.UTF_8));
+    }
 
     /** {@return the id of a permit of this name} */
     public static PermitId of(byte[] name) {

@@ -22,7 +22,7 @@ public record Rule(String name, byte[] nameHash, int code, int flags, double[] n
                    Calendar calendar) {
     /** A full budget is the same as a new key. */
     public static final int FULL_IS_FRESH = 1;
-    /** It hands out permits by name. */
+    /** The rule hands out permits by name. */
     public static final int PERMITS = 2;
     /** Its window comes with the request. */
     public static final int CALENDAR = 4;
@@ -107,7 +107,7 @@ public record Rule(String name, byte[] nameHash, int code, int flags, double[] n
         return !handsOutPermits() && code != 3;
     }
 
-    /** What one decision may cost Redis, in ns. */
+    /** The time that one decision may cost Redis, in ns. */
     long costNs() {
         double entries = switch (code) {
             case 6 -> 285 * (numbers[3] + 1);

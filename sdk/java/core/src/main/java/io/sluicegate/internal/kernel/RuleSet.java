@@ -26,7 +26,7 @@ public record RuleSet(Carry carry, List<Rule> rules, long lifeMs, byte[] bytes, 
     public static final int FORMAT = 2;
     /** Rules of one set; the script takes no more. */
     public static final int RULES_MAX = 8;
-    /** What one decision may cost Redis, since every key waits for every other. */
+    /** The time that one decision may cost Redis, since every key waits for every other. */
     public static final long COST_MAX_NS = 300_000;
 
     /** Rules have a format, a carry or an algorithm of a later version. */
@@ -122,7 +122,7 @@ public record RuleSet(Carry carry, List<Rule> rules, long lifeMs, byte[] bytes, 
     }
 
     /**
-     * What the record of a policy contains of a rule beside its bytes.
+     * The members of a policy's record about a rule beside its bytes.
      *
      * @param name its name
      * @param limit the limit that answers report

@@ -1,7 +1,5 @@
 package io.sluicegate.internal.kernel;
 
-import java.nio.charset.StandardCharsets;
-
 /** Makes the rules of limits in code: spec/redis.md, "How the numbers are made". */
 public final class Rules {
     private static final long[] FACTORS = {2, 3, 5, 7};
@@ -87,7 +85,7 @@ public final class Rules {
     /** {@return a fixed window of a calendar} */
     public static Rule calendarWindow(String name, long limit, Calendar calendar) {
         // The last 6 bytes of the hash of its name.
-        long zone = PermitId.of(calendar.zoneName().getBytes(StandardCharsets.UTF_8)).hash().longValue() & (1L << 48) - 1;
+        long zone = PermitId.of(calendar.zoneName()).hash().longValue() & (1L << 48) - 1;
         return Rule.made(name, 5, Rule.FULL_IS_FRESH | Rule.CALENDAR, 0, calendar, limit, 2, 0,
             calendar.unit().ordinal(), zone);
     }

@@ -1,12 +1,12 @@
 package io.sluicegate.internal.kernel;
 
 /**
- * What is in use of one rule's budget of one key: the arithmetic without Redis. It never admits more than the rule's algorithm in any
+ * Usage of one rule's budget of one key: the arithmetic without Redis. It never admits more than the rule's algorithm in any
  * interval; it may admit less. Times are µs.
  */
 abstract class State {
     /**
-     * What one rule says to a request.
+     * The answer of one rule to a request.
      *
      * @param passes whether the rule agrees
      * @param us the wait if it agrees, else the time until a retry, or {@link Numbers#NEVER}

@@ -8,12 +8,12 @@ import java.util.Arrays;
 import java.util.stream.IntStream;
 
 /**
- * What is in use of the budget of one key, and the decisions about it without Redis, in the steps of the script. It is not
+ * Usage of the budget of one key, and the decisions about it without Redis, in the steps of the script. It is not
  * for several threads at a time.
  */
 public final class Usage {
     private RuleSet rules;
-    /** Of each rule; null for what was never seen. */
+    /** The state of each rule; null for one that was never seen. */
     private State[] states = {};
 
     /** {@return a usage of its own that begins as this one} */
@@ -29,7 +29,7 @@ public final class Usage {
     }
 
     /**
-     * What is asked.
+     * The request that is decided.
      *
      * @param verb what is wanted; one that the rules know
      * @param cost 1 to 2^31

@@ -13,9 +13,9 @@ public final class Key {
         this.hash = Arrays.hashCode(bytes);
     }
 
-    /** {@return the key of this text} */
+    /** {@return the key of this text; null is the same as an empty one} */
     public static Key of(String text) {
-        return new Key(text.getBytes(StandardCharsets.UTF_8));
+        return new Key((text == null ? "" : text).getBytes(StandardCharsets.UTF_8));
     }
 
     /** {@return the key of these bytes} */

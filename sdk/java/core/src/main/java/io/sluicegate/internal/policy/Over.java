@@ -4,15 +4,15 @@ import io.sluicegate.Overflow;
 import io.sluicegate.Verb;
 
 /**
- * What becomes of a request over the limit.
+ * The treatment of a request over the limit.
  *
  * @param result what the decision says of it; null for a plain refusal
  * @param queueMaxWaitUs how long a check is held back, in µs; 0 if it is not
  */
 public record Over(Overflow result, long queueMaxWaitUs) {
-    /** It is refused. */
+    /** The request is refused. */
     public static final Over REJECT = new Over(null, 0);
-    /** It passes. */
+    /** The request passes. */
     public static final Over SHADOW = new Over(new Overflow.Shadow(), 0);
 
     /**

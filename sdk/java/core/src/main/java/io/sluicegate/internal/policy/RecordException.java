@@ -4,7 +4,7 @@ package io.sluicegate.internal.policy;
 public final class RecordException extends RuntimeException {
     private static final long serialVersionUID = 1;
 
-    /** Whether the record is of a later version, so that nothing is decided by its policy. */
+    /** True if the record is of a later version, so that nothing is decided by its policy. */
     private final boolean later;
 
     private RecordException(String member, String problem, boolean later) {

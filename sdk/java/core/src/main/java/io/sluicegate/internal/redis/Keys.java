@@ -11,9 +11,9 @@ import java.util.Base64;
 public final class Keys {
     /** The hash of the policies. */
     public static final byte[] POLICIES = ascii("sg:{policies}");
-    /** The channel on which a new revision is told. */
+    /** Servers publish each new revision on this channel. */
     public static final String CHANNEL = "sg:policies";
-    /** What stands before the name of a limit that a program makes in its code; no policy is called so. */
+    /** The prefix of the name of a limit that a program makes in its code; no policy is called so. */
     public static final String LIMIT = "limit:";
     /** The longest key of a caller, in bytes. */
     public static final int KEY_BYTES_MAX = 1024;

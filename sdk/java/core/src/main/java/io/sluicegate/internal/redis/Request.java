@@ -10,7 +10,7 @@ import java.util.Objects;
 public final class Request {
     /** By which clock a decision is made; the ordinal is the byte of a request. */
     public enum Clock {
-        /** That of Redis. */
+        /** The clock of Redis. */
         SERVER,
         /** The instant of the request alone. */
         GIVEN,
@@ -24,7 +24,7 @@ public final class Request {
     private Request() {}
 
     /**
-     * What every request ends with.
+     * The end of every request.
      *
      * @param clock by which clock
      * @param nowUs the instant, in µs since 1970

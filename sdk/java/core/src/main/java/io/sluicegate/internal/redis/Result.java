@@ -7,7 +7,7 @@ import io.sluicegate.internal.kernel.RuleSet;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
-/** What a question to Redis comes to: what the script says about one key, or why it says nothing. */
+/** The result of a question to Redis: the answer of the script about one key, or the reason why there is none. */
 public sealed interface Result {
     /** Bytes of a decision by one rule. */
     int DECISION_LENGTH = 27;
@@ -49,7 +49,7 @@ public sealed interface Result {
     record OtherRules(byte[] state) implements Result {}
 
     /**
-     * What is stored at this key cannot be read or written.
+     * A key whose value cannot be read or written.
      *
      * @param cause what Redis says
      */
