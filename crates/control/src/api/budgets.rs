@@ -1,4 +1,4 @@
-//! Live budgets, which are not in the catalog: whoever serves the API looks them up.
+//! Live budgets, which are not in the catalog: the server that serves the API looks them up.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,8 +12,8 @@ use utoipa::ToSchema;
 /// The budget of a key under a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Budget {
-    /// Whether the rules allow a request of cost 1 now. One that they refuse may be delayed, or pass, by the
-    /// policy's `overflow`.
+    /// `true` if the rules allow a request of cost 1 now. A request that they refuse may still be delayed, or pass, by
+    /// the policy's `overflow`.
     pub allowed: bool,
     /// The limit of the rule that decides; of `smooth_bursty` and `smooth_warmup` the most permits that are stored.
     pub limit: u64,
@@ -25,24 +25,24 @@ pub struct Budget {
     pub reset_after_us: u64,
     /// The rule that decides.
     pub rule: String,
-    /// Who knows: `store`, `remembered` (this node knows it from the store) or `local` (the share of this node, while
-    /// the store is unavailable).
+    /// Source of the answer: `store`, `remembered` (this node knows it from the store) or `local` (the share of this
+    /// node, while the store is unavailable).
     pub mode: &'static str,
 }
 
-/// What a request meets under a policy.
+/// The outcome of a request under a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ExplainedKey {
     /// The policy.
     pub policy: String,
     /// The key; null: the budget that all share.
     pub key: Option<String>,
-    /// Whether the key has its own rules (`overrides`).
+    /// `true` if the key has its own rules (`overrides`).
     pub is_override: bool,
-    /// What happens to the request.
+    /// The outcome of the request.
     pub outcome: KeyOutlook,
-    /// Who decides: `store`, `leased` (permits that this node holds), `remembered` (this node knows it from the
-    /// store), `local`, `allow`, `deny` or `shed` (without the store, see `on_store_failure`).
+    /// Mode of the decision: `store`, `leased` (permits that this node holds), `remembered` (this node knows it from
+    /// the store), `local`, `allow`, `deny` or `shed` (without the store, see `on_store_failure`).
     pub mode: &'static str,
     /// The rules in their order; null while the store does not answer.
     pub rules: Option<Vec<RuleOutlook>>,
@@ -55,40 +55,40 @@ pub struct ExplainedKey {
 pub struct LeasedPermits {
     /// Permits that all nodes hold: unspent, or spent and not yet reported.
     pub out: u32,
-    /// How many nodes hold them.
+    /// Number of nodes that hold them.
     pub holders: u32,
     /// Permits that this node has left of them.
     pub here: u32,
 }
 
-/// What happens to a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyOutlook {
-    /// It passes.
+    /// The request passes.
     Passes,
-    /// It would be refused, but the policy is in shadow mode: it passes.
+    /// The request would be refused, but passes, since the policy is in shadow mode.
     Shadowed,
-    /// It waits until the rules allow it, if the queue has room.
+    /// The request waits until the rules allow it, if the queue has room.
     Held,
-    /// It gets the fallback of the policy.
+    /// The request gets the fallback of the policy.
     Degraded,
-    /// It is sent to the target of the policy.
+    /// The request is sent to the target of the policy.
     Diverted,
-    /// It is refused.
+    /// The request is refused.
     Refused,
 }
 
-/// What one rule alone says.
+/// The answer of one rule alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct RuleOutlook {
     /// Name of the rule.
     pub rule: String,
     /// The algorithm.
     pub algorithm: &'static str,
-    /// Whether it decides: its answer is the answer to the request.
+    /// `true` if the rule decides: its answer is the answer to the request.
     pub decides: bool,
-    /// Whether it alone would let the request pass now.
+    /// `true` if the rule alone would let the request pass now.
     pub allowed: bool,
     /// The limit.
     pub limit: u64,
@@ -100,22 +100,22 @@ pub struct RuleOutlook {
     pub reset_after_us: u64,
 }
 
-/// The request that is to be explained.
+/// The request to explain.
 #[derive(Clone, Debug, Default)]
 pub struct ToExplain {
     /// The app.
     pub app: String,
     /// The policy; none: that of the app which guards the request.
     pub policy: Option<String>,
-    /// Whose budget; none: the one that all share.
+    /// The key of the budget; none: the budget that all share.
     pub key: Option<String>,
-    /// A request of HTTP that the key is made of, instead of the key.
+    /// An HTTP request that the key is made of, instead of the key.
     pub request: Option<ExplainRequest>,
-    /// What it costs.
+    /// Cost in permits.
     pub cost: u64,
 }
 
-/// A request of HTTP, as far as policies look at it.
+/// An HTTP request, with the fields that policies can match.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExplainRequest {
@@ -131,43 +131,59 @@ pub struct ExplainRequest {
     pub headers: BTreeMap<String, String>,
 }
 
-/// Why nothing can be explained.
+/// Reason why a request cannot be explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExplainError {
     /// No policy of the app guards the request.
     NoPolicy,
-    /// It makes no sense, at this pointer.
+    /// The request is invalid, at this pointer.
     Invalid(&'static str, Finding),
     /// The policy has a `concurrency` rule, which is not charged by checks.
     NoChecks,
-    /// There is no answer now.
+    /// No answer is available now.
     Unavailable(String),
 }
 
-/// An explanation, or why there is none.
+/// An explanation, or the reason why there is none.
 pub type ExplainFuture<'a> =
     Pin<Box<dyn Future<Output = Result<ExplainedKey, ExplainError>> + Send + 'a>>;
 
-/// An answer about a budget, or why there is none.
-pub type BudgetFuture<'a> = Pin<Box<dyn Future<Output = Result<Budget, String>> + Send + 'a>>;
+/// The reason why there is no answer about a budget.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetError {
+    /// The reason, in English.
+    pub reason: String,
+    /// The store may have changed the budget nevertheless: its answer was lost, or came too late.
+    pub is_perhaps_done: bool,
+}
 
-/// Nothing, or why a budget cannot be changed now.
+impl From<&str> for BudgetError {
+    /// An error of a budget that was not changed.
+    fn from(reason: &str) -> Self {
+        Self { reason: reason.to_owned(), is_perhaps_done: false }
+    }
+}
+
+/// An answer about a budget, or the reason why there is none.
+pub type BudgetFuture<'a> = Pin<Box<dyn Future<Output = Result<Budget, BudgetError>> + Send + 'a>>;
+
+/// Success, or the reason why a budget cannot be changed now.
 pub type StoreFuture<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 
-/// Where live budgets are looked up.
+/// Access to live budgets.
 pub trait Budgets: Send + Sync + fmt::Debug {
-    /// What `key` has left of `policy`.
+    /// Returns the budget of `key` under `policy`.
     fn peek<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a>;
-    /// Asks the store whether it answers for `key` of `policy`: no share of this node answers in its place.
+    /// Checks that the store answers for `key` of `policy`; the share of this node does not count as an answer.
     fn check_store<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> StoreFuture<'a>;
-    /// What a request would meet now, rule by rule; nothing is charged.
+    /// Returns the outcome of a request now, rule by rule; charges nothing.
     fn explain(&self, asked: ToExplain) -> ExplainFuture<'_>;
-    /// Checks that a request can be decided: that there is a policy for it, and that its rules know checks.
+    /// Checks that a request can be decided: that a policy applies, and that its rules support checks.
     ///
     /// # Errors
-    /// [`ExplainError`]; no store is asked.
+    /// [`ExplainError`]; the store is not called.
     fn check_try(&self, asked: &ToExplain) -> Result<(), ExplainError>;
-    /// Decides a request and charges it, as any other; the rules are as they are after it.
+    /// Decides a request and charges it, as any other; returns the rules as they are after it.
     fn try_one(&self, asked: ToExplain) -> ExplainFuture<'_>;
     /// Forgets what `key` has used of `policy`.
     fn reset<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a>;
@@ -212,5 +228,5 @@ impl Budgets for NoBudgets {
 }
 
 fn none<'a>() -> BudgetFuture<'a> {
-    Box::pin(ready(Err(NONE.to_owned())))
+    Box::pin(ready(Err(NONE.into())))
 }

@@ -1,15 +1,15 @@
 //! The admin API: HTTP and JSON, below `/v1/admin`.
 //!
 //! ```text
-//! request ─▶ CSRF guard ─▶ route ─▶ who asks ─▶ access::allow ─▶ handler ─▶ Catalog
-//!                            │                       │             └ beside the threads that decide, if there is a body
-//!                            │                       └─ denied: 401, 403, and of writes an audit entry
-//!                            └ ROUTES: method, path, action, handler, and how it is described
+//! request ─▶ CSRF guard ─▶ route ─▶ authenticate ─▶ access::allow ─▶ handler ─▶ Catalog
+//!                            │                           │             └ on a blocking thread, if there is a body
+//!                            │                           └─ denied: 401, 403, and of writes an audit entry
+//!                            └ ROUTES: method, path, action, handler, and schemas
 //! ```
 //!
 //! A route is a row of a table (`table.rs`), and has an [`Action`](crate::Action), which has a rule; there
 //! is no other way to a handler. All routes that change something take `?reason=`, `?dry_run=true`,
-//! `?force=true` and the header field `Idempotency-Key`; those that change what is there take
+//! `?force=true` and the header field `Idempotency-Key`; those that change something that exists take
 //! `If-Match` with its `ETag`.
 
 mod attempts;
@@ -51,8 +51,8 @@ use crate::identity::{Oidc, Passwords, Secret};
 use crate::traffic::{LiveTraffic, NoTraffic};
 use attempts::Attempts;
 pub use budgets::{
-    Budget, BudgetFuture, Budgets, ExplainError, ExplainFuture, ExplainRequest, ExplainedKey,
-    KeyOutlook, LeasedPermits, NoBudgets, RuleOutlook, StoreFuture, ToExplain,
+    Budget, BudgetError, BudgetFuture, Budgets, ExplainError, ExplainFuture, ExplainRequest,
+    ExplainedKey, KeyOutlook, LeasedPermits, NoBudgets, RuleOutlook, StoreFuture, ToExplain,
 };
 use changes::Changes;
 use denial_audit::DenialAudit;
@@ -78,10 +78,10 @@ use work::{Work, beside};
 /// The site of a request, as a browser reports it.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Where the API is.
+/// Path prefix of the API.
 pub const PREFIX: &str = "/v1/admin";
 
-/// What the API needs. Cheap to clone.
+/// The admin API and its dependencies. Cheap to clone.
 #[derive(Clone)]
 pub struct Api {
     catalog: Catalog,
@@ -92,7 +92,7 @@ pub struct Api {
     attempts: Arc<Attempts>,
     changes: Arc<Changes>,
     refused: Arc<DenialAudit>,
-    /// One permit for each request that looks at all of the audit.
+    /// One permit for each request that verifies or exports the audit.
     verifying: Arc<Semaphore>,
     traffic: Arc<dyn LiveTraffic>,
     reading: Arc<Semaphore>,
@@ -107,28 +107,28 @@ pub struct Api {
     oidc: Option<Arc<Oidc>>,
     /// The configuration of the node, without secrets.
     settings: Arc<serde_json::Value>,
-    /// Where the node takes requests for permits, as URLs.
+    /// URLs at which the node takes requests for permits.
     listen: Arc<[String]>,
-    /// Whether the console is at the same address.
+    /// The console is served at the same address.
     #[cfg_attr(not(feature = "oidc"), expect(dead_code, reason = "nobody is sent there"))]
     has_console: bool,
 }
 
-/// What limits of so many a minute go by.
+/// Period of limits per minute.
 const MINUTE: Micros = Micros::from_secs(60);
 
-/// How many requests look at all of the audit at a time: each reads and hashes all of it.
+/// Maximum number of requests that verify or export the audit at a time: each may read all of it.
 const VERIFIED_MAX: usize = 1;
 
-/// How many requests read traffic at a time: one may read thousands of rows.
+/// Maximum number of requests that read traffic at a time: one may read thousands of rows.
 const READ_MAX: usize = 2;
 
-/// How many what-ifs run at a time: one takes a processor and some hundred megabytes.
+/// Maximum number of what-ifs at a time: one takes a processor and some hundred megabytes.
 const COMPARED_MAX: usize = 1;
 
 impl Api {
-    /// The API of `catalog`. `setup` is what the first account is made with; live budgets are looked
-    /// up in `budgets`.
+    /// Creates the API of `catalog`. `setup` has the token to create the first account with; live budgets are
+    /// looked up in `budgets`.
     ///
     /// # Panics
     /// Never: the limits of attempts make sense.
@@ -167,49 +167,49 @@ impl Api {
         }
     }
 
-    /// The same, where people may also sign in elsewhere.
+    /// Adds sign-in with OpenID Connect.
     #[must_use]
     pub fn with_oidc(self, oidc: Arc<Oidc>) -> Self {
         Self { oidc: Some(oidc), ..self }
     }
 
-    /// The same, on a node that counts traffic itself.
+    /// Adds the traffic that the node counts itself.
     #[must_use]
     pub fn with_traffic(self, traffic: Arc<dyn LiveTraffic>) -> Self {
         Self { traffic, ..self }
     }
 
-    /// The same, with the console at the same address: people whose sign-in fails are sent there.
+    /// Declares that the console is at the same address: people whose sign-in fails are sent there.
     #[must_use]
     pub fn with_console(self) -> Self {
         Self { has_console: true, ..self }
     }
 
-    /// The same, on a node of this configuration, which has no secrets.
+    /// Sets the configuration of the node, which must not contain secrets.
     #[must_use]
     pub fn with_settings(self, settings: serde_json::Value) -> Self {
         Self { settings: Arc::new(settings), ..self }
     }
 
-    /// The same, on a node that takes requests for permits at these URLs.
+    /// Sets the URLs at which the node takes requests for permits.
     #[must_use]
     pub fn with_listen(self, listen: &[String]) -> Self {
         Self { listen: listen.into(), ..self }
     }
 
-    /// The same, on a node that runs policies on logs.
+    /// Adds the service that runs policies on logs.
     #[must_use]
     pub fn with_what_if(self, what_if: Arc<dyn WhatIf>) -> Self {
         Self { what_if, ..self }
     }
 
-    /// The same, where one account or token may change something so often in a minute.
+    /// Sets the number of changes that one account or token may make in a minute.
     #[must_use]
     pub fn with_changes_per_minute(self, changes: NonZeroU32) -> Self {
         Self { changes: Arc::new(Changes::per_minute(changes, &self.clock)), ..self }
     }
 
-    /// A new setup token in place of the one before, good for [`Setup::GOOD`]; none if there are accounts.
+    /// Replaces the setup token by a new one, valid for [`Setup::GOOD`]; none if there are accounts.
     ///
     /// # Errors
     /// [`Error::Database`].
@@ -225,12 +225,12 @@ impl Api {
         self.catalog.close().await;
     }
 
-    /// Whether there is a setup token, which no account was created with yet.
+    /// Returns whether there is a setup token that was not used, expired or not.
     pub fn has_setup_token(&self) -> bool {
         self.setup.is_pending()
     }
 
-    /// The router of the API. The extension [`ClientAddress`] of a request has the address of its client.
+    /// Returns the router of the API. The extension [`ClientAddress`] of a request has the address of its client.
     pub fn router(&self) -> Router {
         let mut router = Router::new();
         for route in ROUTES {
@@ -255,7 +255,7 @@ impl Api {
             .layer(map_response(of_other_site))
     }
 
-    /// Milliseconds since 1970.
+    /// Returns the current time in milliseconds since 1970.
     fn now(&self) -> i64 {
         i64::try_from(self.clock.now().get() / 1_000).unwrap_or(i64::MAX)
     }
@@ -272,7 +272,7 @@ impl Api {
             response.extensions_mut().insert(CatalogChanged);
         }
         let headers = response.headers_mut();
-        // What is answered is for who asked, now.
+        // An answer is for this client, at this moment.
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         response
@@ -317,14 +317,14 @@ impl Api {
     }
 }
 
-/// The reply to a request, from the first look at its body on.
+/// Examines the body of a request, and calls its handler.
 async fn handled(route: &'static Route, mut ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     ask.look(route)?;
     (route.handle)(ask).await
 }
 
-/// A request without a `Sec-Fetch-Site: none` beside an `Origin`, which then decides. A browser that says that no
-/// site asks names none; what comes from elsewhere and says so is not believed.
+/// Removes `Sec-Fetch-Site: none` from a request with an `Origin`, which then decides. A browser that sends `none`
+/// sends no `Origin`, so a request with both may come from another site.
 async fn without_contradiction(mut request: Request) -> Request {
     let headers = request.headers_mut();
     let is_none = |value: &HeaderValue| value.as_bytes().trim_ascii() == b"none";
@@ -334,7 +334,7 @@ async fn without_contradiction(mut request: Request) -> Request {
     request
 }
 
-/// A request that a page of another site has a browser send is refused without a body: it gets one.
+/// Adds a problem to the refusal of a cross-site request, which has no body yet.
 async fn of_other_site(response: Response) -> Response {
     if response.status() != StatusCode::FORBIDDEN
         || response.headers().contains_key(header::CONTENT_TYPE)
@@ -346,7 +346,7 @@ async fn of_other_site(response: Response) -> Response {
     ApiProblem::new(StatusCode::FORBIDDEN, problem).respond()
 }
 
-/// The address of who asks, put into the extensions of a request by whoever accepted the connection.
+/// Address of the client: the server that accepted the connection puts it into the extensions of a request.
 #[derive(Clone, Debug)]
 pub struct ClientAddress(pub String);
 

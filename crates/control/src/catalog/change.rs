@@ -1,8 +1,7 @@
 //! The one way to change something.
 //!
 //! A change locks the head of the catalog, so that changes come one after the other; writes its rows;
-//! and is [committed](Change::commit) with what the audit says of it. There is no way to commit without,
-//! so nothing changes that nobody answers for.
+//! and is [committed](Change::commit) in one transaction with its audit entries, which name the actor.
 
 use std::collections::BTreeSet;
 
@@ -19,19 +18,19 @@ use crate::error::{Error, PlacedFinding};
 use crate::limits::{ANSWER_MS, ANSWERS_MAX, IDEMPOTENCY_KEY_BYTES_MAX, TEXT_CHARS_MAX};
 use sluicegate_policy::finding;
 
-/// Longest address that somebody comes from, and longest names of what they try to change, in
-/// characters, as there is room for in the audit.
+/// Longest address of a client, and longest name of a target that was denied, in characters, as there is
+/// room for in the audit.
 const SOURCE_CHARS_MAX: usize = 100;
 const TARGET_CHARS_MAX: usize = 300;
 
 /// Locks the head of the catalog until the transaction ends, on every database.
 pub(super) const LOCK_HEAD: &str = "UPDATE head SET audit_seq = audit_seq WHERE id = 1";
 
-/// Parts of 32 bytes of the row by which it is tried whether the database takes changes: 64 KiB, as the largest
-/// change of a policy.
+/// Parts of 32 bytes of the row that tests whether the database takes changes: 64 KiB, as the largest change of a
+/// policy.
 const TRIED_PARTS: usize = 2_048;
 
-/// A change that is being made: not made, if it is dropped.
+/// A change in progress, which is rolled back if it is dropped.
 pub(super) struct Change<'b> {
     pub(super) rows: Transaction,
     pub(super) by: &'b ChangeContext,
@@ -41,24 +40,24 @@ pub(super) struct Change<'b> {
     audit_hash: String,
     published: bool,
     events: Vec<AuditEvent>,
-    /// How many versions of a policy are kept.
+    /// Number of versions of a policy that are kept.
     pub(super) versions: i64,
-    /// How many policies there are, of all apps and of the one that is changed, once it was counted.
+    /// Number of policies of all apps and of the one that is changed, once they were counted.
     pub(super) policies: Option<(usize, usize)>,
-    /// Apps that are known to be there.
+    /// Apps that are known to exist.
     pub(super) apps: BTreeSet<String>,
-    /// The codes of the warnings in spite of which it is made.
+    /// Codes of the warnings that `force` overrides.
     forced: BTreeSet<&'static str>,
 }
 
-/// A change that begins, or the answer to the same one that was made before.
+/// A new change, or the stored answer of a request that was made before.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made")]
 pub(super) enum ChangeStart<'b, T> {
     Change(Change<'b>),
     Answered(T),
 }
 
-/// The change that begins; who asked for it before is answered here.
+/// Begins a change. If the request was made before, returns its stored answer from the calling function.
 macro_rules! begin {
     ($catalog:expr, $by:expr) => {
         match $catalog.begin($by).await? {
@@ -105,8 +104,8 @@ impl Catalog {
         }))
     }
 
-    /// Notes that `by` tried `action` on `target`, which is not for them. What they say is cut to what
-    /// can be kept, so that nobody escapes by saying too much.
+    /// Audits that `by` was denied `action` on `target`. Text from the client is cut to what can be stored, so
+    /// that a long one does not prevent the entry.
     ///
     /// # Errors
     /// Those of the database.
@@ -119,7 +118,7 @@ impl Catalog {
         self.audit_denied_after(by, action, target, 0).await
     }
 
-    /// The same, behind `unnoted` others that were counted only.
+    /// Audits a denial, behind `unnoted` others that were only counted.
     pub(crate) async fn audit_denied_after(
         &self,
         by: &ChangeContext,
@@ -144,9 +143,8 @@ impl Catalog {
         change.commit(()).await
     }
 
-    /// Notes that `by` does something to the live budget of a key, which is not in the catalog, and what:
-    /// `after`. Returns
-    /// whether it is to be done: not, if this request came before.
+    /// Audits a change of the live budget of a key, which is not in the catalog; `after` describes it. Returns
+    /// `false` if this request made the change before.
     ///
     /// # Errors
     /// Those of the database.
@@ -166,8 +164,8 @@ impl Catalog {
         Ok(true)
     }
 
-    /// Notes that the store did not answer when `by` was to do something to the live budget of a key, and what:
-    /// `after`.
+    /// Audits that a change of the live budget of a key was not made, since the store did not answer; `after`
+    /// describes it.
     ///
     /// # Errors
     /// Those of the database.
@@ -189,10 +187,10 @@ impl Catalog {
         change.commit(()).await
     }
 
-    /// Writes a row and removes it, to see whether the database takes changes
-    /// ([`is_catalog_writable`](crate::is_catalog_writable)): one that failed is asked again, also if nobody
-    /// changes anything. The row needs room as a change does: on a full disk PostgreSQL takes what fits into the
-    /// pages that it has.
+    /// Writes a row and removes it, to test whether the database takes changes
+    /// ([`is_catalog_writable`](crate::is_catalog_writable)): one that failed is tested again even without changes.
+    /// The row needs as much room as a change: on a full disk PostgreSQL takes what fits into the pages that it
+    /// has.
     ///
     /// # Errors
     /// Those of the database.
@@ -211,31 +209,31 @@ impl Catalog {
         rows.commit().await
     }
 
-    /// Forgets that `by` asked this before: it was not done, and may be asked for again.
+    /// Forgets the request of `by`: it was not carried out, and may be sent again.
     ///
     /// # Errors
     /// Those of the database.
     pub async fn forget_request(&self, by: &ChangeContext) -> Result<(), Error> {
         let Some(request) = &by.request else { return Ok(()) };
         let sql = "DELETE FROM answers WHERE actor = ? AND name = ?";
-        self.db.run(sql, &[(&by.actor.key()).into(), (&request.name).into()]).await?;
+        self.db.run(sql, &[(&by.actor.key()).into(), (&hash_of(&request.name)).into()]).await?;
         Ok(())
     }
 }
 
 impl Change<'_> {
-    /// Who makes it, as it is written beside what they change.
+    /// Returns the author of the change, as it is stored with what is changed.
     pub(super) fn author(&self) -> &str {
         &self.actor
     }
 
-    /// The revision that nodes will find this change by.
+    /// Publishes the change to nodes; returns the revision by which they find it.
     pub(super) fn publish(&mut self) -> i64 {
         self.published = true;
         self.revision + 1
     }
 
-    /// Notes what is done to `target`.
+    /// Adds an audit entry about `target`.
     pub(super) fn audit(
         &mut self,
         action: Action,
@@ -253,7 +251,7 @@ impl Change<'_> {
         });
     }
 
-    /// Warns that somebody is locked out, unless it is forced; then the audit has the codes of the warnings.
+    /// Returns the warnings as an error, unless the change is forced; then the audit has their codes.
     pub(super) fn warn(&mut self, warnings: Vec<PlacedFinding>) -> Result<(), Error> {
         if !warnings.is_empty() && !self.by.force {
             return Err(Error::Warned(warnings));
@@ -262,8 +260,8 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Makes the change, writes its entries, and keeps `answer` for who asks again. A change for show
-    /// is not made, and answered all the same.
+    /// Commits the change with its audit entries, and keeps `answer` for a repeated request. A dry run is
+    /// rolled back, and answered all the same.
     pub(super) async fn commit<T: Serialize>(mut self, answer: T) -> Result<T, Error> {
         if self.by.dry_run {
             self.rows.roll_back().await?;
@@ -343,7 +341,7 @@ impl Change<'_> {
     }
 }
 
-/// What is noted of a change that was made in spite of these warnings.
+/// Adds the codes of overridden warnings to the value of an audit entry.
 fn forced(after: Option<String>, warnings: &BTreeSet<&str>) -> String {
     let value = after.map(|after| serde_json::from_str(&after).unwrap_or(Json::String(after)));
     let mut noted = match value {
@@ -355,17 +353,17 @@ fn forced(after: Option<String>, warnings: &BTreeSet<&str>) -> String {
     noted.to_string()
 }
 
-/// `text` without control characters, and no longer than this.
+/// Returns `text` without control and direction characters, and no longer than this.
 fn cut(text: &str, chars_max: usize) -> String {
     text.chars().filter(|c| !c.is_control() && !is_direction(*c)).take(chars_max).collect()
 }
 
-/// What is kept of the name of a request, in hex.
+/// Returns what is stored of the name of a request: its SHA-256 in hex.
 fn hash_of(name: &str) -> String {
     format!("{:x}", Sha256::digest(name))
 }
 
-/// What was answered when `actor` asked this before.
+/// Returns the stored answer, if `actor` sent this request before.
 async fn answered(
     rows: &mut Transaction,
     actor: &str,

@@ -1,4 +1,4 @@
-//! Apps in short, and what is found by a part of its name.
+//! Summaries of apps, and search by a part of a name.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use super::{App, Catalog, Page, containing};
 use crate::access::{Account, Role};
 use crate::error::Error;
 
-/// Most results of a search: what a person looks at.
+/// Maximum number of results of a search: what a person looks at.
 const HITS_MAX: i64 = 20;
 
-/// Most owners that an app in short names.
+/// Maximum number of owners in the summary of an app.
 const OWNERS_SHOWN_MAX: usize = 5;
 
-/// An app in short.
+/// Summary of an app.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct AppSummary {
     /// App name.
@@ -43,22 +43,22 @@ pub struct Hit {
     pub policy: Option<String>,
 }
 
-/// Most names that a misspelt one is compared with.
+/// Maximum number of names that a misspelt one is compared with.
 const KNOWN_NAMES_MAX: i64 = 1_000;
 
 /// A kind of names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum KnownNames<'a> {
-    /// Of all apps.
+    /// Names of all apps.
     Apps,
-    /// Of all accounts.
+    /// Names of all accounts.
     Accounts,
-    /// Of the policies of this app.
+    /// Names of the policies of this app.
     Policies(&'a str),
 }
 
 impl Catalog {
-    /// Apps in short by name: all for an administrator, else those in which `account` has a role.
+    /// Returns summaries of apps by name: all for an administrator, else those in which `account` has a role.
     ///
     /// # Errors
     /// Those of the database.
@@ -105,8 +105,8 @@ impl Catalog {
         Ok(apps.into_iter().map(summary).collect())
     }
 
-    /// Names of accounts that contain `text` and may sign in: of those that share an app with `account`, or of
-    /// all for an administrator.
+    /// Returns names of accounts that contain `text` and may sign in: of those that share an app with `account`,
+    /// or of all for an administrator.
     ///
     /// # Errors
     /// Those of the database.
@@ -114,13 +114,13 @@ impl Catalog {
         let (like, all) = (containing(text), i64::from(account.is_admin));
         let values =
             [like.as_str().into(), all.into(), account.id.as_str().into(), HITS_MAX.into()];
-        let sql = "SELECT a.name FROM accounts a WHERE a.name LIKE ? ESCAPE '!' AND a.is_disabled = 0 \
+        let sql = "SELECT a.name FROM accounts a WHERE LOWER(a.name) LIKE ? ESCAPE '!' AND a.is_disabled = 0 \
                    AND (? = 1 OR EXISTS (SELECT 1 FROM members m JOIN members own ON own.app = m.app \
                    WHERE m.account = a.id AND own.account = ?)) ORDER BY a.name LIMIT ?";
         self.db.rows(sql, &values).await?.iter().map(|row| row.get(0)).collect()
     }
 
-    /// The first names of one kind, for an error about a name that is not there: a thousand at most.
+    /// Returns the first names of one kind, for an error about a name that was not found: a thousand at most.
     ///
     /// # Errors
     /// Those of the database.
@@ -142,7 +142,7 @@ impl Catalog {
         rows.iter().map(|row| row.get(0)).collect()
     }
 
-    /// Apps and policies whose name contains `text`, apps first, of all that `account` may see.
+    /// Returns apps and policies whose name contains `text`, apps first, of all that `account` may see.
     ///
     /// # Errors
     /// Those of the database.

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use sluicegate::http::{AddressKey, V6Prefix};
 use sluicegate::policy::{Attributes, Overflow, Policy, PolicySet, attribute, finding};
 use sluicegate::{
-    Answer, Cost, DecideError, Decision, ExplainedLease, Micros, Mode, NamedRule, Request, Verb,
+    Answer, Charged, Cost, DecideError, Decision, ExplainedLease, Micros, Mode, NamedRule, Request,
+    Verb,
 };
 use sluicegate_control::api::{
-    Budget, BudgetFuture, Budgets, ExplainError, ExplainFuture, ExplainRequest, ExplainedKey,
-    KeyOutlook, LeasedPermits, RuleOutlook, StoreFuture, ToExplain,
+    Budget, BudgetError, BudgetFuture, Budgets, ExplainError, ExplainFuture, ExplainRequest,
+    ExplainedKey, KeyOutlook, LeasedPermits, RuleOutlook, StoreFuture, ToExplain,
 };
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
 use sluicegate_text::terminal;
@@ -26,14 +27,14 @@ const NOT_LOADED: &str = "this node has not loaded the policy yet";
 pub(super) struct EngineBudgets(pub(super) Arc<ServerEngine>);
 
 impl EngineBudgets {
-    async fn ask(&self, policy: &str, key: &[u8], verb: Verb) -> Result<Budget, String> {
+    async fn ask(&self, policy: &str, key: &[u8], verb: Verb) -> Result<Budget, BudgetError> {
         let turn = self.0.turn(Wire::Admin);
         let found = turn.policies().resolve(policy).ok_or(NOT_LOADED)?;
         let decided = turn.decide(&entitled(found, key, verb)).await;
-        let answer = decided.map_err(|error| terminal::decide_error(&error))?.answer;
-        // Without the store nothing is known of the budget, whatever the policy does then.
+        let answer = decided.map_err(|error| budget_error(&error))?.answer;
+        // Without the store the budget is unknown, whatever the policy does then.
         if matches!(answer.mode, Mode::Allow | Mode::Deny | Mode::Shed) {
-            return Err(NO_STORE.to_owned());
+            return Err(NO_STORE.into());
         }
         let decision = &answer.decision;
         Ok(Budget {
@@ -47,7 +48,7 @@ impl EngineBudgets {
         })
     }
 
-    /// What a request meets, rule by rule. `does_charge`: it is decided as any other; else it is only looked at.
+    /// Explains a request, rule by rule. With `does_charge` it is decided as any other; otherwise nothing is charged.
     async fn explain_one(
         &self,
         asked: ToExplain,
@@ -84,14 +85,14 @@ impl EngineBudgets {
     }
 }
 
-/// The request of an app that may do everything with the budget: a budget is shared by all that may use it.
+/// A request of an app that may do everything with the budget, which all apps of the policy share.
 fn entitled<'a>(policy: &'a Policy, key: &'a [u8], verb: Verb) -> Request<'a> {
     let app = policy.named_apps().next().or(policy.owner());
     let key = (!key.is_empty()).then_some(key);
     Request { app, ..Request::new(policy.name(), key, verb) }
 }
 
-/// The policy and the key that are asked about.
+/// The policy and the key that `asked` means.
 fn policy_and_key(
     policies: &PolicySet,
     asked: &ToExplain,
@@ -104,7 +105,7 @@ fn policy_and_key(
     Ok((Arc::clone(found), asked.key.clone().filter(|key| !key.is_empty())))
 }
 
-/// What nodes hold of a key, if they hold anything.
+/// The permits of a key that nodes hold, if they hold any.
 fn leased_permits(ExplainedLease { out, here, .. }: &ExplainedLease) -> Option<LeasedPermits> {
     let (out, holders) = out.filter(|(_, holders)| *holders > 0)?;
     let here = here.as_ref().map_or(0, |here| here.left);
@@ -163,6 +164,11 @@ fn guarded(
     Ok((Arc::clone(policy), (!key.is_empty()).then_some(key)))
 }
 
+fn budget_error(error: &DecideError) -> BudgetError {
+    let is_perhaps_done = error.charged() != Charged::No;
+    BudgetError { reason: terminal::decide_error(error), is_perhaps_done }
+}
+
 fn outlook(named: &NamedRule, decision: &Decision, decides: &str) -> RuleOutlook {
     RuleOutlook {
         rule: named.name.to_string(),
@@ -176,7 +182,7 @@ fn outlook(named: &NamedRule, decision: &Decision, decides: &str) -> RuleOutlook
     }
 }
 
-/// What happens to a request with this answer.
+/// The outcome of a request with this answer.
 fn outcome(answer: &Answer, policy: &Policy) -> KeyOutlook {
     if answer.decision.allowed() {
         return KeyOutlook::Passes;
@@ -231,14 +237,15 @@ impl Budgets for EngineBudgets {
     fn reset<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a> {
         Box::pin(async move {
             let done = self.ask(policy, key, Verb::Reset).await?;
-            // What is done is done, whether it can be looked at or not.
+            // The budget was reset, even if it cannot be read now.
             Ok(self.peek(policy, key).await.unwrap_or(done))
         })
     }
 
     fn grant<'a>(&'a self, policy: &'a str, key: &'a [u8], permits: u64) -> BudgetFuture<'a> {
         Box::pin(async move {
-            let cost = Cost::new(permits).map_err(|error| error.to_string())?;
+            let cost =
+                Cost::new(permits).map_err(|error| BudgetError::from(&*error.to_string()))?;
             let done = self.ask(policy, key, Verb::Refund { cost }).await?;
             Ok(self.peek(policy, key).await.unwrap_or(done))
         })
@@ -320,7 +327,7 @@ policies:
             rules.iter().map(|rule| (&*rule.rule, rule.decides, rule.remaining)).collect();
         assert_eq!(found, [("burst", true, 0), ("hourly", false, 2)]);
         assert!(rules[0].retry_after_us.is_some_and(|wait| wait <= 1_000_000));
-        // Nothing was charged by looking.
+        // The explanation charged nothing.
         let again = budgets.explain(asked(Some("orders"), Some("alice"), None)).await;
         assert_eq!(again.expect("an explanation").rules.expect("rules")[1].remaining, 2);
     }

@@ -1,5 +1,5 @@
-//! Live budgets of keys: looked up, forgotten, granted. It is noted before it is done: what was done
-//! without a note would be worse than a note of what was not done.
+//! Live budgets of keys: read, reset, granted, tried. A change is audited before it is made: a change without an
+//! entry would be worse than an entry about a change that was not made.
 
 use axum::http::StatusCode;
 use serde::Deserialize;
@@ -8,7 +8,9 @@ use sluicegate_text::fields::{Object, whole_number};
 use utoipa::ToSchema;
 
 use crate::access::Action;
-use crate::api::budgets::{Budget, ExplainError, ExplainRequest, ExplainedKey, ToExplain};
+use crate::api::budgets::{
+    Budget, BudgetError, ExplainError, ExplainRequest, ExplainedKey, ToExplain,
+};
 use crate::api::problem::ApiProblem;
 use crate::api::request::{ApiRequest, ApiResponse};
 use crate::audit::AuditTarget;
@@ -60,11 +62,11 @@ pub(in crate::api) struct Explain {
     #[serde(default)]
     #[schema(max_length = 1024)]
     key: Option<String>,
-    /// A request of HTTP, whose key is made as the policy says; only instead of `key`.
+    /// An HTTP request, whose key is formed as the policy defines; only instead of `key`.
     #[serde(default)]
     #[schema(value_type = Option<ExplainRequest>)]
     request: Option<Object<ExplainRequest>>,
-    /// What the request costs, 1 to 2^31; default 1.
+    /// Cost of the request, 1 to 2^31; default 1.
     #[serde(default = "one", deserialize_with = "whole_number")]
     #[schema(minimum = 1, maximum = 2_147_483_648_u64)]
     cost: u64,
@@ -74,14 +76,14 @@ const fn one() -> u64 {
     1
 }
 
-/// What a request would meet under one policy.
+/// Explains a request under one policy.
 pub(in crate::api) async fn explain(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let (app, policy) = ask.policy();
     let policy = ask.api.catalog.policy(app, policy).await?.name;
     explained(&ask, Some(policy)).await
 }
 
-/// What a request of HTTP would meet: the policy of the app that guards it is found as well.
+/// Explains an HTTP request under the policy of the app that guards it.
 pub(in crate::api) async fn explain_request(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     ask.api.catalog.app(ask.param("app")).await?;
     explained(&ask, None).await
@@ -92,7 +94,7 @@ async fn explained(ask: &ApiRequest, policy: Option<String>) -> Result<ApiRespon
     explanation(ask.api.budgets.explain(asked).await)
 }
 
-/// A request that is sent by way of this API, to see what becomes of it.
+/// Decides and charges a request, to show its outcome.
 pub(in crate::api) async fn try_one(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let (app, policy) = ask.policy();
     let policy = ask.api.catalog.policy(app, policy).await?.name;
@@ -101,7 +103,7 @@ pub(in crate::api) async fn try_one(ask: ApiRequest) -> Result<ApiResponse, ApiP
     let noted = KeyChange { action: Action::TryKey, key: &key, permits: Some(asked.cost) };
     if let Err(error) = ask.api.budgets.check_try(&asked) {
         if matches!(error, ExplainError::Unavailable(_)) && !ask.by.dry_run {
-            noted.failed(&ask).await?;
+            noted.audit_failed(&ask).await?;
         }
         return explanation(Err(error));
     }
@@ -110,7 +112,8 @@ pub(in crate::api) async fn try_one(ask: ApiRequest) -> Result<ApiResponse, ApiP
     }
     let tried = ask.api.budgets.try_one(asked).await;
     if tried.is_err() {
-        noted.failed(&ask).await?;
+        ask.api.catalog.forget_request(&ask.by).await?;
+        noted.audit_failed(&ask).await?;
     }
     explanation(tried)
 }
@@ -197,7 +200,7 @@ pub(in crate::api) async fn grant(ask: ApiRequest) -> Result<ApiResponse, ApiPro
     noted.done(&ask, ask.api.budgets.grant(&policy, key.as_bytes(), permits).await).await
 }
 
-/// The name of the policy, which is the app's.
+/// Returns the name of the policy, if it is one of the app.
 async fn found(ask: &ApiRequest, key: &str) -> Result<String, ApiProblem> {
     check_key(key)?;
     let (app, policy) = ask.policy();
@@ -217,7 +220,7 @@ fn unavailable(problem: &str) -> ApiProblem {
     ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, problem)
 }
 
-/// What is noted of something that is done to the live budget of a key.
+/// Content of an audit entry about the live budget of a key.
 struct KeyChange<'k> {
     action: Action,
     key: &'k str,
@@ -225,37 +228,40 @@ struct KeyChange<'k> {
 }
 
 impl KeyChange<'_> {
-    /// Looks whether the store answers, before it is noted that something is done.
+    /// Checks that the store answers, before the change is audited.
     async fn check_store(&self, ask: &ApiRequest, policy: &str) -> Result<(), ApiProblem> {
         let Err(problem) = ask.api.budgets.check_store(policy, self.key.as_bytes()).await else {
             return Ok(());
         };
-        self.failed(ask).await?;
+        self.audit_failed(ask).await?;
         Err(unavailable(&problem))
     }
 
-    /// Whether it is to be done: not, if it was before, when the same request came.
+    /// Audits the change; returns `false` if the same request made it before.
     async fn audit(&self, ask: &ApiRequest) -> Result<bool, ApiProblem> {
         let (target, after) = self.noted(ask);
         Ok(ask.api.catalog.audit_key_change(&ask.by, self.action, target, &after).await?)
     }
 
-    /// The reply to what was noted; what was not done may be asked for again.
+    /// Replies with the budget. If the change failed, audits that, and lets the request be sent again; but not if the store
+    /// may have made it, since a grant that is sent again could be granted twice.
     async fn done(
         &self,
         ask: &ApiRequest,
-        told: Result<Budget, String>,
+        changed: Result<Budget, BudgetError>,
     ) -> Result<ApiResponse, ApiProblem> {
-        if told.is_err() {
-            self.failed(ask).await?;
+        if let Err(error) = &changed {
+            if !error.is_perhaps_done {
+                ask.api.catalog.forget_request(&ask.by).await?;
+            }
+            self.audit_failed(ask).await?;
         }
-        reply(told)
+        reply(changed)
     }
 
-    /// Notes that it was not done.
-    async fn failed(&self, ask: &ApiRequest) -> Result<(), ApiProblem> {
+    /// Audits that the change was not made.
+    async fn audit_failed(&self, ask: &ApiRequest) -> Result<(), ApiProblem> {
         let (target, after) = self.noted(ask);
-        ask.api.catalog.forget_request(&ask.by).await?;
         ask.api.catalog.audit_key_failed(&ask.by, self.action, target, &after).await?;
         Ok(())
     }
@@ -267,7 +273,7 @@ impl KeyChange<'_> {
     }
 }
 
-fn reply(told: Result<Budget, String>) -> Result<ApiResponse, ApiProblem> {
-    let budget = told.map_err(|problem| unavailable(&problem))?;
+fn reply(budget: Result<Budget, BudgetError>) -> Result<ApiResponse, ApiProblem> {
+    let budget = budget.map_err(|error| unavailable(&error.reason))?;
     Ok(ApiResponse::ok(&budget))
 }

@@ -10,8 +10,8 @@ use axum::http::{HeaderMap, Request, StatusCode};
 use serde_json::{Value as Json, json};
 use sluicegate::{ManualClock, Micros};
 use sluicegate_control::api::{
-    Api, Budget, BudgetFuture, Budgets, ClientAddress, ExplainError, ExplainFuture, Setup,
-    StoreFuture, ToExplain,
+    Api, Budget, BudgetError, BudgetFuture, Budgets, ClientAddress, ExplainError, ExplainFuture,
+    Setup, StoreFuture, ToExplain,
 };
 use sluicegate_control::{Catalog, Url};
 use sqlx::{ConnectOptions as _, Executor as _};
@@ -34,21 +34,21 @@ pub(crate) struct Served {
     pub(crate) dir: Arc<TempDir>,
 }
 
-/// Who asks.
+/// A client of the API.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Client {
     /// A cookie, or a token.
     pub(crate) cookie: Option<String>,
     pub(crate) token: Option<String>,
-    /// What a body is said to be, if it is not JSON.
+    /// The content type of a body; none: JSON.
     pub(crate) content_type: Option<&'static str>,
-    /// The address, if it is not the one of all.
+    /// The address; none: the one of all clients.
     pub(crate) source: Option<String>,
     /// More header fields.
     pub(crate) fields: Vec<(&'static str, String)>,
 }
 
-/// What was answered.
+/// The response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -56,12 +56,14 @@ pub(crate) struct Answer {
     pub(crate) body: Json,
 }
 
-/// Budgets that note what is done to them, and on which thread, and whose store can be away.
+/// Budgets that record the calls and their threads, and whose store can be unavailable: at once, or only when it changes a
+/// budget, which it has perhaps done.
 #[derive(Debug, Default)]
 pub(crate) struct Noted(
     pub(crate) Mutex<Vec<String>>,
     pub(crate) Mutex<Vec<ThreadId>>,
     pub(crate) AtomicBool,
+    pub(crate) Mutex<Option<BudgetError>>,
 );
 
 impl Noted {
@@ -78,8 +80,8 @@ impl Noted {
             mode: "store",
         };
         let is_away = self.2.load(Relaxed);
-        let told = if is_away { Err("store: no answer".to_owned()) } else { Ok(budget) };
-        Box::pin(std::future::ready(told))
+        let answer = if is_away { Err("store: no answer".into()) } else { Ok(budget) };
+        Box::pin(std::future::ready(answer))
     }
 }
 
@@ -90,7 +92,7 @@ impl Budgets for Noted {
 
     fn check_store<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> StoreFuture<'a> {
         let looked = self.note(format!("look {policy} {}", String::from_utf8_lossy(key)));
-        Box::pin(async { looked.await.map(drop) })
+        Box::pin(async { looked.await.map(drop).map_err(|error| error.reason) })
     }
 
     fn check_try(&self, asked: &ToExplain) -> Result<(), ExplainError> {
@@ -121,7 +123,10 @@ impl Budgets for Noted {
     }
 
     fn grant<'a>(&'a self, policy: &'a str, key: &'a [u8], permits: u64) -> BudgetFuture<'a> {
-        self.note(format!("grant {policy} {} {permits}", String::from_utf8_lossy(key)))
+        let granted =
+            self.note(format!("grant {policy} {} {permits}", String::from_utf8_lossy(key)));
+        let error = self.3.lock().expect("nothing panics while it is held").take();
+        error.map_or(granted, |error| Box::pin(std::future::ready(Err(error))))
     }
 }
 
@@ -130,7 +135,7 @@ impl Served {
         Self::start_with(|api| api).await
     }
 
-    /// One whose API is made into another first.
+    /// Starts an API that `made` configures.
     pub(crate) async fn start_with(made: impl FnOnce(Api) -> Api) -> Self {
         let dir = TempDir::with_prefix("sluicegate-api-").expect("a folder for the test");
         let url = format!("sqlite:{}", dir.path().join("catalog.db").display());
@@ -144,7 +149,7 @@ impl Served {
         Self { router: api.router(), api, catalog, clock, setup_token, budgets, dir: Arc::new(dir) }
     }
 
-    /// Another API of the same catalog.
+    /// Starts another API of the same catalog.
     #[cfg(feature = "oidc")]
     pub(crate) fn beside(&self, made: impl FnOnce(Api) -> Api) -> Self {
         let (budgets, clock) = (Arc::clone(&self.budgets), Arc::clone(&self.clock));
@@ -164,12 +169,12 @@ impl Served {
         assert!(met > 0, "{sql}");
     }
 
-    /// The same, with an administrator `ada`, who is the client.
+    /// Starts an API with an administrator `ada`, who is the client.
     pub(crate) async fn with_admin() -> (Self, Client) {
         Self::with_admin_of(|api| api).await
     }
 
-    /// The same, of an API that is made into another first.
+    /// Starts an API that `made` configures, with an administrator `ada`, who is the client.
     pub(crate) async fn with_admin_of(made: impl FnOnce(Api) -> Api) -> (Self, Client) {
         let served = Self::start_with(made).await;
         let body = json!({ "token": served.setup_token, "account": "ada", "password": PASSWORD });
@@ -179,7 +184,7 @@ impl Served {
         (served, admin)
     }
 
-    /// The client whom `account` signed in with.
+    /// Signs `account` in, and returns its client.
     pub(crate) async fn signed_in(&self, account: &str) -> Client {
         let body = json!({ "account": account, "password": PASSWORD });
         let answer = self.ask(&Client::default(), "POST /session", Some(body)).await;
@@ -187,7 +192,7 @@ impl Served {
         Client { cookie: Some(answer.cookie()), ..Client::default() }
     }
 
-    /// A new account that is signed in, with this role in `app`.
+    /// Creates an account that is signed in, with this role in `app`.
     pub(crate) async fn member(&self, admin: &Client, name: &str, app: &str, role: &str) -> Client {
         let body = json!({ "name": name, "password": PASSWORD });
         assert_eq!(self.ask(admin, "POST /accounts", Some(body)).await.status, 201);
@@ -197,7 +202,7 @@ impl Served {
         self.signed_in(name).await
     }
 
-    /// A new token of `app`.
+    /// Creates a token of `app`.
     pub(crate) async fn token(&self, owner: &Client, app: &str, scopes: &[&str]) -> Client {
         let name = scopes.join("-").replace(':', "-");
         let body = json!({ "name": name, "scopes": scopes, "expires_in_days": 30 });
@@ -207,7 +212,7 @@ impl Served {
         Client { token: Some(token), ..Client::default() }
     }
 
-    /// Asks `what`, a method and a path below the prefix.
+    /// Sends the request `what`, a method and a path below the prefix.
     pub(crate) async fn ask(&self, client: &Client, what: &str, body: Option<Json>) -> Answer {
         let (method, path) = what.split_once(' ').expect("a method and a path");
         let mut request = Request::builder().method(method).uri(format!("/v1/admin{path}"));
@@ -228,7 +233,7 @@ impl Served {
         self.send(client, request.body(body).expect("it is a request")).await
     }
 
-    /// The same with a body of YAML.
+    /// Sends the request `what` with a body of YAML.
     pub(crate) async fn ask_yaml(&self, client: &Client, what: &str, body: &str) -> Answer {
         let (method, path) = what.split_once(' ').expect("a method and a path");
         let mut request = Request::builder().method(method).uri(format!("/v1/admin{path}"));
@@ -249,7 +254,7 @@ impl Served {
         let response = self.router.clone().oneshot(request).await.expect("it always answers");
         let (head, body) = response.into_parts();
         let bytes = to_bytes(body, 1 << 24).await.expect("the body is there");
-        // What is no JSON is text, such as YAML.
+        // A body that is not JSON is text, such as YAML.
         let text = || String::from_utf8_lossy(&bytes).into_owned().into();
         let body = serde_json::from_slice(&bytes).unwrap_or_else(|_| match bytes.is_empty() {
             true => Json::Null,
@@ -260,12 +265,12 @@ impl Served {
 }
 
 impl Client {
-    /// The same, who looked at this version.
+    /// Returns the client with this version in `If-Match`.
     pub(crate) fn at_version(&self, version: i64) -> Self {
         self.with("if-match", &format!("\"{version}\""))
     }
 
-    /// The same, with a header field more.
+    /// Returns the client with one more header field.
     pub(crate) fn with(&self, name: &'static str, value: &str) -> Self {
         let mut client = self.clone();
         client.fields.push((name, value.to_owned()));
@@ -274,7 +279,7 @@ impl Client {
 }
 
 impl Answer {
-    /// The cookie that was set, without its attributes.
+    /// Returns the cookie that was set, without its attributes.
     pub(crate) fn cookie(&self) -> String {
         let cookie = self.headers["set-cookie"].to_str().expect("it is plain text");
         cookie.split(';').next().expect("split gives one").to_owned()

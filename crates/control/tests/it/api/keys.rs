@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::json;
 use sha2::Digest as _;
+use sluicegate_control::api::BudgetError;
 
 use crate::api::client::{Served, document};
 
@@ -70,7 +71,7 @@ async fn what_the_store_did_not_do_has_failed_in_the_audit() {
     }
     let failed = served.ask(&ada, "GET /apps/shop/audit?outcome=failed", None).await;
     assert_eq!(failed.body["items"].as_array().unwrap().len(), 2);
-    // What is asked again is done.
+    // A new request is then carried out.
     served.budgets.2.store(false, Relaxed);
     let grant = json!({ "key": "alice", "permits": 5 });
     let again = ada.with("idempotency-key", "g1");
@@ -98,6 +99,34 @@ async fn a_grant_that_comes_again_is_granted_once() {
     let other = json!({ "key": "alice", "permits": 6 });
     let other = served.ask(&again, &format!("POST {at}/grant"), Some(other)).await;
     assert_eq!(other.status, 422);
+}
+
+#[tokio::test]
+async fn a_grant_that_failed_may_come_again_unless_it_was_perhaps_granted() {
+    let (served, ada) = Served::with_admin().await;
+    served.ask(&ada, "POST /apps", Some(json!({ "name": "shop" }))).await;
+    let new = json!({ "document": document("orders", "10/s") });
+    served.ask(&ada, "POST /apps/shop/policies", Some(new)).await;
+    let at = "POST /apps/shop/policies/orders/keys/grant";
+    for (is_perhaps_done, grants) in [(false, 2), (true, 1)] {
+        let key = format!("perhaps-{is_perhaps_done}");
+        let repeatable = ada.with("idempotency-key", &key);
+        let grant = || Some(json!({ "key": key, "permits": 5 }));
+        let error = BudgetError { reason: "no answer".to_owned(), is_perhaps_done };
+        *served.budgets.3.lock().unwrap() = Some(error);
+        assert_eq!(served.ask(&repeatable, at, grant()).await.status, 503);
+        for _ in 0..2 {
+            assert_eq!(served.ask(&repeatable, at, grant()).await.status, 200);
+        }
+        // A store that is away when a request comes again does not make it a new one.
+        served.budgets.2.store(true, Relaxed);
+        assert_eq!(served.ask(&repeatable, at, grant()).await.status, 503);
+        served.budgets.2.store(false, Relaxed);
+        assert_eq!(served.ask(&repeatable, at, grant()).await.status, 200);
+        let calls = served.budgets.0.lock().unwrap().clone();
+        let granted = format!("grant orders {key} 5");
+        assert_eq!(calls.iter().filter(|call| **call == granted).count(), grants, "{calls:?}");
+    }
 }
 
 #[tokio::test]
@@ -140,7 +169,7 @@ async fn what_a_key_would_meet_is_explained_and_bad_questions_are_refused() {
     let entries = audit.body["items"].as_array().unwrap().iter();
     let outcomes: Vec<_> = entries.map(|entry| &entry["outcome"]).collect();
     assert_eq!(outcomes, ["failed", "done"], "it was noted first, and then not done");
-    // What no check can charge is no attempt, also where it is only tried out.
+    // A rule that checks cannot charge is refused before the audit, also in a dry run.
     for query in ["?dry_run=true", ""] {
         let tried = format!("{of_policy_try}{query}");
         let answer = served.ask(&ada, &tried, Some(json!({ "key": "slots" }))).await;

@@ -1,5 +1,8 @@
 //! Accounts and sessions.
 
+use std::collections::BTreeMap;
+
+use sluicegate_control::access::Account;
 use sluicegate_control::catalog::{AccountChange, NewAccount, NewSession, SessionSpans};
 use sluicegate_control::{ChangeContext, Error};
 
@@ -20,6 +23,16 @@ pub(crate) async fn the_first_account_is_made_once(stage: &Stage) {
     for name in ["", "a b", "a\n", "é", &"a".repeat(129)] {
         let wrong = stage.catalog.create_account(&by(), NewAccount { name, ..ADMIN }).await;
         assert!(matches!(wrong, Err(Error::Invalid(_))), "{name}: {wrong:?}");
+    }
+}
+
+pub(crate) async fn an_account_is_found_whatever_the_case_of_its_name(stage: &Stage) {
+    let found = stage.account("Ann.Lee@example.org").await;
+    let roles = BTreeMap::new();
+    let account = Account { id: found.id, name: found.name, is_admin: true, roles };
+    for text in ["ann", "ANN.", "lee@EX"] {
+        let people = stage.catalog.people(&account, text).await.unwrap();
+        assert_eq!(people, ["Ann.Lee@example.org"], "{text}");
     }
 }
 
@@ -83,7 +96,7 @@ pub(crate) async fn the_last_administrator_stays(stage: &Stage) {
     assert!(matches!(stale, Err(Error::Stale(1))), "{stale:?}");
     let after = catalog.change_account(&by(), "ada", 1, disabled).await.unwrap();
     assert_eq!((after.version, after.is_disabled), (2, true));
-    // Who is disabled may not sign in, and is nobody.
+    // A disabled account cannot sign in, and is not an actor.
     assert_eq!(catalog.password("ada").await.unwrap(), None);
     assert_eq!(catalog.actor(&ada.id).await.unwrap(), None);
     catalog.delete_account(&by(), "ada", 2).await.unwrap();
@@ -119,7 +132,7 @@ pub(crate) async fn sessions_end_by_themselves(stage: &Stage) {
     assert_eq!(catalog.use_session("u", at, spans, false).await.unwrap(), None);
 }
 
-/// The account `ann` signs in at the time `at`.
+/// Signs the account `ann` in at the time `at`.
 async fn begin(stage: &Stage, hash: &str, at: i64, spans: SessionSpans) {
     let by = ChangeContext { at, ..by_account("ann") };
     let kept = stage.catalog.password("ann").await.unwrap().unwrap();

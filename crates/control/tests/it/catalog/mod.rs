@@ -36,6 +36,7 @@ macro_rules! on_every_database {
 
 on_every_database! {
     accounts::the_first_account_is_made_once,
+    accounts::an_account_is_found_whatever_the_case_of_its_name,
     accounts::who_changes_a_password_ends_all_sessions,
     accounts::who_signs_in_by_a_password_that_is_changed_meanwhile_does_not,
     accounts::the_last_administrator_stays,
