@@ -1,4 +1,4 @@
-//! What the engine promises about a request, end to end, on the memory store.
+//! Tests of the decisions of an engine on requests, end to end, on the memory store.
 #![cfg(feature = "engine")]
 
 use std::sync::Arc;
@@ -188,7 +188,7 @@ fn rules_that_a_caller_sends_along_have_budgets_of_their_own() {
     assert_eq!(ask("SENT", Some(&long)).unwrap_err(), DecideError::LongKey(1025));
 }
 
-/// A store for so many keys, of which each policy may have a few.
+/// Returns an engine on a store for so many keys per policy.
 fn engine_with_quota(policy: &str, keys_per_policy_max: usize) -> Arc<Engine> {
     let rule = "token_bucket: { rate: 1/s, burst: 2 }";
     let text = format!(
@@ -203,7 +203,7 @@ fn engine_with_quota(policy: &str, keys_per_policy_max: usize) -> Arc<Engine> {
     Arc::new(Engine::new(policies, store, Arc::new(ManualClock::default())))
 }
 
-/// Whether `key` gets a permit of `policy`.
+/// Returns whether `key` gets a permit of `policy`.
 fn passes(engine: &Arc<Engine>, policy: &str, key: &str) -> bool {
     let request = Request::new(policy, Some(key.as_bytes()), CHECK);
     at(engine, &request, 0).decision.allowed()

@@ -1,4 +1,4 @@
-//! What an engine admits without its store is charged when the store is back: outages do not add up.
+//! The store charges permits that an engine admitted without it when it is back: outages do not add up.
 #![cfg(feature = "engine")]
 
 use std::collections::HashMap;
@@ -41,30 +41,30 @@ policies:
 
 const CHECK: Verb = Verb::Check { cost: Cost::ONE };
 
-/// What becomes of a request on its way to the store.
+/// The fate of a request on its way to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
     Good,
-    /// It never arrives.
+    /// The request never arrives.
     Cut,
-    /// It is executed, and the answer is lost.
+    /// The request is executed, and the answer is lost.
     Deaf,
-    /// The store has too much to do.
+    /// The store is overloaded.
     Busy,
-    /// The same, after it has executed it.
+    /// The store is overloaded, after it has executed the request.
     Late,
-    /// It is executed, and the answer comes when it is asked for again.
+    /// The request is executed, and the answer comes at the second poll.
     Slow,
 }
 
-/// A store as Redis is one: it charges debts, each id once, and its answers can be lost.
+/// A store like Redis: it charges debts, each id once, and its answers can be lost.
 #[derive(Debug, Default)]
 struct Remote {
     states: HashMap<(String, Vec<u8>), (Arc<RuleSet>, States)>,
     paid: HashMap<u128, (usize, Permits)>,
 }
 
-/// A node's line to it.
+/// A node's line to the store.
 #[derive(Clone, Debug)]
 struct OnLine {
     remote: Arc<Mutex<Remote>>,
@@ -89,7 +89,7 @@ impl Remote {
             let paid = self.paid.get(&debt.id).copied();
             permits = paid.map_or(debt.permits, |(_, permits)| permits);
             match (paid, debt.charge) {
-                // What is remembered names as many numbers as there were rules.
+                // The store remembers as many numbers as there were rules.
                 (Some((rules, _)), _) if rules != count => {
                     let reason = "remembered under other rules".to_owned();
                     return Err(StoreError::Unreadable { reason });
@@ -207,7 +207,7 @@ impl Node {
         (0..times).map(|_| self.ask(policy, at_ms).decision.granted()).sum()
     }
 
-    /// How many of as many requests pass that come together.
+    /// Returns the number of requests that pass of so many that come together.
     fn passed_together(&self, policy: &str, times: usize, at_ms: u64) -> u64 {
         let requests = vec![Request::new(policy, Some(b"key"), CHECK); times];
         let turn = self.engine.turn_at(Micros::from_millis(at_ms));
@@ -268,7 +268,7 @@ fn a_lost_answer_neither_doubles_nor_drops_a_debt() {
     node.line.set(Line::Cut);
     assert_eq!(node.passed("bucket", 3, 1_000), 3);
     node.line.set(Line::Deaf);
-    // The store charges three and one, and that one is charged here too: its caller heard nothing.
+    // The store charges three and one, and that one is charged here too: its caller got no answer.
     assert_eq!(node.passed("bucket", 1, 1_000), 1);
     node.line.set(Line::Good);
     assert_eq!(node.remaining("bucket", 1_200), 20 - (3 + 2 - 2));
@@ -334,7 +334,7 @@ fn what_another_gave_back_is_known_here_after_a_while() {
     let fleet: Vec<_> = (0..2).map(|_| Node::of(&remote, 1)).collect();
     assert_eq!(fleet[0].passed("hour", 20, 10_000), 20);
     fleet[1].try_ask("hour", Verb::Reset, 10_100).expect("it can be reset");
-    // Less than two seconds after an answer that said more, this may be an older one.
+    // Less than two seconds after an answer that reported more, this may be an older one.
     for (at, left) in [(11_900, 0), (14_000, 20)] {
         assert_eq!(fleet[0].remaining("hour", at), 20, "says the store");
         fleet[0].line.set(Line::Cut);
@@ -373,7 +373,7 @@ fn of_two_limits_an_outage_gives_neither_again() {
     for nodes in [1, 2] {
         let remote = Arc::default();
         let all: Vec<_> = (0..nodes).map(|_| Node::of(&remote, nodes)).collect();
-        // The bucket is what decides, as of it the least is left.
+        // The bucket decides, since it has the least left.
         let mut passed: u64 = 0;
         for tick in 0..15 {
             passed += all.iter().map(|node| node.passed("quota", 3, tick * 300)).sum::<u64>();
@@ -381,7 +381,7 @@ fn of_two_limits_an_outage_gives_neither_again() {
         let before = passed;
         assert!((45..=90).contains(&before), "{before}");
         for node in &all {
-            // Each hears what the other took last.
+            // Each learns how much the other took last.
             node.remaining("quota", 4_500);
         }
         all.iter().for_each(|node| node.line.set(Line::Cut));
@@ -494,7 +494,7 @@ fn a_store_that_has_forgotten_is_reminded_of_each_key_once_by_all_that_know() {
         assert_eq!(node.passed("bucket", 5, 1_000), 5);
     }
     remote.lock().expect("no holder panics").states.clear();
-    // Before it is noticed, the store gives its limit out once more.
+    // Before the loss is noticed, the store grants its limit once more.
     assert_eq!(fleet[0].passed("bucket", 4, 1_000), 4);
     fleet.iter().for_each(|node| node.engine.remind_store());
     assert_eq!(fleet[2].passed("bucket", 10, 1_000), 5, "15 of 20 were in use");
@@ -543,7 +543,7 @@ fn a_debt_that_was_perhaps_charged_is_charged_anew_under_more_or_fewer_rules() {
     assert_eq!(node.engine.debts(), 0);
 }
 
-/// What the limit of 20 in 2 s has let pass, kept by an observer who sees all that passes.
+/// The permits that the limit of 20 in 2 s has let pass, kept by an observer who sees all of them.
 #[derive(Default)]
 struct Observer {
     /// The level of a bucket: 10/s are 1 unit a ms, a permit weighs 100, and 20 are 2,000.
@@ -559,7 +559,7 @@ impl Observer {
         self.passed_at.extend((0..permits).map(|_| at));
     }
 
-    /// How much of its limit `policy` has in use, in its units.
+    /// The usage of the limit of `policy`, in its units.
     fn in_use(&self, policy: &str, at: u64) -> u64 {
         let since =
             |from: u64| self.passed_at.iter().filter(|it| **it >= from).count() as u64 * 100;
@@ -608,7 +608,7 @@ proptest! {
         }
     }
 
-    /// All lose the store and find it again together, and know what was in use before.
+    /// All lose the store and find it again together, and know the usage before.
     #[test]
     fn a_fleet_never_passes_more_than_the_limit_through_outages_that_all_see(
         nodes in 1_usize..5,
@@ -649,7 +649,7 @@ proptest! {
         }
     }
 
-    /// A node alone is cut off, or hears no answers, while the others go on: its share of the burst once,
+    /// A node alone is cut off, or gets no answers, while the others go on: its share of the burst once,
     /// however often it is cut off, and its share of the rate while it is.
     #[test]
     fn partitions_cost_the_share_of_each_node_that_is_cut_off_and_do_not_add_up(

@@ -76,7 +76,7 @@ async fn live(redis: &RedisServer, life: &Life) {
     }
 }
 
-/// Makes the hash have what a vector says.
+/// Sets the fields of the hash to those of a vector.
 async fn put(redis: &RedisServer, hash: &HashFields) {
     redis.cli(&["DEL", POLICIES_KEY]).await.expect("it answers");
     for (name, value) in hash {
@@ -237,7 +237,7 @@ async fn what_was_admitted_without_redis_is_charged_before_a_later_version_is_gi
     assert!(left <= 50 - 9, "{left} are left");
 }
 
-/// The same policy as a server holds it.
+/// The policy `orders` as a server holds it.
 fn orders_of(limit: u64) -> PolicySet {
     let text = format!(
         r#"{{"name":"orders","apps":["*"],"rules":[{{"fixed_window":{{"limit":{limit},"window":"1h"}}}}]}}"#

@@ -1,4 +1,4 @@
-//! Permits that an engine leases: what it counts of them, and that it gives them back.
+//! The counts of permits that an engine leases, and their return.
 #![cfg(all(feature = "engine", feature = "tokio"))]
 #![expect(clippy::unwrap_used, reason = "what a test builds is known to be right")]
 
@@ -54,13 +54,13 @@ impl Store for Shared {
 }
 
 impl Shared {
-    /// Permits that are out.
+    /// Permits that are leased.
     fn held(&self) -> u64 {
         self.0.leased.lock().unwrap().leases.held()
     }
 }
 
-/// An engine whose clock stands still, on such a store.
+/// Returns an engine whose clock stands still, on such a store.
 fn engine() -> (Arc<Engine<Shared>>, Shared) {
     let policies = PolicySet::new(Document::parse(POLICIES).unwrap());
     let store = Shared(Arc::new(OneKey { leased: Mutex::default(), answers: Semaphore::new(0) }));
@@ -76,7 +76,7 @@ async fn check(engine: &Arc<Engine<Shared>>) -> Mode {
     admission.answer.mode
 }
 
-/// What was counted under `fate`.
+/// Returns the count of permits with this `fate`.
 fn permits(stats: &LeaseStats, fate: &str) -> u64 {
     stats.permits[LeaseStats::FATES.iter().position(|name| *name == fate).unwrap()]
 }

@@ -1,4 +1,4 @@
-//! Hot keys are decided from leases: when, for how long, and what becomes of them.
+//! Hot keys are decided from leases: when they begin, how long they last, and where their permits go.
 #![cfg(feature = "engine")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -34,7 +34,7 @@ policies:
 
 const START: Micros = Micros::from_secs(1_000_000);
 
-/// A store in this process that leases, by the kernel, and can fall silent.
+/// A store in this process that leases, by the kernel, and can stop answering.
 #[derive(Clone, Debug, Default)]
 struct Leasing(Arc<State>);
 
@@ -44,9 +44,9 @@ struct State {
     is_silent: AtomicBool,
     asked: AtomicU64,
     messages: AtomicU64,
-    /// Of the messages about the key `k`.
+    /// The numbers of messages about the key `k`.
     numbers: Mutex<Vec<u32>>,
-    /// For so long the process stands still while the next message is under way.
+    /// Time for which the process stands still while the next message is under way.
     stall: Mutex<Option<(Arc<ManualClock>, Micros)>>,
 }
 
@@ -64,7 +64,7 @@ impl Leasing {
         Ok(answer(self.0.keys.lock().unwrap().entry(name).or_default()))
     }
 
-    /// Permits of the hot key of a policy that are out.
+    /// Leased permits of the hot key of a policy.
     fn held(&self, policy: &str) -> u64 {
         let keys = self.0.keys.lock().unwrap();
         keys.get(&(policy.to_owned(), b"k".to_vec())).map_or(0, |leased| leased.leases.held())
@@ -125,7 +125,7 @@ impl World {
         Self { engine, store, clock, keeper }
     }
 
-    /// With a key of `policy` that is hot, and its first permits.
+    /// Returns a world with a hot key of `policy`, and its first permits.
     async fn hot(policy: &str) -> Self {
         let world = Self::new();
         world.settle().await;
@@ -186,7 +186,7 @@ async fn an_answer_is_heard_when_it_comes_and_not_when_it_was_waited_for() {
     assert_eq!(late(), 1, "the process stood still for longer than it may wait");
 }
 
-/// A store so far away that every answer comes after it was waited for.
+/// Sends requests while the store is so far away that every answer comes too late; returns the number that waited.
 async fn ask_far(world: &World, requests: usize) -> u64 {
     let waits = || world.engine.lease_stats().unwrap().waits;
     let before = waits();
@@ -264,7 +264,7 @@ async fn a_policy_sets_how_much_and_how_long() {
     let world = World::hot("half").await;
     let [key] = &world.engine.leased_keys()[..] else { panic!("one key") };
     assert!(key.ends_in <= Micros::from_millis(100), "{key:?}");
-    // 200 asks a second: for a second and a half.
+    // 200 requests a second: for a second and a half.
     for _ in 0..200 {
         world.check("half", 1).await;
         world.advance(Micros::from_millis(5)).await;
@@ -275,13 +275,13 @@ async fn a_policy_sets_how_much_and_how_long() {
 #[tokio::test]
 async fn what_passes_while_time_stands_still_is_the_burst_and_hardly_less() {
     let world = World::hot("hot").await;
-    // All is there again.
+    // All permits are there again.
     world.advance(Micros::from_secs(20)).await;
     let mut admitted = 0;
     for _ in 0..3_000 {
         admitted += world.check("hot", 1).await.answer.decision.granted();
     }
-    // The last permits are asked for at a pace.
+    // The last permits are requested at a pace.
     assert!((950..=1_000).contains(&admitted), "{admitted}");
 }
 
@@ -320,7 +320,7 @@ async fn what_is_returned_goes_back_into_the_lease() {
     let refund = world.ask("hot", Verb::Refund { cost: Cost::new(2).unwrap() }).await;
     assert_eq!((refund.answer.mode, refund.answer.decision.granted()), (Mode::Leased, 2));
     assert_eq!((world.left(), world.asked()), (left + 2, asked));
-    // More than was taken since the last message is the store's affair.
+    // Only the store can give back more than was taken since the last message.
     let refund = world.ask("hot", Verb::Refund { cost: Cost::new(500).unwrap() }).await;
     assert_eq!(refund.answer.mode, Mode::Store);
 }
@@ -339,7 +339,7 @@ async fn an_idle_key_gives_its_permits_back() {
     assert!(world.engine.leased_keys().is_empty());
 }
 
-/// A message of before may still be under way: it must not be taken for a later one.
+/// An earlier message may still be under way: it must not be taken for a later one.
 #[tokio::test]
 async fn a_key_that_was_forgotten_numbers_its_messages_on() {
     let world = World::hot("hot").await;
@@ -430,7 +430,7 @@ async fn a_hotter_key_takes_the_place_of_the_coldest_when_too_many_are_leased() 
         "{held}: those that make room give theirs back at once"
     );
     let mut leased_after = None;
-    // What is leased is asked for now and then, so nothing is forgotten as idle.
+    // Leased keys have a request now and then, so none is forgotten as idle.
     for tenth in 0..130 {
         if tenth % 5 == 0 {
             for key in &all {
@@ -448,6 +448,42 @@ async fn a_hotter_key_takes_the_place_of_the_coldest_when_too_many_are_leased() 
     // The key that made room is forgotten when no record of it can be left.
     assert!(leased_after.is_some_and(|tenth| (100..=115).contains(&tenth)), "{leased_after:?}");
     assert!(world.engine.leased_keys().len() <= 4_096);
+}
+
+#[tokio::test]
+async fn a_key_that_is_as_hot_as_the_others_takes_no_place_when_too_many_are_leased() {
+    let world = World::new();
+    world.settle().await;
+    let ask = async |key: &[u8]| {
+        let request = Request::new("hot", Some(key), Verb::Check { cost: Cost::ONE });
+        world.engine.turn().decide(&request).await.unwrap().answer.mode
+    };
+    for key in (0..6_000_u32).map(u32::to_be_bytes) {
+        for _ in 0..9 {
+            ask(&key).await;
+        }
+    }
+    let leased = world.engine.leased_keys();
+    assert_eq!(leased.len(), 4_096);
+    let holding = || {
+        let held = |leased: &&Leased| leased.leases.held() > 0;
+        world.store.0.keys.lock().unwrap().values().filter(held).count()
+    };
+    let mut before = 0;
+    for step in 0..60 {
+        for key in &leased {
+            ask(&key.key).await;
+        }
+        if step == 40 {
+            before = holding();
+        }
+        if step >= 40 {
+            assert_eq!(ask(b"as hot").await, Mode::Store, "{step}");
+        }
+        world.advance(Micros::from_millis(50)).await;
+    }
+    assert!(before > 4_000, "{before}");
+    assert_eq!(holding(), before);
 }
 
 #[tokio::test]
@@ -584,7 +620,7 @@ async fn a_share_counts_what_was_leased_in_the_window_in_which_it_was_spent() {
     }
     assert_eq!(admitted, 10);
     world.store.0.is_silent.store(true, Ordering::Relaxed);
-    // It came in before the window began, and finds out that the store is silent.
+    // It came in before the window began, and finds out that the store does not answer.
     let verb = Verb::Check { cost: Cost::new(500).unwrap() };
     let late = before.decide(&Request::new("window", Some(b"k"), verb)).await.unwrap();
     assert_eq!(late.answer.mode, Mode::Local);
@@ -649,7 +685,7 @@ async fn what_a_store_gives_back_does_not_close_an_open_breaker() {
 #[tokio::test]
 async fn a_look_counts_the_permits_that_are_leased_here() {
     let world = World::hot("hot").await;
-    // All that the store would still give to others is taken by one of them.
+    // Another caller takes all permits that the store would still grant to others.
     let free = world.ask("hot", Verb::Peek { cost: Cost::ONE }).await.answer.decision.remaining;
     let rules = world.engine.policies();
     let rules = rules.resolve("hot").unwrap().rules().clone();
@@ -665,6 +701,22 @@ async fn a_look_counts_the_permits_that_are_leased_here() {
     world.store.decide(&other, &Moment::new(world.engine.now())).await.unwrap();
     let look = world.ask("hot", Verb::Peek { cost: Cost::ONE }).await;
     assert!(look.answer.decision.allowed(), "{look:?}");
+    let more = Cost::new(u64::from(world.left()) + 1).unwrap();
+    let look = world.ask("hot", Verb::Peek { cost: more }).await;
+    assert!(!look.answer.decision.allowed(), "{look:?}");
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_answer_a_look_stays_given_up() {
+    let world = World::hot("hot").await;
+    assert!(world.engine.has_fallback());
+    world.store.0.is_silent.store(true, Ordering::Relaxed);
+    for _ in 0..3_000 {
+        world.check("off", 1).await;
+    }
+    let request = Request::new("off", Some(b"k"), Verb::Check { cost: Cost::ONE });
+    world.engine.turn().check_store(&request).await.unwrap_err();
+    assert!(world.engine.is_without_store());
 }
 
 #[tokio::test]
@@ -682,7 +734,7 @@ async fn one_that_goes_away_while_it_waits_leaves_its_permits() {
     drop(waits);
     world.settle().await;
     assert!(others * 6 <= held, "{others} of {held}");
-    // They went to nobody: all of what the store stands for can still be taken.
+    // They were not used: all permits of the lease can still be taken.
     let left = u64::from(world.left());
     let spent = world.ask("hot", Verb::AtMost { cost: Cost::new(left.max(1)).unwrap() }).await;
     assert_eq!(spent.answer.decision.granted(), left.max(1));

@@ -1,4 +1,4 @@
-//! What the engine does with requests over the limit, as their policies say.
+//! Tests of the treatment of requests over the limit, by their policies.
 #![cfg(feature = "engine")]
 
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use sluicegate::policy::{Document, Fallback, PolicySet};
 use sluicegate::store::{MemoryStore, Store, StoreAnswer, StoreError, StoreRequest};
 use sluicegate::{
-    Admission, Clock, Cost, Disposition, Engine, Limits, ManualClock, Micros, Patience, PermitId,
-    Request, Verb,
+    Admission, BatchOutcome, Clock, Cost, Disposition, Engine, Limits, ManualClock, Micros,
+    Patience, PermitId, Request, Verb,
 };
 use sluicegate_kernel::Moment;
 use tokio::time::Instant;
@@ -58,6 +58,7 @@ async fn pass(engine: &Arc<Engine>, policy: &str) -> Admission {
 #[tokio::test]
 async fn over_the_limit_each_policy_has_its_way() {
     let engine = engine();
+    assert!(!engine.has_fallback());
     for policy in ["reject", "tag", "divert", "shadow"] {
         let admission = pass(&engine, policy).await;
         assert_eq!(
@@ -105,11 +106,11 @@ async fn who_goes_away_while_held_frees_the_place_and_the_permits() {
         tokio::task::yield_now().await;
         assert_eq!(engine.held(), 0);
     }
-    // Had the ten kept what was booked for them, nobody would pass for ten seconds.
+    // Had the ten kept the turns that were booked for them, no request would pass for ten seconds.
     assert_eq!(pass(&engine, "queue").await.way, Disposition::Allowed);
 }
 
-/// The clock of a replay: requests that are held wait by it, while hardly any real time passes.
+/// The clock of a replay: delayed requests wait by it, while hardly any real time passes.
 #[derive(Debug)]
 struct ReplayClock(ManualClock);
 
@@ -182,7 +183,7 @@ async fn a_turn_that_the_store_booked_for_a_caller_that_had_gone_is_another_s() 
         assert!(gone.await.is_err(), "the store has not answered yet");
     }
     tokio::time::sleep(ANSWERS_AFTER).await;
-    // Both turns of the next two seconds are booked, for nobody.
+    // Both turns of the next two seconds are booked, for callers that went away.
     let begin = Instant::now();
     for seconds in 1..=2 {
         let admission = engine.turn().decide(&request).await.expect("the store answers");
@@ -191,7 +192,7 @@ async fn a_turn_that_the_store_booked_for_a_caller_that_had_gone_is_another_s() 
     }
 }
 
-/// How many pass too many of those who ask one after the other, 3 ms apart, in any interval: so many of
+/// Returns the most requests by which any interval exceeds the rate, of requests that come 3 ms apart: so many of
 /// each ten lose patience within half a second.
 async fn over_the_rate(policy: &'static str, impatient: u64) -> f64 {
     const EVERY: Duration = Duration::from_millis(3);
@@ -235,7 +236,7 @@ async fn no_more_pass_at_once_because_others_went_away() {
     }
 }
 
-/// What becomes of `verb` about the permit `id`.
+/// Returns the outcome of `verb` on the permit `id`.
 async fn about_permit(
     engine: &Arc<Engine>,
     policy: &str,
@@ -288,7 +289,7 @@ async fn under_shadow_a_permit_that_holds_nothing_is_renewed_and_released_like_a
     // The place of the one that held something is free.
     let next = about_permit(&engine, "jobs-shadow", 3, acquire).await;
     assert_eq!(next.way, Disposition::Allowed);
-    // Without the shadow a permit that is not held is none.
+    // Without the shadow a permit that is not held cannot be renewed or released.
     for policy in ["jobs-reject", "jobs-tag", "jobs-divert"] {
         for verb in [renew, release] {
             let refused = about_permit(&engine, policy, 2, verb).await;
@@ -360,7 +361,7 @@ async fn what_rules_delay_is_held_for_who_cannot_and_refused_if_that_is_too_long
     }
     passed_at.sort_unstable();
     assert_eq!((passed_at, refused_at), (vec![0, 1, 2, 3, 4], vec![0; 7]));
-    // Those who were refused have taken nothing.
+    // Those that were refused have taken nothing.
     assert_eq!(in_turn(&engine, "leaky", CHECK, 4).await.held, Micros::from_secs(1));
     for _ in 0..3 {
         let admission = in_turn(&engine, "quiet", CHECK, 4).await;
@@ -397,10 +398,10 @@ async fn who_gets_less_than_all_is_over_the_limit_for_a_gateway() {
     assert_eq!(short.answer.decision.granted(), 2, "what was left is used up");
     let peeked = in_turn(&engine, "hits", Verb::Peek { cost: Cost::ONE }, 9).await;
     assert!(peeked.way.fallback().is_some());
-    // A queue holds until there is all of it: one is missing.
+    // A queue delays a request until all permits are there: one is missing.
     assert_eq!(hits("holds").await.held, Micros::ZERO);
     assert_eq!(hits("holds").await.held, Micros::from_secs(1));
-    // What would be held for longer than the gateway waits is refused, whatever the policy permits.
+    // A request that would be delayed for longer than the gateway waits is refused, whatever the policy permits.
     let many = Verb::AtMost { cost: Cost::new(5).expect("within the range") };
     assert_eq!(in_turn(&engine, "holds", many, 4).await.way, Disposition::Refused);
 }
@@ -456,11 +457,50 @@ async fn a_held_request_is_decided_by_the_policies_that_are_in_force_by_then() {
         });
         tokio::time::sleep(Duration::from_millis(500)).await;
         engine.set_policies(PolicySet::new(Document::parse(policies).expect("still valid")));
-        // What was used before is under these rules from now on.
+        // Usage from before counts under these rules from now on.
         let check = Request::new("log", Some(b"alice"), Verb::Check { cost: Cost::ONE });
         engine.turn().decide(&check).await.ok();
         let admission = holding.await.expect("it does not panic");
         assert_eq!((admission.way, admission.held), (way, held), "{policies}");
         assert_eq!(engine.held(), 0);
     }
+}
+
+/// A request of a gateway, which can hold it back.
+fn at_gateway(policy: &str) -> Request<'_> {
+    let request = Request::new(policy, Some(b"alice"), CHECK);
+    request.with_patience(Patience::Gateway(Micros::from_secs(10)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_at_a_gateway_the_longest_wait_is_reported() {
+    let engine = engine();
+    pass(&engine, "reject").await;
+    // Its next turn is after its longest wait.
+    let ahead = Verb::Reserve { cost: Cost::ONE, max_wait: Micros::from_secs(10) };
+    for _ in 0..4 {
+        let request = Request::new("queue", Some(b"alice"), ahead.clone());
+        engine.turn().decide(&request).await.expect("the store is in memory");
+    }
+    let requests = ["reject", "queue"].map(at_gateway);
+    let decided = engine.turn().decide_all(&requests).await.expect("the store is in memory");
+    let BatchOutcome::Refused { place, .. } = decided else { panic!("both are used up") };
+    assert_eq!(place, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_at_a_gateway_those_that_pass_at_once_are_charged_before_one_is_held() {
+    let engine = engine();
+    pass(&engine, "leaky").await;
+    let turn = engine.turn();
+    let requests = ["leaky", "reject"].map(at_gateway);
+    let held = turn.decide_all(&requests);
+    let look = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let look = Request::new("reject", Some(b"alice"), Verb::Peek { cost: Cost::ONE });
+        engine.turn().decide(&look).await.expect("the store is in memory")
+    };
+    let (decided, looked) = tokio::join!(held, look);
+    assert!(matches!(decided, Ok(BatchOutcome::Passed(_))), "{decided:?}");
+    assert!(!looked.answer.decision.allowed());
 }

@@ -110,7 +110,7 @@ fn left(engine: &Arc<Engine<Shared>>, policy: &str) -> u64 {
     now(engine.turn().decide(&request)).expect("it is decided").answer.decision.remaining
 }
 
-/// What was refunded, taken and missing.
+/// Returns the permits refunded, taken and missing.
 fn parts(settled: &Settled) -> [u64; 3] {
     [settled.refunded, settled.taken, settled.missing]
 }

@@ -1,4 +1,4 @@
-//! What has to wait for the store alone is asked of it together, and decided as if each came by itself.
+//! Requests that wait only for the store are sent to it together, and decided as if each came by itself.
 #![cfg(feature = "engine")]
 
 use std::future::{Future, poll_fn};
@@ -24,14 +24,14 @@ policies:
 
 const CHECK: Verb = Verb::Check { cost: Cost::ONE };
 
-/// How often a store was asked, for how many at a time, and whether it answers.
+/// A store that counts its calls and their requests, and can be switched off.
 #[derive(Debug, Default)]
 struct Asked {
     memory: MemoryStore,
     /// Requests of each call, in the order of the calls.
     calls: Mutex<Vec<usize>>,
     is_away: Mutex<bool>,
-    /// Whether the last of several requests is never answered.
+    /// The last of several requests is never answered.
     never_ends: Mutex<bool>,
 }
 
@@ -113,7 +113,7 @@ fn check<'a>(policy: &'a str, key: &'a str) -> Request<'a> {
     Request::new(policy, Some(key.as_bytes()), CHECK)
 }
 
-/// Modes and permits of what was decided, and errors.
+/// Returns the modes and permits of decisions, and errors.
 fn shown(
     decided: Vec<Result<sluicegate::Admission, DecideError>>,
 ) -> Vec<Result<(Mode, u64), String>> {
@@ -161,7 +161,7 @@ async fn each_is_decided_as_if_it_came_by_itself() {
     let mut calls = store.calls();
     calls.sort_unstable();
     assert_eq!(calls, [1, 1, 3], "the patient and the one that may be held go by themselves");
-    // Refusals are known afterwards, and asked of nobody.
+    // Refusals are known afterwards, and no store is asked.
     let more = vec![check("plain", "a"); 4];
     let decided = shown(turn.decide_each(&more).await);
     assert_eq!(decided.iter().filter(|it| it.as_ref().is_ok_and(|it| it.1 == 1)).count(), 1);

@@ -1,4 +1,4 @@
-//! What is decided in one turn is decided by one set of policies at one time, and all is seen.
+//! A turn decides by one set of policies at one time, and the observer sees all of it.
 #![cfg(feature = "engine")]
 
 use std::future::{Future, poll_fn};
@@ -27,10 +27,10 @@ fn policies(limit: u64) -> PolicySet {
     PolicySet::new(Document::parse(&format!("policies: [ {policies} ]")).expect("it is valid"))
 }
 
-/// What a store was asked: the limit, and when.
+/// The questions to a store: the limit, and the instant.
 type Asked = Vec<(u64, Micros)>;
 
-/// A store that has to be waited for. When it is asked for the first time, the policies change and the clock
+/// A store that has to be waited for. With the first question to it, the policies change and the clock
 /// goes on.
 #[derive(Debug, Default)]
 struct Meddler {
@@ -38,7 +38,7 @@ struct Meddler {
     asked: Mutex<Asked>,
     engine: OnceLock<Arc<Engine<Shared, Log>>>,
     clock: Arc<ManualClock>,
-    /// From which request on it does not answer.
+    /// The number of the first request that it does not answer.
     fails_from: usize,
 }
 
@@ -80,7 +80,7 @@ impl Store for Shared {
     }
 }
 
-/// What was decided, in words.
+/// The decisions as text.
 #[derive(Clone, Debug, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -186,7 +186,7 @@ async fn of_several_together_each_look_and_charge_is_seen() {
 
 #[tokio::test]
 async fn what_was_charged_before_a_failure_is_given_back_and_what_stays_is_told() {
-    // Three looks, a and b are charged, c fails, and then nothing is taken back.
+    // Three peeks, a and b are charged, c fails, and then nothing is taken back.
     let stage = Stage::new(6);
     let failed = stage.engine.turn_for("w").decide_all(&three(None)).await;
     let error = failed.expect_err("the store does not answer");
@@ -210,7 +210,7 @@ async fn what_was_charged_is_given_back_if_nobody_waits_any_more() {
     {
         let turn = stage.engine.turn_for("w");
         let mut deciding = Box::pin(turn.decide_all(&asks));
-        // The looks, and then the first charge.
+        // The peeks, and then the first charge.
         while !stage.log().iter().any(|line| line == "w: check a passed") {
             let pending =
                 poll_fn(|context| Poll::Ready(deciding.as_mut().poll(context).is_pending()));

@@ -1,4 +1,4 @@
-//! What the engine does while its store does not answer, and how seldom it asks one that does.
+//! Tests of an engine whose store does not answer, and of the calls that it saves while the store answers.
 #![cfg(feature = "engine")]
 
 use std::future::Future;
@@ -32,12 +32,12 @@ policies:
 /// A key whose state the store cannot read.
 const POISONED: &[u8] = b"poisoned";
 
-/// A key whose decision costs the store more than it may: it is not asked.
+/// A key whose decision costs the store more than is permitted: it is not asked.
 const DEAR: &[u8] = b"dear";
 
 const CHECK: Verb = Verb::Check { cost: Cost::ONE };
 
-/// A store that can be switched off, and counts how often it is asked.
+/// A store that can be switched off, and counts the questions to it.
 #[derive(Debug, Default)]
 struct Switchable {
     memory: MemoryStore,
@@ -73,7 +73,7 @@ impl Store for Shared {
         Ok(self.0.memory.decide_now(request, at)?.into())
     }
 
-    /// It says that it charged, and forgets it: what becomes of debts has tests of its own.
+    /// Answers that it charged, and forgets it: debts have tests of their own.
     async fn charge_and_decide(
         &self,
         debt: &Debt,
@@ -97,7 +97,7 @@ impl Shared {
         self.0.asked.load(Ordering::Relaxed)
     }
 
-    /// One of `nodes` engines on this store.
+    /// Returns one of `nodes` engines on this store.
     fn engine(&self, nodes: u32) -> Arc<Engine<Self>> {
         let policies = PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid"));
         let nodes = NonZeroU32::new(nodes).expect("there is at least one");
@@ -253,7 +253,7 @@ fn a_share_gives_whole_permits_and_keeps_the_parts() {
 fn of_all_that_ask_for_a_refused_key_one_in_a_while_asks_the_store() {
     let (store, now) = (Shared::new(), 1_000);
     let engine = store.engine(1);
-    // Of a day's quota nothing comes back for a long time.
+    // In a daily quota no permits come back for a long time.
     passed(&engine, "quota", 30, now);
     let modes = |at| [0; 3].map(|_| ask(&engine, "quota", CHECK, at).mode);
     assert_eq!(modes(now + 999), [Mode::Remembered; 3]);
@@ -401,7 +401,7 @@ fn a_store_that_does_not_answer_is_left_alone_but_for_probes() {
     assert!(!engine.is_without_store());
 }
 
-/// Whoever asks under many rules at once keeps a store from a decision on that key, and from no other.
+/// Requests under many rules at once keep a store from a decision on that key, and from no other.
 #[test]
 fn a_key_that_others_fight_for_does_not_give_the_store_up() {
     let (store, now) = (Shared::new(), 1_000);
@@ -451,7 +451,7 @@ async fn a_turn_that_was_booked_in_the_store_goes_to_the_next_and_any_other_does
         let store = Shared::new();
         let engine = store.engine(1);
         store.switch(!is_off);
-        // The first may pass at once; the second is held, and goes away.
+        // The first may pass at once; the second is delayed, and goes away.
         let pass = || {
             let passing = async { engine.turn().decide(&request).await };
             tokio::time::timeout(std::time::Duration::from_millis(1), passing)
@@ -465,7 +465,7 @@ async fn a_turn_that_was_booked_in_the_store_goes_to_the_next_and_any_other_does
 }
 
 proptest! {
-    /// However the traffic moves between the nodes, if each had heard from the store before it went.
+    /// However the traffic moves between the nodes, if each got an answer of the store before it went.
     #[test]
     fn nodes_without_a_store_never_pass_more_than_the_limit_together(
         nodes in 1_usize..6,

@@ -14,7 +14,7 @@ use sluicegate_testkit::{Options, RedisServer, need};
 /// The variable that makes this very test one of the servers.
 const ROLE: &str = "SLUICEGATE_TEST_EXAMPLE";
 
-/// A server that the example is; it ends with the test.
+/// A server that runs the example; it ends with the test.
 struct Server {
     process: Child,
     address: String,
@@ -41,7 +41,7 @@ impl Server {
         Self { process, address }
     }
 
-    /// The status of `path` for the client `key`, and how it was decided without Redis.
+    /// Returns the status of `path` for the client `key`, and the mode of a decision made without Redis.
     fn get(&self, path: &str, key: &str) -> (u16, Option<String>) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         write!(
@@ -85,7 +85,7 @@ fn two_servers_share_the_limits_of_a_file() {
     }
 
     redis.kill();
-    // A key that nobody has asked for: each server has half of the limit of `site`, and nobody can sign in.
+    // A key without requests so far: each server has half of the limit of `site`, and no one can sign in.
     for server in &servers {
         let local = Some("local".to_owned());
         for request in 0..7 {

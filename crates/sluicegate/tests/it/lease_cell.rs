@@ -1,4 +1,4 @@
-//! Spenders and the keeper of a lease never mislead each other: every interleaving is walked.
+//! Spenders and the keeper of a lease never mislead each other: every interleaving is explored.
 
 #![cfg(feature = "engine")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -16,24 +16,24 @@ mod atomic {
     pub(super) use loom::sync::atomic::{AtomicU64, Ordering};
 }
 
-/// Walks the interleavings with at most three switches where a thread could go on: all of them take minutes.
+/// Explores the interleavings with at most three switches where a thread could go on: all of them take minutes.
 fn model(run: impl Fn() + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(run);
 }
 
-/// Before the end of all leases here.
+/// An instant before the end of all leases here.
 const EARLY: u64 = 10;
 
-/// A cell with so many permits until then.
+/// Returns a cell with `permits` until `end`.
 fn open(permits: u32, end: u64) -> Arc<Cell> {
     let cell = Arc::new(Cell::closed());
     cell.open(permits, end);
     cell
 }
 
-/// Each takes one permit at an instant; the number of those that got one.
+/// Takes one permit at each instant; the result returns the number of permits taken.
 fn spenders(cell: &Arc<Cell>, at: [u64; 2]) -> impl FnOnce() -> u32 {
     let spenders = at.map(|now| {
         let cell = Arc::clone(cell);
@@ -56,7 +56,7 @@ fn what_a_message_says_is_unspent_is_not_spent_beside_it() {
     model(|| {
         let cell = open(2, 20);
         let spent = spenders(&cell, [EARLY, EARLY]);
-        // One goes back, as far as it is there; the rest is kept.
+        // One goes back, if it is there; the rest is kept.
         let unspent = cell.give_back(1);
         let keep = unspent.saturating_sub(1);
         let (spent, left) = (spent(), cell.left());
@@ -81,7 +81,7 @@ fn what_is_void_is_taken_out_before_more_is_granted() {
 fn what_has_ended_is_not_spent_under_the_next_end() {
     model(|| {
         let cell = open(1, 20);
-        // Both come after the first end: only what is granted later is theirs.
+        // Both come after the first end: they can only have later permits.
         let spent = spenders(&cell, [25, 25]);
         let ended = cell.close();
         cell.open(1, 40);

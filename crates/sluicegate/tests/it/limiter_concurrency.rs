@@ -1,4 +1,4 @@
-//! At most so many at once: who enters when, and what dropping a permit or a future does.
+//! Limits on concurrency: the order of entry, and the effect of dropping a permit or a future.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ fn a_dropped_future_gives_its_place_back_and_calls_the_next() {
         let mut first = pin!(limiter.acquire());
         assert!(poll(first.as_mut()).is_pending());
         assert!(poll_with(second.as_mut(), &calls).is_pending());
-        // The first is called, and dropped before it looks.
+        // The first is called, and dropped before it is polled.
         drop(permit);
         assert_eq!(calls.count(), 0);
     }

@@ -75,7 +75,7 @@ fn a_refusal_is_made_by_one_rule_and_a_permit_passes_once() {
     });
 }
 
-/// A full bucket that is refused to whoever read its terms half changed would show here.
+/// A refusal by a full bucket, after a thread read its terms half changed, would show here.
 #[test]
 fn no_refusal_mixes_the_terms_of_two_rules() {
     loom::model(|| {
@@ -98,7 +98,7 @@ fn no_refusal_mixes_the_terms_of_two_rules() {
     });
 }
 
-/// While the clock stands still, what was taken and not given back is what is missing: through the
+/// While the clock stands still, permits taken and not given back are the missing ones: through the
 /// lane and past it, however often it is closed and opened in between.
 #[test]
 fn no_permit_is_lost_or_made_between_the_lane_and_the_lock() {
@@ -134,7 +134,7 @@ enum Op {
     AtMost(u64),
     Refund(u64),
     Reserve(u32, u64),
-    /// The reservation that is that far back.
+    /// Cancel the reservation that is that far back.
     Cancel(usize),
     SetRule(TokenBucket),
 }
@@ -172,12 +172,12 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The kernel by itself, told the same.
+/// The kernel by itself, with the same input.
 struct Oracle {
     rules: RuleSet,
     states: States,
     now: u64,
-    /// Which state this is, counted by changes.
+    /// The number of this state, counted by changes.
     version: u64,
     versions: u64,
 }
@@ -210,7 +210,7 @@ impl Oracle {
         self.version = self.versions;
     }
 
-    /// All that can be seen of `states` now.
+    /// Returns the visible part of `states` now.
     fn sight(&self, states: &States) -> Decision {
         let at = Moment::new(Micros::new(self.now));
         let verb = Verb::Peek { cost: Cost::ONE };
@@ -218,14 +218,14 @@ impl Oracle {
     }
 }
 
-/// A reservation, and what the oracle was like before and after it.
+/// A reservation, and the state of the oracle before and after it.
 struct Booked<'a> {
     reservation: Reservation<'a, Arc<ManualClock>>,
     before: (u64, States),
     after: (u64, States),
 }
 
-/// The limiter and the oracle, told the same.
+/// The limiter and the oracle, with the same input.
 struct Both<'a> {
     limiter: &'a RateLimiter<Arc<ManualClock>>,
     oracle: Oracle,
@@ -295,7 +295,7 @@ impl<'a> Both<'a> {
         assert!(cancelled || !(in_time && untouched), "it could be given back");
         if cancelled {
             assert!(in_time, "its time had come");
-            // What was taken since may have been given back since.
+            // Permits taken since may have been given back since.
             let same = untouched || oracle.sight(&oracle.states) == oracle.sight(&after.1);
             assert!(same, "it had been booked upon");
             (oracle.version, oracle.states) = before;

@@ -1,4 +1,4 @@
-//! Booking ahead: how long to wait, and what cancelling gives back.
+//! Booking ahead: the wait, and the effect of cancelling.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Streams held to a rate of bytes: never more than `burst + rate·Δ`, to the byte.
+//! Streams limited to a rate of bytes: never more than `burst + rate·Δ`, to the byte.
 
 #![cfg(feature = "tokio")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 type Limiter = Arc<RateLimiter<Arc<ManualClock>>>;
 
-/// `bytes` a second, burst `burst`.
+/// Returns a limiter of `bytes` a second, burst `burst`.
 fn limit(bytes: u64, burst: u64) -> (Limiter, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::default());
     let rule = TokenBucket::new(Rate::per_second(bytes).unwrap(), burst).unwrap();
@@ -25,7 +25,7 @@ fn context() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }
 
-/// What one poll reads into a buffer of `bytes`; `None`: it has to wait.
+/// Returns the number of bytes that one poll reads into a buffer of `bytes`; `None`: it has to wait.
 fn read(stream: &mut (impl AsyncRead + Unpin), bytes: usize) -> Option<usize> {
     let mut buffer = vec![0; bytes];
     let mut buf = ReadBuf::new(&mut buffer);
@@ -46,7 +46,7 @@ fn remaining(limiter: &Limiter) -> u64 {
     limiter.peek(Cost::ONE).remaining
 }
 
-/// A stream that is never ready, fails or takes little, as it is told.
+/// A stream that is not ready, fails or takes little, as its field sets.
 struct Slow(Poll<Result<usize, io::ErrorKind>>);
 
 impl AsyncRead for Slow {

@@ -1,4 +1,4 @@
-//! Waiting for permits: who passes when, and what those leave behind who give up.
+//! Waiting for permits: the order of callers, and the effect of those that give up.
 
 #![cfg(feature = "tokio")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -38,7 +38,7 @@ fn passed(millis: u64) -> Poll<Result<Duration, AcquireError>> {
     Poll::Ready(Ok(Duration::from_millis(millis)))
 }
 
-/// Threads and tasks get going in their own time; everything here is waited for, never slept for.
+/// Waits for `condition`, without sleeping: threads and tasks start in their own time.
 fn until(mut condition: impl FnMut() -> bool) {
     for _ in 0..100_000_000_u64 {
         if condition() {
@@ -96,7 +96,7 @@ fn nobody_overtakes_those_who_wait() {
     let mut waiting = pin!(limiter.acquire_n(5));
     assert!(poll(waiting.as_mut()).is_pending());
     clock.advance(ms(400));
-    // Four permits are there, but they belong to whoever waits for five.
+    // Four permits are there, but they belong to the caller that waits for five.
     assert!(!limiter.try_acquire());
     assert!(!limiter.try_acquire_n(1).unwrap());
     assert_eq!(limiter.check(Cost::ONE).retry_after(), Some(ms(100)));
@@ -378,8 +378,8 @@ fn threads_and_tasks_stand_in_one_line() {
     assert_eq!((order[0], order[1].0), (("thread", 100), "another thread"));
 }
 
-/// Many threads and tasks, some of which give up: everyone who stays passes, in the end nobody
-/// waits, and never do more pass than the rule allows.
+/// Many threads and tasks, some of which give up: all that stay pass, in the end none waits,
+/// and never do more pass than the rule allows.
 #[test]
 fn no_wake_up_is_lost_and_no_permit_is_made() {
     const CALLERS: usize = 8;
@@ -422,7 +422,7 @@ fn no_wake_up_is_lost_and_no_permit_is_made() {
     assert!(passed <= 1 + steps / 10, "{passed} in {steps} steps of a tenth of a permit");
 }
 
-/// The same rules on tokio's own clock: a task sleeps and passes.
+/// A task on tokio's own clock sleeps and passes.
 #[tokio::test]
 async fn a_task_waits_in_real_time() {
     let limiter = RateLimiter::new(per_second(1_000)).unwrap();

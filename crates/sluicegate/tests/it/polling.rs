@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 pub(crate) struct Calls(AtomicUsize);
 
 impl Calls {
-    /// How often it was woken.
+    /// Number of wake-ups.
     pub(crate) fn count(&self) -> usize {
         self.0.load(Ordering::SeqCst)
     }
@@ -23,7 +23,7 @@ impl Wake for Calls {
     }
 }
 
-/// Polls once, and does not hear of more.
+/// Polls once, and ignores wake-ups.
 pub(crate) fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }

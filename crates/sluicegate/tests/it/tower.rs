@@ -1,4 +1,4 @@
-//! The layer in front of a service: what passes, what does not, and what the client is told.
+//! Tests of the layer in front of a service: the requests that pass, those that do not, and the responses.
 #![cfg(all(feature = "tower", feature = "tokio"))]
 #![expect(clippy::unwrap_used, reason = "what a test builds is known to be right")]
 
@@ -61,7 +61,7 @@ fn limiter(rules: RuleSet, clock: &Arc<ManualClock>) -> Arc<KeyedRateLimiter<[u8
     Arc::new(KeyedRateLimiter::with_rules(rules, 100, Arc::clone(clock) as _).unwrap())
 }
 
-/// `burst` at once, then `permits` every `seconds`.
+/// Returns a rule of `burst` at once, then `permits` every `seconds`.
 fn bucket(permits: u64, seconds: u64, burst: u64) -> Rule {
     let rate = Rate::new(permits, Micros::from_secs(seconds)).unwrap();
     TokenBucket::new(rate, burst).unwrap().into()
@@ -132,7 +132,7 @@ async fn the_inner_service_is_neither_called_nor_polled_for_a_refusal() {
     let clock = Arc::new(ManualClock::default());
     let inner = Inner::default();
     let mut service = layer(bucket(1, 1, 1), &clock).layer(inner.clone());
-    // Ready without asking; then asked until ready, then called once.
+    // Ready without a poll; then polled until ready, then called once.
     service.ready().await.unwrap();
     assert_eq!(inner.counts.both(), (0, 0));
     service.call(Request::new(())).await.unwrap();
@@ -281,7 +281,7 @@ async fn a_custom_response_to_a_refusal_still_says_when_to_come_again() {
     assert_eq!(field(refused.headers(), "retry-after"), Some("7"));
 }
 
-/// How long each of four requests at once is held back, or the seconds of its `Retry-After`.
+/// Returns the delay of each of four requests at once, ms, or the seconds of its `Retry-After`.
 async fn held(rule: Rule, hold: Hold) -> Vec<Result<u128, String>> {
     let clock = Arc::new(ManualClock::default());
     let service = layer(rule, &clock).hold(hold).layer(Inner::default());
@@ -308,7 +308,7 @@ async fn a_leaky_bucket_holds_requests_back_as_long_as_it_says() {
     let as_told = held(rule().into(), Hold::AsTold).await;
     assert_eq!(as_told, [Ok(0), Ok(1_000), Ok(2_000), refused("1")]);
     assert_eq!(Hold::default(), Hold::AsTold);
-    // Where nothing is held back, what would have to wait is refused, and not charged.
+    // Without delays, a request that would have to wait is refused, and not charged.
     let never = held(rule().into(), Hold::Never).await;
     assert_eq!(never, [Ok(0), refused("1"), refused("1"), refused("1")]);
 }

@@ -1,4 +1,4 @@
-//! The header fields are what a parser of RFC 9651 reads them as.
+//! A parser of RFC 9651 reads the header fields as intended.
 #![cfg(feature = "http")]
 #![expect(clippy::unwrap_used, reason = "what a test builds is known to be right")]
 
@@ -53,7 +53,7 @@ fn a_policy_says_its_quota_and_its_window_in_whole_seconds() {
         // 300 permits come back in 60 s.
         (TokenBucket::new(per_second(5), 300).unwrap().into(), &[("q", 300), ("w", 60)]),
         (TokenBucket::new(per_second(100), 100).unwrap().into(), &[("q", 100), ("w", 1)]),
-        // 1.5 s, 0.1 s and a third of a second are no windows.
+        // 1.5 s, 0.1 s and a third of a second are not whole numbers of seconds.
         (TokenBucket::new(per_second(100), 150).unwrap().into(), &[("q", 150)]),
         (TokenBucket::new(per_second(100), 10).unwrap().into(), &[("q", 10)]),
         (TokenBucket::new(per_second(3), 1).unwrap().into(), &[("q", 1)]),
@@ -79,7 +79,7 @@ fn a_policy_says_its_quota_and_its_window_in_whole_seconds() {
         (SmoothBursty::new(per_second(10), minute).unwrap().into(), &[("q", 600), ("w", 60)]),
         (SmoothWarmup::new(per_second(10), minute, 3.0).unwrap().into(), &[("q", 600)]),
         (Concurrency::new(10, minute, 0).unwrap().into(), &[("q", 10)]),
-        // Longer than a span that is told.
+        // Longer than the longest span in a header.
         (
             TokenBucket::new(Rate::new(1, Micros::from_secs(366 * 86_400)).unwrap(), 1 << 32)
                 .unwrap()

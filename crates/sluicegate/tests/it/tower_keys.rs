@@ -1,4 +1,4 @@
-//! Which request takes from whose budget.
+//! Tests of key extractors: the budget from which each request takes.
 #![cfg(feature = "axum")]
 #![expect(clippy::unwrap_used, reason = "what a test builds is known to be right")]
 
@@ -21,7 +21,7 @@ fn request(peer: &str, lines: &[&[u8]]) -> Parts {
     request.body(()).unwrap().into_parts().0
 }
 
-/// The address whose bits the key is.
+/// Returns the address whose bits are the key.
 fn address(key: &Key) -> String {
     let bytes = key.as_bytes();
     if let Ok(v4) = <[u8; 4]>::try_from(bytes) {
@@ -149,7 +149,7 @@ fn forwarded_for_is_believed_past_trusted_proxies_only() {
     let trusted = ["10.0.0.0/8", "192.0.2.9/32", "fd00::/8"];
     let extractor = ForwardedFor::behind(trusted.map(|network| network.parse().unwrap()));
     let cases: &[(&str, &[&[u8]], &str)] = &[
-        // Nothing in front: whatever the client writes is not believed.
+        // Nothing in front: the client's own entries are not believed.
         ("203.0.113.7", &[], "203.0.113.7"),
         ("203.0.113.7", &[b"6.6.6.6"], "203.0.113.7"),
         ("203.0.113.7", &[b"10.0.0.2"], "203.0.113.7"),
@@ -165,7 +165,7 @@ fn forwarded_for_is_believed_past_trusted_proxies_only() {
         ("::ffff:10.0.0.1", &[b"203.0.113.7"], "203.0.113.7"),
         ("192.0.2.9", &[b"203.0.113.7"], "203.0.113.7"),
         ("192.0.2.8", &[b"203.0.113.7"], "192.0.2.8"),
-        // What the client wrote itself stands to the left of what the proxy appended.
+        // The client's own entries stand to the left of those that the proxy appended.
         ("10.0.0.1", &[b"6.6.6.6, 203.0.113.7"], "203.0.113.7"),
         ("10.0.0.1", &[b"6.6.6.6,203.0.113.7"], "203.0.113.7"),
         ("10.0.0.1", &[b"10.0.0.9, 203.0.113.7"], "203.0.113.7"),
@@ -177,7 +177,7 @@ fn forwarded_for_is_believed_past_trusted_proxies_only() {
         ("10.0.0.1", &[b"203.0.113.7", b"10.0.0.2"], "203.0.113.7"),
         ("10.0.0.1", &[b"6.6.6.6", b"203.0.113.7", b"10.0.0.2"], "203.0.113.7"),
         ("10.0.0.1", &[b"203.0.113.7, ::ffff:10.0.0.2"], "203.0.113.7"),
-        // A NAT64 address is no trusted proxy, though its key is that of an IPv4 address.
+        // A NAT64 address is not a trusted proxy, though its key is that of an IPv4 address.
         ("10.0.0.1", &[b"203.0.113.7, 64:ff9b::10.0.0.2"], "10.0.0.2"),
         // An untrusted proxy in between ends the walk.
         ("10.0.0.1", &[b"203.0.113.7, 198.51.100.1, 10.0.0.2"], "198.51.100.1"),

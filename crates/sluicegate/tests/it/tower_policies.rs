@@ -1,4 +1,4 @@
-//! The layer by policies: what an engine decides, as clients of an HTTP service see it.
+//! The layer by policies: the decisions of an engine, as clients of an HTTP service see them.
 #![cfg(all(feature = "tower", feature = "engine"))]
 #![expect(clippy::unwrap_used, reason = "what a test builds is known to be right")]
 
@@ -70,7 +70,7 @@ fn memory() -> Arc<Engine> {
     Arc::new(Engine::new(policies(), MemoryStore::default(), clock))
 }
 
-/// Says `inner`, and how the request was marked.
+/// Returns the body `inner`, and the mark of the request.
 async fn inner(request: Request<()>) -> Result<Response<String>, Infallible> {
     let body = match request.extensions().get::<Disposition>() {
         None => "inner".to_owned(),
@@ -98,7 +98,7 @@ fn field<'a>(response: &'a Response<String>, name: &str) -> Option<&'a str> {
     response.headers().get(name).map(|value| value.to_str().unwrap())
 }
 
-/// Status, `Retry-After`, body of each of `n` responses one after the other.
+/// Returns the status, `Retry-After` and body of each of `n` responses one after the other.
 async fn answers(layer: &RateLimitLayer<Shared>, n: usize) -> Vec<(u16, Option<String>, String)> {
     let mut answers = Vec::new();
     for _ in 0..n {
@@ -247,7 +247,7 @@ impl io::Write for Log {
     }
 }
 
-/// The response, and what was logged.
+/// Returns the last response, and the log.
 async fn logged(
     layer: &RateLimitLayer<impl KeyExtractor>,
     requests: usize,

@@ -1,4 +1,4 @@
-//! What is read and told: replies, keys made of attributes, header fields and problems.
+//! Values that are read and returned: replies, keys made of attributes, header fields and problems.
 
 use serde_json::{Value, json};
 use sluicegate::http::{headers, problem};
@@ -12,7 +12,7 @@ use super::asks::{POLICIES, policy};
 use super::records::published;
 use super::{hex, is_fresh};
 
-/// Replies that are no decision.
+/// Replies that are not decisions.
 const NO_DECISIONS: [&[u8]; 12] = [
     b"\x01",
     b"",
@@ -28,13 +28,13 @@ const NO_DECISIONS: [&[u8]; 12] = [
     b"\xff",
 ];
 
-/// Replies of the script under so many rules, and what looks like one.
+/// Replies of the script under so many rules, and others that look like one.
 fn replies(rules: usize) -> Vec<Vec<u8>> {
     let seven = |number: u64| number.to_le_bytes()[..7].to_vec();
     let by_one = |kind: u8, rule: u8, granted: u32, numbers: [u64; 3]| {
         [&[kind, rule][..], &granted.to_le_bytes(), &numbers.map(seven).concat()].concat()
     };
-    // Of several rules, what is left under each comes last.
+    // Of several rules, the permits left under each come last.
     let several = if rules > 1 { rules } else { 0 };
     let by_all = |kind, rule, granted, numbers| {
         [by_one(kind, rule, granted, numbers), seven(5).repeat(several)].concat()
@@ -56,7 +56,7 @@ fn replies(rules: usize) -> Vec<Vec<u8>> {
     ];
     if rules > 1 {
         let one = by_one(1, 0, 3, [0, 7, 60_000_000]);
-        // As one rule has it, with a rule less, and with more left than the limits are.
+        // The reply of one rule, one with a rule less, and one with more left than the limits.
         replies.extend([one.clone(), good[..good.len() - 7].to_vec()]);
         replies.push([one, seven(most).repeat(rules)].concat());
     }
@@ -64,7 +64,7 @@ fn replies(rules: usize) -> Vec<Vec<u8>> {
     replies
 }
 
-/// What an answer says.
+/// Returns the content of an answer.
 fn decided(policy: &Policy, answer: &StoreAnswer) -> Value {
     let name = |rule: usize| &*policy.rules().set().rules()[rule].name;
     let mut said = decision(&answer.verdict.decision, name(answer.verdict.rule));
@@ -108,7 +108,7 @@ fn replies_of_the_script_are_read_alike() {
     );
 }
 
-/// A decision as a vector of `spec/vectors` has it.
+/// Returns a decision in the form of `spec/vectors`.
 pub(super) fn decision(decision: &Decision, rule: &str) -> Value {
     let (granted, wait_us) = match decision.outcome {
         Outcome::Allow { granted, wait } => (granted, wait.get()),

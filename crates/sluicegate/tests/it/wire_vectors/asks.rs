@@ -1,4 +1,4 @@
-//! What is sent: keys, and requests.
+//! Data that is sent: keys, and requests.
 
 use serde_json::{Value, json};
 use sluicegate::policy::Policy;
@@ -19,7 +19,7 @@ pub(super) const POLICIES: [&str; 2] = [
     r#"{"name":"mails","rules":[{"name":"day","fixed_window":{"limit":500,"calendar":"day","time_zone":"Europe/Berlin"}},{"name":"burst","token_bucket":{"rate":"10/s","burst":20}},{"name":"month","fixed_window":{"limit":9000,"calendar":"month"}}]}"#,
 ];
 
-/// The policy that `text` is.
+/// Parses a policy.
 pub(super) fn policy(text: &str) -> Policy {
     Policy::parse_one(text).expect("it makes sense")
 }

@@ -1,4 +1,4 @@
-//! Lives of a few keys in one process, with and without Redis: who is asked, and what is answered.
+//! Lives of a few keys in one process, with and without Redis: the questions to it, and the answers.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -103,7 +103,7 @@ impl Store for Line {
     }
 }
 
-/// When a life begins, and its policy was taken over.
+/// The instant at which a life begins, and at which its policy was taken over, µs.
 const BEGIN_US: u64 = 1_774_745_000_000_000;
 
 #[test]
@@ -151,7 +151,7 @@ fn life(rng: &mut Rng, policy: &str, nodes: u32) -> Value {
             _ => 0,
         };
         if place % 12 == 0 {
-            // The breaker forgets what was a second ago, and its probe is due.
+            // The breaker forgets failures of a second ago, and its probe is due.
             now_us += 1_100_000;
         }
         let key = if rng.u8(0..4) == 0 { "b" } else { "a" };
@@ -217,7 +217,7 @@ fn expect(decided: Result<Admission, DecideError>) -> Value {
     said
 }
 
-/// A future that needs nobody.
+/// A future that is polled only once.
 trait Once: Future {
     fn poll_once(self) -> Poll<Self::Output>;
 }

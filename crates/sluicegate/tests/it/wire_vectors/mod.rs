@@ -1,6 +1,6 @@
 //! `spec/wire`: the bytes and texts that every language must make alike, as data.
 //!
-//! The files are what this code says. `SLUICEGATE_WRITE=1 cargo test --workspace --all-features --test it
+//! This code makes the files. `SLUICEGATE_WRITE=1 cargo test --workspace --all-features --test it
 //! wire_vectors` writes them; read the diff: a change here is a
 //! difference between a server and programs of an earlier version.
 #![cfg(all(feature = "redis", feature = "http"))]
@@ -14,7 +14,7 @@ mod versions;
 
 use serde_json::Value;
 
-/// Compares the file with what it should be; writes it where that is wanted.
+/// Compares the file with the expected entries; writes it if the environment asks for that.
 fn is_fresh(name: &str, about: &str, entries: &[Value]) {
     let entries: Vec<_> = entries.iter().map(ToString::to_string).collect();
     sluicegate_testkit::wire_vectors(name, about, &entries);

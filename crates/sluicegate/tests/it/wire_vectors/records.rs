@@ -1,4 +1,4 @@
-//! Records of policies, and what their rules come to.
+//! Records of policies, and the compiled form of their rules.
 
 use std::iter;
 
@@ -15,10 +15,10 @@ use sluicegate::{Micros, record_of};
 use super::asks::POLICIES;
 use super::{hex, is_fresh};
 
-/// Policies that are made up beside those that are written here.
+/// Number of random policies beside those that are written here.
 const RANDOM: usize = 400;
 
-/// When they were taken over.
+/// The instant at which they were taken over.
 const SINCE: Micros = Micros::from_secs(1_767_225_660);
 
 /// Edges of the numbers.
@@ -144,7 +144,7 @@ fn limits_that_callers_bring_along_are_the_same_bytes() {
     );
 }
 
-/// The text that servers publish of the policy `document`, of app `shop`, of version 3, that they took over at `since`.
+/// Returns the text that servers publish of the policy `document`, version 3 of app `shop`, taken over at `since`.
 pub(super) fn published(document: &str, since: Micros) -> String {
     let compile = |policy: &PublicationPolicy<'_>| {
         let read = Policy::parse_one(policy.document);
@@ -166,7 +166,7 @@ fn right(text: &str) -> Value {
     })
 }
 
-/// A record of which copies are spoilt.
+/// A record whose copies are damaged.
 struct Spoilt(Value);
 
 impl Spoilt {
@@ -178,22 +178,22 @@ impl Spoilt {
         Self(serde_json::from_str(&text).expect("it is JSON"))
     }
 
-    /// With another value at a place.
+    /// Returns a copy with another value at a place.
     fn with(&self, place: &str, value: Value) -> String {
         let mut record = self.0.clone();
         *record.pointer_mut(place).unwrap_or_else(|| panic!("{place} is not there")) = value;
         record.to_string()
     }
 
-    /// Without a member.
+    /// Returns a copy without a member.
     fn without(&self, name: &str) -> String {
         let mut record = self.0.clone();
         record.as_object_mut().expect("it is an object").remove(name).expect("it has it");
         record.to_string()
     }
 
-    /// With other bytes in its rules: 0 is their format, 1 what is carried, 2 how many there are; then of the first
-    /// one: 3 its code, 4 how many numbers it has, 5 its flags, 6 the hash of its name, 14 its limit.
+    /// Returns a copy with other bytes in its rules: 0 is their format, 1 the kind of carry, 2 their number; then of
+    /// the first one: 3 its code, 4 the count of its numbers, 5 its flags, 6 the hash of its name, 14 its limit.
     fn blob(&self, at: usize, bytes: &[u8]) -> String {
         let text = self.0["blob"].as_str().expect("a text");
         let mut rules = URL_SAFE_NO_PAD.decode(text).expect("base64");
@@ -228,7 +228,7 @@ fn later(it: &Spoilt) -> Vec<String> {
     ]
 }
 
-/// Texts that are no records.
+/// Texts that are not records.
 fn damaged(it: &Spoilt) -> Vec<String> {
     let whole = it.0.to_string();
     let mut texts = vec![
@@ -332,7 +332,7 @@ fn algorithm(rng: &mut Rng) -> (&'static str, String) {
     }
 }
 
-/// A number from 1 to `most`, as often a small one as a large one.
+/// Returns a number from 1 to `most`, as often a small one as a large one.
 fn any(rng: &mut Rng, most: u64) -> u64 {
     let bits = rng.u32(0..=most.ilog2());
     rng.u64(1..=(1_u64 << bits)).min(most)

@@ -1,4 +1,4 @@
-//! Two programs that hold different versions of a policy, in turn on one key; and states that nobody wrote.
+//! Two programs with different versions of a policy, in turn on one key; and states that no program wrote.
 
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use super::answers::decision;
 use super::records::published;
 use super::{hex, is_fresh};
 
-/// What a policy was and what it is.
+/// Policies before and after a change.
 const CHANGES: [[&str; 2]; 12] = [
     [
         r#""rules":[{"token_bucket":{"rate":"10/s","burst":10}}]"#,
@@ -65,7 +65,7 @@ const CHANGES: [[&str; 2]; 12] = [
     ],
 ];
 
-/// A state that no script wrote, or that has been cut.
+/// States that no script wrote, or that have been cut.
 const BAD_STATES: [&[u8]; 6] = [
     b"x",
     b"not a state of any rules, and longer than a head",
@@ -192,7 +192,7 @@ async fn with_state(redis: &RedisServer, state: &[u8]) -> Value {
     json!({ "records": [record], "since_us": [BEGIN_US], "state_hex": hex(state), "steps": steps })
 }
 
-/// The state of the key.
+/// Returns the state of the key.
 async fn stored(redis: &RedisServer) -> Option<String> {
     let reply = redis.cli(&["GET", &state_key("p", b"k")]).await.expect("it answers");
     match reply {
