@@ -1,4 +1,4 @@
-//! The table of `make bench`, for those who want criterion's curves.
+//! The table of `make bench` as criterion benchmarks, with curves.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use sluicegate_bench::measure::{Case, run};

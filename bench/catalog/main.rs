@@ -1,5 +1,5 @@
-//! Measures a fleet that follows one catalog: how soon a node starts, how soon an edit holds on all of
-//! them, and what finding a policy costs. `bench/README.md` says how.
+//! Measures a fleet that follows one catalog: the time until a node starts, the time until an edit is in force on all
+//! nodes, and the cost of finding a policy. `bench/README.md` says how.
 #![expect(clippy::disallowed_methods, reason = "a stop-watch")]
 
 mod node;
@@ -21,10 +21,10 @@ const EDITS: usize = 100;
 const APPS: usize = 500;
 const POLICIES_OF_APP: usize = 20;
 
-/// How often it is looked at whether an edit holds.
+/// Interval between checks whether an edit is in force.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Lookups of a round, and rounds of which the median counts.
+/// Lookups of a round, and number of rounds, of which the median is printed.
 const LOOKUPS: usize = 1_000_000;
 const ROUNDS: usize = 9;
 
@@ -63,7 +63,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A catalog with so many apps besides the one that is edited, and a token for that.
+/// Creates a catalog with `apps` apps besides the one that is edited, and returns a token for that one.
 async fn fill(url: &str, apps: usize) -> anyhow::Result<String> {
     let at = node::now_ms();
     let by = ChangeContext::operator("a measurement", at);
@@ -71,7 +71,7 @@ async fn fill(url: &str, apps: usize) -> anyhow::Result<String> {
     for app in 0..apps {
         let name = format!("app{app}");
         catalog.create_app(&by, &name, "", &[]).await?;
-        // The policy that is edited is one of those that there can be.
+        // The policy that is edited counts towards the limit of policies.
         for place in usize::from(app == 0)..POLICIES_OF_APP {
             let document = document(&format!("{name}.policy{place}"), 5);
             catalog.create_policy(&by, &name, &document, PolicyState::Active).await?;
@@ -88,12 +88,12 @@ async fn fill(url: &str, apps: usize) -> anyhow::Result<String> {
     Ok(secret.expose().to_owned())
 }
 
-/// How long each edit took, from before it was asked for until it held on every node.
+/// Returns the time that each edit took, from before its request until it was in force on every node.
 fn propagate(nodes: &[Node], token: &str) -> anyhow::Result<Vec<Duration>> {
     let mut took = Vec::with_capacity(EDITS);
     for edit in 0..EDITS {
         let limit = u64::try_from(edit)? + 2;
-        // Not in step with the nodes' looks.
+        // The pause keeps the edits out of step with the nodes' checks.
         std::thread::park_timeout(Duration::from_millis(fastrand::u64(..300)));
         let begin = Instant::now();
         let editor = &nodes[edit % nodes.len()];
@@ -112,7 +112,7 @@ fn propagate(nodes: &[Node], token: &str) -> anyhow::Result<Vec<Duration>> {
     Ok(took)
 }
 
-/// What finding a policy among so many costs.
+/// Measures the time of finding a policy among `count`.
 fn resolve(count: usize) -> anyhow::Result<String> {
     let names: Vec<_> =
         (0..count).map(|place| format!("app{}.policy{place}", place % APPS)).collect();

@@ -1,4 +1,4 @@
-//! A node: the server as users start it, and what is asked of it.
+//! A node: the server as users start it, and requests to it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -9,14 +9,14 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 use sluicegate::{Clock, WallClock};
 
-/// How nodes are started.
+/// The catalog and the store that nodes are started with.
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) catalog: String,
     pub(crate) store: String,
 }
 
-/// A node. It ends with this.
+/// A node. It stops when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Node {
     child: Child,
@@ -27,7 +27,7 @@ pub(crate) struct Node {
 }
 
 impl Program {
-    /// Starts a node, which listens when this returns.
+    /// Starts a node, which is listening when this returns.
     pub(crate) fn start(&self) -> anyhow::Result<Node> {
         let beside = std::env::current_exe()?.with_file_name("sluicegate");
         let program = std::env::var_os("SLUICEGATE").map_or(beside, PathBuf::from);
@@ -56,7 +56,7 @@ impl Program {
 }
 
 impl Node {
-    /// Changes what has this version.
+    /// Changes the item at `path`, if it has this version.
     pub(crate) fn admin(
         &self,
         token: &str,
@@ -68,7 +68,7 @@ impl Node {
         ask(&self.admin, &format!("PUT {path}"), &head, &body.to_string())
     }
 
-    /// The limit that the policy which is edited has here.
+    /// Returns the limit of the edited policy on this node.
     pub(crate) fn limit(&self, token: &str) -> Option<u64> {
         let body = json!({ "policy": "orders", "key": "nobody", "app": "shop" }).to_string();
         let head = format!("authorization: Bearer {token}\r\n");

@@ -1,4 +1,4 @@
-//! What a limit allows, and by how much a history of admissions is above that.
+//! The admissions that a limit allows, and the excess of a history of admissions over it.
 //!
 //! A client does not see when a server decides, only that it was between sending the request and
 //! reading the reply. So an admission counts towards an interval only if it was sent **and** answered
@@ -16,26 +16,26 @@ use std::time::Duration;
 pub(crate) enum Limit {
     /// `token_bucket`: at most `burst + rate·Δ` in any interval Δ.
     Bucket { per_s: u32, burst: u32 },
-    /// `fixed_window` of a day: at most `limit` in it. No run goes on past midnight.
+    /// `fixed_window` of a day: at most `limit` in it. No run continues past midnight.
     Day { limit: u32 },
     /// `sliding_window`: at most `limit` in any interval of its length.
     Window { limit: u32, window_s: u32 },
-    /// What no machine reaches, where rates are looked for and not bounds.
+    /// A limit that no machine reaches, for measurements of rates instead of bounds.
     Unreached(Price),
 }
 
-/// What a decision costs Redis.
+/// The cost of a decision for Redis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Price {
-    /// One bucket: so little that on two cores clients and servers are short of time before Redis is.
+    /// One bucket: so cheap that on two cores clients and servers run out of time before Redis does.
     Cheap,
-    /// Eight sliding windows: so much that Redis is short of time first.
+    /// Eight sliding windows: so expensive that Redis runs out of time first.
     Dear,
 }
 
 impl Price {
-    /// Keys that are asked for: of dear ones so few that their windows stay filled, since a decision
-    /// costs more the more of a window is, and so many that hardly two of one travel together.
+    /// Number of keys. For expensive rules they are few, so that their windows stay filled, since a decision costs more
+    /// with a fuller window; and many enough that two requests for one key are rarely sent together.
     pub(crate) fn keys(self) -> u32 {
         match self {
             Self::Cheap => 10_000,
@@ -43,7 +43,7 @@ impl Price {
         }
     }
 
-    /// Requests outstanding on each of sixteen connections that make Redis decide the most a second.
+    /// Requests outstanding on each of sixteen connections that give the most decisions per second in Redis.
     pub(crate) fn outstanding(self) -> usize {
         match self {
             Self::Cheap => 16,
@@ -51,7 +51,7 @@ impl Price {
         }
     }
 
-    /// How long keys are asked for until a decision costs what it always will.
+    /// Time that keys are requested until a decision has its lasting cost.
     pub(crate) fn warm_up(self) -> Duration {
         match self {
             Self::Cheap => Duration::from_secs(1),
@@ -60,16 +60,16 @@ impl Price {
     }
 }
 
-/// The windows of what is dear.
+/// The windows of expensive rules, s.
 const WINDOW_S: u64 = 10;
 
-/// A permit that was given, in µs since the run began.
+/// A permit that was granted; times in µs since the run began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Admitted {
     pub(crate) sent_us: u64,
     pub(crate) replied_us: u64,
     pub(crate) key: u32,
-    /// The server had no answer of Redis, and gave it by its share.
+    /// The server had no answer of Redis, and granted it from its share.
     pub(crate) by_share: bool,
 }
 
@@ -97,12 +97,12 @@ impl Limit {
         }
     }
 
-    /// What it allows a key in `us`, from the first request on.
+    /// Returns the number of permits that a key may get in `us`, from the first request on.
     pub(crate) fn allows(self, us: u64) -> f64 {
         match self {
             Self::Bucket { per_s, burst } => f64::from(burst) + f64::from(per_s) * us as f64 / 1e6,
             Self::Day { limit } => limit.into(),
-            // So many windows cover it.
+            // This many windows cover the time.
             Self::Window { limit, window_s } => {
                 f64::from(limit) * ((us as f64 / 1e6 / f64::from(window_s)).floor() + 1.0)
             }
@@ -142,10 +142,10 @@ impl fmt::Display for Limit {
     }
 }
 
-/// The maximum over all intervals of what is surely admitted in one, less `per_us` times its length.
+/// The maximum, over all intervals, of the admissions that are certainly in one, less `per_us` times its length.
 ///
-/// An interval that is worth looking at begins where a request is sent and ends where a reply is read.
-/// Ends are walked in order; a tree holds for every beginning what is in the interval so far.
+/// It suffices to consider intervals that begin where a request is sent and end where a reply is read. Ends are walked
+/// in order; a tree holds, for every beginning, the admissions in the interval so far.
 fn most_within(events: &[Admitted], per_us: f64) -> f64 {
     let mut begins: Vec<_> = events.iter().map(|event| event.sent_us).collect();
     begins.sort_unstable();
@@ -154,7 +154,7 @@ fn most_within(events: &[Admitted], per_us: f64) -> f64 {
     let mut tree = Tree::new(begins.iter().map(|begin| per_us * *begin as f64));
     let mut most = f64::NEG_INFINITY;
     for event in by_end {
-        // It is in every interval that begins before it was sent.
+        // The admission is in every interval that begins before it was sent.
         tree.add_one_to_first(begins.partition_point(|begin| *begin <= event.sent_us));
         let begun = begins.partition_point(|begin| *begin <= event.replied_us);
         most = most.max(tree.most_of_first(begun) - per_us * event.replied_us as f64);
@@ -162,7 +162,7 @@ fn most_within(events: &[Admitted], per_us: f64) -> f64 {
     most
 }
 
-/// The most that is surely admitted in an interval of so many µs, which does not hold its own end.
+/// The most admissions that are certainly in an interval of `window_us`, which does not contain its own end.
 fn most_in_window(events: &[Admitted], window_us: u64) -> usize {
     let mut by_begin = events.to_vec();
     by_begin.sort_by_key(|event| event.sent_us);
@@ -174,12 +174,11 @@ fn most_in_window(events: &[Admitted], window_us: u64) -> usize {
     (0..by_begin.len()).map(within).max().unwrap_or(0)
 }
 
-/// A row of numbers of which the first few can be raised by one, and their maximum found, in
-/// logarithmic time.
+/// A row of numbers; adding one to the first few, and finding the maximum of the first few, take logarithmic time.
 struct Tree {
-    /// A power of two: as many leaves, whose nodes follow on those above them.
+    /// A power of two: the number of leaves, whose nodes follow those above them.
     leaves: usize,
-    /// The maximum of what is below a node, with all that was added there, but not above.
+    /// The maximum below a node, including additions at the node or below, but not above.
     most: Vec<f64>,
     added: Vec<f64>,
 }
@@ -205,7 +204,7 @@ impl Tree {
         self.most_below(1, self.leaves, count)
     }
 
-    /// `node` has `width` leaves, of which the first `count` are meant.
+    /// Adds one to the first `count` of the `width` leaves of `node`.
     fn add(&mut self, node: usize, width: usize, count: usize) {
         if count >= width {
             self.most[node] += 1.0;

@@ -15,23 +15,23 @@ use crate::wire::{POLICY, Wire};
 pub(crate) struct Build {
     pub(crate) name: String,
     pub(crate) program: PathBuf,
-    /// Whether scenarios of leases are a fifth as long: to check, not to measure.
+    /// Scenarios of leases take a fifth of the time: to check, not to measure.
     pub(crate) is_quick: bool,
 }
 
 impl Build {
-    /// How often something is done that is done so many times when it is measured.
+    /// The number of repetitions: `times`, or a fifth of it if `is_quick`.
     pub(crate) fn times(&self, times: usize) -> usize {
         if self.is_quick { times.div_ceil(5) } else { times }
     }
 
-    /// How long something takes that takes so long when it is measured.
+    /// The duration: `span`, or a fifth of it if `is_quick`.
     pub(crate) fn span(&self, span: Duration) -> Duration {
         if self.is_quick { span / 5 } else { span }
     }
 }
 
-/// What servers are started for.
+/// The configuration of the servers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup<'a> {
     pub(crate) build: &'a Build,
@@ -59,7 +59,7 @@ impl From<bool> for Leases {
     }
 }
 
-/// Servers that enforce one limit. They end with this.
+/// Servers that enforce one limit. They stop when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Fleet {
     servers: Vec<Server>,
@@ -79,7 +79,7 @@ const POLICIES: &str = "policies.yaml";
 const START_MAX: Duration = Duration::from_secs(20);
 
 impl Setup<'_> {
-    /// One server for each store URL. All of them listen.
+    /// Starts one server for each store URL. All of them are listening when this returns.
     ///
     /// # Errors
     /// If one does not start.
@@ -91,7 +91,7 @@ impl Setup<'_> {
         Ok(Fleet { servers })
     }
 
-    /// One more server, of another setup.
+    /// Starts one more server, of another setup.
     ///
     /// # Errors
     /// If it does not start.
@@ -100,7 +100,7 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// Kills a server and starts it again at once, where it was.
+    /// Kills a server and starts it again at once, at the same addresses.
     ///
     /// # Errors
     /// If it does not start.
@@ -114,7 +114,7 @@ impl Setup<'_> {
         self.start_again(fleet, place, store).await
     }
 
-    /// Starts a server again that was killed, where it was.
+    /// Starts a killed server again, at the same addresses.
     ///
     /// # Errors
     /// If it does not start.
@@ -130,19 +130,19 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// Changes the policies of a server that runs: `more` rules are behind that of the limit.
+    /// Changes the policies of a running server: the rules in `more` follow that of the limit.
     ///
     /// # Errors
     /// If the file cannot be written.
     pub(crate) fn edit(&self, fleet: &Fleet, place: usize, more: &str) -> std::io::Result<()> {
         let path = fleet.servers[place].program.log().with_file_name(POLICIES);
-        // A server never reads half of it.
+        // A server never reads a half-written file.
         let new = path.with_extension("new");
         std::fs::write(&new, self.policies(more))?;
         std::fs::rename(new, path)
     }
 
-    /// The document: one policy, with `more` rules behind that of the limit.
+    /// The document: one policy, with the rules in `more` after that of the limit.
     fn policies(&self, more: &str) -> String {
         let Self { limit, on_store_failure, leases, .. } = self;
         let leases = match leases {
@@ -180,24 +180,24 @@ impl Setup<'_> {
 }
 
 impl Fleet {
-    /// Load on every server, for one key.
+    /// Load on every server, for one key, over `connections` connections to each.
     pub(crate) fn load(&self, wire: Wire, connections: usize, pace: Pace) -> Load {
         let servers = (0..self.servers.len()).map(|place| self.address(place, wire)).collect();
         Load { servers, connections, pace, keys: 1, reconnects: false }
     }
 
-    /// So many requests a second to each server, over four connections.
+    /// `per_s` requests a second to each server, over four connections.
     pub(crate) fn steady(&self, per_s: u32) -> Load {
         self.steady_over(per_s, 4)
     }
 
-    /// So many requests a second to each server, over so many connections to it.
+    /// `per_s` requests a second to each server, over `connections` connections to it.
     pub(crate) fn steady_over(&self, per_s: u32, connections: u16) -> Load {
         let pace = Pace::Open { per_s: f64::from(per_s) / f64::from(connections) };
         self.load(Wire::Resp, usize::from(connections), pace)
     }
 
-    /// Ends a server at once.
+    /// Kills a server at once.
     pub(crate) fn kill(&mut self, place: usize) {
         self.servers[place].program.kill();
     }
@@ -207,7 +207,7 @@ impl Fleet {
         &self.servers[place].program
     }
 
-    /// Where a server listens, and what it speaks there.
+    /// The address of a server for `wire`.
     pub(crate) fn address(&self, place: usize, wire: Wire) -> (Wire, SocketAddr) {
         let server = &self.servers[place];
         match wire {
@@ -217,7 +217,7 @@ impl Fleet {
     }
 }
 
-/// Where a server says that it listens.
+/// The address that a server logs for `wire`.
 fn address(log: &Path, wire: &str) -> Option<SocketAddr> {
     let said = std::fs::read_to_string(log).ok()?;
     let start = format!("listening on {wire}://");

@@ -1,5 +1,5 @@
-//! The clients: one thread that keeps thousands of requests outstanding, and notes what became of
-//! each, with its own clock.
+//! The clients: one thread that keeps thousands of requests outstanding, and records the outcome of each, with its own
+//! clock.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -19,49 +19,49 @@ use crate::bound::Admitted;
 use crate::report::RECOVERY_US;
 use crate::wire::{Reply, Wire};
 
-/// Most requests that are outstanding on a connection: their replies fit into what the system buffers,
-/// so that no server waits for them to be read while it is still being asked.
+/// Most requests that are outstanding on a connection: their replies fit into the buffers of the system, so no server
+/// waits for its replies to be read before it reads more requests.
 const OUTSTANDING_MAX: usize = 128;
 
-/// How long clients wait for replies when they have stopped asking.
+/// Longest wait for replies after the last request.
 const LAST_REPLIES_MAX: Duration = Duration::from_secs(3);
 
-/// A client at a rate looks this often whether something is due: as often as timers go off.
+/// Interval at which a client with a rate checks whether a request is due: as often as timers fire.
 const TICK: Duration = Duration::from_millis(1);
 
-/// How often a client whose server is gone looks for it.
+/// Interval between attempts to connect to a server that was killed.
 const RECONNECT_EVERY: Duration = Duration::from_millis(10);
 
-/// The mode of decisions by the share of a server.
+/// The mode of decisions from the share of a server.
 const SHARE_MODE: &str = "local";
 
-/// A slot of the time line.
+/// Length of a slot of the time line, µs.
 const SLOT_US: u64 = 100_000;
 
-/// The clients of a load, the servers, and what each speaks.
+/// The clients of a load, the servers, and the protocol of each.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) servers: Vec<(Wire, SocketAddr)>,
-    /// To each server.
+    /// Connections to each server.
     pub(crate) connections: usize,
     pub(crate) pace: Pace,
-    /// Requests are for keys that are drawn from so many.
+    /// Requests are for keys that are drawn from this many.
     pub(crate) keys: u32,
-    /// Whether a connection that is closed is made again: servers are killed on purpose.
+    /// A closed connection is made again, since servers are killed on purpose.
     pub(crate) reconnects: bool,
 }
 
-/// When a connection asks.
+/// The pace of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pace {
-    /// As soon as it is answered: so many are outstanding all the time.
+    /// Sends when an answer comes: this many requests are always outstanding.
     Closed { outstanding: usize },
-    /// So many times a second, however long answers take; what would be the 129th outstanding request
-    /// of a connection is offered, and not sent.
+    /// Sends this many requests a second, independent of answers. A request beyond [`OUTSTANDING_MAX`] is counted as
+    /// offered, but not sent.
     Open { per_s: f64 },
 }
 
-/// What became of all requests. Times are µs since the run began.
+/// The outcomes of all requests. Times are µs since the run began.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) sent: u64,
@@ -69,24 +69,24 @@ pub(crate) struct Tally {
     pub(crate) unsent: u64,
     pub(crate) unanswered: u64,
     pub(crate) admitted: Vec<Admitted>,
-    /// Who decided, in the order in which they were first seen.
+    /// Decisions by mode, in the order in which modes were first seen.
     pub(crate) modes: Vec<Decided>,
-    /// Why there was no decision, and how often.
+    /// Reasons why there was no decision, with their counts.
     pub(crate) failed: BTreeMap<String, u64>,
-    /// Of all decisions, from when they were due.
+    /// Latencies of all decisions, from the time when each was due.
     pub(crate) latencies_us: Vec<u32>,
     /// Outages, as the clients of each server saw them.
     pub(crate) cut_off: BTreeMap<SocketAddr, Outages>,
     pub(crate) first_sent_us: u64,
     pub(crate) last_replied_us: u64,
-    /// How much of a core the clients used.
+    /// Share of a core that the clients used.
     pub(crate) busy: f64,
 }
 
-/// Times in which a server decided by its share.
+/// Times in which a server decided from its share.
 #[derive(Debug, Default)]
 pub(crate) struct Outages {
-    /// From when the first request was sent to when the last was answered.
+    /// From the time when the first request was sent to that when the last was answered.
     pub(crate) spans: Vec<(u64, u64)>,
     is_over: bool,
 }
@@ -97,11 +97,11 @@ pub(crate) struct Decided {
     pub(crate) mode: String,
     pub(crate) admitted: u64,
     pub(crate) refused: u64,
-    /// Both, by slots of 100 ms.
+    /// Admitted and refused, by slots of 100 ms.
     pub(crate) slots: Vec<[u32; 2]>,
 }
 
-/// Clients that ask until they are stopped.
+/// Clients that send requests until they are stopped.
 #[derive(Debug)]
 pub(crate) struct Running {
     stop: watch::Sender<bool>,
@@ -110,7 +110,7 @@ pub(crate) struct Running {
 }
 
 impl Load {
-    /// Connects every client, and lets all of them begin.
+    /// Connects every client, and starts all of them.
     ///
     /// # Errors
     /// If a connection cannot be made.
@@ -185,12 +185,12 @@ impl Load {
 }
 
 impl Running {
-    /// Time since the clients began, in µs.
+    /// Returns the time since the clients began, in µs.
     pub(crate) fn now_us(&self) -> u64 {
         us_since(self.begin)
     }
 
-    /// Lets the clients read what they have asked for, and ends them.
+    /// Lets the clients read the outstanding replies, and ends them.
     ///
     /// # Errors
     /// If their thread panicked.
@@ -222,7 +222,7 @@ struct Pending {
 }
 
 impl Line {
-    /// Connects again, as soon as the server listens.
+    /// Connects again, as soon as the server is listening.
     async fn reconnect(&mut self, stopped: &watch::Receiver<bool>) -> anyhow::Result<()> {
         self.pending.clear();
         self.answered.clear();
@@ -264,7 +264,7 @@ impl Line {
         }
     }
 
-    /// Sends what is due, in one write.
+    /// Sends the requests that are due, in one write.
     async fn ask(&mut self, now_us: u64, tally: &RefCell<Tally>) -> anyhow::Result<()> {
         self.asked.clear();
         let (mut sent, mut unsent) = (0, 0);
@@ -287,7 +287,7 @@ impl Line {
         Ok(self.stream.write_all(&self.asked).await?)
     }
 
-    /// Notes every reply that is all there.
+    /// Counts every reply that is complete.
     fn note(&mut self, now_us: u64, tally: &mut Tally) -> anyhow::Result<()> {
         let mut read = 0;
         while let Some((reply, length)) = self.wire.reply(&self.answered[read..])? {
@@ -304,7 +304,7 @@ impl Line {
     }
 }
 
-/// When a connection asks next.
+/// The times of a connection's requests.
 #[derive(Debug)]
 enum Schedule {
     Closed { outstanding: usize },
@@ -312,7 +312,7 @@ enum Schedule {
 }
 
 impl Schedule {
-    /// `share` is which part of the time between two requests the first one waits.
+    /// The first request waits for `share` of the time between two requests.
     fn new(pace: Pace, share: f64) -> anyhow::Result<Self> {
         Ok(match pace {
             Pace::Closed { outstanding } => {
@@ -329,7 +329,7 @@ impl Schedule {
         matches!(self, Self::Open { .. })
     }
 
-    /// When the next request was due, if it is.
+    /// Returns the time at which the next request was due, if it is due now.
     #[expect(clippy::cast_sign_loss, reason = "times since the beginning are not negative")]
     #[expect(
         clippy::cast_possible_truncation,
@@ -350,12 +350,12 @@ impl Schedule {
 }
 
 impl Tally {
-    /// Nothing yet.
+    /// A tally without outcomes.
     pub(crate) fn new() -> Self {
         Self { first_sent_us: u64::MAX, ..Self::default() }
     }
 
-    /// Adds what became of the requests of another run, as if that had followed at once.
+    /// Adds the outcomes of another run, as if it had followed at once.
     pub(crate) fn add(&mut self, other: Self) {
         let begin_us = self.last_replied_us;
         let from_us = |us: u64| begin_us + us.saturating_sub(other.first_sent_us);
@@ -396,7 +396,7 @@ impl Tally {
         }
     }
 
-    /// Notes a decision, which is an admission if it `passes`.
+    /// Counts a decision, which is an admission if it `passes`.
     pub(crate) fn decided(&mut self, event: Admitted, passes: bool, mode: &str) {
         let decided = self.of(mode);
         let slot = usize::try_from(event.replied_us / SLOT_US).expect("a run is short");
@@ -427,7 +427,7 @@ impl Tally {
         *self.failed.entry(reason.to_owned()).or_default() += 1;
     }
 
-    /// Decisions of a mode: admitted and refused.
+    /// Returns the decisions of a mode: admitted and refused.
     pub(crate) fn of_mode(&self, mode: &str) -> [u64; 2] {
         let found = self.modes.iter().find(|decided| decided.mode == mode);
         found.map_or([0; 2], |decided| [decided.admitted, decided.refused])
@@ -435,11 +435,11 @@ impl Tally {
 }
 
 impl Outages {
-    /// Notes who decided a request that was sent and answered then.
+    /// Records the mode of a decision on a request that was sent and answered then.
     fn decided(&mut self, (sent_us, replied_us): (u64, u64), mode: &str) {
         match mode {
             SHARE_MODE => match self.spans.last_mut() {
-                // Replies of other connections come in another order than they were decided in.
+                // Replies of different connections come in another order than their decisions.
                 Some(last) if !self.is_over || sent_us < last.1 + RECOVERY_US => {
                     last.1 = last.1.max(replied_us);
                 }
@@ -456,7 +456,7 @@ fn us_since(begin: Instant) -> u64 {
     u64::try_from(begin.elapsed().as_micros()).expect("a run is short")
 }
 
-/// How long this thread has run on a core.
+/// The time that this thread has run on a core, ns.
 fn busy_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)

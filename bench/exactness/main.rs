@@ -1,12 +1,11 @@
-//! Shows whether servers on a Redis ever admit more than their bound, and how close to it they come:
-//! real processes, real outages, more load than they bear. `docs/exactness.md` says what is promised,
-//! and how this is read.
+//! Shows whether servers on a Redis ever admit more than their bound, and how close to it they come: real processes,
+//! real outages, more load than they can serve. `docs/exactness.md` states the promise, and how to read the results.
 //!
 //! ```text
 //! sluicegate-bench-exactness --server before=PATH --server after=PATH [--only NAME,NAME] [--raw DIR] [--quick]
 //! ```
 //!
-//! It fails if more passes than may. `--quick` takes a fifth of the time for leases: to check, not to measure.
+//! It fails if more passes than permitted. `--quick` takes a fifth of the time for leases: to check, not to measure.
 //! `--only random --seed N --minutes M` plays rounds that a seed decides, instead of scenarios.
 //!
 //! `scenario ─▶ fleet (servers, Redis, faults) ◀─ load (clients, time stamps) ─▶ bound ─▶ report`
@@ -32,7 +31,7 @@ use fleet::Build;
 use random::Rounds;
 use report::Outcome;
 
-/// What can be run, in this order.
+/// The scenarios, in the order in which they run.
 const SCENARIOS: [&str; 43] = [
     "healthy",
     "frozen-often",
@@ -79,7 +78,7 @@ const SCENARIOS: [&str; 43] = [
     "leases-outage-off",
 ];
 
-/// The name of rounds that a seed decides: they are no measurement, so they run alone.
+/// The name of rounds that a seed decides: they do not measure, so they run alone.
 const RANDOM: &str = "random";
 
 #[tokio::main]

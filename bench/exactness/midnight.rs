@@ -1,10 +1,10 @@
-//! Quotas of a day begin again at midnight UTC: nothing that is measured may meet it.
+//! Quotas of a day begin again at midnight UTC, so no measurement may run at midnight.
 
 use std::time::{Duration, SystemTime};
 
 use tokio::time::sleep;
 
-/// The longest time that a scenario, or a round, takes, s.
+/// Longest time that a scenario, or a round, takes, s.
 const LONGEST_S: u64 = 240;
 
 const DAY_S: u64 = 86_400;

@@ -1,4 +1,4 @@
-//! Scenarios in which servers lose Redis, or Redis loses what it knew.
+//! Scenarios in which servers lose Redis, or Redis loses its data.
 
 use std::time::{Duration, Instant};
 
@@ -14,21 +14,20 @@ use crate::load::Tally;
 use crate::report::{Outcome, RECOVERY_US};
 use crate::wire::{POLICY, Wire};
 
-/// The limit of most scenarios, and how often each of two servers is asked: four times what it allows
-/// together.
+/// The limit of most scenarios, and the requests per second to each of two servers: together four times the limit.
 const LIMIT: Limit = Limit::Bucket { per_s: 100, burst: 100 };
 const PER_S: u32 = 200;
 
-/// What one of two servers lets pass at once by its share, before it has paid: half the burst.
+/// Permits that one of two servers may grant at once from its share, before they are charged: half the burst.
 const SHARE: f64 = 50.0;
 
-/// What a Redis that forgets gives once again.
+/// Permits that a Redis without its data grants again.
 const BURST: f64 = 100.0;
 
 const QUOTA: Limit = Limit::Day { limit: 1_000 };
 
-/// How long sentinels may take to make a replica of the old master: ten seconds are usual, and on a
-/// busy machine they now and then lose track of time and begin again.
+/// Longest time until Sentinels make a replica of the old master: ten seconds are usual, but on a busy machine they
+/// sometimes lose track of time and begin again.
 const REJOIN_MAX: Duration = Duration::from_secs(60);
 
 /// Redis is frozen ten times for two seconds, under steady load on one server.
@@ -49,8 +48,8 @@ pub(crate) async fn frozen_often(build: &Build) -> anyhow::Result<Outcome> {
     outcome(QUOTA, running.stop().await?, faults)
 }
 
-/// Ten times: Redis is frozen, 1,500 requests one after the other, Redis goes on, and one look at the
-/// key that it answers.
+/// Ten times: Redis is frozen, 1,500 requests follow one after the other, Redis continues, and a peek at the key that
+/// it answers.
 pub(crate) async fn frozen_in_step(build: &Build) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
     let setup =
@@ -86,7 +85,7 @@ pub(crate) async fn frozen_in_step(build: &Build) -> anyhow::Result<Outcome> {
     Ok(Outcome { remark, ..outcome(QUOTA, tally, faults)? })
 }
 
-/// Redis is frozen eight times for 1.2 s, and well for 1.4 s in between.
+/// Redis is frozen eight times for 1.2 s, and runs for 1.4 s in between.
 pub(crate) async fn flapping(build: &Build) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
     let fleet = two(build, "local").start(&[redis.url(), redis.url()]).await?;
@@ -102,7 +101,7 @@ pub(crate) async fn flapping(build: &Build) -> anyhow::Result<Outcome> {
     outcome(LIMIT, running.stop().await?, faults).map(|outcome| outcome.with_beside(SHARE))
 }
 
-/// Redis is killed and comes back after eight seconds, with what it knew or without.
+/// Redis is killed and starts again after eight seconds, with its data or without.
 pub(crate) async fn killed(
     build: &Build,
     remembers: bool,
@@ -113,7 +112,7 @@ pub(crate) async fn killed(
     Ok(killed.with_beside(if remembers { share } else { share + BURST }))
 }
 
-/// The same on a quota, of which a quarter is left when Redis is killed, and which it has forgotten.
+/// Like [`killed`], on a quota of which a quarter is left when Redis is killed, and which Redis forgets.
 pub(crate) async fn killed_quota(build: &Build) -> anyhow::Result<Outcome> {
     let killed = killed_under(&Setup { limit: QUOTA, ..two(build, "local") }, false, 125).await?;
     Ok(killed.with_beside(QUOTA.allows(0)))
@@ -135,8 +134,8 @@ async fn killed_under(setup: &Setup<'_>, remembers: bool, per_s: u32) -> anyhow:
     outcome(setup.limit, running.stop().await?, faults)
 }
 
-/// The master is killed, or frozen, three times; the sentinels find another one each time, and what it
-/// was comes back as a replica before the next.
+/// The master is killed, or frozen, three times; the Sentinels choose another one each time, and the old one returns as
+/// a replica before the next.
 pub(crate) async fn failover(build: &Build, kill: bool) -> anyhow::Result<Outcome> {
     let mut group = Sentinels::start(SentinelOptions::default()).await?;
     let addresses: Vec<_> = group.addresses().iter().map(ToString::to_string).collect();
@@ -170,12 +169,12 @@ pub(crate) async fn failover(build: &Build, kill: bool) -> anyhow::Result<Outcom
     }
     sleep(Duration::from_secs(2)).await;
     let remark = format!("failovers took {}", took.join(", "));
-    // A killed master may have acknowledged what its replica never heard of.
+    // A killed master may have acknowledged writes that its replica never received.
     let beside = if kill { SHARE + 3.0 * BURST } else { SHARE };
     Ok(Outcome { remark, beside, ..outcome(LIMIT, running.stop().await?, faults)? })
 }
 
-/// One of two servers loses Redis for five seconds; the other one goes on.
+/// One of two servers loses Redis for five seconds; the other one does not.
 pub(crate) async fn partition(build: &Build) -> anyhow::Result<Outcome> {
     const CUT: Duration = Duration::from_secs(5);
     let redis = RedisServer::start(Options::default()).await?;
@@ -231,7 +230,7 @@ pub(crate) async fn flushed(build: &Build) -> anyhow::Result<Outcome> {
     Ok(flushed.with_beside(6.0 * BURST))
 }
 
-/// Nothing is wrong for ten seconds.
+/// No faults for ten seconds.
 pub(crate) async fn healthy(build: &Build) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
     let limit = Limit::Bucket { per_s: 1_000, burst: 100 };

@@ -1,4 +1,4 @@
-//! Scenarios in which nothing is wrong with Redis, and more is asked than can be decided in time.
+//! Scenarios without faults of Redis, but with more requests than can be decided in time.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use crate::load::{Load, Pace, Tally};
 use crate::report::Outcome;
 use crate::wire::Wire;
 
-/// How long servers are kept busy.
+/// Time under full load.
 const SPAN: Duration = Duration::from_secs(10);
 
-/// Seconds at the highest rate, and as many above it.
+/// Number of seconds at the highest rate, and of those above it.
 const ROUNDS: usize = 15;
 
 /// Requests that are sent together on a connection.
 const PIPELINE: usize = 128;
 
-/// So many servers, each with so many connections of 128 outstanding requests, all for one key, on a
-/// quota of 20,000; or for a thousand keys with twenty each.
+/// `servers` servers, each with `connections` connections of 128 outstanding requests, all for one key, on a quota of
+/// 20,000; or for a thousand keys with twenty each.
 pub(crate) async fn outstanding(
     build: &Build,
     servers: usize,
@@ -50,9 +50,9 @@ pub(crate) async fn http(build: &Build) -> anyhow::Result<Outcome> {
     Ok(Outcome { limit, keys: 1, tally, faults: Vec::new(), beside: 0.0, remark: String::new() })
 }
 
-/// The most decisions a second that Redis makes for one server, and how many it makes when four times as
-/// many are asked for. Both in turn, a second each: machines that share their processors are a quarter
-/// faster in one second than in the next.
+/// The most decisions a second that Redis makes for one server, and its decisions when four times as many are
+/// requested. Both in turn, a second each: machines that share their processors are a quarter faster in one second than
+/// in the next.
 pub(crate) async fn goodput(build: &Build, price: Price) -> anyhow::Result<Outcome> {
     const CONNECTIONS: u32 = 64;
     let redis = RedisServer::start(Options::default()).await?;
@@ -83,7 +83,7 @@ async fn run(load: Load, span: Duration) -> anyhow::Result<Tally> {
     running.stop().await
 }
 
-/// Decisions a second that the store made.
+/// Decisions per second that came from the store.
 fn by_store(tally: &Tally) -> f64 {
     let decided: u64 =
         ["store", "leased", "remembered"].iter().flat_map(|mode| tally.of_mode(mode)).sum();

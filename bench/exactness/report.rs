@@ -1,4 +1,4 @@
-//! What a run came to, as a line of the table and as data.
+//! The result of a run, as a line of the table and as JSON.
 
 use std::fmt::Write as _;
 
@@ -13,15 +13,15 @@ pub(crate) struct Outcome {
     pub(crate) limit: Limit,
     pub(crate) keys: u32,
     pub(crate) tally: Tally,
-    /// When something was wrong: from, to.
+    /// Times of faults: from, to, in µs.
     pub(crate) faults: Vec<(u64, u64)>,
-    /// What may pass beside the limit, by what happens: shares of servers that are cut off, and budgets
-    /// that Redis forgets. `docs/exactness.md` has the formulas.
+    /// Permits that may pass beyond the limit because of faults: shares of servers that are cut off, and budgets that
+    /// Redis forgets. `docs/exactness.md` has the formulas.
     pub(crate) beside: f64,
     pub(crate) remark: String,
 }
 
-/// How long after a fault servers may take to find out that it is over.
+/// Time in which servers notice that a fault is over.
 pub(crate) const RECOVERY_US: u64 = 1_000_000;
 
 /// The head of the table.
@@ -35,7 +35,7 @@ pub(crate) fn print_head() {
 }
 
 impl Outcome {
-    /// The same, where so much may pass beside the limit.
+    /// Sets the permits that may pass beyond the limit.
     pub(crate) fn with_beside(self, beside: f64) -> Self {
         Self { beside, ..self }
     }
@@ -49,7 +49,7 @@ impl Outcome {
             ["store", "leased", "remembered", "local"].map(|mode| tally.of_mode(mode)[0]);
         let figure = |number: Option<f64>, digits| {
             number.filter(|number| number.is_finite()).map_or("–".to_owned(), |number| {
-                // Not `-0`, which is what a little less than nothing is rounded to.
+                // Not `-0`, the result of rounding a small negative number.
                 format!("{:.digits$}", if number.abs() < 0.5 && digits == 0 { 0.0 } else { number })
             })
         };
@@ -71,7 +71,7 @@ impl Outcome {
         )
     }
 
-    /// The same as data, with the decisions by mode in slots of 100 ms: admitted, refused.
+    /// The result as JSON, with the decisions by mode in slots of 100 ms: admitted, refused.
     pub(crate) fn data(&self, scenario: &str, build: &str) -> Value {
         let Self { limit, keys, tally, faults, beside, remark } = self;
         let [p50, p99, longest] = self.latencies_ms();
@@ -90,12 +90,12 @@ impl Outcome {
         })
     }
 
-    /// Whether no more passed than may, in any interval.
+    /// Returns whether in every interval no more passed than permitted.
     pub(crate) fn is_within(&self) -> bool {
         self.over() <= self.beside
     }
 
-    /// What may be admitted in the whole run.
+    /// The most that may be admitted in the whole run.
     fn bound(&self) -> f64 {
         f64::from(self.keys) * self.limit.allows(self.span_us()) + self.beside
     }
@@ -108,8 +108,8 @@ impl Outcome {
         self.tally.last_replied_us.saturating_sub(self.tally.first_sent_us)
     }
 
-    /// What was admitted while nothing was wrong, as a share of what the limit allows in that time.
-    /// A quota is used up long before a fault is over, so that it has no such share.
+    /// Admissions outside faults, as a share of what the limit allows in that time. A quota that is used up before a
+    /// fault is over has no such share.
     fn healthy(&self) -> Option<f64> {
         let Tally { admitted, first_sent_us, last_replied_us, .. } = &self.tally;
         let (per_s, burst) = match self.limit {
@@ -135,7 +135,7 @@ impl Outcome {
         known.map(|decided| decided.refused).sum()
     }
 
-    /// Requests without a decision of the modes that there are, and without any.
+    /// Requests without a decision, or with one of another mode than the known ones.
     fn shed(&self) -> u64 {
         let others = self.tally.modes.iter().filter(|decided| !is_known(&decided.mode));
         let others: u64 = others.map(|decided| decided.refused).sum();
@@ -178,5 +178,5 @@ fn is_known(mode: &str) -> bool {
     matches!(mode, "store" | "leased" | "remembered" | "local" | "allow" | "deny")
 }
 
-/// Clients that are busier than this may be what is measured.
+/// If clients are busier than this, they may be the bottleneck.
 const CLIENTS_BUSY_MAX: f64 = 0.8;

@@ -1,34 +1,34 @@
-//! How a decision is asked for, and how its reply is read: the protocol of Redis, and JSON over HTTP.
+//! Requests for a decision and their replies: the protocol of Redis, and JSON over HTTP.
 
 use anyhow::{Context as _, bail, ensure};
 
-/// The policy that every scenario asks for.
+/// The policy of every scenario.
 pub(crate) const POLICY: &str = "exact";
 
 /// Largest reply: a decision is some hundred bytes.
 const REPLY_BYTES_MAX: usize = 64 << 10;
 
-/// The place in a reply to `SG.CHECK` that says who decided.
+/// Index of the mode in a reply to `SG.CHECK`.
 const MODE_PLACE: usize = 7;
 
-/// What is spoken.
+/// The protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
     Resp,
     Http,
 }
 
-/// What a reply says.
+/// The content of a reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reply<'a> {
-    /// A decision, and who made it.
+    /// A decision, and its mode.
     Decided { passes: bool, mode: &'a str },
     /// No decision, with the reason.
     Failed(&'a str),
 }
 
 impl Wire {
-    /// Appends the request for a permit of this key.
+    /// Appends the request for a permit of `key`.
     pub(crate) fn ask(self, key: u32, bytes: &mut Vec<u8>) {
         let key = format!("k{key}");
         let request = match self {
@@ -49,10 +49,10 @@ impl Wire {
         bytes.extend_from_slice(request.as_bytes());
     }
 
-    /// The first reply in `bytes` and its length; `None` while it is not all there.
+    /// Returns the first reply in `bytes` and its length; `None` while it is incomplete.
     ///
     /// # Errors
-    /// What is not a reply of this wire.
+    /// If the bytes are not a reply of this protocol.
     pub(crate) fn reply(self, bytes: &[u8]) -> anyhow::Result<Option<(Reply<'_>, usize)>> {
         ensure!(bytes.len() < REPLY_BYTES_MAX * 1_024, "too much was answered");
         match self {
@@ -87,7 +87,7 @@ fn resp(bytes: &[u8]) -> anyhow::Result<Option<(Reply<'_>, usize)>> {
     Ok(Some((reply, end)))
 }
 
-/// One part of a reply: its kind, its text, and where it ends.
+/// Returns one part of a reply: its type, its text, and where it ends.
 fn part(bytes: &[u8]) -> anyhow::Result<Option<(u8, &str, usize)>> {
     let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
     let line = bytes[..end].strip_suffix(b"\r").context("a line ends in CRLF")?;
@@ -123,7 +123,7 @@ fn http(bytes: &[u8]) -> anyhow::Result<Option<(Reply<'_>, usize)>> {
         () if status.len() == 3 => return Ok(Some((Reply::Failed(status), end))),
         () => bail!("`{head}` is not a reply"),
     };
-    // It is left out where the store decided.
+    // The field is left out if the store decided.
     let mode = body.split_once("\"mode\":\"").and_then(|(_, rest)| rest.split('"').next());
     Ok(Some((Reply::Decided { passes, mode: mode.unwrap_or("store") }, end)))
 }

@@ -1,11 +1,11 @@
 //! A server that decides nothing: axum on a runtime of one thread. It reads the same JSON and
-//! writes one of the same size that is always the same.
+//! writes a constant one of the same size.
 
 use axum::routing::post;
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
-/// What this program is told to be the server.
+/// The argument that makes this program the server.
 pub(crate) const CHILD: &str = "ceiling";
 
 #[derive(Deserialize)]

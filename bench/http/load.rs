@@ -20,7 +20,7 @@ request = function()
 end
 "#;
 
-/// A script of `wrk`. It is removed with this.
+/// A script of `wrk`. It is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Load {
     script: PathBuf,
@@ -34,7 +34,7 @@ impl Load {
         Ok(Self { script })
     }
 
-    /// Keeps the server at `port` busy for a round; how many requests it answered, all of them with success.
+    /// Keeps the server at `port` busy for a round. Returns the number of requests, all answered with success.
     pub(crate) fn run(&self, port: u16) -> anyhow::Result<u64> {
         let url = format!("http://127.0.0.1:{port}/v1/check");
         let output = on_core("1", "wrk")

@@ -1,6 +1,5 @@
-//! What a decision over HTTP costs a server: its own CPU time, read from the kernel's accounts, beside
-//! a server of axum that reads the same JSON and answers with one that is always the same.
-//! `bench/README.md` says how to run it.
+//! Measures a server's CPU time per decision over HTTP, read from the kernel's accounts, beside a server of axum that
+//! reads the same JSON and answers with a constant one. `bench/README.md` says how to run it.
 
 mod ceiling;
 mod load;
@@ -8,7 +7,7 @@ mod load;
 use load::Load;
 use sluicegate_bench::served::{Served, print_beside_the_first};
 
-/// That of the server, so that the ceiling has it too.
+/// The allocator of the server, so that the ceiling has the same.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -32,7 +31,7 @@ fn main() -> anyhow::Result<()> {
     print_beside_the_first(&cases, |port| load.run(port))
 }
 
-/// Sluicegate that tells clients with these header fields.
+/// Sluicegate that sends these header fields to clients.
 fn sluicegate(headers: &str) -> anyhow::Result<Served> {
     Served::sluicegate("http", ("--policies", POLICIES), |command| {
         command.env("SLUICEGATE__HTTP__HEADERS", headers);

@@ -1,4 +1,4 @@
-//! What is asked of the server.
+//! The requests to the server.
 
 use anyhow::Context as _;
 use sha1_smol::Sha1;
@@ -24,7 +24,7 @@ pub(crate) struct Case {
     /// Keys of one request, each with a decision of its own.
     pub(crate) decisions: u64,
     sha1: String,
-    /// What follows the keys, for each of them.
+    /// Arguments that follow the keys, for each key.
     arguments: Vec<Vec<u8>>,
 }
 
@@ -57,8 +57,8 @@ fn word(word: &[u8], out: &mut Vec<u8>) {
 pub(crate) fn all(server: &mut Server) -> anyhow::Result<Vec<Case>> {
     server.load(GCRA)?;
     server.load(script::TEXT)?;
-    // Six permits a minute, 100 of them at once: slow enough that a key is still there when it is
-    // asked for again.
+    // Six permits a minute, 100 of them at once: slow enough that a key still exists when it is
+    // requested again.
     let bucket = |permits| -> anyhow::Result<Rule> {
         Ok(TokenBucket::new(Rate::new(permits, Micros::from_secs(60))?, 100)?.into())
     };
@@ -92,13 +92,14 @@ pub(crate) fn all(server: &mut Server) -> anyhow::Result<Vec<Case>> {
     ])
 }
 
-/// A budget of which so much is in use that the number takes four bytes.
+/// A budget with so many permits in use that the number takes four bytes.
 pub(crate) fn deep() -> anyhow::Result<Case> {
     let bucket = TokenBucket::new(Rate::new(6, Micros::from_secs(60))?, 100)?;
     ours("`token_bucket`, 50 permits in use", &RuleSet::single("rule", bucket), 50, 1)
 }
 
-/// What follows a key: the rules, and a check of this cost on the server's time.
+/// Returns the arguments that follow a key: the rules, and a check of this cost on the server's
+/// time.
 pub(crate) fn arguments(rules: &RuleSet, cost: u64) -> anyhow::Result<[Vec<u8>; 2]> {
     let (verb, at) = (Verb::Check { cost: Cost::new(cost)? }, Moment::new(Micros::ZERO));
     let question = ScriptRequest {

@@ -19,7 +19,7 @@ use crate::server::Server;
 /// Rounds of both, in turn; a figure is the median of as many.
 const ROUNDS: usize = 9;
 
-/// How long a round of the engine lasts.
+/// Duration of a round of the engine.
 const ROUND: Duration = Duration::from_secs(2);
 
 /// Calls of `redis-benchmark` in a round: about as long.
@@ -68,7 +68,7 @@ async fn engine(port: &str) -> anyhow::Result<RedisEngine> {
     Ok(engine.with_fallback(StoreFailure::shared_by(std::num::NonZeroU32::MIN)))
 }
 
-/// Decisions per second with so many under way for a round.
+/// Decisions per second, with [`IN_FLIGHT`] under way for a round.
 async fn load(engine: &Arc<RedisEngine>) -> f64 {
     let mut callers = JoinSet::new();
     let begun = Instant::now();
@@ -93,8 +93,8 @@ async fn load(engine: &Arc<RedisEngine>) -> f64 {
     f64::from(decisions) / begun.elapsed().as_secs_f64()
 }
 
-/// The digest of our script with its two arguments in front: `redis-benchmark` cannot send them,
-/// for they have bytes 0.
+/// The digest of our script with its two arguments in its text: they have bytes 0, which
+/// `redis-benchmark` cannot send.
 fn peer(server: &mut Server) -> anyhow::Result<String> {
     let policies = PolicySet::new(Document::parse(POLICIES)?);
     let policy = policies.resolve("orders").context("the policy is in the document")?;

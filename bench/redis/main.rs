@@ -1,4 +1,4 @@
-//! What a decision costs a Redis server: its own CPU time, read from the kernel's accounts, for
+//! Measures a Redis server's CPU time per decision, read from the kernel's accounts, for
 //! Sluicegate's script and for the smallest limiter. `bench/README.md` says how to run it.
 
 mod cases;
@@ -14,11 +14,11 @@ use server::Server;
 /// Rounds of each case, all cases in turn; a figure is the median of as many.
 const ROUNDS: usize = 61;
 
-/// Decisions of one case in one round: about 50 ms of the server's time, short enough that what
-/// disturbs the machine disturbs a case and its neighbour alike.
+/// Decisions of one case in one round: about 50 ms of the server's time, short enough that a
+/// disturbance of the machine affects a case and its neighbour alike.
 const DECISIONS_PER_ROUND: u64 = 4_800;
 
-/// Keys that decisions are spread over; most are there when they are asked for again.
+/// Keys that decisions are spread over; most exist when they are requested again.
 const KEYS: u64 = 20_000;
 
 /// Rounds that are not counted, in which keys are made.
@@ -81,7 +81,7 @@ fn cpu(server: &mut Server, cases: &[&Case]) -> anyhow::Result<()> {
 fn memory(server: &mut Server, cases: &[Case]) -> anyhow::Result<()> {
     println!("| script | used_memory, bytes a key | keys |");
     println!("|---|--:|--:|");
-    // What is refused leaves no key.
+    // A refused request leaves no key.
     let cases = cases.iter().filter(|case| case.decisions == 1 && !case.name.contains("refused"));
     for case in cases {
         server.flush()?;

@@ -52,7 +52,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Where it listens on the loopback interface.
+    /// The port on the loopback interface.
     pub(crate) fn port(&self) -> &str {
         &self.port
     }
@@ -114,7 +114,7 @@ impl Server {
         self.call(&["SCRIPT", "LOAD", script]).map(drop)
     }
 
-    /// Keys whose end has come stay in memory until somebody asks for them.
+    /// Keeps expired keys in memory until a request names them.
     pub(crate) fn keep_what_has_ended(&mut self) -> anyhow::Result<()> {
         self.call(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).map(drop)
     }

@@ -11,7 +11,7 @@ pub(crate) const CHILD: &str = "fixed-reply-server";
 
 const REPLY: &[u8] = b"*5\r\n:0\r\n:1000001\r\n:1000000\r\n:-1\r\n:1\r\n";
 
-/// What is buffered of a connection.
+/// Size of the input buffer of a connection.
 const INPUT_BYTES: usize = 16 * 1024;
 
 pub(crate) fn run() -> anyhow::Result<()> {
@@ -46,7 +46,7 @@ async fn connection(mut stream: TcpStream) -> anyhow::Result<()> {
     }
 }
 
-/// How many bytes the first command takes, if it is there in whole.
+/// The length of the first command in bytes, if it is complete.
 fn command(input: &[u8]) -> Option<usize> {
     let (words, mut at) = number(input, 1)?;
     for _ in 0..words {
@@ -56,7 +56,7 @@ fn command(input: &[u8]) -> Option<usize> {
     (at <= input.len()).then_some(at)
 }
 
-/// The number that begins at `at`, and where what follows its line begins.
+/// The number that begins at `at`, and the index after its line.
 fn number(input: &[u8], at: usize) -> Option<(usize, usize)> {
     let mut number = 0;
     for (place, byte) in input.get(at..)?.iter().enumerate() {

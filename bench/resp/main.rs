@@ -1,6 +1,5 @@
-//! What a decision over RESP costs a server: its own CPU time, for Sluicegate, for a server that
-//! only reads the command and writes a fixed reply, and for throttlecrab-server where it is installed.
-//! `bench/README.md` says how to run it.
+//! Measures a server's CPU time per decision over RESP, for Sluicegate, for a server that only reads the command and
+//! writes a fixed reply, and for throttlecrab-server if it is installed. `bench/README.md` says how to run it.
 
 mod fixed;
 mod server;
@@ -11,12 +10,12 @@ use sluicegate_bench::served::{ROUNDS, spread};
 /// Rounds that are not counted, in which keys are made.
 const ROUNDS_BEFORE: usize = 1;
 
-/// Commands that a connection sends before it reads the replies, and how many are sent in a round:
-/// one to two seconds of the client's time.
+/// Commands that a connection sends before it reads the replies, and commands in a round: one to two seconds of the
+/// client's time.
 const LOADS: [(u32, u32); 3] = [(1, 100_000), (16, 1_000_000), (64, 1_500_000)];
 
-/// What redis-cell in Redis 7 took on such a machine, in µs, for each of the loads. It cannot be
-/// installed from a registry, so it is not part of the run.
+/// CPU time of redis-cell in Redis 7 on such a machine, µs, for each of the loads. It cannot be installed from a
+/// registry, so it is not part of the run.
 const REDIS_CELL_US: [f64; 3] = [9.63, 2.75, 2.28];
 
 fn main() -> anyhow::Result<()> {

@@ -19,11 +19,11 @@ const KEYS: &str = "1000000";
 /// A limit that is not reached, so that every decision passes and writes.
 const LIMIT: [&str; 4] = ["1000000", "1000000", "1", "1"];
 
-/// A server of the measurement. It ends with this.
+/// A server of the measurement. It stops when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     name: &'static str,
-    /// The command that asks it for a decision.
+    /// The command for a decision.
     command: &'static str,
     served: Served,
 }
@@ -55,12 +55,13 @@ impl Server {
         Ok(Some(Self { name: "throttlecrab-server", command: "THROTTLE", served }))
     }
 
-    /// What it is.
+    /// The name in the table.
     pub(crate) const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Its CPU time per decision in µs, and decisions per second, of so many `commands`.
+    /// Returns its CPU time per decision in µs, and the decisions per second, for this number of
+    /// `commands`.
     pub(crate) fn measure(&self, pipelined: u32, commands: u32) -> anyhow::Result<(f64, f64)> {
         let mut rate = 0.0;
         let cpu_us = self.served.cpu_us(|port| {

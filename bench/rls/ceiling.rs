@@ -14,7 +14,7 @@ use envoy_types::pb::google::protobuf::Duration;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status, async_trait};
 
-/// What this program is told to be the server.
+/// The argument that makes this program the server.
 pub(crate) const CHILD: &str = "ceiling";
 
 struct Fixed;

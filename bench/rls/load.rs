@@ -39,7 +39,7 @@ impl Load {
         Ok(Self { body })
     }
 
-    /// Asks the server at `port` for a round's decisions, all of which it must give; how many they are.
+    /// Sends a round's requests to the server at `port`, which must decide all of them. Returns their number.
     pub(crate) fn run(&self, port: u16) -> anyhow::Result<u64> {
         let url = format!(
             "http://127.0.0.1:{port}/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"

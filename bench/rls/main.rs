@@ -1,6 +1,5 @@
-//! What a decision of the rls wire costs a server: its own CPU time, read from the kernel's accounts,
-//! beside a server that answers every request with the same message. `bench/README.md` says how to
-//! run it.
+//! Measures a server's CPU time per decision of the rls wire, read from the kernel's accounts, beside a server that
+//! answers every request with the same message. `bench/README.md` says how to run it.
 
 mod ceiling;
 mod load;
@@ -10,7 +9,7 @@ use load::Load;
 use redis::Redis;
 use sluicegate_bench::served::{Served, print_beside_the_first};
 
-/// That of the server, so that the ceiling has it too.
+/// The allocator of the server, so that the ceiling has the same.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -38,7 +37,7 @@ fn main() -> anyhow::Result<()> {
     print_beside_the_first(&cases, |port| load.run(port))
 }
 
-/// Sluicegate that tells clients with these header fields, with its state in that store.
+/// Sluicegate that sends these header fields to clients, with its counters in that store.
 fn sluicegate(headers: &str, store: &str) -> anyhow::Result<Served> {
     Served::sluicegate("rls", ("--envoy-config", CONFIG), |command| {
         command.args(["--store", store]).env("SLUICEGATE__RLS__HEADERS", headers);

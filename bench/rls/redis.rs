@@ -1,4 +1,4 @@
-//! A `redis-server` on core 1, beside the load, so that core 0 is the server's alone.
+//! A `redis-server` on core 1, beside the load, so that core 0 is only for the server.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
-/// It ends with this.
+/// A `redis-server`. It stops when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Redis {
     child: Child,
@@ -39,7 +39,8 @@ impl Redis {
         bail!("redis-server does not listen on port {port}")
     }
 
-    /// What a server calls this store. It shares its core, so it is given the time that it needs.
+    /// The URL of this store for a server. The deadline is long, since Redis shares its core with
+    /// the load.
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}?deadline_ms=10000", self.port)
     }

@@ -1,4 +1,4 @@
-//! What the engine costs on top of the store: finding the policy, its rules for the key, the answer.
+//! The cost of the engine on top of the store: finding the policy, its rules for the key, the answer.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const KEY: &[u8] = b"user:0123456789abcde";
 
 const CHECK: Verb = Verb::Check { cost: Cost::ONE };
 
-/// The engine beside the store alone, both told the time.
+/// Returns the engine beside the store alone; both get the time as an argument.
 ///
 /// # Errors
 /// If the policy cannot be read.

@@ -1,4 +1,5 @@
-//! What a decision from a lease costs, beside one on the memory store: policy, key and answer included, and the steady clock that a lease ends by.
+//! The cost of a decision from a lease, beside one on the memory store: policy, key and answer included, and the steady
+//! clock by which a lease ends.
 
 use std::hint::black_box;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +17,7 @@ const POLICY: &str =
 
 const KEY: &[u8] = b"user:0123456789abcde";
 
-/// When everything happens: the time is given, as where one reading of the clock is one turn.
+/// The time of every decision: it is given, as where one reading of the clock is one turn.
 const NOW: Micros = Micros::from_secs(1_770_000_000);
 
 const CHECK: Verb = Verb::Check { cost: Cost::ONE };
@@ -85,11 +86,11 @@ fn leased() -> anyhow::Result<Work> {
     })?;
     anyhow::ensure!(mode == Mode::Leased, "the key is not leased");
     Ok(Box::new(move |ops| {
-        // It ends with the work.
+        // The runtime ends with the work.
         let _runtime = &runtime;
         for _ in 0..ops {
             let request = Request::new(black_box("orders"), Some(black_box(KEY)), CHECK);
-            // Without permits a message is on its way.
+            // Without permits, a message is under way.
             while black_box(engine.turn_at(NOW).try_decide(&request).is_none()) {
                 runtime.block_on(async { engine.turn().decide(&request).await }).ok();
             }

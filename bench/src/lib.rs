@@ -1,4 +1,5 @@
-//! What is measured and how, shared by the table (`main.rs`) and the curves (`benches/`).
+//! The measured cases and the measurement, shared by the table (`main.rs`) and the curves
+//! (`benches/`).
 
 pub mod engine;
 pub mod lease;

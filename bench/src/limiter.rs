@@ -1,4 +1,4 @@
-//! One limiter, hit as fast as one or two threads can.
+//! One limiter, called as fast as one or two threads can.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -160,7 +160,7 @@ fn peer_informed() -> Work {
     })
 }
 
-/// It wants a runtime to be there, and up to 2^31 permits.
+/// A bucket of up to 2^31 permits, which requires a runtime.
 fn peer_leaky_bucket() -> anyhow::Result<Work> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let permits = 1 << 30;

@@ -7,13 +7,13 @@ use sluicegate_bench::{engine, lease, limiter};
 /// Rounds of each table; a figure is the median of as many.
 const ROUNDS: usize = 25;
 
-/// What the engine may cost on top of the store.
+/// Most time that the engine may take on top of the store, ns.
 const ENGINE_NS_MAX: f64 = 80.0;
 
 fn main() -> anyhow::Result<()> {
     let mut cases = limiter::cases()?;
     cases.extend(lease::cases()?);
-    // `-- precise` measures only the lines that say so.
+    // `-- precise` measures only the lines that contain this word.
     if let Some(wanted) = std::env::args().nth(1) {
         cases.retain(|case| case.work.contains(&wanted));
     }
@@ -29,7 +29,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What ours costs more than its peer, for work that contains the peer's.
+/// Prints the difference between ours and its peer, for work that contains the peer's.
 fn print_on_top(row: &Row<'_>) {
     if let Some(peers) = &row.peers {
         let more = row.ours.median - peers.median;

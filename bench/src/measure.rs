@@ -1,4 +1,4 @@
-//! Rounds in turn: A B C … A B C …, so that whatever disturbs the machine disturbs all alike.
+//! Rounds in turn: A B C … A B C …, so that a disturbance of the machine affects all alike.
 
 use std::fmt;
 use std::sync::Barrier;
@@ -6,27 +6,25 @@ use std::time::{Duration, Instant};
 
 use core_affinity::CoreId;
 
-/// How long one round of one case should last: long beside a scheduler's tick, short enough that a
-/// table of rounds does not take minutes.
+/// Duration of one round of one case: long beside a scheduler's tick, short enough that a table does not take minutes.
 const ROUND: Duration = Duration::from_millis(25);
 
-/// Operations of the first, short run that finds out how many fit into a round.
+/// Operations of a first, short run that determines how many fit into a round.
 const TRIAL_OPS: u64 = 20_000;
 
-/// Something that is done many times over. It holds the loop itself, so that nothing but the work
-/// is called in it.
+/// An operation that is repeated. It holds the loop itself, so that only the work is called in it.
 pub type Work = Box<dyn Fn(u64) + Sync>;
 
 /// A line of the table.
 #[expect(missing_debug_implementations, reason = "work cannot be shown")]
 pub struct Case {
-    /// What is done.
+    /// The operation.
     pub work: &'static str,
-    /// By how many threads at once.
+    /// Number of threads at once.
     pub threads: usize,
-    /// Done by Sluicegate.
+    /// The operation of Sluicegate.
     pub ours: Work,
-    /// The same done by someone else, and their name.
+    /// The operation of a peer, with its name.
     pub peer: Option<(&'static str, Work)>,
     /// The ratio to reach.
     pub target: Option<f64>,
@@ -35,7 +33,7 @@ pub struct Case {
 /// A measured line.
 #[expect(missing_debug_implementations, reason = "work cannot be shown")]
 pub struct Row<'a> {
-    /// What was measured.
+    /// The measured case.
     pub case: &'a Case,
     /// Sluicegate's figure.
     pub ours: Figure,
@@ -46,10 +44,10 @@ pub struct Row<'a> {
     pub ratio: Option<f64>,
 }
 
-/// ns per operation and thread.
+/// Time per operation and thread, ns.
 #[derive(Debug)]
 pub struct Figure {
-    /// Of all rounds.
+    /// The median of all rounds.
     pub median: f64,
     least: f64,
     most: f64,
@@ -98,8 +96,8 @@ fn fitting(work: &Work, threads: usize, cores: &[CoreId]) -> u64 {
     (ROUND.as_nanos() as f64 / ns) as u64
 }
 
-/// Lets `threads` threads do `ops` operations each and says how long the slowest took. Thread k is on
-/// core k where the machine has one and lets us choose.
+/// Lets `threads` threads do `ops` operations each and returns the time of the slowest. Thread k is on core k if the
+/// machine has one and permits the choice.
 #[expect(clippy::disallowed_methods, reason = "a stop-watch")]
 pub fn run(work: &Work, ops: u64, threads: usize, cores: &[CoreId]) -> Duration {
     let barrier = Barrier::new(threads);

@@ -17,16 +17,16 @@ use sluicegate::{
 
 use crate::measure::{Case, Work};
 
-/// Keys that every limiter of these tables holds.
+/// Number of keys that every limiter of these tables holds.
 pub const KEYS: u64 = 10_000_000;
 
-/// What ours may hold at most: more than there are, so that nothing is evicted.
+/// Limit of keys of our store: more than there are, so that nothing is evicted.
 const KEYS_MAX: usize = 16_000_000;
 
 /// All keys are one policy's.
 const QUOTA: KeyQuota<'static> = KeyQuota::of("orders");
 
-/// Keys asked for before a trace begins anew: many more than a processor caches.
+/// Keys requested before a trace begins again: many more than a processor caches.
 const TRACE: usize = 4_000_000;
 
 /// So much that every check is allowed, and written, ...
@@ -37,29 +37,29 @@ const PERIOD: Duration = Duration::from_secs(3_600);
 
 const CHECK: Verb = Verb::Check { cost: Cost::ONE };
 
-/// A limiter that is asked for a key as text.
+/// A limiter with text keys.
 pub trait Keyed: Send + Sync {
-    /// Whether one permit of `key` was there to take.
+    /// Takes one permit of `key`, and returns whether there was one.
     #[expect(clippy::ptr_arg, reason = "governor borrows its own type of key")]
     fn try_acquire(&self, key: &String) -> bool;
 }
 
-/// Who is measured.
+/// The limiter that is measured.
 #[derive(Clone, Copy, Debug)]
 pub enum Peer {
-    /// Ours.
+    /// Sluicegate's memory store.
     Sluicegate,
-    /// Theirs with the fast hash that its users are told to choose.
+    /// Governor with the fast hash that its documentation recommends.
     GovernorAhash,
-    /// Theirs as it comes.
+    /// Governor with its default hash.
     Governor,
 }
 
 impl Peer {
-    /// All of them.
+    /// All peers.
     pub const ALL: [Self; 3] = [Self::Sluicegate, Self::GovernorAhash, Self::Governor];
 
-    /// How the tables call it.
+    /// Returns the name in the tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sluicegate => "sluicegate",
@@ -68,7 +68,7 @@ impl Peer {
         }
     }
 
-    /// The one that is called `name`.
+    /// Returns the peer with the name `name`.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|peer| peer.name() == name)
     }
@@ -120,7 +120,7 @@ pub fn key(key: u64) -> String {
     format!("user:{key:015}")
 }
 
-/// How often each key is asked for.
+/// The distribution of requests over keys.
 #[derive(Clone, Copy, Debug)]
 enum Draw {
     Uniform,
@@ -128,7 +128,7 @@ enum Draw {
     Zipf,
 }
 
-/// Which keys are asked for, one after the other; threads share the way through it.
+/// A sequence of keys, with one position that all threads share.
 struct Trace {
     keys: Vec<String>,
     next: AtomicUsize,
@@ -179,8 +179,8 @@ impl Random {
             Draw::Zipf => {
                 let uniform = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
                 let rank = (KEYS as f64).powf(uniform) as u64;
-                // The frequent keys lie anywhere among the others: the factor has none in common
-                // with the number of keys.
+                // The frequent keys are spread among the others: the factor and the number of keys
+                // have no common divisor.
                 rank.wrapping_mul(2_654_435_761) % KEYS
             }
         }
@@ -221,7 +221,7 @@ pub fn cases() -> anyhow::Result<Vec<Case>> {
     ])
 }
 
-/// The store itself, as the engine calls it: a policy and a key, and told the time.
+/// The store itself, as the engine calls it: with a policy, a key and the time as arguments.
 fn told_the_time(trace: &Arc<Trace>) -> anyhow::Result<Case> {
     let (store, rules, trace) = (MemoryStore::new(KEYS_MAX), Arc::new(rules()?), Arc::clone(trace));
     let ask = move |key: &String, now: u64| {

@@ -1,5 +1,5 @@
-//! What has to be measured in a process of its own: memory, and how long a decision takes at worst
-//! while the table grows.
+//! Measurements that need a process of their own: memory, and the latencies of decisions while the
+//! table grows.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use anyhow::Context;
 
 use crate::memory::{KEYS, Peer, key};
 
-/// What a child is told, before the name of whom to measure.
+/// The first argument of a child; the name of the peer follows.
 pub const CHILD: &str = "child";
 
 /// One limiter that has grown from nothing to all keys.
@@ -15,7 +15,7 @@ pub const CHILD: &str = "child";
 pub struct Grown {
     /// Resident memory per key.
     pub bytes_per_key: f64,
-    /// Of all decisions, in µs.
+    /// Median latency of all decisions, in µs.
     pub p50: f64,
     /// See `p50`.
     pub p99: f64,
@@ -25,15 +25,15 @@ pub struct Grown {
     pub max: f64,
 }
 
-/// Grows a limiter in this process and prints a line that [`grow`] understands.
+/// Grows a limiter in this process and prints a line that [`grow`] parses.
 ///
 /// # Errors
-/// If the limiter cannot be made or the system does not say how much memory is used.
+/// If the limiter cannot be made or the system does not report the memory in use.
 pub fn child(peer: Peer) -> anyhow::Result<()> {
     let clock = quanta::Clock::new();
     let mut histogram = vec![0_u32; 64 << STEPS_BITS];
     let limiter = peer.limiter()?;
-    // The first decision pays for what is loaded late.
+    // The first decision loads code and data late.
     limiter.try_acquire(&key(0));
     let before = resident_bytes()?;
     for number in 0..KEYS {
@@ -50,10 +50,10 @@ pub fn child(peer: Peer) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lets a child of its own grow a limiter.
+/// Grows a limiter in a child process.
 ///
 /// # Errors
-/// If there is no such child or it fails.
+/// If the child does not start or fails.
 pub fn grow(peer: Peer) -> anyhow::Result<Grown> {
     let this = std::env::current_exe()?;
     let output = Command::new(this).args([CHILD, peer.name()]).output()?;
@@ -76,7 +76,7 @@ fn resident_bytes() -> anyhow::Result<f64> {
 /// Steps of the histogram per doubling, as a power of two: to 6 %.
 const STEPS_BITS: u32 = 4;
 
-/// The step that a span falls into: exact below 16 ns, then sixteen steps a doubling.
+/// The step of a span: exact below 16 ns, then sixteen steps a doubling.
 fn step_of(ns: u64) -> usize {
     let doublings = ns.checked_ilog2().unwrap_or(0).saturating_sub(STEPS_BITS);
     usize::try_from((u64::from(doublings) << STEPS_BITS) + (ns >> doublings))

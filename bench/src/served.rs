@@ -1,5 +1,5 @@
-//! Servers that are measured from outside: each a process of its own on core 0, whose CPU time is read
-//! from the kernel's accounts, while what keeps them busy has core 1.
+//! Servers that are measured from outside: each is a process of its own on core 0, whose CPU time is read from the
+//! kernel's accounts, while the load has core 1.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,26 +12,25 @@ use anyhow::Context as _;
 /// Rounds of each case, all cases in turn; a figure is the median of as many.
 pub const ROUNDS: usize = 5;
 
-/// A program bound to this core. `taskset` becomes the program, so that its number is the program's.
+/// A program bound to this core. `taskset` becomes the program, so its process id is the program's.
 pub fn on_core(core: &str, program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("taskset");
     command.args(["-c", core]).arg(program);
     command
 }
 
-/// A server. It ends with this.
+/// A server. It stops when this is dropped.
 #[derive(Debug)]
 pub struct Served {
     child: Child,
     port: u16,
     config: PathBuf,
-    /// What it says must have a reader.
+    /// Keeps the pipe of its standard output open.
     _said: Option<BufReader<ChildStdout>>,
 }
 
 impl Served {
-    /// This program as the server that it is when it is told `word`, and says of `wire` where it
-    /// listens.
+    /// Starts this program as the server for the argument `word`, which prints its address for `wire`.
     ///
     /// # Errors
     /// If it does not start.
@@ -40,8 +39,8 @@ impl Served {
         Self::start(command.arg(word), wire, PathBuf::new())
     }
 
-    /// Sluicegate with `wire` and http only: the program that `SLUICEGATE` names, or else the one
-    /// beside this program. `flag` takes the file in which `config` is; `more` is for the command.
+    /// Starts Sluicegate with `wire` and http only: the program in the variable `SLUICEGATE`, else the one beside this
+    /// program. `flag` takes the file with `config`; `more` changes the command.
     ///
     /// # Errors
     /// If it does not start.
@@ -66,7 +65,7 @@ impl Served {
             .context("build it with: cargo build --release -p sluicegate-cli")
     }
 
-    /// A server that is told to listen at `port` and does not say so.
+    /// Starts a server that listens at `port` but does not print it.
     ///
     /// # Errors
     /// If it does not start.
@@ -93,13 +92,12 @@ impl Served {
         Ok(server)
     }
 
-    /// Where it listens on the loopback interface.
+    /// The port on the loopback interface.
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// CPU time that it takes, of all its threads, while `load` keeps it busy with as many decisions as
-    /// that returns; in µs a decision.
+    /// CPU time of all its threads per decision, µs, while `load` keeps it busy and returns the number of decisions.
     ///
     /// # Errors
     /// That of the load.
@@ -128,8 +126,8 @@ impl Drop for Served {
     }
 }
 
-/// Measures all servers under `load`, after a round that is not counted, and prints them as a table
-/// beside the first.
+/// Measures all servers under `load`, after a round that is not counted, and prints them as a table beside the first
+/// one.
 ///
 /// # Errors
 /// That of the load.
@@ -157,7 +155,7 @@ pub fn print_beside_the_first(
     Ok(())
 }
 
-/// The least, the median and the most.
+/// The minimum, the median and the maximum.
 pub fn spread(figures: impl Iterator<Item = f64>) -> [f64; 3] {
     let mut figures: Vec<_> = figures.collect();
     figures.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! The tables in Markdown.
+//! Tables in Markdown.
 
 use crate::measure::{Case, Row};
 
@@ -8,7 +8,7 @@ pub fn print_head() {
     println!("|---|--:|--:|---|--:|--:|--:|");
 }
 
-/// One line of it.
+/// Prints one line of the table.
 pub fn print(row: &Row<'_>) {
     let Case { work, threads, peer, target, .. } = row.case;
     let target = target.map_or("–".to_owned(), |target| format!("≤ {target:.2}"));

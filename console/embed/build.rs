@@ -13,7 +13,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 
-/// What is not shown to browsers: what `scripts/console` keeps there for itself.
+/// Files that are not served: `scripts/console` keeps them there for itself.
 const NOT_SERVED: &[&str] = &[".building", ".gitignore", ".log", "BUILT"];
 
 const WAIT_MAX: Duration = Duration::from_secs(300);

@@ -12,7 +12,7 @@ pub struct Asset {
     pub path: &'static str,
     /// Its bytes.
     pub bytes: &'static [u8],
-    /// The same, compressed with gzip.
+    /// Its bytes, compressed with gzip.
     pub gzip: &'static [u8],
     /// A tag of its bytes for the header field `ETag`, with its quotation marks.
     pub etag: &'static str,
@@ -38,7 +38,7 @@ impl Asset {
         ASSETS
     }
 
-    /// What kind of file it is, for the header field `Content-Type`.
+    /// Returns its media type, for the header field `Content-Type`.
     pub fn media_type(&self) -> &'static str {
         match self.path.rsplit('.').next() {
             Some("html") => "text/html; charset=utf-8",
@@ -53,7 +53,7 @@ impl Asset {
     }
 }
 
-/// Whether the program has the console, and not the page that says how to build it.
+/// `true` if the program has the console, and not the page that says how to build it.
 pub const IS_BUILT: bool = assets::IS_BUILT;
 use assets::ASSETS;
 

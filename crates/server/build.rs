@@ -1,5 +1,5 @@
-//! Makes Rust of the protocols in `spec/proto`, and the descriptors that reflection serves. Nothing
-//! but this program is needed: no compiler of protocols on the machine.
+//! Generates Rust code from the protocols in `spec/proto`, and the descriptors that reflection
+//! serves. No `protoc` is needed on the machine.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -24,8 +24,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Has keys and values of entries be read as bytes: Envoy sends the bytes of a client's header field, and a
-/// message with bytes that are no text would be an error, by which Envoy lets the request pass.
+/// Makes keys and values of entries bytes: Envoy sends the bytes of a client's header field, and bytes that
+/// are not UTF-8 in a text field would be an error, on which Envoy lets the request pass.
 fn read_entries_as_bytes(descriptors: &mut FileDescriptorSet) {
     let messages = descriptors.file.iter_mut().flat_map(|file| &mut file.message_type);
     let descriptor = messages.filter(|message| message.name() == "RateLimitDescriptor");

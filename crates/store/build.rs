@@ -46,7 +46,7 @@ fn joined() -> String {
     script + before + include_str!("src/redis/general.lua") + after
 }
 
-/// The script without comments and indentation, and with each constant's number in its place: a
+/// Returns the script without comments and indentation, and with each constant's number in its place: a
 /// local that functions share costs every call.
 fn condense(script: &str) -> String {
     let mut constants = HashMap::new();

@@ -1,4 +1,4 @@
-//! Any target of a request has one path, which is its own only spelling, or none.
+//! Any target of a request has either one path, which has no other spelling, or none.
 
 #![no_main]
 

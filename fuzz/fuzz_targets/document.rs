@@ -1,5 +1,5 @@
-//! Any text is a policy document or a list of errors, and what is accepted can be compiled; it is a
-//! rate or a duration or an error.
+//! Any text is a policy document or a list of errors, and an accepted document can be compiled. The
+//! text is also a rate or an error, and a duration or an error.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any text is a configuration of envoyproxy/ratelimit or a list of errors; what is imported are two
-//! documents that fit.
+//! Any text is a configuration of envoyproxy/ratelimit or a list of errors; its import is two documents that fit each
+//! other.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes are a body of the http wire that asks something, or are refused.
+//! Any bytes are a body of the http wire with requests, or are refused.
 
 #![no_main]
 

@@ -4,6 +4,6 @@
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let (commands, bytes) = sluicegate_server::wire::resp::commands_in(input);
-    // What was read is read again, and nothing behind it is looked at.
+    // The bytes that were read parse to the same commands without those after them.
     assert_eq!(sluicegate_server::wire::resp::commands_in(&input[..bytes]), (commands, bytes));
 });

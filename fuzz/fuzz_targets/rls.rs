@@ -1,4 +1,4 @@
-//! Any bytes are a message of the rls wire that asks something, or are refused.
+//! Any bytes are a message of the rls wire with a request, or are refused.
 
 #![no_main]
 

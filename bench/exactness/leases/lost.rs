@@ -1,4 +1,4 @@
-//! Redis loses what it wrote, or does not answer: the master is replaced, everything is deleted, memory is short.
+//! Scenarios in which Redis loses writes, or does not answer: a replaced master, deleted keys, full memory, a freeze.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use super::{BURST, PER_S, outcome, three};
 use crate::fleet::{Build, Setup};
 use crate::report::Outcome;
 
-/// What may pass beside the limit when Redis forgets a key: a twentieth of its burst where it is leased, and all of
-/// it otherwise.
+/// Permits that may pass beyond the limit when Redis forgets a key: a twentieth of its burst if the key is leased, else
+/// all of it, each of `times` times.
 fn forgotten(leases: bool, times: usize) -> f64 {
     let burst = f64::from(BURST) * times as f64;
     if leases { burst / 20.0 } else { burst }
 }
 
-/// The master is killed and replaced twenty times; what it wrote last is lost.
+/// The master is killed and replaced twenty times; its last writes are lost.
 pub(crate) async fn failover(build: &Build, leases: bool) -> anyhow::Result<Outcome> {
-    /// How long sentinels may take to make a replica of the old master.
+    /// Longest time until Sentinels make a replica of the old master.
     const REJOIN_MAX: Duration = Duration::from_secs(60);
     let mut group = Sentinels::start(SentinelOptions::default()).await?;
     let addresses: Vec<_> = group.addresses().iter().map(ToString::to_string).collect();
@@ -60,11 +60,11 @@ pub(crate) async fn restarted(build: &Build) -> anyhow::Result<Outcome> {
     forgets(build, true, Options::default(), async |redis| Ok(redis.restart().await?)).await
 }
 
-/// Memory is short: keys that stay longer push out the one that is leased, each five seconds.
+/// Memory is full: keys with a longer expiry evict the leased key, every five seconds.
 pub(crate) async fn evicted(build: &Build) -> anyhow::Result<Outcome> {
-    /// What Redis needs for itself, the clients and the script, and some.
+    /// Memory for Redis itself, the clients and the script, with a reserve, in bytes.
     const MAXMEMORY: u64 = 8 << 20;
-    /// Fills twice that in one command: so much of its value is zeros, for a day.
+    /// Fills twice that in one command: values of mostly zeros, which expire after a day.
     const FILL: &str = "for n = 1, 160 do redis.call('SETRANGE', 'other:' .. n, 102400, 'x') \
                         redis.call('EXPIRE', 'other:' .. n, 86400) end";
     let options = Options {
@@ -79,7 +79,7 @@ pub(crate) async fn evicted(build: &Build) -> anyhow::Result<Outcome> {
     evicted.await
 }
 
-/// Redis is made to forget its keys each five seconds by `forget`.
+/// `forget` makes Redis forget its keys every five seconds.
 async fn forgets(
     build: &Build,
     leases: bool,
@@ -101,12 +101,12 @@ async fn forgets(
     Ok(forgot.with_beside(forgotten(leases, times)))
 }
 
-/// Redis stands still for a second, ten times; or the same without leases.
+/// Redis is frozen for a second, ten times; or the same without leases.
 ///
-/// Connections are as many as a pool has, so that hardly any request is sent behind another one of its connection
-/// that waits for the store: it would be answered after that.
+/// There are as many connections as a pool has, so that hardly any request waits behind another one of its connection
+/// that waits for the store.
 pub(crate) async fn outage(build: &Build, leases: bool) -> anyhow::Result<Outcome> {
-    /// Each asks ten times a second.
+    /// Number of connections; each has ten requests a second.
     const CONNECTIONS: u16 = 32;
     let redis = RedisServer::start(Options::default()).await?;
     let setup = Setup { leases: leases.into(), ..three(build) };

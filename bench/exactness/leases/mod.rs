@@ -1,4 +1,4 @@
-//! Scenarios in which servers lease permits of one hot key: `docs/leases.md` says what is promised.
+//! Scenarios in which servers lease permits of one hot key. `docs/leases.md` states the promise.
 
 mod lost;
 
@@ -18,16 +18,16 @@ use crate::load::Tally;
 use crate::report::Outcome;
 use crate::wire::{POLICY, Wire};
 
-/// The limit of most scenarios, and how often each of three servers is asked: twice what it allows together.
+/// The limit of most scenarios, and the requests per second to each of three servers: together twice the limit.
 const LIMIT: Limit = Limit::Bucket { per_s: RATE, burst: BURST };
 const RATE: u32 = 2_000;
 const BURST: u32 = 2_000;
 const PER_S: u32 = 1_333;
 
-/// How long the longest scenarios take.
+/// Duration of the longest scenarios.
 const SPAN: Duration = Duration::from_secs(60);
 
-/// Nothing is wrong for a minute; or the same without leases. One server is asked over HTTP.
+/// No faults for a minute; or the same without leases. One server is used over HTTP.
 pub(crate) async fn three_servers(build: &Build, leases: bool) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
     let setup = Setup { leases: leases.into(), ..three(build) };
@@ -42,7 +42,7 @@ pub(crate) async fn three_servers(build: &Build, leases: bool) -> anyhow::Result
     outcome(tally, Vec::new(), remark)
 }
 
-/// One of three servers is killed each other second, and starts again at once.
+/// One of three servers is killed every other second, and starts again at once.
 pub(crate) async fn killed(build: &Build) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
     let setup = three(build);
@@ -62,7 +62,7 @@ pub(crate) async fn killed(build: &Build) -> anyhow::Result<Outcome> {
     outcome(tally, Vec::new(), remark)
 }
 
-/// One of three servers stands still twenty times for ten seconds.
+/// One of three servers is frozen twenty times for ten seconds.
 pub(crate) async fn stopped(build: &Build) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
     let fleet = three(build).start(&[redis.url(), redis.url(), redis.url()]).await?;
@@ -82,7 +82,7 @@ pub(crate) async fn replies_lost(build: &Build, leases: bool) -> anyhow::Result<
     through_bad_network(build, leases, Duration::ZERO).await
 }
 
-/// The same, and for another half of each second replies come 30 ms late.
+/// Like [`replies_lost`], and for another half of each second replies come 30 ms late.
 pub(crate) async fn bad_network(build: &Build, leases: bool) -> anyhow::Result<Outcome> {
     through_bad_network(build, leases, Duration::from_millis(500)).await
 }
@@ -116,21 +116,21 @@ async fn through_bad_network(
     outcome(running.stop().await?, faults, String::new())
 }
 
-/// The clock of Redis is put back by a minute, and by a second each other second.
+/// The clock of Redis is set back by a minute, and by up to a second every other second.
 pub(crate) async fn clocks(build: &Build) -> anyhow::Result<Outcome> {
     let back = [-60_000_000, -1_000_000, -1_000_000, -50_000, -1_000_000, -1_000];
     with_clock(build, &back).await
 }
 
-/// The clock of Redis jumps a second ahead, three times: what refills then may pass beside the limit, and what is
-/// leased, which is half of the burst at most.
+/// The clock of Redis jumps a second ahead, three times. Beyond the limit may pass the permits that refill then, and
+/// those that are leased, at most half of the burst.
 pub(crate) async fn clock_ahead(build: &Build) -> anyhow::Result<Outcome> {
     let ahead = [1_000_000; 3];
     let beside = ahead.len() as f64 * (f64::from(RATE) + f64::from(BURST) / 2.0);
     Ok(with_clock(build, &ahead).await?.with_beside(beside))
 }
 
-/// The clock of Redis is moved by so much each other second.
+/// The clock of Redis is moved by the next of `steps_us` every other second.
 async fn with_clock(build: &Build, steps_us: &[i64]) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options { clock: true, ..Options::default() }).await?;
     let fleet = three(build).start(&[redis.url(), redis.url(), redis.url()]).await?;
@@ -145,13 +145,13 @@ async fn with_clock(build: &Build, steps_us: &[i64]) -> anyhow::Result<Outcome> 
     outcome(running.stop().await?, Vec::new(), String::new())
 }
 
-/// Limits of a day from 1 to 40, each asked for by eight clients of three servers at once.
+/// Limits of a day from 1 to 40, each requested by eight clients of three servers at once.
 pub(crate) async fn small(build: &Build) -> anyhow::Result<Outcome> {
     let redis = RedisServer::start(Options::default()).await?;
     let (mut all, mut wrong) = (Tally::new(), Vec::new());
     let most = u32::try_from(build.times(40))?;
     for limit in 1..=most {
-        // A share would be beside the limit, if Redis gets no time of a busy machine.
+        // A share would be beyond the limit if Redis gets no time on a busy machine.
         let on_store_failure = "deny";
         let setup = Setup { limit: Limit::Day { limit }, on_store_failure, ..three(build) };
         let fleet = setup.start(&[redis.url(), redis.url(), redis.url()]).await?;
@@ -159,7 +159,7 @@ pub(crate) async fn small(build: &Build) -> anyhow::Result<Outcome> {
         sleep(Duration::from_millis(600)).await;
         let tally = running.stop().await?;
         let (admitted, limit) = (tally.admitted.len(), limit as usize);
-        // Of what was charged and not answered in time, nobody got anything.
+        // Permits that were charged but not answered in time were not given to anyone.
         let may_lose = ["deny", "shed"].iter().any(|mode| tally.of_mode(mode) != [0; 2]);
         if admitted > limit || admitted < limit && !may_lose {
             wrong.push(format!("{admitted} of {limit}"));
@@ -196,10 +196,10 @@ pub(crate) async fn cluster(build: &Build) -> anyhow::Result<Outcome> {
     outcome(running.stop().await?, Vec::new(), String::new())
 }
 
-/// The rules are edited twice a second, at one server after the other, while a quota of a day is used up: a rule
-/// that nothing reaches has another rate then.
+/// The rules are edited twice a second, at one server after the other, while a quota of a day is used up: the rate of
+/// another rule changes, which is never reached.
 pub(crate) async fn edited(build: &Build) -> anyhow::Result<Outcome> {
-    /// Less than is asked for in the time that an edit takes.
+    /// Permits per edit: fewer than are requested in the time that an edit takes.
     const PER_EDIT: u32 = 1_000;
     let redis = RedisServer::start(Options::default()).await?;
     let edits = u32::try_from(build.times(30))?;
@@ -240,7 +240,7 @@ fn three(build: &Build) -> Setup<'_> {
     Setup { build, limit: LIMIT, nodes: 3, on_store_failure: "local", leases: Leases::Usual }
 }
 
-/// How often Redis has run the script.
+/// Returns the number of script calls in Redis.
 async fn calls(redis: &RedisServer) -> anyhow::Result<u64> {
     let stats = redis.cli(&["INFO", "commandstats"]).await?.text();
     let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
@@ -253,7 +253,7 @@ fn share_of_calls(calls: u64, tally: &Tally) -> String {
     format!("calls {:.2} % of decisions", 100.0 * calls as f64 / decided.max(1) as f64)
 }
 
-/// What is left of the key by the first server.
+/// Returns the permits of the key that are left, according to the first server.
 async fn left(fleet: &Fleet) -> anyhow::Result<i64> {
     let mut client = Client::connect(fleet.address(0, Wire::Resp).1).await?;
     let reply = client.call(&["SG.PEEK", POLICY, "k0"]).await?;

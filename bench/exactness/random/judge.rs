@@ -1,15 +1,15 @@
-//! The promise of a round, by the formulas of `docs/exactness.md`, and what its clients saw.
+//! The promise of a round, by the formulas of `docs/exactness.md`, compared with the results of its clients.
 //!
-//! With `deny` a limit is exceeded by what a Redis forgot, and by nothing else. With `local` the shares of servers
-//! that were cut off are added, but only to what servers gave by their shares: what Redis and leases gave is judged
-//! without them as well.
+//! With `deny`, a limit may be exceeded only by what a Redis forgot. With `local`, the shares of servers that were cut
+//! off are added, but only for permits that came from shares: those of Redis and of leases are also judged without
+//! them.
 
 use crate::bound::{Admitted, Limit};
 use crate::load::Tally;
 
 use super::plan::SERVERS;
 
-/// Longest wait of a decision for Redis (`deadline_ms`): what flows out meanwhile counts twice in a share.
+/// Longest wait of a decision for Redis (`deadline_ms`), µs: permits that refill meanwhile count twice in a share.
 const DEADLINE_US: u64 = 20_000;
 
 /// The facts of a round on which its promise depends.
@@ -26,7 +26,7 @@ pub(crate) struct Facts {
     pub(crate) kills: u32,
 }
 
-/// The promise and what came of it, in permits.
+/// The promise and the result, in permits.
 #[derive(Debug)]
 pub(crate) struct Verdict {
     /// Everything that passed.
@@ -54,14 +54,14 @@ impl Verdict {
         }
     }
 
-    /// True if both promises were kept.
+    /// Returns whether both promises were kept.
     pub(crate) fn is_within(&self) -> bool {
         self.over <= self.may && self.over_store <= self.may_store
     }
 }
 
 impl Facts {
-    /// The most above the largest limit that was in force at any time of an interval.
+    /// The largest excess over the highest limit that was in force at any time of an interval.
     fn most_over(&self, admitted: &[Admitted]) -> f64 {
         let lowered = self.lowered.iter().map(|&(from, to, limit)| {
             let within = admitted.iter().filter(|it| it.sent_us >= from && it.replied_us <= to);
@@ -71,10 +71,10 @@ impl Facts {
     }
 }
 
-/// Permits that servers which are cut off may give beside the limit: a share of the burst each, once more after each
-/// kill; a share of the rate for as long as others reach Redis; and what is on its way when an outage begins. While
-/// none reaches Redis, all shares together are the limit, and the first server that is back may get from Redis what
-/// the others gave.
+/// Permits that servers which are cut off may give beyond the limit: a share of the burst each, once more after each
+/// kill; a share of the rate for as long as others reach Redis; and the requests under way when an outage begins. While
+/// none reaches Redis, all shares together are the limit, and the first server that reconnects may get from Redis the
+/// permits that the others gave.
 fn shares(facts: &Facts, tally: &Tally) -> f64 {
     let servers = SERVERS as f64;
     let (burst, per_s) = match facts.limit {
@@ -94,7 +94,7 @@ fn shares(facts: &Facts, tally: &Tally) -> f64 {
     lives * burst / servers + apart + together + on_their_way
 }
 
-/// Time, in µs, in which as many spans as there are servers lie over each other.
+/// Time, in µs, in which as many spans overlap as there are servers.
 fn together(spans: &[(u64, u64)]) -> u64 {
     let mut ends: Vec<_> =
         spans.iter().flat_map(|&(from, to)| [(from, true), (to, false)]).collect();

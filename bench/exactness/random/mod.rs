@@ -1,12 +1,12 @@
-//! Rounds of which a seed decides everything: four servers, a proxy between each and its Redis, and faults that meet.
+//! Rounds that a seed decides: four servers, a proxy between each and its Redis, and faults that overlap.
 //!
 //! ```text
 //! sluicegate-bench-exactness --server PATH --only random --seed N --minutes M
 //! ```
 //!
-//! Each round has new processes and the next seed. The same seed is the same policy and the same faults at the same
-//! times; what servers and Redis make of them differs a little each time, so a round that was over its promise is
-//! played a few times.
+//! Each round has new processes and the next seed. The same seed gives the same policy and the same faults at the same
+//! times; their effects on servers and Redis differ a little each time, so a round that broke its promise is played a
+//! few times.
 
 mod judge;
 mod plan;
@@ -26,7 +26,7 @@ use judge::{Facts, Verdict};
 use plan::{FAULTS_MS, Plan, SERVERS};
 use world::World;
 
-/// Calm after the last fault, in which debts are charged and what was held is delivered.
+/// Calm after the last fault, in which debts are charged and delayed messages are delivered, ms.
 const CALM_MS: u64 = 3_000;
 
 /// Rounds to be played.
@@ -34,14 +34,14 @@ const CALM_MS: u64 = 3_000;
 pub(crate) struct Rounds {
     /// The seed of the first.
     pub(crate) seed: u64,
-    /// No round begins later; the first one always does.
+    /// Time after which no further round begins; the first one always does.
     pub(crate) minutes: u64,
 }
 
-/// Plays them, and says what came of each.
+/// Plays the rounds, and prints the result of each.
 ///
 /// # Errors
-/// If a round is over its promise, or cannot be played.
+/// If a round breaks its promise, or cannot be played.
 pub(crate) async fn run(build: &Build, rounds: Rounds) -> anyhow::Result<()> {
     let (begin, mut seed, mut over, mut missing) = (Instant::now(), rounds.seed, 0, 0);
     println!(
@@ -88,7 +88,7 @@ async fn play(build: &Build, plan: &Plan) -> anyhow::Result<(Facts, Tally)> {
     let ends = plan.faults.iter().map(|fault| (fault.at_ms + fault.for_ms, false, fault));
     let begins = plan.faults.iter().map(|fault| (fault.at_ms, true, fault));
     let mut steps: Vec<_> = begins.chain(ends).collect();
-    // Of a fault without a length the beginning comes first.
+    // A fault without a length begins before it ends.
     steps.sort_by_key(|(at_ms, begins, _)| (*at_ms, !begins));
     for (at_ms, begins, fault) in steps {
         world.wait_until(at_ms * 1_000, &clients).await;

@@ -1,7 +1,7 @@
-//! Everything of a round that its seed decides: the policy, the Redis, and the faults with their times.
+//! The parts of a round that its seed decides: the policy, the Redis, and the faults with their times.
 //!
-//! Targets have faults of their own, one after the other: each server, each server's network, Redis, the policy.
-//! Those of different targets meet as they come.
+//! Each target has its own faults, one after the other: each server, each server's network, Redis, the policy. Faults
+//! of different targets may overlap.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use sluicegate_testkit::Faults;
 use crate::bound::Limit;
 use crate::fleet::Leases;
 
-/// Servers of a round: with four, a server that is cut off has a small share, and the others still hold leases.
+/// Servers of a round: with four, a server that is cut off has a small share, while the others still hold leases.
 pub(crate) const SERVERS: usize = 4;
 
 /// Time in which faults begin and end. It is longer than the ten seconds of a window.
@@ -21,14 +21,14 @@ pub(crate) const FAULTS_MS: u64 = 12_000;
 /// Calm before the first fault, in which servers lease permits.
 const CALM_MS: u64 = 1_000;
 
-/// The length of a sliding window: the shortest that is leased.
+/// Length of a sliding window: the shortest that can be leased.
 const WINDOW_S: u32 = 10;
 
-/// Limits and bursts are multiples of this, so that a share of one of four servers is a whole number, and so is
-/// what is left when an edit divides the limit by two, four or five.
+/// Limits and bursts are multiples of this, so that a share of one of four servers is a whole number, also when an edit
+/// divides the limit by two, four or five.
 const STEP: u32 = 80;
 
-/// A round, as its seed decides it.
+/// The plan of a round.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) limit: Limit,
@@ -37,9 +37,9 @@ pub(crate) struct Plan {
     pub(crate) leases: Leases,
     pub(crate) on_store_failure: &'static str,
     pub(crate) store: StoreKind,
-    /// Requests a second to each server.
+    /// Requests per second to each server.
     pub(crate) per_s: u32,
-    /// The last server is asked over HTTP.
+    /// The last server is used over HTTP.
     pub(crate) http: bool,
     pub(crate) faults: Vec<Fault>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Plan {
 /// The Redis of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreKind {
-    /// One that keeps nothing on disk.
+    /// One that does not persist data.
     Forgets,
     /// One that writes before it answers (`appendfsync always`).
     Lasts,
@@ -55,7 +55,7 @@ pub(crate) enum StoreKind {
     Group,
 }
 
-/// Something that is wrong for a while.
+/// A fault and its time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     pub(crate) at_ms: u64,
@@ -66,7 +66,7 @@ pub(crate) struct Fault {
 /// The kinds of faults.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    /// Between a server and Redis.
+    /// A fault between a server and Redis.
     Network {
         server: usize,
         faults: Faults,
@@ -84,18 +84,18 @@ pub(crate) enum Kind {
         server: usize,
     },
     RedisFrozen,
-    /// Killed, and started again at the end. Of a group the master is killed.
+    /// Killed, and started again at the end. In a group, the master is killed.
     RedisKilled,
     /// `FLUSHALL`.
     Flushed,
-    /// The limit is lowered, and raised again at the end, at one server after the other.
+    /// The limit is lowered, and raised again at the end, on one server after the other.
     Lowered {
         apart_ms: u64,
     },
 }
 
 impl Plan {
-    /// The round of a seed.
+    /// The plan of a seed.
     pub(crate) fn of(seed: u64) -> Self {
         let rng = &mut Rng::with_seed(seed);
         let (limit, lowered) = limits(rng);
@@ -109,7 +109,7 @@ impl Plan {
             track(rng, 2, &mut faults, |rng| network(rng, server));
             track(rng, 1, &mut faults, |rng| process(rng, server));
         }
-        // Two thirds of the rounds lose nothing, so that nothing may be over.
+        // Two thirds of the rounds lose nothing, so no excess is permitted in them.
         let loses = rng.u8(..3) == 0;
         track(rng, 2, &mut faults, |rng| redis(rng, store, loses));
         let edits = rng.u64(1..=2);
@@ -118,18 +118,18 @@ impl Plan {
         Self { limit, lowered, leases, on_store_failure, store, per_s, http, faults }
     }
 
-    /// The number of faults that `is` meant.
+    /// The number of faults for which `is` returns `true`.
     pub(crate) fn count(&self, is: impl Fn(&Kind) -> bool) -> u32 {
         let count = self.faults.iter().filter(|fault| is(&fault.kind)).count();
         u32::try_from(count).expect("a round has a dozen faults")
     }
 }
 
-/// A limit that the clients reach, and what it is lowered to.
+/// A limit that the clients reach, and the lower one of an edit.
 fn limits(rng: &mut Rng) -> (Limit, Limit) {
     let kind = rng.u8(..3);
     let part = pick(rng, &[2, 4, 5]);
-    // A quota is used up at the earliest after some seconds, and hardly later than the last fault.
+    // A quota is used up after some seconds at the earliest, and rarely later than the last fault.
     let (many, few) = (STEP * rng.u32(12..60), STEP * rng.u32(2..12));
     let with = |divisor: u32| match kind {
         0 => Limit::Day { limit: many / divisor },
@@ -157,11 +157,11 @@ fn track(
     }
 }
 
-/// Something wrong between a server and Redis, and how long in ms.
+/// A fault between a server and Redis, and its duration in ms.
 fn network(rng: &mut Rng, server: usize) -> (Kind, Range<u64>) {
-    /// A little more than a decision may take (`deadline_ms`, 20).
+    /// Delay, ms: up to a little more than a decision may take (`deadline_ms`, 20).
     const SLOW_MS: Range<u64> = 1..25;
-    /// As late as a network delivers after a partition; a server forgets a lease after ten seconds.
+    /// Delay, ms, of messages that a network delivers after a partition; a server forgets a lease after ten seconds.
     const LATE_MS: Range<u64> = 1_000..11_000;
     let ms = std::time::Duration::from_millis;
     let slow = Faults::delay(ms(rng.u64(SLOW_MS)), ms(rng.u64(SLOW_MS)));
@@ -170,7 +170,7 @@ fn network(rng: &mut Rng, server: usize) -> (Kind, Range<u64>) {
     let network = |faults, name| Kind::Network { server, faults, name };
     match rng.u8(..8) {
         0 => (network(slow, "slow"), 300..4_000),
-        // What is sent in this time is held, and delivered on its old connection when nobody waits for it.
+        // Messages of this time are held, and delivered on their old connection when nothing waits for them.
         1 | 2 => (network(Faults::delay(late, ms(0)), "held, delivered late"), 30..500),
         3 => (network(Faults::delay(ms(0), late), "answers late"), 30..500),
         4 => (network(Faults::cut_replies(), "answers lost"), 50..2_500),
@@ -183,19 +183,19 @@ fn network(rng: &mut Rng, server: usize) -> (Kind, Range<u64>) {
 fn process(rng: &mut Rng, server: usize) -> (Kind, Range<u64>) {
     match rng.bool() {
         true => (Kind::ServerFrozen { server }, 50..5_000),
-        // Clients look for it for three seconds.
+        // Clients try to connect to it for three seconds.
         false => (Kind::ServerKilled { server }, 0..1_000),
     }
 }
 
 fn redis(rng: &mut Rng, store: StoreKind, loses: bool) -> (Kind, Range<u64>) {
-    /// Longer than Sentinels wait for a master (two seconds) and then need to replace it, mostly.
+    /// Time, ms, that is usually longer than Sentinels wait for a master (two seconds) and need to replace it.
     const REPLACED_MS: Range<u64> = 3_500..5_000;
     match (store, loses, rng.u8(..3)) {
         (StoreKind::Lasts, _, 0 | 1) => (Kind::RedisKilled, 0..3_000),
         (StoreKind::Group, true, 0) => (Kind::RedisKilled, REPLACED_MS),
         (StoreKind::Group, true, 1) => (Kind::RedisFrozen, REPLACED_MS),
-        // So short that no Sentinel takes it for dead.
+        // Too short for a Sentinel to consider it dead.
         (StoreKind::Group, false, _) => (Kind::RedisFrozen, 20..200),
         (StoreKind::Forgets, true, 0) => (Kind::RedisKilled, 0..2_000),
         (_, true, 1 | 2) => (Kind::Flushed, 0..1),
@@ -204,7 +204,7 @@ fn redis(rng: &mut Rng, store: StoreKind, loses: bool) -> (Kind, Range<u64>) {
 }
 
 fn lowering(rng: &mut Rng) -> (Kind, Range<u64>) {
-    // Servers look at the file once a second, and leases of the higher limit end after 2.4 more: some of these are
+    // Servers check the file once a second, and leases of the higher limit end after 2.4 more: some of these faults are
     // over before that.
     (Kind::Lowered { apart_ms: pick(rng, &[0, 0, 100, 300]) }, 1_500..8_000)
 }

@@ -1,6 +1,6 @@
-//! A Sentinel as one server sees it: in its answers each node has the address of that server's proxy.
+//! A Sentinel as one server sees it: in its answers, each node has the address of that server's proxy.
 //!
-//! Sentinels say where the master is, and servers connect there. Without this they would pass by the proxies.
+//! Servers connect to the address that Sentinels name. Without this they would bypass the proxies.
 
 use std::net::SocketAddr;
 
@@ -8,14 +8,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// Stands between one server and one Sentinel. It ends when it is dropped.
+/// A proxy between one server and one Sentinel. It stops when it is dropped.
 #[derive(Debug)]
 pub(crate) struct SentinelView {
     pub(crate) address: SocketAddr,
     _serving: JoinSet<()>,
 }
 
-/// A node as the Sentinels know it, and as the server shall reach it.
+/// A node as the Sentinels know it, and the proxy by which the server must reach it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shown {
     pub(crate) node: SocketAddr,
@@ -65,14 +65,14 @@ async fn relay(
             answers.write_all(&bytes[..length]).await?;
         }
     };
-    // Either side may end it.
+    // Either side may end the connection.
     tokio::select! {
         asked = tokio::io::copy(&mut asked, &mut questions) => asked.map(drop),
         ended = back => ended,
     }
 }
 
-/// Puts the ports of proxies for those of nodes. All have five digits, so nothing else moves.
+/// Replaces the ports of nodes by those of proxies. All have five digits, so nothing else moves.
 fn show(answer: &mut [u8], nodes: &[Shown]) {
     for Shown { node, proxy } in nodes {
         let of = |address: &SocketAddr| format!("\r\n$5\r\n{}\r\n", address.port()).into_bytes();

@@ -1,4 +1,4 @@
-//! The processes of a round, and what is done to them.
+//! The processes of a round, and their faults.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use super::judge::Facts;
 use super::plan::{Fault, Kind, Plan, SERVERS, StoreKind};
 use super::sentinel::{SentinelView, Shown};
 
-/// Leases of an earlier limit end by then: two seconds, and what is added for clocks (`docs/leases.md`).
+/// Time after which leases of an earlier limit have ended: two seconds, and an allowance for clocks (`docs/leases.md`).
 const LEASES_END_US: u64 = 2_400_000;
 
-/// Time between two looks at the logs of servers, which say when a lowered limit is in force.
+/// Interval between checks of the servers' logs, which say when a lowered limit is in force.
 const LOOK_EVERY_US: u64 = 50_000;
 
 /// Longest wait for a `FLUSHALL`: Redis may be frozen or gone.
 const FLUSH_MAX: Duration = Duration::from_millis(500);
 
-/// Silence of a master after which Sentinels replace it. On a busy machine processes stand still for a second by
-/// themselves, and a master that is replaced while it runs splits the group.
+/// Silence of a master after which Sentinels replace it. On a busy machine, processes stand still for up to a second
+/// without a fault, and a master that is replaced while it runs splits the group.
 const DOWN_AFTER: Duration = Duration::from_secs(2);
 
-/// A line of a server's log that says which policies are in force.
+/// Beginning of a log line that names the policies in force.
 const LOADED: &str = "policies: version ";
 
-/// Servers, their proxies and their Redis. They end with this.
+/// Servers, their proxies and their Redis. They stop when this is dropped.
 pub(crate) struct World<'a> {
     setup: Setup<'a>,
     plan: &'a Plan,
@@ -57,14 +57,14 @@ enum Store {
 
 /// An edit that lowers the limit, until it is raised.
 struct Lowering {
-    /// Lines about policies in the log of each server before; `None` once it has read the new file.
+    /// Lines about policies in the log of each server before; `None` once the server has read the new file.
     lines: Vec<Option<usize>>,
-    /// Since when all have read it.
+    /// Time at which all servers had read it; `None` before.
     since_us: Option<u64>,
 }
 
 impl<'a> World<'a> {
-    /// Starts everything; nothing is wrong yet.
+    /// Starts all processes, without faults.
     ///
     /// # Errors
     /// If a process does not start.
@@ -103,7 +103,7 @@ impl<'a> World<'a> {
         })
     }
 
-    /// Waits until that time of the clients.
+    /// Waits until `us` on the clock of the clients.
     pub(crate) async fn wait_until(&mut self, us: u64, clients: &Running) {
         loop {
             self.look(clients.now_us());
@@ -118,7 +118,7 @@ impl<'a> World<'a> {
     /// Begins a fault.
     ///
     /// # Errors
-    /// If a process is gone that was not killed here.
+    /// If a process is gone that was not killed by a fault.
     pub(crate) async fn begin(&mut self, fault: &Fault, clients: &Running) -> anyhow::Result<()> {
         match fault.kind {
             Kind::Network { server, faults, name: _ } => self.network(server, faults).await?,
@@ -142,7 +142,7 @@ impl<'a> World<'a> {
             }
             Kind::Flushed => {
                 let node = self.store.master().await?;
-                // It counts as a loss also if no answer comes.
+                // It counts as a loss, even if no answer comes.
                 timeout(FLUSH_MAX, self.store.nodes()[node].cli(&["FLUSHALL"])).await.ok();
             }
             Kind::Lowered { apart_ms } => {
@@ -159,7 +159,7 @@ impl<'a> World<'a> {
     /// Ends a fault.
     ///
     /// # Errors
-    /// If what was killed does not start again.
+    /// If a killed process does not start again.
     pub(crate) async fn end(&mut self, fault: &Fault, clients: &Running) -> anyhow::Result<()> {
         match fault.kind {
             Kind::Network { server, .. } | Kind::Closed { server } => {
@@ -194,7 +194,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Sums up what the promise depends on.
+    /// Collects the facts on which the promise depends.
     ///
     /// # Errors
     /// If a Sentinel does not answer.
@@ -222,8 +222,8 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Starts the Redis that was killed. One of a group stays away if it is still the master: it would come back empty,
-    /// and its replicas with it.
+    /// Starts the Redis that was killed. One of a group stays down if it is still the master: it would start empty, and
+    /// its replicas would follow.
     async fn start_redis(&mut self) -> anyhow::Result<()> {
         let Some(node) = self.down.take() else { return Ok(()) };
         if matches!(self.store, Store::Group(_)) {
@@ -235,7 +235,7 @@ impl<'a> World<'a> {
         Ok(self.store.nodes_mut()[node].restart().await?)
     }
 
-    /// Writes the policies of each server, `apart_ms` after those of the one before.
+    /// Writes the policies of each server, `apart_ms` after those of the previous one.
     async fn edit(&self, apart_ms: u64) -> anyhow::Result<()> {
         for place in 0..SERVERS {
             self.setup.edit(&self.fleet, place, "")?;
@@ -244,7 +244,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Notes when all servers have read what was lowered.
+    /// Records when all servers have read the lowered limit.
     fn look(&mut self, now_us: u64) {
         let Some(lowering) = &mut self.lowering else { return };
         let lines = (0..SERVERS).map(|place| loaded(&self.fleet, place));
@@ -257,7 +257,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// Lines about policies that a server has written.
+/// The number of lines about policies in a server's log.
 fn loaded(fleet: &Fleet, place: usize) -> usize {
     let log = std::fs::read_to_string(fleet.program(place).log()).unwrap_or_default();
     log.matches(LOADED).count()

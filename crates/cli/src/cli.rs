@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! The command line.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use sluicegate_server::descriptors::Configuration;
 
 use crate::{admin, catalog, client, init, policies, serve, shell, whatif};
 
-/// What `--version` prints: `-V` prints the first line of it.
+/// Text of `--version`; `-V` prints its first line.
 const LONG_VERSION: &str = if sluicegate_console::IS_BUILT {
     concat!(env!("CARGO_PKG_VERSION"), "\nconsole: built in")
 } else {
@@ -70,7 +70,7 @@ enum PoliciesCommand {
         /// A document (YAML or JSON), a directory of them, or `-` for standard input.
         path: PathBuf,
     },
-    /// Print the records of policies: what programs read that know no documents.
+    /// Print policies as records, for programs that do not read documents.
     Compile {
         /// A document (YAML or JSON), a directory of them, or `-` for standard input.
         path: PathBuf,

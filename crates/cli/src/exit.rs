@@ -4,13 +4,14 @@ use std::process::ExitCode;
 
 use sluicegate_text::terminal;
 
-/// Nothing was decided or compared: no server, an unknown policy, an invalid command line.
+/// Exit status if nothing was decided or compared: no server, an unknown policy, an invalid command line.
 pub(crate) const UNKNOWN: u8 = 2;
 
-/// The configuration or a file that it names is wrong (`EX_CONFIG` of sysexits.h): a restart cannot help.
+/// Exit status if the configuration or a file that it names is wrong (`EX_CONFIG` of sysexits.h): a restart cannot
+/// help.
 pub(crate) const CONFIG: u8 = 78;
 
-/// Reports a command line that makes no sense.
+/// Reports an invalid command line.
 pub(crate) fn invalid(error: &anyhow::Error) -> ExitCode {
     terminal::print_error_line(format_args!("error: {error:#}"));
     ExitCode::from(UNKNOWN)

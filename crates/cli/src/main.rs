@@ -7,7 +7,7 @@
 //!              ├─▶ whatif    two sets of policies on the traffic of a log
 //!              ├─▶ policies  checks and imports that need no server
 //!              ├─▶ admin     login, apps, members, tokens and accounts of a catalog
-//!              └─▶ catalog   policies of a running server as files; the audit; the tables of others
+//!              └─▶ catalog   policies of a running server as files; the audit; tables of other rate limiters
 //! ```
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic on a closed stream")]
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     }
     let words: Vec<_> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    // What other programs have as a command.
+    // Other programs have `version` as a command.
     let words = match &words[..] {
         [program, version] if version == "version" => vec![program.clone(), "--version".to_owned()],
         _ => words,

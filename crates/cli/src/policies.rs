@@ -1,4 +1,4 @@
-//! `sluicegate policies check`, `compile` and `schema`, `import envoy`, `redis-acl`: what needs no server.
+//! `sluicegate policies check`, `compile` and `schema`, `import envoy`, `redis-acl`: commands that need no server.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -15,8 +15,8 @@ use sluicegate_text::terminal;
 
 use crate::exit;
 
-/// Prints whether the document or directory at `path` is sound, and if not, every path at which it is
-/// not. Warns of policies that clients can walk around.
+/// Checks the document or directory at `path`, and prints every path at which it is invalid. Warns of policies that
+/// clients can avoid.
 pub(crate) fn check(path: PathBuf) -> Result<ExitCode> {
     let (shown, is_dir) = (path.display().to_string(), path.is_dir());
     let source = DocumentSource::new(path);
@@ -45,7 +45,7 @@ pub(crate) fn check(path: PathBuf) -> Result<ExitCode> {
     }
 }
 
-/// Prints the records of the policies at `path`, or every path at which they are not sound.
+/// Prints the records of the policies at `path`, or every path at which they are invalid.
 pub(crate) fn compile(path: PathBuf) -> Result<ExitCode> {
     match sluicegate_server::records(&DocumentSource::new(path))? {
         Ok(records) => {

@@ -12,7 +12,7 @@ use sluicegate_text::terminal;
 use crate::exit;
 use crate::init::CONFIG_FILE;
 
-/// What can be said to `sluicegate serve`. The rest, and the defaults, are the configuration's.
+/// Arguments of `sluicegate serve`. Other settings, and the defaults, come from the configuration.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeArgs {
     /// Configuration file (TOML); see `sluicegate config schema`.
@@ -22,7 +22,7 @@ pub(crate) struct ServeArgs {
     over: FlagOverrides,
 }
 
-/// What is set by a flag: a section and a key of the configuration each.
+/// Settings that flags override: each is a section and a key of the configuration.
 #[derive(Debug, clap::Args)]
 struct FlagOverrides {
     /// Policy file (YAML or JSON) or directory; reloaded when it changes.
@@ -99,10 +99,10 @@ struct FlagOverrides {
 }
 
 impl ServeArgs {
-    /// The configuration that holds: file, environment, command line.
+    /// Returns the effective configuration: file, environment, command line.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The configuration is invalid.
     pub(crate) fn config(&self) -> Result<Config> {
         load(self.file(), self.over.flags())
     }
@@ -125,7 +125,7 @@ fn file_or_here(file: Option<&Path>) -> Option<&Path> {
     file.or_else(|| here.is_file().then_some(here))
 }
 
-/// The policies that a server would serve that is started here without flags, if the configuration names any.
+/// The policies that `sluicegate serve` without flags would serve here, if the configuration names any.
 pub(crate) fn policies_path() -> Option<PathBuf> {
     let file = std::env::var_os(CONFIG).map(PathBuf::from);
     load(file_or_here(file.as_deref()), Flags::default()).ok()?.policies_path().map(Path::to_owned)
@@ -198,7 +198,7 @@ fn misconfigured(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(exit::CONFIG)
 }
 
-/// Ways to look at the configuration.
+/// Commands for the configuration.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Check the configuration and the files it refers to.
@@ -216,7 +216,7 @@ pub(crate) enum ConfigCommand {
     Schema,
 }
 
-/// Shows what was asked of the configuration.
+/// Runs the command.
 pub(crate) fn show(command: ConfigCommand) -> Result<ExitCode> {
     let text = match command {
         ConfigCommand::Check { file, args } => {

@@ -1,4 +1,4 @@
-//! `sluicegate completions` and `sluicegate man`: what shells and `man` know of the command line.
+//! `sluicegate completions` and `sluicegate man`: the command line for shells and for `man`.
 //!
 //! The script of a shell calls this program with [`COMPLETE`] set, which prints the candidates. Names of policies come
 //! from a server or from the policy file (`client/names.rs`).
@@ -14,14 +14,14 @@ use sluicegate_text::terminal;
 
 use crate::help;
 
-/// What can be said to `sluicegate completions`.
+/// Arguments of `sluicegate completions`.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// Shell.
     shell: Shell,
 }
 
-/// What can be said to `sluicegate man`.
+/// Arguments of `sluicegate man`.
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
     /// Target directory; created if missing.
@@ -35,7 +35,7 @@ const COMPLETE: &str = "SLUICEGATE_COMPLETE";
 /// The program as scripts call it.
 const NAME: &str = "sluicegate";
 
-/// A file of `fpath` is run at the first completion, and has to answer that as well.
+/// zsh runs a file of `fpath` at the first completion; this answers that completion.
 const ZSH_FIRST: &str = r#"
 if [[ "$funcstack[1]" == "_sluicegate" ]]; then
     _clap_dynamic_completer_sluicegate "$@"
@@ -56,11 +56,11 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints candidates if the script of a shell asks for them. Whether it does.
+/// Prints candidates if the script of a shell asks for them, and returns whether it does.
 pub(crate) fn complete() -> bool {
     let here = std::env::current_dir().ok();
     let completer = CompleteEnv::with_factory(help::command).var(COMPLETE);
-    // A shell shows nothing of an error.
+    // A shell shows no errors.
     completer.try_complete(std::env::args_os(), here.as_deref()).unwrap_or(true)
 }
 

@@ -14,7 +14,7 @@ use sluicegate_text::documents::DocumentSource;
 
 use crate::catalog::{Remote, Server, app, wait_for};
 
-/// What can be said to `sluicegate policies whatif`.
+/// Arguments of `sluicegate policies whatif`.
 #[derive(Debug, Args)]
 pub(crate) struct WhatifArgs {
     /// New policies: a document (YAML or JSON) or a directory of documents.

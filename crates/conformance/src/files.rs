@@ -11,23 +11,23 @@ use crate::lease::{LeaseStep, LeaseVector};
 use crate::policies::Life;
 use crate::vector::{RuleSpec, Step, Vector};
 
-/// Why vectors cannot be loaded.
+/// The error of loading vectors.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// A file or folder cannot be read.
     #[error("{path}: {source}")]
     Io {
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A file is no vector.
+    /// A file is not a vector.
     #[error("{path}: {source}")]
     Json {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: serde_json::Error,
     },
 }
@@ -51,7 +51,7 @@ fn spec() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec")
 }
 
-/// Every vector with the file that it comes from, in the order of the files' names.
+/// Reads every vector with the file that it comes from, in the order of the files' names.
 ///
 /// # Errors
 /// [`LoadError`] naming the file.
@@ -64,7 +64,7 @@ pub fn load() -> Result<Vec<(PathBuf, Vector)>, LoadError> {
     paths.into_iter().map(|path| Ok((path.clone(), read(&path)?))).collect()
 }
 
-/// The vector in `<folder>/<name>.json`.
+/// Reads the vector in `<folder>/<name>.json`.
 ///
 /// # Errors
 /// [`LoadError`] naming the file.
@@ -72,7 +72,7 @@ pub fn load_one(folder: &str, name: &str) -> Result<Vector, LoadError> {
     read(&vectors_dir().join(folder).join(name).with_extension("json"))
 }
 
-/// Every life of policies in Redis.
+/// Reads every life of policies in Redis.
 ///
 /// # Errors
 /// [`LoadError`] naming the file.
@@ -80,7 +80,7 @@ pub fn load_policies() -> Result<Vec<Life>, LoadError> {
     read(&vectors_dir().join("redis-policies.json"))
 }
 
-/// Every vector about leases.
+/// Reads every vector about leases.
 ///
 /// # Errors
 /// [`LoadError`] naming the file.
@@ -102,7 +102,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, LoadError> {
     Ok(paths)
 }
 
-/// `vector` as its file has it: a rule and a step a line.
+/// `vector` in the format of its file: a rule and a step a line.
 pub fn to_json(vector: &Vector) -> String {
     let Vector { name, about, rules, steps } = vector;
     let mut text = String::from("{\n");
@@ -118,7 +118,7 @@ pub fn to_json(vector: &Vector) -> String {
     text
 }
 
-/// `vectors` about leases as their file has them: a rule and a step a line.
+/// `vectors` about leases in the format of their file: a rule and a step a line.
 pub fn leases_to_json(vectors: &[LeaseVector]) -> String {
     let text = |LeaseVector { name, about, rules, steps }: &LeaseVector| {
         format!(
@@ -143,7 +143,7 @@ fn one_line(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("a vector has no maps with odd keys")
 }
 
-/// The JSON Schema of a vector, as its file has it.
+/// The JSON Schema of a vector, in the format of its file.
 pub fn schema() -> String {
     let schema = schemars::schema_for!(Vector);
     let text = serde_json::to_string_pretty(&schema).expect("a schema is JSON");

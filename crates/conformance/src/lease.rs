@@ -1,4 +1,4 @@
-//! `spec/vectors/leases.json`: messages of holders about one key, and what is asked of it beside them.
+//! `spec/vectors/leases.json`: messages of holders about one key, and other requests for it in between.
 
 use serde::{Deserialize, Serialize};
 use sluicegate_kernel::lease::{Found, Hint, Holder, Mark, Marks, Message, Number, Stands};
@@ -9,21 +9,21 @@ use crate::rules::rule_set;
 use crate::subject::{Kernel, Subject, VectorError, answer_to, to_answer, windows};
 use crate::vector::{Answer, Op, RuleSpec, Step};
 
-/// One key's life with holders: what they and others ask when, and what the store must answer.
+/// One key's life with holders: their messages and other requests, when they come, and the expected answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LeaseVector {
-    /// What it shows.
+    /// The behaviour that it shows, as a name.
     pub name: String,
     /// A sentence or two for the reader of a failure.
     pub about: String,
     /// The rules of the policy when the key is first seen.
     pub rules: Vec<RuleSpec>,
-    /// What happens, in this order. Time may go back.
+    /// The steps, in this order. Time may go back.
     pub steps: Vec<LeaseStep>,
 }
 
-/// One thing that happens.
+/// One event in the life of the key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum LeaseStep {
@@ -31,7 +31,7 @@ pub enum LeaseStep {
     Message(Box<MessageStep>),
     /// The store loses all that it has of the key.
     Lost(LostStep),
-    /// Something else is asked of the key, or its rules change.
+    /// Another request for the key, or a change of its rules.
     Central(Box<Step>),
 }
 
@@ -39,16 +39,16 @@ pub enum LeaseStep {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MessageStep {
-    /// What the store's clock says.
+    /// The time of the store's clock, µs.
     pub at_us: u64,
     /// `lease`.
     pub op: MessageOp,
     /// The calendar windows, as in a [`Step`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<Vec<Option<[u64; 2]>>>,
-    /// What the holder says.
+    /// The message.
     pub message: MessageSpec,
-    /// What the store must answer.
+    /// The expected answer of the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect: Option<WordSpec>,
 }
@@ -65,7 +65,7 @@ pub enum MessageOp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LostStep {
-    /// What the store's clock says.
+    /// The time of the store's clock, µs.
     pub at_us: u64,
     /// `lose`.
     pub op: LostOp,
@@ -75,11 +75,11 @@ pub struct LostStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LostOp {
-    /// The store has nothing of the key any more.
+    /// The store loses everything about the key.
     Lose,
 }
 
-/// A [`Message`]; what is absent is 0, false or nothing.
+/// A [`Message`]; absent fields are 0, false or empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MessageSpec {
@@ -89,16 +89,16 @@ pub struct MessageSpec {
     /// The number of the message.
     #[serde(skip_serializing_if = "is_default")]
     pub number: u32,
-    /// The number of the last message whose answer was heard.
+    /// The number of the last message whose answer arrived.
     #[serde(skip_serializing_if = "is_default")]
     pub heard: u32,
     /// `kept` and `granted` of that answer.
     #[serde(skip_serializing_if = "is_default")]
     pub stood: u32,
-    /// Of these, permits that are not spent.
+    /// Permits of `stood` that are not spent.
     #[serde(skip_serializing_if = "is_default")]
     pub unspent: u32,
-    /// Of these, permits that the holder goes on using.
+    /// Permits of `unspent` that the holder goes on using.
     #[serde(skip_serializing_if = "is_default")]
     pub keep: u32,
     /// Permits that requests wait for.
@@ -113,22 +113,22 @@ pub struct MessageSpec {
     /// Most permits that the holder may have beyond `need`.
     #[serde(skip_serializing_if = "is_default")]
     pub share: u32,
-    /// How long the lease shall last.
+    /// The term of the lease, µs.
     #[serde(skip_serializing_if = "is_default")]
     pub term_us: u32,
-    /// How long the holder listens to the answer.
+    /// The longest time that the holder waits for the answer, µs.
     #[serde(skip_serializing_if = "is_default")]
     pub patience_us: u32,
     /// The deadline in the last answer.
     #[serde(skip_serializing_if = "is_default")]
     pub ends_us: u64,
-    /// Whether the lease is over by the holder's own clock.
+    /// The lease is over by the holder's own clock.
     #[serde(skip_serializing_if = "is_default")]
     pub ended: bool,
     /// When permits were spent, oldest first.
     #[serde(skip_serializing_if = "is_default")]
     pub marks: Vec<MarkSpec>,
-    /// What an answer said of the key.
+    /// State of the key from an earlier answer.
     #[serde(skip_serializing_if = "is_default")]
     pub hint: Option<HintSpec>,
 }
@@ -137,7 +137,7 @@ pub struct MessageSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MarkSpec {
-    /// How many permits.
+    /// The number of permits.
     pub spent: u32,
     /// All of them were spent at least this long ago.
     pub age_us: u32,
@@ -165,15 +165,15 @@ pub enum WordSpec {
     Overtaken(OvertakenSpec),
 }
 
-/// The word for a message that was overtaken.
+/// The answer to a message that was overtaken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OvertakenSpec {
-    /// Nothing was changed.
+    /// The message changed nothing.
     Overtaken,
 }
 
-/// What the store [`Stands`] for.
+/// The permits and state that the store [`Stands`] for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StandsSpec {
@@ -189,13 +189,13 @@ pub struct StandsSpec {
     pub ends_us: u64,
     /// Permits that would still be granted.
     pub free: u64,
-    /// How many holders have permits.
+    /// The number of holders that have permits.
     pub holders: usize,
-    /// What the store knew of the holder.
+    /// The store's record of the holder.
     pub found: FoundSpec,
-    /// What a check of `least`, or of 1, would be answered.
+    /// The answer to a check of `least`, or of 1 if that is 0.
     pub check: Answer,
-    /// What the next message repeats.
+    /// The state of the key that the next message repeats.
     pub hint: HintSpec,
 }
 
@@ -203,15 +203,15 @@ pub struct StandsSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FoundSpec {
-    /// Its record.
+    /// The holder has a record.
     Known,
-    /// Nothing.
+    /// The holder has no record.
     New,
-    /// Nothing that stands for what it named.
+    /// No record covers the permits that the holder named.
     Void,
-    /// Less than it had answered before.
+    /// The store lost what it had answered before.
     Lost,
-    /// As many others as there may be.
+    /// As many other holders as there may be have records.
     Full,
 }
 
@@ -220,14 +220,14 @@ pub trait LeasingSubject: Subject {
     /// Answers `message` at `at`.
     fn lease(&mut self, message: &Message, at: &Moment<'_>) -> Word;
 
-    /// Loses all that it has of the key.
+    /// Loses everything about the key.
     fn lose(&mut self);
 }
 
 /// Puts `subject` through `vector`.
 ///
 /// # Errors
-/// [`VectorError`] at the first step that is answered otherwise, or if the vector makes no sense.
+/// [`VectorError`] at the first step whose answer differs, or if the vector is malformed.
 pub fn run_lease(
     vector: &LeaseVector,
     subject: &mut impl LeasingSubject,
@@ -248,16 +248,16 @@ pub fn run_lease(
     Ok(())
 }
 
-/// `vector` with the kernel's answers.
+/// Returns `vector` with the kernel's answers.
 ///
 /// # Errors
-/// [`VectorError::Malformed`] if the vector makes no sense.
+/// [`VectorError::Malformed`] if the vector is malformed.
 pub fn bless_lease(mut vector: LeaseVector) -> Result<LeaseVector, VectorError> {
     vector.steps = answered(&vector, &mut Kernel::default())?;
     Ok(vector)
 }
 
-/// The steps of `vector` with the answers of `subject`.
+/// Returns the steps of `vector` with the answers of `subject`.
 fn answered(
     vector: &LeaseVector,
     subject: &mut impl LeasingSubject,
@@ -296,7 +296,7 @@ fn answer(
 }
 
 impl LeaseStep {
-    /// When it happens.
+    /// The time of the step, µs.
     pub const fn at_us(&self) -> u64 {
         match self {
             Self::Message(step) => step.at_us,

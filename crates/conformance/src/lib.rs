@@ -1,4 +1,4 @@
-//! The vectors of `spec/`: what every implementation of Sluicegate must answer, as data.
+//! The vectors of `spec/`: the answers that every implementation of Sluicegate must give, as data.
 //!
 //! A [`Vector`] is a few rules, the steps of one key's life, and the answer expected of each step.
 //! Anything that decides can be a [`Subject`]: the kernel, a store, the same rules in Lua, a server.

@@ -1,69 +1,68 @@
-//! `spec/vectors/redis-policies.json`: what becomes of policies that are published in Redis, and what
-//! a program holds that reads them there.
+//! `spec/vectors/redis-policies.json`: policies that are published in Redis, and the copies in a program that reads
+//! them there.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-/// The fields of the hash: those that begin with `#` are strings, the others are the JSON that their
-/// strings are.
+/// The fields of the hash: those whose names begin with `#` are strings; the others are JSON.
 pub type HashFields = BTreeMap<String, Json>;
 
-/// What happens to one hash, from none.
+/// The life of one hash, from when it does not exist.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Life {
-    /// What it shows.
+    /// The behaviour that it shows, as a name.
     pub name: String,
-    /// A sentence or two for whoever sees it fail.
+    /// A sentence or two for the reader of a failure.
     pub about: String,
-    /// What happens, in this order.
+    /// The steps, in this order.
     pub steps: Vec<PolicyStep>,
 }
 
-/// One thing that happens.
+/// One event in the life of the hash.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
 pub enum PolicyStep {
     /// A server publishes.
     Publish {
-        /// Which revision.
+        /// The revision.
         revision: i64,
         /// All policies, in any order.
         policies: BTreeMap<String, PublishedSpec>,
-        /// The revision since which it knows what changed; absent: it does not know.
+        /// The revision that `changed` starts from; absent: the server does not know the changes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         since: Option<i64>,
-        /// What changed since.
+        /// The names of policies that changed after `since`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         changed: Vec<String>,
-        /// The later revision in whose place it is.
+        /// The later revision that this publication replaces; absent: none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instead_of: Option<i64>,
-        /// What comes of it.
+        /// The expected outcome.
         expect: PublishedAs,
-        /// What is there then.
+        /// The expected hash after it.
         hash: HashFields,
-        /// What is said on the channel; absent: nothing.
+        /// The expected message on the channel; absent: none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
-    /// Something else happens to Redis: it lost what it had, or somebody else wrote there.
+    /// Redis lost its data, or another program wrote there.
     Found {
-        /// What is there then; nothing: there is no hash.
+        /// The hash after it; empty: there is none.
         hash: HashFields,
     },
     /// A program looks at the hash, as it does every ten seconds.
     Look {
-        /// What it holds then.
+        /// The expected contents of the program after it.
         holds: Holds,
     },
-    /// A program hears a message.
+    /// A program receives a message.
     Hear {
-        /// What is said.
+        /// The message.
         message: String,
-        /// What it holds then.
+        /// The expected contents of the program after it.
         holds: Holds,
     },
 }
@@ -72,37 +71,37 @@ pub enum PolicyStep {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedSpec {
-    /// Counts its changes.
+    /// The number of its changes.
     pub version: i64,
     /// `active` or `shadow`.
     pub state: String,
-    /// Whose it is.
+    /// The app that owns it.
     pub app: String,
     /// The policy, as in `policies[]` of a policy document.
     pub document: Json,
 }
 
-/// What comes of a publication.
+/// The outcome of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PublishedAs {
-    /// It was written.
+    /// The revision was written.
     Written,
-    /// It was there.
+    /// The revision was already there.
     Known,
-    /// A later one is there, and stays.
+    /// A later revision is there, and stays.
     Later,
     /// A later format is there, and stays.
     LaterFormat,
 }
 
-/// What a program holds.
+/// The policies that a program knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Holds {
-    /// Which revision; absent: none yet.
+    /// The revision; absent: none yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<i64>,
-    /// The policies, and which version of each.
+    /// The version of each policy, by its name.
     pub policies: BTreeMap<String, i64>,
 }

@@ -8,7 +8,7 @@ use sluicegate_kernel::{Micros, NamedRule, Params, Rate, Rule, RuleSet, Value};
 
 use crate::vector::{Carry, ParamValue, RateSpec, RuleSpec};
 
-/// The set of `specs`, taking usage over as `carry` says; an error says what is wrong with them.
+/// Builds the set of `specs`, which takes usage over by `carry`; an error names the problem.
 pub(crate) fn rule_set(specs: &[RuleSpec], carry: Option<Carry>) -> Result<RuleSet, String> {
     let named = specs.iter().map(named_rule).collect::<Result<_, _>>()?;
     let carry = match carry {
@@ -57,7 +57,7 @@ fn parse(given: &BTreeMap<String, ParamValue>, table: &[Param]) -> Result<Params
     Ok(params)
 }
 
-/// The name of a parameter in a vector: a span says its unit.
+/// The name of a parameter in a vector: that of a span ends in its unit.
 fn key_of(param: &Param) -> String {
     match param.kind {
         Kind::Span => format!("{}_us", param.name),

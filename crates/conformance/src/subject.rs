@@ -1,4 +1,4 @@
-//! Who is put to the test, and the test.
+//! The subject of a test, and the test.
 
 use serde::Deserialize;
 use sluicegate_kernel::lease::{Holder, Message};
@@ -13,31 +13,31 @@ use crate::vector::{Answer, ErrorCode, Expect, Failure, Op, RuleSpec, Step, Vect
 
 /// Something that decides for one key.
 pub trait Subject {
-    /// The key is new, and these are the rules.
+    /// Starts a new key with these rules.
     fn start(&mut self, rules: &RuleSet);
 
     /// Decides `verb` at `at`.
     ///
     /// # Errors
-    /// [`Unsupported`] if the rules do not know the verb. A subject that cannot answer at all
-    /// panics: there is nothing to compare.
+    /// [`Unsupported`] if the rules do not know the verb. A subject that cannot answer panics: there is nothing to
+    /// compare.
     fn decide(&mut self, verb: &Verb, at: &Moment<'_>) -> Result<Verdict, Unsupported>;
 
-    /// From the next decision on these are the rules; it takes usage over as they say.
+    /// Replaces the rules before the next decision; the new rules take usage over by their `carry`.
     fn configure(&mut self, rules: &RuleSet);
 }
 
-/// The kernel itself: where the vectors' answers come from.
+/// The kernel itself, which gives the vectors' answers.
 #[derive(Debug, Default)]
 pub struct Kernel {
     rules: Option<RuleSet>,
-    /// The rules that the states are of, until the first decision under the new ones.
+    /// The rules that the states belong to, until the first decision under the new ones.
     before: Option<RuleSet>,
     leased: Leased,
 }
 
 impl Kernel {
-    /// The rules, and what is remembered as they take it over.
+    /// Returns the rules, and the memory after they have taken it over.
     fn taken_over(&self, at: &Moment<'_>) -> (&RuleSet, Leased) {
         let rules = self.rules.as_ref().expect("`start` comes first");
         let mut leased = self.leased.clone();
@@ -87,7 +87,7 @@ impl LeasingSubject for Kernel {
     }
 }
 
-/// Why a vector does not hold.
+/// The error of a vector that does not hold.
 #[derive(Debug, thiserror::Error)]
 pub enum VectorError {
     /// The vector itself is wrong.
@@ -95,7 +95,7 @@ pub enum VectorError {
     Malformed {
         /// The vector.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// The subject answers otherwise.
@@ -103,15 +103,15 @@ pub enum VectorError {
     Mismatch {
         /// The vector.
         name: String,
-        /// What it shows.
+        /// The description of the vector.
         about: String,
-        /// Which step, from 0.
+        /// The number of the step, from 0.
         step: usize,
-        /// When.
+        /// The time of the step, µs.
         at_us: u64,
         /// The vector's answer, as JSON.
         expected: String,
-        /// The subject's, as JSON.
+        /// The subject's answer, as JSON.
         got: String,
     },
 }
@@ -119,7 +119,7 @@ pub enum VectorError {
 /// Puts `subject` through `vector`.
 ///
 /// # Errors
-/// [`VectorError`] at the first step that is answered otherwise, or if the vector makes no sense.
+/// [`VectorError`] at the first step whose answer differs, or if the vector is malformed.
 pub fn run(vector: &Vector, subject: &mut impl Subject) -> Result<(), VectorError> {
     let answers = answers(vector, subject)?;
     for (step, (asked, got)) in vector.steps.iter().zip(answers).enumerate() {
@@ -137,10 +137,10 @@ pub fn run(vector: &Vector, subject: &mut impl Subject) -> Result<(), VectorErro
     Ok(())
 }
 
-/// `vector` with the kernel's answers.
+/// Returns `vector` with the kernel's answers.
 ///
 /// # Errors
-/// [`VectorError::Malformed`] if the vector makes no sense.
+/// [`VectorError::Malformed`] if the vector is malformed.
 pub fn bless(mut vector: Vector) -> Result<Vector, VectorError> {
     let answers = answers(&vector, &mut Kernel::default())?;
     for (step, answer) in vector.steps.iter_mut().zip(answers) {
@@ -149,8 +149,8 @@ pub fn bless(mut vector: Vector) -> Result<Vector, VectorError> {
     Ok(vector)
 }
 
-/// The kernel's answers to the vector that `line` is, as JSON on one line: `{"answers":[..]}`, one for each
-/// step, or `{"error":".."}`. The vector need not say `name`, `about` and `expect`.
+/// Returns the kernel's answers to the vector in `line`, as JSON on one line: `{"answers":[..]}`, one for each step, or
+/// `{"error":".."}`. The vector can lack `name`, `about` and `expect`.
 pub fn answers_of(line: &str) -> String {
     #[derive(Deserialize)]
     struct Asked {
@@ -194,7 +194,7 @@ fn answers(
     Ok(answers)
 }
 
-/// What `subject` answers to a step that is a verb.
+/// Returns the answer of `subject` to a step that is a verb.
 pub(crate) fn answer_to(
     step: &Step,
     rules: &RuleSet,

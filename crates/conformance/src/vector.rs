@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One key's life under one policy: what is asked when, and what must be answered.
+/// One key's life under one policy: requests, when they come, and the expected answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Vector {
-    /// What it shows; also the name of its file.
+    /// The behaviour that it shows; also the name of its file.
     pub name: String,
-    /// A sentence or two for whoever sees it fail.
+    /// A sentence or two for the reader of a failure.
     pub about: String,
     /// The rules of the policy when the key is first seen.
     pub rules: Vec<RuleSpec>,
-    /// What is asked, in this order. Time may go back.
+    /// The requests, in this order. Time may go back.
     pub steps: Vec<Step>,
 }
 
@@ -55,13 +55,13 @@ pub struct RateSpec {
     pub period_us: u64,
 }
 
-/// One thing asked of the key.
+/// One request for the key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// What the clock says.
+    /// The time of the clock, µs.
     pub at_us: u64,
-    /// What is asked.
+    /// The verb.
     pub op: Op,
     /// Permits; absent = 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,13 +76,13 @@ pub struct Step {
     /// rule has no calendar. Absent where no rule has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<Vec<Option<[u64; 2]>>>,
-    /// The rules that a `configure` puts in place.
+    /// The rules that a `configure` sets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<Vec<RuleSpec>>,
-    /// How a `configure` takes usage over; absent = `usage`.
+    /// The effect of a `configure` on usage; absent = `usage`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carry: Option<Carry>,
-    /// What must be answered; a `configure` answers nothing.
+    /// The expected answer; a `configure` has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect: Option<Expect>,
 }
@@ -99,7 +99,7 @@ pub enum Op {
     Reserve,
     /// Take what there is, up to `cost`.
     AtMost,
-    /// What a check would answer.
+    /// Report the answer to a check, and change nothing.
     Peek,
     /// Give `cost` back.
     Refund,
@@ -131,7 +131,7 @@ impl Op {
     ];
 }
 
-/// What becomes of usage when rules change.
+/// The effect of changed rules on usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Carry {
@@ -153,11 +153,11 @@ pub enum Expect {
     Failure(Failure),
 }
 
-/// Why there is no decision.
+/// The error of a step without a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Failure {
-    /// Why.
+    /// The reason.
     pub error: ErrorCode,
 }
 
@@ -165,25 +165,26 @@ pub struct Failure {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
-    /// Whether it passes.
+    /// The request passes.
     pub allowed: bool,
     /// Permits granted, or given back; 0 if refused.
     pub granted: u64,
-    /// How long an allowed request must be held back.
+    /// The time for which an allowed request must be held back.
     pub wait_us: u64,
-    /// The largest cost that the deciding rule ever lets pass at once, or what is stored at most.
+    /// The largest cost that the deciding rule ever lets pass at once, or the most permits that it
+    /// stores.
     pub limit: u64,
     /// Permits left under that rule after this decision.
     pub remaining: u64,
     /// When a refused request can pass; 0 if allowed, null if never.
     pub retry_after_us: Option<u64>,
-    /// Until that rule's budget is full again.
+    /// The time until that rule's budget is full again.
     pub reset_after_us: u64,
     /// The rule that decided.
     pub rule: String,
 }
 
-/// Why a step cannot be carried out.
+/// The reason why a step cannot be carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {

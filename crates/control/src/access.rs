@@ -1,7 +1,7 @@
-//! Who may do what: the one function that says so, for the API and whoever else asks.
+//! Permissions: `allow` decides which actor can do which action, for every caller.
 //!
-//! Everything that can be done is an [`Action`], and each has its [`AccessRule`]. There is no other way to a
-//! permission, so that the table in `docs/roles.md`, which is made of this one, is the whole truth.
+//! Each operation is an [`Action`] with an [`AccessRule`]. Permissions have no other source, so the table in
+//! `docs/roles.md`, which is generated from these, is complete.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -40,51 +40,51 @@ pub enum Scope {
     PolicyWrite,
 }
 
-/// Who asks.
+/// The author of a request: an account, a token, or a part of the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Actor {
-    /// Nobody who said who they are.
+    /// Not authenticated.
     Nobody,
     /// A person.
     Account(Account),
     /// A machine.
     Token(Token),
-    /// Whoever has the files: the command line, beside the database.
+    /// The command line, which opens the database directly.
     Operator,
-    /// What says who somebody is, and in which groups, where people sign in elsewhere.
+    /// The OpenID Connect provider, which sets accounts and roles at sign-in.
     Provider,
 }
 
-/// A person, as far as it matters for what they may do.
+/// A person, with the fields that permissions depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// Never changes.
+    /// Identifier, which never changes.
     pub id: String,
-    /// What the account is called.
+    /// Account name.
     pub name: String,
-    /// Whether it may do everything.
+    /// `true` for an administrator, who can do everything.
     pub is_admin: bool,
-    /// What it may do in which apps.
+    /// The role in each app, by app name.
     pub roles: BTreeMap<String, Role>,
 }
 
-/// A machine, as far as it matters for what it may do.
+/// A machine, with the fields that permissions depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// Never changes.
+    /// Identifier, which never changes.
     pub id: String,
-    /// What the token is called.
+    /// Token name.
     pub name: String,
-    /// Whose it is.
+    /// The app that the token belongs to.
     pub app: String,
-    /// What it is for.
+    /// The scopes that the token has.
     pub scopes: Vec<Scope>,
 }
 
-/// Who may do it.
+/// The actors that can do an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessRule {
-    /// Everybody.
+    /// Everybody, signed in or not.
     Everybody,
     /// Every account, to itself.
     SignedIn,
@@ -94,47 +94,47 @@ pub enum AccessRule {
     Admin,
 }
 
-/// Why somebody may not.
+/// The reason why an actor cannot do an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessDenied {
-    /// They did not say who they are.
+    /// The actor is not authenticated.
     #[error("authentication required: sign in or send a token")]
     Unknown,
-    /// It is not for them.
+    /// The actor does not have the permission.
     #[error("permission denied")]
     Forbidden,
-    /// The token of the app has other scopes.
+    /// The token is of the app, but lacks this scope.
     #[error("permission denied: the token lacks the scope `{}`", .0.name())]
     Scope(Scope),
 }
 
-/// Writes the actions and their table.
+/// Defines the actions and their table.
 macro_rules! actions {
     ($($(#[doc = $doc:literal])+ $action:ident $name:literal $kind:ident $rule:expr;)+) => {
-        /// Something that can be done.
+        /// An operation that needs permission.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Action { $($(#[doc = $doc])+ $action,)+ }
 
         impl Action {
-            /// All of them.
+            /// All actions.
             pub const ALL: &[Self] = &[$(Self::$action),+];
 
-            /// What it is called in the audit.
+            /// Returns the name in the audit.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$action => $name,)+ }
             }
 
-            /// What it does, in a sentence.
+            /// Returns a summary of one sentence.
             pub const fn summary(self) -> &'static str {
                 match self { $(Self::$action => concat!($($doc),+).trim_ascii(),)+ }
             }
 
-            /// Who may do it.
+            /// Returns which actors can do it.
             pub const fn rule(self) -> AccessRule {
                 match self { $(Self::$action => $rule,)+ }
             }
 
-            /// Whether something is not the same afterwards: who tries and may not is audited.
+            /// Returns whether the action changes something; denied attempts at such actions are audited.
             pub const fn writes(self) -> bool {
                 match self { $(Self::$action => ActionKind::$kind.writes(),)+ }
             }
@@ -267,10 +267,10 @@ actions! {
     SeeSettings "settings.read" Read AccessRule::Admin;
 }
 
-/// Whether `actor` may do `action`, in `app` where it is done in one.
+/// Checks that `actor` can do `action`, in `app` if it is an action within an app.
 ///
 /// # Errors
-/// [`AccessDenied`]. It is the same whether or not there is such an app: who may see nothing of it does not
+/// [`AccessDenied`], the same whether or not the app exists: an actor without rights in an app does not
 /// learn of it.
 pub fn allow(actor: &Actor, action: Action, app: Option<&str>) -> Result<(), AccessDenied> {
     let may = match (action.rule(), actor) {
@@ -297,7 +297,7 @@ pub fn allow(actor: &Actor, action: Action, app: Option<&str>) -> Result<(), Acc
 }
 
 impl Role {
-    /// What it is called.
+    /// Returns the name in documents and requests.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Viewer => "viewer",
@@ -305,17 +305,17 @@ impl Role {
         }
     }
 
-    /// The role that is called so.
+    /// Returns the role with this name, if there is one.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Viewer, Self::Owner].into_iter().find(|role| role.name() == name)
     }
 }
 
 impl Scope {
-    /// All of them.
+    /// All scopes.
     pub const ALL: [Self; 4] = [Self::Check, Self::Refund, Self::PolicyRead, Self::PolicyWrite];
 
-    /// What it is called.
+    /// Returns the name in documents and requests.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Check => "check",
@@ -325,14 +325,14 @@ impl Scope {
         }
     }
 
-    /// The scope that is called so.
+    /// Returns the scope with this name, if there is one.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scope| scope.name() == name)
     }
 }
 
 impl Action {
-    /// Whether it can be said what it would do without doing it.
+    /// Returns whether the API offers a dry run of the action.
     pub const fn can_be_shown(self) -> bool {
         self.writes()
             && !matches!(self, Self::SetUp | Self::SignIn | Self::SignOut | Self::ChangePassword)
@@ -340,7 +340,7 @@ impl Action {
 }
 
 impl Actor {
-    /// What tells this one from all others, also from one that is called the same later.
+    /// Returns an identifier of this actor that no other has, even one that gets the same name later.
     pub(crate) fn key(&self) -> String {
         match self {
             Self::Account(account) => format!("account:{}", account.id),
@@ -351,12 +351,12 @@ impl Actor {
 }
 
 impl fmt::Display for Actor {
-    /// As the audit names them.
+    /// Writes the actor's name in the audit.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nobody => f.write_str("nobody"),
             Self::Account(account) => write!(f, "account:{}", account.name),
-            // Two may have one name.
+            // Two tokens can share a name.
             Self::Token(token) => write!(f, "token:{}/{}#{}", token.app, token.name, token.id),
             Self::Operator => f.write_str("operator"),
             Self::Provider => f.write_str("provider"),

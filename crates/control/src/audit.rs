@@ -1,5 +1,5 @@
-//! What was changed, by whom, and why: entries that are never changed, each with the hash of the one
-//! before it. Whoever takes one away, or changes one, breaks the chain behind it.
+//! The audit: entries about changes, with actor and reason. They are never changed, and each has the hash of the
+//! one before it, so that removing or changing one breaks the chain behind it.
 //!
 //! ```text
 //! hash(n) = SHA-256(hash(n-1) ‖ every other field of n, each behind its length)
@@ -24,15 +24,15 @@ pub const GENESIS: &str = "00000000000000000000000000000000000000000000000000000
 /// Entries that are read at a time, to be verified or exported: as many as are on a page.
 const STEP: i64 = 100;
 
-/// How something ended that was tried.
+/// Outcome of an action that was tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AuditOutcome {
-    /// It was done.
+    /// The action was done.
     Done,
-    /// It was not for the one who tried.
+    /// The actor lacked permission, or could not prove who it is.
     Denied,
-    /// It was permitted and not done, such as where the store did not answer.
+    /// The action was permitted and not done, for example because the store did not answer.
     Failed,
 }
 
@@ -45,7 +45,7 @@ pub struct AuditEntry {
     pub seq: i64,
     /// Time, in milliseconds since 1970.
     pub at: i64,
-    /// Who acted.
+    /// The actor, such as `account:ada`.
     pub actor: String,
     /// Address of the client.
     pub source: String,
@@ -67,7 +67,7 @@ pub struct AuditEntry {
     pub hash: String,
 }
 
-/// What an entry of the audit log is about: something of an app, or of none.
+/// The object of an audit entry: something of an app, or of none.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditTarget<'a> {
     app: Option<&'a str>,
@@ -75,17 +75,17 @@ pub struct AuditTarget<'a> {
 }
 
 impl<'a> AuditTarget<'a> {
-    /// What is called `name` and belongs to `app`.
+    /// Returns the target `name` of `app`.
     pub const fn of(app: &'a str, name: &'a str) -> Self {
         Self { app: Some(app), name }
     }
 
-    /// What is called `name` and belongs to no app.
+    /// Returns the target `name`, which belongs to no app.
     pub const fn alone(name: &'a str) -> Self {
         Self { app: None, name }
     }
 
-    /// What is called `name`, and the app that it belongs to if there is one.
+    /// Returns the target `name`, and the app that it belongs to if there is one.
     pub const fn new(app: Option<&'a str>, name: &'a str) -> Self {
         Self { app, name }
     }
@@ -99,7 +99,7 @@ impl<'a> AuditTarget<'a> {
     }
 }
 
-/// What is noted of a change.
+/// Content of an audit entry about a change.
 #[derive(Clone, Debug)]
 pub(crate) struct AuditEvent {
     pub(crate) action: &'static str,
@@ -110,7 +110,7 @@ pub(crate) struct AuditEvent {
     pub(crate) after: Option<String>,
 }
 
-/// When something was changed last, and who did.
+/// Time and actor of the last change of something.
 #[derive(Clone, Debug)]
 pub(crate) struct LastChange {
     pub(crate) at: i64,
@@ -126,7 +126,7 @@ pub struct Verified {
     pub head: String,
 }
 
-/// The chain as far as it was looked at: from the first entry on.
+/// The chain of entries, as far as it was verified from its beginning.
 #[derive(Clone, Debug)]
 pub struct Chain {
     entries: i64,
@@ -136,34 +136,34 @@ pub struct Chain {
 /// The first entry at which the chain does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BrokenChain {
-    /// It is not there.
+    /// The entry is missing.
     #[error("entry {0} of the audit is missing")]
     Missing(i64),
-    /// It is behind the last one that was written.
+    /// The entry is beyond the last one that was written.
     #[error("entry {0} of the audit is beyond the head: it was not written by the catalog")]
     Beyond(i64),
-    /// It is not what was written, or what is before it is not.
+    /// The entry, or one before it, was changed.
     #[error("entry {} of the audit was changed: it now reads `{}` of `{}` by `{}`", .0.seq, .0.action, .0.target, .0.actor)]
     Changed(Box<AuditEntry>),
 }
 
-/// Which entries.
+/// Filter of audit entries.
 #[derive(Clone, Debug, Default)]
 pub struct AuditFilter {
-    /// Of this app only.
+    /// App of the entries; none: all.
     pub app: Option<String>,
-    /// What is asked of the entry itself.
+    /// Filter on the fields of an entry.
     pub entry: EntryFilter,
 }
 
-/// What is asked of an entry; what is missing may be anything.
+/// Filter on the fields of an entry; an empty or absent field matches all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntryFilter {
-    /// Who acted, to the letter: `account:ada`.
+    /// The exact actor: `account:ada`.
     pub actor: String,
-    /// The action, to the letter: `policy.update`.
+    /// The exact action: `policy.update`.
     pub action: String,
-    /// The object of the action, to the letter.
+    /// The exact object of the action.
     pub target: String,
     /// The outcome.
     pub outcome: Option<AuditOutcome>,
@@ -180,12 +180,12 @@ impl Default for Chain {
 }
 
 impl Chain {
-    /// The chain behind the entry `seq`, which has this hash.
+    /// Returns a chain that is verified up to the entry `seq`, which has this hash.
     pub const fn behind(seq: i64, hash: String) -> Self {
         Self { entries: seq, hash }
     }
 
-    /// Goes on with the next entry.
+    /// Verifies the next entry.
     ///
     /// # Errors
     /// [`BrokenChain`]: it is not the next one, or not what was written.
@@ -200,20 +200,19 @@ impl Chain {
         Ok(())
     }
 
-    /// That it holds so far.
+    /// Returns the result of the verification so far.
     pub fn verified(self) -> Verified {
         Verified { entries: self.entries, head: self.hash }
     }
 }
 
 impl AuditEntry {
-    /// The entry as a line of an export, without the end of the line. Characters of others that cannot be seen
-    /// are escaped.
+    /// Returns the entry as a line of an export, without the line break. Invisible characters are escaped.
     pub fn line(&self) -> String {
         crate::json::text(self)
     }
 
-    /// The hash that it should have, behind one with the hash `before`.
+    /// Computes the hash that the entry should have behind one with the hash `before`.
     pub(crate) fn hash_behind(&self, before: &str) -> String {
         let mut hash = Sha256::new();
         let mut put = |bytes: &[u8]| {
@@ -227,7 +226,7 @@ impl AuditEntry {
             put(text.as_bytes());
         }
         put(self.reason.as_bytes());
-        // What is not there is not the same as what is empty.
+        // An absent field and an empty one have different hashes.
         for text in [&self.app, &self.before, &self.after] {
             put(&[u8::from(text.is_some())]);
             put(text.as_deref().unwrap_or_default().as_bytes());
@@ -263,8 +262,7 @@ impl AuditOutcome {
     }
 }
 
-/// The columns of an entry, in its order. What is behind the head was not written by a change, and is
-/// nothing that anybody did.
+/// The columns of an entry, in its order. Rows behind the head are left out: no change wrote them.
 macro_rules! entries {
     (of_app) => { entries!("app = ? AND ", any_app) };
     (any_app) => { entries!("", any_app) };
@@ -286,10 +284,10 @@ macro_rules! entries {
 }
 
 impl Catalog {
-    /// Entries, the newest first, before the one that `page` names.
+    /// Returns entries, the newest first, before the one that `page` names.
     ///
     /// # Errors
-    /// Those of the database.
+    /// [`Error::Invalid`] for an invalid cursor, and those of the database.
     pub async fn audit(&self, filter: &AuditFilter, page: &Page) -> Result<Vec<AuditEntry>, Error> {
         let before = page.after.as_deref().map_or(Ok(i64::MAX), str::parse);
         let before = before
@@ -312,7 +310,7 @@ impl Catalog {
         rows.iter().map(AuditEntry::of).collect()
     }
 
-    /// Entries in the order in which they were made, behind the one numbered `seq`: at most a
+    /// Returns entries in the order in which they were made, behind the one numbered `seq`: at most a
     /// hundred of them.
     ///
     /// # Errors
@@ -323,7 +321,7 @@ impl Catalog {
         rows.iter().map(AuditEntry::of).collect()
     }
 
-    /// Looks at every entry.
+    /// Verifies every entry.
     ///
     /// # Errors
     /// [`Error::Damaged`] with the first that is not what was written, or is missing.
@@ -331,7 +329,7 @@ impl Catalog {
         self.verify_audit_with(|_| ()).await
     }
 
-    /// Looks at every entry, and shows each that is good to `look`.
+    /// Verifies every entry, and passes each valid one to `look`.
     ///
     /// # Errors
     /// [`Error::Damaged`] with the first that is not what was written, or is missing.
@@ -342,7 +340,7 @@ impl Catalog {
         Ok(self.verify_audit_part(Chain::default(), i64::MAX, look).await?.0)
     }
 
-    /// Looks at the entries behind `chain`, at most `most` of them and a page; also whether these were all.
+    /// Verifies the entries behind `chain`, at most `most` rounded up to a page. Also returns whether these were all.
     ///
     /// # Errors
     /// [`Error::Damaged`] with the first that is not what was written, or is missing.
@@ -353,7 +351,7 @@ impl Catalog {
         mut look: impl FnMut(&AuditEntry),
     ) -> Result<(Verified, bool), Error> {
         let until = chain.entries.saturating_add(most);
-        // What is added meanwhile is of no concern.
+        // Entries that are added meanwhile are left out.
         let ChainHead { last, hash, beyond } = self.audit_head().await?;
         while chain.entries < last {
             if chain.entries >= until {
@@ -383,7 +381,7 @@ impl Catalog {
         }
     }
 
-    /// The last time that `action` was done to each target of an app.
+    /// Returns the last time that `action` was done to each target of an app.
     pub(crate) async fn last_changes(
         &self,
         app: &str,
@@ -397,7 +395,7 @@ impl Catalog {
         rows.iter().map(change).collect()
     }
 
-    /// Both at once: entries and the head are written together.
+    /// Returns the head and what is beyond it with one query, since entries and the head are written together.
     async fn audit_head(&self) -> Result<ChainHead, Error> {
         let sql = "SELECT h.audit_seq, h.audit_hash, \
                    (SELECT MIN(a.seq) FROM audit a WHERE a.seq > h.audit_seq) \
@@ -408,15 +406,15 @@ impl Catalog {
     }
 }
 
-/// Where the chain ends.
+/// The end of the chain.
 struct ChainHead {
     last: i64,
     hash: String,
-    /// The first entry behind it, which nothing here has written.
+    /// The first entry behind it, which no change has written; none if there is none.
     beyond: Option<i64>,
 }
 
-/// Says near which entry the audit cannot be read.
+/// Adds to an error the entry behind which the audit cannot be read.
 fn unreadable(behind: i64, error: Error) -> Error {
     match error {
         Error::Damaged(problem) => {

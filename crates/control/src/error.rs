@@ -1,4 +1,4 @@
-//! Why something of the catalog was not done.
+//! Errors of the catalog.
 
 use std::path::{Path, PathBuf};
 
@@ -7,57 +7,57 @@ use sluicegate_policy::{Finding, TextPlace};
 use crate::access::AccessDenied;
 use crate::db::CatalogAddress;
 
-/// Why something was not done. Nothing has changed, unless it is [`Unknown`](Self::Unknown).
+/// The reason for a failure. Nothing has changed, unless it is [`Unknown`](Self::Unknown).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A field makes no sense, or a document does not: all that is wrong, at least one.
+    /// A field or a document is invalid: all findings, at least one.
     #[error("{}", listed(.0))]
     Invalid(Vec<PlacedFinding>),
-    /// There is none of this name.
+    /// No object has this name.
     #[error("{0} not found")]
     NotFound(&'static str),
-    /// There is one of this name already.
+    /// An object has this name already.
     #[error("the name already exists")]
     Taken,
-    /// It is not what it was when the one who changes it looked at it.
+    /// The version to change is not the current one.
     #[error("version conflict: the current version is {0}")]
     Stale(i64),
-    /// It cannot be as things are.
+    /// The current state does not permit it.
     #[error("{0}")]
     Conflict(Finding),
-    /// It would lock out those whom it is for, and was not forced.
+    /// The change causes warnings, and was not forced.
     #[error("{}; set `force` to do it anyway", listed_findings(.0))]
     Warned(Vec<PlacedFinding>),
-    /// The same name was given to another change before.
+    /// The idempotency key was used for another request before.
     #[error("the idempotency key was already used for a different request")]
     KeyReused,
-    /// Not for this one.
+    /// The actor lacks permission.
     #[error(transparent)]
     Denied(#[from] AccessDenied),
-    /// There are too many of them.
+    /// The maximum number is reached.
     #[error("limit reached: at most {0}")]
     TooMany(String),
-    /// Too many ask for this at once.
+    /// Too many requests need this at once.
     #[error("too many concurrent requests; retry in 1 s")]
     Busy,
-    /// The database does not do what it is told, or is not there.
+    /// The database refuses a statement, or is unavailable.
     #[error("database: {0}")]
     Database(String),
-    /// The database did not say whether it was done. Whoever asks again with the same idempotency key
-    /// is told.
+    /// The database did not confirm the outcome. A request that is sent again with the same idempotency key gets
+    /// it.
     #[error("outcome unknown, the database did not confirm: {0}")]
     Unknown(String),
-    /// What is in the database is not what is written there.
+    /// The content of the database, or of a copy, is not what was written.
     #[error("the catalog is damaged: {0}")]
     Damaged(String),
-    /// The copy is one of another catalog, or does not say of which.
+    /// The copy is one of another catalog, or does not name one.
     #[error("{}", other_catalog(path, found.as_ref(), wanted))]
     OtherCatalog {
         /// The file.
         path: PathBuf,
-        /// The catalog that it is a copy of, if it says so.
+        /// The catalog that it is a copy of, if it names one.
         found: Option<CatalogAddress>,
-        /// The catalog that a copy is wanted of.
+        /// The catalog whose copy is expected.
         wanted: CatalogAddress,
     },
     /// The copy of the catalog was written by another version of this program.
@@ -75,26 +75,26 @@ pub enum Error {
     },
 }
 
-/// What is wrong or risky in what was sent, and where.
+/// Something wrong or risky in a request, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedFinding {
-    /// Where, as a JSON pointer into what was sent (RFC 6901).
+    /// The place, as a JSON pointer into the body (RFC 6901), or to a parameter such as `/reason`.
     pub pointer: String,
-    /// What was given there and what is permitted, or what it would do.
+    /// The value and what is permitted, or the effect of the change.
     pub finding: Finding,
-    /// Where it stands in a text of YAML.
+    /// The position in a text of YAML.
     pub place: Option<TextPlace>,
 }
 
 impl PlacedFinding {
-    /// `finding` at `pointer`.
+    /// Creates `finding` at `pointer`.
     pub fn new(pointer: impl Into<String>, finding: Finding) -> Self {
         Self { pointer: pointer.into(), finding, place: None }
     }
 }
 
 impl Error {
-    /// The only error: what is at `pointer` makes no sense.
+    /// Creates an error with one finding, at `pointer`.
     pub(crate) fn invalid(pointer: &str, finding: Finding) -> Self {
         Self::Invalid(vec![PlacedFinding::new(pointer, finding)])
     }

@@ -1,4 +1,4 @@
-//! How people and machines prove who they are.
+//! Identity of people and machines: passwords, secrets, and OpenID Connect.
 
 mod oidc;
 mod passwords;

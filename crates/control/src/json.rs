@@ -1,4 +1,4 @@
-//! JSON that is safe to look at: characters that cannot be seen, or that turn the text around them, are escaped.
+//! JSON that is safe to display: invisible characters, and those that change the direction of text, are escaped.
 //!
 //! Keys, reasons and names are chosen by others, and people read answers and exports in terminals. In JSON such a
 //! character stands inside a string only, where `\u202e` means the same.
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-/// `value` as JSON.
+/// Returns `value` as JSON.
 pub(crate) fn text(value: &impl Serialize) -> String {
     let json = serde_json::to_string(value).expect("texts and numbers are always JSON");
     if json.is_ascii() && !json.contains('\u{7f}') {
@@ -26,7 +26,7 @@ pub(crate) fn text(value: &impl Serialize) -> String {
     safe
 }
 
-/// Control characters beyond those that JSON escapes itself, marks of direction, and characters without a picture.
+/// Returns whether a character is invisible: controls that JSON does not escape itself, marks of direction, and such.
 fn is_unseen(char: char) -> bool {
     matches!(char,
         '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

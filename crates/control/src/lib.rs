@@ -1,14 +1,14 @@
-//! Where operators change rules: the catalog of policies, apps and roles, and its audit.
+//! The control plane for operators: the catalog of policies, apps and roles, and its audit.
 //!
 //! ```text
-//! who asks ─▶ access::allow ─▶ Catalog ─▶ Change { rows, audit entry, revision } ─▶ database
+//! operator ─▶ access::allow ─▶ Catalog ─▶ Change { rows, audit entry, revision } ─▶ database
 //!                                 │
-//!        nodes ◀── PublishedCatalog ◀────┘   what changed since a revision
+//!        nodes ◀── PublishedCatalog ◀────┘   changes since a revision
 //! ```
 //!
 //! Policies live in a database: SQLite, MySQL or MariaDB, PostgreSQL. Every change is one transaction
-//! that also writes who made it and why, so that neither is there without the other. Requests that are
-//! to be limited never come here: nodes hold what was [published](catalog::PublishedCatalog) to them.
+//! that also writes its actor and reason, so that neither exists without the other. Requests for permits
+//! never come here: nodes use what was [published](catalog::PublishedCatalog) to them.
 
 pub mod access;
 pub mod api;

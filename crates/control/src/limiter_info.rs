@@ -1,5 +1,5 @@
-//! The table `rate_limiter_info`, in which others keep the token buckets of a limiter on Redis: read
-//! from their database, so that it can be imported.
+//! The table `rate_limiter_info`, in which another rate limiter on Redis stores its token buckets: read
+//! from its database for an import.
 //!
 //! | column | |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | `apps` | which applications may use it |
 //! | `max_permits` | most tokens in it |
 //! | `rate` | tokens added a second |
-//! | `created_by`, `updated_by` | who answers for it |
+//! | `created_by`, `updated_by` | who is responsible for it |
 
 use sluicegate_import::limiter_info::LimiterInfo;
 use sluicegate_policy::limits::POLICIES_MAX;
@@ -15,8 +15,8 @@ use sluicegate_policy::limits::POLICIES_MAX;
 use crate::db::{Db, Row, Url};
 use crate::error::Error;
 
-/// The rows of the table in the database at `url`, which is of MySQL or MariaDB, by name. Nothing
-/// is changed there.
+/// Returns the rows of the table in the database at `url`, which is of MySQL or MariaDB, by name. Changes
+/// nothing there.
 ///
 /// # Errors
 /// [`Error::Database`] if there is no such database or table, [`Error::TooMany`] rows for a catalog.

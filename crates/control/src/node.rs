@@ -1,8 +1,8 @@
-//! What a node holds of the catalog, so that requests never wait for a database.
+//! The content of the catalog on a node, so that requests never wait for a database.
 //!
 //! ```text
 //! catalog ─ revision? ─▶ what changed ─▶ CatalogSnapshot ─▶ CatalogDelta { policies, tokens } ─▶ engine
-//!    └ not there: what is held stays            └▶ a file, for a start without the catalog
+//!    └ unavailable: snapshot is kept            └▶ a file, for a start without the catalog
 //! ```
 
 mod follower;

@@ -5,7 +5,7 @@ use sluicegate_policy::{Document, finding};
 
 use crate::{Imported, ImportedPolicy, Note};
 
-/// What the text is called in notes of that importer.
+/// The name of the text in notes of that importer.
 const FILE: &str = "text";
 
 pub(crate) fn import(text: &str) -> Result<Imported, Vec<Note>> {

@@ -7,9 +7,9 @@
 //! envoy     of sluicegate-policy ──────────┘
 //! ```
 //!
-//! Nothing here reads files or asks anything. Each difference between a policy and the line that it comes from is a
-//! note with that line and a [`Severity`]. One rule holds for all sources: where more would pass than before, nothing
-//! is imported, unless the user accepts it ([`Imported::unless_wider`]).
+//! Nothing here reads files or calls other programs. Each difference between a policy and the line that it comes from
+//! is a note with that line and a [`Severity`]. One rule holds for all sources: where more would pass than before,
+//! nothing is imported, unless the user accepts it ([`Imported::unless_wider`]).
 
 mod envoy;
 pub mod limiter_info;
@@ -28,7 +28,7 @@ pub const IMPORT_BYTES_MAX: usize = 2 << 20;
 /// Most notes of an import: a person reads them.
 const NOTES_MAX: usize = 1_000;
 
-/// Whose configuration it is.
+/// The limiter whose configuration is imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportSource {
     /// `envoyproxy/ratelimit`: YAML with descriptors.
@@ -41,7 +41,7 @@ pub enum ImportSource {
     Sentinel,
 }
 
-/// What a configuration is here.
+/// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
     /// The policies, each of which is valid by itself.
@@ -49,7 +49,7 @@ pub struct Imported {
     /// Differences from the limits that were imported, and limits that were not. At most 1,000 and one that counts
     /// the others; if there are more, those by which more passes come first.
     pub notes: Vec<Note>,
-    /// Of Envoy: the [tree](sluicegate_policy::DescriptorTree) that leads to the policies, as YAML.
+    /// The [tree](sluicegate_policy::DescriptorTree) that leads to Envoy's policies, as YAML; `None` for other sources.
     pub descriptors: Option<String>,
 }
 
@@ -58,24 +58,24 @@ pub struct Imported {
 pub struct ImportedPolicy {
     /// As in `policies` of a policy document.
     pub document: Value,
-    /// What to write above it.
+    /// The comment to write above it.
     pub comment: Option<String>,
     /// The line of the first limit that it comes from, from 1, where it is known.
     pub line: Option<u64>,
 }
 
-/// A difference between a configuration and its policies, or an error, and where it is.
+/// A difference between a configuration and its policies, or an error, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// The line, from 1; none: it is about all of it.
+    /// The line, from 1; `None`: the note is about all of the text.
     pub line: Option<u64>,
-    /// Whether more passes because of it.
+    /// The effect on how much passes.
     pub severity: Severity,
     /// The difference or error.
     pub finding: Finding,
 }
 
-/// How much a difference matters.
+/// The effect of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// More passes than before: a limit was not imported, a policy lets more pass, or no request would meet it.
@@ -98,7 +98,7 @@ impl ImportSource {
         }
     }
 
-    /// The one of this name.
+    /// The source of this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|source| source.name() == name)
     }
@@ -119,12 +119,12 @@ impl Imported {
 }
 
 impl Note {
-    /// Of something that cannot be read, or by which more passes.
+    /// A note about something that cannot be read, or by which more passes.
     fn widens(line: impl Into<Option<u64>>, finding: Finding) -> Self {
         Self { line: line.into(), severity: Severity::Widens, finding }
     }
 
-    /// Of another difference.
+    /// A note about another difference.
     fn differs(line: impl Into<Option<u64>>, finding: Finding) -> Self {
         Self { line: line.into(), severity: Severity::Differs, finding }
     }
@@ -133,7 +133,7 @@ impl Note {
 /// Imports `text`.
 ///
 /// # Errors
-/// All that keeps it from being read: it is too long, it has errors of syntax, or a row makes no sense.
+/// Everything that keeps it from being read: it is too long, it has errors of syntax, or a row is malformed.
 pub fn import(source: ImportSource, text: &str) -> Result<Imported, Vec<Note>> {
     if text.len() > IMPORT_BYTES_MAX {
         let problem =
@@ -150,7 +150,7 @@ pub fn import(source: ImportSource, text: &str) -> Result<Imported, Vec<Note>> {
     imported.map(checked).map_err(limited)
 }
 
-/// With the policies that are valid; the others become notes.
+/// Keeps the policies that are valid; the others become notes.
 fn checked(imported: Imported) -> Imported {
     let Imported { policies, mut notes, descriptors } = imported;
     let more = policies.len().saturating_sub(POLICIES_MAX);
@@ -177,7 +177,7 @@ fn too_many(more: usize) -> Finding {
     finding!("import_too_many", "{more} more policies were not imported: at most {max}", more, max)
 }
 
-/// The first notes, and how many more there are. Where not all fit, those by which more passes come first.
+/// The first notes, and the number of the others. Where not all fit, those by which more passes come first.
 fn limited(mut notes: Vec<Note>) -> Vec<Note> {
     if notes.len() > NOTES_MAX {
         notes.sort_by_key(|note| note.severity);

@@ -1,4 +1,4 @@
-//! The table `rate_limiter_info`, in which others keep the token buckets of a limiter on Redis.
+//! The table `rate_limiter_info`, which configures the token buckets of another limiter on Redis.
 //!
 //! | column | becomes |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | `rate` | `rate`, a second; `0.5` is exact, too: `1/2s` |
 //! | `created_by`, `updated_by` | a comment |
 //!
-//! If a row makes no sense, nothing is imported.
+//! If a row is malformed, nothing is imported.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use sluicegate_text::terminal::one_line;
 use crate::rates::{decimal, per_second};
 use crate::{Imported, ImportedPolicy, Note};
 
-/// A row, as text: of which types the columns are differs from one to the next.
+/// A row, as text: the types of the columns differ from one table to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimiterInfo {
     /// `name`.
@@ -38,10 +38,10 @@ pub struct LimiterInfo {
     pub updated_by: Option<String>,
 }
 
-/// What is wrong with a cell: its column, and the problem.
+/// A problem with a cell: its column, and the problem.
 type CellError = (&'static str, String);
 
-/// Makes of a cell what stands in a policy.
+/// Turns a cell into a value of a policy.
 type CellParser = fn(&str) -> Result<Value, String>;
 
 pub(crate) fn import(text: &str) -> Result<Imported, Vec<Note>> {
@@ -53,7 +53,7 @@ pub(crate) fn import(text: &str) -> Result<Imported, Vec<Note>> {
 /// Imports rows, each with its place.
 ///
 /// # Errors
-/// All that is wrong with them, in the order of the rows.
+/// All problems of the rows, in their order.
 pub fn import_rows<P>(
     rows: &[(P, LimiterInfo)],
     shown: impl Fn(&P) -> String,
@@ -86,7 +86,7 @@ pub fn import_rows<P>(
 fn policy(row: &LimiterInfo) -> Result<Value, Vec<CellError>> {
     let LimiterInfo { name, apps, max_permits, rate, created_by: _, updated_by: _ } = row;
     let mut bad = Vec::new();
-    // In the place of what is wrong stands what is right: the other cells are looked at, too.
+    // A problem is replaced with a valid value, so that the other cells are checked, too.
     let mut cell = |column, cell: &Option<String>, read: CellParser, right: Value| {
         let read = match cell.as_deref().filter(|cell| !cell.is_empty()) {
             Some(cell) => read(cell),
@@ -110,7 +110,7 @@ fn policy(row: &LimiterInfo) -> Result<Value, Vec<CellError>> {
     if bad.is_empty() { Ok(policy) } else { Err(bad) }
 }
 
-/// The column from which what is at `path` of a policy was made.
+/// The column that the value at `path` of a policy comes from.
 fn column(path: &str) -> &'static str {
     match path {
         path if path.starts_with("apps") => "apps",
@@ -149,7 +149,7 @@ fn rate_of(cell: &str) -> Result<Value, String> {
     per_second(cell).map(Value::from).ok_or_else(problem)
 }
 
-/// Who answers for it.
+/// The creator and last editor of the row, as a comment; `None` if the row names neither.
 fn comment(row: &LimiterInfo) -> Option<String> {
     let by = [("created", &row.created_by), ("updated", &row.updated_by)];
     let by: Vec<_> = by
@@ -221,7 +221,7 @@ fn rows_of_csv(text: &str) -> Result<Vec<(u64, LimiterInfo)>, Note> {
     Ok(rows)
 }
 
-/// A cell; what databases write for nothing is nothing.
+/// A cell; `None` if it is empty or contains a database's form of null.
 fn cell(record: &StringRecord, place: Option<usize>) -> Option<String> {
     let text = record.get(place?)?;
     (!matches!(text, "" | "NULL" | "\\N")).then(|| text.to_owned())

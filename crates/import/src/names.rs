@@ -1,11 +1,11 @@
-//! Names of policies and rules, made of those that others use.
+//! Names of policies and rules, made from those that others use.
 
 use std::collections::BTreeMap;
 
-/// Most bytes of what is made; a number may follow.
+/// Most bytes of a name that is made; a number may follow.
 const NAME_BYTES_MAX: usize = 100;
 
-/// The names that were made, each once, with the number that the next one like it has.
+/// The names that were made, each once, with the number of the next one like it.
 #[derive(Debug, Default)]
 pub(crate) struct Names(BTreeMap<String, u32>);
 

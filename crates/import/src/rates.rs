@@ -3,7 +3,7 @@
 /// Most digits behind the point of a rate: a permit in eleven days.
 const DECIMALS_MAX: usize = 6;
 
-/// `permits` a second as documents write it: `100/s`, and `1/2s` for 0.5. None: it is no such number.
+/// `permits` a second in the format of documents: `100/s`, and `1/2s` for 0.5. `None` if it is not such a number.
 pub(crate) fn per_second(permits: &str) -> Option<String> {
     match decimal(permits)? {
         (permits, 1) => Some(format!("{permits}/s")),

@@ -1,4 +1,4 @@
-//! What is asked of a rule and what it answers.
+//! The requests to a rule, and its answers.
 
 #[cfg(doc)]
 use crate::limits::SPAN_MAX_US;
@@ -7,11 +7,9 @@ use crate::num::{Cost, Micros};
 /// One request as a single rule sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// The permits it takes. Beside leases a rule is asked for the permits that are held as well, so
-    /// this can be more than a [`Cost`].
+    /// The permits it takes. Beside leases the permits that are held are added, so this can be more than a [`Cost`].
     pub cost: u64,
-    /// `None`: pass now or be refused (`check`). `Some(span)`: may be held back that long
-    /// (`reserve`).
+    /// `None`: pass now or be refused (`check`). `Some(span)`: may be held back that long (`reserve`).
     pub max_wait: Option<Micros>,
     /// The permit id it will hold; only `acquire` has one.
     pub permit: Option<PermitId>,
@@ -28,12 +26,12 @@ impl Ask {
         Self { cost: cost.get(), max_wait: Some(max_wait), permit: None }
     }
 
-    /// The same ask for `cost` permits.
+    /// Returns this ask for `cost` permits.
     pub(crate) const fn for_permits(self, cost: u64) -> Self {
         Self { cost, ..self }
     }
 
-    /// How long a rule that books the future may hold this request back.
+    /// The longest time for which a rule that books the future may hold this request back; zero for a check.
     pub(crate) const fn patience(&self) -> Micros {
         match self.max_wait {
             Some(span) => span,
@@ -44,8 +42,8 @@ impl Ask {
 
 /// The instant of a decision, with the calendar windows around it.
 ///
-/// The kernel knows no time zones: whoever reads the clock also works out, for each rule with a
-/// calendar window, where that window begins and ends. Only [`as_of`](Moment::as_of) leads out of it.
+/// The kernel knows no time zones: the caller reads the clock and computes, for each rule with a calendar window, where
+/// that window begins and ends. Only after [`as_of`](Moment::as_of) can the instant be outside of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
     now: Micros,
@@ -66,8 +64,8 @@ impl<'a> Moment<'a> {
         Self { now: now.capped(), windows, rule: 0 }
     }
 
-    /// The same, but not before `latest`: for a caller that read the clock, and whose turn came after
-    /// others' that read it later. The calendar windows are still those around the earlier instant.
+    /// Moves the moment to `latest`, if that is later: for a caller whose turn came after others that read the clock
+    /// later. The calendar windows are still those around the earlier instant.
     #[must_use]
     pub const fn as_of(&self, latest: Micros) -> Self {
         let latest = latest.capped();
@@ -89,14 +87,13 @@ impl<'a> Moment<'a> {
         self.windows.get(self.rule).copied().flatten()
     }
 
-    /// The same moment at the earlier `instant`, but not before the calendar window around now, nor
-    /// after now.
+    /// Moves the moment back to `instant`, but not before the calendar window around now, nor after now.
     pub(crate) fn back_to(&self, instant: Micros) -> Self {
         let begin = self.window().map_or(Micros::ZERO, |window| window.start);
         Self { now: instant.max(begin).min(self.now), ..*self }
     }
 
-    /// The same instant as rule `rule` sees it.
+    /// Returns this instant as rule `rule` sees it.
     pub(crate) const fn for_rule(&self, rule: usize) -> Self {
         Self { rule, ..*self }
     }
@@ -111,7 +108,7 @@ pub struct Window {
     pub end: Micros,
 }
 
-/// The name of a permit of a `concurrency` rule. Whoever knows it may release it.
+/// The name of a permit of a `concurrency` rule. Every caller that knows it can release the permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PermitId(pub u128);
 
@@ -132,14 +129,14 @@ pub(crate) fn fnv_1a(bytes: &[u8]) -> u128 {
 /// Yes or no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It passes.
+    /// The request passes.
     Allow {
         /// Permits granted (or given back, for a refund).
         granted: u64,
-        /// How long it must be held back before it goes on.
+        /// The time for which it must be held back before it goes on.
         wait: Micros,
     },
-    /// It does not pass, and nothing was charged.
+    /// The request does not pass, and nothing was charged.
     Deny {
         /// When the same request can pass.
         retry: Retry,
@@ -149,28 +146,28 @@ pub enum Outcome {
 /// When a refused request can pass. The order is by patience: [`Retry::Never`] is the longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Retry {
-    /// In this time, if nobody else takes the budget first.
+    /// In this time, if no other request takes the budget first.
     After(Micros),
     /// This cost can never pass under this rule.
     Never,
 }
 
-/// How much of a budget is left.
+/// The rest of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Permits that could be taken now, rounded down.
     pub remaining: u64,
-    /// Until the budget is full again, rounded up.
+    /// The time until the budget is full again, rounded up.
     pub reset_after: Micros,
 }
 
-/// Which part is left of what a new key may take: how much a store would give away by forgetting a
-/// key. The order is by what is left.
+/// The part that is left of what a new key may take; a store that forgets the key gives the other part away. The order
+/// is by what is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Left(u32);
 
 impl Left {
-    /// Nothing: the next request is refused.
+    /// No permit is left: the next request is refused.
     pub const NONE: Self = Self(0);
     /// Half of it.
     pub const HALF: Self = Self(u32::MAX / 2);
@@ -205,12 +202,12 @@ pub struct Decision {
     pub limit: u64,
     /// Permits left after this decision, rounded down.
     pub remaining: u64,
-    /// Until the budget is full again, rounded up.
+    /// The time until the budget is full again, rounded up.
     pub reset_after: Micros,
 }
 
 impl Decision {
-    /// Whether it passes.
+    /// Returns whether the request passes.
     pub const fn allowed(&self) -> bool {
         matches!(self.outcome, Outcome::Allow { .. })
     }
@@ -223,7 +220,7 @@ impl Decision {
         }
     }
 
-    /// How long an allowed request must be held back; zero if refused.
+    /// The time for which an allowed request must be held back; zero if refused.
     pub const fn wait(&self) -> Micros {
         match self.outcome {
             Outcome::Allow { wait, .. } => wait,

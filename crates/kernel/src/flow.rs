@@ -26,7 +26,7 @@ pub(crate) struct Flow {
     pub(crate) per_tick: u64,
     /// Units that one permit weighs.
     pub(crate) per_permit: u64,
-    /// Whether all units of a tick arrive at its end by intention, and not for want of precision.
+    /// All units of a tick arrive at its end on purpose, and not for lack of precision.
     pub(crate) stepped: bool,
 }
 
@@ -83,7 +83,7 @@ impl Flow {
         }
     }
 
-    /// A drained `level` with `units` more in use.
+    /// Returns a drained `level` with `units` more in use.
     pub(crate) fn fill(&self, level: Level, units: u64, now: Micros) -> Level {
         let used = level.used + units;
         if self.tick_us == 1 || self.stepped || level.used >= self.per_tick {
@@ -96,7 +96,7 @@ impl Flow {
         Level { used, at: level.at.max(Micros::new(now.get().saturating_sub(emptied))) }
     }
 
-    /// From `now` until `units` of a drained `level` have flowed out, rounded up, capped.
+    /// The time from `now` until `units` of a drained `level` have flowed out, rounded up, capped.
     pub(crate) fn time_to_drain(&self, units: u64, level: Level, now: Micros) -> Micros {
         let ticks = units.div_ceil(self.per_tick);
         let span = ticks.saturating_mul(self.tick_us).saturating_sub(now.since(level.at).get());
@@ -113,12 +113,12 @@ impl Flow {
         UNITS_MAX / self.per_permit
     }
 
-    /// A `level` of `old` under this flow from `now` on: of what was in use then, `scale.to` units for
-    /// each `scale.from` of `old`, rounded up (against the caller).
+    /// Takes a `level` of `old` over at `now`: for each `scale.from` units in use then, `scale.to` units of this flow,
+    /// rounded up (against the caller).
     pub(crate) fn take_over(&self, old: &Self, level: Level, scale: Scale, now: Micros) -> Level {
         let level = old.drain(level, now);
-        // Permits that come together come when they were due, however many they are by then. Any other
-        // part of a tick that was not counted yet counts for nothing when the tick changes.
+        // Permits that come together come when they were due, however many they are by then. Any other part of a tick
+        // that was not counted yet counts for nothing when the tick changes.
         let in_step = self.stepped && old.stepped && self.tick_us == old.tick_us;
         let at = if in_step || self == old { level.at } else { now };
         Level { used: scale.of(level.used), at }
@@ -126,7 +126,7 @@ impl Flow {
 }
 
 impl Flow {
-    /// What the twin in Lua needs to know.
+    /// The numbers that the twin in Lua needs.
     pub(crate) fn numbers(&self) -> [f64; 4] {
         let Self { tick_us, per_tick, per_permit, stepped } = *self;
         [tick_us as f64, per_tick as f64, per_permit as f64, f64::from(u8::from(stepped))]
@@ -150,14 +150,13 @@ impl Level {
         put(out, self.used, bytes.clamp(3, 7) as usize);
     }
 
-    /// Reads what [`write`](Self::write) appended; `None` if no bucket counts so far.
+    /// Reads what [`write`](Self::write) appended; `None` if no bucket counts that high.
     pub(crate) fn read(from: &mut &[u8]) -> Option<Self> {
         let at = take_instant(from)?;
         Self::counted(at, take(from, 7)?)
     }
 
-    /// Reads what [`write_short`](Self::write_short) appended: all of `from`, whose length says
-    /// which form it is.
+    /// Reads what [`write_short`](Self::write_short) appended: all of `from`, whose length tells the two forms apart.
     pub(crate) fn read_short(from: &mut &[u8]) -> Option<Self> {
         match from.len() {
             14 => Self::read(from),

@@ -7,7 +7,7 @@
 //! Read it in this order:
 //!
 //! 1. [`num`]: [`Micros`], [`Cost`] and [`Rate`], the numbers that cannot be wrong; [`written`]: how rates are written.
-//! 2. [`decision`]: what is asked ([`Ask`], [`Moment`]) and what is answered ([`Decision`]).
+//! 2. [`decision`]: the request to a rule ([`Ask`], [`Moment`]) and its answer ([`Decision`]).
 //! 3. [`algorithm`]: one file an algorithm. Each opens with its essay.
 //! 4. [`ruleset`]: up to [`limits::RULES_MAX`] rules decided together, all or nothing.
 //! 5. [`lease`]: permits that a holder is given in advance, and how they are counted.

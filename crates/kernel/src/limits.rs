@@ -75,5 +75,5 @@ pub const STORED_F64_MAX: f64 = 340_282_366_920_938_463_463_374_607_431_768_211_
 /// permits as one may, 27 bytes each.
 pub const STORED_BYTES_MAX: u64 = 1 + RULES_MAX as u64 * (8 + 27 * HOLDERS_MAX);
 
-/// Most characters of what was given that a message repeats: enough to recognise it, on one line of a terminal.
+/// Most characters of an input that a message repeats: enough to recognise it, on one line of a terminal.
 pub const EXCERPT_CHARS_MAX: usize = 60;

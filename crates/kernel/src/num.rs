@@ -81,7 +81,7 @@ impl fmt::Display for Micros {
     }
 }
 
-/// How many permits a request takes: 1..=2^31.
+/// The permits that a request takes: 1..=2^31.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cost(u64);
 
@@ -193,7 +193,7 @@ pub(crate) fn floor_f64(x: f64) -> u64 {
     x as u64
 }
 
-/// `x` rounded to the nearest integer, halves up; as it is where every double is an integer.
+/// `x` rounded to the nearest integer, halves up; unchanged where every double is an integer.
 ///
 /// `f64::round` is not in `core`, and rounds halves of negative numbers down.
 #[expect(clippy::cast_possible_truncation, reason = "below 2^52 it is within 64 bits")]

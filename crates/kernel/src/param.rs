@@ -1,5 +1,5 @@
-//! Parameters as data: what an algorithm is configured with, so that documents, schemas and error
-//! messages follow from one table beside the algorithm.
+//! Parameters as data, so that documents, schemas and error messages follow from one table beside
+//! the algorithm.
 
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
@@ -8,7 +8,7 @@ use core::fmt;
 
 use crate::num::{Micros, Rate};
 
-/// A number outside the range that is permitted for the field it was given for.
+/// A number outside the range that its field permits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeError {
     field: String,
@@ -16,7 +16,7 @@ pub struct RangeError {
 }
 
 impl RangeError {
-    /// An error about `field`: `problem` says what was given and what is permitted.
+    /// Returns an error about `field`: `problem` states the given value and the permitted ones.
     pub fn new(field: &str, problem: impl Into<String>) -> Self {
         Self { field: field.to_owned(), problem: problem.into() }
     }
@@ -26,7 +26,7 @@ impl RangeError {
         &self.field
     }
 
-    /// What is wrong with it and what is permitted.
+    /// The given value and the permitted ones.
     pub fn problem(&self) -> &str {
         &self.problem
     }
@@ -56,15 +56,15 @@ pub fn within(field: &str, value: u64, min: u64, max: u64) -> Result<u64, RangeE
 pub struct Param {
     /// The name in a document, such as `burst`.
     pub name: &'static str,
-    /// What may be written there.
+    /// The kind of value that it takes.
     pub kind: Kind,
-    /// `None`: must be given. Otherwise what is taken when it is absent, in words.
+    /// The value in words when it is absent; `None`: it is required.
     pub default: Option<&'static str>,
     /// One sentence for the schema.
     pub about: &'static str,
 }
 
-/// What a parameter may be.
+/// The values that a parameter can have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// Permits per period: `100/s`.
@@ -89,7 +89,7 @@ pub enum Kind {
     },
     /// A real number above `min`, at most `max`.
     Factor {
-        /// It is larger than this.
+        /// The lower bound, which is itself not permitted.
         min: f64,
         /// Largest.
         max: f64,
@@ -113,7 +113,7 @@ pub enum Value {
     Factor(f64),
 }
 
-/// The parameters of one rule by name. An algorithm asks for each; what is absent has its default.
+/// The parameters of one rule by name. An absent one has its default.
 #[derive(Clone, Debug, Default)]
 pub struct Params(Vec<(String, Value)>);
 
@@ -130,7 +130,7 @@ impl Params {
     /// The rate called `name`.
     ///
     /// # Errors
-    /// [`RangeError`] if it is absent or no rate.
+    /// [`RangeError`] if it is absent or not a rate.
     pub fn rate(&self, name: &str) -> Result<Rate, RangeError> {
         match self.get(name) {
             Some(Value::Rate(rate)) => Ok(*rate),
@@ -141,7 +141,7 @@ impl Params {
     /// The number of permits called `name`, or `default`.
     ///
     /// # Errors
-    /// [`RangeError`] if it is no number of permits, or absent without a default.
+    /// [`RangeError`] if it is not a number of permits, or absent without a default.
     pub fn permits(&self, name: &str, default: Option<u64>) -> Result<u64, RangeError> {
         match (self.get(name), default) {
             (Some(Value::Permits(permits)), _) => Ok(*permits),
@@ -153,7 +153,7 @@ impl Params {
     /// The span called `name`, or `default`.
     ///
     /// # Errors
-    /// [`RangeError`] if it is no span, or absent without a default.
+    /// [`RangeError`] if it is not a span, or absent without a default.
     pub fn span(&self, name: &str, default: Option<Micros>) -> Result<Micros, RangeError> {
         match (self.get(name), default) {
             (Some(Value::Span(span)), _) => Ok(*span),
@@ -165,7 +165,7 @@ impl Params {
     /// The word called `name`, or `default`.
     ///
     /// # Errors
-    /// [`RangeError`] if something that is no word was given.
+    /// [`RangeError`] if the value is not a word.
     pub fn word<'a>(&'a self, name: &str, default: &'a str) -> Result<&'a str, RangeError> {
         match self.get(name) {
             Some(Value::Word(word)) => Ok(word),
@@ -177,7 +177,7 @@ impl Params {
     /// The factor called `name`, or `default`.
     ///
     /// # Errors
-    /// [`RangeError`] if something that is no number was given.
+    /// [`RangeError`] if the value is not a number.
     pub fn factor(&self, name: &str, default: f64) -> Result<f64, RangeError> {
         match self.get(name) {
             Some(Value::Factor(factor)) => Ok(*factor),
@@ -186,7 +186,7 @@ impl Params {
         }
     }
 
-    /// Whether `name` was given.
+    /// Returns whether `name` was given.
     pub fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }

@@ -29,7 +29,7 @@ pub struct RuleSet {
     carry: Carry,
 }
 
-/// What becomes of usage when a rule changes.
+/// The usage that a changed rule keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Carry {
     /// Permits in use stay in use.
@@ -46,7 +46,7 @@ pub enum Carry {
 pub struct Verdict {
     /// The decision of the rule that decided.
     pub decision: Decision,
-    /// Which rule that is: its place in [`RuleSet::rules`].
+    /// The place of that rule in [`RuleSet::rules`].
     pub rule: usize,
 }
 
@@ -58,7 +58,7 @@ pub struct Unsupported {
 }
 
 impl Unsupported {
-    /// This error with another verb: the one that its caller named, where it asked the rules about a simpler one.
+    /// Returns this error with the caller's verb, where the rules were asked about a simpler one.
     #[must_use]
     pub const fn of(self, verb: &'static str) -> Self {
         Self { verb, ..self }
@@ -73,7 +73,7 @@ pub enum RuleSetError {
     Count(usize),
     /// Two rules have this name.
     Duplicate(String),
-    /// This is no name.
+    /// This is not a name.
     Name(String),
 }
 
@@ -105,7 +105,7 @@ impl RuleSet {
         Ok(Self { rules: rules.into_boxed_slice(), carry: Carry::default() })
     }
 
-    /// What becomes of usage when this set replaces another.
+    /// The usage that this set keeps when it replaces another.
     pub fn carry(&self) -> Carry {
         self.carry
     }
@@ -116,7 +116,7 @@ impl RuleSet {
         Self { rules: rules.into_boxed_slice(), carry: Carry::default() }
     }
 
-    /// The same set, taking usage over from the set it replaces as `carry` says.
+    /// Returns this set, which takes usage over by `carry` from the set that it replaces.
     #[must_use]
     pub fn with_carry(self, carry: Carry) -> Self {
         Self { carry, ..self }
@@ -173,7 +173,7 @@ impl RuleSet {
         })
     }
 
-    /// `states` of `old`, the set that this one replaces, in the units of this one.
+    /// Converts `states` of `old`, the set that this one replaces, to the units of this one.
     ///
     /// A rule takes over from the rule of the same name; a rule with a new name starts anew.
     #[must_use]
@@ -189,7 +189,7 @@ impl RuleSet {
         States::of(self.rules.iter().enumerate().map(take_over).collect())
     }
 
-    /// Puts down that `used` permits of the rule at `place` are in use; 0 is no state at all.
+    /// Sets the permits in use of the rule at `place` to `used`; 0 removes the state.
     pub fn set_used(&self, states: &mut States, place: usize, used: u64, at: &Moment<'_>) {
         states.fit(self.rules.len());
         let mut rules = self.rules.iter().zip(states.as_mut_slice());
@@ -208,12 +208,11 @@ impl RuleSet {
         }
     }
 
-    /// Takes up to `permits[rule]` permits of each rule, as far as they are there, and leaves in
-    /// `permits` how many were taken. Rules that hold permits by id are left alone: 0.
+    /// Takes up to `permits[rule]` permits of each rule, as far as there are any, and leaves in `permits` how many were
+    /// taken. Rules that hold permits by id are left alone: 0.
     ///
-    /// It charges what was admitted elsewhere, where this state was not at hand. Unlike a check it is
-    /// not all or nothing, and each rule has an amount of its own: of two rules, the faster one has
-    /// given more of the same permits back by now.
+    /// It charges permits that were admitted elsewhere, without this state. Unlike a check it is not all or nothing,
+    /// and each rule has its own amount: of two rules, the faster one has given more of the same permits back by now.
     pub fn debit(&self, states: &mut States, permits: &mut [u64], at: &Moment<'_>) {
         states.fit(self.rules.len());
         self.rewind(states, at);
@@ -228,9 +227,8 @@ impl RuleSet {
         }
     }
 
-    /// Has at least `permits[rule]` permits of each rule in use, as far as they are there, and leaves in
-    /// `permits` how many were taken: what a state that was lost is known to have had. See
-    /// [`debit`](Self::debit).
+    /// Raises the permits of each rule in use to `permits[rule]`, as far as there are any, and leaves in `permits` how
+    /// many were taken: a state that was lost is known to have had them in use. See [`debit`](Self::debit).
     pub fn raise(&self, states: &mut States, permits: &mut [u64], at: &Moment<'_>) {
         states.fit(self.rules.len());
         self.rewind(states, at);
@@ -282,7 +280,7 @@ impl RuleSet {
         new.convert(old, state, at)
     }
 
-    /// Whether all states of these rules fit 16 bytes: one rule, of an algorithm of constant size.
+    /// Returns whether all states of these rules fit 16 bytes: one rule, of an algorithm of constant size.
     #[inline]
     pub fn packs(&self) -> bool {
         matches!(&*self.rules, [only] if only.rule.unpack(0).is_some())
@@ -310,14 +308,13 @@ impl RuleSet {
         Ok((verdict, self.pack(&states)))
     }
 
-    /// These states in 16 bytes; `None` if they say nothing, or if these rules do not
-    /// [pack](Self::packs).
+    /// These states in 16 bytes; `None` if no rule has a state, or if these rules do not [pack](Self::packs).
     pub fn pack(&self, states: &States) -> Option<u128> {
         states.single()?.pack()
     }
 
-    /// The states that [`pack`](Self::pack) of these rules made 16 bytes of; none at all if these
-    /// rules do not [pack](Self::packs).
+    /// Returns the states that [`pack`](Self::pack) of these rules packed in 16 bytes; none at all if these rules do
+    /// not [pack](Self::packs).
     pub fn unpack(&self, packed: u128) -> States {
         match &*self.rules {
             [only] => States::one(only.rule.unpack(packed)),
@@ -325,7 +322,7 @@ impl RuleSet {
         }
     }
 
-    /// When these states say no more than no state at all; `None` if they never do.
+    /// The instant from which these states equal no state at all; `None` if they never do.
     pub fn forgettable_at(&self, states: &States) -> Option<Micros> {
         let fresh = self.rules.iter().all(|named| named.rule.full_is_fresh());
         fresh.then(|| self.full_at(states))
@@ -339,9 +336,8 @@ impl RuleSet {
         self.rules.iter().zip(states.as_slice()).filter_map(full_at).max().unwrap_or(Micros::ZERO)
     }
 
-    /// Which part is left at `now` of the budget that has the least left: how much a store would give
-    /// away by forgetting these states. [`Left::ALL`] is nothing, [`Left::NONE`] the whole limit of a
-    /// key that is refused.
+    /// The part that is left at `now` of the budget that has the least left. A store that forgets these states gives
+    /// away the rest: nothing at [`Left::ALL`], the whole limit of a refused key at [`Left::NONE`].
     pub fn left(&self, states: &States, now: Micros) -> Left {
         let left = |(named, state): (&NamedRule, &Option<State>)| {
             state.as_ref().map(|state| named.rule.left(state, now))
@@ -349,7 +345,7 @@ impl RuleSet {
         self.rules.iter().zip(states.as_slice()).filter_map(left).min().unwrap_or(Left::ALL)
     }
 
-    /// Whether these rules know `verb`.
+    /// Checks that these rules know `verb`.
     ///
     /// # Errors
     /// [`Unsupported`] as [`decide`](Self::decide).
@@ -443,7 +439,7 @@ impl RuleSet {
                 named.rule.available(state.as_ref(), &at.for_rule(place))
             })
             .fold(cost.get(), u64::min);
-        // With nothing to grant, one permit says when there will be.
+        // With nothing to grant, a check of one permit finds when there will be one.
         let granted = Cost::new(available).unwrap_or(Cost::ONE);
         self.take(states, &Ask::check(granted), at)
     }
@@ -461,7 +457,7 @@ impl RuleSet {
         self.verdict(states, joined, at)
     }
 
-    /// Gives back to every rule; the least that one of them took back is what counts.
+    /// Gives permits back to every rule; the joined answer has the least that one of them took back.
     pub(crate) fn give_back(&self, states: &mut States, permits: u64, at: &Moment<'_>) -> Joined {
         let mut granted: Option<u64> = None;
         for (place, (named, state)) in self.rules.iter().zip(states.as_mut_slice()).enumerate() {
@@ -555,7 +551,7 @@ pub(crate) enum Joined {
 }
 
 impl Joined {
-    /// The same with the `outcome` of the rule at `place`.
+    /// Joins the `outcome` of the rule at `place`.
     #[inline]
     pub(crate) fn and(self, place: usize, outcome: Outcome) -> Self {
         match (self, outcome) {
@@ -577,7 +573,7 @@ pub(crate) const fn allow(granted: u64) -> Joined {
     Joined::Allow { granted, wait: Micros::ZERO, slowest: None }
 }
 
-/// Whether `name` names a policy, a rule or an app: 1..=128 bytes of `[a-z0-9._-]`.
+/// Returns whether `name` can name a policy, a rule or an app: 1..=128 bytes of `[a-z0-9._-]`.
 pub fn is_name(name: &str) -> bool {
     let allowed = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-');
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(allowed)

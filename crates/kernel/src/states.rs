@@ -1,4 +1,4 @@
-//! What a key's rules remember.
+//! The states of a key's rules.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -6,11 +6,11 @@ use core::slice;
 
 use crate::algorithm::State;
 
-/// What a key's rules remember, in the order of the rules. Empty: a key that was never seen.
+/// The states of a key's rules, in the order of the rules. Empty: a key that was never seen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct States(Slots);
 
-/// One slot a rule. Most policies have one rule, whose state then lies here and not behind a pointer.
+/// One slot a rule. Most policies have one rule, whose state is then stored here without a pointer.
 #[derive(Clone, Debug, PartialEq)]
 enum Slots {
     One(Option<State>),
@@ -18,7 +18,7 @@ enum Slots {
 }
 
 impl States {
-    /// Whether no rule remembers anything.
+    /// Returns whether no rule has a state.
     pub fn is_empty(&self) -> bool {
         self.as_slice().iter().all(Option::is_none)
     }
@@ -33,13 +33,13 @@ impl States {
         size_of::<Self>() + slots + behind.sum::<usize>()
     }
 
-    /// Of one rule.
+    /// The states of a set of one rule.
     #[inline]
     pub(crate) fn one(state: Option<State>) -> Self {
         Self(Slots::One(state))
     }
 
-    /// What the only rule remembers, if it is one.
+    /// The state of the only rule; `None` if it has none, or if there are several rules.
     #[inline]
     pub(crate) fn single(&self) -> Option<&State> {
         match &self.0 {
@@ -52,7 +52,7 @@ impl States {
         Self(if slots.len() == 1 { Slots::One(slots.remove(0)) } else { Slots::Many(slots) })
     }
 
-    /// One slot for each of `rules` rules.
+    /// Resets the slots to one empty slot for each of `rules` rules, if their number differs.
     #[inline]
     pub(crate) fn fit(&mut self, rules: usize) {
         if self.as_slice().len() != rules {
@@ -60,7 +60,7 @@ impl States {
         }
     }
 
-    /// What each rule remembers, in the order of the rules; at most one slot if nothing is.
+    /// The state of each rule, in the order of the rules; one empty slot before the first decision.
     #[inline]
     pub fn as_slice(&self) -> &[Option<State>] {
         match &self.0 {

@@ -1,8 +1,8 @@
-//! What a key's rules remember, as bytes: the form that `spec/redis.md` describes under "What is
+//! The states of a key's rules, as bytes: the form that `spec/redis.md` describes under "What is
 //! stored", without the generation. A store on Redis and the snapshots of a memory store have it.
 //!
-//! Of one rule that is its state. Of several it is a byte whose bit *i* says whether rule *i*
-//! remembers anything, then the states of those that do.
+//! The form of one rule is its state. That of several is a byte whose bit *i* is set if rule *i*
+//! has a state, then these states.
 
 use alloc::vec::Vec;
 
@@ -10,8 +10,8 @@ use crate::ruleset::{NamedRule, RuleSet};
 use crate::states::States;
 
 impl RuleSet {
-    /// Appends `states`, at most [`STORED_BYTES_MAX`](crate::limits::STORED_BYTES_MAX) bytes; of a
-    /// policy of one rule that remembers nothing, none.
+    /// Appends `states`, at most [`STORED_BYTES_MAX`](crate::limits::STORED_BYTES_MAX) bytes; none
+    /// for a policy of one rule without a state.
     pub fn write_states(&self, states: &States, out: &mut Vec<u8>) {
         let pairs = || self.rules().iter().zip(states.as_slice());
         if let ([named], [state]) = (self.rules(), states.as_slice()) {
@@ -30,8 +30,8 @@ impl RuleSet {
         }
     }
 
-    /// The states that [`write_states`](Self::write_states) of these rules made `bytes` of; `None`
-    /// if these bytes are none that keys under these rules can have.
+    /// Reads the states that [`write_states`](Self::write_states) of these rules wrote as `bytes`;
+    /// `None` if no key under these rules can have them.
     pub fn read_states(&self, bytes: &[u8]) -> Option<States> {
         let from = &mut &*bytes;
         let slots = match self.rules() {

@@ -1,9 +1,9 @@
-//! What callers want of a budget.
+//! The operations on a budget.
 
 use crate::decision::PermitId;
 use crate::num::{Cost, Micros};
 
-/// What a caller wants of a key's budget.
+/// An operation on a key's budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Pass now or be refused.
@@ -20,10 +20,10 @@ pub enum Verb {
     },
     /// Take what there is, up to `cost`.
     AtMost {
-        /// Permits it would like.
+        /// Permits it takes at most.
         cost: Cost,
     },
-    /// What a check would answer; changes nothing.
+    /// Report the answer to a check; changes nothing.
     Peek {
         /// Permits it would take.
         cost: Cost,
@@ -55,7 +55,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// What it is called.
+    /// Returns its name.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Check { .. } => "check",

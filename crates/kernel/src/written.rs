@@ -29,7 +29,7 @@ pub struct RateError {
 impl FromStr for Rate {
     type Err = RateError;
 
-    /// The rate that `text` says, as policy documents have it: `100/s`, `60/min`, `5/200ms`, `64KiB/s`.
+    /// Reads a rate in the format of policy documents: `100/s`, `60/min`, `5/200ms`, `64KiB/s`.
     fn from_str(text: &str) -> Result<Self, RateError> {
         parse_rate(text).ok_or_else(|| RateError { given: excerpt(text) })
     }
@@ -58,14 +58,14 @@ impl fmt::Display for RateError {
 
 impl core::error::Error for RateError {}
 
-/// The span of time that `text` says, such as `250ms`: 1 µs to 366 days.
+/// Reads a span of time such as `250ms`: 1 µs to 366 days; `None` for any other text.
 pub fn parse_span(text: &str) -> Option<Micros> {
     let (count, unit) = split_number(text);
     let us = parse_whole(count)?.checked_mul(micros_of(unit)?)?;
     (1..=PERIOD_MAX_US).contains(&us).then_some(Micros::new(us))
 }
 
-/// The number that `digits` say: decimal digits alone, without a leading zero.
+/// Reads a number: decimal digits alone, without a leading zero; `None` for any other text.
 pub fn parse_whole(digits: &str) -> Option<u64> {
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let zero_led = digits.len() > 1 && digits.starts_with('0');
@@ -109,7 +109,7 @@ fn parse_rate(text: &str) -> Option<Rate> {
     Rate::new(permits, Micros::new(period)).ok()
 }
 
-/// The digits that `text` begins with, and the rest.
+/// The digits at the beginning of `text`, and the rest.
 fn split_number(text: &str) -> (&str, &str) {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     text.split_at(digits)

@@ -1,7 +1,7 @@
-//! The scripts of Redis in the process of a test: Lua 5.1, with as much of Redis as they call.
+//! Runs the scripts of Redis in the process of a test: Lua 5.1, with the parts of Redis that they call.
 //!
-//! A [`LuaRedis`] is one server with one script. Its time is set, so that nothing sleeps, and its keys can be
-//! looked at, damaged and taken back.
+//! A [`LuaRedis`] is one server with one script. You set its time, so that nothing sleeps, and you can read, damage and
+//! restore its keys.
 //!
 //! ```
 //! let redis = sluicegate_lua::LuaRedis::new("return redis.call('GET', KEYS[1]) or ARGV[1]");
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use mlua::{Function, Lua, LuaString, Table, Value, Variadic};
 use parking_lot::{Mutex, MutexGuard};
 
-/// One server with one script. It knows `GET`, `SET key value PX ttl`, `DEL` and `TIME`, and none of them fails.
+/// One server with one script. It supports `GET`, `SET key value PX ttl`, `DEL` and `TIME`, none of which fails.
 #[derive(Debug)]
 pub struct LuaRedis {
     lua: Lua,
@@ -28,33 +28,33 @@ pub struct LuaRedis {
 /// The keys and the time of the server.
 #[derive(Debug, Default)]
 pub struct LuaKeys {
-    /// The time that `TIME` returns, in µs since 1970; keys end by it.
+    /// The time that `TIME` returns, in µs since 1970; keys expire by it.
     pub now_us: u64,
-    /// Value and end (µs since 1970) of each key.
+    /// Value and expiry (µs since 1970) of each key.
     pub values: HashMap<Vec<u8>, (Vec<u8>, u64)>,
     /// Commands that changed keys.
     pub writes: u64,
-    /// The keys as they were before each of these commands, the earliest first. You take them out.
+    /// The keys as they were before each of these commands, the earliest first. Callers remove entries themselves.
     pub changes: Vec<KeyBefore>,
 }
 
-/// A key, and its value and end before it was changed; `None`: there was no such key.
+/// A key, and its value and expiry before a change; `None`: there was no such key.
 pub type KeyBefore = (Vec<u8>, Option<(Vec<u8>, u64)>);
 
 impl LuaRedis {
-    /// A server without keys, whose script is `text`. A number that is out of the range of `struct.pack`, or no
-    /// integer, fails the test.
+    /// A server without keys, whose script is `text`. A number that is not an integer, or out of the range of
+    /// `struct.pack`, fails the test.
     ///
     /// # Panics
-    /// If `text` is no Lua.
+    /// If `text` is not valid Lua.
     pub fn new(text: &str) -> Self {
         Self::with_packing(text, packing::pack_in_range)
     }
 
-    /// The same, which packs any number as Redis does.
+    /// Like [`new`](Self::new), but packs any number, as Redis does.
     ///
     /// # Panics
-    /// If `text` is no Lua.
+    /// If `text` is not valid Lua.
     pub fn lenient(text: &str) -> Self {
         Self::with_packing(text, packing::pack_any)
     }
@@ -73,7 +73,7 @@ impl LuaRedis {
     /// Runs the script with these keys and arguments. Returns its reply: one string, or a list of them.
     ///
     /// # Errors
-    /// The error of the script, in its words, or that its reply is neither.
+    /// The text of the script's error, or an error if its reply is neither.
     pub fn eval(&self, keys: &[String], args: &[impl AsRef<[u8]>]) -> Result<Vec<Vec<u8>>, String> {
         self.run(keys, args).map_err(|error| error.to_string())
     }
@@ -94,29 +94,29 @@ impl LuaRedis {
         }
     }
 
-    /// Locks the keys and the time of the server. No script runs while you hold them.
+    /// Locks the keys and the time of the server. No script runs while you hold the lock.
     pub fn keys(&self) -> MutexGuard<'_, LuaKeys> {
         self.keys.lock()
     }
 
-    /// Returns the value of a key that has not ended.
+    /// Returns the value of a key that has not expired.
     pub fn value(&self, key: &str) -> Option<Vec<u8>> {
         self.keys().live(key.as_bytes()).cloned()
     }
 
-    /// The interpreter.
+    /// Returns the interpreter.
     pub const fn lua(&self) -> &Lua {
         &self.lua
     }
 }
 
 impl LuaKeys {
-    /// The value of a key that has not ended.
+    /// Returns the value of a key that has not expired.
     pub fn live(&self, key: &[u8]) -> Option<&Vec<u8>> {
         self.values.get(key).filter(|(_, end)| *end > self.now_us).map(|(value, _)| value)
     }
 
-    /// Puts a value at a key, to end after `ttl_ms`.
+    /// Sets the value of a key, which expires after `ttl_ms`.
     pub fn set(&mut self, key: &[u8], value: &[u8], ttl_ms: u64) {
         let end = self.now_us + ttl_ms * 1_000;
         let before = self.values.insert(key.to_vec(), (value.to_vec(), end));
@@ -162,7 +162,7 @@ impl LuaKeys {
     }
 }
 
-/// Gives the script what Redis would: `redis`, `struct`, and no globals of its own.
+/// Provides the globals of Redis, `redis` and `struct`, and forbids others.
 fn prepare(
     lua: &Lua,
     keys: &Arc<Mutex<LuaKeys>>,
@@ -174,7 +174,7 @@ fn prepare(
         shared.lock().call(lua, &args)
     })?;
     let redis = lua.create_table()?;
-    // No command fails here, so that a call is as good as one whose errors are values.
+    // No command fails here, so `call` can serve as `pcall`.
     redis.set("pcall", &call)?;
     redis.set("call", call)?;
     lua.globals().set("redis", redis)?;
@@ -185,7 +185,7 @@ fn prepare(
     forbid_globals(lua)
 }
 
-/// Makes a script fail that reads or sets a global of its own, as Redis does.
+/// Makes a script that reads or sets a global of its own fail, as Redis does.
 fn forbid_globals(lua: &Lua) -> mlua::Result<()> {
     let meta = lua.create_table()?;
     let refuse = |_: &Lua, (_, name, _): (Table, String, Value)| -> mlua::Result<()> {
@@ -199,7 +199,7 @@ fn forbid_globals(lua: &Lua) -> mlua::Result<()> {
     lua.globals().set_metatable(Some(meta))
 }
 
-/// An argument as Redis hands it on: numbers with 17 digits.
+/// An argument as Redis passes it on: numbers with 17 digits.
 fn argument(value: &Value) -> Vec<u8> {
     match value {
         Value::String(text) => text.as_bytes().to_vec(),

@@ -1,4 +1,4 @@
-//! `struct.pack` and `struct.unpack`, the library that Redis gives to scripts, as far as ours use it.
+//! `struct.pack` and `struct.unpack`, the library that Redis has for scripts: the formats that ours use.
 
 use mlua::{Lua, LuaString, Value, Variadic};
 
@@ -25,7 +25,7 @@ fn items(format: &str) -> Vec<(char, usize)> {
     items
 }
 
-/// `struct.pack` for the items that the script uses, and numbers that are exact.
+/// `struct.pack` for the formats of the script, and whole numbers from -1 to 2^53; it panics on others.
 #[expect(clippy::needless_pass_by_value, reason = "what a function of Lua takes")]
 pub(crate) fn pack_in_range(lua: &Lua, args: Variadic<Value>) -> mlua::Result<LuaString> {
     pack(lua, &args, |number| {
@@ -34,7 +34,7 @@ pub(crate) fn pack_in_range(lua: &Lua, args: Variadic<Value>) -> mlua::Result<Lu
     })
 }
 
-/// The same for any numbers.
+/// Like [`pack_in_range`], for any number.
 #[expect(clippy::needless_pass_by_value, reason = "what a function of Lua takes")]
 pub(crate) fn pack_any(lua: &Lua, args: Variadic<Value>) -> mlua::Result<LuaString> {
     pack(lua, &args, |_| ())
@@ -70,7 +70,7 @@ fn double(value: &Value) -> f64 {
     }
 }
 
-/// `struct.unpack` for the items that the script uses; the place after them comes last.
+/// `struct.unpack` for the formats of the script; the last value is the position after the items.
 pub(crate) fn unpack(
     lua: &Lua,
     (format, text, start): (String, LuaString, Option<usize>),

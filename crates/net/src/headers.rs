@@ -1,18 +1,18 @@
-//! What servers read in the header fields of a request: tokens, and the type of its body.
+//! Header fields that servers read from a request: tokens, and the type of its body.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// The media type of JSON.
 pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// What stands before a token in `Authorization`.
+/// The scheme before a token in `Authorization`, in lower case.
 const SCHEME: &[u8] = b"bearer ";
 
-/// What no token is: for fields that show something else.
+/// A value that is never a token, for fields that have something else.
 const NONE: &[u8] = b"";
 
-/// The token that `headers` show as `Authorization: Bearer TOKEN`; of a field that is no such thing,
-/// what no token is.
+/// Returns the token of `Authorization: Bearer TOKEN`; for a field with another scheme, or a repeated one, a value that
+/// is never a token. `None` without the field.
 pub fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let shown = only(headers, &header::AUTHORIZATION)?;
     Some(match shown.split_at_checked(SCHEME.len()) {
@@ -21,15 +21,15 @@ pub fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     })
 }
 
-/// What `headers` show in a field of that name, if they do; what no token is, if they do twice.
+/// Returns the value of the field `name`, if there is one; for a repeated field, a value that is never a token.
 pub fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h [u8]> {
     let mut fields = headers.get_all(name).iter();
     let first = fields.next()?;
     Some(if fields.next().is_none() { first.as_bytes() } else { NONE })
 }
 
-/// Whether `headers` say that the body is JSON. A page in a browser can send other types to a server
-/// unasked; JSON it cannot.
+/// Returns whether the body is declared as JSON. A page in a browser cannot send JSON to a server without its consent,
+/// but it can send other types.
 pub fn is_json(headers: &HeaderMap) -> bool {
     let given = headers.get(header::CONTENT_TYPE);
     if given == Some(&JSON) {

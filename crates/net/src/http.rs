@@ -1,4 +1,4 @@
-//! One request over one connection, whose answer is bounded.
+//! One request over one connection, with a bound on the answer.
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use http::{Request, Response};
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
     /// The connection ended, or the answer is not HTTP/1.

@@ -1,4 +1,4 @@
-//! What Sluicegate's crates share of TLS, HTTP and files.
+//! Code for TLS, HTTP and files that Sluicegate's crates share.
 //!
 //! | module | what it does | feature |
 //! |---|---|---|

@@ -18,7 +18,7 @@ use form::Expected;
 /// Largest file of authorities: a bundle of all public ones is a quarter of a MiB.
 pub const AUTHORITIES_BYTES_MAX: u64 = 1 << 20;
 
-/// Why authorities cannot be used.
+/// The reason why authorities cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthoritiesError {
@@ -30,7 +30,7 @@ pub enum AuthoritiesError {
     File {
         /// Its path.
         path: String,
-        /// What is wrong with it.
+        /// The problem with the file.
         reason: String,
     },
 }
@@ -43,7 +43,7 @@ pub enum AuthoritiesError {
 pub fn authorities(ca: Option<&Path>) -> Result<RootCertStore, AuthoritiesError> {
     let Some(path) = ca else {
         let mut roots = RootCertStore::empty();
-        // Some of the system's certificates may not be readable: others do.
+        // Some of the system's certificates may be unreadable; the others suffice.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         return if roots.is_empty() { Err(AuthoritiesError::NoneInSystem) } else { Ok(roots) };
     };
@@ -55,7 +55,7 @@ pub fn authorities(ca: Option<&Path>) -> Result<RootCertStore, AuthoritiesError>
 /// The authorities in `pem`.
 ///
 /// # Errors
-/// What is wrong with it; if there are none.
+/// If `pem` is damaged, or has no certificates; the problem in words.
 pub fn authorities_in(pem: &[u8]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for (place, certificate) in CertificateDer::pem_slice_iter(pem).enumerate() {
@@ -111,7 +111,7 @@ pub fn handshake_problem(error: &io::Error) -> String {
     }
 }
 
-/// A number of seconds in the largest unit of which there are two.
+/// A number of seconds in words, in the largest unit of which there are at least two.
 fn in_words(seconds: u64) -> String {
     match seconds {
         172_800.. => format!("{} days", seconds / 86_400),
@@ -121,8 +121,8 @@ fn in_words(seconds: u64) -> String {
     }
 }
 
-/// Whether `error` is that the server ended the connection because the client has shown no certificate. With TLS 1.3
-/// it comes with the first answer, as the handshake is complete for the client before.
+/// Returns whether `error` says that the server ended the connection because the client sent no certificate. With TLS
+/// 1.3 it comes instead of the first answer, since the client has completed the handshake by then.
 #[must_use]
 pub fn wants_certificate(error: &(dyn Error + 'static)) -> bool {
     let is_alert = |error: &rustls::Error| {
@@ -135,7 +135,7 @@ pub fn wants_certificate(error: &(dyn Error + 'static)) -> bool {
     })
 }
 
-/// A client's TLS that trusts `roots`.
+/// The TLS configuration of a client that trusts `roots`.
 #[must_use]
 pub fn client(roots: RootCertStore) -> Arc<ClientConfig> {
     let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))

@@ -22,7 +22,7 @@ pub struct Advice {
     pub text: String,
 }
 
-/// Ends of paths that servers run as programs, with what follows in the path as an argument (`PATH_INFO`).
+/// Ends of paths that servers run as programs; the rest of the path is an argument (`PATH_INFO`).
 const PROGRAM_ENDS: [&str; 5] = [".php", ".cgi", ".fcgi", ".pl", ".py"];
 
 /// Advice on the policies of a document at `now`, in µs since the Unix epoch.
@@ -58,7 +58,7 @@ fn ended_advice(policy: &Policy, now: Micros) -> Option<String> {
     ))
 }
 
-/// Advice on the key of an override that looks like many keys, or that no client has.
+/// Advice on an override whose key looks like many keys, or that no client has.
 fn override_advice(policy: &Policy) -> Option<String> {
     let is_address = *policy.key() == [KeyAttribute::RemoteIp];
     let found = policy.overrides().filter_map(|(key, _)| {
@@ -69,7 +69,7 @@ fn override_advice(policy: &Policy) -> Option<String> {
     Some(format!("overrides: the key {}{others} {problem}", quoted(key)))
 }
 
-/// Why no request has `key`, or hardly one, and the remedy.
+/// The reason why no request, or hardly one, has `key`, and the remedy.
 fn key_problem(key: &str, is_address: bool) -> Option<String> {
     let network = key.split_once('/').and_then(|(address, bits)| {
         let (address, bits) = (address.parse::<IpAddr>().ok()?, bits.parse::<u8>().ok()?);
@@ -201,8 +201,8 @@ fn key_advice(policies: &PolicySet, policy: &Policy, matcher: &Matcher) -> Optio
     })
 }
 
-/// Whether `wide` matches all requests that `narrow` matches, as far as that can be seen: a case with exceptions
-/// counts as one that does not.
+/// Returns whether `wide` matches all requests that `narrow` matches, as far as the conditions show it: a case with
+/// exceptions counts as one that does not.
 fn covers(wide: &Matcher, narrow: &Matcher) -> bool {
     narrow.cases().iter().all(|narrow| {
         let mut plain = wide.cases().iter().filter(|wide| wide.except().is_empty());
@@ -210,7 +210,7 @@ fn covers(wide: &Matcher, narrow: &Matcher) -> bool {
     })
 }
 
-/// Whether all requests that meet `narrow` meet `wide`.
+/// Returns whether all requests that meet `narrow` meet `wide`.
 fn are_met_by_all(wide: &Conditions, narrow: &Conditions) -> bool {
     let hosts = wide.hosts().is_empty()
         || !narrow.hosts().is_empty()
@@ -225,7 +225,7 @@ fn are_met_by_all(wide: &Conditions, narrow: &Conditions) -> bool {
         (Some(PathMatch::StartsWith(wide)), Some(PathMatch::StartsWith(narrow))) => {
             narrow.starts_with(&**wide)
         }
-        // What begins with `/a` may be `/ab`, which is not below `/a`.
+        // A path that begins with `/a` may be `/ab`, which is not below `/a`.
         (Some(PathMatch::Prefix(wide)), Some(PathMatch::StartsWith(narrow))) => {
             wide.ends_with('/') && narrow.starts_with(&**wide)
         }

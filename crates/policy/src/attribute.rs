@@ -1,5 +1,5 @@
-//! What a gateway knows of a request, for those that send attributes instead of names: which policy
-//! guards it and whose budget it takes.
+//! Attributes of a request, for gateways that send them instead of names: the policy that guards it and the key of its
+//! budget follow from them.
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -11,8 +11,8 @@ use crate::finding;
 use crate::limits::{HOST_BYTES_MAX, TOKEN_BYTES_MAX};
 use crate::text::TextError;
 
-/// The attributes of one request, as far as they are known. Who fills them in normalises them:
-/// `/a/../b` and `/%62` are not `/b` here.
+/// The attributes of one request, as far as they are known. The caller normalises them: `/a/../b` and `/%62` are not
+/// `/b` here.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attributes<'a> {
     /// The address of the client, without a port.
@@ -25,7 +25,7 @@ pub struct Attributes<'a> {
     pub user_agent: Option<&'a str>,
     /// The status of the response, where it is known already (in logs).
     pub status: Option<&'a str>,
-    /// The host that was asked.
+    /// The host that the request names.
     pub host: Option<&'a str>,
     /// Headers by name, in any case.
     pub headers: &'a [(&'a str, &'a str)],
@@ -81,7 +81,7 @@ pub enum HostMatch {
     Suffix(Box<str>),
 }
 
-/// A path of a condition. A query (`?…`) is no part of the path.
+/// A path of a condition, without a query (`?…`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathMatch {
     /// This one.
@@ -149,9 +149,8 @@ impl KeyAttribute {
 
 /// The key that `parts` make of a request.
 ///
-/// One part is the key itself. Several are joined by `|`, with `|` and `\` inside them escaped, so
-/// that different values are different keys. A part that the request does not have is empty: those
-/// who lack it share a budget.
+/// One part is the key itself. Several are joined by `|`, with `|` and `\` inside them escaped, so that different
+/// values are different keys. A part that the request does not have is empty: all requests without it share a budget.
 ///
 /// ```
 /// use sluicegate_policy::{Attributes, KeyAttribute, attribute::key_of};
@@ -176,7 +175,7 @@ pub fn key_of(parts: &[KeyAttribute], attributes: &Attributes<'_>) -> String {
     key
 }
 
-/// Adds `part` to a key of several that `|` parts.
+/// Adds `part` to a key of several parts, which `|` separates.
 pub(crate) fn push_escaped(key: &mut String, part: &str) {
     for char in part.chars() {
         if matches!(char, '|' | '\\') {
@@ -192,7 +191,7 @@ impl Matcher {
         &self.cases
     }
 
-    /// Whether it guards this request.
+    /// Returns whether it guards this request.
     pub fn matches(&self, attributes: &Attributes<'_>) -> bool {
         self.cases.iter().any(|case| case.matches(attributes))
     }
@@ -231,7 +230,7 @@ impl Conditions {
         self.methods.iter().map(AsRef::as_ref)
     }
 
-    /// Whether this request meets all of them. An attribute that is not known meets none.
+    /// Returns whether this request meets all of them. An unknown attribute meets none.
     fn are_met(&self, attributes: &Attributes<'_>) -> bool {
         let Self { hosts, path, methods } = self;
         let is_host = |host: &str| hosts.iter().any(|of| of.matches(host));
@@ -244,7 +243,7 @@ impl Conditions {
 }
 
 impl HostMatch {
-    /// The one that `text` writes: a name in small letters, or `*.` and a name. `None`: it is neither.
+    /// Reads a name in small letters, or `*.` and a name; `None` for any other text.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (suffix, name) = match text.strip_prefix('*') {
             Some(suffix) => (Some(suffix), suffix.strip_prefix('.')?),
@@ -258,7 +257,7 @@ impl HostMatch {
         Some(suffix.map_or_else(|| Self::Exact(name.into()), |suffix| Self::Suffix(suffix.into())))
     }
 
-    /// Whether `host` is it, in any case.
+    /// Returns whether it matches `host`, in any case.
     fn matches(&self, host: &str) -> bool {
         match self {
             Self::Exact(exact) => host.eq_ignore_ascii_case(exact),
@@ -272,7 +271,7 @@ impl HostMatch {
 }
 
 impl PathMatch {
-    /// Whether it guards `path`.
+    /// Returns whether it guards `path`.
     pub fn matches(&self, path: &str) -> bool {
         let path = path.split(['?', '#']).next().unwrap_or_default();
         match self {
@@ -299,7 +298,7 @@ impl fmt::Display for KeyAttribute {
     }
 }
 
-/// Whether `text` is a token of HTTP (RFC 9110, 5.6.2), as names of methods and headers are.
+/// Returns whether `text` is a token of HTTP (RFC 9110, 5.6.2), as names of methods and headers are.
 pub(crate) fn is_token(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     (1..=TOKEN_BYTES_MAX).contains(&text.len()) && text.bytes().all(allowed)

@@ -1,6 +1,6 @@
 //! Calendar windows: where the day, week, month or year of a time zone begins and ends.
 //!
-//! The kernel knows no time zones, so whoever reads the clock brings along the window around now
+//! The kernel knows no time zones, so the caller that reads the clock adds the window around now
 //! for each rule that has one. A set of rules is compiled once to [`Calendars`]; per request
 //! [`Calendars::windows`] costs nothing where no rule has a calendar.
 //!
@@ -46,7 +46,7 @@ impl Calendars {
     /// The calendars of `rules`.
     ///
     /// # Errors
-    /// The place of the first rule whose time zone does not exist, and what is wrong with it.
+    /// The place of the first rule whose time zone does not exist, and the problem.
     pub fn of(rules: &RuleSet) -> Result<Self, (usize, TextError)> {
         let mut calendars = Vec::new();
         for (place, named) in rules.rules().iter().enumerate() {

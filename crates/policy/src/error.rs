@@ -1,4 +1,4 @@
-//! What is wrong with a document, and where: every error of it at once, each with its path.
+//! The errors of a document with their places: every error at once, each with its path.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use crate::limits::{ERRORS_MAX, EXCERPT_CHARS_MAX};
 use crate::node::DocumentNode;
 use crate::text::TextError;
 
-/// One thing that is wrong with a document.
+/// One error of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentError {
     path: String,
@@ -21,7 +21,7 @@ pub struct DocumentError {
     problem: Finding,
 }
 
-/// All that is wrong with a document, in its order. Displayed one error a line.
+/// All errors of a document, in its order. Displayed one error a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DocumentErrors {
     errors: Vec<DocumentError>,
@@ -37,29 +37,30 @@ impl DocumentError {
         Self { path: path.into(), pointer: pointer.into(), problem }
     }
 
-    /// Where: `policies[2].rules[0].token_bucket.rate`. Empty: the document as a whole.
+    /// The place: `policies[2].rules[0].token_bucket.rate`. Empty: the document as a whole.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The same as a JSON pointer (RFC 6901). A field whose name is very long is left out: it points to the map.
+    /// The path as a JSON pointer (RFC 6901). A field whose name is very long is left out: the pointer is that of its
+    /// map.
     pub fn pointer(&self) -> &str {
         &self.pointer
     }
 
-    /// What was given there and what is permitted.
+    /// The given value and the permitted ones.
     pub fn problem(&self) -> &str {
         self.problem.text()
     }
 
-    /// The same, with its code and parameters.
+    /// The problem with its code and parameters.
     pub const fn finding(&self) -> &Finding {
         &self.problem
     }
 }
 
 impl DocumentErrors {
-    /// The only error: the document as a whole is wrong.
+    /// The only error, of the document as a whole.
     pub(crate) fn whole(problem: Finding) -> Self {
         Self { errors: alloc::vec![DocumentError::new("", "", problem)], omitted: 0 }
     }
@@ -69,7 +70,7 @@ impl DocumentErrors {
         &self.errors
     }
 
-    /// How many more there are that [`errors`](Self::errors) leaves out.
+    /// The number of errors that [`errors`](Self::errors) leaves out.
     pub const fn omitted(&self) -> usize {
         self.omitted
     }
@@ -139,7 +140,7 @@ impl<'a> At<'a> {
         At { parent: Some(self), step: PathStep::Index(index), errors: self.errors }
     }
 
-    /// Reports `problem` here. Returns nothing, as the caller has nothing to return either.
+    /// Reports `problem` here. Returns `None`, as the caller has no value to return either.
     pub(crate) fn report<T>(&self, problem: Finding) -> Option<T> {
         self.errors.borrow_mut().push(self, problem);
         None
@@ -160,7 +161,7 @@ impl<'a> At<'a> {
         ))
     }
 
-    /// What `parsed` holds; its error is reported here.
+    /// Returns the value of `parsed`, or reports its error here.
     pub(crate) fn ok<T>(&self, parsed: Result<T, TextError>) -> Option<T> {
         parsed.map_or_else(|error| self.report(error.into_finding()), Some)
     }
@@ -220,7 +221,7 @@ pub(crate) fn is_template(text: &str) -> bool {
     text.contains("${") || text.contains("{{") || text.contains("{%")
 }
 
-/// A placeholder stands where its value should.
+/// The error of a placeholder in the place of a value.
 pub(crate) fn template(text: &str) -> Finding {
     finding!(
         "template",
@@ -229,12 +230,12 @@ pub(crate) fn template(text: &str) -> Finding {
     )
 }
 
-/// `given` as a message repeats it: in backticks, on one line, not too long.
+/// `given` for a message: in backticks, on one line, not too long.
 pub(crate) fn quoted(given: &str) -> String {
     alloc::format!("`{}`", excerpt(given))
 }
 
-/// `words` as a message lists them: each in backticks, the last after `last`.
+/// `words` for a message: each in backticks, the last after `last`.
 pub(crate) fn listed<'w>(words: impl IntoIterator<Item = &'w str>, last: &str) -> String {
     let words: Vec<_> = words.into_iter().map(quoted).collect();
     match words.split_last() {

@@ -1,10 +1,10 @@
-//! Sentences about what is wrong or risky, with what programs need to write them in other languages.
+//! Sentences about errors and risks, with the data that programs need to write them in other languages.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// What is wrong or risky: an English sentence, its code, and the parameters that stand in it.
+/// An error or a risk: an English sentence, its code, and the parameters in it.
 ///
 /// `docs/findings.json` lists the codes of all crates with their sentences.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,12 +24,12 @@ impl Finding {
         Self { code, params, text }
     }
 
-    /// The code: the same for all sentences that differ in their parameters only.
+    /// The code: it is the same for all sentences that differ in their parameters only.
     pub const fn code(&self) -> &'static str {
         self.code
     }
 
-    /// The parameters by name, as they stand in the sentence.
+    /// The parameters by name, as in the sentence.
     pub fn params(&self) -> &[(&'static str, String)] {
         &self.params
     }

@@ -5,7 +5,7 @@ use core::fmt;
 use sluicegate_kernel::limits::LEASE_TERM_MAX_US;
 use sluicegate_kernel::{Micros, NotLeasable};
 
-/// Least share of the least limit that one server may be held to, in percent.
+/// Smallest value of the most permits that one server can hold, in percent of the least limit.
 pub const SHARE_PERCENT_MIN: u8 = 1;
 
 /// Largest share of the least limit that one server may hold, in percent: two servers can hold that much.
@@ -20,7 +20,7 @@ pub const TERM_MIN: Micros = Micros::from_millis(100);
 /// Longest term that a policy can set, and the default.
 pub const TERM_MAX: Micros = Micros::new(LEASE_TERM_MAX_US);
 
-/// Whether permits of a policy are leased.
+/// The leases of a policy's permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Leases {
     /// Where the rules allow it, within the default bounds.
@@ -32,7 +32,7 @@ pub enum Leases {
     Within(LeaseBounds),
 }
 
-/// How much one server may hold, and for how long.
+/// The bounds of the permits that one server can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseBounds {
     /// Most permits that one server holds, in percent of the least limit: 1 to 50.
@@ -47,7 +47,7 @@ impl Default for LeaseBounds {
     }
 }
 
-/// Why permits of a policy cannot be leased.
+/// The reason why permits of a policy cannot be leased.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NeverLeased {
     /// A rule of the policy.

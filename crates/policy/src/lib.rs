@@ -1,4 +1,4 @@
-//! Which rules apply to a request: policy documents, parsed and compiled.
+//! Policy documents, parsed and compiled: they decide which rules apply to a request.
 //!
 //! An operator writes a document, YAML or JSON; the request path wants an answer in nanoseconds.
 //! Between the two lie two stages. [`Document::parse`] turns text into [`Policy`]s that cannot be
@@ -11,11 +11,11 @@
 //! 1. [`text`]: `100/s` and `250ms`, read exactly.
 //! 2. `node`: a document as written, YAML or JSON, bounded in size and depth.
 //! 3. [`document`]: that tree taken apart, field by field, into policies.
-//! 4. [`policy`] and [`set`]: what the request path asks.
+//! 4. [`policy`] and [`set`]: the look-ups of the request path.
 //! 5. [`calendar`]: where a day or a month begins in a time zone.
 //! 6. [`attribute`]: policies and keys for gateways that send attributes instead of names.
-//! 7. [`descriptor`]: the same for gateways that speak Envoy's rate limit service, and the import of
-//!    its configurations.
+//! 7. [`descriptor`]: policies and keys for gateways with Envoy's rate limit protocol, and the import of its
+//!    configurations.
 //! 8. [`schema`]: the JSON Schema of documents, made of the same tables that parse them.
 //!
 //! ```

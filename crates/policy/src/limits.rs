@@ -5,12 +5,12 @@ use sluicegate_kernel::Micros;
 /// Longest document in bytes: 8 MiB, ten thousand policies of the size that people write.
 pub const DOCUMENT_BYTES_MAX: usize = 8 << 20;
 
-/// Deepest nesting of a document. The deepest field there is lies eight deep
+/// Deepest nesting of a document. The deepest field is eight levels deep
 /// (`policies[].overrides[].rules[].token_bucket.rate`); the rest is room for a clear message.
 pub const DEPTH_MAX: usize = 16;
 
-/// Most values of a document once aliases are expanded: fifty for each of ten thousand policies.
-/// What a few bytes of aliases can grow to ends here.
+/// Most values of a document once aliases are expanded: fifty for each of ten thousand policies. It bounds the growth
+/// of a few bytes of aliases.
 pub const NODES_MAX: usize = 500_000;
 
 /// Values that aliases may add to any document, however short: a thousand policies may share an anchor of
@@ -21,10 +21,10 @@ pub(crate) const ALIASED_NODES_MIN: usize = 10_000;
 /// person keeps in mind, and still compiled in well under a second.
 pub const POLICIES_MAX: usize = 10_000;
 
-/// Most overrides of one policy. More keys with rules of their own want a policy of their own.
+/// Most overrides of one policy. More keys with their own rules need a policy of their own.
 pub const OVERRIDES_MAX: usize = 1_000;
 
-/// Most apps that one policy admits by name; to admit more, say `*`.
+/// Most apps that one policy admits by name; to admit more, write `*`.
 pub const APPS_MAX: usize = 1_000;
 
 /// Most methods of one `match`: HTTP registers about forty, and a policy for all needs no list.
@@ -68,10 +68,10 @@ pub const HEADERS_MAX: usize = 32;
 /// Longest wait for a store that has too much to do: callers give up before.
 pub const OVERLOAD_WAIT_MAX: Micros = Micros::from_secs(10);
 
-/// Most errors that one document reports. A person mends a few and tries again.
+/// Most errors that one document reports. A person corrects a few and tries again.
 pub const ERRORS_MAX: usize = 100;
 
 pub(crate) use sluicegate_kernel::limits::EXCERPT_CHARS_MAX;
 
-/// Longest message of the YAML library that is repeated as it is: its own words are shorter.
+/// Longest message of the YAML library that is repeated unchanged: its own words are shorter.
 pub(crate) const PROBLEM_BYTES_MAX: usize = 200;

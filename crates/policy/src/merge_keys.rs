@@ -10,8 +10,8 @@ use crate::node::DocumentNode;
 /// The key by which YAML merges maps.
 const MERGE_KEY: &str = "<<";
 
-/// `entries` with those of their merge keys, as gopkg.in/yaml.v2 does it: an entry takes the place of one before it,
-/// and of a list of maps the first has precedence. A merge key of anything but maps stays.
+/// `entries` with those of their merge keys, as in gopkg.in/yaml.v2: an entry replaces an earlier one, and in a list of
+/// maps the first has precedence. A merge key of anything but maps stays.
 pub(crate) fn merged(entries: Vec<(String, DocumentNode)>) -> Vec<(String, DocumentNode)> {
     if !entries.iter().any(|(key, _)| key == MERGE_KEY) {
         return entries;

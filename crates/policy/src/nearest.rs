@@ -1,16 +1,16 @@
-//! What a misspelt word was most likely meant to be.
+//! The most likely meaning of a misspelt word.
 
 use alloc::vec::Vec;
 
 /// Longest word that is compared: no name of a field, an algorithm or a setting is longer.
 const WORD_BYTES_MAX: usize = 64;
 
-/// Most letters by which a slip differs: what is further away is another word.
+/// Most letters in which a misspelt word differs: one that is further away is another word.
 const SLIPS_MAX: usize = 4;
 
-/// The word of `known` that `given` is most likely a slip of: equal but for case, `-`, `_` and spaces, or at
-/// most a third of its letters away, and at most four (inserted, left out, replaced, or swapped with the next).
-/// `None` if no word is that near. It takes some 2 µs for each word.
+/// The word of `known` that `given` most likely misspells: equal but for case, `-`, `_` and spaces, or at most a third
+/// of its letters away, and at most four (inserted, left out, replaced, or swapped with the next). `None` if no word is
+/// that near. It takes some 2 µs for each word.
 ///
 /// ```
 /// use sluicegate_policy::nearest;
@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    /// The same without a band: every cell, as the definition has it.
+    /// The distance without a band: every cell, as in the definition.
     fn whole_distance(one: &[char], other: &[char]) -> usize {
         let mut rows = alloc::vec![alloc::vec![0; other.len() + 1]; one.len() + 1];
         for row in 0..=one.len() {

@@ -1,4 +1,4 @@
-//! A document as written: a tree of values, nothing judged yet.
+//! A document as written: a tree of values, not checked yet.
 //!
 //! Numbers are kept as they were written, so that `0x10`, `1e400` or `010` can be refused by name
 //! instead of arriving as something else. Duplicate keys are kept so that they can be refused with
@@ -38,14 +38,14 @@ pub(crate) enum DocumentNode {
 }
 
 impl DocumentNode {
-    /// Reads JSON or YAML. What begins with `{` or `[` is most likely JSON: it is tried first, and
-    /// where neither fits its error is the one that is told.
+    /// Reads JSON or YAML. A text that begins with `{` or `[` is most likely JSON: JSON is tried first, and if it is
+    /// neither, the error of JSON is reported.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         Self::read_in(text, Dialect::Document)
     }
 
-    /// The same as gopkg.in/yaml.v2 reads it where text is expected: words such as `True` are text, as written, and
-    /// merge keys (`<<`) are merged.
+    /// Reads YAML as gopkg.in/yaml.v2 does where text is expected: words such as `True` are text, as written, and merge
+    /// keys (`<<`) are merged.
     pub(crate) fn read_yaml_v2(text: &str) -> Result<Self, String> {
         Self::read_in(text, Dialect::YamlV2)
     }
@@ -70,7 +70,7 @@ impl DocumentNode {
     /// Reads YAML, with the place of every value.
     ///
     /// # Errors
-    /// What is wrong with its syntax, and where.
+    /// The error of its syntax, and its place.
     pub(crate) fn read_placed(text: &str) -> Result<(Self, Places), (String, Option<TextPlace>)> {
         if text.len() > DOCUMENT_BYTES_MAX {
             return Err((too_long(text), None));
@@ -92,7 +92,7 @@ impl DocumentNode {
         matches!(self, Self::Map(_))
     }
 
-    /// It, as a message says what was found.
+    /// Describes it in a message about an unexpected value.
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Null => "nothing".to_owned(),
@@ -142,7 +142,7 @@ impl<'t> Json<'t> {
         })
     }
 
-    /// `raw` as a `T`. What can still be wrong is an escape that is half a character.
+    /// `raw` as a `T`. The only error that remains possible is an escape that is half a character.
     fn parse<T: Deserialize<'t>>(&self, raw: &'t RawValue) -> Result<T, String> {
         serde_json::from_str(raw.get())
             .map_err(|_| alloc::format!("an escape that is not a character {}", self.place(raw)))
@@ -188,16 +188,16 @@ fn too_long(text: &str) -> String {
     alloc::format!("{} bytes, expected at most {DOCUMENT_BYTES_MAX}", text.len())
 }
 
-/// Whose YAML it is.
+/// The dialect of a text of YAML.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dialect {
-    /// Of this project.
+    /// The dialect of this project.
     Document,
-    /// Of gopkg.in/yaml.v2, which `envoyproxy/ratelimit` reads with.
+    /// The dialect of gopkg.in/yaml.v2, which `envoyproxy/ratelimit` uses.
     YamlV2,
 }
 
-/// A text, and how it is read.
+/// A text with its dialect.
 #[derive(Clone, Copy)]
 struct Source<'t> {
     text: &'t str,
@@ -225,8 +225,7 @@ fn yaml(text: &str) -> Result<Spanned<Yaml>, Error> {
             max_documents: 1,
             max_events: 2 * NODES_MAX,
             max_total_scalar_bytes: DOCUMENT_BYTES_MAX,
-            // A set of policies may share one anchor as often as it likes: what aliases grow to is
-            // bounded below.
+            // A set of policies may share one anchor as often as it likes: the growth by aliases is bounded below.
             enforce_alias_anchor_ratio: false,
         },
         alias_limits: serde_saphyr::alias_limits! {
@@ -243,7 +242,7 @@ fn yaml(text: &str) -> Result<Spanned<Yaml>, Error> {
     serde_saphyr::from_str_with_options(text, options)
 }
 
-/// What aliases may add. It grows with the text, so that a few bytes cannot take a second to read.
+/// The most values that aliases can add. It grows with the text, so that a few bytes cannot take a second to read.
 fn aliased_nodes_max(text: &str) -> usize {
     text.len().saturating_mul(2).clamp(ALIASED_NODES_MIN, NODES_MAX)
 }
@@ -287,7 +286,7 @@ fn yaml_problem(error: &Error, text: &str) -> String {
             if problem.len() <= PROBLEM_BYTES_MAX {
                 return problem.to_owned();
             }
-            // Such as a tag that goes on for pages.
+            // Such as a tag of several pages.
             excerpt(problem)
         }
     }
@@ -308,12 +307,12 @@ impl TextPlace {
     }
 }
 
-/// Where the values of a document stand in its text, by JSON pointers.
+/// The places of a document's values in its text, by JSON pointers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places(BTreeMap<String, TextPlace>);
 
 impl Places {
-    /// Where the value at a JSON pointer stands. What does not stand in the text has the place of what it would
+    /// The place of the value at a JSON pointer. A value that is not in the text has the place of the one that it would
     /// be a part of.
     pub fn of(&self, pointer: &str) -> Option<TextPlace> {
         let mut pointer = pointer;
@@ -386,7 +385,7 @@ impl Yaml {
     }
 }
 
-/// What stands at `place` of `text`; `None` if that is not known.
+/// The text at `place` of `text`; `None` if that is not known.
 fn written(place: Location, text: &str) -> Option<&str> {
     let start = usize::try_from(place.span().byte_offset()?).ok()?;
     let len = usize::try_from(place.span().byte_len()?).ok()?;

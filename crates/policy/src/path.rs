@@ -2,24 +2,24 @@
 //!
 //! | written | is | since |
 //! |---|---|---|
-//! | `/a?b=/c`, `http://host/a#b` | `/a` | query, fragment, scheme and host are no part of a path |
+//! | `/a?b=/c`, `http://host/a#b` | `/a` | query, fragment, scheme and host are not part of a path |
 //! | `/%6fr%C3%A9` | `/oré` | what is encoded is decoded, once |
-//! | `/a%3f%25%00` | `/a%3F%25%00` | what is no plain text, or would end the path, stays encoded |
+//! | `/a%3f%25%00` | `/a%3F%25%00` | bytes that are not text, or would end the path, stay encoded |
 //! | `/a%2fb`, `/a//b`, `/a/./b` | `/a/b` | servers take these for one another |
 //! | `/x/../a`, `/../a` | `/a` | so do they these |
 //!
-//! It is what nginx makes of a path, and its servers see. Where servers differ about a `..`, because
-//! it is spelled with `%` or stands behind an empty segment or an encoded slash, the path is refused:
-//! nobody writes that who has nothing to hide.
+//! The result is the path that nginx makes, and that its servers get. Where servers differ about a `..`, because it is
+//! spelled with `%` or stands behind an empty segment or an encoded slash, the path is refused: no honest client sends
+//! it.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
-/// Why something is no path.
+/// The reason why something is not a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathError {
-    /// It does not begin with `/`.
+    /// The text does not begin with `/`.
     Relative,
     /// A `%` without two hexadecimal digits.
     Escape,
@@ -39,7 +39,7 @@ impl fmt::Display for PathError {
 
 impl core::error::Error for PathError {}
 
-/// The path that `target` asks for, as the first line of a request has it, in its one spelling.
+/// Returns the path of `target`, from the first line of a request, in its one spelling.
 pub fn normal_path(target: &[u8]) -> Result<String, PathError> {
     let mut bytes = path_of(target)?;
     let mut path = Segments::default();
@@ -58,14 +58,14 @@ pub fn normal_path(target: &[u8]) -> Result<String, PathError> {
     path.finish()
 }
 
-/// What `target` says behind the `/` of the path and before its query.
+/// The part of `target` behind the `/` of the path and before its query.
 fn path_of(target: &[u8]) -> Result<&[u8], PathError> {
     let end = target.iter().position(|byte| matches!(byte, b'?' | b'#'));
     let target = &target[..end.unwrap_or(target.len())];
     if let Some(path) = target.strip_prefix(b"/") {
         return Ok(path);
     }
-    // The form that proxies are asked in: `http://host/path`.
+    // The form of requests to proxies: `http://host/path`.
     let colon = target.iter().position(|byte| *byte == b':').ok_or(PathError::Relative)?;
     let behind = target[colon..].strip_prefix(b"://").ok_or(PathError::Relative)?;
     let slash = behind.iter().position(|byte| *byte == b'/');
@@ -78,7 +78,7 @@ struct Segments {
     ended: Vec<String>,
     /// The one that is being read, decoded.
     segment: Vec<u8>,
-    /// It is spelled with `%`.
+    /// The segment is spelled with `%`.
     is_escaped: bool,
     /// There was an empty segment or an encoded slash.
     is_odd: bool,
@@ -124,7 +124,8 @@ impl Segments {
     }
 }
 
-/// Decoded text of a path in the spelling of [`normal_path`]: what is no text, and what would end a path, is encoded.
+/// Decoded text of a path in the spelling of [`normal_path`]: bytes that are not text, or would end a path, are
+/// encoded.
 pub fn spelled(decoded: &[u8]) -> String {
     let mut text = String::with_capacity(decoded.len());
     for chunk in decoded.utf8_chunks() {

@@ -1,4 +1,4 @@
-//! One policy, compiled: everything a request needs to know of it is one look-up away.
+//! One policy, compiled: all its properties are one look-up away.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -17,7 +17,7 @@ use crate::finding::Finding;
 use crate::leases::{LeaseBounds, Leases};
 use crate::text::TextError;
 
-/// What guards one resource: who may use it, its rules, and what happens over the limit.
+/// The limits of one resource: the apps that may use it, its rules, and the action over the limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     pub(crate) name: Box<str>,
@@ -40,17 +40,17 @@ pub struct Policy {
 /// The apps that may use a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Apps {
-    /// The document does not say: its owner, or every app where no owner is known.
+    /// The document names no apps: the owner, or every app where no owner is known.
     #[default]
     Unsaid,
-    /// Those that the document names, in order; with `*` every other app as well.
+    /// The apps that the document names, in order; with `*` every other app as well.
     Said { named: Box<[Box<str>]>, every: bool },
 }
 
 /// In `apps`: every app.
 pub(crate) const EVERY_APP: &str = "*";
 
-/// Rules of their own by key. The authors of documents choose the keys, so the hash needs no secret.
+/// Rules of keys with an override. The authors of documents choose the keys, so the hash needs no secret.
 pub(crate) type KeyOverrides = HashMap<Box<[u8]>, KeyOverride, FixedState>;
 
 /// The rules of one key, in place of those of its policy.
@@ -60,12 +60,12 @@ pub struct KeyOverride {
     pub(crate) end: Option<OverrideEnd>,
 }
 
-/// When an override ends.
+/// The end of an override.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OverrideEnd {
     pub(crate) at: Micros,
-    /// The rules of the policy, in an `Arc` of their own: for this key they are in force later than for others,
-    /// and stores remember one instant for each `Arc`.
+    /// The rules of the policy, in their own `Arc`: for this key they are in force later than for others, and stores
+    /// remember one instant for each `Arc`.
     pub(crate) after: Rules,
 }
 
@@ -74,10 +74,10 @@ pub(crate) struct OverrideEnd {
 pub struct RulesInForce<'p> {
     /// The rules. The `Arc` within is the same for as long as they are.
     pub rules: &'p Rules,
-    /// Since when they hold for the key, in µs since the Unix epoch: since the policy is in force, or since the
-    /// override of the key has ended.
+    /// The instant since which they hold for the key, in µs since the Unix epoch: since the policy is in force, or
+    /// since the override of the key has ended.
     pub since: Micros,
-    /// Whether they are those of an override.
+    /// The rules are those of an override.
     pub is_override: bool,
 }
 
@@ -88,29 +88,29 @@ pub struct Rules {
     calendars: Calendars,
 }
 
-/// What is done with traffic over the limit.
+/// The action for traffic over the limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
-    /// It is refused.
+    /// The request is refused.
     #[default]
     Reject,
-    /// It is held back, then passes.
+    /// The request is held back, then passes.
     Queue {
         /// Longest hold.
         max_wait: Micros,
     },
-    /// It is not allowed; the caller serves a fallback.
+    /// The request is not allowed; the caller serves a fallback.
     Degrade(Fallback),
-    /// It is not allowed; the caller sends it elsewhere.
+    /// The request is not allowed; the caller sends it elsewhere.
     Divert {
-        /// Where to, in words that the gateway knows.
+        /// The target, in words that the gateway knows.
         target: Box<str>,
     },
-    /// It passes and is counted as would-be-refused.
+    /// The request passes, and the refusal is only counted.
     Shadow,
 }
 
-/// What degraded traffic gets.
+/// The response to degraded traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fallback {
     /// This response.
@@ -129,15 +129,15 @@ pub enum Fallback {
 /// Names of headers with their values.
 pub type HeaderPairs = Box<[(Box<str>, Box<str>)]>;
 
-/// What is decided while the store does not answer.
+/// The decision while the store does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnStoreFailure {
     /// Each node enforces its share.
     #[default]
     Local,
-    /// Everything passes.
+    /// Every request passes.
     Allow,
-    /// Nothing passes.
+    /// Every request is refused.
     Deny,
 }
 
@@ -152,20 +152,20 @@ impl OnStoreFailure {
     }
 }
 
-/// What is done with a request while the store answers, but has more to do than it can in time.
+/// The action for a request while the store answers, but has more to do than it can in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnOverload {
-    /// It is refused, with a retry.
+    /// The request is refused, with a retry.
     #[default]
     Refuse,
-    /// It is asked for again.
+    /// The request is repeated.
     Wait {
-        /// For so long at most, and then refused: at most 10 s.
+        /// The longest time for that; then it is refused: at most 10 s.
         max: Micros,
     },
 }
 
-/// What becomes of new keys while a memory store holds as many keys of the policy as it may.
+/// The decision for new keys while a memory store holds as many keys of the policy as it may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnKeyQuota {
     /// They share one budget of the policy's rules.
@@ -179,7 +179,7 @@ impl Policy {
     /// The policy `name` with these rules, for every app and key, rejecting what is over the limit.
     ///
     /// # Errors
-    /// [`DocumentError`] if `name` is no name or a rule's time zone does not exist.
+    /// [`DocumentError`] if `name` is not a name or a rule's time zone does not exist.
     pub fn new(name: &str, rules: RuleSet) -> Result<Self, DocumentError> {
         if !is_name(name) {
             return Err(DocumentError::new("name", "/name", no_name(name)));
@@ -206,8 +206,8 @@ impl Policy {
         })
     }
 
-    /// When this process took this version of it over: later than any version before. The epoch: not
-    /// yet. See [`PolicySet::in_force`](crate::PolicySet::in_force).
+    /// The instant at which this process took this version over: later than any version before. The epoch: not yet. See
+    /// [`PolicySet::in_force`](crate::PolicySet::in_force).
     pub const fn in_force_since(&self) -> Micros {
         self.since
     }
@@ -217,7 +217,7 @@ impl Policy {
         &self.name
     }
 
-    /// Whether `app` may use it. `None`, an app that is not known, may use what every app may.
+    /// Returns whether `app` may use it. `None`, an unknown app, may use what every app may.
     #[inline]
     pub fn admits(&self, app: Option<&str>) -> bool {
         match &self.apps {
@@ -226,7 +226,7 @@ impl Policy {
         }
     }
 
-    /// Whether `app` may give back or forget what was used: its owner and the apps that it names. An app
+    /// Returns whether `app` may give back or forget usage: its owner and the apps that it names may. Any other app
     /// that may use it because every app may shares the budget with strangers.
     #[inline]
     pub fn entrusts(&self, app: Option<&str>) -> bool {
@@ -238,20 +238,20 @@ impl Policy {
         }
     }
 
-    /// The same policy for every app: what guards a resource, whoever may use it.
+    /// Returns the policy for every app: one that guards a resource, whatever app uses it.
     #[must_use]
     pub fn for_every_app(self) -> Self {
         Self { apps: Apps::Unsaid, owner: None, ..self }
     }
 
-    /// The same policy, which only says what it would refuse.
+    /// Returns the policy in shadow mode, which only reports what it would refuse.
     #[must_use]
     pub fn shadowed(self) -> Self {
         Self { overflow: Overflow::Shadow, ..self }
     }
 
-    /// The same policy, owned by `app`: without `apps` it is for this one only, and by its `match` it
-    /// guards requests of this one only. Otherwise it could hold up those of others.
+    /// Returns the policy as owned by `app`: without `apps` it is only for this one, and its `match` only guards
+    /// requests of this one. Otherwise it could hold up requests of others.
     #[must_use]
     pub fn of_app(self, app: &str) -> Self {
         let apps = match self.apps {
@@ -266,8 +266,8 @@ impl Policy {
         self.owner.as_deref()
     }
 
-    /// Whether requests of `app` are guarded by it where its `match` fits them, and not only where they
-    /// name it: those of its owner, or where no owner is known, of every app that may use it.
+    /// Returns whether it guards requests of `app` that fit its `match`, and not only those that name it: those of its
+    /// owner, or where no owner is known, of every app that may use it.
     pub fn guards(&self, app: Option<&str>) -> bool {
         let is_own = self.owner.as_deref().is_none_or(|owner| app == Some(owner));
         is_own && self.admits(app)
@@ -290,7 +290,7 @@ impl Policy {
         named.iter().map(AsRef::as_ref)
     }
 
-    /// Whether its document says that every app may use it: `apps: ["*"]`.
+    /// Returns whether its document admits every app: `apps: ["*"]`.
     pub const fn says_every_app(&self) -> bool {
         matches!(self.apps, Apps::Said { every: true, .. })
     }
@@ -322,14 +322,15 @@ impl Policy {
         self.overrides.iter().map(|(key, own)| (&**key, own))
     }
 
-    /// Whether a rule of it, or of an override, hands out permits with ids: then `acquire` asks it, and no check can.
+    /// Returns whether one of its rules, or of an override, hands out permits with ids: then it takes `acquire`, and no
+    /// check.
     pub fn hands_out_permits(&self) -> bool {
         let own = self.overrides.values().map(|own| &own.rules);
         let mut all = [&self.rules].into_iter().chain(own);
         all.any(|rules| rules.set().rules().iter().any(|named| named.rule.holds_permits()))
     }
 
-    /// All that a key can be held to: the rules of keys without an override, those of every override, and those
+    /// All rules that can hold for a key: the rules of keys without an override, those of every override, and those
     /// that follow it.
     pub fn all_rules(&self) -> impl Iterator<Item = &Rules> {
         let own = self
@@ -339,29 +340,29 @@ impl Policy {
         [&self.rules].into_iter().chain(own)
     }
 
-    /// What is done with traffic over the limit.
+    /// The action for traffic over the limit.
     pub const fn overflow(&self) -> &Overflow {
         &self.overflow
     }
 
-    /// What is decided while the store does not answer.
+    /// The decision while the store does not answer.
     pub const fn on_store_failure(&self) -> OnStoreFailure {
         self.on_store_failure
     }
 
-    /// What is done with a request while the store has more to do than it can in time.
+    /// The action for a request while the store is overloaded.
     #[inline]
     pub const fn on_overload(&self) -> OnOverload {
         self.on_overload
     }
 
-    /// What becomes of new keys beyond its quota of keys.
+    /// The decision for new keys beyond its quota of keys.
     #[inline]
     pub const fn on_key_quota(&self) -> OnKeyQuota {
         self.on_key_quota
     }
 
-    /// Whether its permits are leased, as its document sets it.
+    /// The leases of its permits, as its document sets them.
     pub const fn leases(&self) -> Leases {
         self.leases
     }
@@ -377,7 +378,7 @@ impl Policy {
         }
     }
 
-    /// Which requests it guards, for gateways that send attributes; `None`: those that name it.
+    /// The requests that it guards, for gateways that send attributes; `None`: those that name it.
     pub const fn matcher(&self) -> Option<&Matcher> {
         self.matcher.as_ref()
     }
@@ -387,8 +388,7 @@ impl Policy {
         &self.key
     }
 
-    /// Takes the `Arc`s of `old` over where the rules are equal, so that nobody need look at the
-    /// state of their keys.
+    /// Takes the `Arc`s of `old` over where the rules are equal, so that the state of their keys need not be converted.
     pub(crate) fn inherit(&mut self, old: &Self) {
         self.rules.inherit(&old.rules);
         for (key, own) in &mut self.overrides {
@@ -407,7 +407,7 @@ impl KeyOverride {
         &self.rules
     }
 
-    /// When it ends, in µs since the Unix epoch; `None`: never.
+    /// The instant at which it ends, in µs since the Unix epoch; `None`: never.
     pub fn until(&self) -> Option<Micros> {
         self.end.as_ref().map(|end| end.at)
     }
@@ -417,13 +417,13 @@ impl Rules {
     /// `set` with its calendars.
     ///
     /// # Errors
-    /// The place of the first rule whose time zone does not exist, and what is wrong with it.
+    /// The place of the first rule whose time zone does not exist, and the problem.
     pub fn new(set: RuleSet) -> Result<Self, (usize, TextError)> {
         let calendars = Calendars::of(&set)?;
         Ok(Self { set: Arc::new(set), calendars })
     }
 
-    /// The same rules in another `Arc`.
+    /// Returns the rules in another `Arc`.
     pub(crate) fn apart(&self) -> Self {
         Self { set: Arc::new(RuleSet::clone(&self.set)), calendars: self.calendars.clone() }
     }
@@ -455,12 +455,12 @@ impl PartialEq for Rules {
     }
 }
 
-/// Whether `app` is one of those `named`, which are in order.
+/// Returns whether `app` is one of those `named`, which are in order.
 fn names(named: &[Box<str>], app: Option<&str>) -> bool {
     app.is_some_and(|app| named.binary_search_by(|named| (**named).cmp(app)).is_ok())
 }
 
-/// What is wrong with a name that is none.
+/// The error of an invalid name.
 pub(crate) fn no_name(name: &str) -> Finding {
     use sluicegate_kernel::limits::NAME_BYTES_MAX;
     let (given, max) = (crate::error::quoted(name), NAME_BYTES_MAX);

@@ -1,7 +1,7 @@
 //! The JSON Schema of documents (draft 2020-12), made of the same tables that parse them.
 //!
-//! What the parser accepts, the schema accepts. The other way round a schema says less: it knows no
-//! time zones, no sums of bytes, and not that two policies may not have one name.
+//! The schema accepts what the parser accepts, and more: it knows no time zones and no sums of bytes, and does not
+//! require different names of policies.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -24,7 +24,7 @@ pub fn document() -> Value {
     document_of(algorithms())
 }
 
-/// The same with these algorithms: the name, a sentence and the parameters of each.
+/// The schema with these algorithms: the name, a sentence and the parameters of each.
 pub fn document_of(algorithms: &[(&str, &str, &[Param])]) -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -128,7 +128,7 @@ fn policy() -> Value {
     })
 }
 
-/// Policies of which a rule, also of an override, hands out permits: `acquire` asks them, and nothing is held back.
+/// Policies with a rule, also of an override, that hands out permits: they take `acquire`, and nothing is held back.
 fn hands_out_permits() -> Value {
     let rules = json!({
         "properties": { "rules": { "contains": { "required": ["concurrency"] } } },

@@ -19,7 +19,7 @@ use crate::finding::Finding;
 use crate::limits::POLICIES_MAX;
 use crate::policy::Policy;
 
-/// Stores that many processes share tell versions of a policy apart to the millisecond.
+/// Stores that many processes share distinguish versions of a policy by the millisecond.
 const MILLISECOND: Micros = Micros::new(1_000);
 
 /// Policies by name, in the order of their document.
@@ -42,8 +42,8 @@ impl PolicySet {
         set.finished()
     }
 
-    /// The policies of `document`, which replaces the one that `old` was made of. Policies and
-    /// rules that did not change stay the very same `Arc`s.
+    /// The policies of `document`, which replaces the document of `old`. Policies and rules that did not change stay
+    /// the very same `Arc`s.
     pub fn succeeding(old: &Self, document: Document) -> Self {
         let mut set = Self::default();
         for mut policy in document.into_policies() {
@@ -74,8 +74,8 @@ impl PolicySet {
         with_matcher.filter(|policy| policy.matcher().is_some_and(|by| by.matches(attributes)))
     }
 
-    /// The same set with `policy`: in the place of the one of its name, or at the end. Its rules
-    /// count as new ones even if they equal the old.
+    /// Returns the set with `policy`, in the place of the one with its name, or at the end. Its rules count as new ones
+    /// even if they equal the old.
     ///
     /// # Errors
     /// [`DocumentError`] if it would be one more than [`POLICIES_MAX`].
@@ -89,9 +89,9 @@ impl PolicySet {
         Ok(set.finished())
     }
 
-    /// The same set with `changed`, each in the place of the one of its name or at the end, and without
-    /// those called as `gone` says. What did not change stays the very same, and what a changed policy
-    /// has in common with the one before it, too.
+    /// Returns the set with `changed`, each in the place of the one with its name or at the end, and without those
+    /// whose names are in `gone`. Policies that did not change stay the very same, as do the parts that a changed
+    /// policy has in common with the one before it.
     ///
     /// # Errors
     /// [`DocumentError`] if there would be more than [`POLICIES_MAX`].
@@ -117,16 +117,16 @@ impl PolicySet {
         Ok(set.finished())
     }
 
-    /// The same set, which takes the place of `old` at `now`: its policies are in force since then, but
-    /// for those that `old` has as well. Where `now` is not after what they replace was taken over, they
-    /// count as taken over a millisecond after that.
+    /// Returns the set as it replaces `old` at `now`: its policies are in force since then, except those that `old` has
+    /// as well. Where `now` is not after the instant at which a replaced policy was taken over, its successor counts as
+    /// taken over a millisecond after that.
     #[must_use]
     pub fn in_force(self, old: &Self, now: Micros) -> Self {
         self.in_force_as_of(old, |_| now)
     }
 
-    /// The same, where each policy that `old` does not have is in force since the instant that `since` gives for
-    /// its name.
+    /// Returns the set as it replaces `old`, where each policy that `old` does not have is in force since the instant
+    /// that `since` returns for its name.
     #[must_use]
     pub fn in_force_as_of(mut self, old: &Self, since: impl Fn(&str) -> Micros) -> Self {
         for policy in &mut self.policies {
@@ -146,12 +146,12 @@ impl PolicySet {
         &self.policies
     }
 
-    /// How many policies there are.
+    /// The number of policies.
     pub const fn len(&self) -> usize {
         self.policies.len()
     }
 
-    /// Whether there is no policy.
+    /// Returns whether there is no policy.
     pub const fn is_empty(&self) -> bool {
         self.policies.is_empty()
     }
@@ -174,7 +174,7 @@ impl PolicySet {
         }
     }
 
-    /// To be called after the last [`put`](Self::put).
+    /// Completes the set after the last [`put`](Self::put).
     fn finished(mut self) -> Self {
         let places = self.policies.iter().zip(0..);
         let matching = places.filter(|(policy, _)| policy.matcher().is_some());
@@ -183,13 +183,13 @@ impl PolicySet {
     }
 }
 
-/// Who writes documents chooses the names, so the hash needs no secret.
+/// The hash of a name. The authors of documents choose the names, so it needs no secret.
 #[inline]
 fn hash(name: &str) -> u64 {
     FixedState::default().hash_one(name)
 }
 
-/// There are more policies than may be.
+/// The error of too many policies.
 pub(crate) fn too_many_policies() -> Finding {
     finding!("too_many_policies", "expected at most {max} policies", max = POLICIES_MAX)
 }

@@ -1,13 +1,13 @@
-//! Errors of YAML and JSON in the words of people who write policies: what is there, and what to write instead.
+//! Errors of YAML and JSON in the words of people who write policies: the problem, and the remedy.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 
 use crate::error::{is_template, quoted};
 
-/// Says what most likely is wrong with a line of YAML. `None`: the words of the parser are the best there are.
+/// Describes the most likely mistake in a line of YAML. `None`: the parser's message is the best one.
 ///
-/// `problem` is what the parser says, and `line` where it stopped, from 1: the mistake is there or in the line before.
+/// `problem` is the parser's message, and `line` where it stopped, from 1: the mistake is there or in the line before.
 pub(crate) fn in_words(problem: &str, text: &str, line: u64) -> Option<String> {
     let (before, here) = lines(text, usize::try_from(line).ok()?)?;
     let says = |part: &str| problem.contains(part);
@@ -35,7 +35,8 @@ pub(crate) fn in_words(problem: &str, text: &str, line: u64) -> Option<String> {
     known.map(|(_, words)| (*words).to_owned())
 }
 
-/// Says that `text`, which is no JSON, has a comment at `line` and `column`, where the parser of JSON stopped.
+/// The error of `text`, which is not JSON, if it has a comment at `line` and `column`, where the parser of JSON
+/// stopped.
 pub(crate) fn comment_in_json(text: &str, line: usize, column: usize) -> Option<String> {
     let here = text.lines().nth(line.checked_sub(1)?)?;
     let rest = here.get(column.checked_sub(1)?..)?;
@@ -83,7 +84,7 @@ fn lines(text: &str, number: usize) -> Option<(&str, &str)> {
     Some((before, here))
 }
 
-/// `name:api` in a line that is that and nothing else but dashes.
+/// Returns `name:api` in a line that otherwise contains only dashes.
 fn key_without_space(line: &str) -> Option<&str> {
     let pair = line.trim().trim_start_matches("- ").trim();
     let (name, value) = pair.split_once(':')?;

@@ -39,11 +39,11 @@ use crate::finding;
 use crate::finding::Finding;
 use near::{calendar_of, calendar_span, near_rate, near_span};
 
-/// A rate, duration or number that cannot be read; says what was given and what is permitted.
+/// A rate, duration or number that cannot be read, with the given text and the permitted ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextError(Finding);
 
-/// The rate that `text` says, such as `100/s`.
+/// Reads a rate such as `100/s`.
 ///
 /// # Errors
 /// [`TextError`] unless it is 1 to 2^32 permits, or bytes in a unit, per 1 µs to 366 days.
@@ -80,7 +80,7 @@ pub fn rate(text: &str) -> Result<Rate, TextError> {
     })
 }
 
-/// The duration that `text` says, such as `250ms`.
+/// Reads a duration such as `250ms`.
 ///
 /// # Errors
 /// [`TextError`] unless it is 1 µs to 366 days.
@@ -126,7 +126,7 @@ pub fn span(text: &str) -> Result<Micros, TextError> {
     })
 }
 
-/// The instant that `text` says, in µs since the Unix epoch.
+/// Reads an instant, in µs since the Unix epoch.
 ///
 /// # Errors
 /// [`TextError`] unless it is a second of UTC from 1970 to 2099, as RFC 3339 writes it: `2026-12-31T18:00:00Z`.
@@ -141,7 +141,7 @@ pub fn instant(text: &str) -> Result<Micros, TextError> {
     })
 }
 
-/// The whole number that `text` says.
+/// Reads a whole number.
 ///
 /// # Errors
 /// [`TextError`] unless it is plain decimal and `min <= number <= max`.
@@ -159,7 +159,7 @@ pub fn whole(text: &str, min: u64, max: u64) -> Result<u64, TextError> {
     })
 }
 
-/// The real number that `text` says.
+/// Reads a real number.
 ///
 /// # Errors
 /// [`TextError`] unless it is plain decimal (`3`, `3.5`, `3e2`) and `above < number <= max`.
@@ -205,11 +205,11 @@ fn parse_instant(text: &str) -> Option<Micros> {
     u64::try_from(instant.as_microsecond()).ok().map(Micros::new)
 }
 
-/// What [`rate`](fn@rate) takes, as a pattern for schemas.
+/// The pattern of texts that [`rate`](fn@rate) accepts, for schemas.
 pub(crate) const RATE_PATTERN: &str = "^[1-9][0-9]*(B|kB|KiB|MB|MiB|GB|GiB)?/([1-9][0-9]*)?\
      (us|ms|s|sec|second|m|min|minute|h|hour|d|day)$";
 
-/// What [`span`](fn@span) takes, as a pattern for schemas.
+/// The pattern of texts that [`span`](fn@span) accepts, for schemas.
 pub(crate) const SPAN_PATTERN: &str = "^[1-9][0-9]*(us|ms|s|sec|second|m|min|minute|h|hour|d|day)$";
 
 impl TextError {
@@ -217,7 +217,7 @@ impl TextError {
         Self(problem)
     }
 
-    /// The same, with its code and parameters.
+    /// Returns the problem with its code and parameters.
     pub fn into_finding(self) -> Finding {
         self.0
     }

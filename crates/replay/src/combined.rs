@@ -5,11 +5,11 @@
 //! client            at (to the second)              method, path         status bytes referer user_agent
 //! ```
 //!
-//! Pure: a line in, a [`LogLine`] or a [`LogError`] out. A line says what a gateway says of the request: the path in its
-//! one spelling ([`normal_path`]), an IPv6 client by its /64 ([`address_text`]), values without the escapes of the log.
-//! Fields after the user agent (many logs append some) are ignored, and so is a request line that is none: clients
-//! send anything, and the server logged it. Of a line that a limit of its length has cut, what is left of the last
-//! field is that field.
+//! Pure: a line in, a [`LogLine`] or a [`LogError`] out. A line has the attributes that a gateway has of the request:
+//! the path in its one spelling ([`normal_path`]), an IPv6 client by its /64 ([`address_text`]), values without the
+//! escapes of the log. Fields after the user agent (many logs append some) are ignored, and so is a malformed request
+//! line: clients send anything, and the server logged it. If a limit of its length has cut a line, the rest of the
+//! last field counts as that field.
 //!
 //! [`normal_path`]: sluicegate::gateway::normal_path
 //! [`address_text`]: sluicegate::gateway::address_text
@@ -25,24 +25,24 @@ use sluicegate::http::{TrustedProxies, address::parse_address};
 use sluicegate_policy::Attributes;
 use sluicegate_text::terminal::one_line;
 
-/// How the lines of a log are written.
+/// The format of the lines of a log.
 #[derive(Clone, Debug, Default)]
 pub struct LogFormat {
-    /// Whether each line begins with the host that was asked, as Apache's `vhost_combined` does (`%v:%p`).
+    /// Each line begins with the host of the request, as in Apache's `vhost_combined` (`%v:%p`).
     pub has_host: bool,
-    /// Whether the client may be a name instead of an address, as Apache writes with `HostnameLookups On`.
+    /// The client may be a name instead of an address, as Apache writes with `HostnameLookups On`.
     pub has_client_names: bool,
-    /// Proxies in front of the server: where a line has a list of addresses, the client is the last one that is not
-    /// theirs. None: a list is an error.
+    /// Proxies in front of the server: if a line has a list of addresses, the client is the last one that is not
+    /// theirs. `None`: a list is an error.
     pub proxies: Option<TrustedProxies>,
 }
 
 /// One request of a log.
 #[derive(Clone, Debug)]
 pub struct LogLine<'a> {
-    /// When, µs since the Unix epoch; logs write whole seconds.
+    /// The instant, µs since the Unix epoch; logs write whole seconds.
     pub at: Micros,
-    /// Whether the line was cut before its user agent: that there is none says nothing.
+    /// The line was cut before its user agent, so that it is unknown whether there was one.
     pub is_cut: bool,
     client: Option<Cow<'a, str>>,
     host: Option<String>,
@@ -52,11 +52,11 @@ pub struct LogLine<'a> {
     user_agent: Option<Cow<'a, str>>,
 }
 
-/// Why a line is no line of a log.
+/// The reason for which a line cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// The line is no text.
+    /// The line is not UTF-8.
     #[error("byte {0} of the line is not UTF-8")]
     Utf8(usize),
     /// The line ends before this field.
@@ -65,10 +65,10 @@ pub enum LogError {
     /// The field has no end.
     #[error("{0}: the closing `{1}` is missing")]
     Open(&'static str, char),
-    /// The first field is no address: the line has a prefix, or another format.
+    /// The first field is not an address: the line has a prefix, or another format.
     #[error("client: `{0}` is not an address; names of clients need --client-names")]
     Client(String),
-    /// Something stands in front of the client, as syslog and containers write it.
+    /// The line has a prefix before the client, as syslog and containers write it.
     #[error(
         "client: the line begins with `{0}`, as syslog and containers write it; cut that off, for example with \
          `sed -E 's|^.* ([^ ]+ [^ ]+ [^ ]+ \\[[0-9]{{2}}/)|\\1|'`"
@@ -77,7 +77,7 @@ pub enum LogError {
     /// The first field is a list of addresses.
     #[error("client: `{0}` is a list of addresses; --trusted-proxies says which are proxies")]
     ClientList(String),
-    /// The line begins with the host that was asked.
+    /// The line begins with the host of the request.
     #[error("client: `{0}` is a host with a port; the format is vhost_combined")]
     Host(String),
     /// A gateway refuses such a path, so no policy decides the request.
@@ -100,13 +100,13 @@ pub enum LogError {
     /// The status is not three digits.
     #[error("status: `{0}` is not three digits or `-`")]
     Status(String),
-    /// The size is no number.
+    /// The size is not a number.
     #[error("bytes: `{0}` is not a number or `-`")]
     Bytes(String),
 }
 
 impl LogLine<'_> {
-    /// What the line says of the request, as gateways do; `None` where it says `-`.
+    /// The attributes of the request, as gateways have them; `None` where the line has `-`.
     pub fn attributes(&self) -> Attributes<'_> {
         let Self { at: _, is_cut: _, client, host, method, path, status, user_agent } = self;
         Attributes {
@@ -162,7 +162,7 @@ impl LogFormat {
         })
     }
 
-    /// The client that `start` names, the text before the time: `203.0.113.7 - alice`.
+    /// Returns the client of `start`, the text before the time: `203.0.113.7 - alice`.
     fn client<'a>(&self, start: &'a str) -> Result<Option<Cow<'a, str>>, LogError> {
         let field = client_field(start)?;
         if field.contains(',') {
@@ -179,7 +179,7 @@ impl LogFormat {
         }
     }
 
-    /// The client in a list that proxies wrote: the last address that is not theirs.
+    /// Returns the client in a list that proxies wrote: the last address that is not theirs.
     fn client_of_list(&self, list: &str) -> Result<IpAddr, LogError> {
         let Some(proxies) = &self.proxies else {
             return Err(LogError::ClientList(one_line(list)));
@@ -191,7 +191,7 @@ impl LogFormat {
     }
 }
 
-/// The first field of `start`: in quotes, a list whose commas end words, or a word.
+/// Returns the first field of `start`: in quotes, a list whose commas end words, or a word.
 fn client_field(start: &str) -> Result<&str, LogError> {
     let start = start.trim_ascii_start();
     if start.starts_with('"') {
@@ -210,8 +210,8 @@ fn client_field(start: &str) -> Result<&str, LogError> {
     Ok(start[..end].trim_ascii_end())
 }
 
-/// Words in front of the three that a line has before its time (`203.0.113.7 - alice`), if the first of these is an
-/// address: `May 17 10:05:03 web1 nginx:`. A single word may be the host that was asked.
+/// Returns the words in front of the three that a line has before its time (`203.0.113.7 - alice`), if the first of
+/// these is an address: `May 17 10:05:03 web1 nginx:`. A single word may be the host of the request.
 fn prefix(start: &str) -> Option<&str> {
     let words: Vec<_> = start.split_ascii_whitespace().rev().take(3).collect();
     let client = words.get(2).filter(|word| parse_address(word.as_bytes()).is_some())?;
@@ -220,19 +220,19 @@ fn prefix(start: &str) -> Option<&str> {
     (prefix.split_ascii_whitespace().count() > 1).then_some(prefix)
 }
 
-/// `www.example.com:443`, as `vhost_combined` begins.
+/// Returns whether `field` is like `www.example.com:443`, with which `vhost_combined` begins.
 fn is_host_and_port(field: &str) -> bool {
     let parts = field.rsplit_once(':');
     parts.is_some_and(|(host, port)| is_name(host) && is_digits(port))
 }
 
-/// Whether `field` is the name of a host.
+/// Returns whether `field` is the name of a host.
 fn is_name(field: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !field.is_empty() && field.bytes().all(is_part)
 }
 
-/// The next field that ends at a space.
+/// Returns the next field, which ends at a space, and the rest.
 fn word<'a>(field: &'static str, rest: &'a str) -> Result<(&'a str, &'a str), LogError> {
     let rest = rest.trim_ascii_start();
     if rest.is_empty() {
@@ -241,7 +241,7 @@ fn word<'a>(field: &'static str, rest: &'a str) -> Result<(&'a str, &'a str), Lo
     Ok(rest.split_at(rest.find(' ').unwrap_or(rest.len())))
 }
 
-/// The next field, which is in quotes; a quote inside is written `\"`.
+/// Returns the next field, which is in quotes, and the rest; a quote inside is written `\"`.
 fn quoted<'a>(field: &'static str, rest: &'a str) -> Result<(&'a str, &'a str), LogError> {
     let inside = rest.trim_ascii_start().strip_prefix('"').ok_or(LogError::Missing(field))?;
     let mut escaped = false;
@@ -254,7 +254,7 @@ fn quoted<'a>(field: &'static str, rest: &'a str) -> Result<(&'a str, &'a str), 
     Err(LogError::Open(field, '"'))
 }
 
-/// What follows the size: the user agent behind the referer, and whether the line was cut before it.
+/// Returns the user agent, which is behind the size and the referer, and whether the line was cut before it.
 /// A line of the `common` format has neither and is whole.
 fn user_agent(rest: &str) -> (&str, bool) {
     if !rest.trim_ascii_start().starts_with('"') {
@@ -267,7 +267,7 @@ fn user_agent(rest: &str) -> (&str, bool) {
     }
 }
 
-/// `17/May/2015:10:05:03 +0000` as µs since the Unix epoch.
+/// Returns `17/May/2015:10:05:03 +0000` as µs since the Unix epoch.
 fn time(given: &str) -> Result<Micros, LogError> {
     let malformed = || match given.as_bytes() {
         [b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'-', ..] => {
@@ -299,7 +299,7 @@ fn time(given: &str) -> Result<Micros, LogError> {
         _ => return Err(malformed()),
     };
     let month = i8::try_from(month + 1).expect("there are twelve months");
-    // A leap second is the last one of its minute once more: the Unix epoch does not count it.
+    // A leap second repeats the last second of its minute: the Unix epoch does not count it.
     let day_and_time = civil::DateTime::new(year, month, day, hour, minute, second.min(59), 0);
     let offset = i32::from(zone_hours) * 3600 + i32::from(zone_minutes) * 60;
     let offset = Offset::from_seconds(sign * offset);
@@ -314,7 +314,7 @@ fn time(given: &str) -> Result<Micros, LogError> {
     seconds.map(Micros::from_secs).map_err(|_| LogError::TooEarly(one_line(given)))
 }
 
-/// The method and the target of a request line such as `GET /a?b HTTP/1.1`.
+/// Returns the method and the target of a request line such as `GET /a?b HTTP/1.1`.
 fn method_and_target(request: &str) -> Option<(&str, &str)> {
     let (method, rest) = request.split_once(' ')?;
     // A token of RFC 9110.
@@ -327,12 +327,12 @@ fn method_and_target(request: &str) -> Option<(&str, &str)> {
     is_method.then_some((method, target))
 }
 
-/// The path of `target` in its one spelling.
+/// Returns the path of `target` in its one spelling.
 fn path(target: &str) -> Result<String, LogError> {
     normal_path(&unescaped(target)).map_err(|error| LogError::Path(one_line(target), error))
 }
 
-/// The bytes that `text` stands for: servers write `\"`, `\\`, `\xC3` and `\n` for what would confuse a reader of the log.
+/// Returns the bytes of `text`: servers write `\"`, `\\`, `\xC3` and `\n` for bytes that would confuse readers.
 fn unescaped(text: &str) -> Cow<'_, [u8]> {
     if !text.contains('\\') {
         return Cow::Borrowed(text.as_bytes());
@@ -347,7 +347,7 @@ fn unescaped(text: &str) -> Cow<'_, [u8]> {
     Cow::Owned(bytes)
 }
 
-/// The byte that an escape stands for, and what follows; a backslash that begins none is itself.
+/// Returns the byte of an escape, and the rest; a backslash that begins no escape is itself.
 fn escaped(after: &[u8]) -> (u8, &[u8]) {
     let hex = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
     match *after {
@@ -372,7 +372,7 @@ fn unescaped_text(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Logs write what is not there as `-`.
+/// Returns `value`, or `None` for `-`, which logs write for an absent value.
 fn given(value: &str) -> Option<&str> {
     (!matches!(value, "" | "-")).then_some(value)
 }
@@ -381,7 +381,7 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// As both servers write them, in English whatever the locale.
+/// The names of months as both servers write them, in English whatever the locale.
 const MONTHS: [&[u8; 3]; 12] = [
     b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
 ];
@@ -407,7 +407,7 @@ mod tests {
         parse(line.as_bytes()).map(|line| line.at.get()).map_err(|error| error.to_string())
     }
 
-    /// What `line` says of its client.
+    /// Parses `line` and returns its client.
     fn client(format: &LogFormat, line: &str) -> Result<Option<String>, String> {
         let parsed = format.parse(line.as_bytes()).map_err(|error| error.to_string())?;
         Ok(parsed.attributes().remote_ip.map(ToOwned::to_owned))

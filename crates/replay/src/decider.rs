@@ -1,4 +1,4 @@
-//! The engine of a replay, on the store that was named.
+//! The engine of a replay, on the configured store.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::streamed::StreamedRequest;
 
-/// Decides requests in virtual time.
+/// An engine that decides requests in virtual time.
 pub(crate) struct Decider {
     clock: Arc<VirtualClock>,
     engine: StoredEngine,
@@ -29,18 +29,18 @@ enum StoredEngine {
     Redis(Arc<Engine<RedisStore>>),
 }
 
-/// The decision of a gateway's request on its way: it may be held back.
+/// The pending decision on a gateway's request, which may be delayed.
 pub(crate) type Deciding = Pin<Box<dyn Future<Output = Result<Vec<PolicyDecision>, DecideError>>>>;
 
-/// How far a request of a gateway came.
+/// The progress of a gateway's request.
 pub(crate) enum Progressed {
     /// Its decision.
     Decided(Result<Vec<PolicyDecision>, DecideError>),
-    /// It is held back until then.
+    /// The request is delayed until then.
     HeldUntil(Micros),
 }
 
-/// The clock of an engine whose time is that of the input. It keeps the next instant that a held request waits for.
+/// The clock of an engine whose time is that of the input. It keeps the next instant for which a delayed request waits.
 #[derive(Debug)]
 struct VirtualClock {
     now: AtomicU64,
@@ -48,25 +48,25 @@ struct VirtualClock {
     wanted: AtomicU64,
 }
 
-/// When the first version of the policies was taken over, as states in Redis have it: any time that they
-/// can count from. Each later version is a millisecond later.
+/// The instant at which the first version of the policies was taken over, for states in Redis: any instant from
+/// which they can count. Each later version is a millisecond later.
 const VERSIONS_SINCE: Micros = Micros::from_secs(1_800_000_000);
 
-/// How long a decision waits for the reply of Redis: virtual time has no deadline, and a decision that does not come
+/// Longest wait of a decision for the reply of Redis: virtual time has no deadline, and a missing decision
 /// changes all that follow.
 const REPLY_MAX: Duration = Duration::from_secs(10);
 
 impl Decider {
-    /// In this process, remembering at most `keys_max` keys.
+    /// Returns a decider in this process that remembers at most `keys_max` keys.
     pub(crate) fn in_memory(policies: PolicySet, keys_max: usize) -> Self {
         let clock = Arc::new(VirtualClock::at(Micros::ZERO));
         let engine = Engine::new(policies, MemoryStore::new(keys_max), clock.clone());
-        // Nothing waits for IO; what a refused request took of other policies goes back in a task.
+        // Nothing waits for IO; permits that a refused request took of other policies go back in a task.
         let runtime = Builder::new_current_thread().build().expect("a runtime without IO");
         Self { clock, engine: StoredEngine::Memory(Arc::new(engine)), runtime }
     }
 
-    /// In Redis, with budgets that no other replay and no server sees.
+    /// Returns a decider in Redis, with budgets that no other replay and no server sees.
     ///
     /// # Errors
     /// If Redis cannot be reached.
@@ -83,7 +83,7 @@ impl Decider {
         Ok(Self { clock, engine: StoredEngine::Redis(engine), runtime })
     }
 
-    /// Decides `request` at `at`, and holds it back in no case.
+    /// Decides `request` at `at`, and never delays it.
     pub(crate) fn decide_at(
         &self,
         request: &Request<'_>,
@@ -100,7 +100,7 @@ impl Decider {
         }
     }
 
-    /// Checks that `request` would be decided at all, without a look at the store: no time passes there.
+    /// Checks that `request` can be decided, without the store: no time passes there.
     pub(crate) fn check(&self, request: &Request<'_>, at: Micros) -> Result<(), DecideError> {
         match &self.engine {
             StoredEngine::Memory(engine) => engine.turn_at(at).check(request),
@@ -108,7 +108,7 @@ impl Decider {
         }
     }
 
-    /// The request of a gateway that takes a permit from each of `budgets` at `at`: to be moved on by
+    /// Returns a gateway's request that takes a permit from each of `budgets` at `at`: to be moved on by
     /// [`progress`](Self::progress).
     pub(crate) fn ask_as_gateway(&self, budgets: Vec<GuardingBudget>, at: Micros) -> Deciding {
         match &self.engine {
@@ -123,7 +123,7 @@ impl Decider {
         }
     }
 
-    /// A request of a server, asked again at `at`: to be moved on by [`progress`](Self::progress).
+    /// Returns a request of a server, decided again at `at`: to be moved on by [`progress`](Self::progress).
     pub(crate) fn ask_again(&self, request: StreamedRequest, at: Micros) -> Deciding {
         match &self.engine {
             StoredEngine::Memory(engine) => {
@@ -137,7 +137,7 @@ impl Decider {
         }
     }
 
-    /// Moves a request of a gateway on at `now`, until it is decided or held back.
+    /// Moves a request of a gateway on at `now`, until it is decided or delayed.
     pub(crate) fn progress(&self, deciding: &mut Deciding, now: Micros) -> Progressed {
         self.clock.set(now);
         let entered = self.runtime.enter();
@@ -149,7 +149,7 @@ impl Decider {
         if let Some(until) = self.clock.wanted() {
             return Progressed::HeldUntil(until);
         }
-        // It waits for the store, or for what it took to go back.
+        // It waits for the store, or for the return of permits that it took.
         self.runtime.block_on(std::future::poll_fn(|cx| {
             if let Poll::Ready(decided) = deciding.as_mut().poll(cx) {
                 return Poll::Ready(Progressed::Decided(decided));
@@ -176,11 +176,12 @@ impl Decider {
         }
     }
 
-    /// Budgets that had to be forgotten although they were not full.
+    /// Number of budgets that were forgotten although they were not full, and of requests without room for a budget
+    /// of their own.
     pub(crate) fn evictions(&self) -> u64 {
         match &self.engine {
             StoredEngine::Memory(engine) => engine.store().evictions() + engine.store().overflows(),
-            // Redis evicts by its own rules, which its `INFO` tells.
+            // Redis evicts by its own rules, which its `INFO` reports.
             StoredEngine::Redis(_) => 0,
         }
     }
@@ -204,13 +205,13 @@ impl VirtualClock {
         Self { now: AtomicU64::new(now.get()), wanted: AtomicU64::new(u64::MAX) }
     }
 
-    /// Moves to `now`; nothing is waited for yet.
+    /// Moves to `now`, and forgets the instant for which a request waited.
     fn set(&self, now: Micros) {
         self.now.store(now.get(), Ordering::Relaxed);
         self.wanted.store(u64::MAX, Ordering::Relaxed);
     }
 
-    /// The first instant that was waited for since the clock was set.
+    /// The first instant for which a request has waited since the clock was set.
     fn wanted(&self) -> Option<Micros> {
         let wanted = self.wanted.load(Ordering::Relaxed);
         (wanted != u64::MAX).then_some(Micros::new(wanted))

@@ -1,4 +1,4 @@
-//! What can be wrong with one event, in words that name the field and what is permitted there.
+//! Errors of one event; their text names the field and the permitted values.
 
 use sluicegate::DecideError;
 use sluicegate_kernel::RangeError;
@@ -9,38 +9,38 @@ use sluicegate_text::terminal::{self, one_line};
 use super::jsonl::{self, OpName};
 use super::source::LINE_BYTES_MAX;
 
-/// Why an event was not decided. It changed nothing.
+/// The reason for which an event was not decided. It changed nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EventError {
-    /// The line is longer than is read.
+    /// The line is too long.
     #[error("the line is longer than {LINE_BYTES_MAX} bytes")]
     LongLine,
-    /// The line is no text.
+    /// The line is not UTF-8.
     #[error("byte {0} of the line is not UTF-8")]
     Utf8(usize),
-    /// The line is no object of known fields.
+    /// The line is not an object of known fields.
     #[error(transparent)]
     Fields(#[from] FieldError),
-    /// The line is what a server streams of its decisions, among events of another format.
+    /// The line is a decision from a server's stream, among events of another format.
     #[error(
         "the line is a decision of `/v1/events`; choose `--format events`, or write events such as `{example}`",
         example = jsonl::FORM.example
     )]
     StreamedDecision,
-    /// The line is no decision of a server.
+    /// The line is not a decision of a server.
     #[error("the line is no event of `/v1/events`: {0}")]
     NotAnEvent(String),
     /// A decision of a server lacks a field: servers before 0.1.0 leave out some.
     #[error("{0}: is missing; servers of an earlier version leave it out")]
     Absent(&'static str),
-    /// A permit is no hash.
+    /// A permit is not a hash.
     #[error("permit: `{0}` is not 32 hexadecimal digits")]
     Permit(String),
     /// The patience is not known.
     #[error("waits: `{0}` is not `policy` or `gateway`")]
     Waits(String),
-    /// The key was no text.
+    /// The key was cut.
     #[error("key: is not whole (`key_is_cut`), so its budget is not known")]
     KeyIsCut,
     /// Some keys are hashes, and some are not.
@@ -63,7 +63,7 @@ pub enum EventError {
         /// The operation.
         op: OpName,
     },
-    /// The operation does not know this field.
+    /// The operation does not support this field.
     #[error("{}: cannot be combined with `{}`", .field.name(), .op.name())]
     Misplaced {
         /// The field.
@@ -76,7 +76,7 @@ pub enum EventError {
         "at_us: `{at}` is before the previous event at `{reached}`; expected {reached} or later"
     )]
     Backwards {
-        /// What was given, µs.
+        /// The given instant, µs.
         at: u64,
         /// The instant already reached, µs.
         reached: u64,
@@ -92,7 +92,7 @@ pub enum EventError {
         /// The name in the event.
         policy: String,
     },
-    /// The new document is no policy.
+    /// The new document is not a valid policy.
     #[error("{}", in_document(.0))]
     Document(#[from] DocumentErrors),
     /// The engine did not decide.
@@ -101,12 +101,12 @@ pub enum EventError {
     /// Too many reservations wait.
     #[error("max_wait_us: limit reached: at most `{0}` pending reservations")]
     PendingFull(usize),
-    /// A reservation held too many lines back.
+    /// A reservation, or a delayed request, held back too many lines.
     #[error("max_wait_us: gave up: this reservation delayed `{0}` later lines")]
     HeldBack(usize),
 }
 
-/// Why it cannot be said which policy guards the lines of a log, or with which key.
+/// The reason for which the policy or the key of a log's lines cannot be determined.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GuardError {
     /// There is no policy of this name.
@@ -114,23 +114,23 @@ pub enum GuardError {
     UnknownPolicy {
         /// The name.
         name: String,
-        /// The policy that was most likely meant.
+        /// The policy with the most similar name.
         near: Option<String>,
     },
-    /// There are so many policies, none with a `match`, and none was chosen.
+    /// There are this many policies, none with a `match`, and none was chosen.
     #[error("--policy: is missing: choose one of the {0} policies, or give them a `match`")]
     PolicyMissing(usize),
-    /// Keys are to be made of what no log has.
+    /// The key needs an attribute that no log has.
     #[error("key: logs have no attribute `{0}`; choose another with `--key remote_ip`")]
     NotLogged(KeyAttribute),
 }
 
-/// `, did you mean `near`?`, if there is such a name.
+/// Returns `, did you mean `near`?`, if there is such a name.
 pub(crate) fn did_you_mean(near: Option<&str>) -> String {
     near.map(|near| format!(", did you mean `{near}`?")).unwrap_or_default()
 }
 
-/// On one line: `document.rules[0].token_bucket.rate: ..; and 2 more`.
+/// Returns the errors on one line: `document.rules[0].token_bucket.rate: ..; and 2 more`.
 fn in_document(errors: &DocumentErrors) -> String {
     let Some((first, others)) = errors.errors().split_first() else { return String::new() };
     let separator = if first.path().is_empty() { ": " } else { "." };

@@ -1,7 +1,7 @@
 //! The files that a replay writes: none of them is one that it reads, or the other one.
 //!
-//! Files are told apart by device and inode, so that a link does not hide that two are one. Both
-//! are created before the replay begins: what cannot be written is not worth waiting for.
+//! Files are distinguished by device and inode, so that a link does not hide that two are one. Both
+//! are created before the replay begins, so that it fails at once if one cannot be written.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use super::is_dash;
 
-/// The files that are taken, each with the name under which people know it.
+/// The files in use, each with the option that names it.
 pub(crate) struct OpenedFiles(Vec<(&'static str, Id)>);
 
 /// Device and inode.
@@ -20,7 +20,7 @@ pub(crate) struct OpenedFiles(Vec<(&'static str, Id)>);
 struct Id(u64, u64);
 
 impl OpenedFiles {
-    /// Takes the files that are read: names, and paths of which `-` is standard input.
+    /// Returns the files that are read: names, and paths of which `-` is standard input.
     pub(crate) fn reading(files: &[(&'static str, &Path)]) -> Self {
         let id = |path: &Path| {
             let path = if is_dash(path) { Path::new("/dev/stdin") } else { path };
@@ -29,7 +29,7 @@ impl OpenedFiles {
         Self(files.iter().filter_map(|(name, path)| Some((*name, id(path)?))).collect())
     }
 
-    /// Creates the file that `option` asks for at `path`; `-` is standard output.
+    /// Creates the file that `option` names at `path`; `-` is standard output.
     ///
     /// # Errors
     /// If the file is taken, or those of creating it.
@@ -51,8 +51,8 @@ impl OpenedFiles {
 }
 
 impl Id {
-    /// That of a regular file. Of others nothing is lost by writing to them, and `/dev/null` may be
-    /// named as often as one likes.
+    /// Returns the id of a regular file; `None` for others, which lose nothing when they are written: `/dev/null`
+    /// may be named any number of times.
     fn of(metadata: &Metadata) -> Option<Self> {
         metadata.is_file().then(|| Self(metadata.dev(), metadata.ino()))
     }

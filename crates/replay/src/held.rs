@@ -1,6 +1,6 @@
-//! Requests of a gateway that are held back, in virtual time.
+//! Delayed requests of a gateway, in virtual time.
 //!
-//! A held request goes on at exactly its instant, before any request at or after it; of several at the same instant,
+//! A delayed request goes on at exactly its instant, before any request at or after it; of several at the same instant,
 //! the first that came goes first. So the answer to a line never depends on the lines after it.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use sluicegate::{DecideError, Micros};
 use super::decider::{Decider, Deciding, Progressed};
 use super::streamed::StreamedRequest;
 
-/// Requests that are held back, each with what the caller knows it by. The engine bounds how many there are
+/// Requests that are delayed, each with a tag of the caller. The engine bounds their number
 /// ([`sluicegate::HELD_MAX`]).
 pub(crate) struct HeldRequests<T> {
     held: BTreeMap<(Micros, u64), HeldRequest<T>>,
@@ -27,22 +27,22 @@ struct HeldRequest<T> {
 
 /// The answer to a request.
 pub(crate) struct Decided<T> {
-    /// What the caller knows it by.
+    /// The tag of the caller.
     pub(crate) tag: T,
-    /// The budgets that it asked for; of what a server was asked none are named.
+    /// The budgets that it asked for; empty for a request of a server.
     pub(crate) budgets: Vec<GuardingBudget>,
-    /// What all its policies decided, or the one that does not let it pass.
+    /// The decisions of all its policies, or of the one that does not let it pass.
     pub(crate) decided: Result<Vec<PolicyDecision>, DecideError>,
 }
 
 impl<T> HeldRequests<T> {
-    /// None yet.
+    /// Returns an empty set.
     pub(crate) const fn new() -> Self {
         Self { held: BTreeMap::new(), next: 0 }
     }
 
-    /// Asks `decider` at `at` for a permit from each of `budgets`; `None`: the request is held back. `tag` makes its tag
-    /// of whether it is.
+    /// Asks `decider` at `at` for a permit from each of `budgets`; `None`: the request is delayed. `tag` gets
+    /// whether it is, and returns its tag.
     pub(crate) fn ask(
         &mut self,
         decider: &Decider,
@@ -54,7 +54,7 @@ impl<T> HeldRequests<T> {
         self.begin(decider, at, (deciding, budgets), tag)
     }
 
-    /// Asks `decider` at `at` what a server was asked; likewise.
+    /// Asks `decider` at `at` to decide a request of a server again; otherwise like [`ask`](Self::ask).
     pub(crate) fn ask_again(
         &mut self,
         decider: &Decider,
@@ -84,7 +84,7 @@ impl<T> HeldRequests<T> {
         }
     }
 
-    /// The next held request that is decided at `now` or before.
+    /// Returns the next delayed request that is decided at `now` or before.
     pub(crate) fn next_decided(&mut self, decider: &Decider, now: Micros) -> Option<Decided<T>> {
         loop {
             let first = self.held.first_entry().filter(|first| first.key().0 <= now)?;
@@ -102,7 +102,7 @@ impl<T> HeldRequests<T> {
         }
     }
 
-    /// Takes the request out whose tag `is_wanted`, as if its caller had gone away.
+    /// Removes the request whose tag `is_wanted`, as if its caller had gone away.
     pub(crate) fn remove(&mut self, is_wanted: impl Fn(&T) -> bool) -> Option<T> {
         let mut held = self.held.iter();
         let key = *held.find(|(_, request)| is_wanted(&request.tag))?.0;

@@ -1,12 +1,12 @@
-//! `sluicegate replay`: what would these policies have done to that traffic?
+//! `sluicegate replay`: shows how policies would have decided the requests of a log or of events.
 //!
-//! The same engine as the server, told the time by the input: virtual time, as fast as the machine
+//! The same engine as the server, with the time of the input: virtual time, as fast as the machine
 //! goes. Memory does not depend on the length of the input.
 //!
 //! ```text
 //!            ┌─▶ jsonl ────────────────────┐
 //! source ────┤                             ├─▶ session ─┬─▶ output    decisions, in input order
-//!  (lines)   └─▶ combined ─▶ logs ─▶ reorder┘    │ ▲      ├─▶ summary   what is told at the end
+//!  (lines)   └─▶ combined ─▶ logs ─▶ reorder┘    │ ▲      ├─▶ summary   printed at the end
 //!                                               ▼ │      └─▶ progress  problems, as they come
 //!                                             pending
 //! ```
@@ -68,7 +68,7 @@ use source::{InputLine, LineReader};
 use streamed::Streamed;
 use summary::Summary;
 
-/// What can be said to `sluicegate replay`.
+/// Arguments of `sluicegate replay`.
 #[derive(Debug, clap::Args)]
 pub struct ReplayArgs {
     /// Policies to replay against (YAML or JSON).
@@ -119,7 +119,7 @@ pub struct ReplayArgs {
     input: PathBuf,
 }
 
-/// How the input is written.
+/// The format of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum InputFormat {
     /// One event a line, as JSON.
@@ -128,12 +128,12 @@ enum InputFormat {
     Events,
     /// An access log of Apache or nginx.
     Combined,
-    /// The same with the host in front of each line, as Apache's `vhost_combined` has it.
+    /// An access log with the host in front of each line, as Apache's `vhost_combined` has it.
     #[value(name = "vhost_combined")]
     VhostCombined,
 }
 
-/// How the clients in a log are written.
+/// Options for the clients in a log.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ClientArgs {
     /// Proxies in front of the server that wrote the log. Where a line begins with a list of addresses, the
@@ -146,7 +146,7 @@ pub struct ClientArgs {
 }
 
 impl ClientArgs {
-    /// The format of lines, which begin with the host that was asked if they have one.
+    /// Returns the format of lines; `has_host`: they begin with the host of the request.
     fn format(&self, has_host: bool) -> LogFormat {
         let Self { trusted_proxies, client_names } = self;
         let proxies = trusted_proxies.clone().map(TrustedProxies::new);
@@ -154,11 +154,11 @@ impl ClientArgs {
     }
 }
 
-/// Replays, writes what was asked for, and prints a summary. The exit code is 1 if more of the input than
+/// Replays, writes the requested files, and prints a summary. The exit code is 1 if more of the input than
 /// `--bad-max` could not be read, nothing of it, or not to its end, or if no policy matches a line.
 ///
 /// # Errors
-/// If the replay cannot begin (policies, input, options) or what it finds cannot be written.
+/// If the replay cannot begin (policies, input, options) or its results cannot be written.
 pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     if is_dash(&args.policies) && is_dash(&args.input) {
         bail!("--policies: the policies and the input cannot both be standard input");
@@ -196,7 +196,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let begin = MonotonicClock.now();
     let read = read_all(&mut source, &mut session, (logs.as_mut(), events.as_mut()));
     match session.finish() {
-        // Whoever read the decisions has seen enough.
+        // The reader of the decisions has stopped reading.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::FAILURE),
         written => written.context("--decisions")?,
     }
@@ -234,8 +234,8 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     Ok(exit_code(&input, &read, &readable))
 }
 
-/// The status of a command that read `input`: a failure if it could not be read to its end, or too little of it was
-/// readable, which standard error then says.
+/// Returns the status of a command that read `input`: a failure if it could not be read to its end, or too little of it
+/// was readable. Prints the latter to standard error.
 fn exit_code(
     input: &str,
     read: &io::Result<()>,
@@ -247,14 +247,14 @@ fn exit_code(
     if read.is_ok() && readable.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The text of a document, and its policies.
+/// Returns the text of a document, and its policies.
 fn load(path: &Path) -> Result<(String, PolicySet)> {
     let (text, document) = documents::load_with_text(path)?;
     // A log does not record apps, so every policy is for every app.
     Ok((text, PolicySet::new(document.for_every_app())))
 }
 
-/// How lines of a log become checks; `None` if the input holds events.
+/// Returns the reader that turns lines of a log into checks; `None` if the input holds events.
 fn log_lines(args: &ReplayArgs, format: InputFormat, policies: &PolicySet) -> Result<Option<Logs>> {
     match format {
         InputFormat::Jsonl | InputFormat::Events if args.key.is_some() => {
@@ -306,7 +306,7 @@ fn read_all(
     read
 }
 
-/// The summary, and what its instants are counted from. The input was of `format`, and read to its end
+/// Prints the summary, and returns it with the zero of its instants. The input was of `format`, and read to its end
 /// if it is `complete`.
 fn print_summary(
     args: &ReplayArgs,
@@ -336,7 +336,7 @@ fn print_summary(
     Ok((summary, era))
 }
 
-/// Where the title of a picture comes from.
+/// The sources of the title of a picture.
 struct PolicyTexts {
     document: String,
     policies: PolicySet,
@@ -378,7 +378,7 @@ fn print_speed(events: u64, elapsed: Micros) {
     ));
 }
 
-/// The format of an input that begins with `head`: that of the first line which is of one of them.
+/// Returns the format of an input that begins with `head`: that of the first line in one of them.
 ///
 /// # Errors
 /// A text that names the first line, if no line is of a format.
@@ -401,7 +401,7 @@ fn guess(head: &[u8], clients: &ClientArgs) -> Result<InputFormat, String> {
     }
     let first = head.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty());
     match first {
-        // What is empty is of any format.
+        // An empty input is of any format.
         None => Ok(InputFormat::Jsonl),
         Some(line) if let Some(problem) = log_problem(line) => {
             Err(format!("an access log whose lines cannot be read: {problem}"))
@@ -414,29 +414,29 @@ fn guess(head: &[u8], clients: &ClientArgs) -> Result<InputFormat, String> {
     }
 }
 
-/// The problem of a line that is of an access log: its time, or what stands in front of the client.
+/// Returns the problem of a line of an access log: its time, or a prefix before the client.
 fn log_problem(line: &[u8]) -> Option<LogError> {
     let found = LogFormat::default().parse(line).err();
     found.filter(|error| matches!(error, LogError::IsoTime(_) | LogError::Prefix(_)))
 }
 
-/// Whether a line at the beginning of an input has the field that every event has.
+/// Returns whether `head`, the beginning of an input, has the field that every event has.
 fn has_instant(head: &[u8]) -> bool {
     const FIELD: &[u8] = b"\"at_us\"";
     head.windows(FIELD.len()).any(|part| part == FIELD)
 }
 
-/// Whether `line` begins an object of JSON, behind the mark of an encoding.
+/// Returns whether `line` begins an object of JSON, behind the mark of an encoding.
 fn begins_object(line: &[u8]) -> bool {
     line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).trim_ascii_start().starts_with(b"{")
 }
 
-/// Whether `line` of an access log begins with the host that was asked; `None`: it is no line of such a log.
+/// Returns whether `line` of an access log begins with the host of the request; `None`: it is not of such a log.
 fn host_in_front(line: &[u8], clients: &ClientArgs) -> Option<bool> {
     let line = String::from_utf8_lossy(line);
     let is_in = |has_host| match clients.format(has_host).parse(line.as_bytes()) {
         Ok(_) => true,
-        // Lines of the format, of which nobody can say yet which policy they take from.
+        // Lines of the format, whose budgets cannot be determined.
         Err(LogError::ClientList(_) | LogError::Path(..)) => true,
         Err(_) => false,
     };
@@ -448,12 +448,12 @@ fn host_in_front(line: &[u8], clients: &ClientArgs) -> Option<bool> {
     }
 }
 
-/// What an input is called above its summary: its file name, or what `-` stands for.
+/// Returns the name of an input above its summary: its file name, or that of standard input.
 fn title(path: &Path) -> String {
     terminal::input(path.file_name().map_or(path, Path::new))
 }
 
-/// Whether `path` stands for standard input.
+/// Returns whether `path` is `-`, standard input or output.
 #[must_use]
 pub fn is_dash(path: &Path) -> bool {
     path.as_os_str() == "-"
@@ -470,7 +470,7 @@ fn network(text: &str) -> Result<IpNet, String> {
 }
 
 fn keys_max(text: &str) -> Result<usize, String> {
-    /// A hundred million keys take 20 GB: more is a slip of the pen.
+    /// A hundred million keys take 20 GB: more is a typing error.
     const KEYS_MAX_MAX: usize = 100_000_000;
     let keys = text.parse().ok().filter(|keys| (1..=KEYS_MAX_MAX).contains(keys));
     keys.ok_or_else(|| format!("`{text}` is not a whole number 1..={KEYS_MAX_MAX}"))

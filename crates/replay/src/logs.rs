@@ -16,39 +16,39 @@ use super::session::ReplaySession;
 /// Most policies that an error lists: they fill half a screen.
 const LISTED_MAX: usize = 20;
 
-/// Lines on their way to the session: which budgets they take from, and when.
+/// Lines on their way to the session, with their budgets and instants.
 pub(crate) struct Logs {
     format: LogFormat,
     guard: LineGuard,
     reorder: Reorder<(u64, Vec<GuardingBudget>)>,
 }
 
-/// Which policies guard a line of a log, and what their keys are made of.
+/// The policies that guard the lines of a log, and the attributes of their keys.
 pub(crate) struct LineGuard {
     choice: Choice,
-    /// What keys are made of, if it is not what the policy says.
+    /// Attributes of the keys, if they are not those of the policy.
     key: Option<Vec<KeyAttribute>>,
-    /// Policies that match lines and were not decided, because one policy was chosen: by name, how many lines.
+    /// Policies that match lines and were not decided, because one policy was chosen: by name, the number of lines.
     undecided: BTreeMap<Box<str>, u64>,
     /// Number of times that a policy was not decided because too many guard one line.
     left_out: u64,
 }
 
 enum Choice {
-    /// Every line is a request of this policy; the set has what else would guard it.
+    /// Every line is a request of this policy; the set has the others that would guard it.
     One(Arc<Policy>, PolicySet),
-    /// All that match.
+    /// The policies that match a line guard it.
     Matching(PolicySet),
-    /// None guards any.
+    /// No policy guards a line.
     Nothing,
 }
 
 impl Logs {
-    /// Lines of `format` are requests of the policy called `policy`; without a name, of all of `policies` that
-    /// match, or of the only one there is.
+    /// Returns a reader of lines of `format` that are requests of the policy called `policy`; without a name, of all of
+    /// `policies` that match, or of the only one.
     ///
     /// # Errors
-    /// If there is no such policy, or keys are to be made of what no log knows.
+    /// If there is no such policy, or keys need an attribute that no log has.
     pub(crate) fn new(
         policies: &PolicySet,
         policy: Option<&str>,
@@ -60,7 +60,7 @@ impl Logs {
         Ok(Self { format, guard, reorder: Reorder::new(window) })
     }
 
-    /// What the keys of `policy` are made of: `remote_ip, path`.
+    /// The attributes of the keys of `policy`: `remote_ip, path`.
     pub(crate) fn key_text(&self, policy: &Policy) -> String {
         let attributes = self.guard.attributes(policy).iter().map(ToString::to_string);
         attributes.collect::<Vec<_>>().join(", ")
@@ -68,7 +68,7 @@ impl Logs {
 
     /// Takes one line of the log; it and others are decided when their time has come.
     pub(crate) fn line(&mut self, line: u64, bytes: &[u8], session: &mut ReplaySession) {
-        // Servers escape what is not text. Where one did not, the rest of the line still counts.
+        // Servers escape bytes that are not text. If one did not, the rest of the line still counts.
         let text = String::from_utf8_lossy(bytes);
         let parsed = match self.format.parse(text.as_bytes()) {
             Ok(parsed) => parsed,
@@ -87,7 +87,7 @@ impl Logs {
         }
     }
 
-    /// The end of the log: decides what still waits for its turn.
+    /// Decides the lines that still wait for their turn, at the end of the log.
     pub(crate) fn finish(&mut self, session: &mut ReplaySession) {
         while let Some((at, (line, budgets))) = self.reorder.pop() {
             session.gateway_request(line, at, budgets);
@@ -119,10 +119,10 @@ impl LineGuard {
         Ok(Self { choice, key, undecided: BTreeMap::new(), left_out: 0 })
     }
 
-    /// As [`Logs::new`]; but nothing is guarded if there is no such policy, or none at all.
+    /// Does what [`Logs::new`] does for the guard; but if there is no such policy, or none at all, no line is guarded.
     ///
     /// # Errors
-    /// If nobody says which policy, or keys are to be made of what no log knows.
+    /// If no policy is chosen of several without `match`, or keys need an attribute that no log has.
     pub(crate) fn if_any(
         policies: &PolicySet,
         policy: Option<&str>,
@@ -134,10 +134,10 @@ impl LineGuard {
         Self::new(choice, key, format)
     }
 
-    /// The budgets that `line` takes from; `None`: no policy guards it.
+    /// Returns the budgets from which `line` takes; `None`: no policy guards it.
     ///
     /// # Errors
-    /// If the line lacks what a key is made of.
+    /// If the line lacks an attribute of a key.
     pub(crate) fn of(
         &mut self,
         line: &LogLine<'_>,
@@ -190,8 +190,8 @@ impl LineGuard {
         GuardingBudget::with_key(policy, key_of(self.attributes(policy), request))
     }
 
-    /// What the keys of `policy` are made of. A policy without `match` gets its keys from callers that name it: here
-    /// the client stands for them.
+    /// The attributes of the keys of `policy`. A policy without `match` gets its keys from callers that name it; in a
+    /// log the address of the client replaces them.
     fn attributes<'a>(&'a self, policy: &'a Policy) -> &'a [KeyAttribute] {
         match self.key.as_deref().unwrap_or(policy.key()) {
             [] if policy.matcher().is_none() => &[KeyAttribute::RemoteIp],
@@ -207,7 +207,7 @@ fn count(lines: &mut BTreeMap<Box<str>, u64>, policy: &str) {
     }
 }
 
-/// The policy that `--policy` names.
+/// Returns the policy that `--policy` names.
 ///
 /// # Errors
 /// If there is none of this name.
@@ -222,7 +222,7 @@ pub(crate) fn named<'a>(
     })
 }
 
-/// That it is known which policies guard the lines of a log: the one called `policy`, the only one, or all that
+/// Checks that the policies that guard the lines of a log are known: the one called `policy`, the only one, or all that
 /// match. A set without policies guards none.
 ///
 /// # Errors

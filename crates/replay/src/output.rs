@@ -10,8 +10,8 @@
 //! `configure` is `{"at_us":..,"policy":..,"op":"configure","allowed":true}`; an event that was not
 //! decided is `{"at_us":..,"line":..,"error":".."}`.
 //!
-//! A reservation may be decided long after events that came behind it. Its line has its place, and
-//! the lines behind it are held back until it is there.
+//! A reservation may be decided long after events that came behind it. Its line keeps its place, and
+//! the lines behind it are held back until it is written.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -20,21 +20,21 @@ use sluicegate::{Decision, Micros};
 
 use super::jsonl::OpName;
 
-/// Written at a time: large enough that system calls are not felt.
+/// Bytes that are written at a time: large enough that system calls do not slow the replay.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Most lines that are held back, about 13 MB of ordinary ones. What would hold back more gives up.
+/// Most lines that are held back, about 13 MB of ordinary ones. A request that would hold back more is given up.
 pub(crate) const HELD_LINES_MAX: usize = 65_536;
 
-/// Where decision lines go.
+/// The writer of decision lines.
 pub(crate) struct DecisionWriter {
     sink: Option<Box<dyn Write>>,
     buffer: Vec<u8>,
-    /// Lines from the first one that is not decided yet; `None` is such a one.
+    /// Lines from the first one that is not decided yet, which is `None`.
     held: VecDeque<Option<Vec<u8>>>,
     /// The place of `held[0]` among all lines that were ever held.
     first: u64,
-    /// What went wrong with writing; nothing is written after it.
+    /// The error of a write; nothing is written after it.
     failure: Option<io::Error>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct DecisionWriter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OutputSlot(u64);
 
-/// What a decision line says.
+/// The content of a decision line.
 pub(crate) struct DecisionLine<'a> {
     pub(crate) at: Micros,
     pub(crate) policy: &'a str,
@@ -55,17 +55,17 @@ pub(crate) struct DecisionLine<'a> {
     pub(crate) decision: &'a Decision,
     pub(crate) rule: &'a str,
     pub(crate) id: Option<&'a str>,
-    /// Of a line of a log, the verdict of the gateway and the other policies that let the request pass.
+    /// The verdict of the gateway on a line of a log, and the other policies that let the request pass.
     pub(crate) verdict: Option<(&'static str, &'a [&'a str])>,
 }
 
 impl DecisionWriter {
-    /// Lines go to `sink`; without one nothing is written.
+    /// Returns a writer to `sink`; without one nothing is written.
     pub(crate) fn new(sink: Option<Box<dyn Write>>) -> Self {
         Self { sink, buffer: Vec::new(), held: VecDeque::new(), first: 0, failure: None }
     }
 
-    /// The next line.
+    /// Writes the next line.
     pub(crate) fn put(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         if !self.held.is_empty() {
             let line = self.line(write);
@@ -94,17 +94,17 @@ impl DecisionWriter {
         self.flush_if_full();
     }
 
-    /// The place that holds so many lines back that it must give up.
+    /// Returns the place that holds back so many lines that it must be given up.
     pub(crate) fn overdue(&self) -> Option<OutputSlot> {
         (self.held.len() > HELD_LINES_MAX).then_some(OutputSlot(self.first))
     }
 
-    /// Whether a line could not be written.
+    /// Returns whether a line could not be written.
     pub(crate) fn has_failed(&self) -> bool {
         self.failure.is_some()
     }
 
-    /// Writes what is left.
+    /// Writes the rest.
     ///
     /// # Errors
     /// Those of writing, also earlier ones.
@@ -184,7 +184,7 @@ impl DecisionLine<'_> {
     }
 }
 
-/// Appends the line of a `configure` that was done.
+/// Appends the line of a `configure` that succeeded.
 pub(crate) fn write_configured(out: &mut Vec<u8>, at: Micros, policy: &str) {
     number(out, b"{\"at_us\":", at.get());
     text(out, b",\"policy\":", policy);

@@ -1,4 +1,4 @@
-//! The paths of log lines that no policy matches: what to compare the `match` of a policy with.
+//! The paths of log lines that no policy matches: to compare with the `match` of a policy.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const PATH_CHARS_MAX: usize = 100;
 /// Most paths that are named.
 const NAMED_MAX: usize = 3;
 
-/// Paths, each with how many lines have it.
+/// Paths, each with the number of its lines.
 #[derive(Debug, Default)]
 pub(crate) struct UnmatchedPaths {
     lines: BTreeMap<Box<str>, u64>,

@@ -1,8 +1,8 @@
 //! Reservations that wait to be tried again, in virtual time.
 //!
-//! Most algorithms cannot book the future: they only say when it is worth coming back. Whoever is
-//! ready to wait that long is tried again at exactly that instant, before any event at or after it;
-//! of several at the same instant, who came first goes first. Nothing is charged in the meantime.
+//! Most algorithms cannot book the future: they only return the time until another try is worthwhile. A
+//! reservation that can wait that long is tried again at exactly that instant, before any event at or after it;
+//! of several at the same instant, the first that came goes first. Nothing is charged in the meantime.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use sluicegate::{Cost, Micros};
 use super::output::OutputSlot;
 
 /// Most reservations that wait at a time. All may be woken by the same instant for one of them to
-/// pass, so that many more would be slow to no purpose.
+/// pass, so that many more would be slow in vain.
 pub(crate) const PENDING_MAX: usize = 10_000;
 
-/// A reservation that was refused and is ready to wait.
+/// A reservation that was refused and can wait.
 #[derive(Debug)]
 pub(crate) struct PendingReservation {
-    /// The line it came in.
+    /// The line of its event.
     pub(crate) line: u64,
-    /// When it came.
+    /// The instant of its event.
     pub(crate) at: Micros,
-    /// When its patience ends.
+    /// The instant at which its longest wait ends.
     pub(crate) deadline: Micros,
     pub(crate) policy: Box<str>,
     pub(crate) key: Option<Box<str>>,
@@ -33,12 +33,12 @@ pub(crate) struct PendingReservation {
 pub(crate) struct Pending(BTreeMap<(Micros, OutputSlot), PendingReservation>);
 
 impl Pending {
-    /// Whether one is to be tried at `now` or before.
+    /// Returns whether one has to be tried at `now` or before.
     pub(crate) fn is_due(&self, now: Micros) -> bool {
         self.0.first_key_value().is_some_and(|((due, _), _)| *due <= now)
     }
 
-    /// Whether no more fit in.
+    /// Returns whether [`PENDING_MAX`] are waiting.
     pub(crate) fn is_full(&self) -> bool {
         self.0.len() >= PENDING_MAX
     }
@@ -48,7 +48,7 @@ impl Pending {
         self.0.insert((due, place), reservation);
     }
 
-    /// The first that is to be tried at `now` or before, with its instant.
+    /// Returns the first that has to be tried at `now` or before, with its instant.
     pub(crate) fn pop_due(
         &mut self,
         now: Micros,
@@ -58,7 +58,7 @@ impl Pending {
         Some((due, place, reservation))
     }
 
-    /// Takes the one of `place` out.
+    /// Removes the reservation of `place`.
     pub(crate) fn remove(&mut self, place: OutputSlot) -> Option<PendingReservation> {
         let key = *self.0.keys().find(|(_, other)| *other == place)?;
         self.0.remove(&key)

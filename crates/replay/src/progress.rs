@@ -1,4 +1,4 @@
-//! What is said on standard error while a replay runs: how far it is, and what is wrong.
+//! Output to standard error while a replay runs: its progress, and problems.
 
 use std::io::IsTerminal;
 
@@ -7,19 +7,19 @@ use sluicegate_text::terminal;
 
 use super::source::LineReader;
 
-/// Problems that are told one by one; the rest are only counted, for nobody reads a million lines.
+/// Most problems that are printed one by one; the rest are only counted, since long lists are not read.
 const TOLD_MAX: u64 = 20;
 
-/// A progress bar, if somebody watches, and the problems so far.
+/// A progress bar, if standard error is a terminal, and the number of problems so far.
 pub(crate) struct Progress {
     bar: ProgressBar,
-    /// None: nothing is printed.
+    /// The name of the input; `None`: nothing is printed.
     input: Option<String>,
     problems: u64,
 }
 
 impl Progress {
-    /// For the input called `input`.
+    /// Returns the progress of the input called `input`.
     pub(crate) fn new(input: String, source: &LineReader) -> Self {
         let bar = match source.bytes() {
             _ if !std::io::stderr().is_terminal() => ProgressBar::hidden(),
@@ -30,17 +30,17 @@ impl Progress {
         Self { bar, input: Some(input), problems: 0 }
     }
 
-    /// For a program: nothing is printed.
+    /// Returns a progress for use by a program: nothing is printed.
     pub(crate) fn silent() -> Self {
         Self { bar: ProgressBar::hidden(), input: None, problems: 0 }
     }
 
-    /// `bytes` have been read.
+    /// Shows that `bytes` have been read.
     pub(crate) fn read(&self, bytes: u64) {
         self.bar.set_position(bytes);
     }
 
-    /// Tells that `line` is wrong, unless very many were.
+    /// Prints that `line` has a problem, unless [`TOLD_MAX`] were printed.
     pub(crate) fn problem(&mut self, line: u64, problem: &str) {
         self.problems += 1;
         if self.problems <= TOLD_MAX
@@ -50,7 +50,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away and tells how many more problems there were.
+    /// Removes the bar and prints the number of further problems.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
         if self.problems > TOLD_MAX

@@ -14,13 +14,13 @@ pub(crate) struct BadMax {
     millionths: u64,
 }
 
-/// Why a command on an input fails although it came to its end.
+/// The reason for which a command on an input fails although it came to its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UnreadableInput {
-    /// Nothing of the input could be read, or it has nothing.
+    /// No unit of the input could be read, or it is empty.
     #[error("no {unit} could be read, so nothing was decided")]
     Nothing {
-        /// What the input consists of.
+        /// The name of a unit of the input.
         unit: &'static str,
     },
     /// More of it than is permitted could not be read.
@@ -30,7 +30,7 @@ pub(crate) enum UnreadableInput {
         bad: u64,
         /// The number of units in all.
         all: u64,
-        /// What the input consists of.
+        /// The name of a unit of the input.
         unit: &'static str,
         /// The permitted share.
         max: BadMax,
@@ -43,13 +43,13 @@ pub(crate) enum UnreadableInput {
     Unmatched {
         /// The number of its lines.
         lines: u64,
-        /// Which paths are the most frequent: empty, or behind a colon.
+        /// The most frequent paths behind a colon, or empty.
         paths: String,
     },
 }
 
-/// Checks that a policy matches one of the lines that could be read: `all` without `bad`, of which no policy matches
-/// `unmatched`.
+/// Checks that a policy matches one of the lines that could be read: `all` without `bad`; no policy matches
+/// `unmatched` of them.
 ///
 /// # Errors
 /// [`UnreadableInput::Unmatched`].
@@ -70,13 +70,13 @@ pub(crate) fn check_matched(
 }
 
 impl BadMax {
-    /// One in a hundred lines: logs have lines of scanners and of cut writes.
+    /// One in a hundred lines: logs have lines of scanners and of interrupted writes.
     pub(crate) const OF_LOGS: Self = Self { millionths: MILLIONTHS_PER_PERCENT };
 
     /// None: events were written by a program.
     pub(crate) const OF_EVENTS: Self = Self { millionths: 0 };
 
-    /// Whether `bad` of `all` units of an input are few enough.
+    /// Checks that `bad` of `all` units of an input are few enough.
     ///
     /// # Errors
     /// [`UnreadableInput`] if they are more than this, or if none was readable.

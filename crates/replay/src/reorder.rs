@@ -1,10 +1,10 @@
 //! Puts lines in the order of time, as far as a bounded buffer can.
 //!
 //! Servers log a request when it *ends*, so logs are out of order by as long as requests last. A
-//! line is let go once one has come that is later by more than the window, for what comes then is
+//! line is released once one has come that is later by more than the window, since those that come then are
 //! at most that late. Equal times keep the order of the input.
 //!
-//! A line that comes after a later one was let go is *late*: time does not run back, so it is
+//! A line that comes after a later one was released is *late*: time does not run back, so it is
 //! decided at the time already reached, and counted.
 
 use std::cmp::{Ordering, Reverse};
@@ -24,7 +24,7 @@ pub(crate) struct Reorder<T> {
     pushed: u64,
     /// The latest time that was seen.
     newest: Micros,
-    /// The time of the line that was let go last.
+    /// The time of the line that was released last.
     reached: Micros,
     late: u64,
 }
@@ -36,7 +36,7 @@ struct QueuedLine<T> {
 }
 
 impl<T> Reorder<T> {
-    /// A buffer that puts lines in order which are up to `window` late.
+    /// Returns a buffer for lines that are up to `window` late.
     pub(crate) fn new(window: Micros) -> Self {
         Self::with_lines_max(window, REORDER_LINES_MAX)
     }
@@ -64,21 +64,21 @@ impl<T> Reorder<T> {
         self.pushed += 1;
     }
 
-    /// The next line in the order of time, with the time at which it is decided, if it may go.
+    /// Returns the next line in the order of time, with the time at which it is decided, if it may be released.
     pub(crate) fn pop_due(&mut self) -> Option<(Micros, T)> {
         let Reverse(first) = self.waiting.peek()?;
         let due = self.newest.since(first.at) > self.window;
         if due || self.waiting.len() > self.lines_max { self.pop() } else { None }
     }
 
-    /// The next line in the order of time, at the end of the input.
+    /// Returns the next line in the order of time, at the end of the input.
     pub(crate) fn pop(&mut self) -> Option<(Micros, T)> {
         let Reverse(QueuedLine { at, place: _, line }) = self.waiting.pop()?;
         self.reached = at;
         Some((at, line))
     }
 
-    /// How many lines came too late to be put in order.
+    /// Number of lines that came too late to be put in order.
     pub(crate) fn late(&self) -> u64 {
         self.late
     }
@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// The times in the order they are let go, each with its place in the input, and the late ones.
+    /// Returns the times in the order of release, each with its place in the input, and the number of late ones.
     fn order(window: u64, lines_max: usize, times: &[u64]) -> (Vec<(u64, usize)>, u64) {
         let mut reorder = Reorder::with_lines_max(Micros::new(window), lines_max);
         let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! A policy in the words of its document, and what its rules let pass in the long run: for the
+//! The rules of a policy as its document has them, and their rate in the long run: for the
 //! title of a picture and the line of its limit.
 
 use serde_json::{Map, Value};
@@ -8,27 +8,27 @@ use sluicegate_policy::text;
 
 const DAY_US: u64 = 24 * 3_600 * 1_000_000;
 
-/// What the pictures need to know of a policy.
+/// The texts and the rate of a policy that pictures show.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RuleTexts {
     /// Its rules: `leaky_bucket 6/min, burst 4`.
     pub(crate) rules: String,
-    /// What they let pass of each key in the long run; `None` without a rule that limits a rate, and if some keys
-    /// have rules of their own.
+    /// The rate of each key in the long run; `None` without a rule that limits a rate, and if some keys
+    /// have overrides.
     pub(crate) rate: Option<LongRunRate>,
 }
 
 /// Permits that pass over any long time.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LongRunRate {
-    /// As the document has it: `6/min`, `50 per 10s`.
+    /// The rate as the document has it: `6/min`, `50 per 10s`.
     pub(crate) text: String,
     /// Permits per second.
     pub(crate) per_second: f64,
 }
 
 impl RuleTexts {
-    /// Those of the policy called `name` in `document`; `None` if the document has no such policy.
+    /// Returns the texts of the policy called `name` in `document`; `None` if the document has no such policy.
     pub(crate) fn of(document: &str, name: &str) -> Option<Self> {
         let policies = Document::written(document).ok()?;
         let policy = policies.iter().find(|policy| policy["name"] == name)?;
@@ -43,7 +43,7 @@ impl RuleTexts {
     }
 }
 
-/// A rule in words, with its long-run rate. Its parameters are in the order of the algorithm's table.
+/// Returns the text of a rule, with its long-run rate. Its parameters are in the order of the algorithm's table.
 fn in_words(rule: &Map<String, Value>) -> Option<(String, Option<LongRunRate>)> {
     let (algorithm, _, table) = algorithms().iter().find(|(name, ..)| rule.contains_key(*name))?;
     let given = rule.get(*algorithm)?.as_object()?;
@@ -61,7 +61,7 @@ fn in_words(rule: &Map<String, Value>) -> Option<(String, Option<LongRunRate>)> 
     Some((format!("{algorithm} {}", words.join(", ")), rate))
 }
 
-/// A `rate`, or a `limit` for each `window` or unit of a `calendar`.
+/// Returns a `rate`, or a `limit` for each `window` or unit of a `calendar`.
 fn long_run_rate(given: &Map<String, Value>) -> Option<LongRunRate> {
     if let Some(rate) = given.get("rate") {
         let text = plain(rate);
@@ -80,7 +80,7 @@ fn long_run_rate(given: &Map<String, Value>) -> Option<LongRunRate> {
     Some(LongRunRate { text: format!("{limit} per {unit}"), per_second })
 }
 
-/// How long a unit of a calendar is on average.
+/// Returns the mean length of a unit of a calendar, µs.
 fn calendar_us(unit: &str) -> Option<u64> {
     match unit {
         "day" => Some(DAY_US),

@@ -1,4 +1,4 @@
-//! Events against the engine, in virtual time: decided, counted, written.
+//! The session of a replay: decides, counts and writes events, in virtual time.
 
 use std::fmt::Display;
 use std::io;
@@ -28,17 +28,17 @@ use super::summary::{Answered, ReplayTally};
 /// A replay while it runs.
 pub(crate) struct ReplaySession {
     decider: Decider,
-    /// The policy of events that name none.
+    /// The policy of events without one.
     policy: Option<String>,
     output: DecisionWriter,
     pub(crate) tally: ReplayTally,
     pub(crate) progress: Progress,
     pending: Pending,
-    /// Lines of a log that a gateway would hold back.
+    /// Lines of a log that a gateway would delay.
     held: HeldRequests<HeldLine>,
     /// The instant of the last event that was decided.
     reached: Micros,
-    /// Permits that were given a name here.
+    /// Number of permits that were named here.
     permits: u64,
 }
 
@@ -46,35 +46,35 @@ pub(crate) struct ReplaySession {
 struct HeldLine {
     line: u64,
     at: Micros,
-    /// What a server was asked, if it was one.
+    /// The request to a server, if the line is one.
     asked: Option<AskedAgain>,
-    /// Where its decision is written; `None`: in the order of the input.
+    /// The place of its decision in the output; `None`: in the order of the input.
     place: Option<OutputSlot>,
 }
 
-/// What is counted and written of a request of a server besides its decision.
+/// The data of a server's request that are counted and written besides its decision.
 struct AskedAgain {
     op: OpName,
     permit: Option<String>,
-    /// Whether the server let it pass, if it decided.
+    /// The server let it pass; `None` if it did not decide.
     passed: Option<bool>,
 }
 
 /// One request, ready to be decided.
 pub(crate) struct ReplayRequest<'a> {
-    /// The line it came in.
+    /// The line of its event.
     pub(crate) line: u64,
     pub(crate) at: Micros,
     pub(crate) policy: &'a str,
     pub(crate) key: Option<&'a str>,
     pub(crate) op: OpName,
     pub(crate) verb: Verb,
-    /// The name of the permit, where there is one.
+    /// The name of the permit, if there is one.
     pub(crate) id: Option<&'a str>,
 }
 
 impl ReplaySession {
-    /// A replay that `decider` decides.
+    /// Returns a replay that `decider` decides.
     pub(crate) fn new(decider: Decider, output: DecisionWriter, progress: Progress) -> Self {
         Self {
             decider,
@@ -89,12 +89,12 @@ impl ReplaySession {
         }
     }
 
-    /// The same, where events that name no policy are those of `policy`.
+    /// Returns this replay, where `policy` is the policy of events without one.
     pub(crate) fn with_policy(self, policy: Option<String>) -> Self {
         Self { policy, ..self }
     }
 
-    /// Does what one line of `jsonl` says.
+    /// Executes one line of `jsonl`.
     pub(crate) fn event(&mut self, line: u64, bytes: &[u8]) {
         match jsonl::parse(bytes) {
             Err(BadEvent { at, error }) => self.failed(line, at, &error),
@@ -149,7 +149,7 @@ impl ReplaySession {
         Ok(())
     }
 
-    /// A line that was not decided.
+    /// Records a line that was not decided.
     pub(crate) fn failed(&mut self, line: u64, at: Option<Micros>, error: &dyn Display) {
         let error = error.to_string();
         self.tally.errors += 1;
@@ -163,7 +163,7 @@ impl ReplaySession {
         self.decider.policies()
     }
 
-    /// Whether decisions can no longer be written.
+    /// Returns whether decisions can no longer be written.
     pub(crate) fn is_stuck(&self) -> bool {
         self.output.has_failed()
     }
@@ -188,7 +188,7 @@ impl ReplaySession {
         self.give_up_overdue();
     }
 
-    /// Decides line `line` of a stream of events, as the server was asked.
+    /// Decides line `line` of a stream of events: `request`, which a server got.
     pub(crate) fn streamed_request(&mut self, line: u64, at: Micros, request: StreamedRequest) {
         self.go_on_with_held(at);
         let StreamedRequest { op, permit, passed, .. } = &request;
@@ -212,7 +212,7 @@ impl ReplaySession {
         self.give_up_overdue();
     }
 
-    /// Decides held lines whose time comes at `now` or before.
+    /// Decides delayed lines whose time comes at `now` or before.
     fn go_on_with_held(&mut self, now: Micros) {
         while let Some(decided) = self.held.next_decided(&self.decider, now) {
             self.gateway_decided(decided);
@@ -284,7 +284,7 @@ impl ReplaySession {
         }
     }
 
-    /// A line of a log that was not decided after all.
+    /// Records a line that was not decided after all.
     fn line_failed(
         &mut self,
         (line, at, place): (u64, Micros, Option<OutputSlot>),
@@ -300,7 +300,7 @@ impl ReplaySession {
         }
     }
 
-    /// Lets all the time pass that somebody still waits for, and writes what is left.
+    /// Decides all that still wait, and writes the rest.
     ///
     /// # Errors
     /// Those of writing, also earlier ones.
@@ -372,7 +372,7 @@ impl ReplaySession {
         Ok(())
     }
 
-    /// Keeps a reservation that was refused until `due`.
+    /// Keeps a refused reservation until `due`.
     fn hold(&mut self, ask: ReplayRequest<'_>, due: Micros) -> Result<(), EventError> {
         let ReplayRequest { line, at, policy, key, op: _, verb, id: _ } = ask;
         let Verb::Reserve { cost, max_wait } = verb else { return Ok(()) };
@@ -390,7 +390,7 @@ impl ReplaySession {
         Ok(())
     }
 
-    /// Tries again whom it is time to try again, up to `now`.
+    /// Tries waiting reservations again whose time comes up to `now`.
     fn advance(&mut self, now: Micros) {
         while let Some((due, place, reservation)) = self.pending.pop_due(now) {
             self.retry(due, place, reservation);
@@ -427,7 +427,7 @@ impl ReplaySession {
         self.output.fill(place, |out| decision.write(out));
     }
 
-    /// A reservation that waits gives up: as it was charged nothing, that changes nothing.
+    /// Gives up a reservation that waits: nothing was charged, so this changes no budget.
     fn withdraw(
         &mut self,
         place: OutputSlot,
@@ -453,7 +453,7 @@ impl ReplaySession {
     }
 }
 
-/// When a reservation that was refused is tried again: if the rule that refused cannot book, and
+/// Returns the instant at which a refused reservation is tried again: if the rule that refused cannot book, and
 /// patience and time suffice.
 fn due_again(answer: &Answer, verb: &Verb, now: Micros) -> Option<Micros> {
     let Verb::Reserve { max_wait, .. } = verb else { return None };
@@ -467,12 +467,12 @@ fn due_again(answer: &Answer, verb: &Verb, now: Micros) -> Option<Micros> {
     (!books && due.get() <= SPAN_MAX_US).then_some(due)
 }
 
-/// What became of a request that goes this `way`, `wait` after it came; it was decided `delay` after that.
+/// Returns the outcome of a request with this `way`, which passes `wait` and was decided `delay` after it came.
 fn answered(way: &Disposition, wait: Micros, delay: Micros) -> Answered {
     Answered { passes: way.passes(), is_shadowed: *way == Disposition::Shadowed, wait, delay }
 }
 
-/// The verdict of a gateway: as in `X-Sluicegate-Verdict`.
+/// Returns the verdict of a gateway, as in `X-Sluicegate-Verdict`.
 const fn verdict_name(way: &Disposition) -> &'static str {
     match way {
         Disposition::Allowed => "pass",
@@ -483,7 +483,7 @@ const fn verdict_name(way: &Disposition) -> &'static str {
     }
 }
 
-/// How many permits `verb` is for.
+/// Returns the permits of `verb`.
 const fn cost_of(verb: &Verb) -> Cost {
     match verb {
         Verb::Check { cost }

@@ -1,7 +1,7 @@
-//! Where the input comes from: a file or standard input, plain or gzip, one bounded line at a time.
+//! The input: a file or standard input, plain or gzip, one bounded line at a time.
 //!
-//! Gzip and others are known by their first bytes, never by a name, so they also come through a pipe. Lines
-//! are lent from one buffer: memory does not depend on how long the input is.
+//! Gzip and others are recognised by their first bytes, never by a name, so they also come through a pipe. Lines
+//! are lent from one buffer: memory does not depend on the length of the input.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -15,41 +15,41 @@ use flate2::bufread::MultiGzDecoder;
 
 use super::progress::Progress;
 
-/// Longest line. A request body is as long at most, and a policy document fits.
+/// Longest line, bytes: as long as the longest request body, and a policy document fits.
 pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Lines between two looks at the progress: seldom enough not to be felt.
+/// Lines between two updates of the progress: seldom enough not to slow the replay.
 const LINES_PER_LOOK: u64 = 8_192;
 
-/// What is read at a time: large enough that system calls are not felt, and room for a few lines.
+/// Bytes that are read at a time: large enough that system calls do not slow the replay, and room for a few lines.
 const BUFFER_BYTES: usize = 2 * LINE_BYTES_MAX;
 
-/// What gzip files begin with (RFC 1952).
+/// The first bytes of gzip files (RFC 1952).
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// What files of other formats begin with, and the programs that decompress them.
+/// The first bytes of files of other formats, and the programs that decompress them.
 const OTHER_MAGIC: [(&[u8], &str); 3] =
     [(b"\x28\xb5\x2f\xfd", "zstd"), (b"\xfd7zXZ\0", "xz"), (b"BZh91AY", "bzip2")];
 
 /// Bytes of the longest of these.
 const MAGIC_BYTES_MAX: usize = 7;
 
-/// The lines of an input, and how much of it has been read.
+/// A reader of the lines of an input, which counts the bytes that it has read.
 pub(crate) struct LineReader {
     lines: Lines<Box<dyn Read>>,
-    /// As they lie in the file: compressed, if it is.
+    /// Bytes of the file, compressed if it is.
     bytes_read: Rc<Cell<u64>>,
     bytes: Option<u64>,
     lines_max: u64,
 }
 
-/// How much is read of an input that may come from anybody.
+/// The limits of reading for an untrusted input.
 pub struct ReadLimits {
-    /// Most bytes, inflated.
+    /// Most bytes, decompressed.
     pub bytes_max: u64,
     /// Most lines.
     pub lines_max: u64,
-    /// Asked before each piece of some thousand bytes: `true` ends the reading.
+    /// A function called before each piece of some thousand bytes: `true` ends the reading.
     pub is_over: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
@@ -63,14 +63,14 @@ impl std::fmt::Debug for ReadLimits {
 /// The next line of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InputLine<'a> {
-    /// Its bytes, without the line end.
+    /// The bytes of the line, without the line end.
     Bytes(&'a [u8]),
-    /// It was longer than [`LINE_BYTES_MAX`] and was skipped.
+    /// The line was longer than [`LINE_BYTES_MAX`] and was skipped.
     TooLong,
 }
 
 impl LineReader {
-    /// The file at `path`, or standard input for `-`.
+    /// Opens the file at `path`, or standard input for `-`.
     ///
     /// # Errors
     /// Those of opening and of reading the first bytes.
@@ -86,7 +86,7 @@ impl LineReader {
         Self::new(Box::new(file), metadata.is_file().then_some(metadata.len()))
     }
 
-    /// As much of `input` as `limits` permit; what is beyond is an error of reading.
+    /// Returns a reader of as much of `input` as `limits` permit; more is an error of reading.
     ///
     /// # Errors
     /// Those of reading the first bytes.
@@ -119,11 +119,11 @@ impl LineReader {
         Ok(Self { lines: Lines::new(input), bytes_read, bytes, lines_max: u64::MAX })
     }
 
-    /// Hands every line that is not blank to `take`, with its number, until the end or until `take` says
-    /// to stop. Tells `progress` now and then how much has been read.
+    /// Passes every line that is not blank to `take`, with its number, until the end or until `take` breaks.
+    /// Updates `progress` now and then.
     ///
     /// # Errors
-    /// Those of reading. A line that the error cut short is not handed on.
+    /// Those of reading. A line that the error cut short is not passed on.
     pub(crate) fn each_line<T>(
         &mut self,
         taker: &mut T,
@@ -147,14 +147,14 @@ impl LineReader {
         }
     }
 
-    /// What the input begins with: [`LINE_BYTES_MAX`] or a little more, unless it ends before. Call
+    /// Returns the beginning of the input: [`LINE_BYTES_MAX`] or a little more, unless it ends before. Call
     /// it before the first line.
     pub(crate) fn peek(&mut self) -> &[u8] {
         while self.lines.end < LINE_BYTES_MAX {
             match self.lines.fill() {
                 Ok(0) => break,
                 Ok(_) => {}
-                // Told once the lines before it have been read.
+                // Returned once the lines before it have been read.
                 Err(error) => {
                     self.lines.failure = Some(error);
                     break;
@@ -164,7 +164,7 @@ impl LineReader {
         &self.lines.buffer[..self.lines.end]
     }
 
-    /// The number of the line that came last, from 1.
+    /// The number of the last line, from 1.
     pub(crate) fn line_number(&self) -> u64 {
         self.lines.number
     }
@@ -175,7 +175,7 @@ impl LineReader {
     }
 }
 
-/// Counts what passes.
+/// A reader that counts bytes.
 struct Counted<R> {
     input: R,
     bytes_read: Rc<Cell<u64>>,
@@ -189,7 +189,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Ends what may be read.
+/// A reader that ends at the limits.
 struct Limited<R> {
     input: R,
     left: u64,
@@ -207,20 +207,20 @@ impl<R: Read> Read for Limited<R> {
     }
 }
 
-/// What is read is at its end before the input is.
+/// Returns the error of an input that is longer than its limits.
 pub(crate) fn beyond_limits() -> io::Error {
     io::Error::new(ErrorKind::QuotaExceeded, "the rest is beyond the limits")
 }
 
-/// Cuts what is read into lines, lent from one buffer.
+/// A reader that cuts its input into lines, lent from one buffer.
 struct Lines<R> {
     input: R,
     buffer: Box<[u8]>,
-    /// What has been read and not returned: `buffer[start..end]`.
+    /// The start of the bytes that have been read and not returned: `buffer[start..end]`.
     start: usize,
     end: usize,
     number: u64,
-    /// What went wrong beyond what has been read.
+    /// The error of reading beyond `end`.
     failure: Option<io::Error>,
 }
 
@@ -251,7 +251,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// The line that ends before `end`; the next one begins at `next`.
+    /// Returns the line that ends before `end`; the next one begins at `next`.
     fn take(&mut self, end: usize, next: usize, too_long: bool) -> InputLine<'_> {
         let line = &self.buffer[self.start..end];
         let line = line.strip_suffix(b"\r").unwrap_or(line);

@@ -4,9 +4,10 @@
 //! {"at_us":0,"wire":"http","policy":"p","verb":"check","cost":1,"waits":"policy","result":"allowed","key":"k","weight":1}
 //! ```
 //!
-//! Each event is asked again as it was asked: by its verb, cost, permit and patience, at its instant. A request that
-//! was held is streamed when it passes, so events are put in the order of their instants. What the stream left out
-//! (`weight`, `event: lag`) is counted, for a replay without it lets more pass than the server did.
+//! Each event is decided again as the server was asked: by its verb, cost, permit and patience, at its instant. A
+//! request that was delayed is streamed when it passes, so events are put in the order of their instants. Decisions
+//! that the stream left out (`weight`, `event: lag`) are counted, since a replay without them lets more pass than the
+//! server did.
 
 use std::borrow::Cow;
 
@@ -24,13 +25,13 @@ use super::session::ReplaySession;
 /// Events on their way to the session.
 pub(crate) struct Streamed {
     reorder: Reorder<(u64, StreamedRequest)>,
-    /// Events of other policies are not decided.
+    /// The chosen policy; events of others are not decided. `None`: all are.
     policy: Option<String>,
-    /// Whether keys are hashes; `None` before the first key.
+    /// Keys are hashes; `None` before the first key.
     are_hashed: Option<bool>,
 }
 
-/// A request as a server was asked.
+/// A request to a server.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamedRequest {
     pub(crate) policy: String,
@@ -40,7 +41,7 @@ pub(crate) struct StreamedRequest {
     pub(crate) patience: Patience,
     /// The permit, as it is written.
     pub(crate) permit: Option<String>,
-    /// Whether the server let it pass as it was; `None`: it could not decide.
+    /// The server let it pass without overflow; `None`: it could not decide.
     pub(crate) passed: Option<bool>,
 }
 
@@ -70,7 +71,7 @@ struct EventFields<'a> {
     missed: Option<u64>,
 }
 
-/// What a line says.
+/// The content of a line.
 #[derive(Debug)]
 enum StreamedLine {
     Request(Micros, StreamedRequest),
@@ -78,7 +79,7 @@ enum StreamedLine {
 }
 
 impl Streamed {
-    /// Events of `policy`, or of all, that are up to `window` out of order.
+    /// Returns a reader of events of `policy`, or of all, that are up to `window` out of order.
     pub(crate) fn new(policy: Option<String>, window: Micros) -> Self {
         Self { reorder: Reorder::new(window), policy, are_hashed: None }
     }
@@ -104,7 +105,7 @@ impl Streamed {
         }
     }
 
-    /// The end of the stream: decides what still waits for its turn.
+    /// Decides the events that still wait for their turn, at the end of the stream.
     pub(crate) fn finish(&mut self, session: &mut ReplaySession) {
         while let Some((at, (line, request))) = self.reorder.pop() {
             session.streamed_request(line, at, request);
@@ -116,7 +117,7 @@ impl Streamed {
         self.policy.as_ref().is_some_and(|policy| *policy != request.policy)
     }
 
-    /// What `bytes` say; `unseen` grows by what they stand for besides.
+    /// Parses `bytes`; `unseen` grows by the number of other decisions that the line represents.
     fn read(&mut self, bytes: &[u8], unseen: &mut u64) -> Result<StreamedLine, EventError> {
         let text =
             std::str::from_utf8(bytes).map_err(|error| EventError::Utf8(error.valid_up_to()))?;
@@ -199,7 +200,7 @@ impl EventFields<'_> {
     }
 }
 
-/// Whether `line` is one of a stream of events: framed, or an object that says by which wire it was asked.
+/// Returns whether `line` is one of a stream of events: framed, or an object with the field `wire`.
 pub(crate) fn is_streamed(line: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Wire<'a> {
@@ -212,7 +213,7 @@ pub(crate) fn is_streamed(line: &[u8]) -> bool {
         || serde_json::from_slice::<Wire<'_>>(line).is_ok()
 }
 
-/// Whether `key` is written as servers hash keys: `#` and 16 hexadecimal digits.
+/// Returns whether `key` is a hash as servers write it: `#` and 16 hexadecimal digits.
 fn is_hash(key: &str) -> bool {
     let digits = key.strip_prefix('#').unwrap_or_default();
     digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())

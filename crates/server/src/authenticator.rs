@@ -1,13 +1,13 @@
-//! Whose requests are answered: the apps that tokens stand for.
+//! Authentication of requests: the tokens that callers send, and the apps that the tokens belong to.
 //!
 //! ```text
 //! wire ─▶ ListenerAuth of its address ─▶ Caller: by token, or without one ─▶ app of the request
-//!           └▶ CallerError: which each wire says in its own words
+//!           └▶ CallerError: each wire has its own reply to it
 //! ```
 //!
-//! Without a catalog and a token file there are no tokens, and what a caller shows is ignored. With a
-//! file, a caller needs one of its tokens. With a catalog, a token
-//! that is shown must be good; whether one has to be shown depends on the address.
+//! Without a catalog and a token file there are no tokens, and a token that a caller sends is
+//! ignored. With a file, a caller needs one of its tokens. With a catalog, a token that is sent must
+//! be valid; whether one is required depends on the address.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
@@ -23,16 +23,16 @@ use crate::protocol::Wire;
 use crate::token_file::TokenFile;
 use crate::verbs::{VerbName, Verbs};
 
-/// Most tokens whose use is told of at a time: each is a write to a database, and who writes them has
-/// something more urgent to do. Another time comes soon.
+/// Maximum number of used tokens that are reported at a time: each is a write to a database, and the
+/// writer has more urgent work. The next report comes soon.
 const USED_MAX: usize = 100;
 
-/// Who may ask on all wires, and how many were refused.
+/// Authentication on all wires, with the numbers of refusals.
 #[derive(Debug)]
 pub(crate) struct Authenticator {
-    /// None: there is no catalog, so there are no tokens, and requests say their app.
+    /// The tokens of the catalog. `None`: there is no catalog, and requests name their app themselves.
     known: Option<TokenRegistry>,
-    /// The apps of requests that show no token and say no app, by wire.
+    /// The apps of requests that send no token and name no app, by wire.
     apps: [Option<Arc<str>>; Wire::ALL.len()],
     /// The tokens of files, by wire: without a catalog.
     files: [Option<Arc<TokenFile>>; Wire::ALL.len()],
@@ -41,25 +41,25 @@ pub(crate) struct Authenticator {
     refused: [[AtomicU64; REASONS.len()]; Wire::ALL.len()],
 }
 
-/// The tokens of the catalog, and who has to show one.
+/// The tokens of the catalog, and the requests that need one.
 #[derive(Debug)]
 struct TokenRegistry {
     required: TokensRequired,
     tokens: ArcSwap<Tokens>,
-    /// How often they were set: who has looked at them before need not look again.
+    /// Number of times the tokens were set. A token that was looked up in this generation is not looked up again.
     generation: AtomicU64,
-    /// Uses that were not told of yet, of tokens that are no more.
+    /// Uses of removed tokens that were not reported yet: ids, with times in ms since 1970.
     left: Mutex<Vec<(String, i64)>>,
 }
 
-/// What stands before those who come to one address.
+/// Authentication on one address.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenerAuth {
     authenticator: Arc<Authenticator>,
     wire: Wire,
-    /// Who shows no token does not get in.
+    /// Requests without a token are refused.
     requires: bool,
-    /// The app of requests that show no token and say no app.
+    /// The app of requests that send no token and name no app.
     app: Option<Arc<str>>,
     /// The tokens of a file, one of which a caller needs.
     file: Option<Arc<TokenFile>>,
@@ -75,31 +75,31 @@ pub(crate) struct Caller {
 
 #[derive(Clone, Debug)]
 enum Identity {
-    /// They are believed what app they are; if they do not say, they are this one.
+    /// The app that the request names is trusted; this is the app if the request names none.
     Believed(Option<Arc<str>>),
-    /// They have a token, looked at when it was of this generation.
+    /// A token, looked up in this generation.
     Token(Arc<CachedToken>, u64),
 }
 
-/// Why somebody is not answered.
+/// The reason why a caller is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CallerError {
-    /// They show no token.
+    /// The request has no token.
     #[error("missing token")]
     Missing,
-    /// What they show is no token, or none any more.
+    /// The token is unknown or revoked.
     #[error("invalid token: unknown or revoked")]
     Unknown,
     /// The token has ended.
     #[error("the token has expired")]
     Expired,
-    /// It is not for that.
+    /// The token lacks this scope.
     #[error("the token lacks the scope `{}`", .0.name())]
     Scope(Scope),
-    /// They say that they are another app than the token is of.
+    /// The request names another app than the token's.
     #[error("the token belongs to another app")]
     App,
-    /// With a catalog every policy has an app, and nothing says which app's request it is.
+    /// The request has no app, but with a catalog every policy belongs to apps.
     #[error("{NO_APP}")]
     NoApp,
     /// The listener does not permit the verb.
@@ -107,20 +107,20 @@ pub(crate) enum CallerError {
     Verb(VerbName),
 }
 
-/// What is to be done about a request without an app.
+/// The problem of a request without an app, with its solutions.
 const NO_APP: &str = "is missing: catalog policies belong to apps; add `?app=NAME` to `/v1/auth`, \
                       send a token in `X-Sluicegate-Token`, or set `http.app`";
 
-/// What refusals are called in metrics.
+/// Names of the reasons in metrics, in the order of [`CallerError::place`].
 const REASONS: [&str; 7] = ["missing", "unknown", "expired", "scope", "app", "no_app", "verb"];
 
 impl Authenticator {
-    /// Without a catalog: everybody who reaches the server is believed.
+    /// Trusts every caller that reaches the server, as without a catalog.
     pub(crate) fn believed() -> Self {
         Self::new(None)
     }
 
-    /// By the tokens of a catalog; none is good until they are [set](Self::set).
+    /// Authenticates by the tokens of a catalog; none is valid until they are [set](Self::set).
     pub(crate) fn by_token(required: TokensRequired) -> Self {
         Self::new(Some(TokenRegistry {
             required,
@@ -136,29 +136,29 @@ impl Authenticator {
         Self { known, apps, files, verbs, refused: Default::default() }
     }
 
-    /// The same, where requests over `wire` that show no token and say no app are those of `app`.
+    /// Sets the app of requests over `wire` that send no token and name no app.
     pub(crate) fn with_app(mut self, wire: Wire, app: Option<&str>) -> Self {
         self.apps[wire as usize] = app.map(Arc::from);
         self
     }
 
-    /// The same, where callers on the wire of `file` need one of its tokens.
+    /// Requires one of the tokens of `file` on `wire`, if there is a file.
     pub(crate) fn with_token_file(mut self, wire: Wire, file: Option<Arc<TokenFile>>) -> Self {
         self.files[wire as usize] = file;
         self
     }
 
-    /// The same, where listeners of `wire` permit `verbs`.
+    /// Permits `verbs`, and no others, on listeners of `wire`.
     pub(crate) fn permitting(mut self, wire: Wire, verbs: Verbs) -> Self {
         self.verbs[wire as usize] = verbs;
         self
     }
 
-    /// Has these tokens be good, and no others. Without a catalog there are none.
+    /// Makes `tokens` the only valid tokens. Without a catalog, does nothing.
     pub(crate) fn set(&self, tokens: Arc<Tokens>) {
         let Some(known) = &self.known else { return };
         let before = known.tokens.swap(tokens);
-        // Behind the tokens: who sees the number sees them.
+        // After the tokens: a reader of the new number sees the new tokens.
         known.generation.fetch_add(1, Ordering::Release);
         let tokens = known.tokens.load();
         let gone = before.used(USED_MAX, |token| tokens.same(token).is_none());
@@ -167,8 +167,8 @@ impl Authenticator {
         left.extend(gone.into_iter().take(room));
     }
 
-    /// Tokens (their ids) that were used since this was last asked, and when (ms since 1970, give or take
-    /// a minute). The next time has those for which there was no room.
+    /// Returns the ids of tokens that were used since the last call, with the times of use (ms since
+    /// 1970, to within a minute). The next call returns those for which there was no room.
     pub(crate) fn used(&self) -> Vec<(String, i64)> {
         let Some(known) = &self.known else { return Vec::new() };
         let left = std::mem::take(&mut *known.left.lock().unwrap_or_else(PoisonError::into_inner));
@@ -176,7 +176,7 @@ impl Authenticator {
         left.into_iter().chain(known.tokens.load().used(room, |_| true)).collect()
     }
 
-    /// What stands before `address`. One that nobody knows is one that others can reach.
+    /// Returns the authentication on `address`. An unknown address counts as one that other machines can reach.
     pub(crate) fn listener_auth(
         self: &Arc<Self>,
         wire: Wire,
@@ -193,7 +193,7 @@ impl Authenticator {
         ListenerAuth { authenticator: Arc::clone(self), wire, requires, app, file, verbs }
     }
 
-    /// How many were refused on `wire`, by reason.
+    /// Returns the numbers of refusals on `wire`, by reason.
     pub(crate) fn refused(&self, wire: Wire) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = self.refused[wire as usize].iter().map(|count| count.load(Relaxed));
         REASONS.into_iter().zip(counts)
@@ -201,20 +201,20 @@ impl Authenticator {
 }
 
 impl ListenerAuth {
-    /// Whether there are tokens of a catalog, and what is shown is looked at.
+    /// Returns whether tokens of a catalog are checked.
     pub(crate) fn has_tokens(&self) -> bool {
         self.authenticator.known.is_some()
     }
 
-    /// Whether who shows no token does not get in.
+    /// Returns whether requests without a token are refused.
     pub(crate) const fn requires(&self) -> bool {
         self.requires
     }
 
-    /// Who shows `secret` at the time `at`.
+    /// Returns the caller that sends `secret` at the time `at`.
     ///
     /// # Errors
-    /// [`CallerError`]: a token that is not good is not as good as none.
+    /// [`CallerError`], also for an invalid token where none is required.
     #[inline]
     pub(crate) fn authenticate(
         &self,
@@ -235,13 +235,13 @@ impl ListenerAuth {
         }
     }
 
-    /// A caller without a token, where none is required.
+    /// Returns a caller without a token, where none is required.
     #[inline]
     pub(crate) fn believed(&self) -> Caller {
         Caller { identity: Identity::Believed(self.app.clone()), verbs: self.verbs }
     }
 
-    /// Whether `caller` may still ask at the time `at`; nothing is hashed for that.
+    /// Checks that `caller` is still valid at the time `at`, without hashing its token again.
     ///
     /// # Errors
     /// [`CallerError`]: the token was revoked, or has ended.
@@ -261,7 +261,7 @@ impl ListenerAuth {
         used(token, at)
     }
 
-    /// Counts `refused`, which is told the caller.
+    /// Counts `refused` and returns it, for the reply.
     pub(crate) fn count_refused(&self, refused: CallerError) -> CallerError {
         self.authenticator.refused[self.wire as usize][refused.place()].fetch_add(1, Relaxed);
         refused
@@ -270,7 +270,7 @@ impl ListenerAuth {
 
 impl TokenRegistry {
     fn identity(&self, secret: &[u8], at: Micros) -> Result<Identity, CallerError> {
-        // Before the tokens: they are of this number, or newer.
+        // Before the tokens: they are of this generation, or newer.
         let generation = self.generation.load(Ordering::Acquire);
         let tokens = self.tokens.load();
         let token = tokens.of_secret(secret).ok_or(CallerError::Unknown)?;
@@ -279,7 +279,7 @@ impl TokenRegistry {
     }
 }
 
-/// Marks a token that is good.
+/// Marks a token as used at the time `at`, unless it has expired.
 #[inline]
 fn used(token: &CachedToken, at: Micros) -> Result<(), CallerError> {
     let at_ms = i64::try_from(at.get() / 1_000).unwrap_or(i64::MAX);
@@ -291,7 +291,7 @@ fn used(token: &CachedToken, at: Micros) -> Result<(), CallerError> {
 }
 
 impl Caller {
-    /// Whether they may ask for what `scope` is for.
+    /// Checks that the caller has `scope`.
     ///
     /// # Errors
     /// [`CallerError::Scope`].
@@ -303,7 +303,7 @@ impl Caller {
         }
     }
 
-    /// Whether the listener permits `verb`.
+    /// Checks that the listener permits `verb`.
     ///
     /// # Errors
     /// [`CallerError::Verb`].
@@ -318,12 +318,12 @@ impl Caller {
         Self { identity: Identity::Believed(None), verbs: Verbs::default() }
     }
 
-    /// Whether the caller showed no token.
+    /// Returns whether no token of a catalog identifies the caller.
     pub(crate) const fn is_believed(&self) -> bool {
         matches!(self.identity, Identity::Believed(_))
     }
 
-    /// Whether they may ask for `request`, whose app is known then.
+    /// Checks that the caller may send `request`, and sets its app.
     ///
     /// # Errors
     /// [`CallerError::Verb`], [`CallerError::Scope`] and [`CallerError::App`].
@@ -332,7 +332,7 @@ impl Caller {
         self.ask_for(VerbName::from(&request.verb), request)
     }
 
-    /// The same where the listener calls the verb of `request` by this name.
+    /// Checks `request` as [`ask`](Self::ask) does, where the listener calls its verb `name`.
     ///
     /// # Errors
     /// Those of [`ask`](Self::ask).
@@ -351,7 +351,7 @@ impl Caller {
         Ok(())
     }
 
-    /// The app that asks, where the request says that it is `named`.
+    /// Returns the app of a request that names the app `named`.
     ///
     /// # Errors
     /// [`CallerError::App`].
@@ -384,7 +384,7 @@ impl CallerError {
     }
 }
 
-/// What a token must be for to ask for `verb`: giving back what others have used is not for all who ask.
+/// The scope that a token needs for `verb`: giving back what others have used needs its own.
 pub(crate) const fn scope_of(verb: &Verb) -> Scope {
     match verb {
         Verb::Refund { .. } | Verb::Reset => Scope::Refund,

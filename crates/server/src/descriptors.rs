@@ -1,4 +1,4 @@
-//! Descriptor trees: read for `serve`, and made of the configurations of others by `import`.
+//! Descriptor trees: read for `serve`, and imported from configurations of Envoy by `import`.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -14,22 +14,22 @@ use sluicegate_text::terminal;
 
 use crate::config::{Config, RlsConfig};
 
-/// Most files of one configuration: each is a domain, and people have a handful.
+/// Maximum number of files of one configuration: each is a domain, and most users have a handful.
 const FILES_MAX: usize = 1_000;
 
-/// What leads descriptors to policies.
+/// A descriptor tree, and the policies that were imported with it.
 #[derive(Debug, Default)]
 pub(crate) struct Descriptors {
-    /// The policies that came along, if any did.
+    /// The policies of an imported configuration; absent if only a tree was read.
     pub(crate) imported: Option<Document>,
     pub(crate) tree: DescriptorTree,
-    /// Where it comes from; none: there are no descriptors.
+    /// The source of the tree. `None`: there are no descriptors.
     pub(crate) origin: Option<DescriptorOrigin>,
-    /// What has no effect here, one line each.
+    /// The parts of a configuration that have no effect here, one line each.
     pub(crate) notes: Vec<String>,
 }
 
-/// Where something was read.
+/// The source of descriptors, with a hash of their texts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct DescriptorOrigin {
     pub(crate) source: String,
@@ -37,12 +37,12 @@ pub(crate) struct DescriptorOrigin {
     pub(crate) hash: String,
 }
 
-/// Where descriptors come from.
+/// A source that descriptors can be read from.
 #[derive(Clone, Debug)]
 pub(crate) enum DescriptorSource {
     /// A configuration of `envoyproxy/ratelimit`.
     Envoy(Configuration),
-    /// A tree.
+    /// A file with a tree; `-` is standard input.
     Tree(PathBuf),
 }
 
@@ -51,12 +51,12 @@ pub(crate) enum DescriptorSource {
 pub struct Configuration {
     /// A directory, or one file.
     pub path: PathBuf,
-    /// Whether several files may be of one domain.
+    /// Several files may have the same domain; their descriptors are merged.
     pub merge_domains: bool,
 }
 
 impl DescriptorSource {
-    /// Where the configuration says; `None`: there are no descriptors.
+    /// Returns the source that `config` names. `None`: there are no descriptors.
     pub(crate) fn of(config: &Config) -> Option<Self> {
         let RlsConfig { descriptors, envoy_config, envoy_merge_domains, .. } = &config.rls;
         let envoy = envoy_config
@@ -65,15 +65,15 @@ impl DescriptorSource {
         envoy.or_else(|| descriptors.clone().map(Self::Tree))
     }
 
-    /// Whether what is there can change: standard input cannot.
+    /// Returns whether the source can change: standard input cannot.
     pub(crate) fn is_watched(&self) -> bool {
         !matches!(self, Self::Tree(path) if path.as_os_str() == "-")
     }
 
-    /// What the files look like now.
+    /// Returns a fingerprint of the files as they are now.
     ///
     /// # Errors
-    /// If they are not there or cannot be looked at.
+    /// If the files are missing or cannot be inspected.
     pub(crate) fn fingerprint(&self) -> Result<Fingerprint> {
         match self {
             Self::Envoy(configuration) => fingerprint(configuration.files()?),
@@ -81,10 +81,10 @@ impl DescriptorSource {
         }
     }
 
-    /// Reads and checks all of it.
+    /// Reads and checks the descriptors.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the files.
     pub(crate) fn load(&self) -> Result<Descriptors> {
         let origin =
             |path: &Path, hash| Some(DescriptorOrigin { source: path.display().to_string(), hash });
@@ -105,7 +105,7 @@ impl DescriptorSource {
 }
 
 impl Descriptors {
-    /// Says what has no effect, to those who start the program.
+    /// Prints the notes on standard error.
     pub(crate) fn print_notes(&self) {
         self.notes.iter().for_each(|note| {
             terminal::print_error_line(format_args!("note: {}", terminal::escaped(note)));
@@ -113,7 +113,7 @@ impl Descriptors {
     }
 }
 
-/// The descriptor tree at `path` (`-` is standard input), with its text.
+/// Reads the descriptor tree at `path` (`-` is standard input). Returns it with its text.
 fn read_tree(path: &Path) -> Result<(DescriptorTree, String)> {
     let text = read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let tree = DescriptorTree::parse(&text);
@@ -121,7 +121,7 @@ fn read_tree(path: &Path) -> Result<(DescriptorTree, String)> {
 }
 
 impl Configuration {
-    /// The policies and the tree that it becomes, which can be read as documents.
+    /// Imports the configuration, and checks that policies and tree are valid documents.
     ///
     /// # Errors
     /// What is wrong with the files.
@@ -131,7 +131,7 @@ impl Configuration {
         Ok(import)
     }
 
-    /// What it becomes here, with the hash of its files.
+    /// Imports the configuration. Returns the result with the hash of its files.
     fn import(&self) -> Result<(Import, String)> {
         let Self { path, merge_domains } = self;
         let files = self.files()?;
@@ -155,7 +155,7 @@ impl Configuration {
     }
 }
 
-/// What an import says, read as everybody reads it.
+/// Parses policies and tree of `import` as any other documents.
 fn documents(import: &Import) -> Result<(Document, DescriptorTree)> {
     let policies =
         Document::parse(&import.policies).context("the limits do not form valid policies")?;
@@ -185,7 +185,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Whether it is a file of a configuration; hidden ones are not.
+/// Returns whether `path` is a file of a configuration; hidden files are not.
 fn is_yaml(path: &Path) -> bool {
     let ends = path.extension().is_some_and(|end| end == "yaml" || end == "yml");
     ends && !name(path).starts_with('.') && path.is_file()

@@ -1,4 +1,4 @@
-//! The engine that every wire asks, and the observer that counts and traces its answers.
+//! The engine of all wires, and the observer that counts and traces its decisions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,18 +19,18 @@ use crate::store::AnyStore;
 use crate::telemetry::{DecisionTimer, ObservedDecision, Telemetry};
 use crate::trace::{Parent, Traces};
 
-/// How often debts are paid of keys that are not asked for any more: soon enough that other servers
-/// hardly pass more than the limit meanwhile.
+/// Interval between payments of debts, so that keys without further requests are paid too: short
+/// enough that other servers hardly pass more than the limit meanwhile.
 const DEBTS_EVERY: Duration = Duration::from_millis(100);
 
-/// How long a server that stops waits for its store to take what it owes: a store that answers takes
-/// thousands of keys meanwhile.
+/// Longest wait of a stopping server until its store has taken what it owes: a store that answers
+/// takes thousands of keys meanwhile.
 const LAST_PAYMENT_MAX: Duration = Duration::from_secs(1);
 
-/// Most policies that an unknown name is compared with: a caller who makes mistakes costs some 0.2 ms.
+/// Maximum number of policies that an unknown name is compared with: a mistake of a caller costs some 0.2 ms.
 const NEAR_POLICIES_MAX: usize = 100;
 
-/// The engine that all wires ask, and what operators see of its answers.
+/// The engine of all wires, with the telemetry of its decisions.
 #[derive(Debug)]
 pub(crate) struct ServerEngine<S = AnyStore> {
     engine: Arc<Engine<S, EngineObserver>>,
@@ -44,12 +44,12 @@ pub(crate) struct EngineObserver {
 }
 
 impl<S: Store + 'static> ServerEngine<S> {
-    /// `engine`, whose decisions `telemetry` counts and `traces` records.
+    /// Creates the engine of the wires: `telemetry` counts its decisions and `traces` records them.
     pub(crate) fn watched(engine: Engine<S>, telemetry: Telemetry, traces: Option<Traces>) -> Self {
         Self { engine: Arc::new(engine.observed_by(EngineObserver { telemetry, traces })) }
     }
 
-    /// The policy that `name` was most likely meant to be, of those that are `shown`.
+    /// Returns the name of a policy that is most like `name`, of those for which `shown` is true.
     pub(crate) fn near_policy(
         &self,
         name: &str,
@@ -61,12 +61,12 @@ impl<S: Store + 'static> ServerEngine<S> {
         nearest(name, known).map(str::to_owned)
     }
 
-    /// A turn for what came in now over `wire`.
+    /// Begins a turn for requests that came in now over `wire`.
     pub(crate) fn turn(&self, wire: Wire) -> Turn<'_, S, EngineObserver> {
         self.engine.turn_for(wire)
     }
 
-    /// The same for what came in at `now`.
+    /// Begins a turn for requests that came in at `now` over `wire`.
     #[inline]
     pub(crate) fn turn_at(&self, wire: Wire, now: Micros) -> Turn<'_, S, EngineObserver> {
         self.engine.turn_for_at(wire, now)
@@ -77,20 +77,19 @@ impl<S: Store + 'static> ServerEngine<S> {
         Traces::parent(self.traces(), headers)
     }
 
-    /// Where decisions are traced.
+    /// The traces of decisions, if there is a collector.
     pub(crate) fn traces(&self) -> Option<&Traces> {
         self.engine.observer().traces.as_ref()
     }
 
-    /// Has the store charge what was admitted without it, and does what [`Telemetry::run`] does, until
-    /// `stop`.
+    /// Pays debts to the store, and runs the telemetry ([`Telemetry::run`]), until `stop`.
     pub(crate) async fn run(&self, stop: &CancellationToken) {
         let paying = async {
             while self.engine.has_fallback()
                 && timeout(DEBTS_EVERY, stop.cancelled()).await.is_err()
             {
-                // Also while the store is given up: of a server that is asked for nothing, this alone finds
-                // out that the store is back.
+                // Also while the store is given up: on a server without requests, only this finds out that
+                // the store is back.
                 let mut before = usize::MAX;
                 while (1..before).contains(&self.engine.debts()) {
                     before = self.engine.debts();
@@ -108,8 +107,8 @@ impl<S: Store + 'static> ServerEngine<S> {
         tokio::spawn(async move { engine.keep_leases().await })
     }
 
-    /// Gives the permits back that are leased, as far as the store answers within 250 ms: those of a server that
-    /// only ends would count as used. `kept` is the task that keeps them.
+    /// Gives back the leased permits, if the store answers within 250 ms: those of a server that just ends would
+    /// count as used. `kept` is the task that keeps them.
     pub(crate) async fn return_leases(&self, kept: JoinHandle<()>) {
         self.engine.return_leases();
         if let Err(error) = kept.await {
@@ -117,7 +116,7 @@ impl<S: Store + 'static> ServerEngine<S> {
         }
     }
 
-    /// Pays what this server still owes the store, as far as that answers within a second: a server that
+    /// Pays what this server still owes the store, if the store answers within a second: a server that
     /// stops would forget it.
     pub(crate) async fn settle_debts(&self) {
         let paying = async {
@@ -135,12 +134,12 @@ impl<S: Store + 'static> ServerEngine<S> {
         self.engine.set_policies(policies);
     }
 
-    /// What operators see of the decisions.
+    /// The telemetry of the decisions.
     pub(crate) fn telemetry(&self) -> &Telemetry {
         &self.engine.observer().telemetry
     }
 
-    /// The engine of the library, which knows no wires.
+    /// The engine of the library, which does not depend on wires.
     pub(crate) const fn core(&self) -> &Arc<Engine<S, EngineObserver>> {
         &self.engine
     }
@@ -202,7 +201,7 @@ impl ServerEngine {
         Arc::new(Self::new(engine_in_memory(policies)))
     }
 
-    /// The same, whose decisions `telemetry` counts.
+    /// Returns an engine like [`in_memory`](Self::in_memory), whose decisions `telemetry` counts.
     pub(crate) fn in_memory_seen_by(policies: PolicySet, telemetry: Telemetry) -> Arc<Self> {
         Arc::new(Self::watched(engine_in_memory(policies), telemetry, None))
     }

@@ -1,10 +1,10 @@
-//! How long something took: counts in fixed buckets, cheap to add to and to add up.
+//! Histograms of durations: counts in fixed buckets, cheap to record and to add up.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Upper bounds of the buckets, nanoseconds: from a decision in memory to the longest that anybody
-/// waits for a store. What took longer is in one more.
+/// Upper bounds of the buckets, ns: from a decision in memory to the longest wait for a store.
+/// Longer spans are in one more bucket.
 const BOUNDS_NS: [u64; 18] = [
     250,
     500,
@@ -43,7 +43,7 @@ pub(crate) struct Spans {
 }
 
 impl Histogram {
-    /// Counts `took` in.
+    /// Counts a span of `took`.
     pub(crate) fn record(&self, took: Duration) {
         let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let place = BOUNDS_NS.partition_point(|bound| *bound < took_ns);
@@ -62,12 +62,12 @@ impl Histogram {
 }
 
 impl Spans {
-    /// How many.
+    /// The number of spans.
     pub(crate) fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// Those that were counted since `earlier`.
+    /// The spans that were counted since `earlier`.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let mut news = self.clone();
         for (bucket, earlier) in news.buckets.iter_mut().zip(earlier.buckets) {
@@ -85,8 +85,8 @@ impl Spans {
         self.sum_ns += more.sum_ns;
     }
 
-    /// The bound in µs that so many percent did not exceed, rounded up; the largest bound also stands for
-    /// longer spans. `None` if there are none.
+    /// The bound, µs rounded up, that `percent` of the spans do not exceed; the largest bound also stands
+    /// for longer spans. `None` if there are no spans.
     pub(crate) fn percentile_us(&self, percent: u64) -> Option<u64> {
         let count = self.count();
         let mut within = 0;
@@ -98,13 +98,13 @@ impl Spans {
         (count > 0).then(|| bound.div_ceil(1_000))
     }
 
-    /// All together, in seconds.
+    /// The sum of all spans, seconds.
     #[expect(clippy::cast_precision_loss, reason = "seconds are told with 53 bits")]
     pub(crate) fn sum_seconds(&self) -> f64 {
         self.sum_ns as f64 / 1e9
     }
 
-    /// The buckets: upper bounds in seconds, the last infinite, and how many are in each alone.
+    /// The buckets: upper bounds in seconds, the last infinite, and the number of spans in each alone.
     #[expect(clippy::cast_precision_loss, reason = "the bounds are small round numbers")]
     pub(crate) fn buckets(&self) -> Vec<(f64, u64)> {
         let bounds = BOUNDS_NS.iter().map(|bound| *bound as f64 / 1e9).chain([f64::INFINITY]);

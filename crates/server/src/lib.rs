@@ -5,7 +5,7 @@
 //!        ├─▶ engine    the engine that all wires ask, and the telemetry that counts each decision
 //!        ├─▶ policies  the policies in force, from files or a catalog
 //!        ├─▶ control   the catalog that a node follows, and the admin API
-//!        └─▶ config    what is configured by file, environment and command line
+//!        └─▶ config    the settings of file, environment and command line
 //! ```
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic on a closed stream")]

@@ -24,7 +24,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// How a line looks.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
@@ -53,13 +53,13 @@ pub(crate) enum LogLevel {
     Debug,
 }
 
-/// A library that warns of what clients send, once for each: an attacker could fill the log.
+/// A library that logs a warning for each thing that clients do wrong: an attacker could fill the log.
 const ABOUT_CLIENTS: &str = "h2";
 
 /// Set once this process logs errors as JSON.
 static IS_JSON: OnceLock<()> = OnceLock::new();
 
-/// Begins the log of this process.
+/// Starts the log of this process.
 pub(crate) fn start(format: LogFormat, level: LogLevel) {
     if format == LogFormat::Json && level != LogLevel::Off {
         IS_JSON.set(()).ok();
@@ -78,14 +78,14 @@ pub fn end(error: &anyhow::Error) {
     }
 }
 
-/// Whether a line of text begins with the time.
+/// The time at the beginning of a text line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Time {
     Write,
     Omit,
 }
 
-/// Whether `stream` goes to systemd's journal: then systemd sets `JOURNAL_STREAM` to its device and inode
+/// Returns whether `stream` goes to systemd's journal, whose device and inode systemd sets in `JOURNAL_STREAM`
 /// (systemd.exec(5)). A program may have redirected the stream since, so both are compared.
 fn is_journal(stream: impl AsFd) -> bool {
     let Ok(journal) = std::env::var("JOURNAL_STREAM") else { return false };
@@ -189,7 +189,7 @@ mod tests {
         }
     }
 
-    /// What `say` says in this form.
+    /// The text that `say` logs in this format and at this level.
     fn said(format: LogFormat, level: LogLevel, say: impl FnOnce()) -> String {
         let page = Page::default();
         let writer = page.clone();

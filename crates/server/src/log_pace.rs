@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// Minimum time between two lines of one kind: a client can cause thousands a second.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// Counts what happens, and tells when a line of the log is due.
+/// Counts events, and decides when a line of the log is due.
 #[derive(Debug, Default)]
 pub(crate) struct LogPace {
     total: AtomicU64,
@@ -18,7 +18,7 @@ pub(crate) struct LogPace {
 #[derive(Debug, Default)]
 struct LastLine {
     at: Option<Instant>,
-    /// How often it had happened then.
+    /// The number of events at that time.
     total: u64,
 }
 
@@ -36,7 +36,7 @@ impl LogPace {
         Some(count)
     }
 
-    /// How often it happened.
+    /// The number of events.
     pub(crate) fn total(&self) -> u64 {
         self.total.load(Relaxed)
     }

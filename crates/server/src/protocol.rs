@@ -1,4 +1,4 @@
-//! The protocols that a server speaks, by name, and who is at the other end.
+//! The protocols of a server, by name, and the peers of its connections.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -21,11 +21,11 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    /// All of them.
+    /// All wires.
     pub(crate) const ALL: [Self; 6] =
         [Self::Http, Self::Resp, Self::Rls, Self::Admin, Self::Catalog, Self::Metrics];
 
-    /// What it is called: its section in the configuration, its label in metrics.
+    /// The name: the wire's section in the configuration, and its label in metrics.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -37,7 +37,7 @@ impl Wire {
         }
     }
 
-    /// The option of `serve` that sets where it listens, where there is one.
+    /// The option of `serve` that sets the listen addresses, if there is one.
     pub(crate) const fn option(self) -> Option<&'static str> {
         match self {
             Self::Http => Some("--listen"),
@@ -56,10 +56,10 @@ impl fmt::Display for Wire {
     }
 }
 
-/// Who is at the other end of a connection.
+/// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
-    /// An address. One of version 4 in the dress of version 6 is one of version 4.
+    /// An IP address. An IPv4-mapped IPv6 address is stored as IPv4.
     Ip(IpAddr),
     /// A program on this machine, through a socket in the file system.
     Local,

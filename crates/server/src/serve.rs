@@ -44,7 +44,7 @@ use crate::wire::{Bound, DRAIN_MAX, Renewal, ServerContext};
 use crate::workers::Workers;
 use crate::{log, wire};
 
-/// How long an answer to a message about a lease is listened to at most.
+/// Longest wait for an answer to a message about a lease.
 const LEASE_PATIENCE_MAX: Duration = Duration::from_micros(LEASE_PATIENCE_MAX_US);
 
 /// A server whose configuration and files were read, and which can start.
@@ -78,24 +78,24 @@ impl<'a> ReadyServer<'a> {
     /// ends it at once.
     ///
     /// # Errors
-    /// Why it cannot start, or why requests in flight were cut off.
+    /// If the server cannot start, or if requests in flight were cut off.
     pub fn run(self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(serve(self.rules, self.config))
     }
 }
 
-/// Whether a server that ended with `error` fails again until somebody changes a file that the configuration names.
+/// Returns whether a server that ended with `error` fails again until a file that the configuration names is changed.
 pub fn is_misconfigured(error: &anyhow::Error) -> bool {
     snapshot::is_permanent(error)
 }
 
-/// Where the rules are.
+/// The source of the rules.
 #[derive(Debug)]
 enum RuleSource {
-    /// In files, that were read.
+    /// Files, which were read.
     Files(Box<(PolicyManager, PolicySet, DescriptorTree)>),
-    /// In a catalog, with descriptors beside.
+    /// A catalog, with descriptors from files.
     Catalog(Option<descriptors::DescriptorSource>, Descriptors),
 }
 
@@ -111,7 +111,7 @@ pub struct CheckedConfig {
 /// Checks the files that `config` names: policies, descriptors, certificates, authorities, the snapshot.
 ///
 /// # Errors
-/// What `serve` would not start for.
+/// The problem with which `serve` does not start.
 pub fn check(config: &Config) -> Result<CheckedConfig> {
     let mut warnings = Vec::new();
     let policies = match &config.catalog.url {
@@ -149,7 +149,7 @@ fn check_files(config: &Config) -> Result<Vec<String>> {
     Ok(warnings)
 }
 
-/// How many policies there are, in words.
+/// The number of policies, in words.
 fn counted(policies: &PolicySet) -> String {
     match policies.policies().len() {
         1 => "1 policy".to_owned(),
@@ -157,18 +157,18 @@ fn counted(policies: &PolicySet) -> String {
     }
 }
 
-/// The policies in force, and what leads to them.
+/// Reads the policies and the descriptors from files.
 fn rules(config: &Config) -> Result<(PolicyManager, PolicySet, DescriptorTree)> {
     let source = config.policies.path.clone().map(DocumentSource::new);
     PolicyManager::start(source, descriptors::DescriptorSource::of(config), takes(config)?)
 }
 
-/// What says whether the store that is configured takes a rule set.
+/// Returns the function that checks whether the configured store takes a rule set.
 fn takes(config: &Config) -> Result<Takes> {
     Ok(StoreName::parse(config.store.url.expose()).context("store.url")?.takes())
 }
 
-/// What `source` says of descriptors.
+/// Loads the descriptors of `source`; without a source there are none.
 fn load(source: Option<&descriptors::DescriptorSource>) -> Result<Descriptors> {
     Ok(source.map(descriptors::DescriptorSource::load).transpose()?.unwrap_or_default())
 }
@@ -184,7 +184,7 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
     let authenticator = Arc::new(configured(authenticator, config, tokens));
     warn(config, &bound, &authenticator)?;
     wire::log_few_files(&bound);
-    // Whoever started the server may have stopped listening to it; it serves all the same.
+    // The reader of standard output may have closed it; the server serves all the same.
     let source = config.policies.path.as_deref().filter(|_| following.is_none());
     greet(&engine.policies(), (following.is_some(), source), &bound).ok();
     tracing::info!("{}", started(&engine, &bound)?);
@@ -229,7 +229,7 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
         );
         context.manager.stopping();
         context.leaving.cancel();
-        // Whoever tells it again does not want to wait for this either.
+        // A second signal ends this delay too.
         tokio::time::timeout(delay, signals.next()).await.ok();
         context.stop.cancel();
         signals.next().await;
@@ -257,7 +257,7 @@ struct TokenFiles {
 
 impl TokenFiles {
     /// # Errors
-    /// What is wrong with a file that `config` names.
+    /// If a file that `config` names is not valid.
     fn load(config: &Config) -> Result<Self> {
         let load = |wire, path: &Option<PathBuf>| {
             path.as_deref().map(|path| TokenFile::load(wire, path).map(Arc::new)).transpose()
@@ -273,7 +273,7 @@ impl TokenFiles {
     }
 }
 
-/// `authenticator` with what each wire has of its own.
+/// `authenticator` with the settings of each wire.
 fn configured(authenticator: Authenticator, config: &Config, tokens: TokenFiles) -> Authenticator {
     let Config { http, resp, rls, .. } = config;
     authenticator
@@ -287,7 +287,7 @@ fn configured(authenticator: Authenticator, config: &Config, tokens: TokenFiles)
         .permitting(Wire::Rls, Verbs::of(rls.verbs.as_slice()))
 }
 
-/// Reads the first policies, and returns them with the authenticator; with a catalog, also what follows it.
+/// Reads the first policies, and returns them with the authenticator; with a catalog, also its follower.
 async fn follow(
     rules: RuleSource,
     config: &Config,
@@ -308,7 +308,7 @@ async fn follow(
     })
 }
 
-/// The engine on its store, and what keeps that store over a restart.
+/// Opens the store. Returns its engine, and the snapshots of a memory store that has a file.
 async fn open(
     policies: PolicySet,
     config: &StoreConfig,
@@ -316,7 +316,7 @@ async fn open(
     match StoreName::parse(config.url.expose())? {
         StoreName::Memory => {
             let (store, snapshots) = snapshot::open(config, &policies, WallClock.now())?;
-            // Time goes on where the last run left it, also if the wall has been put back meanwhile.
+            // Time goes on from the last run, even if the wall clock was set back meanwhile.
             let clock = SteadyClock::not_before(store.latest());
             Ok((Engine::new(policies, AnyStore::Memory(store), Arc::new(clock)), snapshots))
         }
@@ -336,7 +336,7 @@ async fn open(
     }
 }
 
-/// How permits are leased from a Redis whose deadline is `deadline`, unless that is switched off.
+/// The options of leases from a Redis whose deadline is `deadline`. `None`: leases are off.
 fn leases(config: &StoreConfig, deadline: Duration) -> Option<LeaseOptions> {
     match (config.leases, config.time_source) {
         (false, _) => None,
@@ -354,7 +354,7 @@ fn leases(config: &StoreConfig, deadline: Duration) -> Option<LeaseOptions> {
     }
 }
 
-/// Answers until told to stop. What is written last is what was decided last.
+/// Serves until the server stops. The snapshot is written after the last decision.
 async fn answer(
     bound: Vec<Bound>,
     following: Option<CatalogSync>,
@@ -416,7 +416,7 @@ async fn answer(
     }
 }
 
-/// Logs how many keys owe permits that nobody charges any more.
+/// Logs the number of keys that owe permits which are never charged.
 fn log_debts<O: Observer>(engine: &Engine<AnyStore, O>) {
     let (Some(redis), keys @ 1..) = (engine.store().on_redis(), engine.debts()) else { return };
     let (store, noun) = (redis.name(), if keys == 1 { "key" } else { "keys" });
@@ -425,7 +425,7 @@ fn log_debts<O: Observer>(engine: &Engine<AnyStore, O>) {
     );
 }
 
-/// Says which wires answer everybody who reaches them, and where secrets can be read on the way.
+/// Warns of addresses that other machines can reach without authentication, or without TLS.
 fn warn(config: &Config, bound: &[Bound], authenticator: &Arc<Authenticator>) -> io::Result<()> {
     for bound in bound {
         let (wire, address) = (bound.wire(), bound.address()?);
@@ -447,8 +447,8 @@ fn warn(config: &Config, bound: &[Bound], authenticator: &Arc<Authenticator>) ->
     Ok(())
 }
 
-/// What is dangerous about `address`: `tls` says whether there is TLS, and then whether clients have to
-/// show a certificate.
+/// Returns a warning if `address` is dangerous. `tls` is absent without TLS, and otherwise whether
+/// clients have to show a certificate.
 fn warning(wire: Wire, address: &Listen, tls: Option<bool>, asks_who: bool) -> Option<String> {
     let danger = match (asks_who, tls) {
         (_, Some(true)) | (true, Some(false)) => return None,
@@ -464,7 +464,7 @@ fn warning(wire: Wire, address: &Listen, tls: Option<bool>, asks_who: bool) -> O
     })
 }
 
-/// Where browsers find the console: an address that stands for all of this machine's is this machine's own.
+/// The URL of the console, if it listens on TCP. An unspecified address becomes the loopback address.
 fn console_url(bound: &[Bound]) -> io::Result<Option<String>> {
     let of = |wire| bound.iter().find(move |bound| bound.wire() == wire);
     let Some(bound) = of(Wire::Catalog).or_else(|| of(Wire::Admin)) else { return Ok(None) };
@@ -478,7 +478,7 @@ fn console_url(bound: &[Bound]) -> io::Result<Option<String>> {
     Ok(Some(format!("http{s}://{address}")))
 }
 
-/// The admin API, which shows the configuration and where requests for permits are taken.
+/// Creates the admin API, which shows the configuration and the addresses that decide requests.
 fn admin_api(config: &Config, bound: &[Bound]) -> Result<AdminApi> {
     let wires = [Wire::Http, Wire::Resp, Wire::Rls];
     let deciding = bound.iter().filter(|bound| wires.contains(&bound.wire()));
@@ -490,7 +490,8 @@ fn admin_api(config: &Config, bound: &[Bound]) -> Result<AdminApi> {
     Ok(api.showing(config)?.listening(listen).reachable(is_reachable))
 }
 
-/// What a server without policies does, which come from a catalog or from the files at `source`, and what to do.
+/// The warning of a server without policies, with a solution. Policies come from a catalog or from the files at
+/// `source`.
 fn no_policies(of_catalog: bool, source: Option<&Path>) -> String {
     let hint = match source {
         _ if of_catalog => "create them in the catalog".to_owned(),
@@ -507,7 +508,7 @@ fn no_policies(of_catalog: bool, source: Option<&Path>) -> String {
     format!("no policies: checks that are authorized are answered with 404 (code 0); {hint}")
 }
 
-/// Says where the server is, and commands that work now. Policies come from a catalog, or from files at a path.
+/// Prints the listen addresses, and commands that work now. Policies come from a catalog, or from files at a path.
 fn greet(
     policies: &PolicySet,
     (of_catalog, source): (bool, Option<&Path>),
@@ -556,8 +557,8 @@ fn started(engine: &Engine<AnyStore>, bound: &[Bound]) -> io::Result<String> {
     Ok(line)
 }
 
-/// What curl and redis-cli are told besides, with the names of files that are the client's: where
-/// there is TLS, and whether it asks for certificates.
+/// Options of curl and redis-cli for TLS, with placeholders for the client's files. `tls` is absent
+/// without TLS, and otherwise whether clients have to show a certificate.
 const fn tls_options(tls: Option<bool>) -> &'static str {
     match tls {
         None => "",
@@ -566,7 +567,7 @@ const fn tls_options(tls: Option<bool>) -> &'static str {
     }
 }
 
-/// What the process is told.
+/// The signals that stop the process.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Shortest interval between signs of life: more often they are only work.
+/// Shortest interval between signs of life: more of them are only work.
 const ALIVE_EVERY_MIN: Duration = Duration::from_millis(10);
 
 /// The service manager, if there is one.
@@ -23,10 +23,10 @@ pub(crate) struct ServiceManager {
 }
 
 impl ServiceManager {
-    /// The one that `variable` names: a lookup in the environment of the process `pid`.
+    /// The service manager that `variable` names: a lookup in the environment of the process `pid`.
     ///
     /// # Errors
-    /// If there is an address that is none, or no socket can be made.
+    /// If the address is invalid, or no socket can be created.
     pub(crate) fn of(pid: u32, variable: impl Fn(&str) -> Option<OsString>) -> io::Result<Self> {
         let Some(address) = variable("NOTIFY_SOCKET").filter(|address| !address.is_empty()) else {
             return Ok(Self::default());
@@ -42,24 +42,24 @@ impl ServiceManager {
         Ok(Self { to: Some((socket, socket_address(&address)?)), alive_every })
     }
 
-    /// All listeners answer.
+    /// Reports that all listeners answer.
     pub(crate) fn ready(&self) {
         self.send("READY=1\n");
     }
 
-    /// Files are being read again; [`ready`](Self::ready) ends that.
+    /// Reports that files are being read again; [`ready`](Self::ready) ends that.
     pub(crate) fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let us = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={us}\n"));
     }
 
-    /// The server stops.
+    /// Reports that the server stops.
     pub(crate) fn stopping(&self) {
         self.send("STOPPING=1\n");
     }
 
-    /// Gives signs of life, if the manager asks for them. Never returns.
+    /// Sends signs of life, if the manager asks for them. Never returns.
     pub(crate) async fn keep_alive(&self) {
         let Some(every) = self.alive_every else { return std::future::pending().await };
         loop {

@@ -1,8 +1,8 @@
-//! What the memory store remembers, over a restart of the server: `serve --snapshot`.
+//! Snapshots of the memory store, which keep its state over a restart of the server: `serve --snapshot`.
 //!
-//! The file is read before the first request and written now and then while requests are answered,
-//! and once more after the last of them. Whoever kills the server loses what came after the file
-//! was last written, and nothing else. What is settled stays settled; limits that callers bring along
+//! The file is read before the first request, written at intervals while requests are answered, and
+//! written once more after the last of them. A server that is killed loses what came after the last
+//! write, and nothing else. What is settled stays settled; limits that callers send along
 //! (`CL.THROTTLE`, those of rls) begin anew.
 
 use std::io::ErrorKind;
@@ -21,13 +21,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Span, StoreConfig};
 
-/// How often the file is written unless it is said: what a crash may forgive is a minute.
+/// Default interval between writes: a crash loses a minute at most.
 const EVERY_DEFAULT: Duration = Duration::from_secs(60);
 
-/// Which part of a store one policy may fill by default: half, so that a flood of keys of one policy
-/// leaves as much to all others together. A smaller part would protect against floods of several
-/// policies at once, and leave most of a store empty where one policy has nearly all keys, which is
-/// what most servers look like.
+/// Part of a store that one policy may fill by default, as a divisor: half, so that a flood of keys of one
+/// policy leaves as much to all others together. A smaller part would protect against floods of several
+/// policies at once, but leave most of a store empty where one policy has nearly all keys, as on most servers.
 const POLICY_KEYS_PART: usize = 2;
 
 /// A memory store's file, and when it is written.
@@ -36,14 +35,14 @@ pub(crate) struct Snapshots {
     store: Arc<MemoryStore>,
     path: PathBuf,
     every: Duration,
-    /// When the file was written that is there, in microseconds since 1970.
+    /// The time of the last write, in microseconds since 1970; 0: unknown.
     written_at_us: Arc<AtomicU64>,
 }
 
-/// The memory store that `config` describes as it is `now`, with its file if it has one.
+/// Opens the memory store that `config` describes, at the time `now`, with its file if it has one.
 ///
 /// # Errors
-/// If the file cannot be read or written, is torn, or is none of a memory store.
+/// If the file cannot be read or written, is torn, or is not of a memory store.
 pub(crate) fn open(
     config: &StoreConfig,
     policies: &PolicySet,
@@ -63,14 +62,14 @@ pub(crate) fn open(
     Ok((Arc::clone(&store), Some(Snapshots { store, path, every, written_at_us })))
 }
 
-/// Checks the snapshot file of `config`, if there is one: a server starts from it. Returns a problem that a start may
-/// find mended: the folder that a service manager creates with the service.
+/// Checks the snapshot file of `config`, if there is one. Returns a problem that may be gone at the start: a missing
+/// folder, which a service manager creates with the service.
 ///
 /// # Errors
-/// If it cannot be read, is torn, or is none of a memory store.
+/// If the file cannot be read, is torn, or is not of a memory store.
 pub(crate) fn check(config: &StoreConfig) -> Result<Option<String>> {
     let Some(path) = &config.snapshot else { return Ok(None) };
-    // The whole file is read, and no key is kept: they are of other rules than none.
+    // The whole file is read, and no key is kept, because none has a known rule set.
     match MemoryStore::restore(path, 1, &[], Micros::ZERO) {
         Ok(_) => Ok(None),
         Err(SnapshotError::Io(error)) if error.kind() == ErrorKind::NotFound => {
@@ -88,7 +87,7 @@ fn missing_folder(folder: &Path) -> String {
     )
 }
 
-/// Whether `error` is of a snapshot file with which no start succeeds until somebody changes something.
+/// Returns whether `error` is of a snapshot file, and no start succeeds until something is changed.
 pub(crate) fn is_permanent(error: &anyhow::Error) -> bool {
     match error.downcast_ref::<SnapshotError>() {
         Some(SnapshotError::Io(error)) => matches!(
@@ -104,7 +103,7 @@ pub(crate) fn is_permanent(error: &anyhow::Error) -> bool {
     }
 }
 
-/// The same store with the other bounds that `config` sets.
+/// `store` with the other bounds that `config` sets.
 fn bounded(store: MemoryStore, config: &StoreConfig) -> MemoryStore {
     let keys_max = config.keys_max.unwrap_or(KEYS_MAX_DEFAULT);
     let keys_per_policy_max =
@@ -117,8 +116,7 @@ fn bounded(store: MemoryStore, config: &StoreConfig) -> MemoryStore {
 }
 
 impl Snapshots {
-    /// Writes the file every so often until `stop`. That it could not be written is told and not the
-    /// end: the next time it may.
+    /// Writes the file at intervals until `stop`. A failure is logged, and the next write is tried in time.
     pub(crate) async fn run(&self, stop: &CancellationToken) {
         loop {
             tokio::select! {
@@ -134,7 +132,7 @@ impl Snapshots {
     /// Writes the file.
     ///
     /// # Errors
-    /// If that is not possible; the file is then the one before.
+    /// If the file cannot be written; the one before is kept.
     pub(crate) async fn write(&self) -> Result<()> {
         let (store, path) = (Arc::clone(&self.store), self.path.clone());
         let written = tokio::task::spawn_blocking(move || write(&store, &path)).await;
@@ -143,18 +141,18 @@ impl Snapshots {
         Ok(())
     }
 
-    /// When the file was written last, in microseconds since 1970.
+    /// The time of the last write, in microseconds since 1970; 0: unknown.
     pub(crate) fn written_at_us(&self) -> u64 {
         self.written_at_us.load(Relaxed)
     }
 
-    /// The interval between two files.
+    /// The interval between two writes.
     pub(crate) const fn every(&self) -> Duration {
         self.every
     }
 }
 
-/// When the file at `path` was changed last, in microseconds since 1970; 0: unknown.
+/// The time of the last change of the file at `path`, in microseconds since 1970; 0: unknown.
 fn modified_at_us(path: &Path) -> u64 {
     let modified = path.metadata().and_then(|metadata| metadata.modified()).ok();
     let since = modified.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
@@ -166,7 +164,7 @@ fn write(store: &MemoryStore, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What was written to `path`; `None` if there is no such file yet.
+/// Restores the store from `path`; `None` if there is no such file yet.
 fn restore(
     path: &Path,
     keys_max: usize,
@@ -179,7 +177,7 @@ fn restore(
             Ok(Some(store))
         }
         Err(SnapshotError::Io(error)) if error.kind() == ErrorKind::NotFound => {
-            // Better now than in a minute: a place that cannot be written to is found out here.
+            // A place that cannot be written to is found out now, not in a minute.
             write(&MemoryStore::new(1), path)?;
             let shown = path.display();
             tracing::info!("snapshot: {shown} not found, starting empty");
@@ -189,7 +187,7 @@ fn restore(
     }
 }
 
-/// The problem of a file that cannot be read, or that was read and is no snapshot.
+/// The problem of a file that cannot be read, or that is not a valid snapshot.
 fn cannot_restore(path: &Path, error: SnapshotError) -> anyhow::Error {
     let shown = path.display();
     let problem = match &error {
@@ -212,8 +210,8 @@ fn restored_text(path: &Path, restored: Restored) -> String {
     line
 }
 
-/// Every rule set that a key can be held to, with the name of the quota that the key counts to. Limits
-/// that callers bring along are not known before a caller does, so what was used of them is forgotten.
+/// All rule sets of keys, each with the policy whose key quota counts them. Limits that callers send
+/// along are not known before the first request, so their usage is forgotten.
 fn rule_sets(policies: &PolicySet) -> Vec<(&str, Arc<RuleSet>)> {
     let of_all = policies.policies().iter().flat_map(|policy| {
         policy.all_rules().map(|rules| (policy.name(), Arc::clone(rules.set())))

@@ -1,4 +1,4 @@
-//! The stores that a configuration can name. No other module of the server knows which one it is.
+//! The stores that a configuration can name, behind one type.
 
 mod fleet;
 mod key_errors;
@@ -29,14 +29,14 @@ pub(crate) use fleet::{FleetStatus, run as keep_fleet};
 use key_errors::KeyErrors;
 pub(crate) use outage::log as log_outages;
 
-/// A store that was named.
+/// The store that the configuration names.
 #[derive(Debug)]
 pub(crate) enum AnyStore {
     Memory(Arc<MemoryStore>),
     Redis(Box<RedisBackend>),
 }
 
-/// A store on Redis, and how it does.
+/// A store on Redis, and its status.
 #[derive(Debug)]
 pub(crate) struct RedisBackend {
     store: RedisStore,
@@ -44,24 +44,24 @@ pub(crate) struct RedisBackend {
     name: Box<str>,
     latency: Histogram,
     fleet: FleetStatus,
-    /// Among how many nodes a limit is shared, if that is configured.
+    /// The number of nodes that share a limit, if it is configured.
     nodes: Option<NonZeroU32>,
-    /// Decisions without an answer: those surely not charged, and those perhaps.
+    /// Numbers of decisions without an answer: surely not charged, and perhaps charged.
     errors: [AtomicU64; 2],
-    /// Why the last decision without an answer had none.
+    /// The problem of the last call without an answer.
     last_error: Mutex<Option<Box<str>>>,
-    /// Why Redis refuses writes, by the last note of this server.
+    /// The error with which Redis refused the last note of this server, if Redis refuses writes.
     refusal: Mutex<Option<Box<str>>>,
-    /// Whether the log has that Redis could not be reached at the start.
+    /// Redis could not be reached at the start, and the log has a line about that.
     was_away_at_start: bool,
-    /// Since when the store is away, and why.
+    /// The start of the present outage, and its cause; absent while the store is available.
     away: Mutex<Option<(Micros, Box<str>)>>,
     key_errors: KeyErrors,
 }
 
 impl AnyStore {
-    /// The store on this Redis, which the log calls `name`. If it cannot be reached yet, the log gets a
-    /// line, and connecting goes on.
+    /// Opens the store on this Redis, which the log calls `name`. If it cannot be reached yet, logs a
+    /// line and goes on connecting.
     pub(crate) async fn open(
         name: String,
         config: &RedisConfig,
@@ -203,7 +203,7 @@ impl Store for AnyStore {
     }
 }
 
-/// When the store was asked.
+/// The start of a call of the store.
 #[derive(Clone, Copy)]
 struct StoreTimer(Instant);
 
@@ -215,7 +215,7 @@ impl StoreTimer {
 }
 
 impl RedisBackend {
-    /// `decided`, counted and with the time that it took noted.
+    /// Records the error of `decided` and the time since `begun`, and returns `decided`.
     fn measured<T>(
         &self,
         begun: StoreTimer,
@@ -237,7 +237,7 @@ impl RedisBackend {
         decided
     }
 
-    /// Keeps why a call had no answer.
+    /// Keeps the problem of a call without an answer.
     fn failed(&self, reason: &str) {
         let mut last = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
         if last.as_deref() != Some(reason) {
@@ -250,12 +250,12 @@ impl RedisBackend {
         &self.name
     }
 
-    /// Why the last call without an answer had none.
+    /// The problem of the last call without an answer.
     pub(crate) fn last_error(&self) -> Option<Box<str>> {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Publishes policies there.
+    /// Publishes policies in this Redis.
     ///
     /// # Errors
     /// [`PublishError`].
@@ -267,12 +267,12 @@ impl RedisBackend {
         self.store.publish(&Publication { nodes, ..*publication }).await
     }
 
-    /// The revisions that others publish there.
+    /// The revisions that others publish in this Redis.
     pub(crate) fn revisions(&self) -> Revisions {
         self.store.revisions()
     }
 
-    /// Notes that this server lives.
+    /// Records that this server is alive. Returns the servers that are.
     ///
     /// # Errors
     /// [`RedisError`] if there is no answer.
@@ -294,7 +294,7 @@ impl RedisBackend {
         recorded
     }
 
-    /// Notes that this server stops.
+    /// Records that this server stops.
     ///
     /// # Errors
     /// [`RedisError`] if there is no answer.
@@ -306,34 +306,34 @@ impl RedisBackend {
         self.store.record_leave(presence, now).await
     }
 
-    /// Returns when a connection that was lost has been replaced.
+    /// Returns as soon as a lost connection has been replaced.
     pub(crate) async fn reconnected(&self) {
         self.store.reconnected().await;
     }
 
-    /// What is known of the servers that share it.
+    /// The status of the servers that share this store.
     pub(crate) const fn fleet(&self) -> &FleetStatus {
         &self.fleet
     }
 
-    /// What its client did.
+    /// Statistics of the client.
     pub(crate) fn stats(&self) -> Stats {
         self.store.stats()
     }
 
-    /// How long decisions took.
+    /// The durations of calls.
     pub(crate) fn latency(&self) -> Spans {
         let mut spans = Spans::default();
         self.latency.add_to(&mut spans);
         spans
     }
 
-    /// Decisions without an answer: those surely not charged, and those perhaps.
+    /// Numbers of decisions without an answer: surely not charged, and perhaps charged.
     pub(crate) fn errors(&self) -> [u64; 2] {
         self.errors.each_ref().map(|errors| errors.load(Relaxed))
     }
 
-    /// Calls that were answered by an error about their key alone.
+    /// The number of calls that were answered by an error about their key alone.
     pub(crate) fn key_errors(&self) -> u64 {
         self.key_errors.total()
     }

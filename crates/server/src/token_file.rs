@@ -35,7 +35,7 @@ pub(crate) struct TokenFile {
     wire: Wire,
     path: PathBuf,
     hashes: ArcSwap<Vec<TokenHash>>,
-    /// What was wrong with the file when it was last read: it is logged once.
+    /// The problem with the file when it was last read, which is logged once.
     problem: Mutex<Option<String>>,
 }
 
@@ -50,7 +50,7 @@ impl TokenFile {
         Ok(Self { wire, path: path.to_owned(), hashes, problem: Mutex::default() })
     }
 
-    /// Whether `shown` is one of the tokens. The time that this takes depends on their number only.
+    /// Returns whether `shown` is one of the tokens. The time that this takes depends on their number only.
     pub(crate) fn has(&self, shown: &[u8]) -> bool {
         if shown.len() > SECRET_BYTES_MAX {
             return false;
@@ -92,7 +92,7 @@ fn read(wire: Wire, path: &Path) -> Result<Vec<TokenHash>> {
     tokens(&text).with_context(|| format!("{wire}.token_file: {}", path.display()))
 }
 
-/// The hashes of the tokens in `text`. A message names a line, and repeats nothing of it.
+/// Returns the hashes of the tokens in `text`. An error names a line, and repeats nothing of it.
 fn tokens(text: &str) -> Result<Vec<TokenHash>> {
     let mut hashes = Vec::new();
     for (place, line) in text.lines().enumerate() {

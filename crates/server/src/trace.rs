@@ -4,9 +4,9 @@
 //! traceparent (http, rls) ─▶ span `decide` ─▶ span `store`      ─▶ queue ─▶ collector, over gRPC
 //! ```
 //!
-//! Off unless a collector is configured; then nothing is done but look whether it is. A caller's trace
-//! goes on as the caller decided, others are sampled. Spans that the collector does not take in time
-//! are dropped: nobody waits for it. No key is in any span.
+//! Without a configured collector this costs one test a decision. A caller's trace goes on as the
+//! caller decided, others are sampled. Spans that the collector does not take in time are dropped: no
+//! request waits for it. No key is in any span.
 
 use std::time::Duration;
 
@@ -30,19 +30,19 @@ use sluicegate::{Admission, DecideError, Request};
 use crate::protocol::Wire;
 use crate::telemetry::{self, DecisionSource};
 
-/// Spans that wait for the collector at most; one is a kilobyte. Further ones are dropped.
+/// Maximum number of spans that wait for the collector; one is a kilobyte. Further ones are dropped.
 const WAITING_MAX: usize = 4_096;
 
-/// Spans that are sent at a time.
+/// Maximum number of spans that are sent at a time.
 const BATCH_MAX: usize = 512;
 
-/// How often spans are sent.
+/// Interval between sends.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// How long the collector may take for a batch, and for the last one when the server ends.
+/// Longest time that the collector may take for a batch, and for the last one when the server ends.
 const SEND_WAIT_MAX: Duration = Duration::from_secs(3);
 
-/// Where spans begin and end.
+/// The tracer of decisions, and its connection to the collector.
 #[derive(Debug)]
 pub(crate) struct Traces {
     provider: SdkTracerProvider,
@@ -50,20 +50,20 @@ pub(crate) struct Traces {
     propagator: TraceContextPropagator,
 }
 
-/// The trace that a caller is in, if anything is traced.
+/// The trace of a caller, if there is a collector.
 #[derive(Debug)]
 pub(crate) struct Parent(Option<Context>);
 
-/// The tracer of a decision, found by what happens within it.
+/// The tracer of a decision, found in the context by calls within it.
 #[derive(Clone)]
 pub(crate) struct DecisionTracer(SdkTracer);
 
 impl Traces {
-    /// Sends to the collector at `endpoint` that part of the traces which begin here. To be called on
-    /// a runtime.
+    /// Starts sending to the collector at `endpoint`. Of the traces that begin here, the fraction
+    /// `sample` is sent. Must be called on a runtime.
     ///
     /// # Errors
-    /// If `endpoint` is no URL.
+    /// If `endpoint` is not a URL.
     pub(crate) fn start(endpoint: &str, sample: f64) -> Result<Self> {
         let exporter = SpanExporter::builder()
             .with_tonic()
@@ -91,12 +91,12 @@ impl Traces {
         Ok(Self { provider, tracer, propagator: TraceContextPropagator::new() })
     }
 
-    /// The trace that `headers` name, for what is to be traced.
+    /// The trace that `headers` name, if there are `traces`.
     pub(crate) fn parent(traces: Option<&Self>, headers: &HeaderMap) -> Parent {
         Parent(traces.map(|traces| traces.propagator.extract(&HeaderExtractor(headers))))
     }
 
-    /// `deciding`, in a span of its own.
+    /// Runs `deciding` in a span of its own.
     pub(crate) async fn decision(
         &self,
         wire: Wire,
@@ -118,7 +118,7 @@ impl Traces {
         decided
     }
 
-    /// Sends what there is still. Blocks for [`SEND_WAIT_MAX`] at most.
+    /// Sends the remaining spans. Blocks for [`SEND_WAIT_MAX`] at most.
     pub(crate) fn end(&self) {
         if let Err(error) = self.provider.shutdown_with_timeout(SEND_WAIT_MAX) {
             tracing::warn!("traces: the last spans were not exported: {error}");
@@ -127,7 +127,7 @@ impl Traces {
 }
 
 impl Parent {
-    /// `passing`, within that trace.
+    /// Runs `passing` within that trace.
     pub(crate) fn over<F: Future>(self, passing: F) -> impl Future<Output = F::Output> {
         match self.0 {
             None => Either::Left(passing),
@@ -136,13 +136,13 @@ impl Parent {
     }
 }
 
-/// Where the store is asked within a decision that is traced; none, if it is not.
+/// The tracer of the decision that runs now; none, if it is not traced.
 pub(crate) fn within() -> Option<DecisionTracer> {
     Context::map_current(|context| context.get::<DecisionTracer>().cloned())
 }
 
 impl DecisionTracer {
-    /// `asking` the store, in a span of its own.
+    /// Runs `asking`, a call of the store, in a span of its own.
     pub(crate) async fn store<T>(
         self,
         asking: impl Future<Output = Result<T, StoreError>>,
@@ -158,7 +158,7 @@ impl DecisionTracer {
     }
 }
 
-/// What is told of a decision: nothing that a client made up.
+/// Attributes of a decision's span: no text that a client made up.
 fn attributes(request: &Request<'_>, decided: &Result<Admission, DecideError>) -> Vec<KeyValue> {
     let policy = DecisionSource::of(request, decided.as_ref().err()).name();
     let mut told = vec![
@@ -176,7 +176,7 @@ fn attributes(request: &Request<'_>, decided: &Result<Admission, DecideError>) -
     told
 }
 
-/// Header fields, as those who look for a trace want them.
+/// Header fields, as the propagator reads them.
 struct HeaderExtractor<'a>(&'a HeaderMap);
 
 impl Extractor for HeaderExtractor<'_> {

@@ -4,13 +4,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluicegate::Verb;
 
-/// What a caller asks for: the last part of the path of HTTP.
+/// The name of a verb: the last part of its path in HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum VerbName {
     /// Takes permits, or waits for them: also batches, `CL.THROTTLE` and forward-auth.
     Check,
-    /// Takes what there is.
+    /// Takes the permits that are left, up to the cost.
     AtMost,
     /// Takes nothing: also `explain`.
     Peek,
@@ -33,7 +33,7 @@ pub(crate) enum VerbName {
 pub(crate) struct Verbs(u16);
 
 impl VerbName {
-    /// All of them.
+    /// All verbs.
     pub(crate) const ALL: [Self; 9] = [
         Self::Check,
         Self::AtMost,
@@ -83,7 +83,7 @@ impl Verbs {
         Self(verbs.iter().fold(0, |set, verb| set | 1 << *verb as u16))
     }
 
-    /// Whether `verb` is in it.
+    /// Returns whether `verb` is in the set.
     pub(crate) const fn has(self, verb: VerbName) -> bool {
         self.0 & 1 << verb as u16 != 0
     }

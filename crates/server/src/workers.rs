@@ -1,8 +1,8 @@
 //! The threads that serve, one runtime each.
 //!
-//! A connection stays with the thread that it was given to, so that nothing of it travels between
-//! cores: for what a decision costs, a runtime that shares its tasks would spend a third more on
-//! sharing them. The first worker is the caller's own runtime, which also accepts connections.
+//! A connection stays with the thread that it was given to, so that its data stays on one core: a
+//! runtime that moves tasks between threads would add a third to the cost of a decision. The first
+//! worker is the caller's own runtime, which also accepts connections.
 
 use std::io;
 use std::num::NonZeroU16;
@@ -22,10 +22,10 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// So many of them, of which the first is the present runtime.
+    /// Starts `count` workers, of which the first is the present runtime.
     ///
     /// # Errors
-    /// If the system has no room for another thread.
+    /// If the system cannot start another thread.
     pub(crate) fn start(count: NonZeroU16) -> io::Result<Self> {
         let stop = CancellationToken::new();
         let mut handles = vec![Handle::current()];
@@ -36,13 +36,13 @@ impl Workers {
         Ok(Self { handles, next, _stop: stop.drop_guard() })
     }
 
-    /// As many as the process may use cores.
+    /// The number of cores that the process may use.
     pub(crate) fn of_cores() -> NonZeroU16 {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         u16::try_from(cores).ok().and_then(NonZeroU16::new).unwrap_or(NonZeroU16::MIN)
     }
 
-    /// Whose turn it is. `None`: the present runtime's.
+    /// The runtime of the next connection. `None`: the present runtime.
     pub(crate) fn next(&self) -> Option<&Handle> {
         let place = self.next.fetch_add(1, Ordering::Relaxed) % self.handles.len();
         (place > 0).then(|| &self.handles[place])

@@ -1,4 +1,4 @@
-//! What nodes answer their clients, and whether each answer is true at that instant.
+//! Checks of the answers that nodes give their clients: each must be true at that instant.
 
 use sluicegate::{Admission, Answer, DecideError, Mode, Outcome, Retry, SettleError};
 
@@ -10,7 +10,7 @@ use crate::tasks::TaskView;
 use crate::wire::Executed;
 use crate::world::{RECOVERY_US, World};
 
-/// How long a breaker that is open lets no request through, at most, and a deadline, µs.
+/// The longest time that an open breaker admits no request, plus a deadline, µs.
 const PROBE_US: u64 = 350 * MS;
 
 pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
@@ -35,7 +35,7 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
                 world.seen(format_args!("settled {}", settled.refunded));
                 know(world, task, arrival, &settled.answer);
                 let is_first = world.settled.insert((arrival.load, arrival.at, arrival.number));
-                // Only the store knows which ids are settled: what it forgets meanwhile is settled once more.
+                // Only the store knows which ids are settled: an id that it has forgotten is settled again.
                 let has_forgotten = world.forgot_at.is_some_and(|then| then >= task.begun_at);
                 if !is_first && !has_forgotten {
                     world.judge.fail("I14", world.now, format!("{arrival:?} is settled twice"));
@@ -179,7 +179,7 @@ fn count(world: &mut World<'_>, task: TaskView, (key, granted): (usize, u64), an
             admitted(world, key, (at + wait, order), (granted, begun, by));
         }
         Mode::Leased if task.is_batch => {
-            // Whether it was before or after something that was given back meanwhile, nobody knows.
+            // Permits may have been given back meanwhile: whether before or after this, is unknown.
             if world.given_back[key].is_none_or(|then| then < task.begun_at) {
                 admitted(world, key, here, (granted, task.begun_at, By::EarlierLease));
             }
@@ -209,8 +209,8 @@ fn count(world: &mut World<'_>, task: TaskView, (key, granted): (usize, u64), an
     }
 }
 
-/// I36: of a quota that is asked for by a slow network, no more is gone than was admitted, but for a hundredth. What the
-/// store grants to single requests too late goes back by the client of Redis, which is not here.
+/// I36: over a slow network, the store counts no more of a quota as used than was admitted, plus a hundredth of the
+/// limit. The client of Redis gives back what the store grants too late to single requests; it is not simulated.
 pub(crate) fn check_left(world: &mut World<'_>) {
     let Some(limit) = world.plan.quota.filter(|_| world.plan.is_only_late()) else { return };
     let used = world.server.used(&crate::node::key_name(0), world.now);
@@ -235,7 +235,7 @@ fn admitted(world: &mut World<'_>, key: usize, at: Executed, (permits, begun, by
     world.note_at(at, key, What::Admitted { permits, begun, by });
 }
 
-/// Which version of the policy an answer is by: the last one that has its rules.
+/// Returns the version of the policy that an answer was decided by: the last one that has its rules.
 fn version_of(world: &World<'_>, answer: &Answer) -> usize {
     versions_of(world, answer).last().unwrap_or(0)
 }
@@ -249,7 +249,7 @@ pub(crate) fn versions_of(world: &World<'_>, answer: &Answer) -> impl Iterator<I
     (0..world.policies.len()).filter(move |version| has(&world.policies[*version]))
 }
 
-/// I13: an answer is by whose word it says, and the store is asked as soon as it can be.
+/// I13: the mode of an answer is true, and the store is asked as soon as it can be.
 fn modes(world: &mut World<'_>, task: TaskView, answer: &Answer) {
     let (now, mode, on_failure) = (world.now, answer.mode, world.plan.on_failure);
     let is_true = match mode {
@@ -258,7 +258,7 @@ fn modes(world: &mut World<'_>, task: TaskView, answer: &Answer) {
         Mode::Remembered | Mode::Shed => true,
         Mode::Local => on_failure == OnFailure::Local,
         Mode::Allow => on_failure == OnFailure::Allow,
-        // Of a key that the store cannot read, no share is given out.
+        // The local share of a key that the store cannot read is not used.
         Mode::Deny => on_failure == OnFailure::Deny || world.plan.has_unreadable(),
     };
     if !is_true {
@@ -281,8 +281,8 @@ fn modes(world: &mut World<'_>, task: TaskView, answer: &Answer) {
     }
 }
 
-/// A request went without the store: those that come now find out whether it is back. Before that, the breaker may
-/// not let one.
+/// Notes a request that was decided without the store. Requests from now on find out whether the store is back; before
+/// that, the breaker may have admitted none.
 fn finds_out(world: &mut World<'_>, task: TaskView) {
     if world.disturbed_until[task.node] + PROBE_US < task.begun_at {
         world.asked_since[task.node].get_or_insert(task.begun_at);
@@ -309,7 +309,7 @@ fn failed(world: &mut World<'_>, task: TaskView, arrival: Arrival, error: &Decid
     }
 }
 
-/// Whether a fault may keep the node from the store, or has until a moment ago: only requests find out that the
+/// Returns whether a fault may keep the node from the store, or did until a moment ago: only requests find out that the
 /// store is back.
 pub(crate) fn is_disturbed(world: &World<'_>, task: TaskView) -> bool {
     let until = match (world.disturbed_until[task.node], world.asked_since[task.node]) {

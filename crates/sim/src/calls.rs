@@ -1,4 +1,4 @@
-//! Calls on their way to the store and back: when they arrive, what comes of them, and when nobody waits any more.
+//! Calls on their way to the store and back: when they arrive, their outcome, and when a node stops waiting.
 
 use std::sync::Arc;
 
@@ -23,16 +23,16 @@ pub(crate) struct Call {
     pub(crate) life: u32,
     pub(crate) epoch: u32,
     pub(crate) sent_at: u64,
-    /// Executed, if it was.
+    /// The node has received the answer, or its connection broke.
     pub(crate) is_over: bool,
-    /// It comes once more.
+    /// The call has arrived, and arrives a second time.
     pub(crate) is_repeated: bool,
-    /// Whether the call goes to the store that a replica took over from.
+    /// The call goes to the store that a replica took over from.
     pub(crate) to_old: bool,
 }
 
 impl World<'_> {
-    /// Sends what a request asks that came to a node at an instant.
+    /// Sends a call of `node`, for a request that came to it at `begun_at`.
     pub(crate) fn send(&mut self, (node, begun_at): (usize, u64), outgoing: Outgoing) {
         let Outgoing { slot, ask } = outgoing;
         if let Some(key) = self.key_of(&ask.key) {
@@ -134,7 +134,7 @@ impl World<'_> {
         self.answers((call, node), reply, ask.message.is_some());
     }
 
-    /// Why the store does nothing now, if it does not.
+    /// Returns the error with which the store refuses to execute a call now, if it does.
     fn refusal(&self, ask: &StoreAsk) -> Option<StoreError> {
         if self.refuses_until > self.now {
             let (reason, executed) = ("out of memory".to_owned(), Effect::No);
@@ -159,7 +159,7 @@ impl World<'_> {
     pub(crate) fn note(&mut self, (node, life, key): (usize, u32, usize), note: Note) {
         let at = self.now;
         match note {
-            // A store that forgot charges it once more.
+            // A store that forgot a debt charges it again.
             Note::Charged(id, permits) if self.charged.insert(id) => {
                 self.dues[node][key].charge(permits);
             }
@@ -187,7 +187,7 @@ impl World<'_> {
             }
             Note::Reset => {
                 self.given_back[key] = Some(at);
-                // By however many rules the key goes.
+                // All rules of the key, however many it has.
                 let permits = vec![u64::MAX; RULES_MAX];
                 self.note_at((at, self.executed), key, What::Forgiven { permits, why: "reset" });
             }
@@ -290,7 +290,7 @@ impl World<'_> {
         link.connect(self.now);
         self.nodes[node].store.0.lock().down = false;
         self.seen(format_args!("node {node} is connected"));
-        // What comes back may have forgotten: that is found out first.
+        // A store that comes back may have forgotten: the node finds that out first.
         self.notice_loss(node);
     }
 }

@@ -9,11 +9,11 @@ use sluicegate::{Clock, Micros};
 /// The instant of the Unix epoch, in µs, at which every history begins: in 2026.
 pub(crate) const BEGIN: u64 = 1_770_000_000_000_000;
 
-/// The time of the steady hand of each machine at that instant, µs. It differs from the wall clock, so code that
-/// takes one hand for the other breaks an invariant.
+/// The steady clock of each machine at that instant, µs. It differs from the wall clock, so code that takes one
+/// for the other breaks an invariant.
 const UPTIME_US: u64 = 3_600_000_000;
 
-/// What a clock that runs at its proper speed shows of 1,000 µs.
+/// The speed of an exact clock: its advance in 1,000 µs of true time, µs.
 const TRUE_SPEED: i64 = 1_000;
 
 /// A node's clocks: the world sets them before the node runs, and wakes those that wait for them.
@@ -22,30 +22,30 @@ pub(crate) struct SimClock {
     wall: AtomicU64,
     steady: AtomicU64,
     hands: Mutex<Hands>,
-    /// Who is to be woken since the world looked, and when, µs by the wall.
+    /// Wakers that were set since the world last looked, each with its instant by the wall clock, µs.
     alarms: Mutex<Vec<(u64, Waker)>>,
 }
 
-/// Where both hands stood at an instant, and how fast they run since.
+/// The readings of both clocks at an instant, and their speed since.
 #[derive(Clone, Copy, Debug)]
 struct Hands {
     /// µs of true time.
     since: u64,
     wall: u64,
     steady: u64,
-    /// What they show of 1,000 µs.
+    /// The advance in 1,000 µs of true time, µs.
     speed: i64,
 }
 
 impl SimClock {
-    /// Sets both hands as of `now`, µs of true time.
+    /// Sets both clocks as of `now`, µs of true time.
     pub(crate) fn set(&self, now: u64) {
         let Hands { wall, steady, .. } = self.hands().at(now);
         self.wall.store(wall, Ordering::Relaxed);
         self.steady.store(steady, Ordering::Relaxed);
     }
 
-    /// From `now` on both hands run faster by so many thousandths.
+    /// Makes both clocks faster by `by` thousandths from `now` on.
     pub(crate) fn drift(&self, now: u64, by: i64) {
         let mut hands = self.hands();
         *hands = Hands { speed: TRUE_SPEED + by, ..hands.at(now) };
@@ -58,7 +58,7 @@ impl SimClock {
         *hands = Hands { wall: wall.saturating_add_signed(by_us), ..hands.at(now) };
     }
 
-    /// Both hands have stood still for so long, µs.
+    /// Sets both clocks back by `span_us`, during which they stood still.
     pub(crate) fn stood(&self, now: u64, span_us: u64) {
         let mut hands = self.hands();
         let Hands { wall, steady, .. } = hands.at(now);
@@ -70,7 +70,7 @@ impl SimClock {
         std::mem::take(&mut *self.alarms.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How long after `now` the wall shows `wall`, µs of true time; 0 if it does already.
+    /// Returns how long after `now` the wall clock shows `wall`, µs of true time; 0: it does already.
     pub(crate) fn shows_in(&self, wall: u64, now: u64) -> u64 {
         let hands = self.hands();
         let missing = wall.saturating_sub(hands.at(now).wall);

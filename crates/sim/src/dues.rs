@@ -1,4 +1,5 @@
-//! What nodes admit alone, what they know then, and what they owe for it: I8, I17, I22, I25 to I28, I30 and I32.
+//! Permits that nodes admit without the store, what they know then, and their debts: I8, I17, I22, I25 to I28, I30
+//! and I32.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,92 +12,92 @@ use crate::tasks::TaskView;
 use crate::wire::StoreAsk;
 use crate::world::World;
 
-/// For so long an answer that says less may be an older one, µs.
+/// The longest time in which an answer that reports less usage may be an older one, µs.
 const SETTLED_US: u64 = 2 * SECOND;
 
-/// What a node admitted of a key without the store, and what the store charged for that.
+/// Permits of a key that a node admitted without the store, and what the store charged for them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dues {
     admitted: u64,
-    /// Of it by its share, at once.
+    /// Permits admitted by the node's share, at once.
     by_share: u64,
-    /// Of each rule.
+    /// Permits that the store charged, for each rule.
     charged: Permits,
     bills: u64,
-    /// The rest of the last bill that was heard of, and when it was made out.
+    /// The rest of the last bill that was answered, and when it was made out.
     rest: Option<(Permits, u64)>,
-    /// When each bill was made out, and what was admitted until then; and those that it heard of.
+    /// When each bill was made out, and how much was admitted until then, by id; and the ids of answered bills.
     made: BTreeMap<u128, (u64, u64)>,
     heard: BTreeSet<u128>,
     /// Ids of bills that were perhaps charged.
     perhaps: BTreeSet<u128>,
     said: Option<Said>,
     owed: Option<Owed>,
-    /// Since when the store is to be reminded of it, if it is.
+    /// When the node learned that the store must be reminded of the key; `None`: it need not be.
     reminds_since: Option<u64>,
-    /// What the process has admitted from leases, and what the store charged for that.
+    /// Permits that the process admitted from leases, and permits that the store charged for them.
     leased: u64,
     spent: u64,
-    /// What the store said lately to be in use: when that was asked, and the permits.
+    /// Usage that the store reported lately: when the node asked, and the permits in use.
     known: VecDeque<(u64, u64)>,
-    /// When it heard that, µs.
+    /// When the store answered last, µs.
     heard_at: u64,
-    /// When it last admitted something alone, or heard something that answers nobody, µs.
+    /// When the node last admitted a request alone, or received an answer that belongs to no check, µs.
     other_at: Option<u64>,
-    /// When the clock was set by which its share flows out, µs.
+    /// When the clock by which the share flows out was set, µs.
     clock_set_at: u64,
-    /// What its share refused last, unless permits came into use since.
+    /// The last refusal by the share, unless permits came into use since.
     refused: Option<Refused>,
 }
 
-/// What a share refused.
+/// A refusal by a node's share.
 #[derive(Clone, Copy, Debug)]
 struct Refused {
     cost: u64,
-    /// How many nodes shared the limit, what the share of it was, and whether the node owed something: then it goes
-    /// by the nodes of the day on which it began to.
+    /// The number of nodes that share the limit, the share, and whether the node had debts: a node with debts goes by
+    /// the number of nodes on the day when they began.
     share: (u64, u64, bool),
-    /// From when on it is not refused any more, µs.
+    /// The instant from which the share has room again, µs.
     until: u64,
 }
 
-/// What a node has admitted by its share since it owed nothing.
+/// Permits that a node has admitted by its share since it last owed nothing.
 #[derive(Clone, Copy, Debug)]
 struct Owed {
     permits: u64,
-    /// What was paid of it, by the first rule.
+    /// Permits paid of them, by the first rule.
     paid: u64,
-    /// Bills of which it heard: each is rounded up.
+    /// Bills that were answered: each is rounded up.
     bills: u64,
-    /// When the first of it was asked for.
+    /// When the first of them was asked for.
     since: u64,
 }
 
-/// What a node heard last of a key.
+/// The last answer of the store about a key.
 #[derive(Clone, Copy, Debug)]
 struct Said {
     /// The rule that decided, by its place.
     rule: usize,
     remaining: u64,
     limit: u64,
-    /// When it asked.
+    /// When the node asked.
     since: u64,
-    /// What it has admitted alone since.
+    /// Permits that the node has admitted alone since.
     alone: u64,
 }
 
 impl Dues {
-    /// The store charged a bill.
+    /// Notes that the store charged a bill.
     pub(crate) fn charge(&mut self, permits: Permits) {
         self.charged.iter_mut().zip(permits).for_each(|(charged, permits)| *charged += permits);
         self.bills += 1;
     }
 
-    /// A node heard what was charged of a bill.
+    /// Notes the answer to a bill: the permits that were charged.
     pub(crate) fn hear(&mut self, debt: &Debt, paid: Permits) {
-        // A bill of which nothing was charged is made out anew, under the same id.
+        // A bill of which no permit was charged is made out again, under the same id.
         let is_closed = paid.iter().any(|paid| *paid > 0);
-        // Others carried it, too.
+        // Other calls carried the same bill.
         if self.heard.contains(&debt.id) || is_closed && !self.heard.insert(debt.id) {
             return;
         }
@@ -105,7 +106,7 @@ impl Dues {
         }
         let mut rest = debt.permits;
         rest.iter_mut().zip(paid).for_each(|(rest, paid)| *rest = rest.saturating_sub(paid));
-        // What is in use flows out while the bill is on its way.
+        // Usage flows out while the bill is on its way.
         let Some(&(made_at, _)) = self.made.get(&debt.id) else { return };
         self.rest = Some((rest, made_at));
         if !is_closed {
@@ -113,7 +114,7 @@ impl Dues {
         }
     }
 
-    /// No answer came to a bill. One that was surely never charged is made out anew, under the same id.
+    /// Notes that a bill got no answer. One that was surely never charged is made out again, under the same id.
     pub(crate) fn hear_nothing(&mut self, id: u128, executed: Executed) {
         match executed {
             Executed::Perhaps => drop(self.perhaps.insert(id)),
@@ -122,27 +123,28 @@ impl Dues {
         }
     }
 
-    /// A node heard the store. If that answers nobody's check, nobody knows what it said.
+    /// Forgets the last answer about the key: the store answered a call that belongs to no check, with an unknown
+    /// result.
     pub(crate) fn hear_other(&mut self) {
         (self.said, self.refused) = (None, None);
     }
 
-    /// What a node heard at `now` answers nobody.
+    /// Notes an answer at `now` that belongs to no check.
     pub(crate) fn hear_unasked(&mut self, now: u64) {
         self.other_at = Some(now);
     }
 
-    /// The process admitted so many permits from a lease.
+    /// Notes that the process admitted `permits` from a lease.
     pub(crate) fn lease(&mut self, permits: u64) {
         self.leased += permits;
     }
 
-    /// The clock by which shares flow out was set: what is in use may all have come into use just now.
+    /// Notes that the clock of the shares was set: all usage may have begun just now.
     pub(crate) fn set_clock(&mut self, now: u64) {
         (self.refused, self.clock_set_at) = (None, now);
     }
 
-    /// A process begins, which owes nothing.
+    /// Begins a new process, which owes nothing.
     pub(crate) fn begin_anew(&mut self) {
         (self.rest, self.said, self.owed) = (None, None, None);
         (self.reminds_since, self.refused) = (None, None);
@@ -151,8 +153,8 @@ impl Dues {
     }
 }
 
-/// I22: what was not paid of a bill is on the next one, but for what has flowed out meanwhile. I26: a request that
-/// takes permits carries all that is owed.
+/// I22: the unpaid rest of a bill is on the next one, except for what has flowed out meanwhile. I26: a request that
+/// takes permits carries the whole debt.
 pub(crate) fn check_bill(
     world: &mut World<'_>,
     (node, key): (usize, usize),
@@ -176,7 +178,7 @@ pub(crate) fn check_bill(
         let what = format!("node {node} asks for {verb:?} of key {key}, and leaves {more} unpaid");
         world.judge.fail("I26", now, what);
     }
-    // One that was sent before this was heard carries it again.
+    // A bill that was sent before this answer arrived carries the same permits again.
     if world.dues[node][key].heard.contains(&debt.id) {
         return;
     }
@@ -197,8 +199,8 @@ pub(crate) fn check_bill(
     }
 }
 
-/// A node admitted permits alone. I25: no more than its share of what it heard last was left, and of what has flowed
-/// out since.
+/// Counts permits that a node admitted alone. I25: they are at most its share of the permits that the store last
+/// reported as left, and of those that have flowed out since.
 pub(crate) fn admit(
     world: &mut World<'_>,
     task: TaskView,
@@ -236,8 +238,8 @@ pub(crate) fn admit(
     }
 }
 
-/// A node answers by its share, or otherwise. I8: what a share refuses it refuses no longer than it says, unless
-/// permits come into use meanwhile.
+/// Checks an answer by the share. I8: a share refuses no longer than its answer says, unless permits come into use
+/// meanwhile.
 fn check_share_refusal(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {
     let (now, plan) = (world.now, world.plan);
     let is_bucket = matches!(*plan.versions[0].rules, [RuleSpec::TokenBucket { .. }]);
@@ -245,16 +247,16 @@ fn check_share_refusal(world: &mut World<'_>, task: TaskView, arrival: Arrival, 
         return;
     }
     let (cost, limit) = (arrival.ask.cost(), answer.decision.limit);
-    // A debt that has flowed out is forgotten as it is looked for, and then the share is that of today.
+    // A debt that has flowed out is forgotten when it is looked up; then the share is that of the present nodes.
     let owes = (world.owed_before > 0, world.nodes[task.node].engine.debts() > 0);
     let share = (world.nodes[task.node].counts, limit, owes.0);
     let Dues { refused, clock_set_at, .. } = &mut world.dues[task.node][arrival.key];
     let has_room = cost <= limit && task.begun_at > *clock_set_at && owes != (true, false);
-    // A part of what is asked for, or a later turn, may be there sooner.
+    // A part of the permits, or a later turn, may be available sooner.
     let is_whole = matches!(arrival.ask, Ask::Check(_) | Ask::CheckAndRefund(..));
     match (answer.mode, answer.decision.outcome) {
         (Mode::Local, Outcome::Deny { retry: Retry::After(retry) })
-            // A batch is answered as a whole: until then you cannot see what it took, nor in which order.
+            // A batch is answered as a whole: until then the permits that it took, and their order, are unknown.
             if !arrival.is_batched && is_whole =>
         {
             let begun = task.begun_at;
@@ -265,7 +267,7 @@ fn check_share_refusal(world: &mut World<'_>, task: TaskView, arrival: Arrival, 
                 let what = format!("node {} refuses {arrival:?} by its share again", task.node);
                 return world.judge.fail("I8", now, what);
             }
-            // Its clock may be a twentieth too slow, and others may have read it later.
+            // The node's clock may be a twentieth too slow, and other requests may have read it later.
             let retry_us = retry.get() + retry.get() / 16 + 2 * plan.deadline_us;
             *refused = has_room.then_some(Refused { cost, share, until: now + retry_us });
         }
@@ -275,7 +277,7 @@ fn check_share_refusal(world: &mut World<'_>, task: TaskView, arrival: Arrival, 
     }
 }
 
-/// A node answers. I25: a share that begins refuses nothing for which the store had room by all that it said in the
+/// Checks an answer. I25: a share that begins refuses nothing for which the store had room by all its answers of the
 /// last seconds.
 pub(crate) fn know(
     world: &mut World<'_>,
@@ -315,14 +317,14 @@ pub(crate) fn know(
     }
 }
 
-/// A node finds out that the store has forgotten.
+/// Notes that a node has found out that the store forgot.
 pub(crate) fn remind(world: &mut World<'_>, node: usize) {
     let now = world.now;
     world.dues[node].iter_mut().for_each(|dues| dues.reminds_since = Some(now));
 }
 
-/// I30: a store that has forgotten is reminded of a key before it is asked for it. Of what a node sends for a request
-/// that came at `begun_at`.
+/// I30: a store that has forgotten is reminded of a key before a request asks it about the key. Checks a call for a
+/// request that came at `begun_at`.
 pub(crate) fn check_reminded(
     world: &mut World<'_>,
     (node, key): (usize, usize),
@@ -348,21 +350,21 @@ pub(crate) fn check_reminded(
     };
     let flowed = ((now - said.since) * permits).div_ceil(period_us) + 1;
     let used = (said.limit - said.remaining).saturating_sub(flowed);
-    // At one instant it may have asked before.
+    // At the same instant, the request may have come first.
     if used > 0 && since < begun_at && !crate::probes::has_wrong_clocks(world) {
         let what = format!("node {node} knows that {used} of key {key} are in use, and asks");
         world.judge.fail("I30", now, what);
     }
 }
 
-/// A node that owes nothing begins anew. It says of all keys together what it owes.
+/// Clears the record of a node that owes nothing. An engine reports only the debts of all keys together.
 pub(crate) fn settle(world: &mut World<'_>, node: usize) {
     if world.plan.keys == 1 && world.nodes[node].engine.debts() == 0 {
         world.dues[node][0].owed = None;
     }
 }
 
-/// I28: so much at least a node owes of a key by the first rule, where nothing but time and the store takes it away.
+/// I28: returns the least that a node owes of a key by the first rule, if only time and the store reduce a debt.
 fn owed_at_least(world: &World<'_>, node: usize, key: usize) -> u64 {
     let (plan, now) = (world.plan, world.now);
     let Some(Owed { permits, paid, bills, since }) = world.dues[node][key].owed else { return 0 };
@@ -388,8 +390,8 @@ fn owed_at_least(world: &World<'_>, node: usize, key: usize) -> u64 {
     permits.saturating_sub(paid + flowed + bills + 1)
 }
 
-/// A node answers. I27: the limit in an answer is that of the rule that it names, or the node's share of it. A store
-/// that knows of later rules goes by them.
+/// Checks an answer. I27: its limit is that of the rule that it names, or the node's share of it. A store that has
+/// later rules decides by them.
 pub(crate) fn hear(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {
     check_share_refusal(world, task, arrival, answer);
     let mut rules = answer.rules().rules().iter();
@@ -398,7 +400,7 @@ pub(crate) fn hear(world: &mut World<'_>, task: TaskView, arrival: Arrival, answ
     let first = crate::answers::versions_of(world, answer).next().unwrap_or(0);
     let versions = &world.plan.versions[first..];
     let is_true = match answer.mode {
-        // One that owes goes by the nodes of the day on which it began to.
+        // A node with debts goes by the number of nodes on the day when they began.
         Mode::Local if world.owed_before > 0 || task.is_batch => {
             let nodes = world.plan.nodes as u64;
             (nodes..=nodes + u64::from(MORE_NODES_MAX)).any(|nodes| said == limit / nodes)
@@ -427,14 +429,14 @@ pub(crate) fn hear(world: &mut World<'_>, task: TaskView, arrival: Arrival, answ
     }
 }
 
-/// I32: a holder is charged for what it admitted, and for no more. What is not reported in time lapses, and counts as
-/// spent: that is no holder's word.
+/// I32: a holder is charged for what it admitted, and for no more. Permits that are not reported in time lapse and
+/// count as spent, without a report of the holder.
 pub(crate) fn check_spent(world: &mut World<'_>, (node, key): (usize, usize), permits: u64) {
     let (now, plan) = (world.now, world.plan);
     let is_known = plan.only_takes() && plan.versions.len() == 1 && !plan.removes();
     let forgets = world.forgot_at.is_some() || plan.evicts();
-    // An old message that comes once more when its lease has lapsed is granted something, which nobody hears of.
-    // And when the store's clock is set, it takes a holder's word for more than it knows.
+    // An old message that arrives again after its lease has lapsed is granted permits, and the answer reaches no
+    // task. After the store's clock was set, the store believes the holder rather than its own record.
     let is_lost = |kind| {
         matches!(kind, FaultKind::Repeated(_) | FaultKind::Overtaken(_) | FaultKind::StoreClock(_))
     };
@@ -442,7 +444,7 @@ pub(crate) fn check_spent(world: &mut World<'_>, (node, key): (usize, usize), pe
     let dues = &mut world.dues[node][key];
     dues.spent += permits;
     let (spent, leased) = (dues.spent, dues.leased);
-    // What a batch takes is answered with the last of it.
+    // The permits of a batch are counted when its last request is answered.
     if spent > leased && is_known && !forgets && !plan.batches(key) {
         let what = format!(
             "node {node} admitted {leased} from leases of key {key}, and is charged {spent}"
@@ -451,17 +453,17 @@ pub(crate) fn check_spent(world: &mut World<'_>, (node, key): (usize, usize), pe
     }
 }
 
-/// What is owed is charged once the store answers and has room.
+/// Checks that debts are charged once the store answers and has room.
 pub(crate) fn check_debts(world: &mut World<'_>) {
     let now = world.now;
-    // A store that forgot what it charged charges it once more.
-    // Of Guava's, a debt keeps its time under another rate, and so its permits do not.
+    // A store that forgot its charges charges them again.
+    // A debt under Guava's algorithm keeps its time under another rate, and so not its permits.
     let versions = &world.plan.versions;
     let is_exact = |version: &PolicySpec| version.rules.iter().all(RuleSpec::is_strict);
     let carries = versions.iter().skip(1).all(|version| version.carry == "usage")
         && (versions.len() == 1 || versions.iter().all(is_exact));
     let keeps_all = carries && world.forgot_at.is_none() && !world.plan.evicts();
-    // Of each version, a part of a permit is rounded up.
+    // Each version rounds a part of a permit up.
     let rounded = world.plan.versions.len() as u64;
     for (node, dues) in world.dues.iter().enumerate() {
         for (key, Dues { admitted, charged, bills, .. }) in dues.iter().enumerate() {

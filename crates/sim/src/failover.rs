@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use sluicegate::store::lease::Word;
 
-/// The store of before a failover.
+/// The store that a replica took over from.
 pub(crate) struct Replaced {
-    /// None: it is gone, or there was no failover.
+    /// `None`: it is gone, or there was no failover.
     store: Option<Server>,
     /// True for each node that still asks it.
     is_asked: Vec<bool>,
@@ -36,7 +36,8 @@ impl Replaced {
     }
 }
 
-/// A replica that lacks the writes of the last `lost_us` takes over. Nodes find it within `span_us`.
+/// Begins a failover: a replica that lacks the writes of the last `lost_us` takes over. Nodes find it within
+/// `span_us`.
 pub(crate) fn begins(world: &mut World<'_>, number: u32, (lost_us, span_us): (u64, u64)) {
     world.note_all(&What::Split);
     let (old, forgotten) = world.server.fail_over(lost_us, world.now);
@@ -50,13 +51,13 @@ pub(crate) fn begins(world: &mut World<'_>, number: u32, (lost_us, span_us): (u6
     disturb(world, None, world.now + span_us + 200 * MS);
 }
 
-/// The old store is gone.
+/// Ends the failover: the old store is gone.
 pub(crate) fn ends(world: &mut World<'_>) {
     world.replaced.store = None;
     world.replaced.is_asked.fill(false);
 }
 
-/// A node finds the store that took over.
+/// Connects a node to the store that took over.
 pub(crate) fn switches(world: &mut World<'_>, node: usize) {
     world.replaced.is_asked[node] = false;
     world.seen(format_args!("node {node} finds the replica"));
@@ -65,7 +66,7 @@ pub(crate) fn switches(world: &mut World<'_>, node: usize) {
     world.given_back.fill(Some(world.now));
 }
 
-/// The old store hears a call. What it grants the other one does not know of.
+/// Executes a call at the old store. The new one does not know what it grants.
 pub(crate) fn at_old(world: &mut World<'_>, call: usize) {
     let Some(old) = &mut world.replaced.store else { return };
     let call_of = &world.calls[call];

@@ -1,4 +1,4 @@
-//! What a fault does when it begins, and when it ends.
+//! The effects of a fault when it begins, and when it ends.
 
 use std::num::NonZeroU32;
 
@@ -9,7 +9,7 @@ use crate::plan::{Fault, FaultKind, MS, generator};
 use crate::server::Forgotten;
 use crate::world::World;
 
-/// How long a keeper is late at most, µs.
+/// The longest delay of a keeper, µs.
 const KEEPER_LATE_MAX_US: u64 = 500 * MS;
 
 pub(crate) fn begins(world: &mut World<'_>, fault: &Fault) {
@@ -81,14 +81,15 @@ pub(crate) fn begins(world: &mut World<'_>, fault: &Fault) {
     }
 }
 
-/// What happens to processes, to their clocks and policies.
+/// Begins a fault of processes, their clocks or policies.
 fn begins_at_nodes(world: &mut World<'_>, fault: &Fault) {
     let Fault { node, span, kind, .. } = *fault;
     let until = world.now + span;
     match kind {
         FaultKind::NodeKilled => kill(world, node),
         FaultKind::NodeStopped => {
-            // It gives back and pays first, as far as the store answers; others go on meanwhile.
+            // The node gives back its leases and pays first, as far as the store answers; other
+            // nodes go on meanwhile.
             let engine = std::sync::Arc::clone(&world.nodes[node].engine);
             engine.return_leases();
             world.stops_since[node] = Some(world.now);
@@ -98,7 +99,7 @@ fn begins_at_nodes(world: &mut World<'_>, fault: &Fault) {
             pause(world, node, until);
         }
         FaultKind::PolicyRemoved => {
-            // What is owed of its keys is forgotten.
+            // Debts of its keys are forgotten.
             if world.nodes[node].engine.debts() > 0 {
                 world.note_all(&What::Ended(node));
             }
@@ -115,7 +116,7 @@ fn begins_at_nodes(world: &mut World<'_>, fault: &Fault) {
             let now = world.now;
             world.dues[node].iter_mut().for_each(|dues| dues.set_clock(now));
             world.note_all(&What::WallClock(node));
-            // What it remembers is of another time, and breakers open and close by it.
+            // Remembered refusals are of another time, and breakers open and close by it.
             disturb(world, Some(node), u64::MAX / 2);
         }
         FaultKind::Crowd(every_us) => {
@@ -175,7 +176,7 @@ pub(crate) fn ends(world: &mut World<'_>, fault: &Fault) {
             let now = world.now;
             world.dues[node].iter_mut().for_each(|dues| dues.set_clock(now));
             world.links[node].heard_at = world.now;
-            // By its clock it may use what has lapsed meanwhile.
+            // By its clock the node may use permits that have lapsed meanwhile.
             for key in 0..world.plan.keys {
                 let permits = world.grants.goes_on(world.now, node, key);
                 world.note_at((world.now, world.executed()), key, What::Excused { permits });
@@ -196,7 +197,8 @@ pub(crate) fn ends(world: &mut World<'_>, fault: &Fault) {
     }
 }
 
-/// All nodes go by so many more nodes than there are: shares that begin now are smaller.
+/// Sets the number of nodes that all engines divide by to `more` than there are: shares that begin
+/// now are smaller.
 fn go_by_nodes(world: &mut World<'_>, more: u32) {
     let nodes =
         u32::try_from(world.plan.nodes).ok().and_then(|nodes| NonZeroU32::new(nodes + more));
@@ -207,7 +209,7 @@ fn go_by_nodes(world: &mut World<'_>, more: u32) {
     }
 }
 
-/// The store's clock is set.
+/// Sets the store's clock.
 fn step_clock(world: &mut World<'_>, by_us: i64) {
     for key in (0..world.plan.keys).filter(|_| by_us > 0) {
         // The deadlines of leases may be past at once.
@@ -220,14 +222,14 @@ fn step_clock(world: &mut World<'_>, by_us: i64) {
     world.given_back.fill(Some(world.now));
 }
 
-/// Begins (or ends) to lose what is sent both ways.
+/// Begins (or ends) to lose messages in both directions.
 fn lose(world: &mut World<'_>, node: usize, by: i32) {
     let link = &mut world.links[node];
     link.requests_lost = link.requests_lost.saturating_add_signed(by);
     link.answers_lost = link.answers_lost.saturating_add_signed(by);
 }
 
-/// Until then a node may be without the store, or all of them.
+/// Notes that a node, or each of them, may be without the store until then.
 pub(crate) fn disturb(world: &mut World<'_>, node: Option<usize>, until: u64) {
     for (place, disturbed) in world.disturbed_until.iter_mut().enumerate() {
         if node.is_none_or(|node| node == place) {
@@ -237,7 +239,7 @@ pub(crate) fn disturb(world: &mut World<'_>, node: Option<usize>, until: u64) {
     }
 }
 
-/// The process is killed, and another one starts at once.
+/// Kills the process, and starts another one at once.
 pub(crate) fn replace(world: &mut World<'_>, node: usize) {
     kill(world, node);
     start(world, node);
@@ -283,7 +285,7 @@ fn start(world: &mut World<'_>, node: usize) {
     world.keep_leases(node);
 }
 
-/// The store forgot, and nodes may notice.
+/// Notes that the store forgot, and that nodes may notice.
 pub(crate) fn forgot(world: &mut World<'_>, forgotten: Vec<Forgotten>) {
     world.forgot += 1;
     world.forgot_at = Some(world.now);
@@ -292,7 +294,7 @@ pub(crate) fn forgot(world: &mut World<'_>, forgotten: Vec<Forgotten>) {
 
 fn note_forgotten(world: &mut World<'_>, forgotten: Vec<Forgotten>) {
     let at = world.now;
-    // Of writes that are lost one by one, the last one is the first.
+    // Of writes that are lost one by one, the last one comes first.
     for key in 0..world.plan.keys {
         let name = node::key_name(key);
         if let Some(lost) = forgotten.iter().find(|lost| lost.name == name) {

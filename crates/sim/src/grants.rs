@@ -1,4 +1,4 @@
-//! What nodes hold, and whether the store stands for it: I3, I4, I11, I24 and I31.
+//! Permits that nodes hold, and whether the store accounts for them: I3, I4, I11, I24 and I31.
 
 use std::sync::Arc;
 
@@ -11,26 +11,28 @@ use crate::plan::{Fault, FaultKind, MS, Plan, RuleSpec, SECOND};
 use crate::wire::StoreAsk;
 use crate::world::World;
 
-/// After the last request to a key, and after its usage has flowed out, nothing is left of it so much later, µs:
-/// the minute for which hints are believed, and two seconds in which what was out lapses.
+/// The time after the last request to a key, and after its usage has flowed out, until the store has removed it, µs:
+/// the minute for which hints are believed, and two seconds in which leased permits lapse.
 const GONE_AFTER_US: u64 = 62 * SECOND;
 
-/// All that is out has lapsed so long after a message, µs: the longest term, a sixteenth, and the longest patience.
+/// The longest time from a message until all leased permits have lapsed, µs: the longest term, a sixteenth, and the
+/// longest patience.
 const LAPSES_WITHIN_US: u64 = 2_375 * MS;
 
-/// A key that a node asks the store for one after the other is leased by then: four times as many asks as make it hot.
+/// The most checks of a key that a node sends to the store in a row before the key is leased: four times as many as
+/// make it hot.
 const CENTRAL_MAX: u32 = 32;
 
-/// And so long after the first of them, µs: messages have been there and back.
+/// The longest time from the first of them until the key is leased, µs: messages have been there and back.
 const CENTRAL_MAX_US: u64 = 500 * MS;
 
-/// Asks further apart say nothing, µs.
+/// The longest pause between checks that still count as a row, µs.
 const CENTRAL_WITHIN_US: u64 = 50 * MS;
 
-/// Fewer permits than eight are not leased, as many as the asks that make a key hot.
+/// The fewest permits that are leased: as many as the checks that make a key hot.
 const SHARED_MIN: u64 = 8;
 
-/// Checks that one node asked the store for, one after the other, and that passed.
+/// Checks in a row that one node sent to the store, and that passed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Central {
     checks: u32,
@@ -38,10 +40,10 @@ pub(crate) struct Central {
     last: u64,
 }
 
-/// A node that stops has given its leases back so much later, µs: what is under way comes back first.
+/// The time within which a node that stops gives its leases back, µs: calls under way come back first.
 const RETURNED_WITHIN_US: u64 = 300 * MS;
 
-/// What a process was last granted of a key.
+/// The last grant of a key to a process.
 #[derive(Clone, Copy, Debug, Default)]
 struct Grant {
     life: u32,
@@ -49,15 +51,15 @@ struct Grant {
     permits: u64,
     /// When the last permit lapses, µs.
     until: u64,
-    /// Whether the store had as much left as the process had asked for in vain.
+    /// The store had as much left as the process had asked for and not got.
     is_plenty: bool,
 }
 
-/// Of all nodes and keys.
+/// The grants of all nodes and keys.
 #[derive(Debug)]
 pub(crate) struct Grants {
     of: Vec<Vec<Grant>>,
-    /// Until when the store may not stand for what is out of each key, and for what each node has, µs.
+    /// Until when the store may not account for leased permits of each key, and of each node, µs.
     keys_lost_until: Vec<u64>,
     nodes_lost_until: Vec<u64>,
 }
@@ -71,7 +73,7 @@ impl Grants {
         }
     }
 
-    /// The store answered a message.
+    /// Notes the store's answer to a message.
     pub(crate) fn stands(
         &mut self,
         now: u64,
@@ -80,14 +82,14 @@ impl Grants {
     ) {
         let holder = ask.message.as_ref().map(|message| message.holder);
         if holder == Some(Holder::NONE) {
-            // It only looks.
+            // The message only reads.
             return;
         }
         let grant = &mut self.of[node][key];
         if grant.life > life {
             return;
         }
-        // Also what the holder has from before, if it does not hear this answer.
+        // The end of earlier permits counts as well, in case the holder does not receive this answer.
         let until = match stands.found {
             // Charged at once, for requests that wait for the answer.
             Found::Full => now + LAPSES_WITHIN_US,
@@ -99,7 +101,7 @@ impl Grants {
         *grant = Grant { life, holder, permits, until, is_plenty };
     }
 
-    /// From now on the store may not stand for what is out of `key`, or of all keys.
+    /// Notes that from now on the store may not account for leased permits of `key`, or of any key.
     pub(crate) fn are_lost(&mut self, now: u64, key: Option<usize>) {
         for (place, until) in self.keys_lost_until.iter_mut().enumerate() {
             if key.is_none_or(|key| key == place) {
@@ -108,15 +110,15 @@ impl Grants {
         }
     }
 
-    /// By the clock of `node` what it has of `key` ends later than by the store's. Returns how much that is.
+    /// Notes that permits of `key` end later by the clock of `node` than by the store's. Returns how many it holds.
     pub(crate) fn goes_on(&mut self, now: u64, node: usize, key: usize) -> u64 {
         self.nodes_lost_until[node] = now + LAPSES_WITHIN_US;
         self.of[node][key].permits
     }
 }
 
-/// I8: a holder refuses nothing that passes, where the store had as much left as it had asked for. Of several
-/// holders others give back meanwhile, of which a refusal knows nothing for a second.
+/// I8: a holder refuses nothing that passes, if the store had as much left as it had asked for. With several holders,
+/// others give permits back meanwhile, which a remembered refusal does not notice for a second.
 pub(crate) fn check_refusal(world: &mut World<'_>, (node, key): (usize, usize), cost: Cost) {
     let (now, Grant { life, is_plenty, .. }) = (world.now, world.grants.of[node][key]);
     let is_alone = world.plan.nodes == 1;
@@ -128,7 +130,7 @@ pub(crate) fn check_refusal(world: &mut World<'_>, (node, key): (usize, usize), 
     }
 }
 
-/// I18: a key that is hot is leased, while the store answers and has plenty. Of a check that the store decided.
+/// I18: a hot key is leased while the store answers and has plenty. Checks a decision of the store.
 pub(crate) fn check_central(
     world: &mut World<'_>,
     (node, key): (usize, usize),
@@ -137,9 +139,9 @@ pub(crate) fn check_central(
     let now = world.now;
     let version = world.nodes[node].version;
     let Decision { limit, remaining, .. } = answer.decision;
-    // It changes over to other rules when it asks the next time.
+    // The key changes over to other rules with its next message.
     let is_changing = world.plan.versions.len() > 1;
-    // As many holders as there may be leave no place; and a node that stops leases nothing more.
+    // With as many holders as there may be, a key has no place; and a node that stops leases nothing more.
     let takes = |kind| matches!(kind, FaultKind::Crowd(_) | FaultKind::NodeStopped);
     let is_full = world.plan.faults.iter().any(|fault| takes(fault.kind));
     let policy = world.policies[version].resolve("p").expect("each version has it");
@@ -162,7 +164,7 @@ pub(crate) fn check_central(
     }
 }
 
-/// I4: permits that `node` takes have not lapsed.
+/// I4: permits that `node` uses have not lapsed.
 pub(crate) fn check_end_of(world: &mut World<'_>, node: usize, key: usize) {
     let (now, Grant { life, until, .. }) = (world.now, world.grants.of[node][key]);
     let Grants { keys_lost_until, nodes_lost_until, .. } = &world.grants;
@@ -173,7 +175,7 @@ pub(crate) fn check_end_of(world: &mut World<'_>, node: usize, key: usize) {
     }
 }
 
-/// I3: the store stands for what `node` holds; I12: that is of few keys.
+/// I3: the store accounts for what `node` holds; I12: a node leases few keys.
 pub(crate) fn check_held(world: &mut World<'_>, node: usize) {
     let now = world.now;
     if !world.plan.leases || !world.nodes[node].is_up || world.grants.nodes_lost_until[node] > now {
@@ -203,7 +205,7 @@ pub(crate) fn check_held(world: &mut World<'_>, node: usize) {
     }
 }
 
-/// I21: a message of `node` keeps no more than the node can still use; the store would stand for it in vain.
+/// I21: a message of `node` keeps no more than the node can still use; the store would reserve the rest in vain.
 pub(crate) fn check_kept(world: &mut World<'_>, node: usize, ask: &StoreAsk) {
     let Some(message) = ask.message.filter(|message| message.keep > 0) else { return };
     let leased = world.nodes[node].engine.leased_keys();
@@ -215,7 +217,7 @@ pub(crate) fn check_kept(world: &mut World<'_>, node: usize, ask: &StoreAsk) {
     }
 }
 
-/// I19: `node` has given its leases back soon after it began to stop, where nothing was in its way.
+/// I19: `node` has given its leases back soon after it began to stop, unless a fault interfered.
 pub(crate) fn check_returned(world: &mut World<'_>, node: usize) {
     let now = world.now;
     let Some(since) = world.stops_since[node].filter(|since| now > since + RETURNED_WITHIN_US)
@@ -238,14 +240,14 @@ pub(crate) fn check_returned(world: &mut World<'_>, node: usize) {
     }
 }
 
-/// I11: nothing is held of what nobody asks for, and its key does not stay.
+/// I11: no permits are held of a key without requests, and the key is removed.
 pub(crate) fn check_end(world: &mut World<'_>) {
     let (plan, now) = (world.plan, world.now);
     if !plan.leases || world.judge.has_failed() {
         return;
     }
-    // A copy that comes late is granted something, which lapses; and what is out lapses after the clock was set
-    // back only when the key is asked for again.
+    // A copy that arrives late is granted permits, which lapse; and after the clock was set back, leased permits lapse
+    // only with the next request to the key.
     let comes_late = |kind| {
         matches!(
             kind,
@@ -255,7 +257,7 @@ pub(crate) fn check_end(world: &mut World<'_>) {
     let is_late = plan.faults.iter().any(|fault| comes_late(fault.kind));
     let back_us: u64 = plan.faults.iter().map(|fault| set_back_us(fault.kind)).sum();
     let span_us = full_again_most_us(plan);
-    // A bursty limiter begins with nothing saved: once seen, it is never again as it was.
+    // A bursty limiter begins with no stored permits: once used, it is never in that state again.
     let mut specs = plan.versions.iter().flat_map(|version| &version.rules);
     let is_forgotten = specs.all(RuleSpec::is_strict);
     for key in 0..plan.keys {
@@ -272,7 +274,7 @@ pub(crate) fn check_end(world: &mut World<'_>) {
     }
 }
 
-/// How far a fault sets the store's clock back, µs.
+/// Returns how far a fault sets the store's clock back, µs.
 fn set_back_us(kind: FaultKind) -> u64 {
     match kind {
         FaultKind::StoreClock(by_us) => by_us.min(0).unsigned_abs(),
@@ -280,7 +282,7 @@ fn set_back_us(kind: FaultKind) -> u64 {
     }
 }
 
-/// When a key is full again at the latest, whatever its versions, µs.
+/// Returns when a key is full again at the latest, whatever its versions, µs.
 fn full_again_most_us(plan: &Plan) -> u64 {
     let mut latest_us = 0;
     for place in 0..plan.versions[0].rules.len() {
@@ -292,16 +294,16 @@ fn full_again_most_us(plan: &Plan) -> u64 {
     latest_us
 }
 
-/// The most permits of the rule at `place` that are in use under each version.
+/// Returns the most permits of the rule at `place` that are in use under each version.
 ///
-/// Usage of a larger limit is taken over, and may be many times a smaller one. `carry: proportional` keeps the part
-/// of the limit that was in use, also if that is more than all of it: 340 of 2 become 59,670 of 351. What is out on
-/// leases stays as it is, whatever the policy carries.
+/// Usage of a larger limit is taken over, and may be many times a smaller one. `carry: proportional` keeps the part of
+/// the limit that was in use, also if that is more than all of it: 340 of 2 become 59,670 of 351. Leased permits stay
+/// as they are, whatever the policy carries.
 fn most_used(plan: &Plan, place: usize) -> Vec<u64> {
     let mut earlier: Vec<(u64, u64)> = Vec::new();
     for version in &plan.versions {
         let Some(limit) = version.rules.get(place).map(RuleSpec::limit) else { break };
-        // A version may replace any earlier one, where nobody asked for the key in between.
+        // A version may replace any earlier one, if no request came to the key in between.
         let taken_over = earlier.iter().map(|(from, used)| match version.carry {
             "proportional" => (used * limit).div_ceil(*from).max(*used),
             _ => *used,
@@ -321,8 +323,8 @@ pub(crate) fn check_rules(world: &mut World<'_>, (node, key): (usize, usize), an
     }
 }
 
-/// I24: a process that owes something of a key uses none of its permits. It says of all keys together what it owes,
-/// so that this is looked at where there is one.
+/// I24: a process with a debt of a key uses none of its permits. An engine reports only the debts of all keys
+/// together, so this is checked where there is one key.
 pub(crate) fn check_owing(world: &mut World<'_>, node: usize) {
     let engine = &world.nodes[node].engine;
     if world.plan.keys > 1 || engine.debts() == 0 {
@@ -335,7 +337,7 @@ pub(crate) fn check_owing(world: &mut World<'_>, node: usize) {
     }
 }
 
-/// When a rule of which `used` permits are in use is full again, µs.
+/// Returns when a rule with `used` permits in use is full again, µs.
 fn full_again_us(spec: &RuleSpec, used: u64) -> u64 {
     match *spec {
         RuleSpec::TokenBucket { permits, period_us, .. }

@@ -1,7 +1,7 @@
-//! Whether what happened may have happened.
+//! The judge of a history: whether what was admitted may have been admitted.
 //!
-//! The world writes down what was admitted, when, by whose word, and what the store forgot; at the end
-//! [`Judge::verdict`] goes through it in the order of time. I1 is the bound of `docs/exactness.md`:
+//! The world records what was admitted, when, by which decision, and what the store forgot; at the end
+//! [`Judge::verdict`] goes through the entries in the order of time. I1 is the bound of `docs/exactness.md`:
 //!
 //! - what the fleet admits stays within the rule, plus `allowed`;
 //! - `allowed` is what the store forgot, what its clock brought when it was set forward, what was out on leases
@@ -23,14 +23,14 @@ const CAUSE_US: u64 = 3_000_000;
 /// Most causes that are named: the last ones, so that the line can be read.
 const CAUSES_MAX: usize = 4;
 
-/// What breaks an invariant.
+/// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The name of the invariant.
     pub invariant: &'static str,
     /// When, µs.
     pub at: u64,
-    /// What happened.
+    /// A description of the violation.
     pub what: String,
 }
 
@@ -43,12 +43,12 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Something that counts.
+/// An event that counts for a key.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     /// When, µs of true time.
     pub(crate) at: u64,
-    /// Of several at one instant: after so many executions of the store.
+    /// The number of executions of the store before it; it orders events of one instant.
     pub(crate) order: u64,
     pub(crate) key: usize,
     pub(crate) what: What,
@@ -56,63 +56,63 @@ pub(crate) struct Entry {
 
 #[derive(Clone, Debug)]
 pub(crate) enum What {
-    /// So many permits were admitted, which were asked for at `begun`.
+    /// Permits were admitted that were asked for at `begun`.
     Admitted { permits: u64, begun: u64, by: By },
-    /// So many permits were admitted that pass then. What a share books is charged before it passes.
+    /// Permits were admitted that pass later. A booking by a share is charged before it passes.
     Booked { permits: u64, passes_at: u64, by_share: bool },
-    /// A node admitted them by its share. `run` counts the answers of the store before it; `None`: of several
-    /// requests that were made together, so that nobody knows.
+    /// A node admitted permits by its share. `run` counts the answers of the store before it; `None`: unknown, because
+    /// several requests were made together.
     ByShare { permits: u64, version: usize, of: Process, run: Option<u64>, begun: u64 },
-    /// A node admitted them because its policy says `allow`. They use the budget up, as far as it goes.
+    /// A node admitted permits because its policy has `allow`. They use up the budget, as far as it goes.
     Allowed { permits: u64, begun: u64 },
-    /// So many permits of each rule do not count any more.
+    /// Permits of each rule that do not count any more.
     Forgiven { permits: Vec<u64>, why: &'static str },
-    /// So many permits were out on leases while the store forgot them, or charged them as of another time.
+    /// Permits that were out on leases when the store forgot them, or charged them as of another time.
     Excused { permits: u64 },
-    /// The store lost writes. While permits were out, their holders know.
+    /// The store lost writes. While permits were held, their holders know it.
     Lost { held: u64 },
     /// A replica takes over from the store.
     Split,
-    /// The store of before a failover was paid so many permits of a debt.
+    /// The store before a failover was paid permits of a debt.
     PaidToOld { permits: u64 },
-    /// A holder knew what the store had lost.
+    /// A holder reported what the store had lost.
     Repaired,
-    /// A holder gave so many permits back.
+    /// A holder gave permits back.
     Returned { permits: u64 },
     /// The store's clock was set.
     ClockStep { by_us: i64 },
-    /// A node's wall clock was, by which its share flows out.
+    /// The wall clock of a node was set, by which its share flows out.
     WallClock(usize),
-    /// The store goes by this version.
+    /// The store decides by this version from now on.
     Version(usize),
-    /// A node ended with what it owed, or forgot it.
+    /// A process ended, or forgot its debts.
     Ended(usize),
 }
 
-/// By whose word permits were admitted.
+/// The source of a decision that admitted permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
-    /// The store's, at this instant.
+    /// The store, at this instant.
     Store,
-    /// The word of the store that a replica took over from, at this instant.
+    /// The store that a replica took over from, at this instant.
     OldStore,
-    /// A node's that had leased them, at this instant.
+    /// A node that had leased the permits, at this instant.
     Lease,
-    /// The same, at some instant until then.
+    /// A node that had leased the permits, at some instant until then.
     EarlierLease,
 }
 
 /// A node, and which process of it.
 pub(crate) type Process = (usize, u32);
 
-/// What a history used of what it was allowed.
+/// The permits of a history, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// Permits that were admitted.
     pub admitted: u64,
-    /// Of them by shares.
+    /// Permits that shares admitted.
     pub by_share: u64,
-    /// Of them by `allow`.
+    /// Permits that `allow` admitted.
     pub by_allow: u64,
     /// Permits that the store forgot.
     pub forgotten: u64,
@@ -120,10 +120,10 @@ pub struct Used {
     pub over: u64,
 }
 
-/// What came of writes that the store lost: I7.
+/// The effect of writes that the store lost: I7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// How often.
+    /// The number of times that the store lost writes.
     pub faults: u64,
     /// Permits over the limit, with all that was admitted before.
     pub over: u64,
@@ -131,7 +131,7 @@ pub struct Lost {
     pub limit: u64,
 }
 
-/// All that counts.
+/// All entries.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
     entries: Vec<Entry>,
@@ -143,7 +143,7 @@ impl Judge {
         self.entries.push(entry);
     }
 
-    /// Something is wrong at once.
+    /// Notes a violation that was found at once.
     pub(crate) fn fail(&mut self, invariant: &'static str, at: u64, what: String) {
         if self.first.is_none() {
             self.first = Some(Violation { invariant, at, what });
@@ -154,7 +154,7 @@ impl Judge {
         self.first.is_some()
     }
 
-    /// The earliest violation, what was used, and what came of lost writes.
+    /// Returns the earliest violation, what was used, and the effects of lost writes.
     pub(crate) fn verdict(mut self, plan: &Plan) -> (Option<Violation>, Used, Vec<Lost>) {
         self.entries.sort_by_key(|entry| (entry.at, entry.order));
         let mut used = Used::default();
@@ -188,7 +188,7 @@ impl Judge {
 }
 
 impl What {
-    /// The words for it, if it lets more pass.
+    /// Returns a description of it, if it lets more pass.
     fn gives(&self) -> Option<String> {
         match self {
             Self::Forgiven { permits, why } => {
@@ -212,55 +212,55 @@ impl What {
     }
 }
 
-/// Permits that a node which decides by `allow` may leave uncharged with each debt: what is in use is rounded up,
-/// and what is there down.
+/// Permits that a node which decides by `allow` may leave uncharged with each debt: usage is rounded up, and room is
+/// rounded down.
 const ROUNDED: u64 = 2;
 
-/// What is known of one key.
+/// The record of one key.
 #[derive(Debug)]
 struct KeyJudge {
     version: usize,
-    /// Whether one node alone asks for it.
+    /// Only one node asks for the key.
     has_one_asker: bool,
-    /// How far the store's clock is ahead, µs.
+    /// The lead of the store's clock, µs.
     ahead_us: i64,
     /// One for each rule of the version.
     rules: Vec<RuleJudge>,
-    /// Whether permits were given back, or forgotten.
+    /// Permits were given back, or forgotten.
     gave_back: bool,
     /// Permits that were lost in rounding.
     rounded: u64,
-    /// How often a node began to decide by `allow`, and until when it did, µs.
+    /// The number of times that a node began to decide by `allow`, and until when the last one lasted, µs.
     allowed: (u64, u64),
     /// Permits that holders gave back.
     returned: u64,
-    /// Permits that were out on leases when that was forgotten.
+    /// Permits that were out on leases when the store forgot them.
     excused: u64,
-    /// Permits that the store of before a failover admitted, or charged as debts.
+    /// Permits that the store before a failover admitted, or charged as debts.
     by_old: u64,
-    /// The most permits that were in use beyond a limit when it was lowered. A share knows of its limit at most, and
+    /// The most permits that were in use beyond a limit when it was lowered. A share counts usage up to its limit, and
     /// a debt is charged up to it.
     beyond: u64,
-    /// Of each process that ever decided by its share.
+    /// The share of each process that ever decided by one.
     shares: BTreeMap<Process, Share>,
-    /// How often a process began to decide by its share.
+    /// The number of times that a process began to decide by its share.
     outages: u64,
     /// Processes that ended with what they owed.
     ended: u64,
-    /// How often a node's wall clock was set.
+    /// The number of times that a node's wall clock was set.
     set_clocks: u64,
     /// When turns that the store booked pass, and their permits.
     booked: Vec<(u64, u64)>,
     /// The most permits of turns that were to come.
     booked_most: u64,
-    /// The same for each share that was begun: no answer says how many turns are booked, so that a share is
-    /// as much too large.
+    /// The sum of `booked_most` over all shares that began: no answer says how many turns are booked, so each share is
+    /// too large by that much.
     unknown: u64,
-    /// How often the store lost writes.
+    /// The number of times that the store lost writes.
     lost: u64,
-    /// Whether it did while none were.
+    /// The store lost writes while no permits were held.
     lost_unheld: bool,
-    /// Whether no holder has spoken since.
+    /// The store lost writes, and no holder has reported since.
     is_lost: bool,
 }
 
@@ -271,29 +271,29 @@ struct RuleJudge {
     limit_most: u64,
     /// All that was admitted.
     meter: Meter,
-    /// What the store admitted, at the instant at which it did.
+    /// Permits that the store admitted, at the instant at which it did.
     exact: Meter,
-    /// Usage of the store that a replica took over from, as far as that store knows, and what was `spent` of its excuses.
+    /// The meter and `spent` of the store that a replica took over from, as far as that store knows.
     old: Option<(Meter, u64)>,
-    /// The same as `meter` with all that the store lost; and the most that it was over.
+    /// A meter that keeps what the store lost, and the most that it was over; `None`: not measured.
     whole: Option<Meter>,
     whole_over: u64,
     /// Units that flowed out of shares, times nodes, while their nodes were without the store.
     flowed: u64,
-    /// Permits that did under earlier versions.
+    /// Permits that flowed out under earlier versions.
     flowed_before: u64,
-    /// Permits over the rule that were out when that was forgotten: each excuses one that is over, once.
+    /// Permits over the rule that are excused: each permit in `excused` excuses one, once.
     spent: u64,
 }
 
-/// What a node admitted by its share since the store last answered it.
+/// Permits that a node admitted by its share since the store last answered it.
 #[derive(Debug, Default)]
 struct Share {
     run: Option<u64>,
-    /// Whether some of it may be of an earlier run.
+    /// Some of them may be of an earlier run.
     is_vague: bool,
     meters: Vec<Meter>,
-    /// When the last of it was asked for, µs.
+    /// When the last of them was asked for, µs.
     last: u64,
 }
 
@@ -365,7 +365,7 @@ impl KeyJudge {
             })
             .collect();
         self.beyond = self.beyond.max(self.above(at));
-        // What is out unknown to the store passes beside what is in use, of a lowered limit as well.
+        // Leased permits that the store does not know of pass beside those in use, also of a lowered limit.
         if self.excused > 0 {
             self.excused += self.above(at);
         }
@@ -385,7 +385,7 @@ impl KeyJudge {
         match &entry.what {
             What::Admitted { permits, begun, by } => {
                 used.admitted += permits;
-                // Until a holder speaks, the store cannot know of what it lost.
+                // Until a holder reports, the store does not know what it lost.
                 if *by != By::Store || !self.is_lost {
                     self.admit_whole((*begun, at), *permits);
                 }
@@ -401,7 +401,7 @@ impl KeyJudge {
             }
             What::ByShare { permits, version, of, run, begun } => {
                 (used.admitted, used.by_share) = (used.admitted + permits, used.by_share + permits);
-                // By rules that the store has not heard of yet, or has left behind.
+                // These are rules that the store does not have yet, or has replaced.
                 if *version != self.version {
                     return None;
                 }
@@ -426,7 +426,7 @@ impl KeyJudge {
         }
     }
 
-    /// Takes in what admits nothing.
+    /// Takes in an entry that admits nothing.
     fn learn(&mut self, plan: &Plan, at: u64, what: &What) {
         match what {
             What::Booked { permits, passes_at, by_share } => {
@@ -475,7 +475,7 @@ impl KeyJudge {
                     self.begin(plan, *version, at);
                 }
             }
-            // What it owed is no part of its share any more.
+            // Debts of the process are no longer part of its share.
             What::Ended(node) => {
                 self.ended += 1;
                 let shares = self.shares.iter_mut().filter(|((of, _), _)| of == node);
@@ -503,16 +503,16 @@ impl KeyJudge {
         }
     }
 
-    /// What came of lost writes, if there were any.
+    /// Returns the effect of lost writes, if there were any while permits were held.
     fn lost(&self) -> Option<Lost> {
         let worst = self.rules.iter().max_by_key(|rule| rule.whole_over)?;
         let (faults, over, limit) = (self.lost, worst.whole_over, worst.spec.limit());
         (faults > 0 && !self.lost_unheld).then_some(Lost { faults, over, limit })
     }
 
-    /// Counts what was admitted by `allow`, as far as the budget goes. Of several nodes the store may grant to
-    /// one what another has not paid yet; and of a window, of what was given back, and of what flowed out when the
-    /// store's clock was set, a node may count more in use than is.
+    /// Counts what was admitted by `allow`, as far as the budget goes. With several nodes, the store may grant to one
+    /// what another has not paid yet; and with a window, after a refund, or after the store's clock was set, a node may
+    /// count more in use than there is.
     fn by_allow(&mut self, plan: &Plan, (begun, at): (u64, u64), permits: u64) {
         if let [rule] = &mut *self.rules
             && self.has_one_asker
@@ -524,9 +524,9 @@ impl KeyJudge {
         {
             let over = rule.meter.admit((begun, at), permits);
             rule.meter.forgive(at, over);
-            // It charges what passes as of the question: more has flowed out until the answer. Each time that it
-            // finds the store again, it charges another debt. And what a lease gave back counts as in use for two
-            // seconds more, so that so much less of the budget is there to be used up.
+            // The store charges as of the question: more has flowed out until the answer. Each time that the node finds
+            // the store again, it charges another debt. And permits that a lease gave back count as in use for two
+            // seconds more, so that the budget has that much less room.
             let (times, until) = &mut self.allowed;
             *times += u64::from(begun > *until + plan.deadline_us);
             *until = at;
@@ -535,7 +535,8 @@ impl KeyJudge {
         }
     }
 
-    /// Counts what the store admitted: nothing is over, but for what it does not know of, and of that each permit once.
+    /// Counts what the store admitted: no permit is over, except for leases that it does not know of, each counted
+    /// once.
     fn by_store(&mut self, at: u64, permits: u64) -> Option<String> {
         for RuleJudge { exact, spent, spec, .. } in &mut self.rules {
             let excused = self.excused - *spent;
@@ -546,7 +547,7 @@ impl KeyJudge {
         None
     }
 
-    /// Counts what the store admitted that a replica took over from: nothing is over what it had then, and the replica
+    /// Counts what the old store of a failover admitted: no permit is over the usage that it had then, and the replica
     /// does not know of it.
     fn by_old(&mut self, at: u64, permits: u64) -> Option<String> {
         self.by_old += permits;
@@ -579,12 +580,12 @@ impl KeyJudge {
         share.is_vague |= run.is_none();
         let nodes = plan.nodes as u64;
         for (rule, meter) in self.rules.iter_mut().zip(&mut share.meters) {
-            // By a clock that runs too fast, a twentieth more.
+            // A clock that runs too fast lets a twentieth more flow out.
             let flowed = meter.flows(share.last, at);
             rule.flowed += if plan.drifts() { flowed + flowed / 16 } else { flowed };
             let over = meter.admit((begun, at), permits * nodes);
-            // A request from before a change takes the share back to the rules of then, and one from before the
-            // clock was set to the time of then.
+            // A request from before a change takes the share back to the earlier rules, and one from before the clock
+            // was set takes it back to the earlier time.
             let is_exact = !share.is_vague && self.set_clocks == 0 && plan.versions.len() == 1;
             let is_exact = is_exact && !plan.drifts();
             if over > 0 && is_exact && rule.spec.is_strict() {
@@ -600,7 +601,7 @@ impl KeyJudge {
         None
     }
 
-    /// Counts what was admitted by whatever word.
+    /// Counts what was admitted by any decision.
     fn admit(
         &mut self,
         plan: &Plan,
@@ -608,21 +609,21 @@ impl KeyJudge {
         permits: u64,
         used: &mut Used,
     ) -> Option<String> {
-        // What is admitted by `allow` is not divided by the nodes.
+        // Permits that `allow` admits are not divided by the nodes.
         let nodes = if plan.on_failure == OnFailure::Allow { 1 } else { plan.nodes as u64 };
         let with_share = self.shares.len() as u64;
-        // The only server knows all that is in use, until it starts anew.
+        // A single node knows all usage until it restarts.
         let is_first = self.shares.keys().all(|(_, life)| *life == 0) && self.ended == 0;
-        // Its windows are those of its own clock; and a request from before a change takes a debt back to the
-        // rules of then.
+        // The windows are those of its own clock; and a request from before a change takes a debt back to the earlier
+        // rules.
         let is_in_time = self.ahead_us == 0 && plan.versions.len() == 1 && !plan.drifts();
         let knows_all = plan.nodes == 1 && is_first && is_in_time;
         for rule in &mut self.rules {
             let over = rule.meter.admit(at, permits);
             used.over = used.over.max(over);
             let share = rule.limit_most.div_ceil(nodes);
-            // An answer is put down as of its question: each share that begins is as much larger as flowed out in
-            // between. Each fault is one outage.
+            // An answer is recorded as of its question: each share that begins is larger by what flowed out in between.
+            // Each fault is one outage.
             let outages = self.outages.min(plan.faults.len() as u64 + 1);
             let late = outages * rule.meter.flows_in(plan.deadline_us);
             // A share is that of a window of the node's clock, and two of these may lie in one of the store's.
@@ -638,7 +639,7 @@ impl KeyJudge {
             let allowed = shares + anew + self.unknown + self.rounded + self.excused;
             let allowed = allowed + self.by_old;
             let allowed = allowed + beyond;
-            // Of what Guava's lets pass on the next one's bill, no answer says how much it is.
+            // No answer reports what Guava's algorithm lets pass on the next request's bill.
             let is_known = rule.spec.is_strict() || with_share == 0;
             if over > allowed && is_known {
                 return Some(format!(
@@ -651,8 +652,8 @@ impl KeyJudge {
     }
 }
 
-/// Counts permits that a store admitted at an instant. Of those that are over, each uses up an excuse; returns how many
-/// are over if there are fewer excuses.
+/// Counts permits that a store admitted at an instant. Each permit that is over uses up an excuse; returns how many are
+/// over if there are fewer excuses.
 fn admit_excused(
     (meter, spent): (&mut Meter, &mut u64),
     excused: u64,
@@ -668,7 +669,7 @@ fn admit_excused(
 }
 
 impl RuleJudge {
-    /// Permits that flowed out of shares.
+    /// Returns the permits that flowed out of shares.
     fn flowed_permits(&self, plan: &Plan) -> u64 {
         self.flowed_before + self.flowed.div_ceil(self.meter.units() * plan.nodes as u64)
     }

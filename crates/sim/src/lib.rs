@@ -1,7 +1,7 @@
 //! A fleet in a box: real engines, a store, the network between them and their clocks, by a seed.
 //!
 //! A history is one thread and some milliseconds: nothing sleeps, and the same seed gives the same events.
-//! What it may admit is judged by `docs/exactness.md`; a violation is one line with a token, which
+//! `docs/exactness.md` sets the bound of what it may admit; a violation is one line with a token, which
 //! `cargo run -p sluicegate-sim -- replay TOKEN` runs again with a trace.
 //!
 //! | file | what |
@@ -11,12 +11,12 @@
 //! | `faults`, `failover` | what a fault does |
 //! | `net`, `calls`, `wire` | connections; what is under way on them; an engine's end |
 //! | `server` | the store, by the kernel |
-//! | `scripts` | the same by the scripts of Redis |
+//! | `scripts` | the same decisions by the scripts of Redis |
 //! | `node`, `clock` | an engine and its clients; their clocks |
 //! | `promises` | the invariants, as a violation names them |
-//! | `answers`, `grants`, `judge`, `meter`, `oracle`, `probes` | where they are looked at |
+//! | `answers`, `grants`, `judge`, `meter`, `oracle`, `probes` | the checks of the invariants |
 //! | [`shrink`], [`token`] | the smallest history that fails, in one line |
-//! | [`report`] | what holds of many histories together |
+//! | [`report`] | sums over many histories |
 //! | [`table`] | what leases admit, and how many calls they take, under loads of millions of requests |
 
 mod answers;
@@ -57,7 +57,7 @@ pub fn run(token: &Token) -> Outcome {
     run_traced(token, false)
 }
 
-/// The same; with all events if `traced`.
+/// Runs the history of a token; with a trace of all events if `traced`.
 pub fn run_traced(token: &Token, traced: bool) -> Outcome {
     let plan = Plan::of(token.seed, &token.cut);
     world::World::run(&plan, traced)

@@ -65,7 +65,7 @@ fn replay(token: &Token) -> ExitCode {
     verdict(token, &outcome)
 }
 
-/// Runs histories for so many minutes, from this seed on.
+/// Runs histories for `minutes`, from the seed `from` on.
 fn soak(history: fn(u64) -> Token, minutes: &str, from: &str) -> ExitCode {
     match (minutes.parse::<u64>(), from.parse::<u64>()) {
         (Ok(minutes), Ok(from)) => {

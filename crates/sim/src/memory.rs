@@ -1,4 +1,4 @@
-//! What nodes remember of refusals: I8 and I29.
+//! Refusals that nodes remember: I8 and I29.
 
 use std::sync::Arc;
 
@@ -9,19 +9,20 @@ use crate::plan::{Arrival, Ask, MS, Plan, SECOND};
 use crate::tasks::TaskView;
 use crate::world::World;
 
-/// How long a refusal is remembered after something was given back elsewhere, µs: a second, and a question.
+/// The longest time that a refusal is remembered after another node gave permits back, µs: a second, and a
+/// question.
 const REMEMBERED_US: u64 = SECOND + 50 * MS;
 
-/// How long others get a refusal while one asks, µs.
+/// The longest time that other requests get a refusal while one asks the store, µs.
 const ASKING_US: u64 = 50 * MS;
 
-/// How long a refusal is remembered without another question, µs.
+/// The time that a refusal is repeated without another question, µs.
 const REMEMBERED_AT_ONCE_US: u64 = SECOND;
 
-/// The refusal of a key that a node was told last.
+/// The last refusal of a key that a node received.
 #[derive(Clone, Debug)]
 pub(crate) enum Refusal {
-    /// Requests are made together, or settled: in which order they are decided, nobody knows.
+    /// Requests are made together, or settled: the order in which they are decided is unknown.
     Unknown,
     /// There is none, or permits were given back since.
     Forgotten,
@@ -36,7 +37,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// What a process knows of each key when it starts.
+    /// Returns what a process knows of each key when it starts.
     pub(crate) fn of_each_key(plan: &Plan) -> Vec<Self> {
         let is_vague = |arrival: &Arrival| {
             arrival.is_batched || matches!(arrival.ask, Ask::CheckAndSettle(..))
@@ -48,7 +49,7 @@ impl Refusal {
     }
 }
 
-/// Something was given back by a node, or perhaps.
+/// Notes that permits of a key were given back at a node, or may have been.
 pub(crate) fn forget(world: &mut World<'_>, (node, key): (usize, usize)) {
     let refusal = &mut world.nodes[node].refusals[key];
     if !matches!(refusal, Refusal::Unknown) {
@@ -56,11 +57,12 @@ pub(crate) fn forget(world: &mut World<'_>, (node, key): (usize, usize)) {
     }
 }
 
-/// A node answers. I29: it remembers what the store said to it last, and does not ask again for what is refused.
+/// Checks an answer. I29: a node remembers the last refusal of the store, and does not ask again for what is
+/// refused.
 pub(crate) fn see(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {
     let is_check =
         matches!(arrival.ask, Ask::Check(_) | Ask::CheckAndRefund(..) | Ask::CheckAndSettle(..));
-    // Of a batch it was refused at some instant before.
+    // A request of a batch was refused at some instant before.
     if answer.mode == Mode::Remembered && !task.is_batch {
         check(world, task, arrival);
     }
@@ -124,17 +126,17 @@ fn retry_us_of(answer: &Answer) -> Option<u64> {
     }
 }
 
-/// I8: what is refused by memory would be refused by the store.
+/// I8: the store would refuse what a remembered refusal refuses.
 fn check(world: &mut World<'_>, task: TaskView, arrival: Arrival) {
     let now = world.now;
     let cost = Cost::new(arrival.ask.cost()).expect("costs are at least 1");
-    // A holder asks for all its requests at its own pace, and what is out may come back at any time.
+    // A holder asks for all its requests at its own pace, and leased permits may come back at any time.
     if world.plan.leases {
         return crate::grants::check_refusal(world, (task.node, arrival.key), cost);
     }
     let changed = world.given_back[arrival.key];
     let is_recent = changed.is_some_and(|then| then + REMEMBERED_US > now);
-    // One finds out that it holds no more, and others get it meanwhile.
+    // One request finds out that the holder has no permits left, and others get the refusal meanwhile.
     let is_asked = changed.is_some() && world.sent_at[task.node][arrival.key] + ASKING_US > now;
     let is_vague = crate::probes::has_wrong_clocks(world);
     if is_recent || is_asked || is_vague || crate::answers::is_disturbed(world, task) {

@@ -1,21 +1,21 @@
-//! What a rule admitted, in integers, and how far that is over the rule's own bound in any interval.
+//! Permits that a rule admitted, in integers, and how far they are over the rule's own bound in any interval.
 //!
-//! A request was decided at some instant between its question and its answer. As in `docs/exactness.md` it
-//! counts towards an interval only if both lie in it: what is over is over whichever instant that was.
+//! A request was decided at some instant between its question and its answer. As in `docs/exactness.md` it counts
+//! towards an interval only if both lie in it: so an excess is one whichever instant that was.
 
 use std::collections::VecDeque;
 
 use crate::plan::{Plan, RuleSpec, SECOND, WindowSpec};
 
-/// How much was admitted under one rule.
+/// The permits admitted under one rule.
 #[derive(Clone, Debug)]
 pub(crate) enum Meter {
-    /// Of each instant at which an interval may begin, the units admitted since: no more than the burst, and
+    /// For each instant at which an interval may begin, the units admitted since: no more than the burst, and
     /// what has flowed out. A permit is as many units as the period has µs.
     Bucket { since: Vec<(u64, u64)>, permits: u64, period_us: u64, burst: u64 },
-    /// All that was admitted in the last window.
+    /// The permits admitted in the last window, by when they were asked for.
     Sliding { admitted: VecDeque<(u64, u64)>, sum: u64, limit: u64, window_us: u64 },
-    /// What was admitted in each window of the store's clock.
+    /// The permits admitted in the present window of the store's clock.
     Aligned { window: u64, sum: u64, limit: u64, window_us: u64, ahead_us: u64 },
 }
 
@@ -46,14 +46,14 @@ impl Meter {
                 WindowSpec::Fixed | WindowSpec::Estimate => aligned(limit, window_us),
                 WindowSpec::Log | WindowSpec::Buckets => sliding(limit, window_us),
             },
-            // A request passes on what the next one pays, whatever its cost.
+            // A request passes on permits that the next one pays for, whatever its cost.
             RuleSpec::SmoothBursty { permits, burst_s } => {
                 bucket(permits, SECOND, permits * burst_s + plan.cost_max())
             }
         }
     }
 
-    /// The usage of `old` under a rule that replaces it; usage of another algorithm is not followed.
+    /// Returns the usage of `old` under a rule that replaces it; usage of another algorithm is not followed.
     pub(crate) fn under(&self, at: u64, (old, new): (&RuleSpec, &RuleSpec), plan: &Plan) -> Self {
         let used = carried(self.used(at), old, new) / self.units();
         match (self, Self::of(new, plan)) {
@@ -65,7 +65,8 @@ impl Meter {
         }
     }
 
-    /// Units that flow out of all that is used at `from` until `to`: [`units`](Self::units) of them are a permit.
+    /// Returns the units that flow out of the usage at `from` until `to`: [`units`](Self::units) of them are a
+    /// permit.
     pub(crate) fn flows(&self, from: u64, to: u64) -> u64 {
         match self {
             Self::Bucket { permits, .. } => self.used(from).min(to.saturating_sub(from) * permits),
@@ -73,7 +74,7 @@ impl Meter {
         }
     }
 
-    /// Units in a permit.
+    /// Returns the units in a permit; 1 in windows.
     pub(crate) fn units(&self) -> u64 {
         match self {
             Self::Bucket { period_us, .. } => *period_us,
@@ -98,7 +99,7 @@ impl Meter {
                 over.div_ceil(*period_us)
             }
             Self::Sliding { admitted, sum, limit, .. } => {
-                // What waited for an answer was asked for before others that did not.
+                // A request that waited for its answer was asked for before others that did not.
                 let later = admitted.iter().rev().take_while(|(other, _)| *other > begun).count();
                 admitted.insert(admitted.len() - later, (begun, permits));
                 *sum += permits;
@@ -113,7 +114,7 @@ impl Meter {
         }
     }
 
-    /// `permits` do not count any more.
+    /// Removes `permits` from the usage.
     pub(crate) fn forgive(&mut self, at: u64, permits: u64) {
         self.flow(at);
         match self {
@@ -135,7 +136,7 @@ impl Meter {
         }
     }
 
-    /// The store's clock is set forward, or back: then windows of its clock begin anew.
+    /// Sets the store's clock forward, or back: then windows of its clock begin anew.
     pub(crate) fn clock_step(&mut self, at: u64, by_us: i64) {
         self.flow(at);
         match self {
@@ -158,7 +159,7 @@ impl Meter {
         }
     }
 
-    /// The store's clock is so far ahead of true time.
+    /// Sets how far the store's clock is ahead of true time, µs.
     pub(crate) fn set_ahead(&mut self, by_us: i64) {
         if let Self::Aligned { ahead_us, window_us, .. } = self {
             let length = i64::try_from(*window_us).expect("windows are short");
@@ -166,12 +167,12 @@ impl Meter {
         }
     }
 
-    /// Whether its windows, of the store's clock, begin at other instants than those of nodes' clocks.
+    /// Returns whether its windows, of the store's clock, begin at other instants than those of nodes' clocks.
     pub(crate) fn is_out_of_step(&self) -> bool {
         matches!(self, Self::Aligned { ahead_us: 1.., .. })
     }
 
-    /// Units in use at `at`.
+    /// Returns the units in use at `at`.
     fn used(&self, at: u64) -> u64 {
         match self {
             Self::Bucket { since, permits, .. } => {
@@ -184,7 +185,7 @@ impl Meter {
         }
     }
 
-    /// Permits that flow out in `span_us` at most.
+    /// Returns the most permits that flow out in `span_us`.
     pub(crate) fn flows_in(&self, span_us: u64) -> u64 {
         match self {
             Self::Bucket { permits, period_us, .. } => (span_us * permits).div_ceil(*period_us),
@@ -192,7 +193,7 @@ impl Meter {
         }
     }
 
-    /// Permits in use beyond the limit at `at`, rounded up.
+    /// Returns the permits in use beyond the limit at `at`, rounded up.
     pub(crate) fn above(&self, at: u64) -> u64 {
         let most = match self {
             Self::Bucket { burst, .. } => *burst,
@@ -201,10 +202,10 @@ impl Meter {
         self.used(at).saturating_sub(most).div_ceil(self.units())
     }
 
-    /// What has flowed out by `at` does.
+    /// Drops the usage that has flowed out by `at`.
     fn flow(&mut self, at: u64) {
         match self {
-            // An interval that begins later counts all that matters.
+            // An interval that begins later counts all usage that matters.
             Self::Bucket { since, permits, .. } => {
                 since.retain(|(start, used)| *used > at.saturating_sub(*start) * *permits);
             }
@@ -223,8 +224,8 @@ impl Meter {
     }
 }
 
-/// What `used` units under `old` are under `new`. Permits that are in use stay; of Guava's, those that are stored
-/// are rescaled, and a debt keeps its time (`spec/README.md`).
+/// Returns what `used` units under `old` are under `new`. Permits in use stay; under Guava's algorithms, stored
+/// permits are rescaled, and a debt keeps its time (`spec/README.md`).
 fn carried(used: u64, old: &RuleSpec, new: &RuleSpec) -> u64 {
     let (RuleSpec::SmoothBursty { permits: from, .. }, RuleSpec::SmoothBursty { permits: to, .. }) =
         (old, new)

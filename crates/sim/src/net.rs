@@ -1,29 +1,30 @@
-//! The way between a node and the store: one connection each, in order, with what can happen to it.
+//! The way between a node and the store: one connection each, in order, and the faults that it can
+//! have.
 
 use fastrand::Rng;
 
 use crate::plan::{MS, Plan};
 
-/// How long a connection may be silent until it is given up, µs: as the client of Redis does.
+/// The longest silence until a connection is given up, µs: as in the client of Redis.
 pub(crate) const SILENCE_MAX_US: u64 = 500 * MS;
 
 /// One node's connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
-    /// Faults that lose what is sent.
+    /// Number of faults that lose requests.
     pub(crate) requests_lost: u32,
-    /// Faults that lose what is answered.
+    /// Number of faults that lose answers.
     pub(crate) answers_lost: u32,
-    /// How much later everything comes, µs.
+    /// The delay of everything, µs.
     pub(crate) late_us: u64,
-    /// How much later messages about leases come once more, µs; 0: they do not.
+    /// The delay after which messages about leases arrive again, µs; 0: they do not.
     pub(crate) repeats_after_us: u64,
-    /// Messages about leases go another way, which takes so much longer at most, µs.
+    /// Messages about leases take another way, which takes up to this much longer, µs.
     pub(crate) strays_us: u64,
     pub(crate) is_connected: bool,
-    /// Which connection this is: answers on an earlier one are never heard.
+    /// The number of the connection: answers on an earlier one are lost.
     pub(crate) epoch: u32,
-    /// When the last answer was heard, or the node went on after it had stood still.
+    /// When the last answer arrived, or the node went on after it had stood still.
     pub(crate) heard_at: u64,
     /// When the last message of each direction arrives: they are in order.
     last_request: u64,
@@ -48,7 +49,7 @@ impl Link {
         }
     }
 
-    /// When a request that is sent now arrives; `None`: never.
+    /// Returns when a request that is sent now arrives; `None`: never.
     pub(crate) fn request(&mut self, plan: &Plan, now: u64, is_message: bool) -> Option<u64> {
         let arrives = now + self.delay(plan);
         let arrives = match is_message && self.strays_us > 0 {
@@ -58,7 +59,7 @@ impl Link {
         (self.requests_lost == 0).then_some(arrives)
     }
 
-    /// When an answer that is sent now arrives; `None`: never.
+    /// Returns when an answer that is sent now arrives; `None`: never.
     pub(crate) fn answer(&mut self, plan: &Plan, now: u64, is_message: bool) -> Option<u64> {
         let arrives = now + self.delay(plan);
         let arrives = match is_message && self.strays_us > 0 {
@@ -68,17 +69,17 @@ impl Link {
         (self.answers_lost == 0).then_some(arrives)
     }
 
-    /// Whether both directions carry.
+    /// Returns whether both directions work.
     pub(crate) fn carries(&self) -> bool {
         self.requests_lost == 0 && self.answers_lost == 0
     }
 
-    /// Until the next attempt to connect, µs.
+    /// Returns the pause until the next attempt to connect, µs.
     pub(crate) fn pause(&mut self) -> u64 {
         self.rng.u64(20 * MS..=200 * MS)
     }
 
-    /// A new connection.
+    /// Opens a new connection.
     pub(crate) fn connect(&mut self, now: u64) {
         self.is_connected = true;
         self.epoch += 1;
@@ -91,7 +92,7 @@ impl Link {
     }
 }
 
-/// Nothing on a connection arrives before what was sent sooner.
+/// Returns when a message arrives, not before those that were sent sooner.
 fn in_order(last: &mut u64, arrives: u64) -> u64 {
     *last = arrives.max(*last);
     *last

@@ -15,7 +15,7 @@ use crate::plan::{Arrival, Ask, MS, Plan};
 use crate::probes::{Probes, Silence};
 use crate::wire::{Asker, SimStore, asker};
 
-/// Keys that an engine remembers: more than a history has, with the ids of all that it settles.
+/// Keys that an engine remembers: more than a history has, with the ids of all settlements.
 const KEYS_REMEMBERED: usize = 4_096;
 
 /// A process with an engine.
@@ -24,44 +24,44 @@ pub(crate) struct Node {
     pub(crate) engine: Arc<Engine<SimStore>>,
     pub(crate) store: SimStore,
     pub(crate) clock: Arc<SimClock>,
-    /// Which process this is; events of an earlier one are void.
+    /// The number of the process; events of an earlier one are void.
     pub(crate) life: u32,
     pub(crate) is_up: bool,
-    /// It stands still until then, µs.
+    /// The process stands still until then, µs.
     pub(crate) paused_until: u64,
     pub(crate) version: usize,
-    /// Answers of the store that it heard, of each key.
+    /// Answers of the store that it received, for each key.
     pub(crate) heard: Vec<u64>,
-    /// What it was refused last, of each key.
+    /// The last refusal that it received, for each key.
     pub(crate) refusals: Vec<Refusal>,
-    /// The rules by which it has asked for permits to lease, of each key.
+    /// The rules by which it has asked for permits to lease, for each key.
     pub(crate) asked_by: Vec<Vec<Arc<RuleSet>>>,
-    /// How many nodes the fleet has, as it knows.
+    /// The number of nodes by which the engine divides a limit.
     pub(crate) counts: u64,
-    /// What it asked while it had given the store up.
+    /// Its calls while it had given the store up.
     pub(crate) probes: Probes,
-    /// What it asked in vain.
+    /// Its calls that got no answer.
     pub(crate) silence: Silence,
-    /// Faults that keep the policy from it.
+    /// Number of faults that remove the policy from it.
     pub(crate) without: u32,
 }
 
-/// What a task comes to.
+/// The result of a task.
 #[derive(Debug)]
 pub(crate) enum Done {
     Decided(Arrival, Result<Admission, DecideError>),
-    /// Of requests that were made together.
+    /// The results of requests that were made together.
     DecidedEach(Vec<(Arrival, Asker, Result<Admission, DecideError>)>),
     Explained(Arrival, Result<Explanation, DecideError>),
     Refunded(Arrival, u64, Result<Admission, DecideError>),
     Settled(Arrival, Result<Settled, SettleError>),
-    /// Keys that still owe.
+    /// The number of keys with debts that are left.
     Paid(usize),
     /// All leases are given back.
     Returned,
 }
 
-/// All versions of the policy, compiled.
+/// Compiles all versions of the policy.
 pub(crate) fn policies(plan: &Plan) -> Vec<PolicySet> {
     let compiled = |version| {
         let text = plan.document(version);
@@ -71,7 +71,7 @@ pub(crate) fn policies(plan: &Plan) -> Vec<PolicySet> {
     (0..plan.versions.len()).map(compiled).collect()
 }
 
-/// When a version counts as taken over, µs since the epoch: the same for all nodes.
+/// Returns when a version counts as taken over, µs since the epoch: the same for all nodes.
 pub(crate) fn since(plan: &Plan, version: usize) -> Micros {
     let fault = plan
         .faults
@@ -81,7 +81,7 @@ pub(crate) fn since(plan: &Plan, version: usize) -> Micros {
 }
 
 impl Node {
-    /// A process that starts on the machine of `clock` with this version of the policies.
+    /// Starts a process on the machine of `clock` with this version of the policies.
     pub(crate) fn start(
         plan: &Plan,
         (policies, version): (&[PolicySet], usize),
@@ -127,13 +127,13 @@ impl Node {
         }
     }
 
-    /// Takes the policy away.
+    /// Removes the policy.
     pub(crate) fn remove_policy(&mut self) {
         self.without += 1;
         self.engine.set_policies(PolicySet::default());
     }
 
-    /// Gives the policy back.
+    /// Restores the policy, unless another fault removes it.
     pub(crate) fn restore_policy(&mut self, plan: &Plan, policies: &[PolicySet]) {
         self.without = self.without.saturating_sub(1);
         self.put_in_force(plan, policies);
@@ -170,7 +170,7 @@ pub(crate) async fn decide_each(engine: Arc<Engine<SimStore>>, arrivals: Vec<Arr
     Done::DecidedEach(each.map(|((arrival, key), said)| (arrival, asker(key), said)).collect())
 }
 
-/// What the engine is asked.
+/// Returns the request to the engine.
 fn verb(ask: Ask) -> Verb {
     let cost = |cost| Cost::new(cost).expect("costs are at least 1");
     match ask {
@@ -205,18 +205,18 @@ pub(crate) async fn settle(engine: Arc<Engine<SimStore>>, arrival: Arrival, id: 
     Done::Settled(arrival, engine.turn().settle(&settlement).await)
 }
 
-/// Sends what leases have to say.
+/// Sends the messages of leases that are due.
 pub(crate) async fn keep(engine: Arc<Engine<SimStore>>) -> Done {
     engine.keep_leases().await;
     Done::Returned
 }
 
-/// Pays what is owed.
+/// Pays the debts of the node.
 pub(crate) async fn pay(engine: Arc<Engine<SimStore>>) -> Done {
     Done::Paid(engine.pay_debts().await)
 }
 
-/// What a key is called.
+/// Returns the name of a key.
 pub(crate) fn key_name(key: usize) -> [u8; 1] {
     [b'a' + u8::try_from(key).expect("there are few")]
 }

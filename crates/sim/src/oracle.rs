@@ -1,4 +1,4 @@
-//! The same requests at one exact limiter without a network.
+//! One exact limiter without a network, which decides the same requests.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::node;
 use crate::plan::{Ask, Leases, Plan, RuleSpec};
 use crate::world::World;
 
-/// The part of what one limiter admits that a fleet without faults admits at least, in percent.
+/// The share of one limiter's permits that a fleet without faults admits at least, in percent.
 const PART_MIN: u64 = 97;
 
-/// What is known of each key: its rules, and its usage under them.
+/// The record of each key: its rules, and its usage under them.
 type Keys = Vec<Option<(Arc<RuleSet>, Leased)>>;
 
 /// I5: without faults the fleet admits what one limiter would.
@@ -33,7 +33,7 @@ pub(crate) fn compare(plan: &Plan, admitted: u64, at: u64) -> Option<Violation> 
     })
 }
 
-/// The demand after the last fault, as one limiter would meet it that begins with what the store has by then: I38.
+/// The demand after the last fault, as one limiter would meet it that begins with the store's usage by then: I38.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Calm {
     /// Permits that were admitted before.
@@ -43,7 +43,7 @@ pub(crate) struct Calm {
 }
 
 impl Calm {
-    /// The demand that comes from now on. `None`: faults may still keep it from being met.
+    /// Returns the demand that comes from now on. `None`: faults may still keep it from being met.
     pub(crate) fn of(world: &World<'_>) -> Option<Self> {
         let World { plan, now, server, .. } = world;
         let rules = rules_of(world.policies.last()?);
@@ -54,7 +54,7 @@ impl Calm {
         (plan.heals() && !is_edited).then(|| Self { before: world.admitted, exact: exact() })
     }
 
-    /// Compares it with what the fleet has `admitted` in all.
+    /// Compares it with the permits that the fleet has `admitted` in all.
     pub(crate) fn compare(self, plan: &Plan, admitted: u64, at: u64) -> Option<Violation> {
         let Self { before, exact } = self;
         let admitted = admitted - before;
@@ -68,15 +68,15 @@ impl Calm {
     }
 }
 
-/// The permits that a fleet admits at least where one limiter admits `exact`.
+/// Returns the least permits that a fleet admits where one limiter admits `exact`.
 fn least(plan: &Plan, exact: u64) -> u64 {
-    // The order of requests that come together may be another one.
+    // Requests that come together may be decided in another order.
     let reordered = plan.cost_max() * plan.keys as u64 * 2;
     (exact * PART_MIN / 100).saturating_sub(reordered + stranded(plan))
 }
 
-/// Permits that lie with holders while others are refused: a twentieth of the limit with each unless the policy
-/// sets more, once in each of two times of need.
+/// Returns the permits that lie with holders while others are refused: a twentieth of the limit with each unless
+/// the policy sets more, once in each of two times of need.
 fn stranded(plan: &Plan) -> u64 {
     let version = plan.versions.last().expect("there is a first one");
     let limits = version.rules.iter().map(RuleSpec::limit);
@@ -90,7 +90,7 @@ fn rules_of(policies: &PolicySet) -> &Arc<RuleSet> {
     policy.rules_at(b"a", Micros::ZERO).rules.set()
 }
 
-/// Permits that one limiter with these rules admits from an instant on, by what it knows of each key.
+/// Returns the permits that one limiter with these rules admits from an instant on, given its record of each key.
 fn exact(
     plan: &Plan,
     rules: &Arc<RuleSet>,

@@ -1,4 +1,4 @@
-//! What happens in one history, made of a seed.
+//! A history as a plan, made of a seed.
 //!
 //! Each load and each fault draws from a generator of its own, made of the seed and its number. So a
 //! history without one of them has all the others unchanged, which is what [`shrink`](crate::shrink)
@@ -24,7 +24,7 @@ pub(crate) const MS: u64 = 1_000;
 /// µs in a second.
 pub(crate) const SECOND: u64 = 1_000_000;
 
-/// Nodes more than there are that the fleet is thought to have at most.
+/// The most nodes that the fleet is configured with beyond those that there are.
 pub(crate) const MORE_NODES_MAX: u32 = 3;
 
 /// Most loads of a history.
@@ -39,39 +39,40 @@ const ARRIVALS_MAX: usize = 150;
 /// The whole history, before it runs.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What it was made of.
+    /// The seed that it was made of.
     pub seed: u64,
     /// Engines that share the store.
     pub nodes: usize,
-    /// Keys that are asked for.
+    /// Number of keys that requests use.
     pub keys: usize,
     /// When the last request is sent, µs.
     pub span_us: u64,
     /// The policy as it is at the start, and after each change.
     pub versions: Vec<PolicySpec>,
-    /// What engines do while the store does not answer.
+    /// The behaviour of engines while the store does not answer.
     pub on_failure: OnFailure,
-    /// How long a call of the store may take, µs.
+    /// The deadline of a call of the store, µs.
     pub deadline_us: u64,
-    /// One way to the store takes so long at least, µs.
+    /// The shortest time of one way to the store, µs.
     pub latency_us: u64,
-    /// And so much longer at most, µs.
+    /// The longest addition to it, µs.
     pub jitter_us: u64,
-    /// Whether nodes notice that the store has forgotten.
+    /// Nodes notice that the store has forgotten.
     pub reminds: bool,
-    /// So many calls of a node may be under way; another one is refused at once. `None`: as many as there are.
+    /// The most calls of a node under way; another one is refused at once. `None`: no limit.
     pub calls_max: Option<usize>,
-    /// Whether keys are hot, and leased.
+    /// Keys are hot, and leased.
     pub leases: bool,
-    /// The most that is admitted in the whole history, where nothing flows back.
+    /// The most permits that the whole history admits, if usage does not flow out.
     pub quota: Option<u64>,
-    /// Whether some clients go away before they have an answer.
+    /// Some clients go away before they have an answer.
     pub leaves: bool,
-    /// From when on nothing is left of the faults, and demand goes on, µs.
+    /// The instant from which the faults have no effect any more, while demand goes on, µs; `None`: there is no such
+    /// demand.
     pub healed_at: Option<u64>,
     /// The generator that made it.
     pub generation: Generation,
-    /// The scripts of Redis are asked whatever the kernel is asked.
+    /// The scripts of Redis execute each call as well as the kernel.
     pub scripts: bool,
     /// All requests, by time.
     pub arrivals: Vec<Arrival>,
@@ -86,7 +87,7 @@ pub enum OnFailure {
     Local,
     /// Everything passes.
     Allow,
-    /// Nothing passes.
+    /// Everything is refused.
     Deny,
 }
 
@@ -95,60 +96,60 @@ pub enum OnFailure {
 pub struct PolicySpec {
     /// Its rules.
     pub rules: Vec<RuleSpec>,
-    /// What becomes of usage when this version replaces another.
+    /// The `carry` of the policy: the usage that this version keeps of an earlier one.
     pub carry: &'static str,
-    /// How its keys are leased.
+    /// The `leases` of the policy.
     pub leases: Leases,
 }
 
 /// `leases` of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leases {
-    /// As it says if it says nothing.
+    /// The default: `leases` is absent.
     Auto,
-    /// Not at all.
+    /// Keys are not leased.
     Off,
-    /// Up to half of the limit at one node.
+    /// One node leases up to half of the limit.
     Large,
 }
 
-/// One request that will be made.
+/// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// When, µs.
     pub at: u64,
-    /// Of which load.
+    /// The number of its load.
     pub load: u32,
-    /// Which request of its load this is.
+    /// The number of the request in its load.
     pub number: usize,
     /// At which node.
     pub node: usize,
-    /// Of which key.
+    /// The number of its key.
     pub key: usize,
-    /// What is asked.
+    /// The verb, and what follows it.
     pub ask: Ask,
-    /// Whether it is asked together with the others of its load at this instant.
+    /// The request is made together with the others of its load at this instant.
     pub is_batched: bool,
 }
 
-/// What a client asks, and does with what it gets.
+/// A request of a client, and what the client does with the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// A check of this cost.
     Check(u64),
-    /// The same, of which this many permits are given back later.
+    /// A check of the first cost; the second number is given back later.
     CheckAndRefund(u64, u64),
-    /// The same, settled later at this cost, twice.
+    /// A check of the first cost, settled later at the second one, twice.
     CheckAndSettle(u64, u64),
     /// As much as there is, up to this cost.
     AtMost(u64),
-    /// A check that can wait so long, µs.
+    /// A check that can wait up to the second number, µs.
     Reserve(u64, u64),
-    /// A look.
+    /// A peek.
     Peek(u64),
-    /// What each rule would say.
+    /// A request for the decision of each rule.
     Explain(u64),
-    /// The key's usage is forgotten.
+    /// A reset of the key's usage.
     Reset,
 }
 
@@ -159,31 +160,30 @@ pub struct Fault {
     pub number: u32,
     /// When it begins, µs.
     pub at: u64,
-    /// How long it lasts, µs.
+    /// The duration, µs.
     pub span: u64,
-    /// The node that it is about, if it is about one.
+    /// The node that it affects, if its kind affects one.
     pub node: usize,
-    /// What it is.
+    /// The kind of the fault.
     pub kind: FaultKind,
 }
 
-/// What goes wrong.
+/// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// What the node sends is lost.
+    /// Requests of the node to the store are lost.
     RequestsLost,
-    /// What the store answers the node is lost.
+    /// Answers of the store to the node are lost.
     AnswersLost,
-    /// Both.
+    /// Requests and answers are lost.
     LinkDown,
-    /// Nobody reaches the store.
+    /// Requests and answers of all nodes are lost.
     Partition,
-    /// Messages to and from all nodes take so much longer, µs.
+    /// Messages to and from all nodes take longer by this, µs.
     Late(u64),
-    /// The store stands still, and goes on with all that came meanwhile.
+    /// The store stands still, and goes on with all calls that came meanwhile.
     StorePaused,
-    /// The store is killed, and comes back with all it had, but for what it wrote in the last so many µs;
-    /// `u64::MAX`: with nothing.
+    /// The store is killed, and comes back without the writes of the last so many µs; `u64::MAX`: without any.
     StoreKilled(u64),
     /// All keys are deleted.
     Flushed,
@@ -193,7 +193,7 @@ pub enum FaultKind {
     StoreClock(i64),
     /// The node is killed, and starts again after the span.
     NodeKilled,
-    /// The node stops as asked: it pays its debts, and starts again after the span.
+    /// The node is asked to stop: it pays its debts, and starts again after the span.
     NodeStopped,
     /// The node's process stands still.
     NodePaused,
@@ -209,7 +209,7 @@ pub enum FaultKind {
     MachineStopped,
     /// The node's wall clock is set forward (or back) by so many µs.
     WallClock(i64),
-    /// Messages about leases come once more, so much later, µs.
+    /// Messages about leases arrive again, so much later, µs.
     Repeated(u64),
     /// Messages about leases take a way of their own, which takes up to so much longer, µs.
     Overtaken(u64),
@@ -217,16 +217,16 @@ pub enum FaultKind {
     Crowd(u64),
     /// The task that keeps leases does not run.
     KeeperLate,
-    /// The store refuses whatever it is asked: it is full, or may not write.
+    /// The store refuses each call: it is full, or may not write.
     Refuses,
-    /// The store cannot read what it has of a key.
+    /// The store cannot read the value of a key.
     Unreadable(usize),
     /// A replica that lacks the writes of the last so many µs takes over; until nodes find it, the old store answers them.
     Failover(u64),
 }
 
 impl Plan {
-    /// The history of `seed`, as much of it as `cut` leaves.
+    /// Returns the history of `seed`, as much of it as `cut` leaves.
     pub fn of(seed: u64, cut: &Cut) -> Self {
         let mut rng = generator(seed, 0);
         let nodes = rng.usize(1..=6).min(rng.usize(1..=6));
@@ -248,7 +248,7 @@ impl Plan {
         let reminds = rng.u8(0..4) > 0;
         let loads = rng.u32(1..=LOADS_MAX);
         let faults = if rng.u8(0..5) == 0 { 0 } else { rng.u32(1..=FAULTS_MAX) };
-        // Turns that are booked pass later than what is given back or forgotten meanwhile: not both in one history.
+        // Booked turns pass later than refunds and resets meanwhile: a history has only one of the two.
         let (gives_back, books) = (rng.u8(0..3) == 0, rng.u8(0..3) == 0);
         // Windows, and rules beside the one that delays a turn, count it when it is booked.
         let books = books && matches!(&*first.rules, [only] if only.is_bucket());
@@ -292,7 +292,7 @@ impl Plan {
         plan.with_loads(cut, (loads, faults), (gives_back, books))
     }
 
-    /// With so many loads and faults, as much of them as `cut` leaves.
+    /// Adds so many loads and faults, as much of them as `cut` leaves.
     fn with_loads(
         mut self,
         cut: &Cut,
@@ -320,7 +320,7 @@ impl Plan {
         self.until(cut)
     }
 
-    /// As much of it as comes before the cut, by time.
+    /// Removes what comes after the cut, and sorts the rest by time.
     fn until(mut self, cut: &Cut) -> Self {
         self.arrivals.retain(|arrival| arrival.at <= cut.until_us);
         self.faults.retain(|fault| fault.at <= cut.until_us);
@@ -330,7 +330,7 @@ impl Plan {
         self
     }
 
-    /// The policy document of a version.
+    /// Returns the policy document of a version.
     pub fn document(&self, version: usize) -> String {
         let PolicySpec { rules, carry, leases } = &self.versions[version];
         let on_failure = match self.on_failure {
@@ -354,18 +354,18 @@ impl Plan {
         text
     }
 
-    /// Whether nothing goes wrong and nothing is given back: then the fleet admits what one limiter would.
+    /// Returns whether nothing goes wrong and no permit is given back: then the fleet admits what one limiter would.
     pub fn is_quiet(&self) -> bool {
         self.faults.is_empty() && self.is_plain()
     }
 
-    /// Whether messages take long, and nothing else goes wrong.
+    /// Returns whether messages take long, and nothing else goes wrong.
     pub(crate) fn is_only_late(&self) -> bool {
         let is_late = |fault: &Fault| matches!(fault.kind, FaultKind::Late(_));
         !self.faults.is_empty() && self.faults.iter().all(is_late)
     }
 
-    /// Whether the store loses writes, and nothing else goes wrong.
+    /// Returns whether the store loses writes, and nothing else goes wrong.
     pub(crate) fn only_loses_writes(&self) -> bool {
         let loses = |fault: &Fault| {
             matches!(
@@ -386,9 +386,9 @@ impl Plan {
         self.faults.iter().any(|fault| matches!(fault.kind, FaultKind::Drift(_)))
     }
 
-    /// Whether the faults leave nothing behind that lasts longer than [`healed_at`](Self::healed_at) allows for, and
-    /// nothing else keeps demand from being met. A copy of a message that comes late is granted something, and what
-    /// is out lapses late after the store's clock was set back.
+    /// Returns whether the faults have no effects that last longer than [`healed_at`](Self::healed_at) allows for, and
+    /// nothing else keeps demand from being met. A copy of a message that arrives late is granted permits, and leased
+    /// permits lapse late after the store's clock was set back.
     pub(crate) fn heals(&self) -> bool {
         let stays = |fault: &Fault| {
             matches!(
@@ -404,23 +404,23 @@ impl Plan {
         self.is_plain() && !self.faults.iter().any(stays)
     }
 
-    /// Whether single keys are deleted.
+    /// Returns whether single keys are deleted.
     pub(crate) fn evicts(&self) -> bool {
         self.faults.iter().any(|fault| matches!(fault.kind, FaultKind::Evicted(_)))
     }
 
-    /// Whether the policy is taken away for a while.
+    /// Returns whether the policy is removed for a while.
     pub(crate) fn removes(&self) -> bool {
         self.faults.iter().any(|fault| matches!(fault.kind, FaultKind::PolicyRemoved))
     }
 
-    /// Whether nothing is given back, forgotten, booked, left before it is answered, or refused because too many calls
-    /// are under way.
+    /// Returns whether no request is given back, forgotten, booked, left before it is answered, or refused because too
+    /// many calls are under way.
     fn is_plain(&self) -> bool {
         self.calls_max.is_none() && !self.leaves && self.only_takes()
     }
 
-    /// Whether nothing is given back, forgotten or booked.
+    /// Returns whether no request is given back, forgotten or booked.
     pub(crate) fn only_takes(&self) -> bool {
         let only_takes = |arrival: &Arrival| {
             matches!(arrival.ask, Ask::Check(_) | Ask::AtMost(_) | Ask::Peek(_) | Ask::Explain(_))
@@ -428,36 +428,36 @@ impl Plan {
         self.arrivals.iter().all(only_takes)
     }
 
-    /// How long after its request the client of an arrival goes away, µs, if it does not wait for the answer.
+    /// Returns how long after its request the client of an arrival goes away, µs, if it does not wait for the answer.
     pub(crate) fn leaves_after(&self, arrival: &Arrival) -> Option<u64> {
         let (load, number) = (u64::from(arrival.load), arrival.number as u64);
         let mut rng = generator(self.seed ^ number, 800 + load);
         (self.leaves && rng.u8(0..4) == 0).then(|| rng.u64(0..self.deadline_us))
     }
 
-    /// How many nodes more than there are the fleet is thought to have during the fault of this number.
+    /// Returns by how many the number of nodes is set too high during the fault of this number.
     pub(crate) fn more_nodes(&self, fault: u32) -> u32 {
         generator(self.seed, 500 + u64::from(fault)).u32(0..=MORE_NODES_MAX)
     }
 
-    /// Whether some requests of a key are made together.
+    /// Returns whether some requests of a key are made together.
     pub(crate) fn batches(&self, key: usize) -> bool {
         self.arrivals.iter().any(|arrival| arrival.key == key && arrival.is_batched)
     }
 
-    /// Whether all requests of a key come to one node.
+    /// Returns whether all requests of a key come to one node.
     pub(crate) fn has_one_asker(&self, key: usize) -> bool {
         let mut askers = self.arrivals.iter().filter(|arrival| arrival.key == key);
         let first = askers.next().map(|arrival| arrival.node);
         askers.all(|arrival| Some(arrival.node) == first)
     }
 
-    /// How long a holder of leases listens to an answer, µs.
+    /// Returns how long a holder of leases waits for an answer, µs.
     pub(crate) fn patience_us(&self) -> u64 {
         self.deadline_us.max(50 * MS)
     }
 
-    /// The largest cost of a request, at least 1.
+    /// Returns the largest cost of a request, at least 1.
     pub(crate) fn cost_max(&self) -> u64 {
         self.arrivals.iter().map(|arrival| arrival.ask.cost()).max().unwrap_or(1)
     }
@@ -484,8 +484,8 @@ impl Plan {
         }
     }
 
-    /// A request of the load of this number. Every third load asks together for what comes together; and of those that
-    /// give back, every third gives back half of all its requests, which are large.
+    /// Returns a request of the load of this number. One load in three makes the requests of one instant together; and
+    /// of those that refund hot keys, one in three gives back half of its requests, which are large.
     fn arrival(
         &self,
         (load, (at, number)): (u32, (u64, usize)),
@@ -545,7 +545,8 @@ impl Plan {
         self.faults.push(Fault { number, at, span, node, kind });
     }
 
-    /// In place of `kind`, one fault of eight is one that earlier generators do not know. Edits stay.
+    /// Replaces one fault in eight (in six, if clocks `may_drift`) by one that earlier generators do not have. Edits
+    /// stay.
     fn or_newer(&self, number: u32, kind: FaultKind, may_drift: bool) -> FaultKind {
         let mut rng = generator(self.seed, 950 + u64::from(number));
         if self.generation < Generation::Third || matches!(kind, FaultKind::Policy(_)) {
@@ -560,14 +561,15 @@ impl Plan {
         }
     }
 
-    /// In place of `kind`, which loses writes, a failover: in one plan of four.
+    /// Replaces `kind`, which loses writes, by a failover in one plan of four.
     fn or_failover(&self, kind: FaultKind) -> FaultKind {
         let mut rng = generator(self.seed, 11);
         let is_one = self.generation >= Generation::Third && rng.u8(0..4) == 0;
         if is_one { FaultKind::Failover(rng.u64(0..=1_000) * MS) } else { kind }
     }
 
-    /// What is given back to one of two stores, or edited, and a third store, are not followed: nobody reaches the store then.
+    /// Replaces failovers that the judge cannot follow by partitions: those with refunds or edits, and all but the
+    /// first.
     fn keep_one_failover(&mut self) {
         let mut may_be = self.only_takes() && self.versions.len() == 1;
         for fault in &mut self.faults {
@@ -578,7 +580,7 @@ impl Plan {
         }
     }
 
-    /// Of each fourth edit, there is a rule more, or one less.
+    /// Adds or removes a rule, in one edit of four.
     fn count_anew(&self, number: u32, rules: &mut Vec<RuleSpec>, new: fn(&mut Rng) -> RuleSpec) {
         let mut rng = generator(self.seed, 900 + u64::from(number));
         if self.generation < Generation::Third || rng.u8(0..4) > 0 {
@@ -596,14 +598,14 @@ impl Plan {
         FaultKind::Policy(self.versions.len() - 1)
     }
 
-    /// When a fault of this number changes the policy: versions come one after the other.
+    /// Returns when a fault of this number changes the policy: versions come one after the other.
     fn changes_at(&self, number: u32) -> u64 {
         self.span_us * u64::from(number + 1) / u64::from(FAULTS_MAX + 2)
     }
 }
 
 impl FaultKind {
-    /// The same, or another that leaves bookings as they are.
+    /// Returns the fault, or another one that leaves bookings as they are.
     fn that_forgets_nothing(self) -> Self {
         match self {
             Self::StoreKilled(_) => Self::StoreKilled(0),
@@ -616,14 +618,14 @@ impl FaultKind {
 }
 
 impl Arrival {
-    /// Whether both are asked together.
+    /// Returns whether the engine is asked for both together.
     pub(crate) fn is_asked_with(&self, other: &Self) -> bool {
         self.is_batched && other.is_batched && (self.at, self.load) == (other.at, other.load)
     }
 }
 
 impl Ask {
-    /// What it takes at most.
+    /// Returns the most permits that it takes.
     pub fn cost(&self) -> u64 {
         match *self {
             Self::Check(cost)
@@ -638,7 +640,7 @@ impl Ask {
     }
 }
 
-/// The generator of the part of `seed` that has this number.
+/// Returns the generator of the part of `seed` that has this number.
 pub(crate) fn generator(seed: u64, number: u64) -> Rng {
     Rng::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (number << 32 | number))
 }

@@ -1,4 +1,4 @@
-//! When a node gives a store up, and what it asks of it then: one question now and then, and no fewer.
+//! When a node gives a store up, and how often it probes the store then: neither too often nor too seldom.
 
 use std::collections::VecDeque;
 use std::task::Poll;
@@ -10,64 +10,65 @@ use crate::plan::{FaultKind, MS, SECOND};
 use crate::wire::Replies;
 use crate::world::World;
 
-/// Two questions are so far apart at least, µs.
+/// The shortest time between two probes, µs.
 const APART_MIN_US: u64 = 100 * MS;
 
-/// And at most, where requests come, µs: 300 ms of a clock that may be a twentieth too slow.
+/// The longest time between two probes while requests come, µs: 300 ms of a clock that may be a twentieth too slow.
 const APART_MAX_US: u64 = 316 * MS;
 
-/// After more calls than this, all in vain, the store is given up: half of five are enough.
+/// The most calls that get no answer before the store is given up: half of five are enough.
 const SILENT_MAX: usize = 5;
 
-/// They were made within so much, µs: a breaker counts a second of its own clock.
+/// The span of these calls, µs: a breaker counts a second of its own clock.
 const SILENT_WITHIN_US: u64 = 800 * MS;
 
-/// And nothing was answered for so long, µs: then nothing else counts.
+/// The span before without any answer, µs: then nothing else counts.
 const SILENT_FOR_US: u64 = 1_200 * MS;
 
-/// No fewer calls in vain give a store up: half of five.
+/// The fewest calls without an answer that give a store up: half of five.
 const IN_VAIN_MIN: usize = 3;
 
-/// What a breaker counts of answers for certain, µs: nine slots and a little less.
+/// The span of answers that a breaker counts for certain, µs: nine slots and a little less.
 const COUNTED_US: u64 = 890 * MS;
 
-/// Of a process: when it was answered last, and when it asked in vain.
+/// The answers that a process got lately, and its requests and calls without one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Silence {
     answered_at: Option<u64>,
     failed: VecDeque<u64>,
-    /// When calls were found to be in vain, lately.
+    /// When calls were found to have no answer, lately.
     in_vain: VecDeque<u64>,
-    /// When requests came that were decided by the store, since it was given up last, and lately.
+    /// When requests came that the store decided, since it was given up last, and lately.
     decided: VecDeque<u64>,
     /// When the clock by which breakers count was last set.
     since: u64,
 }
 
 impl Silence {
-    /// The clock by which breakers count was set. By the new one it may have been answered just now.
+    /// Begins anew after the clock of the breaker was set. By the new clock, the store may have answered just now.
     pub(crate) fn begin_anew(&mut self, now: u64) {
         *self = Self { answered_at: Some(now), since: now, ..Self::default() };
     }
 }
 
-/// Of a process, since it gave the store up.
+/// The probes of a process since it gave the store up.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Probes {
     asked_at: Option<u64>,
-    /// When the first request since the last question was decided without one.
+    /// When the first request since the last probe was decided without one.
     silent_since: Option<u64>,
 }
 
 impl Probes {
-    /// The clock by which breakers open was set: a question is due, or will be as soon as if it had not been.
+    /// Begins anew after the clock of the breaker was set: a probe is due, or will be as soon as if there had been
+    /// none.
     pub(crate) fn begin_anew(&mut self) {
         *self = Self::default();
     }
 }
 
-/// A task of `node` ran. `asked`: whether the store was given up before, whether it was asked, and whether that was
-/// for a request that came at this instant, or for leases.
+/// Checks a task of `node` that ran. `asked`: whether the store was given up before, whether it was called, and whether
+/// that was for a request that came at this instant, or for leases.
 pub(crate) fn see(
     world: &mut World<'_>,
     node: usize,
@@ -86,7 +87,7 @@ pub(crate) fn see(
         let is_early = |last: &u64| is_new && now < last + APART_MIN_US && !has_wrong_clocks;
         let last = probes.asked_at.filter(is_early);
         broken = last.map(|last| format!("asks {} µs after its last question", now - last));
-        // What waited for a lease asks by the clock of then.
+        // A request that waited for a lease probes by the earlier clock.
         *probes = Probes { asked_at: is_new.then_some(now), silent_since: None };
     } else if is_new && is_without_word(polled) {
         let since = *probes.silent_since.get_or_insert(now);
@@ -98,7 +99,7 @@ pub(crate) fn see(
     }
 }
 
-/// I13: a store that answers that it has too much to do is not given up, nor any more, nor replaced. Of a task of
+/// I13: a store that answers that it is overloaded is not given up, nor stays so, nor is it replaced. Checks a task of
 /// `node`: whether the store was given up before it ran, and whether it keeps leases.
 pub(crate) fn check_overload(
     world: &mut World<'_>,
@@ -108,7 +109,7 @@ pub(crate) fn check_overload(
     if replies.overloaded == 0 || replies.silent > 0 {
         return;
     }
-    // Of several requests others may have got no answer before.
+    // Of several requests, others may have got no answer before.
     let is_one = matches!(polled, Poll::Ready(Done::Decided(..)));
     let is_told = !was_without || is_one || is_keeper;
     let is_given_up = is_told && world.nodes[node].engine.is_without_store();
@@ -118,7 +119,7 @@ pub(crate) fn check_overload(
     }
 }
 
-/// I20: a store that answers nothing is given up. Of a task that asked it at `begun`, if it did.
+/// I20: a store that answers nothing is given up. Checks a task that called it for a request of `begun`, if it did.
 pub(crate) fn check_silence(
     world: &mut World<'_>,
     node: usize,
@@ -142,9 +143,9 @@ pub(crate) fn check_silence(
     }
 }
 
-/// I23: a node gives the store up only where half of a second's calls were in vain, and not after an answer about a
-/// lease. Of a task of `node` that asked the store at `begun`, if it did; whether the store was given up before the task
-/// ran, and whether the task keeps leases.
+/// I23: a node gives the store up only if half of a second's calls got no answer, and not after an answer about a
+/// lease. Checks a task of `node` that called the store for a request of `begun`, if it did; whether the store was
+/// given up before the task ran, and whether the task keeps leases.
 pub(crate) fn check_given_up(
     world: &mut World<'_>,
     (node, was_without, is_keeper): (usize, bool, bool),
@@ -164,7 +165,7 @@ pub(crate) fn check_given_up(
         in_vain.clear();
     }
     in_vain.extend((0..replies.silent).map(|_| now));
-    // A call counts when its request came, five deadlines before at most.
+    // A call counts as of its request, which came up to five deadlines before.
     in_vain.retain(|at| *at + SECOND + 5 * deadline_us >= now);
     if let (Poll::Ready(Done::Decided(_, Ok(said))), Some(begun)) = (polled, begun)
         && said.answer.mode == Mode::Store
@@ -178,7 +179,7 @@ pub(crate) fn check_given_up(
     let (in_vain, decided) = (in_vain.len(), decided.len());
     let is_fair = in_vain >= IN_VAIN_MIN.max(decided);
     // A call that the client refuses counts as an answer: at one instant it may close the breaker between two calls
-    // that were in vain, and the order is not known here.
+    // without an answer, and the order is not known here.
     let is_vague = world.plan.calls_max.is_some();
     if is_without && !was_without && !is_fair && !has_wrong_clocks && !is_vague {
         let what =
@@ -187,7 +188,7 @@ pub(crate) fn check_given_up(
     }
 }
 
-/// Breakers go by the wall clock of their node.
+/// Returns whether the clock of breakers, the node's wall clock, may be wrong.
 pub(crate) fn has_wrong_clocks(world: &World<'_>) -> bool {
     let is_wrong = |kind| {
         matches!(
@@ -201,7 +202,7 @@ pub(crate) fn has_wrong_clocks(world: &World<'_>) -> bool {
     world.plan.faults.iter().any(|fault| is_wrong(fault.kind))
 }
 
-/// Whether a request was decided by the word of nobody.
+/// Returns whether a request was decided without the store.
 fn is_without_word(polled: &Poll<Done>) -> bool {
     let is_without = |decided: &Result<Admission, _>| {
         decided.as_ref().is_ok_and(|admission| {

@@ -1,6 +1,6 @@
 //! The promises that the simulator checks, by the numbers that reports name.
 
-/// Each invariant, and the promise that it breaks.
+/// Each invariant, and the promise behind it.
 const PROMISES: &[(&str, &str)] = &[
     ("I1", "the fleet admits no more than `docs/exactness.md` allows"),
     ("I2", "the store has no more in use than the limit"),

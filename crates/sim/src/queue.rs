@@ -1,9 +1,9 @@
-//! Events that will happen, in the order of time; those of one instant in the order in which they were added.
+//! Future events in the order of time; those of one instant in the order in which they were added.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// What will happen.
+/// Future events.
 #[derive(Debug)]
 pub(crate) struct Queue<E> {
     heap: BinaryHeap<Reverse<Entry<E>>>,
@@ -29,7 +29,7 @@ impl<E> Queue<E> {
         self.heap.push(Reverse(Entry { at, number: self.count, event }));
     }
 
-    /// Takes the next one out, with its instant.
+    /// Takes the next event out, with its instant.
     pub(crate) fn next(&mut self) -> Option<(u64, E)> {
         self.heap.pop().map(|Reverse(Entry { at, event, .. })| (at, event))
     }

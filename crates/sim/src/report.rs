@@ -1,4 +1,4 @@
-//! What holds of many histories together: I6 and I7.
+//! Invariants of many histories together: I6 and I7.
 
 use std::fmt;
 
@@ -15,12 +15,12 @@ pub struct Quiet {
 /// Writes that the store lost while a holder lived.
 #[derive(Clone, Debug, Default)]
 pub struct Losses {
-    /// Of each key: permits over the limit for each time, in thousandths of the limit.
+    /// For each key: permits over the limit per fault, in thousandths of the limit.
     over: Vec<u64>,
 }
 
 impl Quiet {
-    /// Counts a history, if it is such a one.
+    /// Counts a history, if it is of hot keys and quiet.
     pub fn see(&mut self, token: &Token, outcome: &Outcome) {
         if token.cut.leases && outcome.is_quiet {
             self.histories += 1;
@@ -29,7 +29,7 @@ impl Quiet {
         }
     }
 
-    /// Counts what `other` has counted.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Self) {
         let Self { histories, decided, calls } = other;
         self.histories += histories;
@@ -37,41 +37,42 @@ impl Quiet {
         self.calls += calls;
     }
 
-    /// Calls of the store for each 100 decisions.
+    /// Returns the calls of the store for each 100 decisions.
     pub fn calls_percent(&self) -> f64 {
         self.calls as f64 * 100.0 / self.decided.max(1) as f64
     }
 }
 
 impl Losses {
-    /// Counts what came of lost writes in a history.
+    /// Counts the keys of a history that lost writes.
     pub fn see(&mut self, outcome: &Outcome) {
         let per_fault = |lost: &Lost| lost.over * 1_000 / (lost.limit * lost.faults).max(1);
         self.over.extend(outcome.lost.iter().map(per_fault));
     }
 
-    /// Counts what `other` has counted.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: Self) {
         self.over.extend(other.over);
     }
 
-    /// How many keys lost writes.
+    /// Returns the number of keys that lost writes.
     pub fn len(&self) -> usize {
         self.over.len()
     }
 
-    /// Whether none did.
+    /// Returns whether no key lost writes.
     pub fn is_empty(&self) -> bool {
         self.over.is_empty()
     }
 
-    /// Of how many in 100 keys no more than 5 % of the limit was admitted beyond it for each fault.
+    /// Returns the part of the keys, in percent, with an excess of 5 % of the limit or less per
+    /// fault.
     pub fn within_percent(&self) -> f64 {
         let within = self.over.iter().filter(|over| **over <= 50).count();
         within as f64 * 100.0 / self.len().max(1) as f64
     }
 
-    /// Mean of what was admitted beyond the limit for each fault, in percent of it.
+    /// Returns the mean excess per fault, in percent of the limit.
     pub fn mean_percent(&self) -> f64 {
         self.over.iter().sum::<u64>() as f64 / 10.0 / self.len().max(1) as f64
     }

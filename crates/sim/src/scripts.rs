@@ -1,11 +1,11 @@
-//! The same store by the scripts of Redis: the store of the product, on an interpreter in this process.
+//! The store by the scripts of Redis: the store of the product, on an interpreter in this process.
 //!
 //! ```text
 //! world ─▶ server: the kernel ──────────────────────────────────────▶ reply ─▶ node
 //!             └▶ scripts: RedisStore ─▶ codec ─▶ decide.lua ─▶ keys ─▶ reply: the same, or I37
 //! ```
 //!
-//! Not in the box: connections, and what they join, repeat or give back late (`crates/store/tests/it/redis_store`).
+//! Not simulated: connections, and what they join, repeat or give back late (`crates/store/tests/it/redis_store`).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -25,17 +25,17 @@ use crate::wire::{Reply, Said, StoreAsk};
 #[derive(Debug)]
 struct ScriptedRedis(LuaRedis);
 
-/// The store, and what can be lost of it.
+/// The store, and the writes that it can lose.
 #[derive(Debug)]
 pub(crate) struct ScriptStore {
     store: RedisStore<ScriptedRedis>,
-    /// When something was written, and what was there before: of as long as writes can be lost.
+    /// When keys were written, and their values before, for as long as writes can be lost.
     writes: VecDeque<(u64, Vec<KeyBefore>)>,
     lost_max_us: u64,
 }
 
 impl ScriptStore {
-    /// An empty store, of which writes of the last `lost_max_us` can be lost.
+    /// Returns an empty store that can lose the writes of the last `lost_max_us`.
     pub(crate) fn new(lost_max_us: u64) -> Self {
         let store = RedisStore::on(ScriptedRedis(LuaRedis::new(script::TEXT)));
         Self { store, writes: VecDeque::new(), lost_max_us }
@@ -72,7 +72,7 @@ impl ScriptStore {
         reply
     }
 
-    /// Forgets all keys, or this one.
+    /// Forgets `key`, or all keys.
     pub(crate) fn forget(&mut self, key: Option<&[u8]>) {
         match key {
             None => self.redis().keys().values.clear(),
@@ -81,7 +81,7 @@ impl ScriptStore {
         self.writes.clear();
     }
 
-    /// Loses what was written in the last `lost_us`.
+    /// Loses the writes of the last `lost_us`.
     pub(crate) fn lose(&mut self, lost_us: u64, now: u64) {
         while let Some((at, changes)) = self.writes.pop_back() {
             if at + lost_us < now {
@@ -111,7 +111,7 @@ impl ScriptedRedis {
 }
 
 impl ScriptServer for ScriptedRedis {
-    /// Nothing here takes time, and rules that were put down are there until they are lost.
+    /// Returns the present instant: nothing here takes time, and stored rules stay until they are lost.
     fn deadline(&self) -> Instant {
         Instant::now()
     }

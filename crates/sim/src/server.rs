@@ -1,4 +1,4 @@
-//! The store: what the script of Redis does (`spec/redis.md`), by the kernel, and what can happen to it.
+//! The store: the scripts of Redis (`spec/redis.md`) by the kernel, and faults of the store.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::plan::{MS, SECOND};
 use crate::scripts::ScriptStore;
 use crate::wire::{Reply, Said, StoreAsk};
 
-/// How long a write can be lost: what is older has reached every replica.
+/// The longest time for which a write can be lost, µs: an older one has reached every replica.
 const LOST_MAX_US: u64 = 2 * SECOND;
 
 /// Holders of one key at most (I12).
@@ -27,18 +27,18 @@ type Name = (String, Vec<u8>);
 /// The store that all nodes share.
 #[derive(Debug, Default)]
 pub(crate) struct Server {
-    /// How far its clock is ahead of true time, µs.
+    /// The lead of its clock over true time, µs.
     ahead_us: i64,
     keys: BTreeMap<Name, Stored>,
     /// Debts that were charged, by id.
     charged: BTreeMap<u128, Permits>,
     /// The writes of the last two seconds.
     writes: VecDeque<Write>,
-    /// The same store by the scripts of Redis, if they are asked too.
+    /// The store by the scripts of Redis, if they execute each call too.
     scripts: Option<ScriptStore>,
 }
 
-/// What is stored of a key.
+/// The stored value of a key.
 #[derive(Clone, Debug)]
 struct Stored {
     rules: Arc<RuleSet>,
@@ -60,22 +60,22 @@ struct Write {
     took: Permits,
 }
 
-/// What the judge learns of an execution.
+/// A fact about an execution, for the judge.
 #[derive(Clone, Debug)]
 pub(crate) enum Note {
-    /// These rules took over while so many permits were out.
+    /// These rules took over while this many permits were held.
     Converted(Arc<RuleSet>, u64),
-    /// So many permits of each rule were given back.
+    /// Permits of each rule that were given back.
     Refunded(Vec<u64>),
-    /// The usage was forgotten as asked.
+    /// The usage was reset.
     Reset,
-    /// A holder knew what the store had forgotten.
+    /// A holder reported what the store had forgotten.
     Repaired,
-    /// A holder gave so many permits back.
+    /// Permits that a holder gave back.
     Returned(u64),
-    /// A holder was charged so many permits, by the first rule.
+    /// Permits that a holder was charged, by the first rule.
     Spent(u64),
-    /// So many permits of each rule were charged of the debt with this id.
+    /// Permits of each rule that were charged of the debt with this id.
     Charged(u128, Permits),
 }
 
@@ -84,31 +84,31 @@ pub(crate) enum Note {
 pub(crate) struct Execution {
     pub(crate) reply: Reply,
     pub(crate) notes: Vec<Note>,
-    /// What is wrong with it, and which invariant it breaks.
+    /// The invariant that the execution breaks, and a description.
     pub(crate) broken: Option<(&'static str, String)>,
 }
 
-/// What was forgotten of a key.
+/// The usage that the store forgot of a key.
 #[derive(Debug)]
 pub(crate) struct Forgotten {
     pub(crate) name: Vec<u8>,
-    /// Of each rule that were in use.
+    /// Permits in use, of each rule.
     pub(crate) permits: Permits,
-    /// That were out, and of them those that had not lapsed.
+    /// Permits held by leases, and those of them (`alive`) that had not lapsed.
     pub(crate) held: u64,
     pub(crate) alive: u64,
-    /// The rules that the key goes by again, if a write is lost that took it over to others.
+    /// The rules that decide again, if a write is lost that took the key over to others.
     pub(crate) back_to: Option<Arc<RuleSet>>,
 }
 
 impl Server {
-    /// An empty store, `with_scripts` that are asked whatever it is asked.
+    /// Returns an empty store; `with_scripts`: the scripts execute each call too.
     pub(crate) fn new(with_scripts: bool) -> Self {
         let scripts = with_scripts.then(|| ScriptStore::new(LOST_MAX_US));
         Self { scripts, ..Self::default() }
     }
 
-    /// Its clock at `now`, true time in µs.
+    /// Returns its clock at `now`, true time in µs.
     pub(crate) fn clock(&self, now: u64) -> Micros {
         Micros::new((BEGIN + now).saturating_add_signed(self.ahead_us))
     }
@@ -131,7 +131,7 @@ impl Server {
         execution
     }
 
-    /// What the kernel makes of `ask`.
+    /// Executes `ask` by the kernel.
     fn decide(&mut self, ask: &StoreAsk, now: u64) -> Execution {
         let at = Moment::new(self.clock(now));
         let name = (ask.policy.clone(), ask.key.clone());
@@ -148,7 +148,7 @@ impl Server {
             let heard = self.hear((ask, message), (name, before, stored), notes, now);
             return Execution { broken: heard.broken.or(late), ..heard };
         }
-        // A debt that was charged before is not looked at again.
+        // A debt that was charged before is not charged again.
         let is_owed = ask.debt.is_some_and(|debt| !self.charged.contains_key(&debt.id));
         let (paid, debt) = match &ask.debt {
             Some(debt) => self.charge((debt, &ask.rules), &mut stored, &at),
@@ -192,21 +192,22 @@ impl Server {
             self.remember(Write { at: now, name: name.clone(), before, debt, took });
             self.keys.insert(name, stored);
         } else {
-            // A look converts for its answer alone.
+            // A peek takes over the rules for its answer alone.
             notes.clear();
         }
         Execution { reply: Ok(Said::Decided(answer, paid)), notes, broken }
     }
 
-    /// What a key has, unless that is no more than nothing.
+    /// Returns the stored value of a key, unless it says no more than no value.
     fn stored(&self, name: &Name, at: &Moment<'_>) -> Option<Stored> {
         let stored = self.keys.get(name)?;
         let until = stored.rules.leased_forgettable_at(&stored.leased, at);
         until.is_none_or(|until| at.now() < until).then(|| stored.clone())
     }
 
-    /// Charges `debt` of a node with rules of its `own`, once. Returns what it hears was charged, and its id if that
-    /// was now. Which rule is which of a later version nobody says: each is charged the most, and the least counts.
+    /// Charges `debt` of a node with rules of its `own`, once. Returns the permits that the node is informed of, and
+    /// the id of the debt if it was charged now. Which rule of a later version stands for which is unknown: each is
+    /// charged the most, and the least counts.
     fn charge(
         &mut self,
         (debt, own): (&Debt, &RuleSet),
@@ -232,7 +233,7 @@ impl Server {
             Charge::Added => rules.debit_beside(&mut stored.leased, &mut permits, at),
             Charge::AtLeast => rules.raise_beside(&mut stored.leased, &mut permits, at),
         }
-        // What came to nothing is not recorded, and may come to something the next time.
+        // A debt of which no permit was charged is not recorded, and may be charged the next time.
         let is_noted = permits.iter().any(|permits| *permits > 0);
         if is_noted {
             self.charged.insert(debt.id, permits);
@@ -240,7 +241,7 @@ impl Server {
         (heard(&permits), is_noted.then_some(debt.id))
     }
 
-    /// Hears a holder.
+    /// Executes a message of a holder.
     fn hear(
         &mut self,
         (ask, message): (&StoreAsk, &Message),
@@ -251,7 +252,7 @@ impl Server {
         let at = Moment::new(self.clock(now));
         let (rules, first) = (Arc::clone(&stored.rules), stored.usage(&at));
         let lapsed = in_use_with_lapsed(&stored, &at)[0];
-        // Under rules of a later version it keeps what it has, and is granted what its requests wait for.
+        // Under rules of a later version the holder keeps its permits, and is granted what its requests wait for.
         let is_later = rules != ask.rules;
         let under_later = Message { want: 0, hint: None, ..*message };
         let message = if is_later { &under_later } else { message };
@@ -266,8 +267,9 @@ impl Server {
             }
             let returned = first.since(&after).into_iter().max().unwrap_or(0);
             notes.push(Note::Returned(returned));
-            // Requests that wait for the answer are charged at once where no holder more has a place; and all that
-            // a holder had left when its lease ended, if the store has heard nothing of it before.
+            // Requests that wait for the answer are charged at once if a key has no place for another holder; so are
+            // the permits that a holder had left when its lease ended, if the store has received nothing about it
+            // before.
             if stands.found != Found::Full && !message.ended {
                 let used = stands.hint.used[0];
                 notes.push(Note::Spent(used.saturating_sub(lapsed)));
@@ -283,7 +285,7 @@ impl Server {
             broken = Some(("I12", format!("{records} holders of one key")));
         }
         if message.holder == Holder::NONE {
-            // It only looks.
+            // The message only reads.
             notes.clear();
         } else {
             let took = after.since(&first);
@@ -293,35 +295,35 @@ impl Server {
         Execution { reply: Ok(Said::Word(word)), notes, broken }
     }
 
-    /// Permits of a key that are in use by its first rule, or out.
+    /// Returns the permits of a key that are in use by its first rule, or held.
     pub(crate) fn used(&self, key: &[u8], now: u64) -> u64 {
         let at = Moment::new(self.clock(now));
         let stored = self.stored(&("p".to_owned(), key.to_vec()), &at);
         stored.map_or(0, |stored| stored.usage(&at).0[0])
     }
 
-    /// The rules of a key, and what it has under them.
+    /// Returns the rules of a key, and its usage under them.
     pub(crate) fn of(&self, key: &[u8], now: u64) -> Option<(Arc<RuleSet>, Leased)> {
         let at = Moment::new(self.clock(now));
         let stored = self.stored(&("p".to_owned(), key.to_vec()), &at)?;
         Some((stored.rules, stored.leased))
     }
 
-    /// Permits of a key that are out.
+    /// Returns the permits of a key that leases hold.
     pub(crate) fn held(&self, key: &[u8], now: u64) -> u64 {
         let at = Moment::new(self.clock(now));
         let stored = self.stored(&("p".to_owned(), key.to_vec()), &at);
         stored.map_or(0, |stored| stored.leased.leases.held())
     }
 
-    /// Permits of a key that are out and have not lapsed.
+    /// Returns the permits of a key that leases hold and that have not lapsed.
     pub(crate) fn out(&self, key: &[u8], now: u64) -> u64 {
         let now = self.clock(now);
         let stored = self.keys.get(&("p".to_owned(), key.to_vec()));
         stored.map_or(0, |stored| stored.alive(now))
     }
 
-    /// Permits of a key that are out to `holder`.
+    /// Returns the permits of a key that `holder` holds.
     pub(crate) fn held_by(&self, key: &[u8], holder: Holder, now: u64) -> u64 {
         let now = self.clock(now);
         let records = |stored: &Stored| {
@@ -332,14 +334,14 @@ impl Server {
         self.keys.get(&("p".to_owned(), key.to_vec())).and_then(records).unwrap_or(0)
     }
 
-    /// When a key that nobody asks for is as one that was never seen, µs after `now`: when its usage has
-    /// flowed out, also after a limit was lowered, and no hint is believed any more.
+    /// Returns whether a key without requests is forgotten `span_us` after `now`: its usage has flowed out, also after
+    /// a limit was lowered, and hints are no longer believed.
     pub(crate) fn is_gone_in(&self, key: &[u8], span_us: u64, now: u64) -> bool {
         let at = Moment::new(self.clock(now + span_us));
         self.stored(&("p".to_owned(), key.to_vec()), &at).is_none()
     }
 
-    /// Whether a check of `cost` would be refused at `now`, as far as is known here.
+    /// Returns whether a check of `cost` would be refused at `now`; `None` if that is unknown here.
     pub(crate) fn refuses(&self, key: &[u8], cost: sluicegate::Cost, now: u64) -> Option<bool> {
         let stored = self.keys.get(&("p".to_owned(), key.to_vec()))?;
         let at = Moment::new(self.clock(now));
@@ -348,7 +350,7 @@ impl Server {
         Some(!verdict.decision.allowed())
     }
 
-    /// Forgets all keys, or this one.
+    /// Forgets `key`, or all keys.
     pub(crate) fn forget(&mut self, key: Option<&[u8]>, now: u64) -> Vec<Forgotten> {
         let at = Moment::new(self.clock(now));
         if let Some(scripts) = &mut self.scripts {
@@ -377,7 +379,7 @@ impl Server {
         forgotten
     }
 
-    /// A replica takes over that lacks what was written in the last `lost_us`. Returns the store of before, and what is
+    /// Makes a replica take over that lacks the writes of the last `lost_us`. Returns the old store, and what is
     /// forgotten.
     pub(crate) fn fail_over(&mut self, lost_us: u64, now: u64) -> (Self, Vec<Forgotten>) {
         let Self { ahead_us, keys, charged, .. } = self;
@@ -386,7 +388,7 @@ impl Server {
         (old, self.lose(lost_us, now))
     }
 
-    /// Loses what was written in the last `lost_us`.
+    /// Loses the writes of the last `lost_us`.
     pub(crate) fn lose(&mut self, lost_us: u64, now: u64) -> Vec<Forgotten> {
         if let Some(scripts) = &mut self.scripts {
             scripts.lose(lost_us, now);
@@ -400,13 +402,13 @@ impl Server {
             let Write { at: _, name, before, debt, took } = write;
             if name.0 == "p" {
                 let stored = self.keys.get(&name);
-                // Its usage comes back in the units of earlier rules, as if they had held all the time.
+                // Its usage comes back in the units of earlier rules, as if they had been in force all the time.
                 let rules = before.as_ref().zip(stored);
                 let is_converted = rules.is_some_and(|(old, new)| old.rules != new.rules);
                 let took = if is_converted { took.map(|_| ALL) } else { took };
                 let old = rules.filter(|_| is_converted);
                 let back_to = old.map(|(old, _)| Arc::clone(&old.rules));
-                // What was out before may have been spent since, and come back as if it were not.
+                // Permits that were held before may have been spent since, and come back as if they were not.
                 let held = |stored: &Stored| stored.leased.leases.held();
                 let held = stored.map_or(0, held).max(before.as_ref().map_or(0, held));
                 let alive = stored.map_or(0, |stored| stored.alive(self.clock(now)));
@@ -438,7 +440,7 @@ impl Server {
     }
 }
 
-/// Permits of each rule that are in use or out.
+/// Permits of each rule that are in use or held.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Usage(Permits);
 
@@ -451,7 +453,7 @@ impl Usage {
 }
 
 impl Stored {
-    /// Permits that are out and have not lapsed.
+    /// Returns the permits that leases hold and that have not lapsed.
     fn alive(&self, now: Micros) -> u64 {
         let records = self.leased.leases.records.iter();
         records.filter(|it| it.deadline > now).map(Record::permits).sum()
@@ -467,20 +469,20 @@ impl Stored {
     }
 }
 
-/// Permits in use by each rule when what has lapsed by `at` is charged, and nothing else.
+/// Returns the permits in use by each rule when leases that lapsed by `at` are charged, and nothing else.
 fn in_use_with_lapsed(stored: &Stored, at: &Moment<'_>) -> Permits {
     stored.rules.in_use(&settled(stored, at).leased.states, at)
 }
 
-/// The same when what has lapsed by `at` is charged.
+/// Returns `stored` after leases that lapsed by `at` are charged.
 fn settled(stored: &Stored, at: &Moment<'_>) -> Stored {
     let mut settled = stored.clone();
     stored.rules.debit_beside(&mut settled.leased, &mut Permits::default(), at);
     settled
 }
 
-/// I34: what is given back is no longer in use, as far as it still was. Guava's two count what is to come as in use, and
-/// a sliding counter gives back to the window of now alone.
+/// I34: refunded permits are no longer in use, as far as they still were. Guava's two algorithms count booked permits
+/// as in use, and a sliding counter gives back to the present window alone.
 fn gives_back(
     verb: &Verb,
     Stored { rules, leased, .. }: &Stored,
@@ -518,8 +520,8 @@ fn gives_back(
         .next()
 }
 
-/// I33: what lapses counts as used by its deadline, from when on it flows out. Of the only bucket of a key that was
-/// written before.
+/// I33: lapsed permits count as used by their deadline, and flow out from then on. Checks the only bucket of a key that
+/// was written before.
 fn lapses_late(stored: &Stored, at: &Moment<'_>) -> Option<(&'static str, String)> {
     let Stored { rules, leased, at: written_at, .. } = stored;
     let [named] = rules.rules() else { return None };
@@ -546,7 +548,7 @@ fn lapses_late(stored: &Stored, at: &Moment<'_>) -> Option<(&'static str, String
     })
 }
 
-/// The rules that decide about `ask`, and the states under them: the later version of a policy.
+/// Returns the rules that decide about `ask`, and the states under them: the later version of a policy.
 fn in_force(before: Option<&Stored>, ask: &StoreAsk, at: &Moment<'_>) -> Stored {
     let since_ms = match ask.origin {
         RuleOrigin::Policy { since } => Some(since.get() / MS),
@@ -567,7 +569,7 @@ fn in_force(before: Option<&Stored>, ask: &StoreAsk, at: &Moment<'_>) -> Stored 
     }
 }
 
-/// The answer by `rules` as the caller, whose rules are `asked`, reads it.
+/// Returns the answer by `rules` with the places of the caller's rules, which are `asked`.
 fn named_as(answer: StoreAnswer, rules: &RuleSet, asked: &RuleSet) -> StoreAnswer {
     if rules == asked {
         return answer;
@@ -582,14 +584,14 @@ fn named_as(answer: StoreAnswer, rules: &RuleSet, asked: &RuleSet) -> StoreAnswe
     StoreAnswer { verdict, in_use }
 }
 
-/// I10 and I13: a refusal and a look change no usage, and no answer promises more than there is.
+/// I10 and I13: a refusal and a peek change no usage, and no answer promises more than there is.
 fn check(
     verb: &Verb,
     decision: &Decision,
     (Usage(before), Usage(after)): (&Usage, &Usage),
 ) -> Option<(&'static str, String)> {
     let is_look = matches!(verb, Verb::Peek { .. });
-    // What is out when its time is over is charged as of then, and has flowed out in part.
+    // Lapsed permits are charged as of their deadline, and have flowed out in part.
     let grew = before.iter().zip(after).any(|(before, after)| after > before);
     if (is_look || !decision.allowed()) && grew {
         return Some(("I10", format!("{} changed usage {before:?} to {after:?}", verb.name())));
@@ -617,7 +619,7 @@ fn within(
 ) -> Option<(&'static str, String)> {
     let each = rules.rules().iter().zip(before.iter().zip(after));
     for (named, (before, after)) in each {
-        // Guava's two and reservations book the future.
+        // Guava's two algorithms and reservations book the future.
         let books = matches!(
             named.rule,
             Rule::SmoothBursty(_)
@@ -647,7 +649,7 @@ fn retry_is_honest(
     else {
         return None;
     };
-    // What is out may come back at any time.
+    // Leased permits may come back at any time.
     if leased.leases.held() > 0 {
         return None;
     }

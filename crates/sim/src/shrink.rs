@@ -7,7 +7,7 @@ use crate::{Outcome, run};
 /// Histories that are tried at most.
 const TRIES_MAX: usize = 300;
 
-/// Leaves out faults, loads, nodes, keys and time as long as it fails.
+/// Leaves out faults, loads, nodes, keys and time as long as it still fails.
 pub fn shrink(token: &Token, outcome: &Outcome) -> Token {
     let Some(violation) = &outcome.violation else { return token.clone() };
     let mut smallest = token.clone();

@@ -1,4 +1,4 @@
-//! Tasks of the nodes: what was asked of an engine, until it is answered.
+//! Tasks of the nodes: calls of an engine, until they are answered.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -21,7 +21,7 @@ pub(crate) struct Task {
     is_keeper: bool,
     /// True if it called the store.
     has_asked: bool,
-    /// The same each time.
+    /// The waker of all polls.
     waker: Waker,
     future: Pin<Box<dyn Future<Output = Done> + Send>>,
 }
@@ -88,7 +88,8 @@ impl World<'_> {
         let WireState { calls, asks, replies, outbox, heard, unanswered, .. } = node.store.take();
         task.has_asked |= calls > 0;
         if replies.refused > 0 {
-            // What was refused before it was sent is decided otherwise, as in an outage.
+            // A call that was refused before it was sent is decided without the store, as in an
+            // outage.
             let until = &mut self.disturbed_until[task.node];
             *until = self.now.max(*until);
         }
@@ -107,7 +108,7 @@ impl World<'_> {
             }
         }
         for Heard { key, of, executed, paid } in heard {
-            // What a keeper hears is nobody's answer.
+            // The answers of a keeper belong to no request.
             if !task.is_keeper {
                 task.heard.push((of, executed));
             }
@@ -151,7 +152,7 @@ pub(crate) struct TaskView {
 }
 
 impl Task {
-    /// The facts about it, or about its part for one of several requests.
+    /// Returns the facts about it, or about its part for one of several requests.
     pub(crate) fn view(&self, of: Option<Asker>) -> TaskView {
         let Self { node, life, begun_at, .. } = *self;
         let mut heard = self.heard.iter().rev();

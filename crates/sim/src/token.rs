@@ -1,12 +1,13 @@
-//! One line that names a history, or what is left of it: `s3-6f3a9c20-n2k1-f3.7-l0-t2213`.
+//! The name of a history, or of a part of it, in one line: `s3-6f3a9c20-n2k1-f3.7-l0-t2213`.
 //!
-//! `s3`, `h4` for hot keys, or `q1` for quotas, is the version of the generator, then the seed, at most so many nodes and keys, the faults and
-//! loads that are kept (without the part: all), the last instant in ms, and `r` if the scripts of Redis are asked too.
+//! `s3`, `h4` for hot keys, or `q1` for quotas, is the version of the generator. Then come the seed, the most nodes and
+//! keys, the faults and loads that are kept (without the part: all), the last instant in ms, and `r` if the scripts of
+//! Redis execute each call too.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Which part of a history is left.
+/// The part of a history that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// Nodes at most.
@@ -17,36 +18,36 @@ pub struct Cut {
     pub faults: Option<Vec<u32>>,
     /// The numbers of the loads that are kept; `None`: all.
     pub loads: Option<Vec<u32>>,
-    /// Nothing begins later, µs.
+    /// The latest instant at which something begins, µs.
     pub until_us: u64,
-    /// Whether keys are hot, and leased.
+    /// Keys are hot, and leased.
     pub leases: bool,
-    /// Whether it is about a quota of which nothing flows back; such keys are hot.
+    /// The history is of a quota whose usage does not flow out; such keys are hot.
     pub quota: bool,
     /// The generator that makes the plan.
     pub generation: Generation,
-    /// The scripts of Redis are asked whatever the kernel is asked.
+    /// The scripts of Redis execute each call as well as the kernel.
     pub scripts: bool,
 }
 
-/// A generator of plans. Each one adds to what the one before it draws, so that tokens of before keep their plans.
+/// A generator of plans. Each one adds to the draws of the one before, so that older tokens keep their plans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Generation {
     /// Single requests, outages, edits of limits.
     First,
     /// Batches, clients that go away, bounded calls.
     Second,
-    /// Edits that change how many rules there are, three rules, stores that refuse, slow clocks, time after the last fault.
+    /// Edits that change the number of rules, three rules, stores that refuse, slow clocks, time after the last fault.
     #[default]
     Third,
 }
 
-/// A history: a seed, and which part of it is left.
+/// A history: a seed, and the part of it that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     /// The seed.
     pub seed: u64,
-    /// What is left.
+    /// The part that is kept.
     pub cut: Cut,
 }
 
@@ -64,12 +65,12 @@ const NAMES: [(&str, Generation, bool); 6] = [
 const QUOTA: &str = "q1";
 
 impl Cut {
-    /// Whether the fault of this number is kept.
+    /// Returns whether the fault of this number is kept.
     pub fn has_fault(&self, number: u32) -> bool {
         self.faults.as_ref().is_none_or(|kept| kept.contains(&number))
     }
 
-    /// Whether the load of this number is kept.
+    /// Returns whether the load of this number is kept.
     pub fn has_load(&self, number: u32) -> bool {
         self.loads.as_ref().is_none_or(|kept| kept.contains(&number))
     }
@@ -92,17 +93,17 @@ impl Default for Cut {
 }
 
 impl Token {
-    /// The whole history of a seed. Of each third one, keys are hot.
+    /// Returns the whole history of a seed. In each third one, keys are hot.
     pub fn of(seed: u64) -> Self {
         Self { seed, cut: Cut { leases: seed % 3 == 1, ..Cut::default() } }
     }
 
-    /// The whole history of a quota.
+    /// Returns the whole history of a quota.
     pub fn of_quota(seed: u64) -> Self {
         Self { seed, cut: Cut { leases: true, quota: true, ..Cut::default() } }
     }
 
-    /// The same history, in which the scripts of Redis are asked too.
+    /// Returns the history, in which the scripts of Redis execute each call too.
     #[must_use]
     pub fn with_scripts(self) -> Self {
         Self { cut: Cut { scripts: true, ..self.cut }, ..self }

@@ -12,15 +12,15 @@ use sluicegate::store::{
 };
 use sluicegate::{Moment, RuleSet, Verb};
 
-/// What a call comes to.
+/// The result of a call.
 pub(crate) type Reply = Result<Said, StoreError>;
 
-/// What the store says.
+/// An answer of the store.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Said {
-    /// To a request: the decision, and what was charged of a debt.
+    /// The answer to a request: the decision, and the permits of a debt that were charged.
     Decided(StoreAnswer, Permits),
-    /// To a holder.
+    /// The answer to a message of a holder.
     Word(Word),
 }
 
@@ -28,7 +28,7 @@ pub(crate) enum Said {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SimStore(pub(crate) Arc<Wire>);
 
-/// What has been sent and not yet taken by the world, and what has been heard.
+/// Calls that the world has not taken yet, and answers.
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
     state: Mutex<WireState>,
@@ -36,41 +36,41 @@ pub(crate) struct Wire {
 
 #[derive(Debug, Default)]
 pub(crate) struct WireState {
-    /// Why nothing can be sent, if that is so.
+    /// The connection is down: calls are not sent.
     pub(crate) down: bool,
-    /// So many calls may be under way.
+    /// The most calls under way; `None`: no limit.
     calls_max: Option<usize>,
-    /// What is under way, and since when, if that is bounded.
+    /// Calls under way, each with the instant since when, if they are limited.
     under_way: Vec<(Arc<Slot>, u64)>,
     pub(crate) time: Time,
-    /// Calls that were made since the world looked, also if nothing could be sent.
+    /// Calls made since the world last looked, sent or not.
     pub(crate) calls: u32,
-    /// Whether one of them asked for anything.
+    /// One of these calls needs an answer: it is more than a message that gives permits back.
     pub(crate) asks: bool,
-    /// What the engine heard since the world looked.
+    /// Results of calls that the engine received since the world last looked.
     pub(crate) replies: Replies,
-    /// What was sent since the world looked.
+    /// Calls sent since the world last looked.
     pub(crate) outbox: Vec<Outgoing>,
-    /// Answers that the engine took since the world looked.
+    /// Answers that the engine took since the world last looked.
     pub(crate) heard: Vec<Heard>,
-    /// Keys and ids of debts to which no answer came, and whether they were surely not charged.
+    /// Keys and ids of debts that got no answer, and whether they were surely not charged.
     pub(crate) unanswered: Vec<(Vec<u8>, u128, Effect)>,
 }
 
-/// How often calls came to what.
+/// The number of calls by their result.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Replies {
-    /// To nothing.
+    /// No answer.
     pub(crate) silent: u32,
-    /// The store has too much to do.
+    /// The store is overloaded, by its answer.
     pub(crate) overloaded: u32,
-    /// Of these, calls that were refused before they were sent.
+    /// Calls that were refused before they were sent; `silent` or `overloaded` counts them too.
     pub(crate) refused: u32,
-    /// An answer.
+    /// An answer of another kind.
     pub(crate) answered: u32,
 }
 
-/// What a client knows of time.
+/// The times that a client knows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Time {
     pub(crate) now: u64,
@@ -90,17 +90,17 @@ pub(crate) struct Outgoing {
 #[derive(Clone, Debug)]
 pub(crate) struct Heard {
     pub(crate) key: Vec<u8>,
-    /// Which request it is to.
+    /// The request that it answers.
     pub(crate) of: Asker,
     pub(crate) executed: Executed,
-    /// The debt that the request carried, and what was charged of it.
+    /// The debt that the request carried, and the permits of it that were charged.
     pub(crate) paid: Option<(Debt, Permits)>,
 }
 
-/// Where the key of a request is. Of several that are made together each has its own copy.
+/// The address of a request's key. Requests that are made together each have a copy of their own.
 pub(crate) type Asker = usize;
 
-/// When the store executed something, µs, and which of its executions it was.
+/// When the store executed a call, µs, and the number of that execution.
 pub(crate) type Executed = (u64, u64);
 
 /// A request that outlives its caller.
@@ -112,18 +112,19 @@ pub(crate) struct StoreAsk {
     pub(crate) verb: Verb,
     pub(crate) origin: RuleOrigin,
     pub(crate) debt: Option<Debt>,
-    /// What a holder says; then the verb is not looked at.
+    /// The message of a holder, if it is one; then the verb is ignored.
     pub(crate) message: Option<Message>,
 }
 
 impl StoreAsk {
-    /// Whether it is a message that asks for nothing: one is sent to a store that is given up, too.
+    /// Returns whether it is a message that only gives permits back: it is sent even if the store is
+    /// given up.
     fn only_gives_back(&self) -> bool {
         self.message.is_some_and(|message| message.need == 0 && message.want == 0)
     }
 }
 
-/// Where the reply of a call is put.
+/// The place for the reply to a call.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     state: Mutex<SlotState>,
@@ -152,7 +153,7 @@ impl Wire {
 }
 
 impl Slot {
-    /// Puts the reply down. Returns whether somebody still waits for it.
+    /// Stores the reply. Returns whether a task still waits for it.
     pub(crate) fn put(&self, reply: Reply, executed: Executed) -> bool {
         let mut state = self.lock();
         if state.is_dropped || state.reply.is_some() {
@@ -236,7 +237,7 @@ impl Drop for Call {
 }
 
 impl WireState {
-    /// Whether one more call may be sent.
+    /// Returns whether one more call may be sent.
     fn has_room(&mut self) -> bool {
         self.under_way.retain(|(slot, _)| {
             let slot = slot.lock();
@@ -245,7 +246,7 @@ impl WireState {
         self.calls_max.is_none_or(|most| self.under_way.len() < most)
     }
 
-    /// Why a call is not sent where too many are under way: the store is silent, or has too much to do.
+    /// Returns the error for a call beyond the limit: the store is silent, or overloaded.
     fn refusal(&mut self) -> StoreError {
         let Time { now, heard_at, deadline_us } = self.time;
         let asked_at = self.under_way.iter().map(|(_, since)| *since).min().unwrap_or(now);
@@ -261,13 +262,13 @@ impl WireState {
 }
 
 impl SimStore {
-    /// One that takes so many calls at a time.
+    /// Returns a store that takes up to `calls_max` calls at a time.
     pub(crate) fn new(calls_max: Option<usize>) -> Self {
         let state = Mutex::new(WireState { calls_max, ..WireState::default() });
         Self(Arc::new(Wire { state }))
     }
 
-    /// What was sent and heard since the last look.
+    /// Takes the calls and answers since the last call of it.
     pub(crate) fn take(&self) -> WireState {
         let mut wire = self.0.lock();
         let under_way = std::mem::take(&mut wire.under_way);
@@ -330,7 +331,7 @@ impl Store for SimStore {
     }
 }
 
-/// The request of this key.
+/// Returns the request with this key.
 pub(crate) fn asker(key: &[u8]) -> Asker {
     key.as_ptr().addr()
 }

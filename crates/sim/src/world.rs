@@ -22,33 +22,33 @@ use crate::tasks::{Task, TaskView};
 use crate::token::Generation;
 use crate::wire::{Executed, Reply};
 
-/// How often a node pays what it owes, and notes that it lives, µs.
+/// The period in which a node pays its debts, and checks its leases, µs.
 const CHORES_EVERY_US: u64 = 250 * MS;
 
-/// How long the fleet goes on after the last request and the last fault, µs.
+/// The time that the fleet goes on after the last request and the last fault, µs.
 const REST_US: u64 = 3 * SECOND;
 
-/// The same where keys are leased: an idle lease ends within a second, or lapses when its longest term is over.
+/// The rest where keys are leased, µs: an idle lease ends within a second, or lapses after its longest term.
 const HOT_REST_US: u64 = 4 * SECOND;
 
-/// How long after a fault decisions may still be taken without the store, µs.
+/// The longest time after a fault in which decisions may still be made without the store, µs.
 pub(crate) const RECOVERY_US: u64 = SECOND;
 
-/// Times that one decision asks the store at most: beside the engine's four, it is reminded once.
+/// The most calls of the store for one decision: the engine's four, and one to remind the store.
 const ASKED_MAX: u64 = 5;
 
-/// What came of a history.
+/// The result of a history.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The first violation.
     pub violation: Option<Violation>,
     /// A hash of all events.
     pub hash: u64,
-    /// What was admitted, and by whose word.
+    /// The permits that were admitted, by kind.
     pub used: Used,
-    /// Keys of which the store lost writes while nothing else went wrong, and a holder lived.
+    /// Keys whose writes the store lost while nothing else went wrong, and a holder lived.
     pub lost: Vec<Lost>,
-    /// Whether nothing went wrong, and nothing was given back.
+    /// The history had no faults, and no permit was given back.
     pub is_quiet: bool,
     /// Requests that were decided.
     pub decided: u64,
@@ -56,7 +56,7 @@ pub struct Outcome {
     pub calls: u64,
     /// The longest that a decision took, in deadlines, rounded up.
     pub slowest_deadlines: u64,
-    /// All events, if they were asked for.
+    /// All events, if a trace was asked for.
     pub trace: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) enum Event {
     Leaves {
         task: usize,
     },
-    /// What a client does with what it got.
+    /// The next request of a client, after an answer.
     Follows(Arrival, Then),
     AtServer {
         call: usize,
@@ -105,9 +105,9 @@ pub(crate) enum Event {
     Switches {
         node: usize,
     },
-    /// Nothing is left of the faults.
+    /// The faults have no effect any more.
     Healed,
-    /// Nodes are replaced by others, until then.
+    /// All nodes are replaced by others again and again, until then.
     Crowds {
         every_us: u64,
         until: u64,
@@ -120,7 +120,7 @@ pub(crate) enum Then {
     Settle,
 }
 
-/// A fleet, its store, and what is between them.
+/// A fleet, its store, and the network between them.
 pub(crate) struct World<'p> {
     pub(crate) plan: &'p Plan,
     pub(crate) now: u64,
@@ -135,29 +135,29 @@ pub(crate) struct World<'p> {
     pub(crate) replaced: Replaced,
     /// The store stands still until then, µs.
     pub(crate) paused_until: u64,
-    /// It refuses all until then, and cannot read each key until then, µs.
+    /// The store refuses all calls until then, and cannot read each key until then, µs.
     pub(crate) refuses_until: u64,
     pub(crate) unreadable_until: Vec<u64>,
     /// Faults that keep it down.
     pub(crate) down: u32,
-    /// Times that it forgot something, and of which of them each node knows.
+    /// The number of times that the store forgot something, and how many of them each node knows of.
     pub(crate) forgot: u32,
-    /// When it last did, µs.
+    /// When it last forgot something, µs.
     pub(crate) forgot_at: Option<u64>,
     reminded: Vec<u32>,
     /// Until when a fault may keep each node from the store, µs.
     pub(crate) disturbed_until: Vec<u64>,
-    /// When each node found out first since that it may ask again, µs.
+    /// When each node first found out since then that it may call the store again, µs.
     pub(crate) asked_since: Vec<Option<u64>>,
     /// Checks that were settled: load, instant, number.
     pub(crate) settled: BTreeSet<(u32, u64, usize)>,
-    /// What was admitted, by whatever word.
+    /// Permits that were admitted, by any decision.
     pub(crate) admitted: u64,
-    /// What the store granted to single requests, less what their nodes heard of in time.
+    /// Permits that the store granted to single requests whose nodes did not receive the answer in time.
     pub(crate) unheard: u64,
     /// When each node last asked the store about each key, µs.
     pub(crate) sent_at: Vec<Vec<u64>>,
-    /// When something was last given back of each key, µs.
+    /// When permits of each key were last given back, µs.
     pub(crate) given_back: Vec<Option<u64>>,
     /// Until when the keeper of each node does not run, µs.
     pub(crate) late_until: Vec<u64>,
@@ -165,17 +165,17 @@ pub(crate) struct World<'p> {
     pub(crate) removed_until: Vec<u64>,
     /// When each node began to stop, if it did, µs.
     pub(crate) stops_since: Vec<Option<u64>>,
-    /// What nodes were granted.
+    /// The grants of all nodes.
     pub(crate) grants: Grants,
-    /// Checks that each node asks the store for of each key.
+    /// Checks in a row of each node and key that went to the store.
     pub(crate) central: Vec<Vec<Central>>,
-    /// What each node owed of each key.
+    /// The dues of each node and key.
     pub(crate) dues: Vec<Vec<Dues>>,
-    /// On how many keys the node owed something before the task ran that runs now.
+    /// The number of keys with debts of the node before the running task ran.
     pub(crate) owed_before: usize,
     /// Debts that were charged.
     pub(crate) charged: BTreeSet<u128>,
-    /// What one limiter would admit since the faults are over.
+    /// The demand after the faults, as one limiter would meet it.
     calm: Option<Calm>,
     pub(crate) judge: Judge,
     hash: u64,
@@ -186,7 +186,7 @@ pub(crate) struct World<'p> {
 }
 
 impl<'p> World<'p> {
-    /// Before anything has happened.
+    /// Returns the world before anything has happened.
     fn new(plan: &'p Plan, traced: bool) -> Self {
         // The engine draws the jitter of its breaker and the ids of debts.
         fastrand::seed(plan.seed);
@@ -367,7 +367,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// The node that an event happens to, if it has to be awake.
+    /// Returns the node of an event, if the node must be awake for it.
     fn node_of(&self, event: &Event) -> Option<usize> {
         match *event {
             Event::Arrives(place) => Some(self.plan.arrivals[place].node),
@@ -387,7 +387,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// An alarm rings, unless the clock has been set meanwhile.
+    /// Rings an alarm, unless the clock has been set meanwhile.
     fn rings(&mut self, node: usize, life: u32, (wall, waker): (u64, Waker)) {
         let early_us = self.nodes[node].clock.shows_in(wall, self.now);
         if self.nodes[node].life != life {
@@ -399,7 +399,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Each process ends, and another one begins in its place.
+    /// Ends each process, and starts another one in its place.
     pub(crate) fn crowds(&mut self, every_us: u64, until: u64) {
         for node in 0..self.plan.nodes {
             crate::faults::replace(self, node);
@@ -431,7 +431,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// A client goes away, and what the node has begun for it is dropped.
+    /// Drops the task of a client that goes away.
     fn leaves(&mut self, task: usize) {
         if let Some(task) = self.tasks[task].take() {
             self.seen(format_args!("a client of node {} goes away", task.node));
@@ -469,7 +469,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// A node that reaches the store finds out whether it has forgotten.
+    /// Lets a node that reaches the store find out whether the store has forgotten.
     pub(crate) fn notice_loss(&mut self, node: usize) {
         let reaches = self.links[node].is_connected && self.links[node].carries();
         let answers = self.down == 0 && self.paused_until <= self.now;
@@ -482,7 +482,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// The place of a key that is called so.
+    /// Returns the key with this name.
     pub(crate) fn key_of(&self, name: &[u8]) -> Option<usize> {
         (0..self.plan.keys).find(|key| node::key_name(*key) == name)
     }
@@ -532,7 +532,7 @@ impl<'p> World<'p> {
         self.at(self.now + after, Event::Version { node, version });
     }
 
-    /// A fault ends at that instant whatever it was.
+    /// Begins a fault.
     fn begins(&mut self, fault: &Fault) {
         crate::faults::begins(self, fault);
     }

@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let app = Router::new().route("/", get(async || "hello\n")).layer(layer);
     let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, PORT)).await?;
     println!("curl -i http://{}/", listener.local_addr()?);
-    // Without this the server does not tell its services who called.
+    // Without this the server does not provide the client's address to its services.
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, app).await?;
     Ok(())

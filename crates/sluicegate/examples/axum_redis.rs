@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The fourth answer is `429 Too Many Requests`, also if another server gave the first three: start one with
-//! `LISTEN=127.0.0.1:3001`. Without Redis `/login` returns 503, and `/` is limited by each server on its own, as the
-//! policies say under `on_store_failure`.
+//! `LISTEN=127.0.0.1:3001`. Without Redis `/login` returns 503, and `/` is limited by each server on its own, by the
+//! `on_store_failure` of the policies.
 
 use std::error::Error;
 use std::num::NonZeroU32;

@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Reads 256 KiB from what could be a socket or a file.
+/// Reads 256 KiB from a source that could be a socket or a file.
 async fn download(limit_rate: &Arc<RateLimiter>) -> std::io::Result<u64> {
     let source = tokio::io::repeat(b'x').take(256 * 1024);
     let mut source = Throttled::new(source).limit_reads(Arc::clone(limit_rate));

@@ -1,4 +1,4 @@
-//! How many at once, in this process.
+//! Limits on the number of permits held at once, in this process.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use crate::wait::{QueuePlace, WAITERS_MAX, WaitQueue, block_on};
 /// At most `limit` permits held at once, each given back when it is dropped.
 ///
 /// Callers that wait are served in the order in which they came, threads and tasks in one line; while
-/// anybody waits, no one else is let through.
+/// a caller waits, none passes it.
 ///
 /// ```
 /// use sluicegate::ConcurrencyLimiter;
@@ -57,7 +57,7 @@ pub struct OwnedPermit {
 pub struct QueueFull;
 
 impl ConcurrencyLimiter {
-    /// A limiter that lets `limit` in at once.
+    /// Returns a limiter that lets `limit` permits be held at once.
     ///
     /// # Errors
     /// [`RangeError`] unless `1 <= limit <= 2^32`.
@@ -66,12 +66,12 @@ impl ConcurrencyLimiter {
         Ok(Self { queue: Mutex::new(PermitQueue { limit, held: 0, line: WaitQueue::default() }) })
     }
 
-    /// A permit, if there is one and nobody waits for it.
+    /// Takes a permit, if one is free and no caller waits for it.
     pub fn try_acquire(&self) -> Option<Permit<'_>> {
         self.queue().enter(&QueuePlace::default()).then(|| Permit { limiter: self })
     }
 
-    /// A permit that is not bound to this reference.
+    /// Takes a permit that is not bound to this reference, if one is free and no caller waits for it.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -114,7 +114,7 @@ impl ConcurrencyLimiter {
     /// [`QueueFull`] if too many wait already.
     pub fn acquire_blocking(&self) -> Result<Permit<'_>, QueueFull> {
         let mut waiting = PermitWaiter { limiter: self, place: QueuePlace::default() };
-        // There is nothing to wait for but being called, so the clock is never asked.
+        // The wait has no deadline, so the clock is never read.
         block_on(&MonotonicClock, |waker, _| waiting.poll(waker))?;
         Ok(Permit { limiter: self })
     }
@@ -154,7 +154,7 @@ impl ConcurrencyLimiter {
         self.change(|queue| queue.held -= 1);
     }
 
-    /// A change for the better, after which the first in line asks again.
+    /// Makes a change that may free a permit, then wakes the first in line.
     fn change(&self, change: impl FnOnce(&mut PermitQueue)) {
         let calls = {
             let mut queue = self.queue();

@@ -20,27 +20,27 @@ use tokio::time::{interval, sleep};
 use crate::clock::SteadyClock;
 use crate::engine::{Engine, Observer, StoreFailure};
 
-/// How often an engine looks at what is published, each a little sooner or later: messages get lost.
+/// Interval at which an engine looks at what is published, give or take a fifth: messages get lost.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// How often what was admitted without Redis is paid for keys that are not asked for.
+/// Interval at which debts are paid of keys that no request uses.
 const PAY_EVERY: Duration = Duration::from_millis(100);
 
-/// Most policies whose problems are kept: as many as anybody reads.
+/// Most unreadable policies whose problems are kept: more than an operator reads.
 const UNREADABLE_MAX: usize = 1_000;
 
-/// The latest instant that is taken from Redis: as every number there, exact in a double.
+/// The latest instant that is accepted from Redis: like every number there, exact in a double.
 const SINCE_MS_MAX: u64 = (1 << 53) - 1;
 
-/// How an engine follows published policies.
+/// Options of an engine that follows published policies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Following {
     /// Number of servers and programs that share the limits: without Redis each enforces that part of
-    /// them. `None`: what the servers publish, or 1.
+    /// them. `None`: the number that the servers publish, or 1.
     pub nodes: Option<NonZeroU32>,
 }
 
-/// What an engine holds of the policies that are published.
+/// The state of an engine that follows published policies: their revision, versions and problems.
 ///
 /// Each step is a call, so that tests need not wait; [`Engine::following`] makes both calls when they are
 /// due.
@@ -48,7 +48,7 @@ pub struct Following {
 pub struct PolicyFollower {
     options: Following,
     revision: Option<i64>,
-    /// Whether the look before found an earlier revision than the one that is held.
+    /// The last look found an earlier revision than the one that is held.
     went_back: bool,
     versions: BTreeMap<String, i64>,
     unreadable: BTreeMap<String, String>,
@@ -62,7 +62,7 @@ pub struct FollowingEngine {
     task: JoinHandle<()>,
 }
 
-/// Why an engine cannot follow.
+/// The reason for which an engine cannot follow.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FollowError {
@@ -72,11 +72,11 @@ pub enum FollowError {
 }
 
 impl Engine<RedisStore> {
-    /// An engine that decides in the Redis of `config`, by the policies that servers publish there: those
+    /// Returns an engine that decides in the Redis of `config`, by the policies that servers publish there: those
     /// of a catalog, or of files with `store.publish = "files"`. An edit is in force within a second.
     ///
     /// While Redis does not answer, policies that were read stay in force and decide by
-    /// `on_store_failure`; before they were read once every policy is unknown.
+    /// `on_store_failure`; before the first read every policy is unknown.
     ///
     /// # Errors
     /// [`FollowError`] if `config` cannot be used. A Redis that does not answer yet is no error.
@@ -88,10 +88,10 @@ impl Engine<RedisStore> {
         options: Following,
     ) -> Result<FollowingEngine, FollowError> {
         let store = RedisStore::start(config)?;
-        // Whether it answers is seen at the first look.
+        // The first look shows whether it answers.
         store.ready().await.ok();
         let engine = Self::new(PolicySet::default(), store, Arc::new(SteadyClock::new()));
-        // As many as servers publish, from the first look on; until then there is no policy to decide by.
+        // The first look sets the number that servers publish; until then there is no policy to decide by.
         let failure = StoreFailure::shared_by(options.nodes.unwrap_or(NonZeroU32::MIN));
         let engine = Arc::new(engine.with_fallback(failure));
         let mut follower = PolicyFollower::new(options);
@@ -109,13 +109,13 @@ impl FollowingEngine {
         &self.engine
     }
 
-    /// The revision that is in force; `None`: none was read yet.
+    /// The revision that is in force; `None` before the first read.
     pub fn revision(&self) -> Option<i64> {
         self.follower().revision()
     }
 
-    /// Published policies that could not be read, each with its problem. Of one that a later version of Sluicegate
-    /// wrote nothing is held; of one that is damaged, what was held stays.
+    /// Published policies that could not be read, each with its problem. If a later version of Sluicegate wrote the
+    /// policy, the copy held before is dropped; if it is damaged, that copy stays.
     pub fn unreadable(&self) -> BTreeMap<String, String> {
         self.follower().unreadable.clone()
     }
@@ -141,12 +141,12 @@ impl Drop for FollowingEngine {
 }
 
 impl PolicyFollower {
-    /// A follower that holds nothing yet.
+    /// Returns a follower that holds no policies yet.
     pub fn new(options: Following) -> Self {
         Self { options, ..Self::default() }
     }
 
-    /// The revision that is held.
+    /// The revision that is held; `None` before the first read.
     pub const fn revision(&self) -> Option<i64> {
         self.revision
     }
@@ -156,13 +156,13 @@ impl PolicyFollower {
         &self.versions
     }
 
-    /// Published policies that could not be read when they were looked at last, each with its problem.
+    /// Published policies that could not be read at the last look, each with its problem.
     pub const fn unreadable(&self) -> &BTreeMap<String, String> {
         &self.unreadable
     }
 
-    /// Looks at what is published, as an engine does every ten seconds, and puts it in force if it is
-    /// news.
+    /// Looks at what is published, as an engine does about every ten seconds, and puts a new revision in
+    /// force.
     ///
     /// # Errors
     /// [`RedisError`] if Redis does not answer; what is held stays.
@@ -186,7 +186,7 @@ impl PolicyFollower {
         Ok(())
     }
 
-    /// Does what is to be done when `revision` is heard on the channel.
+    /// Handles a message of the channel: puts what is published in force if it is later than what is held.
     ///
     /// # Errors
     /// As [`look`](Self::look).
@@ -206,7 +206,7 @@ impl PolicyFollower {
         Ok(())
     }
 
-    /// Goes by the clock and the number of nodes that servers go by.
+    /// Takes over the clock and the number of nodes that servers use.
     fn set_up<O: Observer>(&self, head: &PublishedPolicies, engine: &Engine<RedisStore, O>) {
         engine.store().set_clock(head.clock);
         let nodes = self.options.nodes.or_else(|| head.nodes.and_then(NonZeroU32::new));
@@ -260,7 +260,7 @@ impl PolicyFollower {
     }
 }
 
-/// Charges what was admitted without Redis while the rules are still held by which it was, as far as Redis answers.
+/// Charges debts while the rules that incurred them are still held, for as long as Redis accepts them.
 async fn pay_all<O: Observer>(engine: &Engine<RedisStore, O>) {
     let mut owing = engine.debts();
     while owing > 0 {
@@ -275,21 +275,21 @@ async fn pay_all<O: Observer>(engine: &Engine<RedisStore, O>) {
 /// A policy as it is published.
 struct PublishedPolicy {
     version: i64,
-    /// When servers took this version over.
+    /// The instant at which servers took this version over, ms since the epoch; `None` if it is not published.
     since_ms: Option<u64>,
     policy: Policy,
 }
 
 /// The reason for which a published policy cannot be read.
 struct Unreadable {
-    /// A later version of Sluicegate wrote it: nothing is decided by it then, also not by the version held before.
-    /// A damaged record changes nothing.
+    /// A later version of Sluicegate wrote it: the policy is dropped, also the version held before. A damaged
+    /// record changes nothing.
     is_later: bool,
     problem: String,
 }
 
 impl PublishedPolicy {
-    /// The policy `name` that `text` is.
+    /// Reads the policy `name` from the published `text`.
     fn read(name: &str, text: &str) -> Result<Self, Unreadable> {
         let damaged = |problem: &str| Unreadable { is_later: false, problem: problem.to_owned() };
         let later = |problem: String| Unreadable { is_later: true, problem };
@@ -351,7 +351,7 @@ async fn follow(
                 let mut held = held();
                 held.look(&engine).await.map(|()| held)
             }
-            // Messages before the subscription were not heard.
+            // Messages sent before the subscription were not received.
             () = subscribed.notified() => {
                 let mut held = held();
                 held.look(&engine).await.map(|()| held)
@@ -365,7 +365,7 @@ async fn follow(
                 continue;
             }
         };
-        // Without an answer what is held stays; the next look is soon.
+        // Without an answer the state stays; the next look is soon.
         if let Ok(changed) = changed {
             *follower.lock().unwrap_or_else(PoisonError::into_inner) = changed;
         }

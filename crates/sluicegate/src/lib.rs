@@ -13,7 +13,7 @@
 //! | the clock read in half the time | [`QuantaClock`], [`CachedClock`] | `quanta`, – |
 //!
 //! Every algorithm is a [`Rule`]: [`TokenBucket`], [`LeakyBucket`], [`SlidingWindow`] and the others
-//! each say what they promise. Time is passed in: a [`ManualClock`] makes your tests sleepless.
+//! each document their guarantee. Time is passed in: with a [`ManualClock`] your tests need no sleep.
 //!
 //! ```
 //! use sluicegate::{ManualClock, Micros, RateLimiter, TokenBucket, Rate};
@@ -29,10 +29,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Servers share limits through Redis or Valkey. The policies are a document, and a layer holds requests to one of them
-//! (features `axum` and `redis`; `examples/axum_redis.rs` is a whole server). Say how many servers share the Redis: while
-//! it does not answer, each passes that part of a limit, and all together never more than the limit. What they pass then is
-//! charged to Redis afterwards, by a task that you spawn:
+//! Servers share limits through Redis or Valkey. The policies are a document, and a layer holds requests to one of
+//! them (features `axum` and `redis`; `examples/axum_redis.rs` is a whole server). Set how many servers share the
+//! Redis: while it does not answer, each passes that part of a limit, and all together never more than the limit.
+//! These requests are charged to Redis afterwards, by a task that you spawn:
 //!
 #![cfg_attr(all(feature = "tower", feature = "redis"), doc = "```no_run")]
 #![cfg_attr(not(all(feature = "tower", feature = "redis")), doc = "```ignore")]

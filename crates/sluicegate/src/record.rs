@@ -3,9 +3,9 @@
 use sluicegate_policy::{Fallback, Leases, Overflow, Policy};
 use sluicegate_store::redis::{PolicyRecord, RecordOverflow, RecordResponse, RecordSettings};
 
-/// The record of `policy`: its rules compiled, and all else that a program decides by which reads no documents.
+/// Returns the record of `policy`: its compiled rules and settings, for programs that read no documents.
 ///
-/// It has the apps that the document names, or else the owner, or else every app.
+/// It lists the apps that the document names, or else the owner, or else `*` for every app.
 pub fn record_of(policy: &Policy) -> PolicyRecord {
     let named = policy.named_apps().map(str::to_owned);
     let every = policy.says_every_app().then(|| "*".to_owned());

@@ -1,15 +1,15 @@
-//! Waiting in line: who is next, and who wakes whom.
+//! Waiting in line: the order of callers, and their wake-ups.
 //!
 //! **What it remembers**: for every caller that waits, its place in line, its cost and how to wake
-//! it. Threads and tasks stand in the same line; a thread is a waker that unparks it.
+//! it. Threads and tasks stand in the same line; a thread's waker unparks it.
 //!
-//! **How it goes.** Only the first in line asks for permits. If it is refused it goes to sleep until
-//! the instant it was told; nothing is booked for it, so giving up leaves no trace. Whoever passes,
-//! gives up or fails hands on by waking the next.
+//! **How it goes.** Only the first in line tries to take permits. If it is refused it sleeps until
+//! the instant that the refusal names; nothing is booked for it, so giving up leaves no trace. A
+//! caller that passes, gives up or fails wakes the next.
 //!
-//! **Why no wake-up is lost.** The line lies under the same lock as what its members wait for. A
-//! caller asks and, if refused, leaves its waker under one lock; whoever changes something for the
-//! better changes it and takes the first waker under one lock. So a change comes before the asking,
+//! **Why no wake-up is lost.** The line lies under the same lock as the permits that its members wait
+//! for. A caller tries and, if refused, leaves its waker under one lock; a change that may let a
+//! caller pass is made, and the first waker taken, under one lock. So a change comes before the try,
 //! which then sees it, or after the waker is there. A woken caller that is dropped instead of being
 //! polled leaves the line as it is dropped, and that wakes the next.
 //!
@@ -27,8 +27,8 @@ use sluicegate_kernel::{Cost, Micros};
 
 use crate::clock::Clock;
 
-/// Callers that may wait in one line: about 10 MB at the outside, and at any rate worth limiting
-/// they would wait so long that turning the next one away is kinder.
+/// Callers that may wait in one line: about 10 MB at most. At any rate worth limiting, a caller behind
+/// them would wait very long, so it is refused at once.
 pub const WAITERS_MAX: usize = 65_536;
 
 /// A line of callers, first come, first served.
@@ -41,7 +41,7 @@ pub(crate) struct WaitQueue {
 #[derive(Debug)]
 struct Waiter {
     cost: Cost,
-    /// Absent while it is on its way to ask again.
+    /// `None` after it was woken, until it tries again.
     waker: Option<Waker>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct QueuePlace {
     ticket: Option<u64>,
 }
 
-/// The line has [`WAITERS_MAX`] callers already.
+/// The error of a line that has [`WAITERS_MAX`] callers already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WaitQueueFull;
 
@@ -64,17 +64,17 @@ pub(crate) struct Calls {
 }
 
 impl WaitQueue {
-    /// Whether nobody waits.
+    /// Returns whether no caller waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// How many wait.
+    /// Returns the number of callers that wait.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether it is the turn of `place`: it is the first, or nobody waits.
+    /// Returns whether it is the turn of `place`: it is the first, or no caller waits.
     pub(crate) fn is_turn_of(&self, place: &QueuePlace) -> bool {
         match self.waiting.first_key_value() {
             None => true,
@@ -82,7 +82,7 @@ impl WaitQueue {
         }
     }
 
-    /// What the first in line wants.
+    /// Returns the cost of the first in line; `None` if no caller waits.
     pub(crate) fn first_cost(&self) -> Option<Cost> {
         self.waiting.first_key_value().map(|(_, waiter)| waiter.cost)
     }
@@ -106,7 +106,7 @@ impl WaitQueue {
         Ok(Calls { wake: None, drop: before.and_then(|waiter| waiter.waker) })
     }
 
-    /// Leaves the line, handing on to the next if it was the first.
+    /// Leaves the line, and calls the next if `place` was the first.
     pub(crate) fn leave(&mut self, place: &mut QueuePlace) -> Calls {
         let Some(ticket) = place.ticket.take() else { return Calls::default() };
         let was_first = self.waiting.first_key_value().is_some_and(|(first, _)| *first == ticket);
@@ -115,7 +115,7 @@ impl WaitQueue {
         Calls { drop: own, ..next }
     }
 
-    /// Something has changed for the better: the first in line should ask again.
+    /// Calls the first in line to try again, after a change that may let it pass.
     pub(crate) fn call_first(&mut self) -> Calls {
         let first = self.waiting.first_entry();
         Calls { wake: first.and_then(|mut first| first.get_mut().waker.take()), drop: None }
@@ -123,14 +123,14 @@ impl WaitQueue {
 }
 
 impl QueuePlace {
-    /// Whether it is in a line.
+    /// Returns whether it is in a line.
     pub(crate) fn is_taken(&self) -> bool {
         self.ticket.is_some()
     }
 }
 
 impl Calls {
-    /// Makes the calls. Not under a lock.
+    /// Makes the calls. Not to be used under a lock.
     pub(crate) fn make(self) {
         let Self { wake, drop } = self;
         std::mem::drop(drop);
@@ -140,8 +140,8 @@ impl Calls {
     }
 }
 
-/// Polls `step` on this thread until it is ready, asleep in between. `step` says by `alarm` when to
-/// look again even if nobody wakes it.
+/// Polls `step` on this thread until it is ready, and sleeps in between. `step` sets `alarm` to the
+/// instant of its next poll, if it needs one without a wake-up.
 pub(crate) fn block_on<R>(
     clock: &(impl Clock + ?Sized),
     mut step: impl FnMut(&Waker, &mut Option<Micros>) -> Poll<R>,
@@ -162,7 +162,7 @@ pub(crate) fn block_on<R>(
     }
 }
 
-/// Polls `step` as a task until it is ready; `step` says when to look again as for [`block_on`].
+/// Polls `step` as a task until it is ready; `step` sets its alarm as for [`block_on`].
 #[cfg(feature = "tokio")]
 pub(crate) async fn wait<R>(
     clock: &(impl Clock + ?Sized),
@@ -190,7 +190,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Ready when `clock` has reached an instant.
+/// A future that is ready when `clock` has reached an instant.
 #[cfg(feature = "tokio")]
 #[derive(Debug, Default)]
 pub(crate) struct Alarm {
@@ -199,7 +199,7 @@ pub(crate) struct Alarm {
 
 #[cfg(feature = "tokio")]
 impl Alarm {
-    /// Ready if it is `at` or later; otherwise the task of `cx` is woken then.
+    /// Returns `Ready` if it is `at` or later; otherwise the task of `cx` is woken then.
     pub(crate) fn poll(
         &mut self,
         clock: &(impl Clock + ?Sized),

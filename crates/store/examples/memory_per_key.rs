@@ -1,11 +1,11 @@
-//! What a store of a million keys takes in memory, for each algorithm.
+//! The memory of a store of a million keys, for each algorithm.
 //!
 //! ```sh
 //! cargo run --release -p sluicegate-store --example memory_per_key
 //! ```
 //!
 //! Each is measured in a process of its own, at the default bounds: after a million keys took one
-//! permit of ten, and after they tried to take all ten. Resident memory is what Linux says (`VmRSS`).
+//! permit of ten, and after they tried to take all ten. Resident memory is `VmRSS` of Linux.
 
 use std::error::Error;
 use std::process::Command;

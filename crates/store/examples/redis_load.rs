@@ -1,5 +1,5 @@
-//! What joining decisions brings: decisions per second, their latency, and the server's CPU time
-//! for each, with so many decisions in flight and keys drawn at random.
+//! The effect of joining decisions: decisions per second, their latency, and the server's CPU time
+//! for each, with a number of decisions in flight and keys drawn at random.
 //!
 //! ```sh
 //! redis-server --port 7777 --save '' &

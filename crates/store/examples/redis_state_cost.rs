@@ -1,4 +1,4 @@
-//! What a decision on a long state costs Redis, in µs of its CPU.
+//! The cost of a decision on a long state to Redis, in µs of its CPU.
 //!
 //! ```sh
 //! cargo run --release -p sluicegate-store --features redis --example redis_state_cost
@@ -112,7 +112,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The least µs a call, of twenty times five.
+    /// Returns the least µs a call, of twenty times five.
     async fn least(
         &mut self,
         key: &str,

@@ -1,8 +1,8 @@
-//! Where the state of limits lives, and how races end.
+//! Stores of the state of limits, which decide each request in one step.
 //!
-//! A store takes a [`StoreRequest`] — the rules of a policy, a key and a verb — and decides it in one
-//! step: it reads the key's state, lets the kernel decide, and writes what the kernel says, so that
-//! no other request of the same key comes between. What the rules mean, it does not know.
+//! A store takes a [`StoreRequest`] — the rules of a policy, a key and a verb — and decides it in one step: it
+//! reads the key's state, lets the kernel decide, and writes the state that the kernel returns, so that no other
+//! request of the same key comes between. A store does not interpret the rules.
 //!
 //! [`MemoryStore`] keeps the state in this process. Other stores implement [`Store`] beside it.
 
@@ -29,50 +29,50 @@ use sluicegate_kernel::{Micros, Moment, RangeError, RuleSet, States, Unsupported
 pub struct StoreRequest<'a> {
     /// The policy's name: the same key under another policy is another budget.
     pub policy: &'a str,
-    /// Whose budget it is; empty is the budget that all share.
+    /// The owner of the budget; empty: the budget that all requests share.
     pub key: &'a [u8],
     /// The rules that hold for this key now.
     pub rules: &'a Arc<RuleSet>,
-    /// What is wanted.
+    /// The verb.
     pub verb: &'a Verb,
-    /// Where the rules come from.
+    /// The origin of the rules.
     pub origin: RuleOrigin,
-    /// To which quota the key counts.
+    /// The quota that the key counts to.
     pub quota: Quota<'a>,
 }
 
-/// Where rules come from: which of two that meet at a key are the later ones. A store of one process
-/// need not ask, for there the rules that come are those in force.
+/// The origin of rules: it orders two rule sets that meet at a key. A store of one process does not need it,
+/// because there the rules of each request are those in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleOrigin {
     /// A policy's, of a version that this process took over at that instant. Of two versions that meet
     /// at a key the one that was taken over later decides, for every caller.
     Policy {
-        /// When: the same for all rules of a version, and later than that of any earlier version.
+        /// The instant: the same for all rules of a version, and later than that of any earlier version.
         since: Micros,
     },
-    /// The caller brought them along: they decide about this request, whatever was there before.
+    /// The caller sent them with the request: they decide about it, whatever was there before.
     Caller,
 }
 
 impl Default for RuleOrigin {
-    /// A policy's, taken over before every other.
+    /// Returns the origin of a policy that was taken over before every other.
     fn default() -> Self {
         Self::Policy { since: Micros::ZERO }
     }
 }
 
-/// To which quota of keys a key counts, in a store that holds only so many, and what becomes of new
-/// keys beyond it. A key that already has a state keeps its own budget.
+/// The quota of keys that a key counts to, in a store that holds only so many, and the treatment of new keys
+/// beyond it. A key that already has a state keeps its own budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota<'a> {
     /// Keys under one name have one quota: all of a policy, with its overrides.
     pub name: &'a str,
-    /// What becomes of new keys beyond it.
+    /// The treatment of new keys beyond it.
     pub beyond: BeyondQuota,
 }
 
-/// What becomes of a new key when a store has no room for a budget of its own.
+/// The treatment of a new key when a store has no room for a budget of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BeyondQuota {
     /// All such keys of the same rules share one budget.
@@ -83,10 +83,10 @@ pub enum BeyondQuota {
 }
 
 impl<'a> Quota<'a> {
-    /// The quota of all limits that callers bring along. No policy has this name.
+    /// The quota of all limits that callers send with their requests. No policy has this name.
     pub const CALLERS: Quota<'static> = Quota::of("(caller)");
 
-    /// The quota of this name, beyond which new keys share a budget.
+    /// Returns the quota of this name, beyond which new keys share a budget.
     pub const fn of(name: &'a str) -> Self {
         Self { name, beyond: BeyondQuota::Share }
     }
@@ -99,31 +99,31 @@ pub enum StoreError {
     /// The rules do not know the verb; no state was changed.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
-    /// The store did not answer in time, or said that it cannot.
+    /// The store did not answer in time, or answered that it cannot decide.
     #[error("{reason}")]
     Unavailable {
-        /// What happened, without secrets.
+        /// A description, without secrets.
         reason: String,
-        /// Whether the request took effect nevertheless.
+        /// `Perhaps` if the request may have taken effect nevertheless.
         executed: Executed,
     },
     /// The store answers, but has more to do than it can within the deadline of this request.
     #[error("overloaded: it answers, but not within the deadline of this request{}", executed.remark())]
     Overloaded {
-        /// Whether the request took effect nevertheless.
+        /// `Perhaps` if the request may have taken effect nevertheless.
         executed: Executed,
     },
     /// The store answers, but callers with other rules came in between each time.
     #[error("too many concurrent rule changes on this key{}", executed.remark())]
     Contended {
-        /// Whether the request took effect nevertheless.
+        /// `Perhaps` if the request may have taken effect nevertheless.
         executed: Executed,
     },
     /// The store answers, but cannot decide on this key: what is stored there is not a state that it can
     /// read or write. Other keys are not affected. The request took no effect.
     #[error("{reason}")]
     Unreadable {
-        /// What is wrong with the key, without secrets.
+        /// A description of the problem, without secrets.
         reason: String,
     },
     /// A decision by these rules could take more of the store's time than any key may. The request took no
@@ -133,7 +133,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the request took effect nevertheless.
+    /// Returns whether the request may have taken effect nevertheless.
     pub const fn executed(&self) -> Executed {
         match self {
             Self::Unsupported(_) | Self::Unreadable { .. } | Self::TooDear(_) => Executed::No,
@@ -144,17 +144,17 @@ impl StoreError {
     }
 }
 
-/// Whether a request that was not answered took effect.
+/// The effect of a request that was not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Executed {
-    /// It was not executed; asking again is safe.
+    /// The request was not executed; it can be sent again.
     No,
-    /// Nobody knows; asking again might charge twice.
+    /// Unknown; if the request is sent again, it might be charged twice.
     Perhaps,
 }
 
 impl Executed {
-    /// What a message adds of a request that may have taken effect.
+    /// Returns what a message adds about a request that may have taken effect.
     const fn remark(self) -> &'static str {
         match self {
             Self::No => "",
@@ -166,17 +166,17 @@ impl Executed {
 /// Permits that a caller admitted while it could not ask the store, and that the store is to charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Debt {
-    /// Names this debt: however often it is sent, it is charged once. A store need not remember an id of which it
-    /// charged nothing: what is owed then is sent under the same id again.
+    /// The id of this debt: however often it is sent, it is charged once. A store need not remember an id of which
+    /// it charged nothing: the debt is then sent under the same id again.
     pub id: u128,
     /// Permits of each rule, in the order of the rules; each at most
     /// [`COST_MAX`](sluicegate_kernel::limits::COST_MAX).
     pub permits: Permits,
-    /// How they are charged.
+    /// The way in which they are charged.
     pub charge: Charge,
 }
 
-/// How permits are charged.
+/// The way in which permits are charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charge {
     /// Besides what is in use: see [`RuleSet::debit`].
@@ -188,18 +188,18 @@ pub enum Charge {
 /// Permits of each rule of a set, in the order of the rules.
 pub type Permits = [u64; RULES_MAX];
 
-/// What a store answers to a request.
+/// The answer of a store to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreAnswer {
     /// The decision.
     pub verdict: Verdict,
-    /// Of several rules, how many permits are in use under each: its place, and the number. Empty if the
-    /// store does not say it: then the verdict alone says it, of the rule that decided.
+    /// With several rules, the permits in use under each: the place of the rule, and the number. Empty if the
+    /// store does not report it: then only the verdict has the number, for the rule that decided.
     pub in_use: Vec<(usize, u64)>,
 }
 
 impl StoreAnswer {
-    /// The answer of a store that decided by `rules`, and remembers these states since.
+    /// Returns the answer of a store that decided by `rules` and keeps `states` from now on.
     pub fn of(verdict: Verdict, rules: &RuleSet, states: &States, at: &Moment<'_>) -> Self {
         let each = rules.in_use(states, at).into_iter().zip(rules.rules());
         let in_use = each.map(|(used, named)| used.min(named.rule.limit())).enumerate();
@@ -214,7 +214,7 @@ impl From<Verdict> for StoreAnswer {
     }
 }
 
-/// A place for state.
+/// A store of states.
 pub trait Store: Send + Sync {
     /// Decides `request` at the moment `at`, atomically.
     ///
@@ -227,8 +227,8 @@ pub trait Store: Send + Sync {
     ) -> impl Future<Output = Result<StoreAnswer, StoreError>> + Send;
 
     /// Decides each of `requests`, at its moment, on its own: as [`decide`](Self::decide), but waited for
-    /// together. `said` gets the place of each and its answer, as soon as that is there: who knows what
-    /// the store granted must not learn it late.
+    /// together. Passes the place of each and its answer to `said` as soon as the answer is there: a grant must
+    /// not reach its caller late.
     fn decide_each(
         &self,
         requests: &[(StoreRequest<'_>, Moment<'_>)],
@@ -245,13 +245,12 @@ pub trait Store: Send + Sync {
         }
     }
 
-    /// Charges `debt` and then decides `request`, in one step. Returns also
-    /// the permits of the debt that were charged, now or when its id came before; what was not there
-    /// is still owed.
+    /// Charges `debt` and then decides `request`, in one step. Returns also the permits of the debt that were
+    /// charged, now or when its id came before; the rest is still owed.
     ///
     /// # Errors
-    /// [`StoreError`] if there is no verdict. A store that always answers has no debtors, and takes
-    /// no debts: [`StoreError::Unavailable`].
+    /// [`StoreError`] if there is no verdict. A store that always answers has no debtors, and accepts no debts:
+    /// [`StoreError::Unavailable`].
     fn charge_and_decide(
         &self,
         debt: &Debt,
@@ -263,16 +262,17 @@ pub trait Store: Send + Sync {
         std::future::ready(Err(StoreError::Unavailable { reason, executed: Executed::No }))
     }
 
-    /// Whether holders can lease permits of this store: whether it keeps them from many processes, by one clock.
+    /// Returns whether holders can lease permits of this store: whether many processes share it, by one clock.
     fn leases(&self) -> bool {
         false
     }
 
-    /// The word to `message`, which a holder sends about the key of `request`; its verb is not looked at. An error
-    /// says whether the message may have been executed. It is never repeated: a holder sends its next one.
+    /// Answers `message`, which a holder sends about the key of `request`; the verb of `request` is ignored. An
+    /// error reports whether the message may have been executed. It is never repeated: a holder sends its next
+    /// one.
     ///
     /// # Errors
-    /// [`StoreError`] if there is no word; of a store that does not [lease](Self::leases):
+    /// [`StoreError`] if there is no answer; from a store that does not [lease](Self::leases):
     /// [`StoreError::Unavailable`].
     fn lease(
         &self,
@@ -285,8 +285,8 @@ pub trait Store: Send + Sync {
         std::future::ready(Err(StoreError::Unavailable { reason, executed: Executed::No }))
     }
 
-    /// The verdict alone, from a store that has nobody to wait for, or that says at once that it cannot decide in
-    /// time ([`StoreError::Overloaded`]); otherwise `None`, and nothing was done.
+    /// Returns the verdict alone, from a store that decides without waiting, or [`StoreError::Overloaded`] if it
+    /// is clear at once that the store cannot decide in time; otherwise `None`, and nothing was done.
     fn decide_at_once(
         &self,
         request: &StoreRequest<'_>,
@@ -296,7 +296,7 @@ pub trait Store: Send + Sync {
         None
     }
 
-    /// Says that these keys, (policy, key) each, will be decided next. Changes nothing.
+    /// Announces that these keys, (policy, key) each, will be decided next. Changes nothing.
     fn prefetch<'k>(&self, keys: impl Iterator<Item = (&'k str, &'k [u8])>) {
         drop(keys);
     }

@@ -1,4 +1,4 @@
-//! The barest client of Redis: one command, one reply, no retries, nothing hidden.
+//! A minimal client of Redis: one command, one reply, no retries, no hidden work.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,10 +14,10 @@ pub struct Client {
     stream: BufReader<TcpStream>,
 }
 
-/// What a server answered; its errors are [`Error::Reply`] instead.
+/// The reply of a server; errors are [`Error::Reply`] instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
-    /// Nothing is there.
+    /// The null reply, such as that of an absent key.
     Nil,
     /// A whole number.
     Int(i64),
@@ -28,10 +28,10 @@ pub enum Reply {
 }
 
 impl Client {
-    /// A connection to `address`.
+    /// Connects to `address`.
     ///
     /// # Errors
-    /// [`Error::Io`] if nobody listens there.
+    /// [`Error::Io`] if no server listens there.
     pub async fn connect(address: SocketAddr) -> Result<Self, Error> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
@@ -41,8 +41,8 @@ impl Client {
     /// Sends one command and waits for its reply, for at most ten seconds.
     ///
     /// # Errors
-    /// [`Error::Reply`] if the server says so, [`Error::Timeout`] if it is silent, [`Error::Io`] if
-    /// the connection breaks.
+    /// [`Error::Reply`] if the server answers with an error, [`Error::Timeout`] if it is silent,
+    /// [`Error::Io`] if the connection breaks.
     pub async fn call<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Result<Reply, Error> {
         self.call_within(REPLY_MAX, command).await
     }
@@ -50,8 +50,8 @@ impl Client {
     /// Sends one command and waits for its reply, for at most `patience`.
     ///
     /// # Errors
-    /// As for [`call`](Self::call). After a timeout the connection is of no more use: the reply may
-    /// still come.
+    /// As for [`call`](Self::call). After a timeout the connection cannot be used any more: the
+    /// reply may still come.
     pub async fn call_within<A: AsRef<[u8]>>(
         &mut self,
         patience: Duration,
@@ -70,7 +70,7 @@ impl Client {
         }
     }
 
-    /// Sends one command; its reply is to be [received](Self::receive) after those of the commands
+    /// Sends one command; its reply must be [received](Self::receive) after those of the commands
     /// before it.
     ///
     /// # Errors
@@ -151,7 +151,7 @@ impl Reply {
     /// The number, also one that was sent as text.
     ///
     /// # Panics
-    /// If it is none.
+    /// If it is not a number.
     pub fn int(&self) -> i64 {
         match self {
             Self::Int(number) => *number,
@@ -162,7 +162,7 @@ impl Reply {
     /// The list; empty for [`Nil`](Self::Nil).
     ///
     /// # Panics
-    /// If it is none.
+    /// If it is not a list.
     pub fn list(&self) -> &[Self] {
         match self {
             Self::Nil => &[],

@@ -13,7 +13,7 @@ use crate::process::find;
 #[derive(Debug)]
 pub(crate) struct ServerClock {
     file: File,
-    /// What the server is started with.
+    /// The environment variables for the start of the server.
     pub(crate) environment: Vec<(&'static str, PathBuf)>,
 }
 

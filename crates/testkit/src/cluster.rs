@@ -15,24 +15,24 @@ pub struct Cluster {
     ids: Vec<String>,
 }
 
-/// How the cluster is to be.
+/// The options of a cluster.
 #[derive(Debug, Clone)]
 pub struct ClusterOptions {
     /// Replicas of each master.
     pub replicas: usize,
-    /// How long a node is silent before the others think that it is down.
+    /// The time of silence after which the others consider a node down.
     pub node_timeout: Duration,
-    /// How each node is to be.
+    /// The options of each node.
     pub node: Options,
 }
 
-/// A slot on its way from one master to another, as an operator moves it: step by step, so that a
-/// test can stand between the steps.
+/// The migration of a slot from one master to another, as an operator does it: step by step, so
+/// that a test can stop between the steps.
 ///
 /// [`Cluster::begin_migration`] opens it. From then on the old master answers for the keys that it
-/// still has and sends clients to the new one for those that it has not (`ASK`).
-/// [`move_keys`](Self::move_keys) takes the keys across, [`finish`](Self::finish) makes the new
-/// master the slot's owner, to whom everybody then sends clients for good (`MOVED`).
+/// still has and sends clients to the new one for the others (`ASK`).
+/// [`move_keys`](Self::move_keys) moves the keys, [`finish`](Self::finish) makes the new master the
+/// slot's owner, to which all nodes then send clients for good (`MOVED`).
 #[derive(Debug)]
 pub struct SlotMigration<'a> {
     cluster: &'a Cluster,
@@ -78,7 +78,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Where the nodes listen, as a client is told them.
+    /// The addresses at which the nodes listen, as for a client.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(RedisServer::address).collect()
     }
@@ -108,7 +108,7 @@ impl Cluster {
     /// [`nodes`](Self::nodes).
     ///
     /// # Errors
-    /// [`Error::Timeout`] if nobody serves it.
+    /// [`Error::Timeout`] if no node serves it.
     pub async fn node_of(&self, slot: u16) -> Result<usize, Error> {
         until("a node served the slot", SETTLE_MAX, async || {
             let slots = self.any(&["CLUSTER", "SLOTS"]).await?;
@@ -117,7 +117,7 @@ impl Cluster {
         .await
     }
 
-    /// Kills the master that serves `slot` and says which it was.
+    /// Kills the master that serves `slot`, and returns its index.
     ///
     /// # Errors
     /// As for [`node_of`](Self::node_of).
@@ -137,7 +137,8 @@ impl Cluster {
         migration.finish().await
     }
 
-    /// Opens the way of `slot` to the master `to`: `IMPORTING` there, `MIGRATING` where it is.
+    /// Begins the migration of `slot` to the master `to`: `IMPORTING` there, `MIGRATING` at the
+    /// present master.
     ///
     /// # Errors
     /// [`Error::Reply`] if a node refuses.
@@ -149,10 +150,10 @@ impl Cluster {
         Ok(migration)
     }
 
-    /// Waits until every node that runs says that the cluster is well.
+    /// Waits until every running node reports that the cluster is well.
     ///
     /// # Errors
-    /// [`Error::Timeout`] if it does not come to that.
+    /// [`Error::Timeout`] if that does not happen.
     pub async fn settled(&self) -> Result<(), Error> {
         until("every node found the cluster well", SETTLE_MAX, async || {
             for node in &self.nodes {
@@ -168,8 +169,8 @@ impl Cluster {
         .await
     }
 
-    /// Introduces the nodes to each other and gives the masters their slots. Every pair meets by
-    /// itself, since waiting for gossip takes a second.
+    /// Introduces the nodes to each other and assigns their slots to the masters. Every pair meets
+    /// directly, since waiting for gossip takes a second.
     async fn meet(&self) -> Result<(), Error> {
         for (index, node) in self.nodes.iter().enumerate() {
             let epoch = (index + 1).to_string();
@@ -181,7 +182,7 @@ impl Cluster {
                 node.cli(&["CLUSTER", "MEET", "127.0.0.1", &port]).await?;
             }
             if index < Self::MASTERS {
-                // One by one in one command: ranges are not known to every version.
+                // One by one in one command: old versions do not know ranges.
                 let first = |master| usize::from(Self::SLOTS) * master / Self::MASTERS;
                 let mut command = vec!["CLUSTER".to_owned(), "ADDSLOTS".to_owned()];
                 command.extend((first(index)..first(index + 1)).map(|slot| slot.to_string()));
@@ -191,7 +192,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Makes `replica` a replica of `master` once it has heard of it.
+    /// Makes `replica` a replica of `master` once it knows that master.
     async fn replicate(&self, replica: usize, master: usize) -> Result<(), Error> {
         let id = &self.ids[master];
         until("a replica had heard of its master", SETTLE_MAX, async || {
@@ -229,8 +230,8 @@ impl SlotMigration<'_> {
         self.from
     }
 
-    /// Takes every key of the slot across, as `MIGRATE` does it: a key is on one of the two at
-    /// every moment. Says how many there were.
+    /// Moves every key of the slot, as `MIGRATE` does it: a key is on one of the two at every
+    /// moment. Returns the number of keys.
     ///
     /// # Errors
     /// [`Error::Reply`] if a node refuses.
@@ -259,8 +260,8 @@ impl SlotMigration<'_> {
         }
     }
 
-    /// Makes the new master the owner: it is told first, then the old one, then the others, who
-    /// would hear of it from the two as well, so that it does not matter if one cannot be told.
+    /// Makes the new master the owner: the command goes to it first, then to the old one, then to
+    /// the others. These also learn it from the two, so their errors do not matter.
     ///
     /// # Errors
     /// [`Error::Reply`] if a node refuses, as the old master does while it has keys of the slot.

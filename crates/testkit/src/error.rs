@@ -1,32 +1,33 @@
-//! Why a server is not there, and what a test makes of it.
+//! Errors of starting a server, and their effect on a test.
 
 use std::io::{self, Write as _};
 use std::time::Duration;
 
-/// What can go wrong with servers.
+/// The errors of servers.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A program that the kit needs is not installed. See [`need!`](crate::need).
     #[error("{0}")]
     Missing(String),
-    /// The server that `SLUICEGATE_REDIS_SERVER` names was built without what the test asks for.
+    /// The server that `SLUICEGATE_REDIS_SERVER` names was built without a feature that the test
+    /// needs.
     #[error("{0}")]
     Unsupported(String),
     /// A server ended before it answered.
     #[error("the server ended before it answered: {log}")]
     Start {
-        /// The end of what it wrote.
+        /// The end of its output.
         log: String,
     },
     /// A server answered with an error.
     #[error("the server answered `{0}`")]
     Reply(String),
-    /// What was waited for did not come.
+    /// An expected event did not come.
     #[error("waited {patience:?} in vain until {what}")]
     Timeout {
-        /// What.
+        /// The event.
         what: String,
-        /// How long.
+        /// The longest wait.
         patience: Duration,
     },
     /// Files, sockets and processes.
@@ -34,8 +35,9 @@ pub enum Error {
     Io(#[from] io::Error),
 }
 
-/// The server that was started, or `None` if the test has to be skipped, which is then told on
-/// stderr, past the capture of tests that pass. [`need!`](crate::need) is the usual way to call it.
+/// Returns the server that was started, or `None` if the test must be skipped, which is then
+/// reported on stderr, past the capture of tests that pass. [`need!`](crate::need) is the usual way
+/// to call it.
 ///
 /// # Panics
 /// If the start failed, and if a program is missing while `CI=true`: a suite that was skipped must
@@ -53,7 +55,7 @@ pub fn needed<T>(started: Result<T, Error>) -> Option<T> {
     None
 }
 
-/// The server, or why its test is skipped.
+/// The server, or the reason for skipping its test.
 fn verdict<T>(started: Result<T, Error>, ci: bool) -> Result<T, String> {
     started.map_err(|error| match error {
         Error::Missing(reason) if ci => panic!("a test cannot run: {reason}"),
@@ -62,7 +64,7 @@ fn verdict<T>(started: Result<T, Error>, ci: bool) -> Result<T, String> {
     })
 }
 
-/// What [`needed`] gives, or a return from the test, which returns `()`.
+/// Returns the value of [`needed`], or returns from the test, which returns `()`.
 #[macro_export]
 macro_rules! need {
     ($started:expr) => {

@@ -14,8 +14,8 @@
 //! started with a parent-death signal. Ports come from below the range of outgoing connections and
 //! stay reserved while a server is down, so that it can come back on the port that it had.
 //!
-//! Where `redis-server` is not installed nothing can be tested with it; [`need!`] makes that a
-//! skip that is told on a laptop, and a failure where `CI=true`:
+//! Without `redis-server` nothing can be tested with it; [`need!`] makes that a skip that is reported on a laptop, and
+//! a failure where `CI=true`:
 //!
 //! ```
 //! use sluicegate_testkit::{Options, RedisServer, need};
@@ -60,7 +60,7 @@ pub use version::Version;
 
 use std::time::Duration;
 
-/// Waits until `ask` gives an answer, asking every few milliseconds, for at most `patience`.
+/// Calls `ask` every few milliseconds until it returns an answer, for at most `patience`.
 ///
 /// # Errors
 /// [`Error::Timeout`] with `what`.
@@ -81,6 +81,6 @@ pub async fn until<T>(
     tokio::time::timeout(patience, asking).await.map_err(|_elapsed| timeout())
 }
 
-/// How often a state of servers is asked for while it is waited for: often enough not to be felt,
-/// seldom enough to leave the servers their time.
+/// The time between two questions about a state of servers that a test waits for: short enough not to be noticed, long
+/// enough to leave the servers their time.
 const ASK_EVERY: Duration = Duration::from_millis(5);

@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use socket2::{Domain, Socket, Type};
 
-/// A port of the loopback interface that nobody else takes.
+/// A port of the loopback interface that no other test takes.
 #[derive(Debug)]
 pub struct Port {
     number: u16,
-    /// The sockets that keep it, and the one of the cluster bus if asked for.
+    /// The sockets that reserve it, and its partner for the cluster bus, if it has one.
     _kept: Vec<Socket>,
 }
 
@@ -41,7 +41,7 @@ impl Port {
         self.number
     }
 
-    /// Where it is.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.number).into()
     }
@@ -66,7 +66,8 @@ fn keep(port: u16) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Processes begin at different places, so that those which run at once seldom meet.
+/// The next number to try. Processes begin at different places, so that concurrent ones seldom
+/// meet.
 fn candidate() -> u16 {
     static COUNT: AtomicU16 = AtomicU16::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Error;
 
-/// A process of ours.
+/// A process that the kit started.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -42,12 +42,12 @@ impl Process {
         self.child.id()
     }
 
-    /// Whether it has ended by itself.
+    /// Returns whether it has ended by itself.
     pub(crate) fn ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Ends it at once, without a chance to say goodbye, and waits until it is gone.
+    /// Ends it at once (`SIGKILL`), and waits until it is gone.
     pub(crate) fn kill(&mut self) {
         self.child.kill().ok();
         self.child.wait().ok();
@@ -74,10 +74,10 @@ impl Drop for Process {
     }
 }
 
-/// How a process is started, besides program and arguments.
+/// The options of a process, besides program and arguments.
 #[derive(Debug)]
 pub(crate) struct Spec {
-    /// The file that gets what it writes, after what is there.
+    /// The file to which its output is appended.
     pub(crate) log: PathBuf,
     /// Variables besides those of this process.
     pub(crate) environment: Vec<(&'static str, PathBuf)>,
@@ -109,8 +109,8 @@ pub(crate) fn tail(log: &Path) -> String {
     lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
 }
 
-/// Starts `command` from a thread that lives as long as this process: what ends a child with its
-/// parent looks at the thread that started it, and tests have a thread each.
+/// Starts `command` from a thread that lives as long as this process: the signal that ends a child
+/// with its parent depends on the thread that started it, and each test has its own thread.
 fn spawn(mut command: Command) -> io::Result<Child> {
     type Job = Box<dyn FnOnce() + Send>;
     static STARTER: OnceLock<SyncSender<Job>> = OnceLock::new();

@@ -9,17 +9,17 @@ use tempfile::TempDir;
 use crate::process::{Process, Spec, find, tail};
 use crate::{Error, until};
 
-/// A program, with a folder of its own. Both end with this.
+/// A program, with its own folder. Both end when this is dropped.
 #[derive(Debug)]
 pub struct Program {
     process: Process,
     dir: TempDir,
 }
 
-/// How a [`Program`] is started.
+/// The options of a [`Program`].
 #[derive(Debug)]
 pub struct Launch<'a> {
-    /// What is written into its folder first: names and texts.
+    /// The files that are first written into its folder: names and texts.
     pub files: &'a [(&'a str, String)],
     /// Its arguments, in which `{dir}` is its folder.
     pub args: &'a [&'a str],
@@ -38,13 +38,13 @@ impl Program {
             fs::write(dir.path().join(name), text.replace("{dir}", &folder))?;
         }
         let args: Vec<_> = launch.args.iter().map(|arg| arg.replace("{dir}", &folder)).collect();
-        // Programs that keep something for their users keep it here.
+        // Programs that keep files for their users keep them here.
         let environment = vec![("HOME", dir.path().to_owned())];
         let process = Process::start(&program, &args, Spec { log: log_path(&dir), environment })?;
         Ok(Self { process, dir })
     }
 
-    /// Waits until `ask` says that it answers, for `patience` at most.
+    /// Waits until `ask` returns that the program answers, for `patience` at most.
     ///
     /// # Errors
     /// [`Error::Start`] if it ends before, [`Error::Timeout`] if it does not answer.
@@ -63,7 +63,7 @@ impl Program {
         .await?
     }
 
-    /// The file that has what it wrote.
+    /// The file with its output.
     pub fn log(&self) -> PathBuf {
         log_path(&self.dir)
     }

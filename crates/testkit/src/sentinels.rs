@@ -7,29 +7,27 @@ use crate::port::Port;
 use crate::server::{Credentials, ServerSetup};
 use crate::{Error, Options, RedisServer, until};
 
-/// One master with replicas under the watch of three sentinels. They end when it is dropped.
+/// One master with replicas and the three sentinels that watch it. They end when it is dropped.
 ///
-/// As in the field, a master that died and is [restarted](RedisServer::restart) after it was
-/// replaced takes itself for the master, and writes, until the sentinels make it a replica some ten
-/// seconds later.
+/// As in production, a master that died and is [restarted](RedisServer::restart) after it was replaced acts as the
+/// master, and accepts writes, until the sentinels make it a replica some ten seconds later.
 #[derive(Debug)]
 pub struct Sentinels {
     sentinels: Vec<RedisServer>,
     nodes: Vec<RedisServer>,
 }
 
-/// How the group is to be.
+/// The options of a group.
 #[derive(Debug, Clone)]
 pub struct SentinelOptions {
-    /// How long the master is silent before a sentinel thinks that it is down.
+    /// The time of silence after which a sentinel considers the master down.
     pub down_after: Duration,
-    /// After which time a failover that does not succeed is given up and tried again.
+    /// The time after which a failover that does not succeed is given up and tried again.
     pub failover_timeout: Duration,
     /// Replicas that the master needs in order to take a write (`min-replicas-to-write`, with a
     /// `min-replicas-max-lag` of three seconds: they report every second, on a busy machine late).
     pub min_replicas: Option<u8>,
-    /// How the master and its replicas are to be. The sentinels themselves ask nobody for a
-    /// password.
+    /// The options of the master and its replicas. The sentinels themselves require no password.
     pub node: Options,
 }
 
@@ -78,7 +76,7 @@ impl Sentinels {
         Ok(group)
     }
 
-    /// Where the sentinels listen.
+    /// The addresses at which the sentinels listen.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.sentinels.iter().map(RedisServer::address).collect()
     }
@@ -103,7 +101,7 @@ impl Sentinels {
         &mut self.nodes
     }
 
-    /// Who is master, as the sentinels say: an index of [`nodes`](Self::nodes).
+    /// Returns the master that the sentinels name: an index of [`nodes`](Self::nodes).
     ///
     /// # Errors
     /// [`Error::Timeout`] if no sentinel answers.
@@ -111,19 +109,19 @@ impl Sentinels {
         until("a sentinel named a master", FAILOVER_MAX, async || self.named().await).await
     }
 
-    /// Asks the sentinels for a failover (`SENTINEL FAILOVER`) and waits until another node is
-    /// master; says which.
+    /// Asks the sentinels for a failover (`SENTINEL FAILOVER`), waits until another node is master, and returns its
+    /// index.
     ///
     /// # Errors
-    /// [`Error::Reply`] if they refuse, [`Error::Timeout`] if nothing comes of it.
+    /// [`Error::Reply`] if they refuse, [`Error::Timeout`] if no other node becomes master.
     pub async fn failover(&self) -> Result<usize, Error> {
         let old = self.master().await?;
         self.sentinels[0].cli(&["SENTINEL", "FAILOVER", Self::NAME]).await?;
         self.master_other_than(old).await
     }
 
-    /// Kills the master and says which it was. What the sentinels make of it is to be waited for
-    /// with [`master_other_than`](Self::master_other_than).
+    /// Kills the master, and returns its index. To wait for the reaction of the sentinels, call
+    /// [`master_other_than`](Self::master_other_than).
     ///
     /// # Errors
     /// As for [`master`](Self::master).
@@ -133,11 +131,11 @@ impl Sentinels {
         Ok(master)
     }
 
-    /// Waits until the sentinels name another master than `old`, and it says of itself that it is
-    /// one; says which.
+    /// Waits until the sentinels name another master than `old`, and that node reports that it is one; returns its
+    /// index.
     ///
     /// # Errors
-    /// [`Error::Timeout`] if it does not come to that.
+    /// [`Error::Timeout`] if that does not happen.
     pub async fn master_other_than(&self, old: usize) -> Result<usize, Error> {
         until("another node was master", FAILOVER_MAX, async || {
             let named = self.named().await.filter(|&named| named != old)?;
@@ -147,7 +145,7 @@ impl Sentinels {
         .await
     }
 
-    /// The node that the first sentinel which answers calls master.
+    /// The node that the first sentinel which answers names as master.
     async fn named(&self) -> Option<usize> {
         let command = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Self::NAME];
         for sentinel in &self.sentinels {
@@ -158,7 +156,7 @@ impl Sentinels {
         None
     }
 
-    /// Waits until every sentinel has heard from the others and from the replicas.
+    /// Waits until every sentinel has had messages from the others and from the replicas.
     async fn agreed(&self) -> Result<(), Error> {
         until("the sentinels knew each other", FAILOVER_MAX, async || {
             for sentinel in &self.sentinels {
@@ -179,8 +177,8 @@ impl Sentinels {
     }
 }
 
-/// The configuration of the sentinel at `port`. It already names the other sentinels and the
-/// replicas, as it would after a restart: left to themselves they take seconds to meet.
+/// The configuration of the sentinel at `port`. It already names the other sentinels and the replicas, as it would
+/// after a restart: without that they take seconds to meet.
 fn lines(
     options: &SentinelOptions,
     nodes: &[RedisServer],
@@ -217,7 +215,7 @@ fn sentinel_id(port: u16) -> String {
 
 const SENTINELS: usize = 3;
 const REPLICAS: usize = 2;
-/// Sentinels that have to think that the master is down.
+/// The number of sentinels that must consider the master down.
 const QUORUM: usize = 2;
 /// Longest wait for a failover: two seconds are usual, and a first vote without a winner is followed
 /// by another only after twice the failover timeout.

@@ -14,7 +14,7 @@ use crate::process::{Process, Spec, find, tail};
 use crate::version::field;
 use crate::{Client, Error, Reply, TlsFiles, Version, until};
 
-/// A server of the test's own, empty at first, without persistence. It ends when it is dropped.
+/// A server for one test, empty at first, without persistence. It ends when it is dropped.
 #[derive(Debug)]
 pub struct RedisServer {
     // Ended before its folder is removed.
@@ -29,10 +29,10 @@ pub struct RedisServer {
     dir: TempDir,
 }
 
-/// How a server is to be. The default is a plain server that anyone may use.
+/// The options of a server. The default is a plain server without a password.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The program; by default what [`SERVER_VARIABLE`] names, or else `redis-server`.
+    /// The program; by default the one that [`SERVER_VARIABLE`] names, or else `redis-server`.
     pub binary: Option<PathBuf>,
     /// The password of the user `default` (`requirepass`): letters and digits, as it becomes part of
     /// the configuration and of URLs as it is.
@@ -40,14 +40,14 @@ pub struct Options {
     /// Users, as ACL lines without the word `user`: `app on >secret ~sg:* +@read`. The kit adds
     /// one for itself, so `default` may be turned off.
     pub users: Vec<String>,
-    /// Whether it speaks TLS too, on a port of its own; client certificates are optional.
+    /// The server has TLS too, on its own port; client certificates are optional.
     pub tls: bool,
     /// Most bytes of data (`maxmemory`).
     pub maxmemory: Option<u64>,
     /// The server that it is a replica of, with which it shares its credentials. The start then
     /// ends with the first synchronisation.
     pub replica_of: Option<SocketAddr>,
-    /// Whether its clock can be moved by [`RedisServer::set_clock_offset_us`].
+    /// [`RedisServer::set_clock_offset_us`] can move its clock.
     pub clock: bool,
     /// Further lines of `redis.conf`, after those that the kit writes.
     pub config: Vec<String>,
@@ -56,7 +56,7 @@ pub struct Options {
 /// The environment variable that names the server's binary.
 pub const SERVER_VARIABLE: &str = "SLUICEGATE_REDIS_SERVER";
 
-/// What makes one kind of server different from another.
+/// The differences between the kinds of servers.
 #[derive(Debug)]
 pub(crate) struct ServerSetup {
     pub(crate) port: Port,
@@ -66,7 +66,7 @@ pub(crate) struct ServerSetup {
     pub(crate) args: &'static [&'static str],
 }
 
-/// Who the kit is on a server.
+/// The credentials of the kit on a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Credentials {
     pub(crate) user: String,
@@ -80,11 +80,11 @@ struct TlsSetup {
 }
 
 impl RedisServer {
-    /// A server that answers.
+    /// Starts a server, and waits until it answers.
     ///
     /// # Errors
-    /// [`Error::Missing`] if it is not installed, [`Error::Unsupported`] if the binary that was
-    /// asked for has no TLS, [`Error::Start`] if it does not start.
+    /// [`Error::Missing`] if it is not installed, [`Error::Unsupported`] if TLS is required and the binary has none,
+    /// [`Error::Start`] if it does not start.
     pub async fn start(options: Options) -> Result<Self, Error> {
         let setup = ServerSetup { port: Port::free()?, lines: options.lines(), args: &[] };
         let replica = options.replica_of.is_some();
@@ -95,7 +95,7 @@ impl RedisServer {
         Ok(server)
     }
 
-    /// Starts what `setup` says, with what every server has.
+    /// Starts a server with `setup`, and with the settings of every server.
     pub(crate) async fn boot(options: Options, setup: ServerSetup) -> Result<Self, Error> {
         let ServerSetup { port, mut lines, args } = setup;
         let program = find(&options.program())?;
@@ -128,33 +128,33 @@ impl RedisServer {
         Ok(server)
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     pub fn address(&self) -> SocketAddr {
         self.port.address()
     }
 
-    /// `redis://127.0.0.1:PORT`, with the name and password of somebody who may do everything.
+    /// `redis://127.0.0.1:PORT`, with the name and password of a user with all rights.
     pub fn url(&self) -> String {
         self.url_with("redis", self.address())
     }
 
-    /// `rediss://localhost:PORT`, likewise; [`tls_files`](Self::tls_files) has whom to trust. `None`
-    /// without TLS.
+    /// `rediss://localhost:PORT`, likewise; [`tls_files`](Self::tls_files) has the authority to trust. `None` without
+    /// TLS.
     pub fn tls_url(&self) -> Option<String> {
         self.tls_address().map(|address| self.url_with("rediss", address))
     }
 
-    /// Where it speaks TLS.
+    /// The address at which it listens for TLS; `None` without TLS.
     pub fn tls_address(&self) -> Option<SocketAddr> {
         self.tls.as_ref().map(|tls| tls.port.address())
     }
 
-    /// What it and its clients prove themselves with.
+    /// The certificates and keys of it and its clients; `None` without TLS.
     pub fn tls_files(&self) -> Option<&TlsFiles> {
         self.tls.as_ref().map(|tls| &tls.files)
     }
 
-    /// What it says that it is.
+    /// The version that it reports.
     pub fn version(&self) -> &Version {
         &self.version
     }
@@ -164,12 +164,12 @@ impl RedisServer {
         self.process.id()
     }
 
-    /// The last lines that it wrote.
+    /// The last lines of its output.
     pub fn log(&self) -> String {
         tail(&self.log_path())
     }
 
-    /// A connection of somebody who may do everything.
+    /// Connects as a user with all rights.
     ///
     /// # Errors
     /// [`Error::Io`] if it does not listen.
@@ -177,7 +177,7 @@ impl RedisServer {
         log_in(self.address(), self.credentials.as_ref()).await
     }
 
-    /// One command on a connection of its own.
+    /// Sends one command on a new connection.
     ///
     /// # Errors
     /// As for [`Client::call`].
@@ -219,7 +219,7 @@ impl RedisServer {
         self.process.kill();
     }
 
-    /// Freezes it (`SIGSTOP`): connections are accepted by the kernel, and nobody answers.
+    /// Freezes it (`SIGSTOP`): the kernel accepts connections, and nothing answers.
     ///
     /// # Errors
     /// [`Error::Io`] if it has ended.
@@ -248,7 +248,7 @@ impl RedisServer {
         self.ready().await.map(drop)
     }
 
-    /// Waits until it answers; that it is this process which answers is asked too.
+    /// Waits until it answers, and checks that the answer is from this process.
     async fn ready(&mut self) -> Result<Version, Error> {
         let (id, log) = (self.process.id().to_string(), self.log_path());
         let (process, address, who) =
@@ -305,7 +305,7 @@ impl Options {
         let Self { binary: _, password, users, tls: _, maxmemory, replica_of, clock: _, config: _ } =
             self;
         let mut lines = ["bind 127.0.0.1", "save \"\"", "appendonly no"].map(String::from).to_vec();
-        // A replica is fed at once, and through its connection: no files, no grace for others.
+        // A replica gets its data at once, through its connection: no files, no wait for other replicas.
         lines.extend(["repl-diskless-sync yes", "repl-diskless-sync-delay 0"].map(String::from));
         lines.extend(password.iter().map(|password| format!("requirepass {password}")));
         lines.extend(users.iter().map(|user| format!("user {user}")));
@@ -338,7 +338,7 @@ impl Options {
         self.binary.clone().unwrap_or_else(default)
     }
 
-    /// Tells a server that was built without TLS from one that is broken, unless it is the default
+    /// Returns [`Error::Unsupported`] for the error of a server that was built without TLS, unless it is the default
     /// one, which has TLS everywhere.
     fn blame(&self, error: Error) -> Error {
         match error {
@@ -379,7 +379,7 @@ async fn log_in(address: SocketAddr, who: Option<&Credentials>) -> Result<Client
     Ok(client)
 }
 
-/// Longest wait for a server that may be frozen, before another is asked.
+/// Longest wait for a server that may be frozen, before the next one.
 const ANSWER_MAX: Duration = Duration::from_millis(200);
 /// Longest wait for a server to answer: it takes 10 ms, and seconds where a machine is overloaded.
 const START_MAX: Duration = Duration::from_secs(20);

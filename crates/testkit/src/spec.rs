@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-/// Compares `spec/wire/{name}.json` with what it should be: `about`, and one entry a line, each as JSON. Writes it if
-/// `SLUICEGATE_WRITE` is set.
+/// Compares `spec/wire/{name}.json` with the expected contents: `about`, and one entry a line, each as JSON. Writes it
+/// if `SLUICEGATE_WRITE` is set.
 ///
 /// # Panics
 /// If the file is stale.

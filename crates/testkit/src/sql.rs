@@ -14,16 +14,16 @@ use crate::port::Port;
 use crate::process::{Process, Spec, find, tail};
 use crate::{Error, until};
 
-/// Which database.
+/// The kind of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SqlKind {
     /// PostgreSQL.
     Postgres,
-    /// MariaDB, which speaks as MySQL does.
+    /// MariaDB, which has the protocol of MySQL.
     MariaDb,
 }
 
-/// A server with databases. Nothing on it survives it, so it need not write to the disk at once.
+/// A server with databases. They end with it, so it need not write to the disk at once.
 #[derive(Debug)]
 pub struct SqlServer {
     kind: SqlKind,
@@ -36,10 +36,10 @@ pub struct SqlServer {
 /// Longest wait for a server that starts, and for a statement of the kit's.
 const PATIENCE_MAX: Duration = Duration::from_secs(60);
 
-/// Whose databases they are on PostgreSQL, and who is asked to be on MariaDB.
+/// The owner of the databases on PostgreSQL, and the user of MariaDB.
 const USER: &str = "root";
 
-/// Where Debian keeps PostgreSQL's programs, which are in no path.
+/// The folder of PostgreSQL's programs in Debian, which is not in `PATH`.
 const POSTGRES_DIR: &str = "/usr/lib/postgresql";
 
 impl SqlServer {
@@ -52,7 +52,7 @@ impl SqlServer {
         static SERVERS: [OnceCell<SqlServer>; 2] = [const { OnceCell::const_new() }; 2];
         let start = async || {
             let server = Self::start(kind).await?;
-            // What is static is never dropped: whoever reads until this process ends does it.
+            // A static is never dropped: a process that reads until this one ends removes the files.
             let mut broom = Command::new("sh");
             broom.args(["-c", "cat >/dev/null; sleep 1; rm -rf \"$0\""]).arg(server.dir.path());
             std::mem::forget(broom.stdin(Stdio::piped()).spawn()?);
@@ -61,7 +61,7 @@ impl SqlServer {
         SERVERS[kind as usize].get_or_try_init(start).await
     }
 
-    /// A server of this kind.
+    /// Starts a server of this kind.
     ///
     /// # Errors
     /// [`Error::Missing`] if it is not installed, [`Error::Start`] if it does not start.
@@ -89,10 +89,10 @@ impl SqlServer {
         Ok(server)
     }
 
-    /// The URL of a new, empty database.
+    /// Creates a new, empty database, and returns its URL.
     ///
     /// # Errors
-    /// [`Error::Reply`] if it is not made.
+    /// [`Error::Reply`] if it cannot be created.
     pub fn database(&self) -> Result<String, Error> {
         let number = self.databases.fetch_add(1, Ordering::Relaxed);
         self.say(&format!("CREATE DATABASE test_{number}"))?;
@@ -103,7 +103,7 @@ impl SqlServer {
         Ok(format!("{scheme}://{USER}@127.0.0.1:{port}/test_{number}"))
     }
 
-    /// Has it do a statement, by the client that comes with it.
+    /// Executes a statement with the client that comes with the server.
     fn say(&self, statement: &str) -> Result<(), Error> {
         let port = self.port.number().to_string();
         let words: Vec<&str> = match self.kind {
@@ -131,21 +131,21 @@ impl SqlServer {
         run(&command)
     }
 
-    /// Where it listens: its databases are there as well when a [`FaultProxy`](crate::FaultProxy)
-    /// stands before it.
+    /// The address at which it listens: its databases can also be reached through a [`FaultProxy`](crate::FaultProxy)
+    /// in front of it.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port.number()))
     }
 }
 
-/// How a database of PostgreSQL is made, and served. It refuses to be root's.
+/// The commands that create a database of PostgreSQL, and serve it. PostgreSQL does not run as root.
 fn postgres(dir: &Path, port: &Port) -> Result<(Vec<String>, Vec<String>), Error> {
     let data = dir.join("data").display().to_string();
     let (initdb, postgres) = (of_postgres("initdb")?, of_postgres("postgres")?);
     let mut prefix = Vec::new();
     if rustix::process::geteuid().is_root() {
         run(&["chown", "postgres", &dir.display().to_string()].map(str::to_owned))?;
-        // The wish to end with its parent does not survive a change of user, so it is said again.
+        // The signal at the end of its parent does not survive a change of user, so it is set again.
         let words = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"];
         prefix = words.map(str::to_owned).to_vec();
         prefix.extend(["--pdeathsig", "KILL", "--"].map(str::to_owned));
@@ -184,9 +184,9 @@ fn of_postgres(program: &str) -> Result<String, Error> {
     Ok(path.display().to_string())
 }
 
-/// The same of MariaDB.
+/// The commands that create a database of MariaDB, and serve it.
 fn mariadb(dir: &Path, port: &Port) -> Result<(Vec<String>, Vec<String>), Error> {
-    // Debian keeps the server where only root looks.
+    // Debian keeps the server in a folder that is only in the `PATH` of root.
     let server = find(Path::new("mariadbd")).or_else(|error| {
         let path = PathBuf::from("/usr/sbin/mariadbd");
         if path.is_file() { Ok(path) } else { Err(error) }

@@ -1,4 +1,4 @@
-//! An authority of the test's own, and what it signs for a server and its clients.
+//! An authority for one test, and the certificates that it signs for a server and its clients.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use rcgen::{
 
 use crate::Error;
 
-/// Years in which certificates are valid, unless a test is about that.
+/// Years in which certificates are valid, except in tests about validity.
 const YEARS: (i32, i32) = (1975, 4096);
 
 /// The files, in PEM, of one server's TLS.
@@ -31,7 +31,7 @@ pub struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// New ones in `dir`, signed by an authority of their own.
+    /// Writes new files in `dir`, signed by their own authority.
     ///
     /// # Errors
     /// If they cannot be written.
@@ -39,7 +39,7 @@ impl TlsFiles {
         Self::write_valid(dir, YEARS)
     }
 
-    /// The same, where certificates are valid from the first day of the first of `years` to the first day of the other.
+    /// Writes new files in `dir`, valid from the first day of the first of `years` to the first day of the other.
     ///
     /// # Errors
     /// If they cannot be written.
@@ -65,7 +65,8 @@ impl TlsFiles {
         Ok(files)
     }
 
-    /// The same in `dir`, where the server's certificate is the authority's own, as `openssl req -x509` makes it.
+    /// Writes new files in `dir`, where the server's certificate is the authority's own, as `openssl req -x509` makes
+    /// it.
     ///
     /// # Errors
     /// If they cannot be written.
@@ -84,7 +85,7 @@ impl TlsFiles {
     }
 }
 
-/// A file that nobody else can read, as keys are to be.
+/// Writes a file that no other user can read, such as a key.
 fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())

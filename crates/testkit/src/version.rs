@@ -1,18 +1,18 @@
-//! Which server answers.
+//! The version of a server.
 
 use std::fmt;
 
 /// The name and the number of a server's version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
-    /// Whether it is Valkey; Redis if not.
+    /// The server is Valkey; otherwise Redis.
     pub valkey: bool,
-    /// Its own number, such as `[7, 0, 15]`.
+    /// The number of that version, such as `[7, 0, 15]`.
     pub number: [u16; 3],
 }
 
 impl Version {
-    /// From the answer to `INFO server`.
+    /// Reads it from the answer to `INFO server`.
     pub(crate) fn from_info(info: &str) -> Option<Self> {
         let valkey = field(info, "valkey_version");
         let mut parts = valkey.or_else(|| field(info, "redis_version"))?.split('.');

@@ -1,4 +1,4 @@
-//! Where policies come from: a document, or a directory of them.
+//! The sources of policies: a document, or a directory of documents.
 
 use std::fmt;
 use std::fs::{self, Metadata};
@@ -17,7 +17,7 @@ use crate::terminal::escaped;
 /// Most documents of one directory: a file for each of the teams of a large company.
 const FILES_MAX: usize = 1_000;
 
-/// The endings of documents; other files of a directory are not looked at.
+/// Extensions of documents; other files of a directory are ignored.
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// The document at `path` (`-` is standard input).
@@ -25,7 +25,7 @@ pub fn load(path: &Path) -> Result<Document> {
     load_with_text(path).map(|(_, document)| document)
 }
 
-/// The same with its text.
+/// Like [`load`], and returns the text, too.
 pub fn load_with_text(path: &Path) -> Result<(String, Document)> {
     let text = read(path).with_context(|| cannot_read(path))?;
     let document = parse(path, &text)?;
@@ -42,7 +42,7 @@ pub struct DocumentSource {
     path: PathBuf,
 }
 
-/// What was there when it was read.
+/// The content of a source when it was read.
 #[derive(Debug)]
 pub struct Loaded {
     /// The policies of all files.
@@ -52,30 +52,30 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// The document and the hash, which is empty if nothing was read.
+    /// The document and the hash, which is empty if nothing was loaded.
     pub fn parts(loaded: Option<Self>) -> (Option<Document>, String) {
         loaded.map(|Self { document, hash }| (Some(document), hash)).unwrap_or_default()
     }
 }
 
-/// A file, and the policies in it as they are written.
+/// A file, and the documents of its policies.
 pub type WrittenFile = (PathBuf, Vec<Value>);
 
-/// Something that is wrong, and where.
+/// A problem and its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Located {
-    /// In which file; empty if it is in none.
+    /// The file; empty: none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub file: String,
-    /// Line in it, from 1, as far as it is known.
+    /// Line in the file, from 1; `None`: unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
     /// Column of the line, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<u64>,
-    /// Where in the document: `policies[2] (login).rules[0].token_bucket.rate`.
+    /// Path in the document: `policies[2] (login).rules[0].token_bucket.rate`.
     pub path: String,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
 }
 
@@ -85,23 +85,23 @@ impl DocumentSource {
         Self { path }
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it looks like now.
+    /// Returns the current fingerprint of its files.
     ///
     /// # Errors
-    /// If it is not there or cannot be looked at.
+    /// If a file is missing or cannot be read.
     pub fn fingerprint(&self) -> Result<Fingerprint> {
         fingerprint(self.files()?)
     }
 
-    /// Reads and checks all of it.
+    /// Reads and checks all of its files.
     ///
     /// # Errors
-    /// What is wrong, with the file and the path in it.
+    /// If a file cannot be read or is invalid; the error names the file and the path in it.
     pub fn load(&self) -> Result<Loaded> {
         let files = self.files()?;
         let mut hash = Sha256::new();
@@ -116,7 +116,7 @@ impl DocumentSource {
         Ok(Loaded { document, hash: format!("{:x}", hash.finalize()) })
     }
 
-    /// The policies of all files, or all that is wrong, a line for each path in a file.
+    /// Returns the policies of all files, or all errors, a line for each path in a file.
     ///
     /// # Errors
     /// If a file cannot be read.
@@ -137,7 +137,7 @@ impl DocumentSource {
         Ok(joined.map_err(|error| vec![Located::of_joined(&files, &error).to_string()]))
     }
 
-    /// The policies of each file as they are written there, or all that is wrong.
+    /// Returns the policies of each file as they are written there, or all errors.
     ///
     /// # Errors
     /// If a file cannot be read.
@@ -166,7 +166,7 @@ impl DocumentSource {
 
     /// The documents, in the order of their names.
     pub fn files(&self) -> Result<Vec<PathBuf>> {
-        // `-` is standard input: read once, and no file.
+        // `-` is standard input, not a file.
         if self.path.as_os_str() == "-" {
             return Ok(vec![self.path.clone()]);
         }
@@ -204,7 +204,7 @@ impl DocumentSource {
         for entry in fs::read_dir(&self.path).with_context(|| cannot_read(&self.path))? {
             let path = entry.map(|entry| entry.path()).with_context(|| cannot_read(&self.path))?;
             let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes()[0] == b'.');
-            // What cannot be read holds nothing that was meant for this.
+            // A directory that cannot be read has no documents for this source.
             let files = Self::new(path.clone()).files();
             if path.is_dir() && !is_hidden && files.is_ok_and(|files| !files.is_empty()) {
                 folders.push(path);
@@ -216,7 +216,7 @@ impl DocumentSource {
 }
 
 impl Located {
-    /// `problem` at `path` of `file`, whose line is not known.
+    /// `problem` at `path` of `file`, whose line is unknown.
     pub fn new(file: String, path: String, problem: String) -> Self {
         Self { file, line: None, column: None, path, problem }
     }
@@ -227,7 +227,7 @@ impl Located {
         Self { line, column, ..Self::new(file.display().to_string(), path, problem) }
     }
 
-    /// An error of `file` beside others, which are each in order.
+    /// An error that `files` have only together; each is valid alone.
     fn of_joined(files: &[PathBuf], error: &JoinError) -> Self {
         let JoinError { document, earlier, error } = error;
         let file = &files[*document];
@@ -264,7 +264,7 @@ fn located(file: &Path, text: &str, errors: &DocumentErrors) -> impl Iterator<It
     placed(text, errors.errors()).into_iter().map(|error| Located::placed(file, error))
 }
 
-/// What is wrong with the text of `file`, line by line.
+/// The errors in the text of `file`, one a line.
 fn lines(file: &Path, text: &str, errors: &DocumentErrors) -> Vec<String> {
     let mut lines: Vec<_> = located(file, text, errors).map(|error| error.to_string()).collect();
     if errors.omitted() > 0 {

@@ -1,4 +1,4 @@
-//! Files: read up to a bound, hashed, and told apart by what the system says of them.
+//! Files: read up to a bound, hashed, and compared by their metadata.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -9,14 +9,14 @@ use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 use sluicegate_policy::limits::DOCUMENT_BYTES_MAX;
 
-/// What changes when a file does: cheap to look at every second. Following links, it also changes
-/// when a link is turned to another directory, as Kubernetes does with all files at once.
+/// Metadata that changes when a file does, cheap enough to read every second. It follows links, so it also changes when
+/// a link is turned to another directory, as Kubernetes does with all files at once.
 pub type Fingerprint = Vec<(PathBuf, u64, u64, i64, i64)>;
 
-/// What `files` look like now.
+/// Returns the current fingerprint of `files`.
 ///
 /// # Errors
-/// If one is not there or cannot be looked at.
+/// If one is missing or cannot be read.
 pub fn fingerprint(files: Vec<PathBuf>) -> Result<Fingerprint> {
     let of_file = |path: PathBuf| {
         let metadata =
@@ -34,13 +34,13 @@ pub fn hash<'t>(texts: impl Iterator<Item = &'t str>) -> String {
     format!("{:x}", hash.finalize())
 }
 
-/// Goes on with `hash`, by a text with its length.
+/// Adds a text and its length to `hash`.
 pub fn add(hash: &mut Sha256, text: &str) {
     hash.update((text.len() as u64).to_le_bytes());
     hash.update(text);
 }
 
-/// The text at `path` (`-` is standard input), of which no more is read than shows that it is too long.
+/// Reads the text at `path` (`-` is standard input), and stops as soon as it is too long.
 pub fn read(path: &Path) -> Result<String> {
     let source: Box<dyn Read> = match path.to_str() {
         Some("-") => Box::new(io::stdin().lock()),
@@ -54,10 +54,10 @@ pub fn read(path: &Path) -> Result<String> {
     text_of(bytes).map_err(|problem| anyhow!(problem))
 }
 
-/// The text that `bytes` are in UTF-8.
+/// Decodes `bytes` as UTF-8.
 ///
 /// # Errors
-/// The encoding that they most likely have, and the command that converts them.
+/// The encoding that the bytes probably have, and the command that converts them.
 pub fn text_of(bytes: Vec<u8>) -> std::result::Result<String, String> {
     let is_wide = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
     // A text has no NUL, which is half of every letter of UTF-16.
@@ -82,7 +82,7 @@ pub fn text_of(bytes: Vec<u8>) -> std::result::Result<String, String> {
     })
 }
 
-/// So many bytes at the start of a file show that it is UTF-16.
+/// Number of bytes at the start of a file in which UTF-16 is recognised.
 const WIDE_BYTES: usize = 64;
 
 #[cfg(test)]

@@ -1,28 +1,28 @@
-//! Numbers, instants and spans as people read them.
+//! Numbers, instants and spans for people.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use sluicegate::Micros;
 
-/// From here on (2000-01-01) instants are taken for dates, not for virtual time from zero.
+/// The first instant (2000-01-01) that is read as a date, not as virtual time from zero.
 const DATES_FROM: Micros = Micros::from_secs(946_684_800);
 
-/// What instants are counted from.
+/// The origin of instants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Era {
-    /// Nothing in particular: virtual time.
+    /// Virtual time, which starts at zero.
     Zero,
     /// The Unix epoch: shown as dates, in UTC.
     Unix,
 }
 
 impl Era {
-    /// The era that `first`, the first instant of an input, speaks of.
+    /// The era of an input whose first instant is `first`.
     pub fn of(first: Micros) -> Self {
         if first >= DATES_FROM { Self::Unix } else { Self::Zero }
     }
 
-    /// `at`, to the precision that it has.
+    /// `at` as text, as precise as it is.
     pub fn instant(self, at: Micros) -> String {
         match (self, at.get().is_multiple_of(1_000_000)) {
             (Self::Zero, _) => span(at),
@@ -32,7 +32,7 @@ impl Era {
     }
 }
 
-/// `at`, µs since the Unix epoch, as `format` (of `strftime`) says, in UTC.
+/// `at`, µs since the Unix epoch, in the `format` of `strftime`, in UTC.
 pub fn date(at: Micros, format: &str) -> String {
     let timestamp = i64::try_from(at.get()).ok().map(Timestamp::from_microsecond);
     match timestamp {
@@ -77,7 +77,7 @@ pub fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", part as f64 * 100.0 / whole as f64)
 }
 
-/// `units / per` with as many decimals as it needs; `per` is a power of ten.
+/// `units / per` with as many decimals as necessary; `per` is a power of ten.
 fn decimal(units: u64, per: u64) -> String {
     let (whole, mut rest) = (units / per, units % per);
     if rest == 0 {

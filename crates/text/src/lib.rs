@@ -1,4 +1,4 @@
-//! What Sluicegate's programs read from people and print for them.
+//! Input and output of Sluicegate's programs for people.
 //!
 //! | module | what it reads or prints |
 //! |---|---|

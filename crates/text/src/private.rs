@@ -9,19 +9,19 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What a mode has for users that are neither the owner nor in the group.
+/// The bits of a mode for users that are neither the owner nor in the group.
 const OTHERS: u32 = 0o007;
 
-/// What is in the file at `path`, which holds a secret.
+/// Reads the file at `path`, which holds a secret.
 ///
 /// # Errors
-/// Those of the system; if others can read or write the file; if it has more than `bytes_max`.
+/// Those of the system; if others can read or write the file; if it has more than `bytes_max` bytes.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let file = File::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => denied(path).unwrap_or(error),
         _ => error,
     })?;
-    // Of the file that is open: another one may be at the path by now.
+    // Checks the open file: another one may be at the path by now.
     let mode = file.metadata()?.mode() & 0o7777;
     if mode & OTHERS != 0 {
         let problem = format!(
@@ -33,8 +33,8 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     read_at_most(file, bytes_max)
 }
 
-/// The error that this process may not read the file at `path`: whose it is, and whose it must be. `None`: not even
-/// that can be seen.
+/// The error that this process may not read the file at `path`: it names the owner, and the user that must own it.
+/// `None`: the metadata cannot be read, either.
 fn denied(path: &Path) -> Option<io::Error> {
     let (file, process) = (fs::metadata(path).ok()?, fs::metadata("/proc/self").ok()?);
     let (mode, owner, user) = (file.mode() & 0o7777, file.uid(), process.uid());
@@ -45,20 +45,20 @@ fn denied(path: &Path) -> Option<io::Error> {
     Some(io::Error::new(io::ErrorKind::PermissionDenied, problem))
 }
 
-/// The text in the file at `path`, which holds a secret.
+/// Reads the text in the file at `path`, which holds a secret.
 ///
 /// # Errors
 /// Those of [`read`]; if it is not UTF-8.
 pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
-    // The bytes are not repeated: they are a secret.
+    // The error does not repeat the bytes: they are a secret.
     let not_text = |_| io::Error::new(io::ErrorKind::InvalidData, "expected UTF-8");
     String::from_utf8(read(path, bytes_max)?).map_err(not_text)
 }
 
-/// All of `file`.
+/// Reads all of `file`.
 ///
 /// # Errors
-/// Those of the system; if it has more than `bytes_max`.
+/// Those of the system; if it has more than `bytes_max` bytes.
 pub fn read_at_most(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(bytes_max + 1).read_to_end(&mut bytes)?;

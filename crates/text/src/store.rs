@@ -1,10 +1,10 @@
-//! Where state is kept.
+//! The names of stores.
 
 use sluicegate::RuleSet;
 use sluicegate::store::redis::{RedisConfig, RedisConfigError, affordable};
 use sluicegate_kernel::RangeError;
 
-/// Where state is to be kept: `memory`, or the URL of a Redis.
+/// The place where counters are kept: `memory`, or the URL of a Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreName {
     /// In this process.
@@ -13,15 +13,14 @@ pub enum StoreName {
     Redis(Box<RedisConfig>),
 }
 
-/// Whether a store takes a rule set; if not, what is wrong with it.
+/// A function that checks whether a store can keep a rule set.
 pub type Takes = fn(&RuleSet) -> Result<(), RangeError>;
 
 impl StoreName {
-    /// The store of this name. An error does not repeat what was given: there may be a password in
-    /// it.
+    /// Parses the name of a store. An error does not repeat it, since it may contain a password.
     ///
     /// # Errors
-    /// What is wrong with the URL.
+    /// If the URL is invalid.
     pub fn parse(name: &str) -> Result<Self, RedisConfigError> {
         match name {
             "memory" | "memory://" => Ok(Self::Memory),
@@ -29,7 +28,7 @@ impl StoreName {
         }
     }
 
-    /// What says whether this store takes a rule set.
+    /// Returns the check of rule sets for this store.
     pub fn takes(&self) -> Takes {
         match self {
             Self::Memory => |_| Ok(()),

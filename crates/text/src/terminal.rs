@@ -1,4 +1,4 @@
-//! What is said to people: on which stream, and how long and how plain a line is.
+//! Output for people: the stream, the length of a line, and the characters in it.
 //!
 //! Nothing here panics when a stream is closed or full, as `println!` would.
 
@@ -12,7 +12,7 @@ use sluicegate::DecideError;
 /// Most characters of one piece of input that a message repeats.
 const SHOWN_CHARS_MAX: usize = 100;
 
-/// For whom an answer is printed.
+/// The format of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OutputFormat {
     /// Human-readable lines.
@@ -22,10 +22,10 @@ pub enum OutputFormat {
     Json,
 }
 
-/// Writes `text` to standard output, all of it.
+/// Writes all of `text` to standard output.
 ///
 /// # Errors
-/// Those of writing, but none if whoever read it has seen enough and closed it.
+/// Those of writing, but none if the reader has closed the stream.
 pub fn print(text: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     unless_closed(out.write_all(text).and_then(|()| out.flush()))
@@ -36,15 +36,15 @@ pub fn print_error_line(text: impl Display) {
     write_lines(&mut io::stderr().lock(), &text.to_string()).ok();
 }
 
-/// Writes the lines of `text`, each [`escaped`]: names of files and fields may be somebody else's.
+/// Writes the lines of `text`, each [`escaped`], since names of files and fields may come from others.
 fn write_lines(out: &mut impl Write, text: &str) -> io::Result<()> {
     text.lines().try_for_each(|line| writeln!(out, "{}", escaped(line)))
 }
 
-/// `written`, where a stream that its reader has closed is no error.
+/// `written`, except that a stream that its reader has closed is not an error.
 ///
 /// # Errors
-/// All others.
+/// All other errors.
 pub fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -59,8 +59,7 @@ pub fn one_line(text: &str) -> String {
     escaped(shown) + more
 }
 
-/// `text` with its control characters escaped, and those that reverse or hide text, which are no
-/// better.
+/// `text` with its control characters escaped, and also those that reverse or hide text.
 pub fn escaped(text: &str) -> String {
     let mut line = String::new();
     for char in text.chars() {
@@ -74,7 +73,7 @@ pub fn escaped(text: &str) -> String {
     line
 }
 
-/// What an input is called in errors: its path as it was given, or what `-` stands for.
+/// The name of an input in errors: its path as it was given, or `standard input` for `-`.
 pub fn input(path: &Path) -> String {
     match path.as_os_str() == "-" {
         true => "standard input".to_owned(),
@@ -82,7 +81,7 @@ pub fn input(path: &Path) -> String {
     }
 }
 
-/// Why a request was not decided, with what the caller wrote on one line.
+/// The error of a request that was not decided, with the names that the caller wrote on one line each.
 pub fn decide_error(error: &DecideError) -> String {
     match error {
         DecideError::UnknownPolicy(policy) => {

@@ -1,4 +1,4 @@
-//! Chores that are tests already, with the arguments that make a chore of them.
+//! Chores that run existing tests with special arguments.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ pub const SOAK_DECISIONS: u64 = 1_000_000_000;
 /// Takes `decisions` decisions of one permit for each algorithm with a long-run rate, in release.
 ///
 /// # Errors
-/// If a rate is missed by more than 1 ppm, or ever above.
+/// If a rate misses by more than 1 ppm, or is ever exceeded.
 pub fn soak(decisions: u64) -> Result<String> {
     cargo(
         &["--release", "-p", "sluicegate-kernel", "--test", "exact", "long_run::"],
@@ -20,10 +20,10 @@ pub fn soak(decisions: u64) -> Result<String> {
     Ok(format!("{decisions} decisions of each: every rate is kept"))
 }
 
-/// Looks at every file of the repository.
+/// Checks every file of the repository.
 ///
 /// # Errors
-/// If something is untidy.
+/// If a file breaks a rule of `tests/tidy.rs`.
 pub fn tidy() -> Result<String> {
     cargo(&["-p", "xtask", "--test", "tidy"], &[])?;
     Ok("tidy".to_owned())

@@ -1,4 +1,4 @@
-//! The codes of what is wrong or risky, with their sentences, in one list: `docs/findings.json`.
+//! The codes of errors and risks, with their sentences, in one list: `docs/findings.json`.
 //!
 //! Programs that write these sentences in another language, such as the console, are tested against it.
 
@@ -12,13 +12,13 @@ use syn::visit::{self, Visit};
 
 use crate::texts::{is_test, root, sources};
 
-/// Where the list is, below the root of the project.
+/// Path of the list, below the root of the project.
 const LIST: &str = "docs/findings.json";
 
-/// Writes the list anew.
+/// Writes the list again.
 ///
 /// # Errors
-/// If a source cannot be read, or says two sentences by one code.
+/// If a source cannot be read, or has two sentences for one code.
 pub fn write() -> Result<String> {
     let (list, count) = list()?;
     fs::write(root().join(LIST), list).with_context(|| format!("cannot write {LIST}"))?;
@@ -28,7 +28,7 @@ pub fn write() -> Result<String> {
 /// Compares the list with the sources.
 ///
 /// # Errors
-/// If they differ, a source cannot be read, or says two sentences by one code.
+/// If they differ, a source cannot be read, or a source has two sentences for one code.
 pub fn check() -> Result<String> {
     if fs::read_to_string(root().join(LIST))? != list()?.0 {
         bail!("{LIST} is old: run `cargo xtask texts`");
@@ -36,7 +36,7 @@ pub fn check() -> Result<String> {
     Ok(format!("{LIST} is what the code says"))
 }
 
-/// The list as JSON, and how many codes it has.
+/// Returns the list as JSON, and the number of its codes.
 fn list() -> Result<(String, usize)> {
     let mut sentences = BTreeMap::new();
     for (path, source) in sources(&root())? {

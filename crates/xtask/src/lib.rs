@@ -3,18 +3,19 @@
 //! | command | what it does |
 //! |---|---|
 //! | `vectors` | writes the kernel's answers and the schema into `spec/` |
-//! | `vectors --check` | fails if they are not what the kernel says |
+//! | `vectors --check` | fails if they differ from the kernel |
 //! | `texts` | writes `docs/texts.txt`, every text that users see, and `docs/findings.json`, those with codes |
-//! | `texts --check` | fails if it is not what the code says |
+//! | `texts --check` | fails if they differ from the code |
 //! | `policies` | writes the tables of `docs/policies.md` |
-//! | `policies --check` | fails if they are not what the schema says |
+//! | `policies --check` | fails if they differ from the schema |
 //! | `script` | writes the script of the Redis store, and its SHA-1, to `spec/redis` |
-//! | `oracle` | answers vectors that come on standard input, a line each |
-//! | `soak [DECISIONS]` | so many single decisions at 7/s, in release (10^9 by default) |
+//! | `oracle` | answers vectors from standard input, a line each |
+//! | `soak [DECISIONS]` | takes that many single decisions at 7/s, in release (10^9 by default) |
 //! | `mutants [NAME]` | plants faults in a copy, each of which the simulator of a fleet must find (minutes each) |
-//! | `tidy` | what ARCHITECTURE.md promises (`tests/tidy.rs`): sizes, docs, arrows |
+//! | `tidy` | checks the rules of ARCHITECTURE.md (`tests/tidy.rs`): sizes, docs, arrows |
 
 pub mod cargo;
+pub mod doc_comments;
 pub mod findings;
 pub mod mutants;
 pub mod oracle;
@@ -25,10 +26,10 @@ pub mod vectors;
 
 use anyhow::{Result, bail};
 
-/// Does what `args` say and returns what to tell the user.
+/// Runs the chore in `args` and returns its report.
 ///
 /// # Errors
-/// If the chore fails or there is no such chore.
+/// If the chore fails or does not exist.
 pub fn run(args: &[&str]) -> Result<String> {
     match args {
         ["vectors"] => vectors::write(),

@@ -1,5 +1,5 @@
-//! Whether the simulator of a fleet finds what it is for: each patch of `crates/sim/mutants` plants a fault in a copy
-//! of the repository, and the simulator's test must fail there.
+//! Test of the simulator of a fleet: each patch of `crates/sim/mutants` plants a fault in a copy of the repository, and
+//! the simulator's test must fail there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,19 +37,19 @@ pub fn mutants(name: &str) -> Result<String> {
     Ok(report)
 }
 
-/// What a patch is called.
+/// The name of a patch: its file without the extension.
 fn named(patch: &Path) -> String {
     patch.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Makes `copy` what is tracked in `root`, as it is there now.
+/// Makes `copy` equal to the tracked files of `root`, as they are there now.
 fn copy_files(root: &Path, copy: &Path) -> Result<()> {
     let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root).output()?;
     ensure!(listed.status.success(), "`git ls-files` fails");
     for name in String::from_utf8(listed.stdout)?.split_terminator('\0') {
         let (from, to) = (root.join(name), copy.join(name));
         let Ok(now) = fs::read(&from) else { continue };
-        // What has not changed keeps its time, so that little is built again.
+        // An unchanged file keeps its time, so that cargo builds little again.
         if fs::read(&to).is_ok_and(|before| before == now) {
             continue;
         }
@@ -63,7 +63,7 @@ fn copy_files(root: &Path, copy: &Path) -> Result<()> {
 fn apply(patch: &Path, copy: &Path) -> Result<()> {
     let mut git = Command::new("git");
     git.arg("apply").arg(patch.canonicalize()?).current_dir(copy);
-    // Of the repository around the copy, git would leave everything out.
+    // Without this, git finds the repository around the copy and ignores the patch.
     git.env("GIT_CEILING_DIRECTORIES", copy.canonicalize()?.join(".."));
     ensure!(git.status()?.success(), "{} does not apply", patch.display());
     Ok(())
@@ -82,7 +82,7 @@ fn found_by(copy: &Path) -> Result<Option<String>> {
     if output.status.success() {
         return Ok(None);
     }
-    // What holds of many histories together has no token.
+    // A failure of many histories together has no token.
     let together = line("lost writes: ").map(str::to_owned);
     let history = line("history ");
     let found = history.map(|history| format!("{history}; {}", line("sim: ").unwrap_or_default()));

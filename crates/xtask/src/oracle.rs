@@ -1,6 +1,6 @@
-//! `oracle`: the kernel's answers to vectors that somebody else makes up, a line for each.
+//! `oracle`: the kernel's answers to vectors of another program, a line for each.
 //!
-//! An implementation in another language draws lives at random, has them answered here, and compares.
+//! An implementation in another language draws histories at random, sends them here, and compares the answers.
 //! A line of input is a vector as in `spec/vectors`, on one line; `name`, `about` and every `expect` may
 //! be left out. A line of output is `{"answers":[..]}`, one for each step (null for a `configure`), or
 //! `{"error":".."}`.

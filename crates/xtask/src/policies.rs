@@ -1,5 +1,5 @@
-//! `policies`: the tables of `docs/policies.md`, from the JSON Schema of policy documents, which is made of the tables
-//! that parse them.
+//! `policies`: writes the tables of `docs/policies.md` from the JSON Schema of policy documents, which is made from the
+//! tables of their parser.
 
 use std::fmt::Write;
 use std::fs;
@@ -10,10 +10,10 @@ use sluicegate_policy::schema;
 
 use crate::texts::root;
 
-/// Where the page is, below the root of the project.
+/// Path of the page, below the root of the project.
 const PAGE: &str = "docs/policies.md";
 
-/// An example for each algorithm, as it stands in `rules`.
+/// An example for each algorithm, as in `rules`.
 const EXAMPLES: &[(&str, &str)] = &[
     ("token_bucket", "{ rate: 100/s, burst: 200 }"),
     ("leaky_bucket", "{ rate: 10/s, burst: 20, delay: none }"),
@@ -26,7 +26,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("concurrency", "{ limit: 20, ttl: 30s }"),
 ];
 
-/// Writes the tables anew.
+/// Writes the tables again.
 ///
 /// # Errors
 /// If the page cannot be read or written, or has no place for a table.
@@ -50,10 +50,10 @@ pub fn check() -> Result<String> {
     Ok(format!("{PAGE} is what the schema says"))
 }
 
-/// `page` with its tables made of `schema`.
+/// Returns `page` with its tables made from `schema`.
 ///
 /// # Errors
-/// If a table has no end, or is of something that the schema does not have.
+/// If a table has no end, or names an object that the schema does not have.
 pub fn filled(page: &str, schema: &Value) -> Result<String> {
     let mut out = String::new();
     let mut lines = page.lines();
@@ -136,7 +136,7 @@ fn fields(schema: &Value, object: &Value) -> String {
     out
 }
 
-/// What may be written there, in words.
+/// Describes the values that `field` may have, in words.
 fn value(schema: &Value, field: &Value) -> String {
     if let Some(of) = field["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
         let example = schema["$defs"][of]["examples"][0].as_str();

@@ -1,24 +1,24 @@
-//! Seams that the compiler does not hold: the arrows between modules, the one place that asks stores, and
-//! bounds that have names.
+//! Rules that the compiler does not check: the arrows between modules, the one place that asks stores, and names of
+//! bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A file: its path below the root of the project, and its text.
 pub type File = (String, String);
 
-/// Where the modules of the server are.
+/// The folder of the server's modules.
 const SERVER: &str = "crates/server/src/";
 
-/// Wires that speak a protocol of their own. The admin API is answered over HTTP.
+/// Wires with a protocol of their own. The admin API uses HTTP.
 const WIRES: &[&str] = &["http", "resp", "rls"];
 
 /// The only file that asks stores for decisions.
 const ASKS: &str = "crates/sluicegate/src/engine/turn.rs";
 
-/// Files that pass a store's questions on to another: the store that a server chose, and that of a simulated fleet.
+/// Files that pass calls on to another store: the store that a server chose, and that of a simulated fleet.
 const PASS_ON: &[&str] = &["crates/server/src/store.rs", "crates/sim/src/scripts.rs"];
 
-/// Calls that make something which could grow without end, and take its bound.
+/// Calls that make something that could grow without end, and take its bound.
 const BOUNDED: &[&str] = &[
     "mpsc::channel(",
     "sync_channel(",
@@ -27,10 +27,10 @@ const BOUNDED: &[&str] = &[
     "DefaultBodyLimit::max(",
 ];
 
-/// How the comment on a bound begins.
+/// Beginnings of the comments on bounds.
 const OF_BOUNDS: &[&str] = &["Most ", "Longest ", "Largest ", "Maximum ", "At most "];
 
-/// Where `files` go over a seam, one line each.
+/// The violations of these rules in `files`, one line each.
 pub fn problems(files: &[File]) -> Vec<String> {
     let sources: Vec<_> = files.iter().filter(|(path, _)| is_source(path)).collect();
     let server: Vec<_> = sources.iter().filter(|(path, _)| path.starts_with(SERVER)).collect();
@@ -72,21 +72,21 @@ pub fn problems(files: &[File]) -> Vec<String> {
     problems
 }
 
-/// Whether `code` makes a queue that takes no bound; what carries one reply is none.
+/// Returns whether `code` makes a queue without a bound; a channel for one reply does not count.
 fn has_boundless_queue(code: &str) -> bool {
     let calls: Vec<_> = code.split("channel()").collect();
     let made = calls.split_last().map_or(&[][..], |(_, before)| before);
     code.contains("unbounded_channel") || made.iter().any(|before| !before.ends_with("oneshot::"))
 }
 
-/// Bounds in `code` that have no name: one reply is the only number that needs none.
+/// The bounds in `code` that have no name, except 1.
 fn bounds(code: &str) -> impl Iterator<Item = &str> {
     let given = BOUNDED.iter().flat_map(|call| code.split(call).skip(1));
     let given = given.filter_map(|rest| rest.split([')', '}', ';']).next()).map(str::trim);
     given.filter(|bound| !bound.is_empty() && !bound.ends_with("_MAX") && *bound != "1")
 }
 
-/// Constants of `text` whose comment says that they are a bound, and whose name does not.
+/// The constants of `text` whose comment describes a bound, but whose name does not end in `_MAX`.
 fn misnamed(text: &str) -> impl Iterator<Item = &str> {
     let commented = text
         .split("\n\n")
@@ -100,10 +100,10 @@ fn misnamed(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether it is code that is shipped, and not a test.
+/// Returns whether the file is shipped code, not a test.
 fn is_source(path: &str) -> bool {
     let is_rust = path.starts_with("crates/") && path.contains("/src/") && path.ends_with(".rs");
-    // This file says what is looked for.
+    // This crate contains the texts that are searched for.
     let is_ours = path.starts_with("crates/xtask/");
     is_rust && !is_ours && !path.contains("/tests/") && !path.ends_with("/tests.rs")
 }
@@ -120,14 +120,14 @@ fn wire_of(path: &str) -> Option<&str> {
     WIRES.iter().find(|wire| within.starts_with(&format!("{wire}/"))).copied()
 }
 
-/// The module at the top that a file of the server belongs to.
+/// The top-level module of a file of the server.
 fn module(path: &str) -> Option<&str> {
     let first = path.strip_prefix(SERVER)?.split('/').next()?;
     let name = first.strip_suffix(".rs").unwrap_or(first);
     (!matches!(name, "lib" | "main")).then_some(name)
 }
 
-/// Which module knows which.
+/// The modules that each module names.
 fn arrows<'f>(files: &[&&'f File]) -> BTreeMap<&'f str, BTreeSet<&'f str>> {
     let modules: BTreeSet<_> = files.iter().filter_map(|(path, _)| module(path)).collect();
     let mut arrows = BTreeMap::<_, BTreeSet<_>>::new();
@@ -153,7 +153,7 @@ fn is_of_name(char: char) -> bool {
     char.is_ascii_alphanumeric() || char == '_'
 }
 
-/// A way from a module back to itself, if there is one.
+/// A path from a module back to itself, if there is one.
 fn circle(arrows: &BTreeMap<&str, BTreeSet<&str>>) -> Option<Vec<String>> {
     let mut seen = BTreeSet::new();
     arrows.keys().find_map(|from| back(arrows, &mut vec![*from], &mut seen))

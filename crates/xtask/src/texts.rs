@@ -14,7 +14,7 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ExprMethodCall, ItemFn, ItemMod, LitStr, Macro};
 
-/// Where the list is, below the root of the project.
+/// Path of the list, below the root of the project.
 const LIST: &str = "docs/texts.txt";
 
 /// The crates whose texts are listed, with their folders.
@@ -35,7 +35,7 @@ const CRATES: &[&str] = &[
 const PANICS: &[&str] =
     &["assert", "assert_eq", "assert_ne", "debug_assert", "panic", "unreachable"];
 
-/// Writes the list anew.
+/// Writes the list again.
 ///
 /// # Errors
 /// If a source cannot be read.
@@ -188,7 +188,7 @@ pub(crate) fn is_test(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Whether it is written for people: words in lower case, and not one alone.
+/// Returns whether `text` is written for people: several words, not SQL.
 fn is_text(text: &str) -> bool {
     let words = text.split_whitespace().filter(|word| word.chars().any(char::is_alphabetic));
     let first = text.split_whitespace().next().unwrap_or_default();

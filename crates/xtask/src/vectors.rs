@@ -1,8 +1,8 @@
-//! `vectors`: the answers in `spec/vectors` are the kernel's, and the schema is that of the types.
+//! `vectors`: the answers in `spec/vectors` come from the kernel, and the schema from the types.
 //!
 //! A changed answer is a changed decision for the same traffic. Read the diff before you commit it:
-//! what the essays of the algorithms state is asserted by hand in the conformance crate's tests, so
-//! writing the kernel's answers down cannot bless a mistake there.
+//! the conformance crate's tests assert by hand what the essays of the algorithms state, so writing
+//! the kernel's answers down cannot hide a mistake there.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use sluicegate_conformance::{
     to_json,
 };
 
-/// Writes every file that is not what it should be.
+/// Writes every file that is out of date.
 ///
 /// # Errors
-/// If a vector makes no sense or a file cannot be written.
+/// If a vector is invalid or a file cannot be written.
 pub fn write() -> Result<String> {
     let stale = stale()?;
     for (path, text) in &stale {
@@ -25,7 +25,7 @@ pub fn write() -> Result<String> {
     Ok(format!("{} of {} files written", stale.len(), load()?.len() + 2))
 }
 
-/// Compares every file with what it should be.
+/// Compares every file with its expected content.
 ///
 /// # Errors
 /// If a file is stale, naming it.
@@ -35,7 +35,7 @@ pub fn check() -> Result<String> {
     Ok("the vectors are what the kernel says".to_owned())
 }
 
-/// The files that are not what they should be, and what that is.
+/// The files that are out of date, with their expected content.
 fn stale() -> Result<Vec<(PathBuf, String)>> {
     let mut expected = vec![(schema_path(), schema())];
     for (path, vector) in load()? {

@@ -1,4 +1,4 @@
-//! The invariants of ARCHITECTURE.md that a program can hold.
+//! The rules of ARCHITECTURE.md that a program can check.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 /// A file longer than this hides a seam.
 const LINES_MAX: usize = 800;
 
-/// Which crates a crate may depend on. Those that are not named here are leaves: nobody depends on
-/// them, so they may depend on anybody.
+/// The crates that each crate may depend on. Crates that are not named here are leaves: none depends on them, so they
+/// may depend on any.
 const ARROWS: &[(&str, &[&str])] = &[
     ("sluicegate-kernel", &[]),
     ("sluicegate-net", &[]),
@@ -64,7 +64,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Leaves, that nobody else may depend on but for tests.
+/// Leaves, which no other crate may depend on except for tests.
 const LEAVES: &[&str] = &[
     "sluicegate-conformance",
     "sluicegate-lua",
@@ -75,11 +75,11 @@ const LEAVES: &[&str] = &[
     "sluicegate-fuzz",
 ];
 
-/// What the policy crate may depend on: all of it does without a standard library.
+/// The crates that the policy crate may depend on: all work without a standard library.
 const OF_POLICY: &[&str] =
     &["foldhash", "hashbrown", "jiff", "serde", "serde-saphyr", "serde_json", "sluicegate-kernel"];
 
-/// Folders that are not ours to judge; `.git` can be a file.
+/// Folders that are not checked; `.git` can be a file.
 const SKIPPED: &[&str] =
     &["target", ".git", ".tools", "corpus", "artifacts", "node_modules", "dist"];
 
@@ -87,7 +87,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
-/// Every file of the project with its text, if it has one.
+/// Every file of the project, with its text if it is UTF-8.
 fn files() -> Vec<(String, String)> {
     let (root, mut folders, mut files) = (root(), vec![root()], Vec::new());
     while let Some(folder) = folders.pop() {
@@ -125,7 +125,7 @@ fn name(manifest: &toml::Table) -> &str {
     manifest["package"]["name"].as_str().unwrap()
 }
 
-/// Names under `[section]`, with those that are only there for some target or feature.
+/// The names under `[section]`, including those for some target or feature only.
 fn names(manifest: &toml::Table, section: &str) -> Vec<String> {
     let table = manifest.get(section).and_then(toml::Value::as_table);
     table.into_iter().flat_map(toml::Table::keys).cloned().collect()
@@ -181,7 +181,7 @@ fn the_pure_crates_have_no_standard_library() {
     }
 }
 
-/// A test of documents cannot see this: dependencies of tests turn the feature on for all of a build.
+/// A test of documents cannot detect this: dependencies of tests turn the feature on in the whole build.
 #[test]
 fn numbers_of_documents_are_read_exactly() {
     let policy = manifests().into_iter().find(|manifest| name(manifest) == "sluicegate-policy");
@@ -209,6 +209,11 @@ fn dependencies_point_down_and_nowhere_else() {
 #[test]
 fn no_seam_is_gone_over() {
     assert_eq!(xtask::seams::problems(&files()), [""; 0]);
+}
+
+#[test]
+fn doc_comments_begin_with_their_subject() {
+    assert_eq!(xtask::doc_comments::problems(&files()), [""; 0]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::table::{self, instant, text};
 use crate::client::http::encoded;
 use crate::client::print_line;
 
-/// What can be done with accounts.
+/// Commands for accounts.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AccountsCommand {
     /// List all accounts.

@@ -11,7 +11,7 @@ use super::table::{self, instant, text};
 use crate::catalog::app;
 use crate::client::print_line;
 
-/// What can be done with apps.
+/// Commands for apps.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AppsCommand {
     /// List the apps that you have a role in; administrators see all.

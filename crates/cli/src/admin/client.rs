@@ -34,7 +34,7 @@ pub(crate) struct LoginServer {
     pub(super) timeout: Span,
 }
 
-/// What a request shows to be let in.
+/// The credential that a request carries.
 pub(crate) enum Credential {
     /// A token of an app.
     Bearer(HeaderValue),
@@ -63,7 +63,7 @@ struct ItemPage {
     next: Option<String>,
 }
 
-/// What is wrong with a request.
+/// The body of a refusal that names invalid fields.
 #[derive(Deserialize)]
 struct Rejected {
     #[serde(default)]
@@ -114,10 +114,10 @@ impl Credential {
         };
     }
 
-    /// `answer`, unless `at` no longer accepts the session.
+    /// Returns `answer`, unless `at` no longer accepts the session.
     ///
     /// # Errors
-    /// That, with the command that helps.
+    /// The session has expired or was ended. The error names the command that helps.
     pub(crate) fn accepted(&self, at: &Target, answer: HttpAnswer) -> Result<HttpAnswer> {
         match self {
             Self::Session { account, .. } if answer.status == StatusCode::UNAUTHORIZED => {
@@ -145,12 +145,13 @@ impl<'a> AdminClient<'a> {
         Ok(Self { server, credential: Some(stored) })
     }
 
-    /// The same with the stored login, or without one. One that cannot be read is replaced by the new one.
+    /// Like [`signed_in`](Self::signed_in), but without a stored login, or with one that cannot be read, it sends no
+    /// credential.
     pub(super) fn signing_in(server: &'a LoginServer) -> Self {
         Self { server, credential: Credential::stored(&server.admin.to).unwrap_or_default() }
     }
 
-    /// What the server answers to a request for `path`, which is below the prefix of the API.
+    /// Sends a request for `path`, relative to the prefix of the API, and returns the answer.
     ///
     /// # Errors
     /// If the server does not answer, or refuses the request.
@@ -163,7 +164,7 @@ impl<'a> AdminClient<'a> {
         self.send_for(method, path, body, None).await
     }
 
-    /// The same for a change of what has `version`.
+    /// Like [`send`](Self::send); with a `version`, the server changes the item only in that version.
     async fn send_for(
         &self,
         method: Method,
@@ -199,7 +200,7 @@ impl<'a> AdminClient<'a> {
                 refusal(&answer)
             );
         }
-        // A session that has ended already is what signing out is for.
+        // Signing out is complete if the session has already ended.
         let is_done = is_sign_out && answer.status == StatusCode::UNAUTHORIZED;
         if !answer.status.is_success() && !is_done {
             // A wrong password at sign-in is not an expired login.
@@ -250,7 +251,7 @@ impl<'a> AdminClient<'a> {
         }
     }
 
-    /// Deletes what is at `path`, in the version that it has now.
+    /// Deletes the item at `path`, in its current version.
     ///
     /// # Errors
     /// Those of [`send`](Self::send).
@@ -272,7 +273,7 @@ impl<'a> AdminClient<'a> {
 }
 
 impl RefusedRequest {
-    /// True if `error` is a refusal with status 409: what exists is in the way.
+    /// Returns whether `error` is a refusal with status 409: the request conflicts with an existing item.
     pub(super) fn is_conflict(error: &anyhow::Error) -> bool {
         error.downcast_ref::<Self>().is_some_and(|refused| refused.status == StatusCode::CONFLICT)
     }

@@ -8,7 +8,7 @@ use clap::Args;
 /// Longest answer that is read, in bytes.
 const ANSWER_BYTES_MAX: u64 = 100;
 
-/// Whether to ask before something is deleted.
+/// Argument of commands that delete something: skips the question.
 #[derive(Debug, Args)]
 pub(super) struct ConfirmArgs {
     /// Do not ask for confirmation.
@@ -20,7 +20,7 @@ impl ConfirmArgs {
     /// Asks whether to `what` (a verb and its object). It is confirmed if this returns.
     ///
     /// # Errors
-    /// If it is not confirmed, or nobody can be asked.
+    /// If the answer is not yes, or standard input is not a terminal.
     pub(super) fn ask(&self, what: &str) -> Result<()> {
         if self.yes {
             return Ok(());

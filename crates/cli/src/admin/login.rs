@@ -31,8 +31,8 @@ pub(crate) struct LoginArgs {
     /// to `catalog.setup_token_file`.
     #[arg(long, value_name = "TOKEN", requires = "name")]
     setup: Option<String>,
-    /// The same with the token in a file, such as `catalog.setup_token_file`: arguments of a process can be seen
-    /// by other users.
+    /// File with the setup token for --setup, such as `catalog.setup_token_file`: arguments of a process can be seen by
+    /// other users.
     #[arg(long, value_name = "FILE", requires = "name", conflicts_with = "setup")]
     setup_file: Option<PathBuf>,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use crate::catalog::app;
 use crate::client::http::encoded;
 use crate::client::print_line;
 
-/// What can be done with members of an app.
+/// Commands for members of an app.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MembersCommand {
     /// List the members of an app.

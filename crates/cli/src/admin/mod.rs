@@ -25,7 +25,7 @@ use clap::{Args, Subcommand};
 use crate::catalog::{app, wait_for};
 use client::LoginServer;
 
-/// Arguments of a list of what belongs to an app.
+/// Arguments of a list of an app's items.
 #[derive(Debug, Args)]
 pub(crate) struct ListOfAppArgs {
     /// Name of the app.

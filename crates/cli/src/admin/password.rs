@@ -49,14 +49,14 @@ impl PasswordArgs {
     }
 }
 
-/// Asks on the terminal, which does not show what is typed.
+/// Asks on the terminal, which does not show the typed text.
 fn ask(prompt: &str) -> Result<String> {
     let _quiet = Quiet::new().context("cannot turn off the echo of the terminal")?;
     let mut out = io::stderr().lock();
     let prompt = terminal::escaped(prompt);
     write!(out, "{prompt}").and_then(|()| out.flush()).context("standard error")?;
     let typed = typed_line(io::stdin().lock());
-    // The end of the line was not shown either.
+    // The line break that ends the password was not shown either.
     writeln!(out).ok();
     typed
 }
@@ -78,7 +78,7 @@ fn line(from: impl BufRead) -> Result<String> {
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// What a terminal sends for Control-C.
+/// The byte that a terminal sends for Control-C.
 const INTERRUPT: u8 = 3;
 
 /// The terminal without echo, until this ends. Control-C ends the line, not the process, which would leave the

@@ -23,7 +23,7 @@ use crate::catalog::app;
 use crate::client::http::encoded;
 use crate::client::{print_line, whole};
 
-/// What can be done with tokens of an app.
+/// Commands for tokens of an app.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokensCommand {
     /// List the tokens of an app, without their secrets.
@@ -43,7 +43,7 @@ pub(crate) struct CreateTokenArgs {
     /// Name of the token, such as that of the program that uses it.
     #[arg(long, value_name = "NAME", value_parser = app)]
     name: String,
-    /// What the token permits; can be repeated, or a list separated by commas.
+    /// Scope of the token; can be repeated, or a list separated by commas.
     #[arg(long, value_name = "SCOPE", required = true, value_delimiter = ',')]
     #[arg(value_parser = PossibleValuesParser::new(Scope::ALL.map(Scope::name)))]
     scope: Vec<String>,
@@ -105,11 +105,11 @@ pub(super) fn row(token: &Value) -> [String; 6] {
 async fn create(args: &CreateTokenArgs) -> Result<()> {
     let CreateTokenArgs { app, name, scope, days, output, force, server, json } = args;
     if let Some(output) = output.as_deref().filter(|output| !force && output.exists()) {
-        // Before there is a token: the secret of another would be lost.
+        // Checked before the token is created: its secret would be lost.
         bail!("--output: {} exists; use --force to replace it", output.display());
     }
     if let Some(output) = output {
-        // Its secret would be lost as well.
+        // The secret would also be lost if the file could not be written.
         let beside = beside(output);
         let opened = OpenOptions::new().write(true).create(true).truncate(true).open(&beside);
         opened.with_context(|| format!("--output: cannot write to {}", output.display()))?;
@@ -165,10 +165,11 @@ async fn revoke(args: &RevokeTokenArgs) -> Result<()> {
     print_line(&format!("revoked the token {id} of {app}"))
 }
 
-/// Checks that one of `tokens` has the identifier `id`, and was not revoked. What is not listed is left to the server.
+/// Checks that one of `tokens` has the identifier `id` and is not revoked. An unlisted identifier is left to the
+/// server.
 ///
 /// # Errors
-/// When the token was revoked, or the identifiers of the tokens that are called `id`.
+/// The token was revoked, or `id` is the name of tokens; the error then lists their identifiers.
 fn check_is_valid(tokens: &[Value], id: &str, app: &str) -> Result<()> {
     if let Some(token) = tokens.iter().find(|token| token["id"] == *id) {
         return match token["revoked_at"].as_i64() {

@@ -22,7 +22,7 @@ use super::policy_files::PolicyFiles;
 use super::remote::{self, ApplyOptions, RejectedField, Remote, RemoteError, Server};
 use crate::client::print_line;
 
-/// What can be said to `sluicegate policies apply`.
+/// Arguments of `sluicegate policies apply`.
 #[derive(Debug, Args)]
 pub(crate) struct ApplyArgs {
     /// A document (YAML or JSON), a directory of them, or `-` for standard input.
@@ -47,7 +47,7 @@ pub(crate) struct ApplyArgs {
     output: OutputFormat,
 }
 
-/// Applies them.
+/// Applies the policies of the files.
 pub(super) async fn run(args: &ApplyArgs) -> Result<ExitCode> {
     let written = match PolicyFiles::read(args.file.clone())? {
         Ok(written) => written,
@@ -74,7 +74,7 @@ pub(super) async fn run(args: &ApplyArgs) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Err(refused) => {
-            // What `--force` would do is worth knowing before it is used.
+            // Show what `--force` would do before it is used.
             let is_forcible = args.dry_run && refused.errors.is_empty() && !args.force;
             if is_forcible && !refused.warnings.is_empty() && args.output == OutputFormat::Text {
                 let forced = ApplyOptions { force: true, ..how };
@@ -88,10 +88,10 @@ pub(super) async fn run(args: &ApplyArgs) -> Result<ExitCode> {
     }
 }
 
-/// Prints what `policies check` warns of.
+/// Prints the warnings of `policies check`.
 fn print_advice(documents: &[&Value]) -> Result<()> {
     let text = serde_json::to_string(&json!({ "policies": documents }))?;
-    // What is wrong with them, the server says.
+    // The server reports errors in the documents.
     let Ok(document) = Document::parse(&text) else { return Ok(()) };
     for Advice { policy, text } in advice(&PolicySet::new(document), WallClock.now()) {
         terminal::print_error_line(format_args!("warning: policy {policy}: {text}"));
@@ -99,7 +99,7 @@ fn print_advice(documents: &[&Value]) -> Result<()> {
     Ok(())
 }
 
-/// Tells what was done, or would be.
+/// Prints the changes that were applied, or would be.
 fn print_applied(args: &ApplyArgs, applied: AppliedAll, is_done: bool) -> Result<()> {
     let AppliedAll { version, policies } = applied;
     if args.output == OutputFormat::Json {
@@ -126,7 +126,7 @@ fn print_applied(args: &ApplyArgs, applied: AppliedAll, is_done: bool) -> Result
     terminal::print(text.as_bytes()).context("standard output")
 }
 
-/// Tells why nothing was done, with the places in the files.
+/// Prints why nothing was applied, with the places in the files.
 fn print_rejected(args: &ApplyArgs, written: &PolicyFiles, refused: RemoteError) -> Result<()> {
     let RemoteError { status, detail, errors, warnings } = refused;
     let located =

@@ -1,4 +1,4 @@
-//! `sluicegate audit`: the chain of entries, looked at beside the database or in an exported file.
+//! `sluicegate audit`: verifies or exports the chain of entries, from the database or an exported file.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
@@ -20,7 +20,7 @@ use crate::client::print_line;
 /// Longest line of an exported file: two documents of 64 KiB, each escaped.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
-/// What can be done with the audit.
+/// Commands for the audit.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
     /// Verify the chain of entries. Exit status: 0 intact, 1 broken, 2 error.
@@ -29,7 +29,7 @@ pub(crate) enum AuditCommand {
     Export(AuditExportArgs),
 }
 
-/// What can be said to `sluicegate audit verify`.
+/// Arguments of `sluicegate audit verify`.
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
@@ -45,7 +45,7 @@ pub(crate) struct VerifyArgs {
     output: OutputFormat,
 }
 
-/// What can be said to `sluicegate audit export`.
+/// Arguments of `sluicegate audit export`.
 #[derive(Debug, Args)]
 pub(crate) struct AuditExportArgs {
     #[command(flatten)]
@@ -61,7 +61,7 @@ pub(crate) struct AuditExportArgs {
     after: i64,
 }
 
-/// Where the catalog is.
+/// The database of the catalog.
 #[derive(Args)]
 pub(crate) struct Database {
     /// Database URL: `sqlite:PATH`, `mysql://…` or `postgres://…`. Set the variable instead if the
@@ -80,7 +80,7 @@ struct VerifyOutput<'a> {
     problem: Option<&'a str>,
 }
 
-/// Does what was said.
+/// Runs the command.
 pub(super) async fn run(command: &AuditCommand) -> Result<ExitCode> {
     match command {
         AuditCommand::Verify(args) => verify(args).await,
@@ -144,7 +144,7 @@ enum FileProblem {
     Partial(String),
 }
 
-/// Looks at the entries of a file, from the first on; within, what is wrong with them.
+/// Verifies the entries of a file, from the first on, and calls `look` for each; the inner error is a broken chain.
 fn verify_file(
     path: &Path,
     mut look: impl FnMut(&AuditEntry),
@@ -205,7 +205,7 @@ async fn export(args: &AuditExportArgs) -> Result<ExitCode> {
         after = last.seq;
         for entry in entries.iter().filter(is_wanted) {
             match writeln!(out, "{}", entry.line()) {
-                // Whoever reads it has seen enough.
+                // The reader has closed the pipe.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                     return Ok(ExitCode::SUCCESS);
                 }
@@ -219,7 +219,7 @@ async fn export(args: &AuditExportArgs) -> Result<ExitCode> {
 }
 
 impl Database {
-    /// The catalog, which is neither made nor changed.
+    /// Opens the catalog, without creating or changing it.
     async fn open_catalog(&self) -> Result<Catalog> {
         let Some(url) = &self.catalog else {
             bail!("no catalog: set --catalog or SLUICEGATE_CATALOG_URL");
@@ -227,14 +227,14 @@ impl Database {
         let parsed: Url = url.parse().context("--catalog")?;
         Catalog::open_read_only(&parsed).await.with_context(|| match url.strip_prefix("sqlite:") {
             Some(file) => format!("--catalog: cannot open {}", terminal::one_line(file)),
-            // There may be a password in it.
+            // The URL may contain a password.
             None => "--catalog".to_owned(),
         })
     }
 }
 
 impl std::fmt::Debug for Database {
-    /// There may be a password in it.
+    /// Omits the URL, which may contain a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Database").finish_non_exhaustive()
     }

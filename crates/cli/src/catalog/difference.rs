@@ -1,4 +1,4 @@
-//! `sluicegate policies diff`: what applying files would change, and how such a change is told.
+//! `sluicegate policies diff`: what applying files would change, and how changes are printed.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use super::remote::{self, Remote, Server};
 use crate::client::print_line;
 use crate::exit;
 
-/// What can be said to `sluicegate policies diff`.
+/// Arguments of `sluicegate policies diff`.
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
     /// A document (YAML or JSON), a directory of them, or `-` for standard input.
@@ -35,20 +35,20 @@ pub(crate) struct DiffArgs {
     output: OutputFormat,
 }
 
-/// What becomes of a policy.
+/// The change of one policy.
 #[derive(Debug, Serialize)]
 pub(super) struct PlannedChange<'a> {
     pub(super) policy: &'a str,
     /// `create`, `update`, `delete` or `keep`.
     pub(super) action: &'a str,
-    /// What is otherwise in its document.
+    /// Fields of its document that differ.
     pub(super) changes: Cow<'a, [Diff]>,
     /// Its state afterwards, where the server named it.
     #[serde(skip)]
     pub(super) state: Option<PolicyState>,
 }
 
-/// How many policies are made, changed, deleted, and left.
+/// Numbers of policies that are created, updated, deleted and kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct ChangeCounts {
     pub(super) create: usize,
@@ -57,7 +57,7 @@ pub(super) struct ChangeCounts {
     pub(super) keep: usize,
 }
 
-/// Compares.
+/// Compares the files with the policies on the server.
 pub(super) async fn run(args: &DiffArgs) -> Result<ExitCode> {
     let written = match PolicyFiles::read(args.file.clone())? {
         Ok(written) => written,
@@ -89,7 +89,7 @@ pub(super) async fn run(args: &DiffArgs) -> Result<ExitCode> {
     Ok(if counts.is_nothing() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What would become of what is `there`, by name.
+/// Compares the policies that are `there` with those in files, ordered by name.
 fn compare<'a>(there: &'a [PolicyView], written: &'a PolicyFiles) -> Vec<PlannedChange<'a>> {
     let mut pairs: BTreeMap<&str, (Option<&Value>, Option<&Value>)> = BTreeMap::new();
     for policy in there {
@@ -127,13 +127,13 @@ impl ChangeCounts {
         counts
     }
 
-    /// Whether all is as it was.
+    /// Returns whether no policy changes.
     pub(super) const fn is_nothing(self) -> bool {
         self.create + self.update + self.delete == 0
     }
 }
 
-/// What becomes of each policy that is otherwise: a line, and one for each field that changes.
+/// Returns a line for each policy that changes, and one for each of its fields that changes.
 pub(super) fn lines(steps: &[PlannedChange<'_>]) -> String {
     let mut text = String::new();
     let mut line = |line: String| {
@@ -166,7 +166,7 @@ fn shown(value: Option<&Value>) -> String {
     value.map_or("nothing".to_owned(), |value| terminal::one_line(&value.to_string()))
 }
 
-/// Tells what is wrong with files: on standard error, or as data.
+/// Prints the errors in files: on standard error, or as JSON.
 pub(super) fn print_invalid(errors: &[Located], output: OutputFormat) -> Result<()> {
     match output {
         OutputFormat::Text => {

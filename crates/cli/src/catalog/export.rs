@@ -17,7 +17,7 @@ use super::remote::{self, Remote, Server};
 use super::yaml;
 use crate::client::print_line;
 
-/// What can be said to `sluicegate policies export`.
+/// Arguments of `sluicegate policies export`.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
     /// App that owns the policies.
@@ -34,7 +34,7 @@ pub(crate) struct ExportArgs {
     output: OutputFormat,
 }
 
-/// Exports them.
+/// Exports the policies of the app.
 pub(super) async fn run(args: &ExportArgs) -> Result<ExitCode> {
     let policies = Remote::new(&args.server, &args.app)?.policies().await?;
     if let Some(directory) = &args.directory {
@@ -64,7 +64,7 @@ pub(super) async fn run(args: &ExportArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A document of `policies`, of which it is certain that it is read as what they are.
+/// Returns a YAML document of `policies`, after checking that it reads back as the same policies.
 fn document(policies: &[PolicyView]) -> Result<String> {
     let commented = policies.iter().map(|policy| {
         let comment = (policy.state == PolicyState::Shadow).then_some("shadow: refuses nothing");
@@ -79,8 +79,8 @@ fn document(policies: &[PolicyView]) -> Result<String> {
     Ok(text)
 }
 
-/// A file for each of `policies`. Other documents there would be applied with them: if there are
-/// any, nothing is written.
+/// Writes a file for each of `policies`. If the directory has other documents, which would be
+/// applied with them, nothing is written.
 fn write_files(directory: &Path, policies: &[PolicyView]) -> Result<()> {
     let mut files = Vec::with_capacity(policies.len());
     for policy in policies {
@@ -112,7 +112,8 @@ fn write_files(directory: &Path, policies: &[PolicyView]) -> Result<()> {
     Ok(())
 }
 
-/// Where the policy called `name` is written. Hidden files are no documents; `%` is in no name.
+/// The name of the file for the policy `name`. Hidden files are not read as documents; no name
+/// contains `%`.
 fn file_name(name: &str) -> String {
     match name.strip_prefix('.') {
         Some(rest) => format!("%2e{rest}.yaml"),

@@ -20,13 +20,13 @@ use sluicegate_text::terminal;
 
 use super::yaml;
 
-/// The variable that says the database.
+/// The variable with the URL of the database.
 const FROM: &str = "SLUICEGATE_IMPORT_URL";
 
-/// Most errors that are printed; the first of many are enough to begin with.
+/// Most errors that are printed.
 const TOLD_MAX: usize = 20;
 
-/// What can be said to `sluicegate import rate-limiter-info`.
+/// Arguments of `sluicegate import rate-limiter-info`.
 #[derive(Args)]
 pub(crate) struct LimiterInfoArgs {
     /// The rows as CSV, with a header line; `-` for standard input.
@@ -40,7 +40,7 @@ pub(crate) struct LimiterInfoArgs {
     lossy: LossyArg,
 }
 
-/// True if more may pass than before.
+/// Permits imports by which more may pass than before.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct LossyArg {
     /// Import also if more passes than before; the lines are printed as warnings. Without it they stop the import.
@@ -48,7 +48,7 @@ pub(crate) struct LossyArg {
     pub(crate) lossy: bool,
 }
 
-/// What can be said to `sluicegate import nginx` and `sentinel`.
+/// Arguments of `sluicegate import nginx` and `sentinel`.
 #[derive(Debug, Args)]
 pub(crate) struct ImportFileArgs {
     /// The configuration; `-` for standard input.
@@ -145,7 +145,7 @@ fn print(
                 .iter()
                 .map(|ImportedPolicy { document, comment, line: _ }| (comment.clone(), document));
             let text = yaml::document(commented)?;
-            // What is printed is valid for its readers.
+            // The printed document is valid.
             Document::parse(&text).context("the configuration does not form valid policies")?;
             terminal::print(text.as_bytes()).context("standard output")?;
             Ok(ExitCode::SUCCESS)
@@ -182,7 +182,7 @@ fn read(path: &Path, shown: &str) -> Result<String> {
 }
 
 impl std::fmt::Debug for LimiterInfoArgs {
-    /// There may be a password in it.
+    /// Omits the URL, which may contain a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LimiterInfoArgs").finish_non_exhaustive()
     }

@@ -1,11 +1,10 @@
-//! The command line of the catalog: policies kept with code, the audit, and what others have in their
-//! databases.
+//! The command line of the catalog: policies as files, the audit, and imports from other rate limiters.
 //!
 //! ```text
 //! policies export, diff, apply ─┬─▶ remote ─▶ the admin API of a running server
 //!                               └─▶ written ─▶ files, with the place of each policy in them
-//! audit verify, export ─────────────▶ the database of the catalog, at which it only looks
-//! import ───────────────────────────▶ configurations of others, or their database
+//! audit verify, export ─────────────▶ the database of the catalog, read only
+//! import ───────────────────────────▶ configurations of other rate limiters, or their database
 //! ```
 
 mod apply;
@@ -30,7 +29,7 @@ use sluicegate_text::terminal;
 
 use crate::exit;
 
-/// What can be done with policies of a catalog.
+/// Commands for policies of a catalog.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CatalogPoliciesCommand {
     /// Print the policies of an app as one document, or write one file per policy.
@@ -41,7 +40,7 @@ pub(crate) enum CatalogPoliciesCommand {
     Apply(apply::ApplyArgs),
 }
 
-/// Does what was said of policies.
+/// Runs a command for policies.
 pub(crate) fn run(command: &CatalogPoliciesCommand) -> Result<ExitCode> {
     match command {
         CatalogPoliciesCommand::Export(args) => wait_for(export::run(args)),
@@ -50,27 +49,27 @@ pub(crate) fn run(command: &CatalogPoliciesCommand) -> Result<ExitCode> {
     }
 }
 
-/// Does what was said of the audit.
+/// Runs a command for the audit.
 pub(crate) fn run_audit(command: &AuditCommand) -> ExitCode {
     exit_code(wait_for(audit::run(command)))
 }
 
-/// Imports what others have.
+/// Imports the rows of a `rate_limiter_info` table.
 pub(crate) fn import_limiter_info(args: &LimiterInfoArgs) -> Result<ExitCode> {
     wait_for(import::run(args))
 }
 
-/// Imports a configuration of others.
+/// Imports the configuration of another rate limiter.
 pub(crate) fn import_file(source: ImportSource, args: &ImportFileArgs) -> Result<ExitCode> {
     import::run_import(source, args)
 }
 
-/// Waits for one thing, which is all there is to do.
+/// Runs one future to its end, on a runtime of its own.
 pub(crate) fn wait_for<T>(what: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(what)
 }
 
-/// The exit status of a command by which 1 means something.
+/// The exit status of a command whose status 1 is not an error.
 fn exit_code(ended: Result<ExitCode>) -> ExitCode {
     ended.unwrap_or_else(|error| {
         terminal::print_error_line(format_args!("error: {error:#}"));

@@ -1,5 +1,4 @@
-//! Policies as they are written in files, each with its place, so that what is said of one is said of
-//! the file and the path in it.
+//! Policies as they are written in files, each with its place, so that errors name the file and the path in it.
 
 use std::path::PathBuf;
 
@@ -23,10 +22,10 @@ pub(crate) struct OnePolicy {
 }
 
 impl PolicyFiles {
-    /// The policies of a document, or of a directory of them. They make sense.
+    /// Reads the policies of a document, or of a directory of documents, which are valid.
     ///
     /// # Errors
-    /// If a file cannot be read; within, all that is wrong with them.
+    /// If a file cannot be read; the inner error lists all that is invalid.
     pub(crate) fn read(path: PathBuf) -> anyhow::Result<Result<Self, Vec<Located>>> {
         Ok(DocumentSource::new(path).written()?.map(|files| {
             let policies = files.into_iter().flat_map(|(file, documents)| {
@@ -46,7 +45,7 @@ impl PolicyFiles {
         self.policies.iter().map(|policy| &policy.document).collect()
     }
 
-    /// Where `pointer`, into what was sent to a server, leads.
+    /// Locates `problem`: `pointer` leads into the list of policies that was sent to a server.
     pub(crate) fn located(&self, pointer: &str, problem: &str) -> Located {
         let found = pointer.strip_prefix("/policies/").and_then(|rest| {
             let (place, rest) = rest.split_once('/').unwrap_or((rest, ""));
@@ -70,7 +69,7 @@ pub(crate) fn path(pointer: &str) -> String {
     steps.strip_prefix('.').map_or(steps.clone(), str::to_owned)
 }
 
-/// The same behind something: each name after a full stop.
+/// `pointer` as a path whose names each follow a full stop: `.rules[0]`.
 fn steps(pointer: &str) -> String {
     let mut path = String::new();
     for step in pointer.split('/').filter(|step| !step.is_empty()) {

@@ -1,4 +1,4 @@
-//! The admin API of a running server, as far as the policies of one app are concerned.
+//! The admin API of a running server, for the policies of one app.
 
 use std::time::Duration;
 
@@ -23,15 +23,15 @@ use crate::client::watch::AdminArgs;
 /// Policies that are asked for at a time, of 64 KiB at most.
 const PAGE: usize = 100;
 
-/// Largest answer: what was there and what is there of ten thousand policies.
+/// Largest answer: ten thousand policies before and after a change.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// How often a change is asked for that may or may not have been made, and how soon again. It has a
-/// name, by which the server makes it once.
+/// Most attempts at a change whose outcome is unknown, and the time between them. Each attempt has
+/// the same idempotency key, so the server makes the change once.
 const TRIES_MAX: u32 = 3;
 const TRY_AFTER: Duration = Duration::from_millis(500);
 
-/// Where a server is, and who asks it.
+/// The address of a server, and the token for it.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Server {
     #[command(flatten)]
@@ -50,15 +50,15 @@ pub(crate) struct Remote {
     credential: Credential,
 }
 
-/// How policies are to be applied.
+/// Options of a change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ApplyOptions<'a> {
     pub(crate) reason: &'a str,
-    /// Also what locks somebody out.
+    /// Apply changes even if they could lock out clients.
     pub(crate) force: bool,
 }
 
-/// Why the server did not do it.
+/// A refusal of the server.
 #[derive(Debug)]
 pub(crate) struct RemoteError {
     pub(crate) status: StatusCode,
@@ -67,7 +67,7 @@ pub(crate) struct RemoteError {
     pub(crate) warnings: Vec<RejectedField>,
 }
 
-/// What is wrong or risky in what was sent.
+/// An invalid or risky field of the documents that were sent.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RejectedField {
     /// Where: a JSON pointer (RFC 6901).
@@ -75,7 +75,7 @@ pub(crate) struct RejectedField {
     pub(crate) detail: String,
 }
 
-/// A problem, as the server tells it.
+/// A problem document of the server.
 #[derive(Deserialize)]
 struct ApplyProblem {
     #[serde(default)]
@@ -101,10 +101,10 @@ impl Remote {
         Ok(Self { server: server.clone(), app: app.to_owned(), credential })
     }
 
-    /// All of them, by name.
+    /// Returns all policies of the app, by name.
     ///
     /// # Errors
-    /// If the server does not say.
+    /// If the server does not answer with them.
     pub(crate) async fn policies(&self) -> Result<Vec<PolicyView>> {
         let (mut all, mut after) = (Vec::new(), String::new());
         loop {
@@ -116,21 +116,21 @@ impl Remote {
             let PolicyPage { items, next } = self.read(&answer)?;
             all.extend(items);
             match next {
-                // A server that goes on for ever is not one of ours.
+                // A correct server has no more policies than that.
                 Some(_) if all.len() > POLICIES_MAX => {
                     bail!("{}: more than {POLICIES_MAX} policies", self.server.admin.to)
                 }
-                // Names are plain.
+                // Names need no escapes.
                 Some(next) => after = format!("&after={next}"),
                 None => return Ok(all),
             }
         }
     }
 
-    /// What applying `documents` would do.
+    /// Returns what applying `documents` would change.
     ///
     /// # Errors
-    /// If the server does not say.
+    /// If the server does not answer as expected.
     pub(crate) async fn show(
         &self,
         documents: &[&Value],
@@ -144,7 +144,7 @@ impl Remote {
     /// Applies `documents`, if the policies are as they were in `version`.
     ///
     /// # Errors
-    /// If the server does not say whether it did.
+    /// If it is unknown whether the server applied them.
     pub(crate) async fn apply(
         &self,
         documents: &[&Value],
@@ -172,7 +172,7 @@ impl Remote {
         }
     }
 
-    /// What the server is called.
+    /// The address of the server.
     pub(crate) const fn at(&self) -> &Target {
         &self.server.admin.to
     }
@@ -234,10 +234,10 @@ fn body(documents: &[&Value]) -> Value {
     json!({ "policies": policies })
 }
 
-/// The name of an app, if it is one.
+/// Parses the name of an app.
 ///
 /// # Errors
-/// What is permitted.
+/// The characters and the length that are permitted.
 pub(crate) fn app(text: &str) -> Result<String, String> {
     if is_name(text) {
         return Ok(text.to_owned());

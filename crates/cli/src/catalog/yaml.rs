@@ -1,4 +1,4 @@
-//! Policies written as a document of YAML, to be read by people and kept with code.
+//! Policies as a YAML document, for people to read and to keep with code.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use sluicegate_text::terminal;
 /// A document of `policies`, each under its comment, if it has one.
 ///
 /// # Errors
-/// If one of them is nothing that YAML can say.
+/// If one of them cannot be written as YAML.
 pub(crate) fn document<'a>(
     policies: impl IntoIterator<Item = (Option<String>, &'a Value)>,
 ) -> Result<String> {

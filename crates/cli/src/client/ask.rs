@@ -1,6 +1,6 @@
 //! `sluicegate check`, `acquire`, `settle` and others: one request to a running server.
 //!
-//! The exit status (`exit.rs`) tells a refusal from an error.
+//! The exit status (`exit.rs`) distinguishes a refusal from an error.
 
 use std::process::ExitCode;
 
@@ -19,13 +19,13 @@ use super::token::{TOKEN, TokenArgs};
 use super::{http, print_coloured, print_line, whole};
 use crate::exit;
 
-/// Longest time that `--max-wait` may name: as far as the server can count, in ms.
+/// Longest `--max-wait`, in ms: the longest span that the server can represent.
 const MAX_WAIT_MS_MAX: u64 = SPAN_MAX_US / 1_000;
 
 /// The problem of a request without a token, where one is required.
 const NO_TOKEN: &str = "urn:sluicegate:problem:no-token";
 
-/// The problem of a request by an app, or without one, for which the policy is not.
+/// The problem of a request by an app that may not use the policy, or without an app.
 const NOT_CONFIGURED: &str = "urn:sluicegate:problem:not-configured";
 
 /// A question about a budget.
@@ -122,7 +122,7 @@ pub(crate) enum AskCommand {
     },
 }
 
-/// Whose budget, and where.
+/// The policy and the key of a budget, and the server that keeps it.
 #[derive(Debug, Args)]
 pub(crate) struct BudgetArgs {
     /// Name of the policy.
@@ -152,7 +152,7 @@ pub(crate) struct BudgetArgs {
     output: OutputFormat,
 }
 
-/// How much.
+/// The number of permits.
 #[derive(Debug, Args)]
 pub(crate) struct CostArgs {
     /// Number of permits, 1 to 2147483648.
@@ -180,7 +180,7 @@ pub(super) struct QuestionBody<'a> {
 }
 
 impl QuestionBody<'_> {
-    /// As it is sent.
+    /// The body as JSON.
     pub(super) fn json(&self) -> String {
         serde_json::to_string(self).expect("texts and numbers are always JSON")
     }
@@ -198,7 +198,7 @@ pub(super) async fn run(command: AskCommand) -> ExitCode {
     }
 }
 
-/// A command taken apart: its verb, its budget, and what it says of them.
+/// A command taken apart: its verb, its budget, and its fields.
 struct Asked {
     verb: ClientVerb,
     budget: BudgetArgs,
@@ -239,7 +239,7 @@ impl From<AskCommand> for Asked {
     }
 }
 
-/// Whether it passes, or is done.
+/// Sends the request and prints the answer. Returns whether the request passes, or is done.
 async fn ask(command: AskCommand) -> Result<bool> {
     let Asked { verb, budget, cost, max_wait, id, charged } = command.into();
     let BudgetArgs { policy, key, app, to, trust, token, timeout: Span(timeout), output } = &budget;
@@ -291,8 +291,8 @@ async fn ask(command: AskCommand) -> Result<bool> {
     Ok(passes)
 }
 
-/// As the server takes it. What it cannot mean is not rounded: a caller would wait for longer than
-/// it said, or not at all.
+/// The longest wait in ms, as the server takes it. Other values are not rounded, which would change how long the caller
+/// waits.
 fn whole_ms(span: Span) -> Result<u64> {
     let Span(duration) = span;
     match u64::try_from(duration.as_millis()) {

@@ -10,11 +10,10 @@ use clap::Args;
 use super::watch::AdminArgs;
 use super::{http, print_line, reply};
 
-/// How long a server may take to say that it is ready: it does nothing for that, and supervisors
-/// wait for some seconds.
+/// Longest wait for an answer: a server answers at once, and supervisors wait for some seconds.
 const HEALTH_WAIT_MAX: Duration = Duration::from_secs(3);
 
-/// What can be said to `sluicegate health`.
+/// Arguments of `sluicegate health`.
 #[derive(Debug, Args)]
 pub(crate) struct HealthArgs {
     #[command(flatten)]

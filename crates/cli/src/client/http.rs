@@ -1,4 +1,4 @@
-//! One request, one answer, over HTTP/1.
+//! One request and its answer, over HTTP/1.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use super::tls::TlsRoots;
 /// serve instead fits into 64 KiB.
 pub(crate) const ANSWER_BYTES_MAX: usize = 256 * 1024;
 
-/// A server, and whom it must be signed by if TLS is spoken to it.
+/// A server, and the authorities that may have signed its certificate if it uses TLS.
 pub(crate) type ServerAddress<'a> = (&'a Target, &'a TlsRoots);
 
-/// What a server said.
+/// The answer of a server.
 #[derive(Debug)]
 pub(crate) struct HttpAnswer {
     pub(crate) status: StatusCode,
@@ -43,10 +43,10 @@ pub(crate) fn post(path: &str, json: String) -> Request<Vec<u8>> {
         .expect("a path that is written here, and a constant header")
 }
 
-/// Sends `request` to `target`, and waits for all of the answer, `patience` at most.
+/// Sends `request` to `target`, and waits for the whole answer, at most for `patience`.
 ///
 /// # Errors
-/// If there is no server, or none that answers.
+/// If the server does not answer.
 pub(crate) async fn send(
     target: ServerAddress<'_>,
     request: Request<Vec<u8>>,
@@ -55,10 +55,10 @@ pub(crate) async fn send(
     send_for(target, request, patience, ANSWER_BYTES_MAX).await
 }
 
-/// The same, for an answer of so many bytes at most.
+/// Like [`send`], for an answer with a body of at most `answer_bytes_max` bytes.
 ///
 /// # Errors
-/// If there is no server, or none that answers so.
+/// If the server does not answer, or its answer is larger.
 pub(crate) async fn send_for(
     reached: ServerAddress<'_>,
     mut request: Request<Vec<u8>>,
@@ -99,7 +99,7 @@ async fn exchange(
     Ok(HttpAnswer { status: head.status, headers: head.headers, body })
 }
 
-/// Why there was no answer of HTTP at `addresses`, as far as it is known.
+/// The reason why there was no HTTP answer at `addresses`, if it can be found.
 async fn no_http(target: &Target, addresses: &[Listen]) -> String {
     const ADDRESSES: &str = "the HTTP address is port 8080 by default, the admin address port 8082";
     match spoken_at(addresses).await {

@@ -26,7 +26,7 @@ use anyhow::{Context, Result};
 use clap::Subcommand;
 use sluicegate_text::terminal;
 
-/// What can be asked of a running server.
+/// Commands for a running server.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClientCommand {
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub(crate) enum ClientCommand {
     Bench(bench::BenchArgs),
 }
 
-/// Does what was said.
+/// Runs the command.
 pub(crate) fn run(command: ClientCommand) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match command {

@@ -14,19 +14,19 @@ use super::target::{ADMIN_URL, Target};
 use super::tls::TlsRoots;
 use crate::serve;
 
-/// How long a shell waits for names: somebody has pressed the tabulator and looks at the line.
+/// Longest wait of a shell for names: a user has pressed the tab key and waits for the line.
 const NAMES_WAIT_MAX: Duration = Duration::from_millis(300);
 
-/// How long the server may take of this: the file must be read afterwards.
+/// Longest wait for the server, so that the file can be read afterwards.
 const SERVER_WAIT_MAX: Duration = Duration::from_millis(200);
 
-/// Most names that are completed: nobody reads more on a terminal.
+/// Most names that are completed, more than a terminal shows at once.
 const NAMES_MAX: usize = 1_000;
 
 /// Largest answer: the names of ten thousand policies.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
-/// What a server answers about its policies.
+/// The answer of a server that lists its policies.
 #[derive(Deserialize)]
 struct Policies {
     policies: Vec<String>,
@@ -44,8 +44,8 @@ pub(crate) fn candidates(typed: &OsStr) -> Vec<CompletionCandidate> {
     fitting.take(NAMES_MAX).map(CompletionCandidate::new).collect()
 }
 
-/// Whether `name` has only characters of names of policies. A shell runs what else is completed, and the server
-/// that answers may be anybody's.
+/// Returns whether `name` has only characters of policy names. A shell would run other text, and the server that
+/// answers is not necessarily trusted.
 fn is_name(name: &str) -> bool {
     name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-'))
 }

@@ -1,4 +1,4 @@
-//! The protocol that is spoken at an address, for an error about the wrong one.
+//! The protocol of a server at an address, for an error about the wrong one.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use tokio::time::timeout;
 
 use super::target::connect;
 
-/// How long the address may take to say what it speaks: somebody waits for an error.
+/// Longest wait for an answer: a user waits for the error.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// A command of Redis. To servers of other protocols it makes no sense, and each refuses it in its own way.
+/// A command of Redis. Servers of other protocols do not know it, and each refuses it in its own way.
 const PING: &[u8] = b"PING\r\n";
 
 /// A protocol of a server.
@@ -24,7 +24,7 @@ pub(crate) enum Spoken {
 }
 
 impl Spoken {
-    /// Its name, and where a server listens for it by default.
+    /// Its name, and its default port.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Http => "HTTP",
@@ -34,7 +34,7 @@ impl Spoken {
         }
     }
 
-    /// The protocol whose server begins its answer so.
+    /// The protocol whose servers begin an answer like this.
     fn of_answer(bytes: &[u8]) -> Option<Self> {
         match bytes {
             [b'H', b'T', b'T', b'P', ..] => Some(Self::Http),
@@ -48,7 +48,7 @@ impl Spoken {
     }
 }
 
-/// What is spoken at `addresses`, if that can be told.
+/// Returns the protocol of the server at `addresses`, if it can be recognised.
 pub(crate) async fn spoken_at(addresses: &[Listen]) -> Option<Spoken> {
     let asked = async {
         let mut stream = connect(addresses).await.ok()?;

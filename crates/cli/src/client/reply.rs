@@ -11,10 +11,10 @@ use sluicegate_text::terminal;
 
 use super::http::HttpAnswer;
 
-/// Most characters that are repeated of what a server says went wrong.
+/// Most characters of an error of a server that are repeated.
 const PROBLEM_CHARS_MAX: usize = 500;
 
-/// What was asked.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientVerb {
     Check,
@@ -28,7 +28,7 @@ pub(super) enum ClientVerb {
     Reset,
 }
 
-/// A decision. What a newer server adds is left to `--output json`.
+/// A decision. Fields of newer servers are only in `--output json`.
 #[derive(Debug, Deserialize)]
 struct DecisionReply {
     allowed: bool,
@@ -59,7 +59,7 @@ struct SettlementReply {
     decision: DecisionReply,
 }
 
-/// What each rule of a policy says of a key.
+/// The answer of `explain`: what each rule of a policy says to a check of a key.
 #[derive(Debug, Deserialize)]
 struct ExplainReply {
     decision: DecisionReply,
@@ -69,7 +69,7 @@ struct ExplainReply {
     leases: Option<ExplainedLeases>,
 }
 
-/// How permits of the key are leased.
+/// The leases of permits of the key.
 #[derive(Debug, Deserialize)]
 struct ExplainedLeases {
     status: String,
@@ -140,20 +140,20 @@ impl ExplainedLeases {
     }
 }
 
-/// What a policy serves instead.
+/// The response that a policy serves instead.
 #[derive(Debug, Deserialize)]
 struct Response {
     status: u16,
 }
 
-/// A problem document; its title is the status'.
+/// A problem document, whose title is that of the status.
 #[derive(Deserialize)]
 struct ProblemDetail {
     detail: String,
 }
 
 impl ClientVerb {
-    /// Where it is asked.
+    /// The path of the request.
     pub(super) const fn path(self) -> &'static str {
         match self {
             Self::Check => "/v1/check",
@@ -168,7 +168,7 @@ impl ClientVerb {
         }
     }
 
-    /// True for requests that pass or are refused.
+    /// Returns whether its requests pass or are refused.
     pub(super) const fn decides(self) -> bool {
         matches!(self, Self::Check | Self::Peek | Self::Explain | Self::Acquire | Self::Renew)
     }
@@ -178,7 +178,7 @@ impl ClientVerb {
 /// `excess` permits back: those that were charged and not used.
 ///
 /// # Errors
-/// If `body` is no answer to it.
+/// If `body` is not an answer to it.
 pub(super) fn read(
     verb: ClientVerb,
     body: &[u8],
@@ -232,7 +232,7 @@ impl DecisionReply {
             ClientVerb::Refund => format!("gave back {}", self.granted),
             ClientVerb::Reset => "reset".to_owned(),
             ClientVerb::Settle => "settled".to_owned(),
-            // What passes in shadow mode holds nothing.
+            // In shadow mode, no permit is held.
             ClientVerb::Acquire if self.allowed && self.is_shadowed() => {
                 "allowed, takes no permit".to_owned()
             }
@@ -243,7 +243,7 @@ impl DecisionReply {
             ClientVerb::Acquire => "refused".to_owned(),
             ClientVerb::Renew if self.allowed => format!("renewed {}", self.permit()),
             ClientVerb::Release if self.allowed => format!("released {}", self.permit()),
-            // No time brings a permit back.
+            // No wait brings a permit back.
             ClientVerb::Renew | ClientVerb::Release => {
                 let mut line = format!("{} is not held", self.permit());
                 self.add_left(&mut line);
@@ -265,7 +265,7 @@ impl DecisionReply {
         }
         self.add_left(&mut line);
         match self.retry_after_us {
-            // Nothing is asked for again.
+            // A caller does not ask for it again.
             None | Some(1..) if matches!(verb, ClientVerb::Renew | ClientVerb::Release) => {}
             None if verb == ClientVerb::Acquire => {
                 line += "; its id is held, or its cost is above the limit";
@@ -302,7 +302,7 @@ impl DecisionReply {
             .map_or_else(|| "a permit".to_owned(), |id| format!("`{}`", terminal::one_line(id)))
     }
 
-    /// `: 4 of 5 left in "tries"`. A decision without a budget does not know how many are left.
+    /// `: 4 of 5 left in "tries"`. In the modes `allow`, `deny` and `shed`, it is unknown how many are left.
     fn add_left(&self, line: &mut String) {
         let Self { limit, remaining, rule, .. } = self;
         let rule = terminal::one_line(rule);
@@ -314,7 +314,7 @@ impl DecisionReply {
         }
     }
 
-    /// What the policy says of a request that is not just refused.
+    /// Adds what the policy has for a request over the limit: a target, a fallback, or a response.
     fn add_instead(&self, line: &mut String) {
         if let Some(target) = &self.target {
             add(line, format_args!("; divert it to `{}`", terminal::one_line(target)));
@@ -328,33 +328,33 @@ impl DecisionReply {
     }
 }
 
-/// Whether it comes from another kind of address: those that decide answer every path with a problem.
+/// Returns whether the answer is from an address of another kind; the right one answers every path with a problem.
 pub(crate) fn is_elsewhere(answer: &HttpAnswer) -> bool {
     is_no_problem(answer.status, &answer.body)
 }
 
-/// Whether a path is not there, and the server says no more about it than that it is another kind of address.
+/// Returns whether a path does not exist, and the answer is not a problem document, or one that names `admin.listen`.
 pub(crate) fn is_no_problem(status: StatusCode, body: &[u8]) -> bool {
     let is_missing = matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED);
     let detail = serde_json::from_slice::<ProblemDetail>(body);
     is_missing && detail.map_or(true, |problem| problem.detail.contains("`admin.listen`"))
 }
 
-/// Whether a server says that it does not have the path of a request.
+/// Returns whether the server answers that the path of the request does not exist.
 pub(crate) fn is_no_path(answer: &HttpAnswer) -> bool {
     let detail = serde_json::from_slice::<ProblemDetail>(&answer.body);
     answer.status == StatusCode::NOT_FOUND
         && detail.is_ok_and(|ProblemDetail { detail }| detail.starts_with("path not found"))
 }
 
-/// `line` of a decision, in which what became of the request is green or red.
+/// Colours the outcome in `line`, the line of a decision, green or red.
 pub(super) fn coloured(line: &str, allowed: bool) -> String {
     let style = if allowed { AnsiColor::Green } else { AnsiColor::Red }.on_default();
     let (outcome, rest) = line.split_at(line.find(':').unwrap_or(line.len()));
     format!("{style}{outcome}{style:#}{rest}")
 }
 
-/// What an answer that is no decision says.
+/// The error in an answer that is not a decision.
 pub(crate) fn problem(status: StatusCode, body: &[u8]) -> String {
     if let Ok(ProblemDetail { detail }) = serde_json::from_slice(body) {
         return shortened(&detail);
@@ -365,7 +365,7 @@ pub(crate) fn problem(status: StatusCode, body: &[u8]) -> String {
     }
 }
 
-/// The type of a problem document.
+/// The type of the problem document `body`, if it is one.
 pub(super) fn problem_type(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct ProblemType {
@@ -374,12 +374,12 @@ pub(super) fn problem_type(body: &[u8]) -> Option<String> {
     serde_json::from_slice(body).ok().map(|ProblemType { r#type }| r#type)
 }
 
-/// On one line, and not longer than a few.
+/// `text` on one line, at most `PROBLEM_CHARS_MAX` characters of it.
 pub(crate) fn shortened(text: &str) -> String {
     terminal::escaped(&text.trim().chars().take(PROBLEM_CHARS_MAX).collect::<String>())
 }
 
-/// `us` rounded up to what is shown of it: whoever comes then does not come too early.
+/// `us` rounded up to the precision that is shown, so that a caller who waits that long is not early.
 fn later(us: u64) -> String {
     const UNITS: [(u64, u64); 4] = [
         (86_400_000_000, 3_600_000_000),
@@ -401,7 +401,7 @@ mod tests {
 
     use super::*;
 
-    /// The line of a refusal with these fields instead.
+    /// The line of a refusal in which `fields` replace others.
     fn line(verb: ClientVerb, fields: Value) -> String {
         let mut answer = json!({
             "allowed": false, "granted": 0, "wait_us": 0, "limit": 5, "remaining": 0,

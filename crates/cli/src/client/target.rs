@@ -1,4 +1,4 @@
-//! Where a server is: as people write it, and as a connection is made.
+//! The address of a server: parsed, and connected to.
 
 use std::fmt;
 use std::io;
@@ -15,8 +15,8 @@ use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::time::timeout;
 use tokio_util::either::Either;
 
-/// How long finding the addresses of a name may take, and then connecting to each: servers on the
-/// same network answer in milliseconds, a lost packet is sent again after a second and after three.
+/// Longest wait for resolving a name, and for connecting to each address: servers on the same
+/// network answer in milliseconds, a lost packet is sent again after a second and after three.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Most addresses of a name that are tried.
@@ -28,10 +28,10 @@ pub(crate) const URL: &str = "SLUICEGATE_URL";
 /// The variable with the admin address of a server.
 pub(crate) const ADMIN_URL: &str = "SLUICEGATE_ADMIN_URL";
 
-/// The schemes that a server says it listens by; what is spoken there is the command's affair.
+/// Schemes of addresses without TLS, as servers print them; the command determines the protocol.
 const SCHEMES: [&str; 4] = ["http", "resp", "rls", "admin"];
 
-/// Those by which it listens with TLS, and HTTP is spoken.
+/// Schemes of addresses with TLS, for HTTP.
 const TLS_SCHEMES: [&str; 2] = ["https", "admin+https"];
 
 /// A server's address as it was written: `http://127.0.0.1:8080`, `https://gate.example`,
@@ -40,7 +40,7 @@ const TLS_SCHEMES: [&str; 2] = ["https", "admin+https"];
 pub(crate) enum Target {
     /// A name or an address, and a port.
     Tcp { host: String, port: u16 },
-    /// The same by TLS, for HTTP.
+    /// A name or an address, and a port, with TLS, for HTTP.
     Tls { host: String, port: u16 },
     /// A socket in the file system.
     Unix(PathBuf),
@@ -52,10 +52,10 @@ impl Target {
         Self::Tcp { host: "127.0.0.1".to_owned(), port }
     }
 
-    /// The addresses behind it, at least one.
+    /// Returns the addresses of the server, at least one.
     ///
     /// # Errors
-    /// If nobody knows the name.
+    /// If the name cannot be resolved.
     pub(super) async fn addresses(&self) -> Result<Vec<Listen>> {
         let (host, port) = match self {
             Self::Tcp { host, port } | Self::Tls { host, port } => (&**host, *port),
@@ -68,13 +68,14 @@ impl Target {
         if found.is_empty() { Err(anyhow!("cannot find {host}: no address")) } else { Ok(found) }
     }
 
-    /// Whether others can read what is said to it: without TLS, and not on this machine.
+    /// Returns whether others can read the traffic: it has no TLS, and the server is not on this
+    /// machine.
     pub(crate) fn is_overheard(&self) -> bool {
         let Self::Tcp { host, .. } = self else { return false };
         host != "localhost" && !host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
-    /// What a request names as `host`.
+    /// The value of `host` in requests.
     pub(super) fn authority(&self) -> String {
         match self {
             Self::Tcp { host, port } | Self::Tls { host, port } => match host.contains(':') {
@@ -86,10 +87,10 @@ impl Target {
     }
 }
 
-/// A connection to the first of `addresses` that takes one.
+/// Connects to the first of `addresses` that accepts.
 ///
 /// # Errors
-/// Why the last one does not.
+/// The error of the last one.
 pub(super) async fn connect(addresses: &[Listen]) -> Result<ServerStream> {
     let mut refused = anyhow!("no address");
     for address in addresses {
@@ -111,7 +112,7 @@ async fn connect_to(address: &Listen) -> io::Result<ServerStream> {
     match address {
         Listen::Tcp(address) => {
             let stream = TcpStream::connect(address).await?;
-            // Requests are written whole: there is nothing to collect them for.
+            // Requests are written whole, so there is nothing to wait for.
             stream.set_nodelay(true)?;
             Ok(Either::Left(stream))
         }

@@ -1,4 +1,4 @@
-//! TLS as a client: the authorities that it trusts.
+//! TLS as a client: the authorities that the command line trusts.
 
 use std::path::PathBuf;
 
@@ -20,10 +20,10 @@ pub(crate) struct TlsRoots {
 }
 
 impl TlsRoots {
-    /// Shakes hands with the server called `host`, which shows that it is.
+    /// Makes the TLS handshake with the server `host`, and verifies its certificate.
     ///
     /// # Errors
-    /// If it does not, or there are no authorities.
+    /// If the handshake fails, or there are no authorities.
     pub(super) async fn greet(
         &self,
         host: &str,

@@ -9,7 +9,7 @@ use sluicegate_text::{private, terminal};
 
 use super::target::Target;
 
-/// The variable that holds a token: files of commands would be in lists of processes.
+/// The variable that holds a token: an argument would be visible in lists of processes.
 pub(crate) const TOKEN: &str = "SLUICEGATE_TOKEN";
 
 /// Longest token file: one token and spaces.
@@ -24,7 +24,7 @@ pub(crate) struct TokenArgs {
 }
 
 impl TokenArgs {
-    /// As it is sent; none: there is no token.
+    /// Returns the value of `authorization`; `None`: there is no token.
     ///
     /// # Errors
     /// If the file cannot be read, or the token has characters that cannot be sent.
@@ -54,7 +54,8 @@ impl TokenArgs {
         Ok(Some(bearer))
     }
 
-    /// Adds the token to a request, and warns if others can read it on its way to `to`. False: there is no token.
+    /// Adds the token to a request, and warns if others can read it on its way to `to`. Returns `false` if there is no
+    /// token.
     ///
     /// # Errors
     /// Those of [`bearer`](Self::bearer).
@@ -66,7 +67,7 @@ impl TokenArgs {
     }
 }
 
-/// Checks that `text` is one token and nothing else. A problem repeats no part of it: it is a secret.
+/// Checks that `text` is one token and nothing else. The problem contains no part of it, since it is a secret.
 fn check_is_one(text: &str) -> Result<(), String> {
     let lines = text.lines().filter(|line| !line.trim().is_empty()).count();
     if lines > 1 {

@@ -1,4 +1,4 @@
-//! `sluicegate top`, `events`, `status`: what a server does now, from its admin address.
+//! `sluicegate top`, `events`, `status`: the current state of a server, from its admin address.
 
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -21,13 +21,13 @@ use super::target::{ADMIN_URL, Target, connect};
 use super::tls::TlsRoots;
 use super::{http, print_line, reply};
 
-/// How long an answer may take: nothing waits for the store here.
+/// Longest wait for an answer: these requests do not wait for the store.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Longest line of a stream: an event is some hundred bytes.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
-/// Where operators ask.
+/// The admin address of a server.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct AdminArgs {
     /// Admin address of the server, or `unix:/path`.
@@ -42,7 +42,7 @@ pub(crate) struct AdminArgs {
     pub(crate) trust: TlsRoots,
 }
 
-/// What can be said to `sluicegate top`.
+/// Arguments of `sluicegate top`.
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
     /// Name of the policy.
@@ -57,7 +57,7 @@ pub(crate) struct TopArgs {
     output: OutputFormat,
 }
 
-/// What can be said to `sluicegate events`.
+/// Arguments of `sluicegate events`.
 #[derive(Debug, Args)]
 pub(crate) struct EventsArgs {
     /// Only decisions of this policy.
@@ -70,7 +70,7 @@ pub(crate) struct EventsArgs {
     admin: AdminArgs,
 }
 
-/// What can be said to `sluicegate status`.
+/// Arguments of `sluicegate status`.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
@@ -124,7 +124,7 @@ impl StoreReply {
     }
 }
 
-/// The state of the catalog by the metrics of the server: `catalog: ok, revision 12`. `None`: it follows none.
+/// The state of the catalog by the metrics of the server: `catalog: ok, revision 12`. `None`: there is no catalog.
 fn catalog_line<'m>(value: impl Fn(&str) -> Option<&'m str>) -> Option<String> {
     let is = |name: &str| value(name).map(|value| value == "1");
     let revision = value("sluicegate_catalog_revision").unwrap_or("unknown");
@@ -167,7 +167,7 @@ pub(super) async fn top(args: &TopArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether `key` is the hash of a key: `#` and 16 hexadecimal digits.
+/// Returns whether `key` is the hash of a key: `#` and 16 hexadecimal digits.
 fn is_hash(key: &str) -> bool {
     let digits = key.strip_prefix('#').unwrap_or_default();
     digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -214,7 +214,7 @@ pub(super) async fn events(args: &EventsArgs) -> Result<ExitCode> {
     bail!("{to} ended the stream")
 }
 
-/// Warns of events that never come because there is no such policy. Limits of callers have names in brackets.
+/// Warns that no events come, because the policy does not exist. Names in brackets are limits of callers.
 fn warn_if_unknown(policy: &str, policies: &[String]) {
     if policy.starts_with('(') || policies.iter().any(|known| known == policy) {
         return;
@@ -276,7 +276,7 @@ async fn get(AdminArgs { to, trust }: &AdminArgs, path: &str) -> Result<HttpAnsw
     Ok(answer)
 }
 
-/// What is wrong with an address that does not have `path`.
+/// The error for an address that does not have `path`.
 fn elsewhere(to: &Target, path: &str) -> String {
     let path = path.split('?').next().unwrap_or(path);
     format!("{to} has no {path}: `--to` is the admin address, such as http://127.0.0.1:8082")

@@ -240,10 +240,10 @@ const PROGRAM: [&str; 3] = [
     "sluicegate check login alice",
 ];
 
-/// Most examples of a command that has commands of its own: one of each of the first.
+/// Most examples of a command with subcommands: one of each of the first.
 const BELOW_MAX: usize = 3;
 
-/// The examples of the command at `path`; of one with commands below it, the first of each of these.
+/// The examples of the command at `path`; of one with subcommands, the first of each of these.
 pub(super) fn of(path: &str) -> Vec<&'static str> {
     if path.is_empty() {
         return PROGRAM.to_vec();

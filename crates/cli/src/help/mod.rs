@@ -1,5 +1,4 @@
-//! What `--help` and the manual pages show besides what each command declares: groups of commands, examples, exit
-//! statuses, variables and files.
+//! Additions to `--help` and the manual pages: groups of commands, examples, exit statuses, variables and files.
 //!
 //! ```text
 //! Cli::command() ─▶ command() ─┬─▶ the parser, --help, completions
@@ -35,7 +34,7 @@ pub(crate) fn command() -> Command {
 /// The argument that is the name of a policy, in every command that has one.
 const POLICY: &str = "policy";
 
-/// Adds examples and completions of names to `command` and to all below it; `path` has the names above it.
+/// Adds examples and completions of names to `command` and its subcommands; `path` has the names above it.
 fn with_more(mut command: Command, path: &mut Vec<String>) -> Command {
     let names: Vec<_> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
     for name in names {
@@ -53,7 +52,7 @@ fn with_more(mut command: Command, path: &mut Vec<String>) -> Command {
     command.after_help(StyledStr::from(format!("{head}{text}")))
 }
 
-/// A heading in the style of `command`, which a stream that is no terminal drops.
+/// A heading in the style of `command`; a stream other than a terminal drops the style.
 fn header(command: &Command, text: &str) -> String {
     let style = command.get_styles().get_header();
     format!("{style}{text}{style:#}")

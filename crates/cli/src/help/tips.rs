@@ -1,4 +1,4 @@
-//! Tips for arguments that people try first: the parser knows only what it has.
+//! Tips for arguments that people often try, but that the parser does not have.
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -32,7 +32,7 @@ const TIPS: [(&str, &str, &str); 19] = [
     ("replay", "--log", "the log is an argument: `sluicegate replay --policies FILE LOG`"),
 ];
 
-/// A command, a word behind it that is none of its commands, and the tip.
+/// A command, a word after it that is not one of its subcommands, and the tip.
 const COMMANDS: [(&str, &str, &str); 8] = [
     ("", "validate", CHECK),
     ("", "lint", CHECK),
@@ -58,10 +58,10 @@ const MISSING: [(&str, &str, &str); 1] = [(
     "today's policies are `--policies FILE`, or with `--app APP` those of a server",
 )];
 
-/// Most commands that are named as those that have an option.
+/// Most commands that a tip names as those that have an option.
 const NAMED_MAX: usize = 3;
 
-/// `error` of the command line `words`, with the tip that there is for it.
+/// Adds the tip, if there is one, to `error` of the command line `words`.
 pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
     let (path, command) = command_of(words);
     let given = |error: &Error, kind| match error.get(kind) {
@@ -72,7 +72,7 @@ pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
     let tip = match error.kind() {
         ErrorKind::UnknownArgument => {
             let given = given(&error, ContextKind::InvalidArg);
-            // Nobody means an option as a value.
+            // An option is never meant as a value.
             error.remove(ContextKind::Suggested);
             let is_near = error.get(ContextKind::SuggestedArg).is_some();
             let known = tip_of_argument(&path, &given);
@@ -84,7 +84,7 @@ pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
                 |(command, word, _): &&(&str, &str, &str)| path == *command && given == *word;
             let tip = COMMANDS.iter().find(fits).map(|(_, _, tip)| (*tip).to_owned());
             if tip.is_some() {
-                // A near word is none of the meaning.
+                // A similar word does not have the same meaning.
                 error.remove(ContextKind::SuggestedSubcommand);
             }
             tip
@@ -116,7 +116,7 @@ fn command_of(words: &[String]) -> (String, Command) {
     (path.join(" "), command)
 }
 
-/// The tip for an argument that people try first.
+/// The tip for an argument that people often try.
 fn tip_of_argument(path: &str, given: &str) -> Option<String> {
     let fits = |(command, argument, _): &&(&str, &str, &str)| {
         let is_named = given.starts_with('-');
@@ -158,7 +158,7 @@ fn tip_of_other(path: &str, command: &Command, given: &str) -> Option<String> {
             if others.iter().any(is_near) {
                 others.retain(is_near);
             }
-            // What many commands have says little.
+            // An option of many commands says little.
             let is_known = (1..=NAMED_MAX).contains(&others.len());
             let named = others.iter().map(|other| format!("`{other}`")).collect::<Vec<_>>();
             is_known.then(|| format!("`--{long}` is an option of {}", named.join(", ")))

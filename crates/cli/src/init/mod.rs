@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::client::print_line;
 
-/// What a server reads from its working directory.
+/// The configuration file that a server reads from its working directory.
 pub(crate) const CONFIG_FILE: &str = "sluicegate.toml";
 
 /// The files: name and text.
@@ -19,7 +19,7 @@ const FILES: [(&str, &str); 2] = [
     ("policies.yaml", include_str!("policies.yaml")),
 ];
 
-/// What can be said to `sluicegate init`.
+/// Arguments of `sluicegate init`.
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
     /// Directory for the files; it is created if it does not exist.

@@ -1,5 +1,4 @@
-//! What `sluicegate config` says: of files that make no sense, of what holds, and of all that can be
-//! said.
+//! `sluicegate config`: errors of invalid files, the effective configuration, and its schema.
 
 use std::fmt::Write;
 use std::fs;
@@ -14,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::program::program;
 
-/// What is printed, and what is told people.
+/// Standard output and standard error of `sluicegate config`.
 fn config(arguments: &[&str]) -> (String, String) {
     let mut command = program();
     let ran = command.arg("config").args(arguments).current_dir(root()).output();
@@ -31,14 +30,14 @@ fn schema() -> Value {
     serde_json::from_str(&config(&["schema"]).0).expect("it is JSON")
 }
 
-/// Whether `text` is what `schema` permits, and if not, why.
+/// Checks that `schema` permits `text`; the error says why not.
 fn is_permitted(schema: &Validator, text: &str) -> Result<(), String> {
     let tree: Value = toml::from_str(text).expect("it is TOML");
     let errors: Vec<_> = schema.iter_errors(&tree).map(|error| error.to_string()).collect();
     if errors.is_empty() { Ok(()) } else { Err(format!("{errors:?}: {text}")) }
 }
 
-/// The pages that are for people.
+/// The pages of documentation for users.
 fn pages(folder: &Path) -> Vec<PathBuf> {
     let mut pages = Vec::new();
     for entry in fs::read_dir(folder).expect("it is there") {
@@ -52,7 +51,7 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// A provider, of which more can be said.
+/// The required settings of an identity provider, to which tests add others.
 const OIDC: &str = "[catalog]\nurl = 'sqlite:c.db'\n[catalog.oidc]\nissuer = 'https://id.example.org'\n\
                     client_id = 'c'\nclient_secret = 's'\n\
                     redirect_url = 'https://h/v1/admin/oidc/callback'\n";
@@ -118,7 +117,7 @@ fn what_serve_refuses_is_told_by_check() {
     }
 }
 
-/// Checks that a configuration is sound, where there is no `problem`, or that the check names it.
+/// Checks that a configuration is valid if `problem` is empty, else that the check reports `problem`.
 fn assert_told(folder: &TempDir, text: &str, problem: &str) {
     let (said, told) = check(folder, text);
     match problem {
@@ -128,7 +127,7 @@ fn assert_told(folder: &TempDir, text: &str, problem: &str) {
             assert!(is_sound && told.is_empty(), "{text}: {said}{told}");
         }
         problem => {
-            // In front of it may be the file and the line.
+            // The file and the line may come before it.
             assert!(told.starts_with("error: ") && told.contains(problem), "{text}: {told}");
             assert_eq!(said, "");
         }
@@ -190,7 +189,7 @@ fn what_the_start_warns_of_is_a_warning_of_the_check() {
     }
 }
 
-/// What is said of this configuration.
+/// Standard output and standard error of a check of this configuration.
 fn check(folder: &TempDir, text: &str) -> (String, String) {
     let file = folder.path().join("sluicegate.toml");
     fs::write(&file, text).expect("the folder is for tests");
@@ -238,8 +237,7 @@ fn what_holds_and_what_pages_show_is_what_the_schema_permits() {
     }
 }
 
-/// The tables of `docs/configuration.md` as the schema has them: a heading for each section, a row for
-/// each key.
+/// The tables of `docs/configuration.md`, made from the schema: a heading for each section, a row for each key.
 fn tables(schema: &Value) -> String {
     let mut tables = String::new();
     let sections = schema["properties"].as_object().expect("it has sections");
@@ -277,7 +275,7 @@ fn has(all: &[Value], key: &str) -> bool {
     all.iter().any(|one| one == key)
 }
 
-/// What `of` refers to, if anything; a list's members, if it is one.
+/// The schema that `of` refers to; of an alternative, its first choice; else `of` itself.
 fn resolved<'a>(schema: &'a Value, of: &'a Value) -> &'a Value {
     let found = match (&of["$ref"], &of["anyOf"][0]) {
         (Value::String(reference), _) => schema.pointer(reference.trim_start_matches('#')),
@@ -287,7 +285,7 @@ fn resolved<'a>(schema: &'a Value, of: &'a Value) -> &'a Value {
     resolved(schema, found.expect("it refers to something"))
 }
 
-/// The names of which `kind` is one, with what they mean.
+/// The values that `kind` permits, with their descriptions.
 fn choices(kind: &Value) -> String {
     let one = |one: &Value| {
         let means = one["description"].as_str().unwrap_or_default().replace('\n', " ");

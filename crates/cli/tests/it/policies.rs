@@ -1,4 +1,4 @@
-//! What `sluicegate policies check` and `compile` print of a document.
+//! `sluicegate policies check` and `compile` for a document.
 
 use std::fs;
 use std::process::Output;
@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::program::program;
 
-/// What it says about a file of this content and name, without the folder, and whether it is sound.
+/// The output for a file of this content and name, without the folder, and whether the document is
+/// valid.
 fn check(name: &str, document: &[u8]) -> (String, bool) {
     let folder = env!("CARGO_TARGET_TMPDIR");
     let path = format!("{folder}/{}-{name}", std::process::id());
@@ -132,7 +133,7 @@ fn sub_directories_with_documents_are_reported_as_not_checked() {
         let policy = "policies: [{ name: a, rules: [{ token_bucket: { rate: 1/s } }] }]";
         fs::write(folder.path().join(name), policy).expect("it can be written");
     }
-    // More than are read of one directory.
+    // More files than are read of one directory.
     fs::create_dir(folder.path().join("many")).expect("it is new");
     for number in 0..=1_000 {
         let file = format!("many/{number}.yaml");

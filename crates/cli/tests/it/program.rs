@@ -1,4 +1,4 @@
-//! The program as users start it: how every test here starts a server, or runs a command.
+//! The program as users start it; every test here starts servers and commands with this.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -40,11 +40,11 @@ pub(crate) fn serve(folder: &TempDir, config: &str) -> Command {
     serving
 }
 
-/// A server that was started. It is killed with this.
+/// A started server. It is killed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// Where it listens: schemes and addresses, in the order in which they were printed.
+    /// Schemes and addresses of its listeners, in the order in which they were printed.
     addresses: Vec<(String, String)>,
 }
 

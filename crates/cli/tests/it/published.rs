@@ -1,4 +1,4 @@
-//! What programs find in Redis of policies that a server has in files.
+//! Policies from files that a server publishes in Redis for other programs.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn start(redis: &RedisServer, file: &Path, more: &str) -> Server {
     Server::start(&config)
 }
 
-/// The text of the fields of the hash.
+/// The fields and values of the hash, as text.
 async fn published(redis: &RedisServer) -> Vec<(String, String)> {
     let found = redis.cli(&["HGETALL", "sg:{policies}"]).await.expect("it answers");
     found.list().chunks(2).map(|pair| (pair[0].text(), pair[1].text())).collect()
@@ -30,7 +30,7 @@ fn field(fields: &[(String, String)], name: &str) -> Option<String> {
     fields.iter().find(|(found, _)| found == name).map(|(_, text)| text.clone())
 }
 
-/// The fields once one of them is such.
+/// Waits until `is_so`, and returns the fields.
 async fn until(
     redis: &RedisServer,
     what: &str,
@@ -43,7 +43,7 @@ async fn until(
     asking.await.expect("it comes true")
 }
 
-/// How often servers have looked at what is published.
+/// Number of times that servers have read the published policies.
 async fn looks(redis: &RedisServer) -> u64 {
     let stats = redis.cli(&["INFO", "commandstats"]).await.expect("it answers").text();
     let calls = stats.split("cmdstat_hmget:calls=").nth(1).and_then(|rest| rest.split(',').next());
@@ -86,7 +86,7 @@ async fn programs_find_the_policies_of_files_with_what_their_rules_come_to() {
     let each = json!([{ "name": "minute", "limit": 1000, "window_us": 60_000_000 }]);
     assert_eq!((&vip["key"], &vip["each"]), (&json!("vip"), &each));
 
-    // Without a server they are the same, but for their version and its instant.
+    // Without a server they are the same, except for their version and its time.
     let compiled = program().args(["policies", "compile"]).arg(&file).output().unwrap();
     let mut compiled: Value = serde_json::from_slice(&compiled.stdout).unwrap();
     assert_eq!(compiled["#format"], 1);
@@ -95,7 +95,7 @@ async fn programs_find_the_policies_of_files_with_what_their_rules_come_to() {
     }
     assert_eq!(compiled["orders"], orders);
 
-    // The server decides by the same bytes.
+    // The server itself decides by the same bytes.
     let address = server.address("resp");
     let mut own = Client::connect(address).await.unwrap();
     for (key, rules) in [("vip", &orders["overrides"][0]), ("bob", &orders)] {
@@ -133,7 +133,7 @@ async fn the_files_that_were_read_last_are_published_and_nobody_writes_them_agai
         field(fields, "#revision").unwrap().parse().unwrap()
     };
     assert!(revision(&second) > revision(&first));
-    // The server with the old files looks, and leaves what is there; so does one with the same files.
+    // The server with the old files reads and changes nothing; a server with the same files does the same.
     let _same = start(&redis, &new, "");
     let looks = looks(&redis).await;
     let looked = sluicegate_testkit::until("all have looked", PATIENCE, async || {
@@ -142,7 +142,7 @@ async fn the_files_that_were_read_last_are_published_and_nobody_writes_them_agai
     looked.await.unwrap();
     assert_eq!(published(&redis).await.len(), second.len());
     assert_eq!(revision(&published(&redis).await), revision(&second));
-    // What is lost comes back, and what is edited holds.
+    // Lost fields are restored, and edits are published.
     redis.cli(&["FLUSHALL"]).await.unwrap();
     until(&redis, "what was lost", |fields| !fields.is_empty()).await;
     fs::write(&new, ORDERS.replace("500", "900")).unwrap();

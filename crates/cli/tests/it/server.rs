@@ -1,4 +1,4 @@
-//! A server with every wire, for tests of what all wires have in common.
+//! A server with every wire, for tests of behaviour that all wires have in common.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -7,14 +7,15 @@ use tempfile::TempDir;
 
 use crate::program::{Process, serve};
 
-/// A server on free ports. It ends with this.
+/// A server on free ports. It ends when this is dropped.
 pub(crate) struct Server {
     process: Process,
     folder: TempDir,
 }
 
 impl Server {
-    /// With this configuration, and the policies of the examples unless it names others.
+    /// Starts a server with this configuration, and the policies of the examples unless it names
+    /// others.
     pub(crate) fn start(config: &str) -> Self {
         let folder = tempfile::tempdir().expect("there is room for files");
         let told = File::create(folder.path().join("told")).expect("it is new");
@@ -22,17 +23,17 @@ impl Server {
         Self { process, folder }
     }
 
-    /// Where it listens to those who speak this.
+    /// The address of its listener for `scheme`.
     pub(crate) fn address(&self, scheme: &str) -> SocketAddr {
         self.process.address(scheme)
     }
 
-    /// What it has written to standard error so far.
+    /// Its standard error so far.
     pub(crate) fn told(&self) -> String {
         fs::read_to_string(self.folder.path().join("told")).expect("it is there")
     }
 
-    /// The lines of it that warn, or log an error.
+    /// The lines of it that are warnings or errors.
     pub(crate) fn warnings(&self) -> String {
         self.told().lines().filter(|line| !line.contains("  INFO ")).collect()
     }
@@ -42,7 +43,7 @@ impl Server {
         self.process.signal(name);
     }
 
-    /// The process.
+    /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }

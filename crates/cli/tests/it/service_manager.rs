@@ -1,4 +1,4 @@
-//! What a service manager hears of a server: the real program, and the real socket.
+//! Notifications to a service manager: the real program, and a real socket.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use crate::program::{PATIENCE, Process, serve};
 
-/// What a server is started with, and what listens to it.
+/// Returns a function that receives the next message on `socket`.
 fn listening(socket: UnixDatagram) -> impl Fn() -> String {
     socket.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
     move || {
@@ -16,7 +16,8 @@ fn listening(socket: UnixDatagram) -> impl Fn() -> String {
     }
 }
 
-/// Whether a server with this `NOTIFY_SOCKET` reports there that it is ready, reloads and stops.
+/// Checks that a server with this `NOTIFY_SOCKET` reports there that it is ready, reloads and
+/// stops.
 fn is_heard(address: &str, socket: UnixDatagram) {
     let (next, folder) = (listening(socket), tempfile::tempdir().expect("there is room for files"));
     let tokens = tempfile::NamedTempFile::new().expect("there is room for files");

@@ -24,7 +24,7 @@ const COMMANDS: [(&[&str], bool); 6] = [
     ),
 ];
 
-/// A pipe that nobody reads.
+/// A pipe whose reader is closed.
 fn closed() -> Stdio {
     pipe().expect("a pipe can be made").1.into()
 }

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-/// The program on a terminal of its own, on which `typed` is typed at each prompt: what the terminal shows, and
-/// standard error.
+/// Runs the program on a terminal of its own, and types `typed` at each prompt. Returns the text that the terminal
+/// shows, and standard error.
 pub(crate) fn on_terminal(mut command: Command, typed: &[&str]) -> (String, String) {
     let terminal =
         openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("it works on this terminal");
@@ -26,7 +26,7 @@ pub(crate) fn on_terminal(mut command: Command, typed: &[&str]) -> (String, Stri
     let mut errors = BufReader::new(child.stderr.take().expect("it works on this terminal"));
     let (mut terminal, mut said) = (File::from(terminal), Vec::new());
     for line in typed {
-        // A prompt ends in a space behind a colon or a bracket.
+        // A prompt ends in a space after a colon or a bracket.
         while !said.ends_with(b": ") && !said.ends_with(b"] ") {
             let mut byte = [0];
             errors.read_exact(&mut byte).expect("it works on this terminal");
@@ -38,7 +38,7 @@ pub(crate) fn on_terminal(mut command: Command, typed: &[&str]) -> (String, Stri
     errors.read_to_end(&mut said).expect("it works on this terminal");
     child.wait().expect("it works on this terminal");
     let mut shown = String::new();
-    // Lines until the terminal has nothing more, which is an error here.
+    // Reads lines until the terminal has no more, which is an error here.
     let mut lines = BufReader::new(terminal);
     while let Ok(1..) = lines.read_line(&mut shown) {}
     (shown, String::from_utf8(said).expect("it works on this terminal"))

@@ -1,4 +1,4 @@
-//! The vectors about leases: the kernel answers them, and says what a person would.
+//! The vectors about leases: the kernel answers them, and the answers that matter are repeated in words.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -77,7 +77,7 @@ fn named(name: &str) -> LeaseVector {
     load_leases().unwrap().into_iter().find(|vector| vector.name == name).unwrap()
 }
 
-/// What is answered to the steps of a vector, in few words.
+/// Checks the answers to the steps of a vector, in few words.
 fn check(name: &str, expected: &[&str]) {
     let said: Vec<_> = named(name).steps.iter().map(said).collect();
     assert_eq!(said, expected, "{name}");

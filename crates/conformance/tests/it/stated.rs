@@ -1,14 +1,14 @@
-//! What the essays of the algorithms promise, and articles about others' limiters say, written down
-//! by hand a second time: the kernel writes the vectors' answers, and these tests keep it from
-//! blessing a mistake.
+//! Promises of the algorithms' essays, and answers that articles about other limiters print,
+//! written by hand a second time: the kernel writes the vectors' answers, and these tests keep it
+//! from confirming a mistake.
 //!
-//! Each claim names a vector and says the answers that matter as a person would.
+//! Each claim names a vector and repeats the answers that matter in words.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use sluicegate_conformance::{Answer, ErrorCode, Expect, Failure, load_one};
 
-/// The decisions of a vector, `None` where it configures.
+/// Returns the decisions of a vector, `None` where it configures.
 fn answers(folder: &str, name: &str) -> Vec<Answer> {
     let steps = load_one(folder, name).unwrap().steps;
     let decision = |expect| match expect {
@@ -18,7 +18,7 @@ fn answers(folder: &str, name: &str) -> Vec<Answer> {
     steps.into_iter().filter_map(|step| decision(step.expect)).collect()
 }
 
-/// How long each request of a vector is held back, in µs; all of them pass.
+/// Checks how long each request of a vector is held back, in µs; all of them pass.
 fn check_waits(folder: &str, name: &str, waits: &[u64]) {
     let answers = answers(folder, name);
     assert!(answers.iter().all(|answer| answer.allowed), "{name}: {answers:?}");
@@ -33,7 +33,7 @@ const fn retry(us: u64) -> Option<u64> {
     Some(us)
 }
 
-/// When each request of a vector can pass: [`PASS`], [`retry`] or [`NEVER`].
+/// Checks when each request of a vector can pass: [`PASS`], [`retry`] or [`NEVER`].
 fn check(folder: &str, name: &str, retries: &[Option<u64>]) {
     let answers = answers(folder, name);
     let given: Vec<_> = answers.iter().map(|answer| answer.retry_after_us).collect();

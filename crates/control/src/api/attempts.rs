@@ -1,5 +1,5 @@
-//! How often passwords may be tried, by our own limiter. Only what fails counts: an attempt is taken before
-//! anything is computed, and given back if it was right.
+//! Limits on password attempts, by Sluicegate's own limiter. Only failures count: an attempt is taken before
+//! the password is computed, and given back if it was right.
 //!
 //! ```text
 //! account ─▶ account and network ─▶ network ─▶ account, of strangers ─▶ the password is computed
@@ -7,9 +7,9 @@
 //!                 └▶ a browser that signed in    └▶ a network that signed in lately, or such a browser
 //! ```
 //!
-//! One network uses up its own part of an account and no more, so guesses from one place hold up nobody
-//! elsewhere. Guesses from many places use up the account for strangers; a network or a browser from which
-//! the account has signed in lately gets beyond that. So guesses never keep the owner of an account out.
+//! One network uses up its own part of an account and no more, so guesses from one place do not affect
+//! others. Guesses from many places use up the account for strangers; a network or a browser from which the
+//! account has signed in lately still gets attempts. So guesses do not lock out an owner who uses one of these.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::problem::ApiProblem;
 use crate::catalog::RecentAddresses;
 use sluicegate_policy::finding;
 
-/// Keys that each limiter of attempts holds: beyond, those with the fewest attempts are forgotten.
+/// Maximum number of keys of each limiter of attempts: beyond, those with the fewest attempts are forgotten.
 const KEYS_MAX: usize = 100_000;
 
 /// Attempts on one account from one network, and with one browser that has signed in: a person who
@@ -36,20 +36,20 @@ const OF_ACCOUNT: (u64, u64) = (60, 60);
 /// Attempts from one network on all accounts, a minute: the people behind one address.
 const OF_SOURCE_A_MINUTE: u64 = 60;
 
-/// Longest time since a network or a browser signed in that it is known by, in milliseconds: 30 days.
+/// Time for which a network or a browser is known after a sign-in, in milliseconds: 30 days.
 pub(super) const KNOWN_MS_MAX: i64 = 30 * 24 * 60 * 60 * 1_000;
 
-/// Most networks that an account is known from, the latest first: home, work, a phone, a train. Guesses
-/// from each of them are counted for themselves, so more of them are more guesses.
+/// Maximum number of networks that an account is known from, the latest first: home, work, a phone, a train.
+/// Each has attempts of its own, so a larger number allows more guesses.
 const KNOWN_NETWORKS_MAX: usize = 4;
 
-/// How often somebody may try to sign in.
+/// Limiters of sign-in attempts.
 #[derive(Debug)]
 pub(super) struct Attempts {
     of_place: KeyedRateLimiter<str>,
     of_account: KeyedRateLimiter<str>,
     of_source: KeyedRateLimiter<str>,
-    /// Sign-ins that begin here and go on elsewhere, from one network.
+    /// OpenID Connect sign-ins that begin here, from one network.
     #[cfg_attr(not(feature = "oidc"), expect(dead_code, reason = "there is no elsewhere"))]
     of_begun: KeyedRateLimiter<str>,
 }
@@ -58,15 +58,15 @@ pub(super) struct Attempts {
 #[derive(Debug)]
 pub(super) struct Attempt<'a> {
     taken: Vec<(&'a KeyedRateLimiter<str>, String)>,
-    /// Whether the account has signed in lately from here.
+    /// `true` if it was taken by `of_known`, for a network or browser from which the account has signed in lately.
     pub(super) is_known: bool,
 }
 
-/// No attempt is left; in so many seconds there is one again.
+/// A refusal: no attempt is left for this many seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UsedUp {
     seconds: u64,
-    /// Of the account and the network that it was tried from.
+    /// `true` if the exhausted limit is that of the account from one network.
     pub(super) is_of_place: bool,
 }
 
@@ -82,13 +82,13 @@ impl Attempts {
         }
     }
 
-    /// An attempt from `source` that names no account.
+    /// Takes an attempt from `source` that names no account.
     pub(super) fn of_source(&self, source: &str) -> Result<Attempt<'_>, UsedUp> {
         Attempt::new().and(&self.of_source, network(source).into_owned())
     }
 
-    /// A sign-in from `source` that begins and goes on elsewhere. Other sites can have browsers begin one,
-    /// and are not to use up what is there for passwords.
+    /// Counts a sign-in that begins at `source` and continues at the provider. Other sites can have browsers begin
+    /// one, so these do not use up attempts at passwords.
     #[cfg(feature = "oidc")]
     pub(super) fn begin(&self, source: &str) -> Result<(), UsedUp> {
         let begun = Attempt::new().and(&self.of_begun, network(source).into_owned())?;
@@ -96,7 +96,7 @@ impl Attempts {
         Ok(())
     }
 
-    /// An attempt on `account` from `source`, as a stranger.
+    /// Takes an attempt on `account` from `source`, as a stranger.
     pub(super) fn of_stranger(&self, account: &str, source: &str) -> Result<Attempt<'_>, UsedUp> {
         let network = network(source);
         Attempt::new()
@@ -106,8 +106,8 @@ impl Attempts {
             .and(&self.of_account, account.to_owned())
     }
 
-    /// The same where strangers have no attempt left, if the account is known from here: by its network
-    /// or by `browser`, the hash of a session's secret.
+    /// Takes an attempt where strangers have none left; none unless the account is known from here: by its
+    /// network or by `browser`, the hash of a session's secret.
     pub(super) fn of_known(
         &self,
         account: &str,
@@ -134,7 +134,7 @@ impl<'a> Attempt<'a> {
         Self { taken: Vec::new(), is_known: false }
     }
 
-    /// The same, which counts here as well.
+    /// Takes one attempt of `key` from `limiter` as well.
     fn and(mut self, limiter: &'a KeyedRateLimiter<str>, key: String) -> Result<Self, UsedUp> {
         let decision = limiter.check(key.as_str(), Cost::ONE);
         if !decision.allowed() {
@@ -145,7 +145,7 @@ impl<'a> Attempt<'a> {
         Ok(self)
     }
 
-    /// It was wrong: it counts.
+    /// Counts the attempt, which was wrong.
     pub(super) fn failed(mut self) {
         self.taken.clear();
     }
@@ -165,8 +165,8 @@ impl From<UsedUp> for ApiProblem {
     }
 }
 
-/// Whose attempts are counted together: those from one address of IPv4, and from all of IPv6 of one
-/// network: one client has all of these.
+/// Returns the network whose attempts are counted together: an IPv4 address, or a whole IPv6 network, since
+/// one client has all of its addresses.
 fn network(source: &str) -> Cow<'_, str> {
     match source.parse() {
         Ok(address) => AddressKey::text_of(address, V6Prefix::default()).into(),
@@ -174,12 +174,12 @@ fn network(source: &str) -> Cow<'_, str> {
     }
 }
 
-/// No name of an account has a line break.
+/// Returns the key of an account and a place. The line break separates them, as no account name has one.
 fn place(account: &str, from: &str) -> String {
     format!("{account}\n{from}")
 }
 
-/// So many at once, and so many in each `span`.
+/// Creates a limiter of `at_once` attempts at once, and `per_span` in each `span`.
 pub(super) fn limiter(
     (at_once, per_span): (u64, u64),
     span: Micros,
@@ -198,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    /// Attempts, and the clock that they go by.
+    /// Attempts with their clock.
     fn attempts() -> (Attempts, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::default());
         let passed_on: Arc<dyn Clock> = clock.clone();
@@ -264,7 +264,7 @@ mod tests {
         }
         assert!(!is_let_in("192.0.2.4", None), "four networks are known");
         assert!(!is_let_in("10.0.0.1", None) && !is_let_in("10.0.0.1", Some("x")));
-        // Where somebody guesses from the same network, the browser is known.
+        // After guesses from the same network, the browser still has attempts.
         (0..10).for_each(|_| {
             attempts.of_known("ada", "192.0.2.1", None, &known).unwrap().failed();
         });

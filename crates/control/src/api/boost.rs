@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use crate::error::{Error, PlacedFinding};
 
-/// Most that limits are multiplied by: more is no boost, but a limit that is not wanted.
+/// Maximum factor of a boost; a limit that needs more should be changed in the policy.
 const FACTOR_MAX: u64 = 100;
 
 /// The longest boost: what is to stay longer belongs in the policy.
@@ -15,7 +15,7 @@ const DAYS_MAX: i64 = 31;
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Fields of rules that are multiplied: of rates the permits.
+/// Fields of rules that are multiplied; of a rate, only the permits are.
 const MULTIPLIED: [&str; 3] = ["limit", "rate", "burst"];
 
 /// Rules of its own for a key, until an instant.
@@ -36,7 +36,7 @@ pub(in crate::api) struct Boost {
 }
 
 impl Boost {
-    /// The document with this boost, without boosts that have ended by `now`, in ms since 1970.
+    /// Returns the document with this boost, without boosts that have ended by `now`, in ms since 1970.
     ///
     /// # Errors
     /// [`Error::Invalid`] with a place in the boost; [`Error::Conflict`]: the key has rules of its own for good.
@@ -73,7 +73,7 @@ impl Boost {
         Ok(i64::try_from(until.get() / 1_000).unwrap_or(i64::MAX))
     }
 
-    /// The rules for the key, where the policy has `rules`.
+    /// Returns the rules for the key; `rules` are those of the policy.
     fn rules(&self, rules: &Json) -> Result<Json, Error> {
         match (self.factor, &self.rules) {
             (None, Some(rules)) => Ok(rules.clone()),
@@ -96,7 +96,7 @@ impl Boost {
     }
 }
 
-/// The place of what is wrong with the document, as a place in the boost that made it.
+/// Maps the place of a finding in the document to a place in the boost that made it.
 pub(in crate::api) fn place_in_boost(found: PlacedFinding) -> PlacedFinding {
     let rest = found.pointer.strip_prefix("/document/overrides/");
     let place = rest.and_then(|rest| rest.find('/').map(|at| rest[at..].to_owned()));
@@ -124,7 +124,7 @@ fn multiplied(rules: &Json, factor: u64) -> Json {
     rules
 }
 
-/// A number, or a rate such as `10/s`.
+/// Multiplies a number, or the permits of a rate such as `10/s`.
 fn times(value: &Json, factor: u64) -> Json {
     if let Some(number) = value.as_u64() {
         return json!(number.saturating_mul(factor));

@@ -1,4 +1,4 @@
-//! How much may be changed. Every change is kept, with what was there before, so the right to change
+//! Limits on changes. Every change is kept with the state before it, so without them the right to change
 //! something would be the right to fill the disk.
 
 use std::num::NonZeroU32;
@@ -11,18 +11,18 @@ use super::problem::ApiProblem;
 use crate::access::{Action, Actor};
 use sluicegate_policy::{Finding, finding};
 
-/// Changes of one account or token in a minute, unless the API is given another number. A person makes a few
+/// Changes of one account or token in a minute, unless configured otherwise. A person makes a few
 /// and a pipeline some dozens; one that runs wild adds 43,000 entries of under a KB a day to the audit.
 const PER_MINUTE: u32 = 30;
 
-/// How many minutes' changes may be made at once: a pipeline begins with all it has.
+/// Minutes whose changes may be made at once: a pipeline sends all its changes at its start.
 const AT_ONCE_MINUTES: u64 = 10;
 
 /// Bytes that are sent for changes in one app: at once, and in an hour. Twice the largest body at once, and
 /// 384 MiB in a day.
 const BYTES_MAX: (u64, u64) = (16 << 20, 16 << 20);
 
-/// What was changed lately.
+/// Limiters of changes.
 #[derive(Debug)]
 pub(super) struct Changes {
     of_actor: KeyedRateLimiter<str>,
@@ -36,7 +36,7 @@ impl Changes {
         Self::per_minute(per_minute, clock)
     }
 
-    /// So many of one account or token in a minute.
+    /// Creates limiters that allow this many changes of one account or token in a minute.
     pub(super) fn per_minute(per_minute: NonZeroU32, clock: &Arc<dyn Clock>) -> Self {
         let per_minute = u64::from(per_minute.get());
         let rate = (AT_ONCE_MINUTES * per_minute, per_minute);
@@ -47,7 +47,7 @@ impl Changes {
         }
     }
 
-    /// Counts that `actor` changes something; an actor that is not known yet is counted when it is.
+    /// Counts a change by `actor`. Unauthenticated actors are not counted; a sign-in counts once the account is known.
     ///
     /// # Errors
     /// 429 if it has changed too much lately.

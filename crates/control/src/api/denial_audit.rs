@@ -1,22 +1,22 @@
-//! How much is noted of those who try what is not for them: each entry is kept for ever, and nobody is
-//! to fill the audit with theirs.
+//! Limits on audit entries about denied attempts: each entry is kept for ever, and no principal may fill
+//! the audit.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use sluicegate::{Cost, KeyedRateLimiter};
 
-/// Entries a minute of one of them, and of all who did not say who they are.
+/// Entries a minute of one principal, and of all unauthenticated callers together.
 pub(super) const NOTED: u64 = 60;
 
-/// Of how many it is counted how often they were not noted. Of others it is not known.
+/// Maximum number of principals whose suppressed entries are counted.
 const COUNTED_MAX: usize = 10_000;
 
-/// Those who tried what is not for them.
+/// Limiter of audit entries about denied attempts.
 #[derive(Debug)]
 pub(super) struct DenialAudit {
     limiter: KeyedRateLimiter<str>,
-    /// How often each was not noted since they were.
+    /// Number of suppressed entries since the last one, by principal.
     unnoted: Mutex<HashMap<String, u64>>,
 }
 
@@ -25,7 +25,7 @@ impl DenialAudit {
         Self { limiter, unnoted: Mutex::default() }
     }
 
-    /// Whether it is noted that `who` tried again, and how often that was not since the last time.
+    /// Returns how many entries of `who` were suppressed since the last one; none if this one is suppressed too.
     pub(super) fn turn(&self, who: &str) -> Option<u64> {
         let is_noted = self.limiter.check(who, Cost::ONE).allowed();
         let mut unnoted = self.unnoted.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! What the API answers, as OpenAPI 3.1: made of the table of routes.
+//! The description of the API in OpenAPI 3.1, generated from the table of routes.
 
 use serde_json::{Map, Value as Json, json};
 use utoipa::{PartialSchema, ToSchema};
@@ -25,7 +25,7 @@ use crate::catalog::{
 use crate::limits::{IDEMPOTENCY_KEY_BYTES_MAX, PAGE_MAX, PAGE_OF_DOCUMENTS_MAX, TEXT_CHARS_MAX};
 use crate::traffic::EVENT_RESULTS;
 
-/// The description.
+/// Returns the OpenAPI document.
 pub fn openapi() -> Json {
     let mut paths = Map::new();
     for route in ROUTES {
@@ -146,7 +146,7 @@ fn parameters(route: &Route) -> Vec<Json> {
     all.into_iter().map(|parameter| described(route, parameter)).collect()
 }
 
-/// Parameters that go with what is answered: a list, or a comparison.
+/// Returns the parameters that depend on the schema of the answer.
 fn of_answer(answers: Option<&str>) -> Vec<Parameter<'static>> {
     let mut all: Vec<Parameter<'static>> = Vec::new();
     let list = LISTS.iter().find(|(list, _)| answers == Some(list) && !SHORT_LISTS.contains(list));
@@ -228,7 +228,7 @@ fn described(route: &Route, (place, name, kind, is_required, what): Parameter<'_
     })
 }
 
-/// The values that a parameter may have, as the server has them: within these it is never the reason for 400.
+/// Returns the values that the server accepts for a parameter: none of these is a reason for 400.
 fn bounds(route: &Route, name: &str) -> Json {
     match name {
         "limit"
@@ -242,7 +242,7 @@ fn bounds(route: &Route, name: &str) -> Json {
             "minLength": 1, "maxLength": IDEMPOTENCY_KEY_BYTES_MAX, "pattern": "^[!-~]+$",
         }),
         "If-Match" => json!({ "pattern": "^\"(0|[1-9][0-9]{0,17})\"$" }),
-        // The state of a sign-in is another.
+        // The `state` of a sign-in is not a policy's.
         "state" if route.is_called_back => json!({}),
         "state" if route.asks == Some("NewPolicy") => json!({ "enum": ["shadow", "active"] }),
         "state" => json!({ "enum": ["shadow", "active", "deleted"] }),
@@ -280,7 +280,7 @@ const STREAM: [(&str, &str); 3] = [
     ("result", "Only decisions with this result, such as `refused`."),
 ];
 
-/// Lists, and what they are of.
+/// Lists with the schema of their items.
 const LISTS: [(&str, &str); 14] = [
     ("Accounts", "Account"),
     ("Apps", "App"),
@@ -298,7 +298,7 @@ const LISTS: [(&str, &str); 14] = [
     ("People", "Person"),
 ];
 
-/// Lists that are one page.
+/// Lists that have a single page.
 const SHORT_LISTS: [&str; 4] = ["Hits", "Changes", "Sessions", "People"];
 
 fn schema(name: &str) -> Json {
@@ -403,7 +403,7 @@ fn add_policy_document(all: &mut Map<String, Json>) {
     }
 }
 
-/// What a part of the document's schema is called here.
+/// Returns the name of a part of the document's schema in this description.
 fn component(part: &str) -> String {
     match part {
         "policy" => POLICY_SCHEMA.to_owned(),

@@ -1,4 +1,4 @@
-//! What is done, once it is known who asks and that they may.
+//! Handlers of the routes, called after authentication and authorization.
 
 pub(super) mod accounts;
 pub(super) mod apps;
@@ -25,8 +25,8 @@ use super::Api;
 use super::problem::ApiProblem;
 use crate::identity::Oidc;
 
-/// Nobody signs in elsewhere, as where it is not set up: the routes are the same, and so is what is
-/// described.
+/// Sign-in with OpenID Connect in a build without it. The handlers answer as if it were not configured, so
+/// that routes and description stay the same.
 #[cfg(not(feature = "oidc"))]
 pub(super) mod oidc {
     use crate::api::problem::ApiProblem;
@@ -53,7 +53,7 @@ pub(super) struct SignInFailure {
     problem: Option<Json>,
 }
 
-/// Where people sign in elsewhere.
+/// Returns the OpenID Connect client; 404 if it is not configured.
 fn oidc_of(api: &Api) -> Result<&Oidc, ApiProblem> {
     api.oidc.as_deref().ok_or_else(|| {
         let detail = sluicegate_policy::finding!(

@@ -8,8 +8,8 @@ use super::table::Route;
 use crate::access::{Actor, allow};
 use crate::catalog::KnownNames;
 
-/// `problem`, or if it is that an app, an account or a policy of the path was not found, the same with its name and
-/// the nearest one that `actor` may see.
+/// Returns `problem`. If it is that an app, an account or a policy of the path was not found, adds its name and the
+/// nearest one that `actor` may see.
 pub(super) async fn named(
     api: &Api,
     actor: &Actor,
@@ -24,7 +24,7 @@ pub(super) async fn named(
         _ => return problem,
     };
     let Some((_, name)) = param(what) else { return problem };
-    // Without names, the one that is not there is worth telling.
+    // Without known names, the problem still has the name that was not found.
     let names = api.catalog.known_names(of).await.unwrap_or_default();
     let is_seen =
         |known: &&String| what != "app" || allow(actor, route.action, Some(known)).is_ok();

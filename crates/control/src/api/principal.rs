@@ -1,4 +1,4 @@
-//! Who asks: a person by the cookie of a session, a machine by a token.
+//! Authentication of requests: people have the cookie of a session, machines a token.
 
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -12,24 +12,24 @@ use crate::access::{Actor, Token};
 use crate::catalog::LiveSession;
 use crate::identity::{Secret, SecretKind};
 
-/// The cookie of a session. Its name has browsers keep it to this host, and to TLS but on loopback.
+/// The cookie of a session. For its name, browsers keep it to this host, and to TLS except on loopback.
 pub(super) const COOKIE: &str = "__Host-sluicegate";
 
-/// A header field by which a page says that it asks by itself: the session is not in use by that.
+/// Header field of requests that a page sends by itself: they do not count as use of the session.
 const PASSIVE: &str = "sluicegate-passive";
 
-/// Who asks, and the hash of their session if it is one.
+/// The actor of a request, and the hash of its session cookie if it has one.
 pub(super) struct Principal {
     pub(super) actor: Actor,
     pub(super) session: Option<String>,
-    /// The session, if it goes on.
+    /// The session, if it is still valid.
     pub(super) live: Option<LiveSession>,
 }
 
-/// Who asks, as `head` says.
+/// Authenticates a request by its head.
 ///
 /// # Errors
-/// 401 if what they show is not good (any more): they are not taken for nobody.
+/// 401 if a token is sent that is not valid (any more). A cookie of an ended session counts as none.
 pub(super) async fn authenticate(api: &Api, head: &Parts) -> Result<Principal, ApiProblem> {
     if let Some(token) = bearer(&head.headers) {
         if token.is_empty() {
@@ -70,7 +70,7 @@ async fn machine(api: &Api, shown: &str) -> Result<Principal, ApiProblem> {
     Ok(Principal { actor: Actor::Token(token), session: None, live: None })
 }
 
-/// There is no such token, or none any more.
+/// Returns the problem of a token that is unknown or was revoked.
 fn unknown_token() -> ApiProblem {
     ApiProblem::new(
         StatusCode::UNAUTHORIZED,
@@ -85,12 +85,12 @@ async fn person(api: &Api, shown: &str, is_passive: bool) -> Result<Principal, A
         Some(live) => api.catalog.actor(&live.account).await?,
         None => None,
     };
-    // A cookie outlives its session: who has one may sign in again.
+    // A cookie outlives its session: its owner may sign in again.
     let actor = account.map_or(Actor::Nobody, Actor::Account);
     Ok(Principal { actor, session: Some(hash), live })
 }
 
-/// The cookie of this name that a client showed.
+/// Returns the cookie of this name, if the client sent it.
 pub(super) fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let cookies = headers.get_all(header::COOKIE).into_iter();
     let mut pairs =

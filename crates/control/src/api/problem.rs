@@ -1,4 +1,4 @@
-//! What went wrong, as problem+json (RFC 9457), with a pointer for each field that makes no sense.
+//! Errors of the API, as problem+json (RFC 9457), with a pointer for each invalid field.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use sluicegate_policy::{Finding, finding, nearest};
 /// The media type of problems.
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static(sluicegate::http::problem::MEDIA_TYPE);
 
-/// Something went wrong.
+/// An error of the API.
 #[derive(Debug)]
 pub(super) struct ApiProblem {
     status: StatusCode,
@@ -41,13 +41,13 @@ pub(super) struct ProblemBody<'a> {
     title: &'a str,
     /// The status of the response.
     status: u16,
-    /// What failed, and what is permitted.
+    /// The failure, and what is permitted.
     #[schema(value_type = String)]
     detail: &'a str,
     /// The code of `detail`, listed in `docs/findings.json`.
     #[schema(value_type = String)]
     code: &'a str,
-    /// The parameters that stand in `detail`, by name.
+    /// The parameters of `detail`, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     params: BTreeMap<&'static str, String>,
     /// The invalid fields.
@@ -61,18 +61,18 @@ pub(super) struct ProblemBody<'a> {
     version: Option<i64>,
 }
 
-/// What is wrong or risky.
+/// Something that is wrong or risky.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Finding)]
 pub(super) struct FindingBody {
-    /// Where, as a JSON pointer into the body (RFC 6901).
+    /// The place, as a JSON pointer into the body (RFC 6901), or to a parameter such as `/reason`.
     pointer: String,
-    /// What was given and what is permitted, or what it would do.
+    /// The value that was given and what is permitted, or the effect of the change.
     detail: String,
     /// The code of `detail`, listed in `docs/findings.json`.
     #[schema(value_type = String)]
     code: &'static str,
-    /// The parameters that stand in `detail`, by name.
+    /// The parameters of `detail`, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, String>)]
     params: BTreeMap<&'static str, String>,
@@ -100,7 +100,7 @@ impl From<&PlacedFinding> for FindingBody {
 /// Requests that failed because the catalog is damaged, since the process started.
 static DAMAGED: AtomicU64 = AtomicU64::new(0);
 
-/// How many requests failed because the catalog is damaged, since the process started.
+/// Returns the number of requests that failed because the catalog is damaged, since the process started.
 pub fn damaged_total() -> u64 {
     DAMAGED.load(Ordering::Relaxed)
 }
@@ -123,14 +123,14 @@ impl ApiProblem {
         }
     }
 
-    /// What was not found, if that is the problem.
+    /// Returns the kind of object that was not found, if that is the problem.
     pub(super) fn missing(&self) -> Option<&str> {
         let what = || self.detail.params().iter().find(|(name, _)| *name == "what");
         let (_, what) = what().filter(|_| self.detail.code() == "not_found")?;
         Some(what)
     }
 
-    /// There is no `what` that is called `name`, but maybe one of `names` was meant.
+    /// Creates a 404: no `what` has the name `name`, but maybe one of `names` was meant.
     pub(super) fn not_found<'n>(
         what: &str,
         name: &str,
@@ -153,24 +153,24 @@ impl ApiProblem {
         )
     }
 
-    /// Something of the body makes no sense.
+    /// Creates a 422: the body is invalid at `pointer`.
     pub(super) fn invalid(pointer: impl Into<String>, problem: Finding) -> Self {
         Error::Invalid(vec![PlacedFinding::new(pointer, problem)]).into()
     }
 
-    /// Come again.
+    /// Creates a 429 with `Retry-After`.
     pub(super) fn again_in(seconds: u64, detail: Finding) -> Self {
         let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, detail);
         Self { retry_after_s: Some(seconds), ..problem }
     }
 
-    /// It is not there now; come again in a second.
+    /// Creates a 503 with `Retry-After: 1`.
     pub(super) fn unavailable(detail: Finding) -> Self {
         let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, detail);
         Self { retry_after_s: Some(1), ..problem }
     }
 
-    /// What is answered, as JSON.
+    /// Returns the body of the response, as JSON.
     pub(super) fn body(&self) -> Vec<u8> {
         let Self { status, detail, errors, warnings, version, .. } = self;
         let body = ProblemBody {
@@ -232,7 +232,7 @@ impl From<AccessDenied> for ApiProblem {
     }
 }
 
-/// The detail for a database that says this. Only SQLite has a lock for all of it.
+/// Returns the detail for this error of a database. Only SQLite has a lock for the whole database.
 fn why_not_there(problem: &str) -> Finding {
     if problem.contains("database is locked") {
         return finding!(
@@ -276,12 +276,12 @@ impl From<Error> for ApiProblem {
                 StatusCode::SERVICE_UNAVAILABLE,
                 finding!("busy", "too many concurrent requests; retry in 1 s"),
             ),
-            // What a database says of itself is for who runs it.
+            // Messages of the database are for its operator.
             Error::Database(problem) => {
                 tracing::error!("catalog: {problem}");
                 (StatusCode::SERVICE_UNAVAILABLE, why_not_there(problem))
             }
-            // Of a file that only a node that starts reads.
+            // These are about a file that a node reads only at start.
             Error::OtherFormat { .. } | Error::OtherCatalog { .. } => {
                 tracing::error!("catalog: {error}");
                 let detail = finding!("catalog_unavailable", "catalog unavailable");

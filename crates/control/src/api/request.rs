@@ -1,4 +1,4 @@
-//! What is asked of a handler, when it is known who asks and that they may; and what it replies.
+//! Requests as handlers get them, after authentication and authorization, and their responses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,16 +36,16 @@ use sluicegate_policy::{Finding, finding};
 /// Largest body: ten thousand policies of the size that people write, of one app.
 const BODY_BYTES_MAX: usize = 8 << 20;
 
-/// Largest body of who is not known: a name and a password.
+/// Largest body of an unauthenticated request: a name and a password.
 const BODY_OF_NOBODY_BYTES_MAX: usize = 4 << 10;
 
 /// Largest body with a log: some hundred thousand lines, or some million as gzip.
 const LOG_BODY_BYTES_MAX: usize = 32 << 20;
 
-/// How long a body may take.
+/// Maximum time in which a body is received.
 const BODY_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// How long a body with a log may take.
+/// Maximum time in which a body with a log is received.
 const LOG_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The type of a policy as people write it (RFC 9512).
@@ -55,38 +55,38 @@ pub(super) const YAML: &str = "application/yaml";
 pub(super) const LOG: &str = "application/x-sluicegate-whatif";
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// After so many seconds somebody may ask again whose what-if had no turn.
+/// Time after which a what-if that got no turn may be sent again, in seconds.
 const BUSY_S: u64 = 2;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// What is asked.
+/// A request to a handler.
 pub(super) struct ApiRequest {
     pub(super) api: Api,
-    /// Who asks, from where, why, and when.
+    /// The actor of the request, its address, reason and time.
     pub(super) by: ChangeContext,
-    /// The hash of the session, if it is one.
+    /// The hash of the session cookie, if there is one.
     pub(super) session: Option<String>,
-    /// The session, if it goes on.
+    /// The session, if it is still valid.
     pub(super) live: Option<LiveSession>,
     params: BTreeMap<String, String>,
     query: QueryParams,
-    /// What is wrong behind the `?`: told to who may ask.
+    /// The problem of the query, which only an actor with permission gets.
     wrong: Option<ApiProblem>,
     headers: HeaderMap,
     #[cfg_attr(not(feature = "oidc"), expect(dead_code, reason = "nobody is sent back here"))]
     uri: Uri,
     question: String,
     body: Bytes,
-    /// What stands behind the first line of a body with a log.
+    /// The part of a body behind its first line, if it has a log.
     log: Bytes,
-    /// The right to run a what-if.
+    /// The permit to run a what-if.
     turn: Option<OwnedSemaphorePermit>,
-    /// The room in memory that a long body takes.
+    /// The permit to hold a long body in memory.
     _room: Option<OwnedSemaphorePermit>,
 }
 
-/// What can be said behind a `?`.
+/// Parameters in a query.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct QueryParams {
@@ -95,38 +95,38 @@ pub(super) struct QueryParams {
     force: bool,
     after: Option<String>,
     limit: Option<u32>,
-    /// Of a list of policies: those in this state.
+    /// State of the policies to list, or of a policy that is sent as YAML.
     pub(super) state: Option<PolicyState>,
-    /// Of a list: those whose name contains this text.
+    /// Text that the names in a list contain.
     pub(super) q: String,
-    /// Of policies in short: their order.
+    /// Order of the summaries of policies.
     pub(super) sort: PolicySort,
-    /// Of a list of audit entries: see [`EntryFilter`].
+    /// Filter of a list of audit entries: see [`EntryFilter`].
     actor: String,
     action: String,
     target: String,
     outcome: Option<AuditOutcome>,
     pub(super) since: Option<i64>,
     until: Option<i64>,
-    /// Of traffic: these policies, in buckets of this length, or all at a glance.
+    /// Selection of traffic: these policies (also of a stream), in buckets of this length, or all as a summary.
     pub(super) policy: String,
     pub(super) step: Option<Step>,
     #[serde(deserialize_with = "flag")]
     pub(super) summary: bool,
-    /// Of a stream: decisions of this policy, with this result.
+    /// Filter of a stream: decisions of this policy, with this result.
     pub(super) tail: Option<String>,
     pub(super) result: Option<String>,
     /// Versions of a policy, to compare.
     pub(super) from: Option<i64>,
     pub(super) to: Option<i64>,
-    /// Of all tokens: those that end within so many days.
+    /// Filter of all tokens: those that end within so many days.
     pub(super) ends_within_days: Option<i64>,
-    /// Of the audit: the entry behind which it is verified, and the hash of it.
+    /// The audit entry behind which verification begins, and its hash.
     pub(super) from_seq: Option<i64>,
     pub(super) from_hash: Option<String>,
 }
 
-/// What is replied.
+/// The response of a handler.
 #[derive(Debug)]
 pub(super) struct ApiResponse {
     status: StatusCode,
@@ -134,20 +134,20 @@ pub(super) struct ApiResponse {
     headers: HeaderMap,
 }
 
-/// A part of a list, and where it goes on.
+/// A page of a list.
 #[derive(Debug, Serialize)]
 pub(super) struct ListPage<T> {
     items: Vec<T>,
-    /// What to ask for as `after`; absent at the end.
+    /// Cursor for the next page, to send as `after`; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
-    /// How many there are on all pages, where that is counted.
+    /// Number of items on all pages; absent where they are not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     total: Option<i64>,
 }
 
 impl QueryParams {
-    /// How many of a list that has no pages: as many as are asked for, from 1 to `most`.
+    /// Returns the size of a list that has no pages: the requested one, from 1 to `most`.
     pub(super) fn limit(&self, default: u32, most: u32) -> i64 {
         self.limit.unwrap_or(default).clamp(1, most).into()
     }
@@ -190,7 +190,7 @@ impl ApiRequest {
         }
     }
 
-    /// Reads the body, and looks no closer at it than at its length.
+    /// Receives the body, and checks no more of it than its length and type.
     pub(super) async fn read(&mut self, route: &Route, body: Body) -> Result<(), ApiProblem> {
         if let Some(wrong) = self.wrong.take() {
             return Err(wrong);
@@ -233,7 +233,7 @@ impl ApiRequest {
         Ok(())
     }
 
-    /// Looks at the body: where its log begins, and which request this is if it may come again.
+    /// Examines the body: separates its log, and computes the hash by which a repeated request is recognised.
     pub(super) fn look(&mut self, route: &Route) -> Result<(), ApiProblem> {
         if route.takes_log() {
             self.part_log()?;
@@ -259,7 +259,7 @@ impl ApiRequest {
         Ok(())
     }
 
-    /// Notes that this was not for who asked. What they are told does not depend on it.
+    /// Audits that an authenticated actor lacked permission. The response does not depend on it.
     pub(super) async fn audit_denied(&self, route: &Route, app: Option<&str>) {
         if matches!(self.by.actor, Actor::Nobody) {
             return;
@@ -268,8 +268,8 @@ impl ApiRequest {
         self.audit_failed(route.action, app, &target).await;
     }
 
-    /// The same of what is not for them by what they said, whoever they are: a wrong password. What
-    /// somebody tries too often is counted only, and noted with the next that is.
+    /// Audits an attempt that was refused, also of unauthenticated actors: a wrong password, for example. Attempts
+    /// beyond a limit are only counted; the next entry has their number.
     pub(super) async fn audit_failed(&self, action: Action, app: Option<&str>, target: &str) {
         let Some(unnoted) = self.api.refused.turn(&self.by.actor.key()) else { return };
         let catalog = &self.api.catalog;
@@ -281,44 +281,44 @@ impl ApiRequest {
         }
     }
 
-    /// How long the body is.
+    /// Returns the length of the body in bytes.
     pub(super) fn body_bytes(&self) -> usize {
         self.body.len()
     }
 
-    /// The part of the path that is called so.
+    /// Returns the parameter of the path with this name; empty if there is none.
     pub(super) fn param(&self, name: &str) -> &str {
         self.params.get(name).map_or("", String::as_str)
     }
 
-    /// The app and the policy of the path.
+    /// Returns the app and the policy of the path.
     pub(super) fn policy(&self) -> (&str, &str) {
         (self.param("app"), self.param("policy"))
     }
 
-    /// The same, as of `version`.
+    /// Returns the policy of the path at `version`.
     pub(super) fn policy_at(&self, version: i64) -> PolicyAt<'_> {
         PolicyAt::new(self.param("app"), self.param("policy"), version)
     }
 
-    /// What stands behind the `?`.
+    /// Returns the query parameters.
     pub(super) const fn query(&self) -> &QueryParams {
         &self.query
     }
 
-    /// What stands behind the `?` of who was sent back here.
+    /// Parses the query with which the provider sends a browser back.
     #[cfg(feature = "oidc")]
     pub(super) fn called_back<T: DeserializeOwned>(&self) -> Result<T, ApiProblem> {
         query(&self.uri)
     }
 
-    /// The cookie of this name.
+    /// Returns the cookie of this name.
     #[cfg(feature = "oidc")]
     pub(super) fn cookie(&self, name: &str) -> Option<&str> {
         super::principal::cookie(&self.headers, name)
     }
 
-    /// Which part of a list.
+    /// Returns the filter for a list of audit entries.
     pub(super) fn entry_filter(&self) -> EntryFilter {
         let QueryParams { actor, action, target, outcome, since, until, .. } = &self.query;
         let [actor, action, target] = [actor, action, target].map(Clone::clone);
@@ -329,12 +329,12 @@ impl ApiRequest {
         Page { after: self.query.after.clone(), limit: self.query.limit }
     }
 
-    /// Whether it is said which version is to be changed.
+    /// Returns whether the request has an `If-Match`.
     pub(super) fn is_versioned(&self) -> bool {
         self.headers.contains_key(header::IF_MATCH)
     }
 
-    /// The version that is to be changed, by the header field `If-Match`.
+    /// Returns the version to change, from `If-Match`.
     pub(super) fn version(&self) -> Result<i64, ApiProblem> {
         let detail = || {
             finding!(
@@ -349,17 +349,17 @@ impl ApiRequest {
         version.ok_or_else(|| ApiProblem::new(StatusCode::BAD_REQUEST, detail()))
     }
 
-    /// The log of the body.
+    /// Returns the log of the body.
     pub(super) const fn log(&self) -> &Bytes {
         &self.log
     }
 
-    /// The right to run a what-if, which ends when it is dropped.
+    /// Takes the permit to run a what-if, which ends when it is dropped.
     pub(super) const fn take_turn(&mut self) -> Option<OwnedSemaphorePermit> {
         self.turn.take()
     }
 
-    /// Parts the body into its first line and the log. Each is a copy: a log that is kept keeps no more than itself.
+    /// Splits the body into its first line and the log. Both are copies, so that a kept log does not keep the body.
     fn part_log(&mut self) -> Result<(), ApiProblem> {
         let end = self.body.iter().position(|byte| *byte == b'\n').unwrap_or(self.body.len());
         if end > BODY_BYTES_MAX {
@@ -375,7 +375,7 @@ impl ApiRequest {
         Ok(())
     }
 
-    /// That the body is of a type that the route reads.
+    /// Checks that the body is of a type that the route reads.
     fn require_type(&self, route: &Route) -> Result<(), ApiProblem> {
         if route.takes_log() {
             if media_type(&self.headers, &header::CONTENT_TYPE).any(|kind| kind == LOG) {
@@ -403,31 +403,31 @@ impl ApiRequest {
         media_type(&self.headers, &header::CONTENT_TYPE).any(|kind| kind == YAML)
     }
 
-    /// Whether a browser goes to this address, rather than a program.
+    /// Returns whether the client accepts HTML: a browser rather than a program.
     #[cfg(feature = "oidc")]
     pub(super) fn wants_page(&self) -> bool {
         media_type(&self.headers, &header::ACCEPT).any(|kind| kind == "text/html")
     }
 
-    /// Whether the answer is to be YAML rather than JSON.
+    /// Returns whether the client prefers YAML to JSON.
     pub(super) fn wants_yaml(&self) -> bool {
         let mut wanted = media_type(&self.headers, &header::ACCEPT);
         wanted.find(|kind| [YAML, "application/json", "*/*", "application/*"].contains(kind))
             == Some(YAML)
     }
 
-    /// The body, if it is JSON.
+    /// Parses the body as JSON.
     pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, ApiProblem> {
         json(&self.body)
     }
 
-    /// The body as it was sent.
+    /// Returns the body as it was sent.
     pub(super) const fn body(&self) -> &Bytes {
         &self.body
     }
 }
 
-/// What a body of JSON says.
+/// Parses a JSON body.
 pub(super) fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiProblem> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let read = serde_path_to_error::deserialize(&mut reader);
@@ -439,8 +439,8 @@ pub(super) fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiProblem> {
     Ok(read)
 }
 
-/// What a request to `path` is about, as the audit names it when it is done: what the path names last. A member is
-/// named with the app. Of a list in an app that is nothing yet: what would be made is in the body.
+/// Returns the target of a request to `path` as a completed action would have it in the audit: the last name in the
+/// path. A member is named with the app. Creation in an app has none yet: the name is in the body.
 fn object<'p>(path: &str, param: impl Fn(&str) -> &'p str) -> String {
     let steps = path.split('/');
     let names: Vec<_> =
@@ -453,7 +453,7 @@ fn object<'p>(path: &str, param: impl Fn(&str) -> &'p str) -> String {
     }
 }
 
-/// The right to run a what-if.
+/// Takes the permit to run a what-if.
 fn turn(api: &Api) -> Result<OwnedSemaphorePermit, ApiProblem> {
     Arc::clone(&api.comparing).try_acquire_owned().map_err(|_| {
         let problem = finding!(
@@ -465,7 +465,7 @@ fn turn(api: &Api) -> Result<OwnedSemaphorePermit, ApiProblem> {
     })
 }
 
-/// What is wrong with a body of JSON. An error of syntax has its line and column; other errors have a pointer.
+/// Returns the problem of a JSON body. An error of syntax has its line and column; other errors have a pointer.
 fn unreadable(error: &serde_json::Error) -> Finding {
     let (text, at) =
         (error.to_string(), format!(" at line {} column {}", error.line(), error.column()));
@@ -473,7 +473,7 @@ fn unreadable(error: &serde_json::Error) -> Finding {
     finding!("unreadable", "{problem}", problem = text)
 }
 
-/// The version that an `ETag` of ours says, to the letter.
+/// Parses the version in an `ETag`, which must be written as this API writes it.
 fn version_of(tag: &str) -> Option<i64> {
     let version = tag.strip_prefix('"')?.strip_suffix('"')?.parse().ok()?;
     (etag(version) == tag).then_some(version)
@@ -483,7 +483,7 @@ fn etag(version: i64) -> String {
     format!("\"{version}\"")
 }
 
-/// What stands behind the `?`.
+/// Parses the query.
 fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, ApiProblem> {
     let query = Query::try_from_uri(uri);
     let Query(query) = query.map_err(|error| {
@@ -493,14 +493,14 @@ fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, ApiProblem> {
     Ok(query)
 }
 
-/// The media types that a field names, in their order, without their parameters.
+/// Returns the media types in a header field, in their order, without their parameters.
 fn media_type<'h>(headers: &'h HeaderMap, field: &HeaderName) -> impl Iterator<Item = &'h str> {
     let named = headers.get(field).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kinds = named.split(',').map(|kind| kind.split(';').next().unwrap_or_default());
     kinds.map(str::trim_ascii)
 }
 
-/// `1`, or as other flags are given.
+/// Parses a flag: `1` or `0`, or as other flags are given.
 fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
     match String::deserialize(from)?.as_str() {
         "1" | "true" => Ok(true),
@@ -510,29 +510,29 @@ fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
 }
 
 impl ApiResponse {
-    /// What was asked for.
+    /// Creates a 200 with this body, as JSON.
     pub(super) fn ok(body: &impl Serialize) -> Self {
         Self::of(StatusCode::OK, body)
     }
 
-    /// What was made.
+    /// Creates a 201 with this body, as JSON.
     pub(super) fn created(body: &impl Serialize) -> Self {
         Self::of(StatusCode::CREATED, body)
     }
 
-    /// What was asked for, as YAML.
+    /// Creates a 200 with YAML.
     pub(super) fn yaml(text: String) -> Self {
         let headers = [(header::CONTENT_TYPE, HeaderValue::from_static(YAML))];
         let headers = headers.into_iter().collect();
         Self { status: StatusCode::OK, body: Some(text.into()), headers }
     }
 
-    /// It was done, and there is nothing to say.
+    /// Creates a 204.
     pub(super) fn done() -> Self {
         Self { status: StatusCode::NO_CONTENT, body: None, headers: HeaderMap::new() }
     }
 
-    /// A part of a list, that goes on behind `next` if it is as long as was asked for.
+    /// Creates a page of a list, with a cursor if it is full.
     pub(super) fn list<T: Serialize>(
         ask: &ApiRequest,
         items: Vec<T>,
@@ -541,7 +541,7 @@ impl ApiResponse {
         Self::part(ask.page().limit(), items, next)
     }
 
-    /// The same of what has documents.
+    /// Creates a page of a list of documents, which has a smaller limit.
     pub(super) fn documents<T: Serialize>(
         ask: &ApiRequest,
         items: Vec<T>,
@@ -556,12 +556,12 @@ impl ApiResponse {
         Self::ok(&ListPage { items, next, total: None })
     }
 
-    /// A list that is short enough for one page.
+    /// Creates a list that is short enough for one page.
     pub(super) fn all<T: Serialize>(items: Vec<T>) -> Self {
         Self::ok(&ListPage { items, next: None, total: None })
     }
 
-    /// A part of a list that is counted.
+    /// Creates a page of a list, with the number of all items.
     pub(super) fn counted<T: Serialize>(items: Vec<T>, next: Option<String>, total: i64) -> Self {
         Self::ok(&ListPage { items, next, total: Some(total) })
     }
@@ -570,7 +570,7 @@ impl ApiResponse {
         Self { status, body: Some(encoded(body).into()), headers: HeaderMap::new() }
     }
 
-    /// What was asked for, or that it is what the client has already.
+    /// Creates a 200 with an `ETag`, or a 304 if the client has this body already.
     pub(super) fn tagged(ask: &ApiRequest, body: &impl Serialize) -> Self {
         let body = encoded(body);
         let tag = format!("\"{:x}\"", Sha256::digest(&body));
@@ -597,14 +597,14 @@ impl ApiResponse {
         Self { status: StatusCode::OK, body: Some(body), headers }
     }
 
-    /// The same, of this version.
+    /// Sets the `ETag` of this version.
     pub(super) fn version(mut self, version: i64) -> Self {
         let tag = HeaderValue::try_from(etag(version));
         self.headers.insert(header::ETAG, tag.expect("a number is plain text"));
         self
     }
 
-    /// The client is to go elsewhere.
+    /// Creates a redirect to `location`; none if that is not a valid header value.
     #[cfg(feature = "oidc")]
     pub(super) fn see(location: &str) -> Option<Self> {
         let headers = [(header::LOCATION, HeaderValue::try_from(location).ok()?)];
@@ -612,7 +612,7 @@ impl ApiResponse {
         Some(Self { status: StatusCode::SEE_OTHER, body: None, headers })
     }
 
-    /// The same, and the client is to keep this cookie of a session, or (none) to forget it.
+    /// Sets the cookie of a session, or (none) deletes it.
     pub(super) fn cookie(self, secret: Option<&str>) -> Self {
         let value = match secret {
             Some(secret) => format!("{}={secret}; {ATTRIBUTES}", super::principal::COOKIE),
@@ -621,7 +621,7 @@ impl ApiResponse {
         self.set_cookie(&value)
     }
 
-    /// The same, and the client is to keep a cookie, with its attributes.
+    /// Sets a cookie, which is given with its attributes.
     pub(super) fn set_cookie(mut self, value: &str) -> Self {
         let value = HeaderValue::try_from(value).expect("secrets are plain text");
         self.headers.append(header::SET_COOKIE, value);
@@ -644,7 +644,7 @@ fn encoded(body: &impl Serialize) -> Vec<u8> {
     json_text(body).into_bytes()
 }
 
-/// Of the cookie: no script sees it, no other site sends it.
+/// Attributes of the session cookie: no script can read it, and no request from another site contains it.
 const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Strict";
 
 #[cfg(test)]

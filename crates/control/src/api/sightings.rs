@@ -1,7 +1,7 @@
-//! How long ago nodes reported, whatever their clocks say.
+//! Time since the last report of each node, independent of its clock.
 //!
-//! A node writes the time of its own clock. The node that answers remembers when it saw a new time first: what
-//! has changed since the last look was written in between, also by a clock that is minutes ahead or behind.
+//! A node writes the time of its own clock. The node that answers remembers when it first saw a new time: a report
+//! that is new since the last look was written in between, also by a clock that is minutes ahead or behind.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use crate::catalog::{Fleet, FleetNode, NodeReport};
 
-/// Clocks that are less apart are not worth a word: reports are ten seconds apart.
+/// Smallest offset of a clock that is returned: reports are ten seconds apart.
 const CLOCK_OFF_MIN_MS: i64 = 30_000;
 
 /// When new reports were seen, by node.
@@ -22,17 +22,17 @@ pub(super) struct Sightings(Mutex<HashMap<String, Sighting>>);
 struct Sighting {
     /// The time of the report, by the clock of the node.
     seen_at: i64,
-    /// When it was written at the latest, by the clock of this node.
+    /// Latest time at which it was written, by the clock of this node.
     reported_at: i64,
-    /// When it was looked last.
+    /// Time of the last look.
     looked_at: i64,
-    /// How far its clock is ahead at least: no report was written after it was seen.
+    /// Least lead of the node's clock: no report is written after it was seen.
     ahead_min_ms: i64,
-    /// Whether a second report was seen: only then more than clocks is known.
+    /// A second report was seen, which is needed to tell the offset of a clock from the age of a report.
     is_known: bool,
 }
 
-/// All nodes, the revision that they are to use, and how long ago each reported.
+/// All nodes, the revision that they should use, and the time since each reported.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Fleet)]
 pub(super) struct SeenFleet {
@@ -40,12 +40,12 @@ pub(super) struct SeenFleet {
     revision: i64,
     /// The nodes by name.
     nodes: Vec<SeenNode>,
-    /// Where the node that answers takes requests for permits, such as `http://127.0.0.1:8080`. The address `0.0.0.0`
-    /// or `[::]` stands for all addresses of its machine.
+    /// URLs at which the node that answers takes requests for permits, such as `http://127.0.0.1:8080`. The address
+    /// `0.0.0.0` or `[::]` stands for all addresses of its machine.
     listen: Vec<String>,
 }
 
-/// A node, and how it does.
+/// A node and its state.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = FleetNode)]
 pub(super) struct SeenNode {
@@ -55,17 +55,17 @@ pub(super) struct SeenNode {
     revision: i64,
     /// Time of the last report by the clock of the node, in milliseconds since 1970.
     seen_at: i64,
-    /// How the node did then; null: it is of a version that does not say so.
+    /// State of the node at that time; null: its version does not report it.
     report: Option<NodeReport>,
     /// Time since the last report in milliseconds, by the clock of the node that answers.
     seen_ms_ago: i64,
-    /// How far the clock of the node is ahead of the one that answers, in milliseconds; negative: behind. Null: less
-    /// than 30 s, or not known yet.
+    /// Lead of the node's clock over the one that answers, in milliseconds; negative: behind. Null: less than 30 s, or
+    /// not known yet.
     clock_ahead_ms: Option<i64>,
 }
 
 impl Sightings {
-    /// `fleet` as it is seen at `now`, in milliseconds since 1970, by a node that listens there.
+    /// Returns `fleet` as seen at `now`, in milliseconds since 1970, by a node with the URLs `listen`.
     pub(super) fn of(&self, fleet: Fleet, now: i64, listen: &[String]) -> SeenFleet {
         let mut sightings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         sightings.retain(|name, _| fleet.nodes.iter().any(|node| node.name == *name));
@@ -109,7 +109,7 @@ impl Sighting {
 mod tests {
     use super::*;
 
-    /// Ages and clocks of nodes, of which each look has the times that they wrote.
+    /// Returns the age and clock offset of each node after each look: its time, and the times that the nodes wrote.
     fn looks<const N: usize>(looks: [(i64, [i64; N]); 4]) -> Vec<[(i64, Option<i64>); N]> {
         let sightings = Sightings::default();
         let look = |(now, seen_at): (i64, [i64; N])| {

@@ -1,4 +1,4 @@
-//! The routes: what there is to ask, who may, and how it is described.
+//! The table of routes: paths, actions, handlers and schemas.
 
 use std::fmt::Write;
 use std::pin::Pin;
@@ -14,15 +14,15 @@ use super::problem::ApiProblem;
 use super::request::{ApiRequest, ApiResponse};
 use crate::access::{Account, Action, Actor, Role, Scope, Token, allow};
 
-/// What a handler does.
+/// The future that a handler returns.
 pub(super) type Handled = Pin<Box<dyn Future<Output = Result<ApiResponse, ApiProblem>> + Send>>;
 
 /// A route.
 pub(super) struct Route {
     pub(super) method: Method,
-    /// Below the prefix.
+    /// The path below the prefix.
     pub(super) path: &'static str,
-    /// What it does, which says who may.
+    /// The action, which determines the permission.
     pub(super) action: Action,
     pub(super) handle: fn(ApiRequest) -> Handled,
     /// The status of its answer.
@@ -31,24 +31,24 @@ pub(super) struct Route {
     pub(super) asks: Option<&'static str>,
     /// The name of its answer's schema, if it has a body.
     pub(super) answers: Option<&'static str>,
-    /// Whether it changes what is there, and so takes `If-Match`.
+    /// The route changes something that exists, and so takes `If-Match`.
     pub(super) is_versioned: bool,
-    /// Whether somebody else says what stands behind its `?`.
+    /// The OpenID Connect provider decides the query of the route.
     pub(super) is_called_back: bool,
 }
 
 impl Route {
-    /// Whether its body may be the policy itself, as YAML.
+    /// Returns whether the body may be the policy itself, as YAML.
     pub(super) fn takes_yaml(&self) -> bool {
         matches!(self.asks, Some("NewPolicy" | "PolicyDocument"))
     }
 
-    /// Whether its body is a line of JSON with a log behind it.
+    /// Returns whether the body is a line of JSON with a log behind it.
     pub(super) fn takes_log(&self) -> bool {
         self.asks == Some("WhatIf")
     }
 
-    /// Whether its answer may be the policy itself, as YAML.
+    /// Returns whether the answer may be the policy itself, as YAML.
     pub(super) fn gives_yaml(&self) -> bool {
         self.method == Method::GET && self.answers == Some("Policy")
     }
@@ -172,7 +172,7 @@ routes! {
     GET "/settings" SeeSettings meta::settings 200 answers Settings;
 }
 
-/// Who asks, in the columns of the table.
+/// The actors in the columns of the table.
 fn actors() -> Vec<(&'static str, Actor)> {
     let account = |app: &str, role: Option<Role>, is_admin| {
         let (id, name) = ("id".to_owned(), "name".to_owned());
@@ -194,8 +194,8 @@ fn actors() -> Vec<(&'static str, Actor)> {
     actors
 }
 
-/// Who may ask what, as a table in Markdown: every route with every role and scope, by the function that
-/// decides it when it is asked.
+/// Returns the permissions as a table in Markdown: every route with every role and scope, by the function that
+/// decides requests.
 pub fn access_table() -> String {
     let actors = actors();
     let mut table = String::from("| method | path | action |");

@@ -1,4 +1,4 @@
-//! What a draft of policies would do to the requests of a log. The server of the API runs them.
+//! Comparison of the policies of an app with a draft, on the requests of a log. The server of the API runs it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,32 +9,32 @@ use sluicegate_policy::{KeyAttribute, PolicySet};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// How long a log is kept, in milliseconds: as long as a person works at one draft.
+/// Time for which a log is kept, in milliseconds: as long as a person works at one draft.
 const KEPT_MS: i64 = 15 * 60 * 1_000;
 
-/// Most bytes of logs that a node keeps: two of the largest, or many of ordinary size.
+/// Maximum size of all logs that a node keeps, in bytes: two of the largest, or many of ordinary size.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 
-/// What a log counts as at least, so that there are at most 1,024.
+/// Smallest size that a log counts as, so that there are at most 1,024.
 const KEPT_BYTES_MIN: usize = 64 << 10;
 
-/// What is to be compared.
+/// Input of a comparison.
 pub struct ToCompare {
     /// The policies of the app.
     pub today: PolicySet,
-    /// What they would be.
+    /// The policies with the draft.
     pub draft: PolicySet,
     /// The policy that guards all lines; none: all that match it, or the only one.
     pub policy: Option<String>,
-    /// What keys are made of; none: as the policies say.
+    /// Attributes that form the keys; none: those of the policies.
     pub key: Option<Vec<KeyAttribute>>,
     /// An access log, plain or gzip.
     pub log: Bytes,
-    /// Looked at often; `true` ends the comparison, which is then incomplete.
+    /// Checked often; `true` ends the comparison, which is then incomplete.
     pub is_over: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
-/// What the policies of an app and a draft of them do to the requests of a log.
+/// Results of the policies of an app and of a draft, on the requests of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Comparison {
     /// Lines that a policy guards, today or in the draft.
@@ -59,7 +59,7 @@ pub struct Comparison {
     pub late: u64,
     /// Budgets that were forgotten although they were not full; more than 0: the counts are not exact.
     pub evicted: u64,
-    /// Whether all of the log was compared.
+    /// `true` if all of the log was compared.
     pub complete: bool,
     /// Time of the first request, in µs since 1970; null: there is none.
     pub first_at_us: Option<u64>,
@@ -71,13 +71,13 @@ pub struct Comparison {
     pub keys_newly_refused: Vec<ComparedKey>,
     /// At most 10 keys: those that are no longer refused most.
     pub keys_no_longer_refused: Vec<ComparedKey>,
-    /// By how much the counts of keys may be too high.
+    /// Maximum excess of the counts of keys.
     pub keys_excess: u64,
-    /// What happened over time.
+    /// Results over time.
     pub timeline: ComparedTimeline,
 }
 
-/// What becomes of the requests of one policy.
+/// Results of one policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ComparedPolicy {
     /// The name.
@@ -95,9 +95,9 @@ pub struct ComparedPolicy {
 /// Requests of one policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ComparedCounts {
-    /// All that it guards.
+    /// Requests that the policy guards.
     pub requests: u64,
-    /// Those that are refused.
+    /// Requests that are refused.
     pub refused: u64,
 }
 
@@ -117,11 +117,11 @@ pub struct ComparedKey {
     pub policy: String,
     /// The key; null: the budget that all share.
     pub key: Option<String>,
-    /// How many of its requests are decided otherwise.
+    /// Number of its requests that are decided otherwise.
     pub requests: u64,
 }
 
-/// What happens over time, in buckets of one length.
+/// Results over time, in buckets of one length.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ComparedTimeline {
     /// Length of a bucket, in µs.
@@ -130,10 +130,10 @@ pub struct ComparedTimeline {
     pub buckets: Vec<ComparedBucket>,
 }
 
-/// What happens in one bucket of time.
+/// Results in one bucket of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ComparedBucket {
-    /// Its beginning, in µs since 1970.
+    /// Begin of the bucket, in µs since 1970.
     pub at_us: u64,
     /// By the policies of the app.
     pub today: BucketCounts,
@@ -144,13 +144,13 @@ pub struct ComparedBucket {
 /// Requests in one bucket of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct BucketCounts {
-    /// Those that pass.
+    /// Requests that pass.
     pub allowed: u64,
-    /// Those that are refused.
+    /// Requests that are refused.
     pub refused: u64,
 }
 
-/// Why nothing can be compared.
+/// Reason why nothing can be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WhatIfError {
     /// The log holds events, not lines of an access log.
@@ -159,7 +159,7 @@ pub enum WhatIfError {
     Unreadable(String),
     /// Neither side has a policy of this name.
     UnknownPolicy(String),
-    /// One side has so many policies, none with a `match`, and none was chosen.
+    /// One side has this many policies, none with a `match`, and none was chosen.
     PolicyMissing(usize),
     /// Logs do not have this attribute, which keys are made of.
     NotLogged(String),
@@ -167,7 +167,7 @@ pub enum WhatIfError {
     Unavailable,
 }
 
-/// What runs policies on logs.
+/// Runs policies on logs.
 pub trait WhatIf: Send + Sync + fmt::Debug {
     /// Compares both sides. Takes seconds, and blocks the thread.
     ///
@@ -193,15 +193,15 @@ pub(super) struct KeptLogs(Mutex<Vec<KeptLog>>);
 #[derive(Debug)]
 struct KeptLog {
     id: String,
-    /// Whose it is.
+    /// Key of the actor that sent it.
     owner: String,
     bytes: Bytes,
-    /// Until when it is kept, in milliseconds since 1970.
+    /// Time until which it is kept, in milliseconds since 1970.
     until: i64,
 }
 
 impl KeptLogs {
-    /// Keeps `bytes` for `owner` in place of the log before, and returns what it is called. The oldest make room.
+    /// Keeps `bytes` for `owner` in place of the log before, and returns the id. The oldest logs make room.
     pub(super) fn keep(&self, owner: String, bytes: Bytes, now: i64) -> String {
         let id = Uuid::new_v4().simple().to_string();
         let mut logs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -214,7 +214,7 @@ impl KeptLogs {
         id
     }
 
-    /// The log of `owner` that is called `id`, if it is still kept.
+    /// Returns the log of `owner` with this id, if it is still kept.
     pub(super) fn get(&self, owner: &str, id: &str, now: i64) -> Option<Bytes> {
         self.forget(now);
         let logs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -222,7 +222,7 @@ impl KeptLogs {
         found.map(|log| log.bytes.clone())
     }
 
-    /// Forgets what was kept long enough.
+    /// Forgets logs whose time is over.
     pub(super) fn forget(&self, now: i64) {
         let mut logs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         logs.retain(|log| now < log.until);

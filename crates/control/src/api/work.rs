@@ -31,13 +31,13 @@ const LONG_BODIES_MAX: usize = 8;
 /// wait for each other anyway.
 const LONG_MAX: usize = 1;
 
-/// How many short bodies are worked on at a time, most of which wait for the database.
+/// Maximum number of short bodies that are worked on at a time, most of which wait for the database.
 const SHORT_MAX: usize = 32;
 
-/// How long a request waits for its turn: eight long bodies, one after the other.
+/// Maximum time that a request waits for its turn: eight long bodies, one after the other.
 const TURN_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// How long the work on one body may take: ten thousand policies take half a minute on a database that is a
+/// Maximum time of the work on one body: ten thousand policies take half a minute on a database that is a
 /// millisecond away.
 const WORK_WAIT_MAX: Duration = Duration::from_secs(2 * 60);
 
@@ -46,7 +46,7 @@ pub(super) struct Work {
     bodies: Arc<Semaphore>,
     long: Arc<Semaphore>,
     short: Arc<Semaphore>,
-    /// Of those who sign in, who take no turns of those who have.
+    /// Turns of unauthenticated requests, which do not take those of others.
     unknown: Arc<Semaphore>,
     turn_wait_max: Duration,
 }
@@ -64,7 +64,7 @@ impl Default for Work {
 }
 
 impl Work {
-    /// Room in memory for a long body, which is held until its request ends.
+    /// Takes room in memory for a long body, which is held until its request ends.
     ///
     /// # Errors
     /// 503 if there is none in time.
@@ -72,10 +72,10 @@ impl Work {
         self.turn(&self.bodies).await
     }
 
-    /// The right to work on a body of `length` bytes that `actor` sent.
+    /// Takes the right to work on a body of `length` bytes that `actor` sent.
     ///
     /// # Errors
-    /// 503 if others have it for too long.
+    /// 503 if no turn is free in time.
     pub(super) async fn turn_for(
         &self,
         actor: &Actor,
@@ -114,7 +114,7 @@ pub(super) async fn beside(
             select! {
                 biased;
                 done = timeout(WORK_WAIT_MAX, work) => done.unwrap_or_else(|_| Err(too_slow())),
-                // Nobody reads this.
+                // The request was dropped, so this is not read.
                 _ = gone => Err(Error::Busy.into()),
             }
         })
@@ -200,7 +200,7 @@ mod tests {
         (api, cookie.split(';').next().unwrap().to_owned())
     }
 
-    /// Sends a body to a route, of which names of things are made up.
+    /// Sends a body to a route, with made-up names in its path.
     async fn ask(api: &Api, cookie: &str, route: &Route, length: usize) -> Response {
         let path = route.path.replace(['{', '}'], "");
         let body = json!({ "x": "x".repeat(length) }).to_string();

@@ -1,4 +1,4 @@
-//! Accounts. Passwords come here as what is kept of them; how that is made is not the catalog's.
+//! Accounts. The catalog gets passwords as hashes, and does not compute these.
 
 use std::fmt;
 
@@ -23,11 +23,11 @@ pub struct AccountView {
     pub id: String,
     /// Account name; never changes.
     pub name: String,
-    /// Whether the account is an administrator.
+    /// `true` for an administrator.
     pub is_admin: bool,
-    /// Whether sign-in is disabled.
+    /// `true` if sign-in is disabled.
     pub is_disabled: bool,
-    /// Whether the account has a password.
+    /// `true` if the account has a password.
     pub has_password: bool,
     /// Number of the latest change, from 1.
     pub version: i64,
@@ -39,38 +39,38 @@ pub struct AccountView {
     pub last_sign_in_at: Option<i64>,
 }
 
-/// An account that is to be.
+/// An account to create.
 #[derive(Clone, Copy, Debug)]
 pub struct NewAccount<'n> {
-    /// What it is called.
+    /// Account name.
     pub name: &'n str,
-    /// What is kept of its password; none for who signs in elsewhere.
+    /// Hash of the password; none for accounts that sign in with OpenID Connect.
     pub password_hash: Option<&'n str>,
-    /// Issuer and subject, of who signs in elsewhere.
+    /// Issuer and subject of an account that signs in with OpenID Connect.
     pub subject: Option<&'n str>,
-    /// Whether it may do everything.
+    /// `true` for an administrator.
     pub is_admin: bool,
 }
 
-/// What is to be otherwise of an account.
+/// Changes to an account; none: unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AccountChange<'c> {
-    /// Whether it may do everything.
+    /// `true` for an administrator.
     pub is_admin: Option<bool>,
-    /// Whether it may not sign in.
+    /// `true` if sign-in is disabled.
     pub is_disabled: Option<bool>,
-    /// What is kept of its new password.
+    /// Hash of the new password.
     pub password_hash: Option<&'c str>,
 }
 
-/// What is kept of the password of an account that may sign in.
+/// Password hash of an account that may sign in.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeptPassword {
     /// The account's id.
     pub account: String,
-    /// The account's version: who signs in by this password does so while it is this one.
+    /// The account's version: a sign-in with this password fails after a change of the account.
     pub version: i64,
-    /// What is kept.
+    /// The hash.
     pub hash: String,
 }
 
@@ -89,14 +89,14 @@ macro_rules! accounts {
 }
 pub(super) use accounts;
 
-/// Whether an account can be called so. What cannot is not looked for.
+/// Returns whether `name` is a valid account name. Invalid ones are not looked up.
 pub(crate) fn is_account_name(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._@+-".contains(c);
     (1..=ACCOUNT_BYTES_MAX).contains(&name.len()) && name.chars().all(fits)
 }
 
 impl Catalog {
-    /// Whether there is any account yet.
+    /// Returns whether any account exists.
     ///
     /// # Errors
     /// Those of the database.
@@ -104,7 +104,7 @@ impl Catalog {
         Ok(self.db.row("SELECT id FROM accounts LIMIT 1", &[]).await?.is_some())
     }
 
-    /// Accounts by name.
+    /// Returns a page of the accounts, by name.
     ///
     /// # Errors
     /// Those of the database.
@@ -114,7 +114,7 @@ impl Catalog {
         rows.iter().map(AccountView::of).collect()
     }
 
-    /// The account called so.
+    /// Returns the account of this name.
     ///
     /// # Errors
     /// [`Error::NotFound`].
@@ -123,7 +123,7 @@ impl Catalog {
         AccountView::of(&row.ok_or(NOT_FOUND)?)
     }
 
-    /// What is kept of the password of the account called so, which may sign in.
+    /// Returns the password hash of the account of this name, if it may sign in.
     ///
     /// # Errors
     /// Those of the database.
@@ -138,7 +138,7 @@ impl Catalog {
         Ok(Some(KeptPassword { account, version, hash }))
     }
 
-    /// The id of the account of who signed in elsewhere.
+    /// Returns the id of the account with this OpenID Connect subject, if it may sign in.
     ///
     /// # Errors
     /// Those of the database.
@@ -148,7 +148,7 @@ impl Catalog {
         row.map(|row| row.get(0)).transpose()
     }
 
-    /// The account with this id and what it may do, if it may sign in.
+    /// Returns the account with this id and its roles, if it may sign in.
     ///
     /// # Errors
     /// Those of the database.
@@ -159,7 +159,7 @@ impl Catalog {
         Ok(Some(Account { id: id.to_owned(), name: row.get(0)?, is_admin: row.is(1)?, roles }))
     }
 
-    /// Makes the first account, an administrator's, if there is none.
+    /// Creates the first account, an administrator.
     ///
     /// # Errors
     /// [`Error::Conflict`] if there is one.
@@ -180,7 +180,7 @@ impl Catalog {
         change.commit(made).await
     }
 
-    /// Makes an account.
+    /// Creates an account.
     ///
     /// # Errors
     /// [`Error::Invalid`], [`Error::Taken`], [`Error::TooMany`].
@@ -197,7 +197,7 @@ impl Catalog {
     /// Changes an account. Its sessions end.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Stale`], [`Error::Conflict`] if nobody would be an administrator.
+    /// [`Error::NotFound`], [`Error::Stale`], [`Error::Conflict`] if no administrator would be left.
     pub async fn change_account(
         &self,
         by: &ChangeContext,
@@ -251,8 +251,8 @@ impl Catalog {
         change.commit(()).await
     }
 
-    /// Sets one's own new password of the account that had this `version` when the old one was looked
-    /// at. All sessions end, and one with the secret of the hash `session` begins.
+    /// Sets a new password of one's own account, which had this `version` when the old one was verified.
+    /// All sessions end, and one begins whose secret has the hash `session`.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Stale`].
@@ -278,7 +278,7 @@ impl Catalog {
     /// Deletes an account, with its sessions and roles.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Stale`], [`Error::Conflict`] if nobody would be an administrator.
+    /// [`Error::NotFound`], [`Error::Stale`], [`Error::Conflict`] if no administrator would be left.
     pub async fn delete_account(
         &self,
         by: &ChangeContext,
@@ -327,7 +327,7 @@ impl AccountView {
         })
     }
 
-    /// As the audit has it: no password, nor what is kept of it.
+    /// Returns the account for the audit, without its password hash.
     pub(super) fn audit_text(&self, new_password: bool) -> String {
         let Self { is_admin, is_disabled, .. } = self;
         serde_json::json!({

@@ -1,4 +1,4 @@
-//! Apps, and who has a role in them.
+//! Apps and their members.
 
 use std::collections::BTreeMap;
 
@@ -35,13 +35,13 @@ pub struct Member {
     pub account: String,
     /// The role of the account.
     pub role: Role,
-    /// Since when, in milliseconds since 1970.
+    /// Time since which it has the role, in milliseconds since 1970.
     pub since: i64,
-    /// How the account came by the role.
+    /// Origin of the role.
     pub by: RoleOrigin,
 }
 
-/// How an account came by a role.
+/// Origin of a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RoleOrigin {
@@ -51,11 +51,11 @@ pub enum RoleOrigin {
     Group,
 }
 
-/// What the audit calls the provider of OpenID Connect, which gives roles by groups.
+/// Name of the OpenID Connect provider in the audit; it gives roles by groups.
 const PROVIDER: &str = "provider";
 
 impl Catalog {
-    /// Apps by name: all, or those in which `account` (its id) has a role.
+    /// Returns apps by name: all, or those in which `account` (its id) has a role.
     ///
     /// # Errors
     /// Those of the database.
@@ -77,7 +77,7 @@ impl Catalog {
         rows.iter().map(App::of).collect()
     }
 
-    /// The app called so.
+    /// Returns the app of this name.
     ///
     /// # Errors
     /// [`Error::NotFound`].
@@ -87,7 +87,7 @@ impl Catalog {
         App::of(&row.ok_or(Error::NotFound("app"))?)
     }
 
-    /// Makes an app, with these owners (names of accounts).
+    /// Creates an app, with these owners (names of accounts).
     ///
     /// # Errors
     /// [`Error::Invalid`], [`Error::Taken`], [`Error::TooMany`].
@@ -103,7 +103,7 @@ impl Catalog {
         change.commit(made).await
     }
 
-    /// Says something else of an app.
+    /// Changes the description of an app.
     ///
     /// # Errors
     /// [`Error::Invalid`], [`Error::NotFound`], [`Error::Stale`].
@@ -132,8 +132,8 @@ impl Catalog {
     /// Deletes an app that never had a policy or a token, with its members.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Stale`], [`Error::Conflict`] if it has policies or tokens, or had
-    /// some, whose history is the app's, and if another one's policy names it.
+    /// [`Error::NotFound`], [`Error::Stale`], [`Error::Conflict`] if it has or had policies or tokens, whose
+    /// history stays with the app, or if a policy of another app names it.
     pub async fn delete_app(
         &self,
         by: &ChangeContext,
@@ -170,7 +170,7 @@ impl Catalog {
         change.commit(()).await
     }
 
-    /// Who has a role in an app, by name.
+    /// Returns the members of an app, by name.
     ///
     /// # Errors
     /// [`Error::NotFound`].
@@ -196,7 +196,7 @@ impl Catalog {
         rows.iter().map(member).collect()
     }
 
-    /// Gives an account (by name) a role in an app, another one, or none.
+    /// Gives an account (by name) a role in an app, replaces it, or (none) removes it.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Invalid`] if there is no such account, [`Error::TooMany`],
@@ -223,7 +223,7 @@ impl Catalog {
         change.commit(()).await
     }
 
-    /// The roles of an account (its id), by app.
+    /// Returns the roles of an account (its id), by app.
     pub(super) async fn roles(&self, account: &str) -> Result<BTreeMap<String, Role>, Error> {
         let sql = "SELECT app, role FROM members WHERE account = ?";
         let rows = self.db.rows(sql, &[account.into()]).await?;
@@ -242,7 +242,7 @@ impl App {
     }
 }
 
-/// Makes an app, with these owners (names of accounts).
+/// Creates an app, with these owners (names of accounts).
 pub(super) async fn add_app(
     change: &mut Change<'_>,
     by: &ChangeContext,
@@ -273,14 +273,14 @@ pub(super) async fn add_app(
     Ok(made)
 }
 
-/// The app, while it is being changed.
+/// Returns the app within a change.
 pub(super) async fn locked(change: &mut Change<'_>, app: &str) -> Result<App, Error> {
     let sql = "SELECT name, description, version, created_at FROM apps WHERE name = ?";
     let row = change.rows.row(sql, &[app.into()]).await?;
     App::of(&row.ok_or(Error::NotFound("app"))?)
 }
 
-/// Gives an account (its id and its name) a role in an app that is there, another one, or none.
+/// Gives an account (its id and its name) a role in an existing app, replaces it, or (none) removes it.
 pub(super) async fn put_member(
     change: &mut Change<'_>,
     app: &str,
@@ -311,14 +311,14 @@ pub(super) async fn put_member(
     Ok(())
 }
 
-/// Whether this account (its id) is an owner of an app, and the only one.
+/// Returns whether this account (its id) is the only owner of an app.
 async fn is_last_owner(change: &mut Change<'_>, app: &str, account: &str) -> Result<bool, Error> {
     let sql = "SELECT account FROM members WHERE app = ? AND role = ? LIMIT 2";
     let owners = change.rows.rows(sql, &[app.into(), Role::Owner.name().into()]).await?;
     Ok(owners.len() == 1 && owners[0].get::<String>(0)? == account)
 }
 
-/// That what is changed is what was looked at.
+/// Checks that the version to change is the current one.
 pub(super) const fn is_version(given: i64, is: i64) -> Result<(), Error> {
     if given == is { Ok(()) } else { Err(Error::Stale(is)) }
 }

@@ -1,8 +1,8 @@
-//! Who signs in elsewhere: which account is theirs, and what their groups give them.
+//! Sign-in with OpenID Connect: the account of a person, and the rights that their groups give.
 //!
-//! An account is theirs by its subject alone, which they cannot choose: not by its name, nor by an
-//! address of mail, which they may. All that a sign-in changes is one change with its entries in the
-//! audit, and a sign-in changes something once.
+//! An account is found by its subject alone, which people cannot choose: not by its name, nor by an
+//! e-mail address, which they may choose. A sign-in makes all its changes as one, with their audit entries, and
+//! can be used once.
 
 use std::collections::BTreeMap;
 
@@ -15,28 +15,28 @@ use crate::audit::AuditTarget;
 use crate::error::Error;
 use sluicegate_policy::finding;
 
-/// Who signed in elsewhere, and what the provider says of them.
+/// A person whom the OpenID Connect provider has identified, with its claims about them.
 #[derive(Clone, Copy, Debug)]
 pub struct ExternalIdentity<'e> {
     /// Issuer and subject: `https://id.example.org|1234`.
     pub subject: &'e str,
-    /// What their account is to be called, if there is none yet; none: none is made.
+    /// Name of the account to create if they have none; none: no account is created.
     pub name: Option<&'e str>,
-    /// Whether they are an administrator; none: that is not for the provider to say.
+    /// `true` for an administrator; none: the provider does not decide it.
     pub is_admin: Option<bool>,
-    /// Their role in each app of which the provider says; none: they have none there.
+    /// The role in each app for which the provider decides it; none: no role.
     pub roles: &'e BTreeMap<String, Option<Role>>,
 }
 
 impl Catalog {
-    /// Notes that somebody signed in elsewhere, gives them what the provider says, and begins their
-    /// session: all of it or nothing. `by` names the sign-in, which is used once.
+    /// Signs a person in: sets the rights that the provider claims, and begins a session, all of it or nothing.
+    /// `by` names the sign-in, which can be used once.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is no such account and none is to be made, [`Error::Denied`] if it
-    /// may not sign in, [`Error::Taken`] if the name is another one's, [`Error::Invalid`] if it is none,
-    /// [`Error::Conflict`] if the sign-in was used or this would be the first account and not be an
-    /// administrator's, [`Error::TooMany`].
+    /// [`Error::NotFound`] if there is no account and none is to be created, [`Error::Denied`] if it is
+    /// disabled, [`Error::Taken`] if another account has the name, [`Error::Invalid`] if that is not valid,
+    /// [`Error::Conflict`] if the sign-in was used or the first account would not be an administrator,
+    /// [`Error::TooMany`].
     pub async fn sign_in_elsewhere(
         &self,
         by: &ChangeContext,
@@ -63,7 +63,7 @@ impl Catalog {
     }
 }
 
-/// Theirs, or one that is made for them.
+/// Returns the account of the person, or creates it.
 async fn account(
     change: &mut Change<'_>,
     who: &ExternalIdentity<'_>,
@@ -80,7 +80,7 @@ async fn account(
     }
     let somebody = change.rows.row("SELECT id FROM accounts LIMIT 1", &[]).await?;
     if somebody.is_none() && who.is_admin != Some(true) {
-        // There would be accounts, so that nobody could be made an administrator any more.
+        // With an account, setup is over, and nobody could become an administrator any more.
         let problem =
             finding!("no_admin_yet", "no accounts yet: the first account must be an administrator");
         return Err(Error::Conflict(problem));
@@ -89,7 +89,7 @@ async fn account(
     insert(change, Action::CreateAccount, new).await
 }
 
-/// Makes them an administrator or not. The last one stays one: nobody could name another.
+/// Sets whether the account is an administrator. The last one stays one: nobody could name another.
 async fn set_admin(
     change: &mut Change<'_>,
     account: &AccountView,
@@ -116,7 +116,7 @@ async fn set_admin(
     Ok(())
 }
 
-/// Gives them these roles, and none in apps where it says none. Others are left as they are.
+/// Sets these roles; removes the role in apps where it is none. Other apps are left as they are.
 async fn set_roles(
     change: &mut Change<'_>,
     account: &AccountView,
@@ -138,7 +138,7 @@ async fn set_roles(
             Err(error) => Err(error),
         };
         match put {
-            // Who runs the server has to know; who signs in cannot help it.
+            // The operator has to know; the person who signs in cannot change it.
             Err(Error::NotFound(_) | Error::TooMany(_)) => {
                 tracing::warn!(
                     "no role granted in app `{app}`: app not found or member limit reached"

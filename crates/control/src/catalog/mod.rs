@@ -1,15 +1,16 @@
-//! The catalog: what is kept, and what can be done to it.
+//! The catalog: what is stored, and the operations on it.
 //!
 //! | file | what |
 //! |---|---|
 //! | `change` | the one way to change something: a transaction with its entry in the audit |
-//! | `apps`, `accounts`, `policies`, `tokens` | what there is |
-//! | `elsewhere` | whose account it is, of who signs in elsewhere |
-//! | `publish` | what nodes are told |
-//! | `seed` | what a new one begins with |
-//! | `nodes`, `traffic` | how nodes do, and what they counted |
+//! | `apps`, `accounts`, `policies`, `tokens`, `sessions` | the stored objects |
+//! | `external` | the accounts of people who sign in with OpenID Connect |
+//! | `publish` | the changes for nodes |
+//! | `seed` | the content of a new catalog |
+//! | `nodes`, `traffic` | the state of nodes, and their counts |
+//! | `overview` | summaries of apps, and search |
 //!
-//! Who may do it is asked before, of [`allow`](crate::allow). The time is passed in.
+//! Callers check permissions first, with [`allow`](crate::allow). The time is passed in.
 
 mod accounts;
 mod apps;
@@ -60,26 +61,26 @@ pub use traffic::{Mark, NodeBucket, PolicyChange};
 #[derive(Clone, Debug)]
 pub struct Catalog {
     pub(crate) db: Db,
-    /// How many versions of a policy are kept.
+    /// Number of versions of a policy that are kept.
     versions: i64,
 }
 
-/// Who changes something, when, and why.
+/// Actor, time and reason of a change.
 #[derive(Clone, Debug)]
 pub struct ChangeContext {
-    /// Who.
+    /// The actor.
     pub actor: Actor,
-    /// From where: an address.
+    /// Address of the client.
     pub source: String,
-    /// Why, in their own words.
+    /// The reason, as the actor gave it.
     pub reason: String,
-    /// When, in milliseconds since 1970.
+    /// Time, in milliseconds since 1970.
     pub at: i64,
     /// The name of this request, if it may be sent again.
     pub request: Option<Repeatable>,
-    /// Whether only to say what would be done.
+    /// `true` to only return what would be done.
     pub dry_run: bool,
-    /// Whether to do it although somebody is locked out.
+    /// `true` to make the change in spite of warnings.
     pub force: bool,
 }
 
@@ -88,21 +89,21 @@ pub struct ChangeContext {
 pub struct Repeatable {
     /// The name that the client chose.
     pub name: String,
-    /// The hash of what was asked, in hex.
+    /// Identifies the content of the request, as a hash in hex or a fixed text.
     pub question: String,
 }
 
-/// Which part of a list.
+/// A part of a list.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Page {
-    /// Behind this one: the cursor that came with the page before.
+    /// Cursor that came with the page before; none: the first page.
     pub after: Option<String>,
-    /// How many at most.
+    /// Maximum number of items; none: the default.
     pub limit: Option<u32>,
 }
 
 impl Catalog {
-    /// The catalog in the database at `url`, whose tables are made or brought up to date.
+    /// Opens the catalog in the database at `url`; its tables are created or brought up to date.
     ///
     /// # Errors
     /// [`Error::Database`] if there is no such database, or a later version made its tables.
@@ -111,7 +112,7 @@ impl Catalog {
         Self::open_existing(url).await
     }
 
-    /// The same, where the file of a SQLite database is not made.
+    /// Opens the catalog as [`open`](Self::open) does, but does not create the file of a SQLite database.
     ///
     /// # Errors
     /// [`Error::Database`] as of [`open`](Self::open), and if there is no such file.
@@ -119,7 +120,7 @@ impl Catalog {
         let catalog = Self { db: Db::open(url).await?, versions: VERSIONS };
         fill_policy_apps(&catalog.db).await?;
         if catalog.id().await?.is_empty() {
-            // Of several that think of one the first does.
+            // If several nodes choose an id, the first one stays.
             let id = uuid::Uuid::new_v4().to_string();
             let sql = "UPDATE head SET id_text = ? WHERE id = 1 AND id_text = ''";
             catalog.db.run(sql, &[(&id).into()]).await?;
@@ -127,7 +128,7 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// The catalog in the database at `url`, whose tables somebody else has made or brought up to date.
+    /// Opens the catalog in the database at `url`, whose tables another process has created or brought up to date.
     ///
     /// # Errors
     /// [`Error::Database`] if there is no such database.
@@ -135,7 +136,7 @@ impl Catalog {
         Ok(Self { db: Db::connect(url).await?, versions: VERSIONS })
     }
 
-    /// The catalog that is in the database at `url`, to be looked at: nothing is made or brought up to
+    /// Opens the catalog in the database at `url` to read it: its tables are neither created nor brought up to
     /// date.
     ///
     /// # Errors
@@ -150,8 +151,8 @@ impl Catalog {
         }
     }
 
-    /// The same, which keeps so many versions of each policy: the latest, and the one in force. Earlier
-    /// ones go with the next change of the policy.
+    /// Sets the number of versions of each policy that are kept, the one in force included. Earlier ones are
+    /// deleted with the next change of the policy.
     #[must_use]
     pub fn keeping_versions(self, versions: NonZeroU32) -> Self {
         Self { versions: versions.get().into(), ..self }
@@ -164,12 +165,12 @@ impl Catalog {
 }
 
 impl ChangeContext {
-    /// The command line, beside the database.
+    /// Creates the context of a change by the command line.
     pub fn operator(reason: &str, at: i64) -> Self {
         Self::new(Actor::Operator, "local", reason, at)
     }
 
-    /// Somebody from somewhere, for this reason, at this time.
+    /// Creates the context of a change by `actor` from the address `source`, for this reason, at this time.
     pub fn new(actor: Actor, source: &str, reason: &str, at: i64) -> Self {
         let (source, reason) = (source.to_owned(), reason.to_owned());
         Self { actor, source, reason, at, request: None, dry_run: false, force: false }
@@ -177,12 +178,12 @@ impl ChangeContext {
 }
 
 impl Page {
-    /// How many at most, within what is permitted.
+    /// Returns the maximum number of items, within what is permitted.
     pub(crate) fn limit(&self) -> i64 {
         self.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX).into()
     }
 
-    /// The same of what has documents.
+    /// Returns the maximum number of items with documents, within what is permitted.
     pub(crate) fn limit_of_documents(&self) -> i64 {
         self.limit().min(PAGE_OF_DOCUMENTS_MAX.into())
     }
@@ -192,7 +193,7 @@ impl Page {
     }
 }
 
-/// `name`, if it is one.
+/// Returns `name`, if it is valid.
 pub(crate) fn name<'n>(name: &'n str, pointer: &str) -> Result<&'n str, Error> {
     if is_name(name) && !is_path_step(name) {
         return Ok(name);
@@ -205,23 +206,23 @@ pub(crate) fn name<'n>(name: &'n str, pointer: &str) -> Result<&'n str, Error> {
     Err(Error::invalid(pointer, problem))
 }
 
-/// The pattern of `LIKE ? ESCAPE '!'` for names that contain `text`, in whichever case it is written.
+/// Returns the pattern of `LIKE ? ESCAPE '!'` for names that contain `text` in lower case.
 fn containing(text: &str) -> String {
     let text = text.to_lowercase();
     format!("%{}%", text.replace('!', "!!").replace('%', "!%").replace('_', "!_"))
 }
 
-/// Whether a name is a step in a path: clients take it away before they ask.
+/// Returns whether a name is a step in a path, which clients remove from a URL.
 fn is_path_step(name: &str) -> bool {
     matches!(name, "." | "..")
 }
 
-/// Whether `c` changes the direction of the text around it: a line would not say what it seems to.
+/// Returns whether `c` changes the direction of the text around it, so that a line misleads its reader.
 fn is_direction(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// `text`, if it is a line or a paragraph.
+/// Returns `text`, if it is a valid line or paragraph.
 fn text<'t>(text: &'t str, pointer: &str) -> Result<&'t str, Error> {
     let is_bad = |c: char| c.is_control() && c != '\n' || is_direction(c);
     if text.chars().count() <= TEXT_CHARS_MAX && !text.contains(is_bad) {

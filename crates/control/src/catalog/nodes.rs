@@ -1,4 +1,4 @@
-//! The nodes that serve, which revision each of them holds, and how it does.
+//! Nodes: the revision that each of them uses, and its state.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -7,7 +7,7 @@ use super::{Catalog, Page};
 use crate::error::Error;
 use crate::traffic::Step;
 
-/// Most nodes that are shown.
+/// Maximum number of nodes that are shown.
 const NODES_MAX: i64 = 1_000;
 
 /// A node.
@@ -25,13 +25,13 @@ pub struct Node {
     pub seen_at: i64,
 }
 
-/// How a node does, as it says with its presence.
+/// State of a node, as it reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct NodeReport {
-    /// Whether the node is to be sent traffic.
+    /// `true` if the node can be sent traffic.
     pub ready: bool,
-    /// Who decides: `store`, or `fallback` while the store is unavailable.
+    /// Source of decisions: `store`, or `fallback` while the store is unavailable.
     pub mode: String,
     /// The store.
     pub store: StoreReport,
@@ -42,21 +42,21 @@ pub struct NodeReport {
     pub through: [i64; 2],
 }
 
-/// How the store of a node does.
+/// State of the store of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct StoreReport {
     /// `memory` or `redis`.
     pub kind: String,
-    /// Whether the store is given up for now.
+    /// `true` if the node has given up the store for now.
     pub breaker_open: bool,
-    /// Half of the recent decisions took at most so long, in µs; null: there were none.
+    /// Half of the recent decisions took at most this time, in µs; null: there were none.
     pub p50_us: Option<u64>,
-    /// 99 of 100 recent decisions took at most so long, in µs; null: there were none.
+    /// 99 of 100 recent decisions took at most this time, in µs; null: there were none.
     pub p99_us: Option<u64>,
 }
 
-/// All nodes, and the revision that they are to hold.
+/// All nodes, and the revision that they should use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fleet {
     /// Revision of the catalog.
@@ -65,7 +65,7 @@ pub struct Fleet {
     pub nodes: Vec<FleetNode>,
 }
 
-/// A node, and how it does.
+/// A node and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetNode {
     /// Node name.
@@ -74,12 +74,12 @@ pub struct FleetNode {
     pub revision: i64,
     /// Time of the last report, in milliseconds since 1970.
     pub seen_at: i64,
-    /// How the node did then; null: it is of a version that does not say so.
+    /// State of the node at that time; none: it has not reported it.
     pub report: Option<NodeReport>,
 }
 
 impl FleetNode {
-    /// The end of the last bucket that the node has written; none: it did not say.
+    /// Returns the end of the last bucket that the node has written; none: it has not reported it.
     pub fn through(&self, step: Step) -> Option<i64> {
         let through = self.report.as_ref()?.through[step as usize];
         (through > 0).then_some(through)
@@ -87,7 +87,7 @@ impl FleetNode {
 }
 
 impl Catalog {
-    /// All nodes, how they do, and the revision that they are to hold.
+    /// Returns all nodes with their state, and the revision that they should use.
     ///
     /// # Errors
     /// Those of the database.
@@ -109,7 +109,7 @@ impl Catalog {
         Ok(Fleet { revision, nodes })
     }
 
-    /// Keeps how the node `name` does.
+    /// Records the state of the node `name`.
     ///
     /// # Errors
     /// Those of the database.
@@ -127,7 +127,7 @@ impl Catalog {
         }
     }
 
-    /// The nodes by name.
+    /// Returns a page of the nodes, by name.
     ///
     /// # Errors
     /// Those of the database.
@@ -147,7 +147,7 @@ impl Catalog {
         rows.iter().map(node).collect()
     }
 
-    /// Forgets the node that is called so and was started then: it has ended.
+    /// Deletes the node of this name that started at this time: it has ended.
     ///
     /// # Errors
     /// Those of the database.
@@ -157,8 +157,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// Says of a node that it is there, and which revision it holds. Nodes that were not heard of since
-    /// `forget_before` are forgotten.
+    /// Records that a node runs, and its revision. If the node is new, deletes those that have not reported since
+    /// `forget_before`.
     ///
     /// # Errors
     /// Those of the database.
@@ -179,7 +179,7 @@ impl Catalog {
         let sql = "INSERT INTO nodes (software, revision, started_at, seen_at, name) \
                    VALUES (?, ?, ?, ?, ?)";
         match self.db.run(sql, &values).await {
-            // Another of this name was quicker, and will find itself here.
+            // Another process of this name was faster, and its row is there.
             Ok(_) | Err(Error::Taken) => {}
             Err(error) => return Err(error),
         }

@@ -1,5 +1,5 @@
-//! Policies and their versions. Each belongs to one app, whose owners change it; its `apps` say who may
-//! use it. Names are unique among all.
+//! Policies and their versions. Each belongs to one app, whose owners change it; its `apps` are the apps that
+//! may use it. Names are unique among all.
 
 /// The columns of a policy, in its order.
 macro_rules! policies {
@@ -90,7 +90,7 @@ pub struct PolicyView {
     pub revision: i64,
 }
 
-/// A policy of an app, as of the version that the author of a change has looked at.
+/// A policy of an app, at the version that the author of a change has read.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyAt<'a> {
     app: &'a str,
@@ -99,7 +99,7 @@ pub struct PolicyAt<'a> {
 }
 
 impl<'a> PolicyAt<'a> {
-    /// The `policy` of `app`, as of `version`.
+    /// Returns the `policy` of `app`, at `version`.
     pub const fn new(app: &'a str, policy: &'a str, version: i64) -> Self {
         Self { app, policy, version }
     }
@@ -126,10 +126,10 @@ pub struct PolicyVersion {
 
 const NOT_FOUND: Error = Error::NotFound("policy");
 
-/// What the description of the API calls the schema of a policy document's policy.
+/// Name of the schema of a policy document's policy in the description of the API.
 pub(crate) const POLICY_SCHEMA: &str = "Document";
 
-/// That schema.
+/// Returns a reference to this schema.
 pub(crate) fn policy_schema() -> RefOr<Schema> {
     let of_policy = RefBuilder::new().ref_location_from_schema_name(POLICY_SCHEMA);
     let what = "The policy, as in `policies[]` of a policy document.";
@@ -137,7 +137,7 @@ pub(crate) fn policy_schema() -> RefOr<Schema> {
 }
 
 impl Catalog {
-    /// The policies of an app by name: those in this state, or all but deleted ones.
+    /// Returns the policies of an app by name: those in this state, or all but deleted ones.
     ///
     /// # Errors
     /// [`Error::NotFound`].
@@ -160,20 +160,20 @@ impl Catalog {
         rows.iter().map(PolicyView::of).collect()
     }
 
-    /// The policy of an app that is called so.
+    /// Returns the policy of an app with this name.
     ///
     /// # Errors
-    /// [`Error::NotFound`], also if it is another app's.
+    /// [`Error::NotFound`], also if it is deleted or another app's.
     pub async fn policy(&self, app: &str, policy: &str) -> Result<PolicyView, Error> {
         let sql = policies!("app = ? AND name = ? AND state <> 'deleted'");
         let row = self.db.row(sql, &[app.into(), policy.into()]).await?;
         PolicyView::of(&row.ok_or(NOT_FOUND)?)
     }
 
-    /// The versions of a policy of an app, deleted or not, the newest first.
+    /// Returns the versions of a policy of an app, deleted or not, the newest first.
     ///
     /// # Errors
-    /// [`Error::NotFound`].
+    /// [`Error::NotFound`], [`Error::Invalid`] for an invalid cursor.
     pub async fn policy_versions(
         &self,
         app: &str,
@@ -196,7 +196,7 @@ impl Catalog {
         rows.iter().map(PolicyVersion::of).collect()
     }
 
-    /// One version of a policy of an app.
+    /// Returns one version of a policy of an app.
     ///
     /// # Errors
     /// [`Error::NotFound`].
@@ -213,7 +213,7 @@ impl Catalog {
         PolicyVersion::of(&row.ok_or(Error::NotFound("version"))?)
     }
 
-    /// Makes a policy of an app, that holds at once or only says what it would refuse.
+    /// Creates a policy of an app, which is enforced at once or in shadow mode.
     ///
     /// # Errors
     /// [`Error::Invalid`], [`Error::Taken`], [`Error::Warned`], [`Error::TooMany`].
@@ -224,7 +224,7 @@ impl Catalog {
         document: &Json,
         state: PolicyState,
     ) -> Result<PolicyView, Error> {
-        // Before others wait for it.
+        // Parsed before the lock, for which others wait.
         let policy = read(document)?;
         let mut change = begin!(self, by);
         locked(&mut change, app).await?;
@@ -237,8 +237,8 @@ impl Catalog {
         change.commit(made).await
     }
 
-    /// What a policy of `app` is now that is to be this one, and whom that would lock out; none: it
-    /// would be a new one. Nothing is changed, and nobody waits.
+    /// Returns the current policy of `app` that `document` would replace (none: it would be new), and the
+    /// warnings about the change. Changes nothing, and takes no lock.
     ///
     /// # Errors
     /// [`Error::Invalid`], [`Error::Taken`].
@@ -269,7 +269,7 @@ impl Catalog {
         Ok((before, warnings))
     }
 
-    /// Makes a policy another one, by the version that it was when its author looked at it.
+    /// Replaces the document of a policy, if it is still at the version that its author has read.
     ///
     /// # Errors
     /// [`Error::Invalid`], [`Error::NotFound`], [`Error::Stale`], [`Error::Warned`].
@@ -307,7 +307,7 @@ impl Catalog {
         change.commit(after).await
     }
 
-    /// Has a policy hold, or only say what it would refuse.
+    /// Sets the state of a policy: enforced, in shadow mode, or deleted.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Stale`], [`Error::Warned`].
@@ -325,16 +325,15 @@ impl Catalog {
             PolicyState::Deleted => Action::DeletePolicy,
         };
         let document = before.document.clone();
-        // What refuses nothing may be whatever it was: an app that it names may be gone.
+        // A policy that refuses nothing is not validated again: an app that it names may be gone.
         let policy = (state == PolicyState::Active).then(|| read(&document)).transpose()?;
         let to = PolicyTarget { document: &document, state, policy: policy.as_ref(), key: None };
         let after = rewrite(&mut change, action, before, &to).await?;
         change.commit(after).await
     }
 
-    /// Makes the document of a policy again what it was in an earlier version, which is a new version.
-    /// Whether it holds stays as it is. For one that was deleted there is
-    /// [`restore_policy`](Self::restore_policy).
+    /// Restores the document of a policy from an earlier version, as a new version. The state stays as it is.
+    /// For a policy that was deleted there is [`restore_policy`](Self::restore_policy).
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Stale`], [`Error::Warned`].
@@ -358,8 +357,7 @@ impl Catalog {
         change.commit(after).await
     }
 
-    /// Makes a deleted policy of an app again what it was in an earlier version, which is a new version; in
-    /// this state.
+    /// Restores a deleted policy of an app from an earlier version, as a new version in this state.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Taken`] if it is not deleted, [`Error::Warned`], [`Error::TooMany`].
@@ -388,7 +386,7 @@ impl Catalog {
         change.commit(after).await
     }
 
-    /// Deletes a policy. Its name stays its app's, and its versions can be looked at.
+    /// Deletes a policy. Its name stays its app's, and its versions can be read.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Stale`].
@@ -397,7 +395,7 @@ impl Catalog {
     }
 }
 
-/// What a policy was in this version.
+/// Returns a policy at this version.
 async fn version_of(
     change: &mut Change<'_>,
     policy: &str,
@@ -409,18 +407,17 @@ async fn version_of(
     PolicyVersion::of(&row.ok_or(Error::NotFound("version"))?)
 }
 
-/// What a policy is to be.
+/// The content that a policy should have.
 struct PolicyTarget<'t> {
     document: &'t Json,
     state: PolicyState,
-    /// The document, as it was read; none: it is the same as before, and refuses nothing.
+    /// The parsed document; none: it is the same as before, and refuses nothing.
     policy: Option<&'t Policy>,
     /// The key that the change is for; none: it is for all.
     key: Option<&'t str>,
 }
 
-/// Makes a policy, or makes a deleted one of this app and name anew.
-/// Makes an active policy of an app.
+/// Creates an active policy of an app, also from a deleted one of this app and name.
 pub(super) async fn add_policy(
     change: &mut Change<'_>,
     app: &str,
@@ -468,7 +465,7 @@ async fn create(
     Ok(made)
 }
 
-/// Makes a policy another one, which is its next version.
+/// Writes the next version of a policy.
 async fn rewrite(
     change: &mut Change<'_>,
     action: Action,
@@ -509,8 +506,8 @@ async fn rewrite(
     Ok(after)
 }
 
-/// Writes a policy, the apps that it names and its version, and returns what the audit says of it. All
-/// changes of policies come here, so none forgets one of the three.
+/// Writes a policy, the apps that it names and its version, and returns its text for the audit. All
+/// changes of policies come here, so none omits one of the three.
 async fn write(change: &mut Change<'_>, view: &PolicyView) -> Result<String, Error> {
     let text = canonical(&view.document);
     let (revision, state) = (view.revision.into(), view.state.name().into());
@@ -557,7 +554,7 @@ async fn keep_version(change: &mut Change<'_>, view: &PolicyView, text: &str) ->
     Ok(())
 }
 
-/// The policy, while it is being changed, if it still is at that version.
+/// Returns the policy within a change, if it is still at that version.
 async fn find(change: &mut Change<'_>, at: &PolicyAt<'_>) -> Result<PolicyView, Error> {
     let sql = policies!("app = ? AND name = ? AND state <> 'deleted'");
     let row = change.rows.row(sql, &[at.app.into(), at.policy.into()]).await?;
@@ -566,7 +563,7 @@ async fn find(change: &mut Change<'_>, at: &PolicyAt<'_>) -> Result<PolicyView, 
     Ok(view)
 }
 
-/// That there is each app that may use the policy: a typing mistake would lock one out.
+/// Checks that each app that may use the policy exists: a typing mistake would lock one out.
 async fn apps_exist(
     change: &mut Change<'_>,
     policy: &Policy,
@@ -585,7 +582,7 @@ async fn apps_exist(
     Ok(())
 }
 
-/// The `app` that `document` names is not there.
+/// Returns the error that the `app` in `document` does not exist.
 fn no_app(document: &Json, app: &str) -> Error {
     let apps = document["apps"].as_array();
     let place =
@@ -596,7 +593,7 @@ fn no_app(document: &Json, app: &str) -> Error {
     )
 }
 
-/// That one policy more can be of `app`. They are counted once in a change.
+/// Checks that `app` may have one policy more. They are counted once in a change.
 async fn take_place(change: &mut Change<'_>, app: &str) -> Result<(), Error> {
     let (all, of_app) = match change.policies {
         Some(counted) => counted,
@@ -624,20 +621,20 @@ async fn count(change: &mut Change<'_>, app: &str) -> Result<(usize, usize), Err
     Ok((count(all)?, count(of_app)?))
 }
 
-/// As the audit has it: the version has the document, which is known again by its hash.
+/// Returns the text of a policy for the audit: the hash identifies the document, which the version has.
 fn audit_text(state: PolicyState, version: i64, document: &str) -> String {
     let hash = Sha256::digest(document.as_bytes());
     format!(r#"{{"sha256":"{hash:x}","state":"{}","version":{version}}}"#, state.name())
 }
 
-/// What the audit says of a policy, with the key that the change is for.
+/// Returns the text of a policy for the audit, with the key that the change is for.
 fn with_key(text: &str, key: &str) -> String {
     let key = serde_json::to_string(key).expect("a text is always JSON");
     format!(r#"{{"key":{key},{}"#, text.trim_start_matches('{'))
 }
 
 impl PolicyState {
-    /// What it is called.
+    /// Returns the name in documents and requests.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Shadow => "shadow",

@@ -1,4 +1,4 @@
-//! What nodes are told: everything, or what changed since the revision that they hold.
+//! Publication to nodes: everything, or the changes since the revision that they use.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,32 +8,32 @@ use super::tokens::scopes;
 use crate::access::Scope;
 use crate::error::Error;
 
-/// What nodes hold, or what is to change of it.
+/// Content of the catalog for nodes, or the changes to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublishedCatalog {
-    /// Of which catalog, by its id: revisions of another one say nothing of it.
+    /// Id of the catalog: revisions of another one are unrelated.
     #[serde(default)]
     pub catalog: String,
-    /// Which revision that is.
+    /// Revision of the catalog.
     pub revision: i64,
-    /// Policies, by name. Deleted ones are told of only to who held an earlier revision.
+    /// Policies, by name. Deleted ones are only in changes since an earlier revision.
     pub policies: Vec<PublishedPolicy>,
-    /// Tokens, likewise.
+    /// Tokens. Revoked and long expired ones are only in changes since an earlier revision.
     pub tokens: Vec<PublishedToken>,
 }
 
 /// A policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublishedPolicy {
-    /// Unique.
+    /// Unique among all apps.
     pub name: String,
-    /// Whose it is.
+    /// The owning app.
     pub app: String,
-    /// What it does.
+    /// The state of the policy.
     pub state: PolicyState,
-    /// Which version it is.
+    /// Version number.
     pub version: i64,
-    /// When it became this version, in milliseconds since 1970; 0: not known.
+    /// Time of this version, in milliseconds since 1970; 0: not known.
     #[serde(default)]
     pub updated_at: i64,
     /// The policy, as JSON.
@@ -43,27 +43,27 @@ pub struct PublishedPolicy {
 /// A token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublishedToken {
-    /// Never changes.
+    /// Identifier; never changes.
     pub id: String,
-    /// Whose it is.
+    /// The owning app.
     pub app: String,
-    /// What it is called.
+    /// Token name.
     pub name: String,
     /// SHA-256 of its secret, in hex.
     pub hash: String,
-    /// What it is for.
+    /// The scopes that the token has.
     pub scopes: Vec<Scope>,
-    /// When it ends, in milliseconds since 1970.
+    /// Expiry time, in milliseconds since 1970.
     pub expires_at: i64,
-    /// Whether it was revoked.
+    /// `true` if it was revoked.
     pub is_revoked: bool,
 }
 
-/// How long a token that ended is published: its owner finds it in a log of refusals within this time.
+/// Time for which an expired token is published, in ms: its owner finds it in a log of refusals within it.
 const EXPIRED_KEPT_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
 
 impl Catalog {
-    /// The revision that the catalog is at.
+    /// Returns the current revision of the catalog.
     ///
     /// # Errors
     /// Those of the database.
@@ -71,7 +71,7 @@ impl Catalog {
         Ok(self.id_and_revision().await?.1)
     }
 
-    /// Which catalog this is: random, made with it, and the same as long as it lives.
+    /// Returns the id of the catalog: random, created with it, and never changed.
     ///
     /// # Errors
     /// Those of the database.
@@ -79,21 +79,21 @@ impl Catalog {
         Ok(self.id_and_revision().await?.0)
     }
 
-    /// The two at once.
+    /// Returns the id and the revision at once.
     pub(crate) async fn id_and_revision(&self) -> Result<(String, i64), Error> {
         let row = self.db.row("SELECT id_text, revision FROM head WHERE id = 1", &[]).await?;
         let row = row.ok_or_else(|| Error::Damaged("missing head".to_owned()))?;
         Ok((row.get(0)?, row.get(1)?))
     }
 
-    /// What changed since `revision`; 0 is everything. Changes made meanwhile may be in it, and are told
-    /// again the next time. Tokens that ended up to 30 days before `at` are in it, so that a node that starts names
-    /// the reason why it refuses them.
+    /// Returns what changed since `revision`; 0 is everything. Changes made meanwhile may be included, and are
+    /// returned again the next time. Tokens that expired up to 30 days before `at` are included, so that a node that
+    /// starts names the reason why it refuses them.
     ///
     /// # Errors
     /// Those of the database.
     pub async fn published_since(&self, revision: i64, at: i64) -> Result<PublishedCatalog, Error> {
-        // First, so that nothing is missed that is changed between the two.
+        // Read first, so that no change between the queries is missed.
         let (catalog, now) = self.id_and_revision().await?;
         let sql = "SELECT name, app, state, version, updated_at, document FROM policies \
                    WHERE revision > ? AND (state <> 'deleted' OR ? > 0) ORDER BY name";

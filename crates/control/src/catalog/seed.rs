@@ -1,4 +1,4 @@
-//! What a new catalog begins with.
+//! Content of a new catalog.
 
 use serde_json::Value as Json;
 
@@ -35,7 +35,7 @@ impl Catalog {
 }
 
 impl Catalog {
-    /// How many policies there are in all apps, without deleted ones.
+    /// Returns the number of policies in all apps, without deleted ones.
     ///
     /// # Errors
     /// Those of the database.

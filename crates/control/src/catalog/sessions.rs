@@ -1,4 +1,4 @@
-//! Sessions: who signed in, until when. What is kept of a session's secret is its hash.
+//! Sessions of accounts, and their ends. Only the hash of a session's secret is stored.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -14,53 +14,53 @@ use crate::audit::AuditTarget;
 use crate::db::Row;
 use crate::error::Error;
 
-/// How long sessions last.
+/// Lifetimes of sessions.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionSpans {
-    /// Without being used, in milliseconds.
+    /// Time after the last use, in milliseconds.
     pub idle_ms: i64,
-    /// In any case, in milliseconds.
+    /// Time after the sign-in, in milliseconds.
     pub absolute_ms: i64,
 }
 
 impl Default for SessionSpans {
-    /// Half an hour, and half a day.
+    /// Returns half an hour, and half a day.
     fn default() -> Self {
         Self { idle_ms: 30 * 60 * 1_000, absolute_ms: 12 * 60 * 60 * 1_000 }
     }
 }
 
-/// The session of who signs in.
+/// The session that a sign-in begins.
 #[derive(Clone, Copy, Debug)]
 pub struct NewSession<'s> {
     /// The hash of its secret.
     pub hash: &'s str,
-    /// How long it lasts.
+    /// Lifetimes of the session.
     pub spans: SessionSpans,
-    /// The hashes of those that their browser had, which end.
+    /// Hashes of the sessions that the browser had, which end.
     pub instead_of: &'s [&'s str],
 }
 
-/// How long an ended session is kept, in milliseconds: its network and its browser are known when the
+/// Time for which an ended session is kept, in milliseconds: its network and its browser are known when the
 /// account signs in again. 30 days.
 const KEPT_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
 
-/// Most sessions by which an account is known, the latest.
+/// Maximum number of sessions by which an account is known, the latest.
 const KNOWN_MAX: i64 = 100;
 
-/// From where an account has signed in lately: the hashes of its sessions and their addresses, the latest
+/// Places of the latest sign-ins of an account: the hashes of its sessions and their addresses, the latest
 /// first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RecentAddresses(Vec<(String, String)>);
 
 impl RecentAddresses {
-    /// Known by these.
+    /// Creates it from hashes and addresses.
     #[cfg(test)]
     pub(crate) const fn of(sessions: Vec<(String, String)>) -> Self {
         Self(sessions)
     }
 
-    /// Its networks, the latest first, each once; `network` is that of an address.
+    /// Returns its networks, the latest first, each once; `network` returns that of an address.
     pub(crate) fn networks<'k>(
         &'k self,
         network: impl Fn(&'k str) -> Cow<'k, str>,
@@ -70,13 +70,13 @@ impl RecentAddresses {
         networks.filter(move |network| seen.insert(network.clone()))
     }
 
-    /// Whether this is the hash of one of its sessions.
+    /// Returns whether this is the hash of one of its sessions.
     pub(crate) fn has_browser(&self, session: &str) -> bool {
         self.0.iter().any(|(hash, _)| hash == session)
     }
 }
 
-/// A session that goes on, as it is shown.
+/// A session that is valid, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Session)]
 pub struct SessionView {
@@ -88,11 +88,11 @@ pub struct SessionView {
     pub created_at: i64,
     /// Time of last use, to the minute.
     pub seen_at: i64,
-    /// Whether it is the session that asks.
+    /// `true` for the session of this request.
     pub is_current: bool,
 }
 
-/// A session that goes on.
+/// A session that is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveSession {
     /// The id of the account.
@@ -103,21 +103,20 @@ pub struct LiveSession {
     pub ends_at: i64,
 }
 
-/// Most sessions that are shown: a person has a few.
+/// Maximum number of sessions that are shown: a person has a few.
 const SHOWN_MAX: i64 = 1_000;
 
-/// So much of its hash tells a session from others.
+/// Characters of the hash that identify a session in a list.
 const ID_CHARS: usize = 16;
 
-/// How much older a session's last use becomes before it is written again, in milliseconds.
+/// Age of a session's recorded last use from which on it is written again, in milliseconds.
 const TOUCH_MS: i64 = 60_000;
 
 impl Catalog {
-    /// Signs in the account of a password that was right, unless the account was changed meanwhile: its
-    /// session begins.
+    /// Begins a session of the account whose password was right, unless the account was changed meanwhile.
     ///
     /// # Errors
-    /// [`Error::Denied`] if it was changed, or may not sign in any more.
+    /// [`Error::Denied`] if it was changed or disabled.
     pub async fn sign_in(
         &self,
         by: &ChangeContext,
@@ -148,7 +147,7 @@ impl Catalog {
         let mut change = begin!(self, by);
         let which = match session {
             Some(hash) => {
-                // It is over, and stays for a while to know the browser by.
+                // The session is over; its row stays for a while, so that the browser is known.
                 let sql = "UPDATE sessions SET seen_at = 0 WHERE account = ? AND hash = ?";
                 change.rows.run(sql, &[account.into(), hash.into()]).await?;
                 "one"
@@ -164,8 +163,8 @@ impl Catalog {
         change.commit(()).await
     }
 
-    /// The sessions of the account called so that go on at the time `at`, the latest first. `own` is the hash of
-    /// the one that asks.
+    /// Returns the sessions of the account of this name that are valid at the time `at`, the latest first. `own`
+    /// is the hash of the session of the request.
     ///
     /// # Errors
     /// Those of the database.
@@ -196,7 +195,7 @@ impl Catalog {
         rows.iter().map(view).collect()
     }
 
-    /// From where the account called so has signed in since this time.
+    /// Returns the places from which the account of this name has signed in since this time.
     ///
     /// # Errors
     /// Those of the database.
@@ -208,8 +207,8 @@ impl Catalog {
         Ok(RecentAddresses(known.collect::<Result<_, Error>>()?))
     }
 
-    /// The session with this hash, if it goes on. It was used now, unless only a program asks for somebody who
-    /// may be away (`is_passive`).
+    /// Returns the session with this hash, if it is valid. This counts as use, unless a program sent the request
+    /// for somebody who may be away (`is_passive`).
     ///
     /// # Errors
     /// Those of the database.
@@ -236,8 +235,8 @@ impl Catalog {
     }
 }
 
-/// Begins a session of an account (its id), and forgets those that ended long ago or that it takes the
-/// place of.
+/// Begins a session of an account (its id); deletes those that it replaces, and those that ended long
+/// ago.
 pub(super) async fn begin(
     change: &mut Change<'_>,
     account: &str,

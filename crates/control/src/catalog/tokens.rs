@@ -1,4 +1,4 @@
-//! Tokens of machines: what is kept of them is their hash, so that whoever reads the database has none.
+//! Tokens of machines. Only their hashes are stored, so that the database contains no usable token.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -23,7 +23,7 @@ pub struct TokenView {
     pub app: String,
     /// Token name; two valid tokens can share a name, so that one can replace the other.
     pub name: String,
-    /// What the token permits.
+    /// The scopes that the token has.
     pub scopes: Vec<Scope>,
     /// Creation time, in milliseconds since 1970.
     pub created_at: i64,
@@ -36,27 +36,27 @@ pub struct TokenView {
     /// The actor that revoked the token.
     #[serde(default)]
     pub revoked_by: Option<String>,
-    /// Whether the token is valid and expires within 14 days.
+    /// `true` if the token is valid and expires within 14 days.
     #[serde(default)]
     pub ends_soon: bool,
     /// Time of last use, to the minute.
     pub used_at: Option<i64>,
 }
 
-/// A token that is to be.
+/// A token to create.
 #[derive(Clone, Copy, Debug)]
 pub struct NewToken<'n> {
-    /// What it is called.
+    /// Token name.
     pub name: &'n str,
-    /// What it is for.
+    /// The scopes that the token has.
     pub scopes: &'n [Scope],
-    /// When it ends, in milliseconds since 1970.
+    /// Expiry time, in milliseconds since 1970.
     pub expires_at: i64,
     /// SHA-256 of its secret, in hex.
     pub hash: &'n str,
 }
 
-/// How long before its end a token ends soon, in milliseconds: 14 days, so that a change of it can be planned.
+/// Time before its expiry in which a token ends soon, in ms: 14 days, so that its replacement can be planned.
 const SOON_MS: i64 = 14 * 24 * 60 * 60 * 1_000;
 
 /// The columns of a token, in its order.
@@ -70,11 +70,11 @@ macro_rules! tokens {
     };
 }
 
-/// Most tokens that end soon that are returned: a person looks at those that end first.
+/// Maximum number of tokens that end soon that are returned: a person looks at those that end first.
 const ENDING_MAX: i64 = 100;
 
 impl Catalog {
-    /// The tokens of an app as they are at the time `at`, the oldest first.
+    /// Returns the tokens of an app as they are at the time `at`, the oldest first.
     ///
     /// # Errors
     /// [`Error::NotFound`].
@@ -94,9 +94,9 @@ impl Catalog {
         shown.collect()
     }
 
-    /// The valid tokens that end in `at..=until`, in milliseconds since 1970, the first to end first: at most
-    /// 100 of them, and how many there are. Of all apps for an administrator, else of those in which `account` has
-    /// a role.
+    /// Returns the valid tokens that end after `at` and by `until`, in milliseconds since 1970, the first to end first:
+    /// at most 100 of them, and the number of all. They are of all apps for an administrator, else of those in which
+    /// `account` has a role.
     ///
     /// # Errors
     /// Those of the database.
@@ -128,7 +128,7 @@ impl Catalog {
         Ok((shown.collect::<Result<_, Error>>()?, total))
     }
 
-    /// The token with the secret of this hash, if it is good at the time `at`.
+    /// Returns the token whose secret has this hash, if it is valid at the time `at`.
     ///
     /// # Errors
     /// Those of the database.
@@ -138,7 +138,7 @@ impl Catalog {
         row.map(|row| TokenView::of(&row)).transpose()
     }
 
-    /// Whether there is a token with the secret of this hash that was not revoked, expired or not.
+    /// Returns whether there is a token whose secret has this hash and that was not revoked, expired or not.
     ///
     /// # Errors
     /// Those of the database.
@@ -147,10 +147,10 @@ impl Catalog {
         Ok(self.db.row(sql, &[hash.into()]).await?.is_some())
     }
 
-    /// Makes a token of an app.
+    /// Creates a token of an app.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Invalid`], [`Error::TooMany`]: two of a name are good at a time.
+    /// [`Error::NotFound`], [`Error::Invalid`], [`Error::TooMany`] valid tokens of this name, or of the app.
     pub async fn create_token(
         &self,
         by: &ChangeContext,
@@ -204,7 +204,7 @@ impl Catalog {
         change.commit(made).await
     }
 
-    /// Ends a token of an app.
+    /// Revokes a token of an app.
     ///
     /// # Errors
     /// [`Error::NotFound`], also if it was revoked before.
@@ -222,7 +222,7 @@ impl Catalog {
         change.commit(()).await
     }
 
-    /// Notes when tokens (their ids) were used last.
+    /// Records the last use of tokens (their ids).
     ///
     /// # Errors
     /// Those of the database.
@@ -235,7 +235,7 @@ impl Catalog {
     }
 }
 
-/// That the token can be, beside those that there are.
+/// Checks that the token is valid, and that there may be one more.
 async fn check(change: &mut Change<'_>, app: &str, new: NewToken<'_>) -> Result<(), Error> {
     name(new.name, "/name")?;
     if new.scopes.is_empty() {

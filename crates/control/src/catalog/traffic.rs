@@ -1,4 +1,4 @@
-//! What nodes counted, in rows that go by age. No change of the catalog waits for them.
+//! Counts of nodes, in rows that are deleted by age. Changes of the catalog do not wait for them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,22 +16,22 @@ use crate::traffic::{Bucket, Counts, PolicyCounts, Step, is_run_of, pack, run_na
 /// Longest wait for a row to be written or old ones to be deleted: the next row comes ten seconds later.
 const WRITE_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Most rows that are read at a time, and for one answer: an hour of a hundred nodes.
+/// Maximum number of rows that are read at a time, and for one answer: an hour of a hundred nodes.
 const PAGE_ROWS_MAX: usize = 100;
 const ROWS_READ_MAX: usize = 36_000;
 
-/// Most changes of policies that are shown in a chart.
+/// Maximum number of changes of policies that are shown in a chart.
 const MARKS_MAX: i64 = 200;
 
-/// Rows of nodes that are gone are kept as long as the longest of those that are there.
+/// Age of the rows of removed nodes at which they are deleted, in milliseconds: the longest that any row is kept.
 const OLD_MS: i64 = Step::Coarse.kept_ms() + Step::Coarse.ms();
 
-/// What one node counted in one bucket.
+/// Counts of one node in one bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeBucket {
     /// The name of the node.
     pub node: String,
-    /// What it counted.
+    /// The bucket with the counts.
     pub bucket: Bucket,
 }
 
@@ -65,7 +65,7 @@ pub struct Mark {
 }
 
 impl Catalog {
-    /// Keeps what `node` counted in `bucket`. A bucket that is kept already stays as it is.
+    /// Records the counts of `node` in `bucket`. A bucket that is there already stays as it is.
     ///
     /// # Errors
     /// Those of the database, and [`Error::Database`] if it took longer than two seconds.
@@ -85,7 +85,7 @@ impl Catalog {
         }
     }
 
-    /// Adds to the buckets of five minutes what `node` has of them in buckets of ten seconds only: it was killed
+    /// Adds to the buckets of five minutes the counts that `node` has in buckets of ten seconds only: it was killed
     /// before they were over, and starts again at `at`.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Catalog {
         self.visit_traffic(Step::Fine, since, of_fine).await?;
         let of_coarse = |NodeBucket { node: of, bucket }: NodeBucket| {
             if of == node {
-                // It lived until the end of this one.
+                // The node ran until the end of this bucket.
                 missing.remove(&bucket.at);
             } else if let Some(counts) =
                 missing.get_mut(&bucket.at).filter(|_| is_run_of(&of, node))
@@ -146,7 +146,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Visits what all nodes counted in buckets that begin at `since` or later, the latest first.
+    /// Calls `visit` with the counts of all nodes in buckets that begin at `since` or later, the latest first.
     ///
     /// # Errors
     /// Those of the database. A row that cannot be read is left out: a later version may have written it.
@@ -185,7 +185,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// The names of all policies with their apps, deleted or not: of one app, or of all.
+    /// Returns the names of all policies with their apps, deleted or not: of one app, or of all.
     ///
     /// # Errors
     /// Those of the database.
@@ -200,7 +200,7 @@ impl Catalog {
         rows.iter().map(|row| Ok((row.get(0)?, row.get(1)?))).collect()
     }
 
-    /// Changes of the policies of `app` since then, the latest of them, in the order of time.
+    /// Returns changes of the policies of `app` since then, the latest of them, in the order of time.
     ///
     /// # Errors
     /// Those of the database.
@@ -213,8 +213,8 @@ impl Catalog {
         self.db.rows(sql, &values).await?.iter().rev().map(Mark::of).collect()
     }
 
-    /// The latest changes of policies, the newest first, `count` of them at most: of all apps for an administrator,
-    /// else of those in which `account` has a role.
+    /// Returns the latest changes of policies, the newest first, `count` of them at most: of all apps for an
+    /// administrator, else of those in which `account` has a role.
     ///
     /// # Errors
     /// Those of the database.
@@ -245,7 +245,7 @@ impl Catalog {
         rows.iter().map(change).collect()
     }
 
-    /// When a policy of an app went into shadow mode; none: it is not in shadow mode.
+    /// Returns the time when a policy of an app went into shadow mode; none: it is not in shadow mode.
     ///
     /// # Errors
     /// Those of the database.

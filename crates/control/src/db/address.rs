@@ -1,4 +1,4 @@
-//! The address of a database without what is secret: it says of a copy which catalog it is of.
+//! The address of a database without secrets, by which a copy names its catalog.
 
 use std::fmt;
 use std::path::{Path, PathBuf, absolute};
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::Url;
 use crate::error::Error;
 
-/// Most symbolic links that are followed to the file of a database, as Linux has it.
+/// Maximum number of symbolic links that are followed to the file of a database, as in Linux.
 const LINKS_MAX: usize = 40;
 
 /// Longest address in bytes: a path of Linux, and what stands before it.
@@ -29,7 +29,7 @@ const TAG_BYTES: usize = 4;
 pub struct CatalogAddress(String);
 
 impl CatalogAddress {
-    /// The address of the database at `url`.
+    /// Returns the address of the database at `url`.
     pub fn of(url: &Url) -> Self {
         Self(match url {
             Url::Sqlite(options) => {
@@ -59,7 +59,7 @@ impl CatalogAddress {
         })
     }
 
-    /// The first digits of the hash of this address, in hex, and its kind and name: for the name of a file.
+    /// Returns the kind and name of the database and the first digits of the hash of this address, for a file name.
     pub fn file_tag(&self) -> String {
         let (kind, place) = self.0.split_once(':').unwrap_or_default();
         let name = place.rsplit('/').next().unwrap_or_default();
@@ -71,8 +71,8 @@ impl CatalogAddress {
 }
 
 impl Url {
-    /// The file of a SQLite database, which need not be there; none of one in memory and of a server. The path is
-    /// absolute and without symbolic links.
+    /// Returns the file of a SQLite database, which need not exist; none if it is in memory, or on a server. The path
+    /// is absolute and without symbolic links.
     pub fn file(&self) -> Option<PathBuf> {
         let Self::Sqlite(options) = self else { return None };
         let path = options.get_filename();
@@ -121,7 +121,7 @@ fn encoded(name: &str) -> String {
     name.replace('%', "%25").replace('?', "%3F").replace('#', "%23").replace(' ', "%20")
 }
 
-/// `path` without symbolic links, as far as there is something; the file may be on a disk that is not there.
+/// Returns `path` without symbolic links, as far as it exists; the file may be on a disk that is not there.
 fn resolved(path: &Path, links_max: usize) -> PathBuf {
     if let Ok(path) = path.canonicalize() {
         return path;

@@ -1,4 +1,4 @@
-//! A connection that is borrowed from the pool, and when it may go back.
+//! A connection that is borrowed from the pool, and the conditions for its return.
 //!
 //! The pool lends a connection again as it was returned. One that is still inside a transaction refuses the
 //! next `BEGIN` (SQLite), or takes later statements into a transaction that nothing commits (PostgreSQL,
@@ -23,7 +23,7 @@ use crate::error::Error;
 
 /// A connection of a pool. It returns to the pool when it is dropped, if it is as it was before.
 pub(crate) struct Borrowed<D: Dialect> {
-    /// Gone only while it is dropped.
+    /// The connection; none only while it is dropped.
     connection: Option<PoolConnection<D>>,
     state: State,
 }
@@ -43,7 +43,7 @@ enum State {
 }
 
 impl<D: Dialect> Borrowed<D> {
-    /// A connection of `pool`, with no transaction open.
+    /// Takes a connection of `pool`, with no transaction open.
     ///
     /// # Errors
     /// [`Error::Database`] if there is none in time.
@@ -51,15 +51,15 @@ impl<D: Dialect> Borrowed<D> {
         Ok(Self { connection: Some(pool.acquire().await?), state: State::Idle })
     }
 
-    /// The same with a transaction. SQLite has one writer at a time, and waits for it here: later the
-    /// statement would be refused.
+    /// Takes a connection of `pool`, and begins a transaction. SQLite has one writer at a time, and waits for it
+    /// here: later the statement would be refused.
     pub(super) async fn begin(pool: &Pool<D>) -> Result<Self, Error> {
         let mut borrowed = Self::of(pool).await?;
         borrowed.control(D::BEGIN, State::InTransaction).await?;
         Ok(borrowed)
     }
 
-    /// The rows that `sql` finds.
+    /// Returns the rows that `sql` finds.
     pub(super) async fn rows(
         &mut self,
         sql: &'static str,
@@ -70,7 +70,7 @@ impl<D: Dialect> Borrowed<D> {
         self.restore_state(before, found)
     }
 
-    /// Does what `sql` says; the number of rows that it changed.
+    /// Runs `sql`; returns the number of rows that it changed.
     pub(super) async fn run(
         &mut self,
         sql: &'static str,
@@ -84,7 +84,7 @@ impl<D: Dialect> Borrowed<D> {
     /// Commits the transaction.
     ///
     /// # Errors
-    /// [`Error::Database`] if it is not committed, [`Error::Unknown`] if the database did not say.
+    /// [`Error::Database`] if it is not committed, [`Error::Unknown`] if it may be.
     pub(super) async fn commit(mut self) -> Result<(), Error> {
         self.take_state()?;
         match timeout(STATEMENT_WAIT_MAX, D::control(self.connection(), "COMMIT")).await {
@@ -111,7 +111,7 @@ impl<D: Dialect> Borrowed<D> {
         Ok(())
     }
 
-    /// The state, which is uncertain until a statement was answered.
+    /// Returns the state, and makes it uncertain until a statement was answered.
     ///
     /// # Errors
     /// [`Error::Database`] behind a statement that failed: some databases have ended the transaction by then,
@@ -143,7 +143,7 @@ impl<D: Dialect> Borrowed<D> {
     }
 }
 
-/// Whether SQLite found the disk full: then nothing is committed. Codes of the other databases are longer.
+/// Returns whether SQLite found the disk full: then nothing is committed. Codes of the other databases are longer.
 fn is_full(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(DatabaseError::code).is_some_and(|code| code == SQLITE_FULL)
 }
@@ -154,7 +154,7 @@ impl<D: Dialect> Drop for Borrowed<D> {
         match self.state {
             State::Idle => {}
             State::Uncertain => connection.close_on_drop(),
-            // A change that is refused is nothing special, and a new connection may cost a handshake.
+            // A refused change is nothing special, and a new connection may cost a handshake.
             State::InTransaction => {
                 let connection = Some(connection);
                 let mut left = Self { connection, state: State::Uncertain };

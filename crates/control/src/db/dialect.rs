@@ -1,4 +1,4 @@
-//! What is bound to statements and found by them, for each of the databases.
+//! Values that are bound to statements, and rows that they find, for each of the databases.
 
 use sqlx::error::ErrorKind;
 use sqlx::mysql::{MySqlArguments, MySqlDatabaseError, MySqlRow};
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::STATEMENT_WAIT_MAX;
 use crate::error::Error;
 
-/// What is bound to a statement.
+/// A value that is bound to a statement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SqlValue<'v> {
     Int(i64),
@@ -23,7 +23,7 @@ pub(crate) enum SqlValue<'v> {
     NoText,
 }
 
-/// A row that was found. Its columns are asked for by their places.
+/// A row that was found, with its columns by position.
 pub(crate) enum Row {
     Sqlite(SqliteRow),
     MySql(MySqlRow),
@@ -47,7 +47,7 @@ impl Column for Vec<u8> {}
 impl Column for Option<i64> {}
 impl Column for Option<String> {}
 
-/// A database with what differs.
+/// A database, with its differences from the others.
 pub(crate) trait Dialect: Database {
     /// Begins a transaction in which something is changed.
     const BEGIN: &'static str;
@@ -63,14 +63,14 @@ pub(crate) trait Dialect: Database {
         sql: &'static str,
     ) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
 
-    /// The rows that `sql` finds.
+    /// Returns the rows that `sql` finds.
     fn rows(
         connection: &mut Self::Connection,
         sql: &'static str,
         values: &[SqlValue<'_>],
     ) -> impl Future<Output = Result<Vec<Row>, Error>> + Send;
 
-    /// Does what `sql` says; the number of rows that it changed.
+    /// Runs `sql`; returns the number of rows that it changed.
     fn run(
         connection: &mut Self::Connection,
         sql: &'static str,
@@ -78,7 +78,7 @@ pub(crate) trait Dialect: Database {
     ) -> impl Future<Output = Result<u64, Error>> + Send;
 }
 
-/// Binds values, which is the same words for each of the databases and not the same types.
+/// Implements [`Dialect`] for a database: the code is the same for each of them, the types are not.
 macro_rules! dialect {
     ($db:ident, $arguments:ty, $begin:literal, $sql:expr) => {
         impl Dialect for $db {
@@ -141,7 +141,7 @@ dialect!(Sqlite, SqliteArguments, "BEGIN IMMEDIATE", SqlSafeStr::into_sql_str);
 dialect!(MySql, MySqlArguments, "BEGIN", SqlSafeStr::into_sql_str);
 dialect!(Postgres, PgArguments, "BEGIN", numbered);
 
-/// Postgres wants the places of what is bound by number. No statement of ours has a `?` in a text.
+/// Returns `sql` with numbered placeholders, as PostgreSQL needs them. No statement of ours has a `?` in a text.
 fn numbered(sql: &'static str) -> SqlStr {
     let mut parts = sql.split('?');
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -161,7 +161,7 @@ where
     D: Dialect,
     D::Arguments: IntoArguments<D>,
 {
-    // PostgreSQL has no such texts, and takes none to look for.
+    // PostgreSQL cannot store such texts, and does not accept them as values.
     if values.iter().any(|value| matches!(value, SqlValue::Text(text) if text.contains('\0'))) {
         return Ok(Vec::new());
     }
@@ -185,7 +185,7 @@ where
 }
 
 impl Row {
-    /// The column at `place`, counted from 0.
+    /// Returns the column at `place`, counted from 0.
     pub(crate) fn get<T: Column>(&self, place: usize) -> Result<T, Error> {
         Ok(match self {
             Self::Sqlite(row) => row.try_get(place)?,
@@ -194,7 +194,7 @@ impl Row {
         })
     }
 
-    /// The same of a truth value.
+    /// Returns the column at `place` as a truth value.
     pub(crate) fn is(&self, place: usize) -> Result<bool, Error> {
         Ok(self.get::<i64>(place)? != 0)
     }
@@ -250,7 +250,7 @@ impl From<sqlx::Error> for Error {
     }
 }
 
-/// The message of a database, with what to do where that is known. Its numbers say nothing that its words do not,
+/// Returns the message of a database, with advice where a remedy is known. Its codes add nothing to the message,
 /// and PostgreSQL names lines of its own source.
 pub(super) fn problem(error: &sqlx::Error) -> String {
     let Some(known) = error.as_database_error() else { return error.to_string() };

@@ -1,7 +1,7 @@
-//! Makes the tables what this version knows: forward only, each step once, one node at a time.
+//! Migration of the tables to this version: forward only, each step once, one node at a time.
 //!
-//! MySQL keeps what was done of a step that broke off, when its node was killed; the step is repeated
-//! there by whoever comes next. With the other databases a step is done whole or not at all.
+//! MySQL keeps the done part of a step that was interrupted, when its node was killed; the next node repeats
+//! the step. With the other databases a step is done whole or not at all.
 
 use std::time::Duration;
 
@@ -13,41 +13,41 @@ use super::dialect::problem;
 use super::{Db, DbPool, STATEMENT_WAIT_MAX, Url};
 use crate::error::Error;
 
-/// The steps, in their order. What has been released does not change.
+/// The steps, in their order. Released steps do not change.
 const STEPS: [(&str, &str); 3] = [
     ("catalog", include_str!("../../migrations/0001_catalog.sql")),
     ("policy_apps", include_str!("../../migrations/0002_policy_apps.sql")),
     ("traffic", include_str!("../../migrations/0003_traffic.sql")),
 ];
 
-/// How often, and how soon again: others take some milliseconds for all steps.
+/// Maximum number of tries, and the time between them: others take some milliseconds for all steps.
 const TRIES_MAX: u32 = 20;
 const TRY_AFTER: Duration = Duration::from_millis(50);
 
-/// How long one node waits for another that makes the tables.
+/// Maximum time that one node waits for another that creates the tables.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// What differs from one database to the next.
+/// Differences between the databases.
 #[derive(Clone, Copy)]
 struct DialectTerms {
     /// The type of long texts.
     long: &'static str,
     /// The type of bytes, at least 64 KiB of them.
     bytes: &'static str,
-    /// What ends a table.
+    /// The text at the end of a table.
     options: &'static str,
-    /// Whether a table may be there already, and its indexes are made with it.
+    /// A table may exist already, and its indexes are created with it.
     is_repeated: bool,
 }
 
-/// SQLite's.
+/// Terms of SQLite.
 const SQLITE: DialectTerms =
     DialectTerms { long: "TEXT", bytes: "BLOB", options: "", is_repeated: false };
 
-/// PostgreSQL's.
+/// Terms of PostgreSQL.
 const POSTGRES: DialectTerms = DialectTerms { bytes: "BYTEA", ..SQLITE };
 
-/// Those of MariaDB and of MySQL. Names and tokens that differ in case, or in spaces at their ends, are
+/// Terms of MariaDB and of MySQL. Names and tokens that differ in case, or in spaces at their ends, are
 /// not the same, here as elsewhere.
 const MARIADB: DialectTerms = DialectTerms {
     long: "MEDIUMTEXT",
@@ -61,9 +61,9 @@ const MYSQL: DialectTerms = DialectTerms {
 };
 
 impl Db {
-    /// Connects, and makes the tables what this version knows. The servers see to it that one node does so
-    /// at a time. SQLite refuses at once where another node makes the same file a database at the same
-    /// moment, whatever the wait for it: then both are tried again.
+    /// Connects, and migrates the tables to this version. The servers make one node do so at a time. SQLite
+    /// refuses at once where another node creates the same file at the same moment, whatever the wait for it:
+    /// then both are tried again.
     pub(super) async fn with_tables(url: &Url) -> Result<Self, Error> {
         let mut tries = 1;
         loop {
@@ -80,7 +80,7 @@ impl Db {
         }
     }
 
-    /// Makes the first `count` steps.
+    /// Runs the first `count` steps.
     pub(crate) async fn migrate_to(&self, count: usize) -> Result<(), Error> {
         let migrator = |words| {
             let steps = STEPS[..count].iter().enumerate();
@@ -92,7 +92,7 @@ impl Db {
             DbPool::Sqlite(pool) => migrator(SQLITE).run(pool).await,
             DbPool::Postgres(pool) => migrator(POSTGRES).run(pool).await,
             DbPool::MySql(pool) => {
-                // The library's own lock does not wait on MariaDB, which takes its -1 for no time.
+                // The library's own lock does not wait on MariaDB, which reads its -1 as no time.
                 let mut lock = lock(pool).await?;
                 let words = words(&mut lock).await?;
                 forget_broken_off(&mut lock).await?;
@@ -113,7 +113,7 @@ impl Db {
     }
 }
 
-/// A step in these words. What it is known again by does not depend on them.
+/// Returns a step in the terms of a database. Its checksum does not depend on them.
 fn migration(
     place: usize,
     (name, text): &(&'static str, &'static str),
@@ -128,8 +128,8 @@ fn migration(
     Migration { checksum, ..of(said(text, words)) }
 }
 
-/// The text of a step in these words. An index is made with its table where that may be there already,
-/// and else behind it.
+/// Returns the text of a step in the terms of a database. An index is created with its table where that may
+/// exist already, and else behind it.
 fn said(text: &str, words: DialectTerms) -> String {
     let DialectTerms { long, bytes, options, is_repeated } = words;
     let (mut said, mut table, mut behind) = (String::new(), "", String::new());
@@ -159,14 +159,14 @@ fn said(text: &str, words: DialectTerms) -> String {
     said.replace("{long}", long).replace("{bytes}", bytes).replace("{options}", options)
 }
 
-/// Which of the two it is that speaks as MySQL does.
+/// Returns the terms of the server, which is MySQL or MariaDB.
 async fn words(connection: &mut MySqlConnection) -> Result<DialectTerms, Error> {
     let asked = sqlx::query_scalar("SELECT VERSION()").fetch_one(connection);
     let version: String = timeout(STATEMENT_WAIT_MAX, asked).await??;
     Ok(if version.contains("MariaDB") { MARIADB } else { MYSQL })
 }
 
-/// Forgets that a step began which did not end: whoever has the lock knows that nobody is at it. Its
+/// Forgets a step that began and did not end: no other node runs it, since this one has the lock. Its
 /// statements can be repeated.
 async fn forget_broken_off(connection: &mut MySqlConnection) -> Result<(), Error> {
     let sql = "SELECT COUNT(*) FROM information_schema.tables \
@@ -180,7 +180,7 @@ async fn forget_broken_off(connection: &mut MySqlConnection) -> Result<(), Error
     Ok(())
 }
 
-/// A connection that has the right to make tables in its database, until it ends.
+/// Returns a connection that has the right to create tables in its database, until it ends.
 async fn lock(pool: &Pool<MySql>) -> Result<MySqlConnection, Error> {
     let mut connection = pool.acquire().await?.detach();
     let sql = "SELECT GET_LOCK(CONCAT('sluicegate-', LEFT(MD5(DATABASE()), 16)), ?)";

@@ -1,7 +1,7 @@
-//! The one place that knows of databases: three of them, by one text of SQL.
+//! The one module that knows databases: three of them, by one text of SQL.
 //!
 //! Statements are written with `?` for what is bound and use what all three have: whole numbers, texts,
-//! no `RETURNING`. What differs is in this folder.
+//! no `RETURNING`. The differences are in this folder.
 
 mod address;
 mod connection;
@@ -30,16 +30,16 @@ pub use url::Url;
 pub use writes::{catalog_write_failures_total, is_catalog_writable};
 use writes::{committed, written};
 
-/// Longest wait for a connection, and for a statement: who changes a rule waits for it, and a database
-/// that takes longer is not there.
+/// Maximum wait for a connection, and for a statement: a person who changes a rule waits for it, and a
+/// database that takes longer counts as unavailable.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(3);
 const STATEMENT_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Longest time that the tables may take: others may be at it, and there may be much in them.
+/// Maximum time to migrate the tables: another node may be doing it, and they may contain much.
 const MIGRATE_WAIT_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// Most connections of the admin API, and as many of what follows the catalog: people change rules, and
-/// one of them waits for the others anyway.
+/// Maximum number of connections of the admin API, and as many of the follower: people change rules, and
+/// each change waits for the others anyway.
 const CONNECTIONS_MAX: u32 = 8;
 
 /// A database.
@@ -58,14 +58,14 @@ enum DbPool {
     Postgres(Pool<Postgres>),
 }
 
-/// Statements that happen all or not at all: not, if it is dropped.
+/// Statements that are committed together, or rolled back if this is dropped.
 pub(crate) enum Transaction {
     Sqlite(Borrowed<Sqlite>),
     MySql(Borrowed<MySql>),
     Postgres(Borrowed<Postgres>),
 }
 
-/// Does the same with whichever database it is.
+/// Evaluates the same expression for each kind of database.
 macro_rules! each {
     ($type:ident, $of:expr, $inner:ident => $do:expr) => {
         match $of {
@@ -77,7 +77,7 @@ macro_rules! each {
 }
 
 impl Db {
-    /// Connects, and makes the tables what this version knows.
+    /// Connects, and migrates the tables to this version.
     ///
     /// # Errors
     /// [`Error::Database`] if there is no such database, or it is of a later version.
@@ -92,7 +92,7 @@ impl Db {
         })
     }
 
-    /// Connects to what is there, and leaves it as it is.
+    /// Connects to an existing database, which stays as it is.
     ///
     /// # Errors
     /// [`Error::Database`] if there is no such database.
@@ -100,7 +100,7 @@ impl Db {
         Self::connect(&url.to_look()).await
     }
 
-    /// Connects; the tables are what they are.
+    /// Connects, without a change to the tables.
     ///
     /// # Errors
     /// [`Error::Database`] if there is no such database.
@@ -150,7 +150,7 @@ impl Db {
         self.file.as_ref().map_or(Ok(()), OpenFile::check)
     }
 
-    /// The rows that `sql` finds.
+    /// Returns the rows that `sql` finds.
     pub(crate) async fn rows(
         &self,
         sql: &'static str,
@@ -160,7 +160,7 @@ impl Db {
         each!(DbPool, &self.pool, pool => Borrowed::of(pool).await?.rows(sql, values).await)
     }
 
-    /// The one row that `sql` finds, if there is one.
+    /// Returns the one row that `sql` finds, if there is one.
     pub(crate) async fn row(
         &self,
         sql: &'static str,
@@ -169,7 +169,7 @@ impl Db {
         Ok(self.rows(sql, values).await?.pop())
     }
 
-    /// Does what `sql` says, on its own; how many rows it met.
+    /// Runs `sql` on its own; returns the number of rows that it changed.
     pub(crate) async fn run(
         &self,
         sql: &'static str,
@@ -188,7 +188,7 @@ impl Db {
     }
 }
 
-/// The pool, or why there is none: a pool tries again until its time is over, and does not name the reason.
+/// Returns the pool, or the reason for the failure: a pool tries until its time is over, and does not name it.
 async fn connected<P, O: ConnectOptions<Connection: Sized>>(
     pool: Result<P, sqlx::Error>,
     options: &O,
@@ -203,7 +203,7 @@ async fn connected<P, O: ConnectOptions<Connection: Sized>>(
 }
 
 impl Transaction {
-    /// The rows that `sql` finds.
+    /// Returns the rows that `sql` finds.
     pub(crate) async fn rows(
         &mut self,
         sql: &'static str,
@@ -212,7 +212,7 @@ impl Transaction {
         written(each!(Self, self, inner => inner.rows(sql, values).await))
     }
 
-    /// The one row that `sql` finds, if there is one.
+    /// Returns the one row that `sql` finds, if there is one.
     pub(crate) async fn row(
         &mut self,
         sql: &'static str,
@@ -221,7 +221,7 @@ impl Transaction {
         Ok(self.rows(sql, values).await?.pop())
     }
 
-    /// Does what `sql` says; how many rows it met.
+    /// Runs `sql`; returns the number of rows that it changed.
     pub(crate) async fn run(
         &mut self,
         sql: &'static str,
@@ -230,15 +230,15 @@ impl Transaction {
         written(each!(Self, self, inner => inner.run(sql, values).await))
     }
 
-    /// Makes it so.
+    /// Commits the transaction.
     ///
     /// # Errors
-    /// [`Error::Unknown`]: the database did not say whether it did.
+    /// [`Error::Database`] if it is not committed, [`Error::Unknown`] if it may be.
     pub(crate) async fn commit(self) -> Result<(), Error> {
         committed(each!(Self, self, inner => inner.commit().await))
     }
 
-    /// Leaves everything as it was.
+    /// Rolls the transaction back.
     pub(crate) async fn roll_back(self) -> Result<(), Error> {
         each!(Self, self, inner => inner.roll_back().await)
     }

@@ -1,4 +1,4 @@
-//! The file of a SQLite database, and whether it is still the one that was opened.
+//! The file of a SQLite database, with a check that it is still the one that was opened.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use super::Url;
 use super::writes::set_moved;
 use crate::error::Error;
 
-/// The file of a database. Connections go on with a file that was moved, and what they write is not found again.
+/// The file of a database. Connections continue with a file that was moved, and what they write is lost.
 #[derive(Clone, Debug)]
 pub(super) struct OpenFile {
     path: PathBuf,
@@ -20,7 +20,7 @@ pub(super) struct OpenFile {
 type FileId = (u64, u64);
 
 impl OpenFile {
-    /// The file of the database at `url`, which was opened a moment ago; none of one in memory and of a server.
+    /// Returns the file of the database at `url`, which was just opened; none if it is in memory, or on a server.
     pub(super) fn of(url: &Url) -> Result<Option<Self>, Error> {
         let Some(path) = url.file() else { return Ok(None) };
         let id =

@@ -11,7 +11,7 @@ use tokio::task::{JoinSet, yield_now};
 use super::*;
 use crate::Catalog;
 
-/// As many changes as meet each connection of the pool at least once.
+/// Number of changes that use each connection of the pool at least once.
 const CHANGES: i64 = 4 * CONNECTIONS_MAX as i64;
 
 const CHANGE: &str = "UPDATE head SET revision = revision + 1 WHERE id = 1";
@@ -66,7 +66,7 @@ impl Stage {
     }
 }
 
-/// Ends each connection's transaction as `sql` does it, behind the back of the one who began it.
+/// Ends each connection's transaction with `sql`, which the code that began it does not notice.
 async fn end_behind(stage: &Stage, sql: &'static str) {
     let mut open = Vec::new();
     for _ in 0..CONNECTIONS_MAX {
@@ -159,7 +159,7 @@ async fn changes_that_wait_for_a_lock_and_are_cut_off_take_no_connection_with_th
     }
 }
 
-/// Polls `future` so many times at most, and drops it.
+/// Polls `future` at most this many times, and drops it.
 async fn cut_off<F: Future>(future: F, polls: usize) {
     let mut future = pin!(future);
     for _ in 0..polls {

@@ -1,4 +1,4 @@
-//! Which database: `sqlite:PATH`, `mysql://…`, `postgres://…`.
+//! URLs of databases: `sqlite:PATH`, `mysql://…`, `postgres://…`.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -15,13 +15,13 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 
 use crate::error::Error;
 
-/// How long a writer of SQLite waits for another.
+/// Maximum time that a writer of SQLite waits for another.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// A database, by its URL. What may hold a password is not shown.
+/// The URL of a database. `Debug` shows its kind only, since the rest may contain a password.
 #[derive(Clone)]
 pub enum Url {
-    /// `sqlite:PATH`: a file, made if it is not there.
+    /// `sqlite:PATH`: a file, which only [`create`](Self::create) creates.
     Sqlite(SqliteConnectOptions),
     /// `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, MariaDB as well.
     MySql(MySqlConnectOptions),
@@ -30,7 +30,7 @@ pub enum Url {
 }
 
 impl Url {
-    /// What the kind of database is called.
+    /// Returns the name of the kind of database.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Sqlite(_) => "sqlite",
@@ -39,8 +39,8 @@ impl Url {
         }
     }
 
-    /// Whether somebody on the way to it can read along, or be taken for it: it is on another machine, and
-    /// its certificate and its name are not verified.
+    /// Returns whether others on the network can read the connection, or pose as the database: it is on another
+    /// machine, and its certificate and its name are not verified.
     pub fn is_open(&self) -> bool {
         let (host, is_socket, is_verified) = match self {
             Self::Sqlite(_) => return false,
@@ -60,21 +60,21 @@ impl Url {
         !(is_here || is_socket || is_verified || host == "localhost" || host.starts_with('/'))
     }
 
-    /// Whether the file of a SQLite database is not there.
+    /// Returns whether the file of a SQLite database does not exist.
     pub fn is_missing(&self) -> bool {
         self.file().is_some_and(|path| !path.exists())
     }
 
-    /// Makes the file of a SQLite database that is not there yet, for its owner only: nobody else reads the hashes
+    /// Creates the file of a SQLite database if it does not exist, for its owner only: nobody else can read the hashes
     /// of passwords, also in the files that SQLite puts beside it.
     ///
     /// # Errors
-    /// [`Error::Database`] if it cannot be made.
+    /// [`Error::Database`] if it cannot be created.
     pub fn create(&self) -> Result<(), Error> {
         let Self::Sqlite(options) = self else { return Ok(()) };
         let path = options.get_filename();
         if path.to_str().is_some_and(|path| path.starts_with("file:") || path == ":memory:") {
-            // It is in memory, or said in another way.
+            // It is in memory, or given in another way.
             return Ok(());
         }
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
@@ -92,7 +92,7 @@ impl Url {
         }
     }
 
-    /// The same, where nothing is made or changed.
+    /// Returns the URL for reading: the file of a SQLite database is opened read-only.
     pub(super) fn to_look(&self) -> Self {
         match self {
             Self::Sqlite(options) => {
@@ -104,7 +104,7 @@ impl Url {
     }
 }
 
-/// Why there is no file at `path`.
+/// Returns the reason why there is no file at `path`.
 pub(super) fn missing(path: &Path) -> String {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     match folder.filter(|folder| !folder.is_dir()) {
@@ -113,7 +113,7 @@ pub(super) fn missing(path: &Path) -> String {
     }
 }
 
-/// `error` of a database that cannot be opened, with the file and the cause where SQLite names a number.
+/// Adds the file and the cause to `error` of a database that cannot be opened, where SQLite names a number.
 pub(super) fn explained(url: &Url, error: Error) -> Error {
     let (Error::Database(problem), Some(path)) = (&error, url.file()) else { return error };
     let shown = path.display();
@@ -132,7 +132,7 @@ impl FromStr for Url {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let (scheme, _) = text.split_once(':').unwrap_or_default();
-        // What is wrong with it is not repeated: there may be a password in it.
+        // The URL is not repeated: there may be a password in it.
         let wrong = |_| {
             let problem = ssl_mode_problem(scheme, text);
             Error::Database(
@@ -145,7 +145,7 @@ impl FromStr for Url {
                 // A file is made by `create` alone: a later connection that makes one anew, because its volume is
                 // away for a moment, would take the log of the old one (WAL) for its own and empty it.
                 let is_file = Self::Sqlite(options.clone()).file().is_some();
-                // Written to the disk before it is said to be: what was acknowledged is there.
+                // Written to the disk before it is acknowledged.
                 Self::Sqlite(
                     options
                         .create_if_missing(!is_file)
@@ -199,7 +199,7 @@ const SSL_MODES: [(&[&str], &[&str]); 2] = [
     (&["mysql", "mariadb"], &["DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"]),
 ];
 
-/// The problem of the mode of TLS in the URL `text`, if it has one that is not known. The mode is not repeated: a
+/// Returns the problem of the mode of TLS in the URL `text`, if it is unknown. The mode is not repeated: a
 /// password may stand in its place.
 fn ssl_mode_problem(scheme: &str, text: &str) -> Option<String> {
     let (_, modes) = SSL_MODES.iter().find(|(schemes, _)| schemes.contains(&scheme))?;

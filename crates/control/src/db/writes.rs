@@ -1,4 +1,4 @@
-//! Whether the database takes changes: counted for the whole process, which has one catalog.
+//! Record of whether the database takes changes, for the whole process, which has one catalog.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -7,16 +7,16 @@ use crate::error::Error;
 /// Writes that the database did not take, since the process started.
 static FAILURES: AtomicU64 = AtomicU64::new(0);
 
-/// Whether a write failed and no change was committed since.
+/// A write failed, and no change was committed since.
 static IS_FAILING: AtomicBool = AtomicBool::new(false);
 
-/// The number of writes that the database did not take, since the process started.
+/// Returns the number of writes that the database did not take, since the process started.
 pub fn catalog_write_failures_total() -> u64 {
     FAILURES.load(Ordering::Relaxed)
 }
 
-/// Whether the database takes changes: false from a write that it did not take until the next change that is
-/// committed.
+/// Returns whether the database takes changes: `false` from a write that it did not take until the next
+/// change that is committed.
 pub fn is_catalog_writable() -> bool {
     !IS_FAILING.load(Ordering::Relaxed)
 }
@@ -26,8 +26,8 @@ pub(super) fn set_moved() {
     IS_FAILING.store(true, Ordering::Relaxed);
 }
 
-/// Counts a write that the database did not take. What the database refuses because of its content, such as
-/// a name that exists, is taken.
+/// Counts a write that the database did not take. A write that the database refuses because of its content,
+/// such as a name that exists, counts as taken.
 pub(super) fn written<T>(done: Result<T, Error>) -> Result<T, Error> {
     if let Err(error @ (Error::Database(_) | Error::Unknown(_))) = &done {
         FAILURES.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Signing in elsewhere: OpenID Connect's authorization code flow with PKCE, of a client with a secret.
+//! Sign-in with OpenID Connect: the authorization code flow with PKCE, of a client with a secret.
 //!
 //! ```text
 //! login    ─▶ Logins::begin    cookie { time, secret, MAC }   redirect { state, nonce, S256(verifier) }
@@ -7,8 +7,8 @@
 //!   └─ Provider::person        code and verifier ─▶ ID token ─▶ signature, issuer, audience, time, nonce
 //! ```
 //!
-//! The types of the library that does it stay in `provider`. Without the feature `oidc` there is what
-//! can be configured, and nobody who does it.
+//! The types of the library stay in `provider`. Without the feature `oidc` there is only the
+//! configuration.
 
 mod config;
 #[cfg(feature = "oidc")]
@@ -28,14 +28,14 @@ pub use service::Oidc;
 #[cfg(feature = "oidc")]
 pub(crate) use service::{CallbackParams, CompletedLogin, SignInError};
 
-/// What signs people in who are known elsewhere: nobody does, without the feature `oidc`.
+/// Sign-in with OpenID Connect: without the feature `oidc`, no value of this type exists.
 #[cfg(not(feature = "oidc"))]
 #[derive(Debug)]
 pub enum Oidc {}
 
 #[cfg(not(feature = "oidc"))]
 impl Oidc {
-    /// There is none.
+    /// Fails, since the build has no OpenID Connect.
     ///
     /// # Errors
     /// Always.
@@ -50,7 +50,7 @@ impl Oidc {
         ))
     }
 
-    /// There is none.
+    /// Cannot be called, since no value exists.
     pub fn name(&self) -> String {
         match *self {}
     }

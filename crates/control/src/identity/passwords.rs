@@ -1,4 +1,4 @@
-//! Passwords: kept as argon2id (19 MiB, two passes, one lane: the least that OWASP's password storage
+//! Passwords: stored as argon2id (19 MiB, two passes, one lane: the least that OWASP's password storage
 //! cheat sheet recommends, and the library's defaults), computed beside the async threads, few at a time.
 
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use tokio::task::spawn_blocking;
 use crate::error::Error;
 use sluicegate_policy::finding;
 
-/// Fewest characters of a password (NIST SP 800-63B, section 5.1.1.2, asks for eight; this is what
-/// cannot be tried offline soon).
+/// Fewest characters of a password (NIST SP 800-63B, section 5.1.1.2, asks for eight; twelve cannot be
+/// searched offline soon).
 pub const PASSWORD_CHARS_MIN: usize = 12;
 
 /// Longest password in bytes: nobody types more, and it all has to be hashed.
 const PASSWORD_BYTES_MAX: usize = 1_024;
 
-/// How many are computed at a time: each takes a core for tens of milliseconds, and 19 MiB.
+/// Maximum number that are computed at a time: each takes a core for tens of milliseconds, and 19 MiB.
 const COMPUTED_MAX: usize = 2;
 
-/// How many wait for that at most: about a second's worth. Others are told to come again.
+/// Maximum number that wait for that: about a second's worth. Others get [`Error::Busy`].
 const WAITING_MAX: usize = 32;
 
-/// How many wait for that besides where the account has signed in lately: strangers do not take these
-/// places.
+/// Maximum number that wait besides, for accounts that have signed in lately from the same place: strangers do
+/// not take these places.
 const WAITING_KNOWN_MAX: usize = 8;
 
-/// What computes hashes of passwords.
+/// Computes and verifies hashes of passwords.
 #[derive(Clone, Debug)]
 pub struct Passwords {
     computing: Arc<Semaphore>,
@@ -48,7 +48,7 @@ impl Default for Passwords {
 }
 
 impl Passwords {
-    /// What is to be kept of a new password.
+    /// Returns the hash of a new password.
     ///
     /// # Errors
     /// [`Error::Invalid`] if it is too short or too long, [`Error::Busy`].
@@ -71,8 +71,8 @@ impl Passwords {
         .await?
     }
 
-    /// Whether `password` is the one of which `kept` is kept. Without an account it takes as long, so
-    /// that nobody learns which accounts there are.
+    /// Returns whether `password` has the hash `kept`. Without a hash it takes as long, so that the time does not
+    /// reveal which accounts exist.
     ///
     /// # Errors
     /// [`Error::Busy`].
@@ -80,7 +80,7 @@ impl Passwords {
         self.verify_in(&self.waiting, password, kept).await
     }
 
-    /// The same where the account has signed in lately from the same place.
+    /// Verifies as [`verify`](Self::verify) does, for an account that has signed in lately from the same place.
     ///
     /// # Errors
     /// [`Error::Busy`].
@@ -118,7 +118,7 @@ impl Passwords {
     ) -> Result<T, Error> {
         let place = Arc::clone(waiting).try_acquire_owned();
         let _place = place.map_err(|_| Error::Busy)?;
-        // With the work, so that one who goes away does not let in another while it goes on.
+        // The work holds it, so that a request that is dropped does not let another in while its work goes on.
         let turn = Arc::clone(&self.computing).acquire_owned().await;
         let turn = turn.expect("the semaphore is never closed");
         let done = spawn_blocking(move || {

@@ -1,28 +1,28 @@
-//! Secrets that are made here: sessions, tokens, the setup token. What is kept of one is its hash.
+//! Secrets that are created here: sessions, tokens, the setup token. Only the hash of a secret is stored.
 
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
-/// What a secret is for. It begins with that, so that one that is lost is found and known for what it is.
+/// The use of a secret, which its prefix names, so that a lost secret is found and recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretKind {
-    /// A person who signed in.
+    /// The session of a person who signed in.
     Session,
-    /// A machine.
+    /// The token of a machine.
     Token,
-    /// The first person.
+    /// The setup token, for the first account.
     Setup,
-    /// A browser that began to sign in elsewhere.
+    /// The cookie of a browser that began to sign in with OpenID Connect.
     Login,
 }
 
-/// A secret of 256 random bits. It is not shown but where it is given away, and wiped from memory when it
-/// is dropped.
+/// A secret of 256 random bits. `Debug` does not show it, and it is wiped from memory when it is
+/// dropped.
 #[derive(Clone, Debug)]
 pub struct Secret(SecretString);
 
 impl SecretKind {
-    /// What secrets of this kind begin with.
+    /// Returns the prefix of secrets of this kind.
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::Session => "sgs_",
@@ -34,7 +34,7 @@ impl SecretKind {
 }
 
 impl Secret {
-    /// A new one.
+    /// Creates a random secret.
     ///
     /// # Panics
     /// If the system has no randomness, which it has once it has started.
@@ -44,28 +44,28 @@ impl Secret {
         Self(format!("{}{}", kind.prefix(), hex(&bytes)).into())
     }
 
-    /// What is kept of it: its SHA-256, in hex. It needs no salt: nobody guesses 256 bits.
+    /// Returns what is stored of it: its SHA-256, in hex. It needs no salt: nobody guesses 256 bits.
     pub fn hash(&self) -> String {
         Self::hash_of(self.expose())
     }
 
-    /// What is kept of a secret that somebody shows.
+    /// Returns the hash of a secret that a client sends, in hex.
     pub fn hash_of(shown: &str) -> String {
         hex(&Self::digest_of(shown.as_bytes()))
     }
 
-    /// The same in bytes.
+    /// Returns the hash of a secret that a client sends, in bytes.
     pub fn digest_of(shown: &[u8]) -> [u8; 32] {
         Sha256::digest(shown).into()
     }
 
-    /// The secret, for the one whose it is.
+    /// Returns the secret, for its owner.
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
     }
 }
 
-/// `bytes` in hex.
+/// Returns `bytes` in hex.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

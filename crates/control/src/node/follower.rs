@@ -1,4 +1,4 @@
-//! Follows the catalog: what changes there is held here within the time between two looks.
+//! Follows the catalog: a change there is used here within the time between two polls.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -15,27 +15,27 @@ use crate::error::Error;
 pub struct Follower {
     url: Url,
     catalog: Option<Catalog>,
-    /// The one that is being opened: its tables are made to the end, whoever waits for that.
+    /// The catalog that is being opened: its tables are migrated to the end, even if `poll` is dropped.
     opening: Option<JoinHandle<Result<Catalog, Error>>>,
     held: Arc<CatalogSnapshot>,
     copy: CatalogCopy,
-    /// Whether the last look was answered.
+    /// The last poll was answered.
     was_there: bool,
 }
 
 impl Follower {
-    /// A node of the catalog at `url`. The file of a SQLite catalog must exist. The node holds nothing yet: what the file of `copy` has is
-    /// [restored](Self::restore), the catalog is asked by [`poll`](Self::poll).
+    /// Creates a follower of the catalog at `url`. The file of a SQLite catalog must exist. The snapshot is empty at
+    /// first: [`restore`](Self::restore) reads the file of `copy`, [`poll`](Self::poll) the catalog.
     pub fn new(url: Url, copy: CatalogCopy) -> Self {
         Self { url, catalog: None, opening: None, held: Arc::default(), copy, was_there: false }
     }
 
-    /// Takes over what the file has; nothing, if there is none.
+    /// Takes over the content of the file; nothing, if there is none.
     ///
     /// # Errors
     /// [`Error::OtherFormat`]: another version wrote the file. [`Error::OtherCatalog`]: it is a copy of another
     /// catalog. [`Error::Damaged`]: it is not what was written, or of another catalog than the one that answered.
-    /// What is held stays.
+    /// The snapshot stays.
     pub fn restore(&mut self) -> Result<CatalogDelta, Error> {
         let Some((held, news)) = CatalogSnapshot::read(&self.copy)? else {
             return Ok(CatalogDelta::default());
@@ -49,14 +49,13 @@ impl Follower {
         Ok(news)
     }
 
-    /// Looks at the catalog; what changed since the last time, if anything did. Can be dropped.
+    /// Polls the catalog; returns what changed since the last time, if anything did. Can be dropped.
     ///
     /// # Errors
-    /// Those of the database: what is held stays, and the next look tries again.
+    /// Those of the database: the snapshot stays, and the next poll tries again.
     pub async fn poll(&mut self, at: i64) -> Result<Option<CatalogDelta>, Error> {
-        // Whoever was away may find another state of the catalog than the one that it knew, such as
-        // yesterday's; so does whoever is told of an earlier revision, or of another catalog. All of
-        // them look at everything.
+        // After a failure, the catalog may be in another state than the known one, such as yesterday's; so may
+        // one that has an earlier revision, or is another catalog. In all these cases everything is read.
         let was_there = std::mem::replace(&mut self.was_there, false);
         let catalog = match &self.catalog {
             Some(catalog) => catalog.clone(),
@@ -74,17 +73,17 @@ impl Follower {
             None => None,
             Some(since) => {
                 let published = catalog.published_since(since, at).await?;
-                // It may have become another one meanwhile.
+                // It may have become another catalog meanwhile.
                 let is_more = since > 0 && published.catalog == id && published.revision >= now;
                 if since > 0 && !is_more {
                     return Ok(None);
                 }
-                // Who looks at what is held now goes on seeing it as it is.
+                // Readers of the snapshot keep it as it is.
                 let held = Arc::make_mut(&mut self.held);
                 Some(if is_more { held.apply(published) } else { held.replace(published) })
             }
         };
-        // Nothing is waited for behind this, so that what is held and what is told of it are one.
+        // Nothing is awaited behind this, so that the snapshot and the returned changes agree.
         self.was_there = true;
         Ok(news.filter(|news| !news.is_empty()))
     }
@@ -100,12 +99,12 @@ impl Follower {
         Ok(self.catalog.insert(catalog).clone())
     }
 
-    /// The catalog, once it was there.
+    /// Returns the catalog, once it was available.
     pub const fn catalog(&self) -> Option<&Catalog> {
         self.catalog.as_ref()
     }
 
-    /// What is held.
+    /// Returns the snapshot.
     pub const fn held(&self) -> &Arc<CatalogSnapshot> {
         &self.held
     }

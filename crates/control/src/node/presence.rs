@@ -1,23 +1,23 @@
-//! A node, as it says of itself to the catalog.
+//! The presence of a node, as it reports it to the catalog.
 
 use crate::catalog::{Catalog, Node, NodeReport};
 use crate::error::Error;
 
-/// How often a node says that it is there although nothing changed, in milliseconds; and after how long
-/// one that does not is forgotten: a day, so that one that is missing is seen.
+/// Interval of reports without a change, in milliseconds; and time after which a node without reports is
+/// forgotten: a day, so that a missing one is seen.
 const SAY_MS: i64 = 10_000;
 const FORGET_MS: i64 = 24 * 60 * 60 * 1_000;
 
-/// What a node says of itself.
+/// Reports of a node to the catalog.
 #[derive(Debug)]
 pub struct Presence {
     node: Node,
-    /// None: it has not said so yet.
+    /// Time of the last report; none: not reported yet.
     said_at: Option<i64>,
 }
 
 impl Presence {
-    /// A node that is called so and runs this version of the program, since `at` (ms since 1970).
+    /// Creates the presence of a node with this name and version of the program, since `at` (ms since 1970).
     pub fn new(name: &str, software: &str, at: i64) -> Self {
         let node = Node {
             name: name.to_owned(),
@@ -29,26 +29,25 @@ impl Presence {
         Self { node, said_at: None }
     }
 
-    /// What the node is called.
+    /// Returns the name of the node.
     pub fn name(&self) -> &str {
         &self.node.name
     }
 
-    /// When it was started, in milliseconds since 1970.
+    /// Returns the start time, in milliseconds since 1970.
     pub fn started_at(&self) -> i64 {
         self.node.started_at
     }
 
-    /// Whether it is time to say something at `at`: the revision is new, or the last time is long ago.
+    /// Returns whether a report is due at `at`: the revision is new, or the last report is long ago.
     pub fn is_due(&self, revision: i64, at: i64) -> bool {
         revision != self.node.revision || self.said_at.is_none_or(|said_at| at - said_at >= SAY_MS)
     }
 
-    /// Says to `catalog` that the node is there and holds `revision`, if that is new or was said long
-    /// ago.
+    /// Reports to `catalog` that the node runs and uses `revision`, if a report is due.
     ///
     /// # Errors
-    /// Those of the database; it is said again the next time.
+    /// Those of the database; the report is tried again the next time.
     pub async fn report(&mut self, catalog: &Catalog, revision: i64, at: i64) -> Result<(), Error> {
         if !self.is_due(revision, at) {
             return Ok(());
@@ -59,7 +58,7 @@ impl Presence {
         Ok(())
     }
 
-    /// The same, and says how the node does.
+    /// Reports as [`report`](Self::report) does, and adds the state of the node.
     ///
     /// # Errors
     /// Those of the database.

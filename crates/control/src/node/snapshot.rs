@@ -1,4 +1,4 @@
-//! Policies and tokens as a node holds them, in memory and in a file.
+//! Policies and tokens on a node, in memory and in a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,46 +22,46 @@ const FORMAT: u32 = 1;
 /// Largest file that is read: ten thousand policies of the largest size.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// What a node holds.
+/// Content of the catalog on a node.
 #[derive(Clone, Debug, Default)]
 pub struct CatalogSnapshot {
-    /// The id of the catalog; empty: of none yet.
+    /// The id of the catalog; empty: there is none yet.
     catalog: String,
     revision: i64,
     /// Policies that this program cannot read, by name.
     unreadable: BTreeSet<String>,
-    /// Shared, so that a copy for whoever writes it elsewhere costs little.
+    /// Shared, so that a copy for another writer costs little.
     policies: BTreeMap<String, Arc<PublishedPolicy>>,
     tokens: BTreeMap<String, Arc<CachedToken>>,
 }
 
-/// What is to be otherwise in the engine.
+/// Changes for the engine.
 #[derive(Debug, Default)]
 pub struct CatalogDelta {
     /// Policies that are new or changed.
     pub changed: Vec<Policy>,
-    /// Names of policies that are no more.
+    /// Names of policies that no longer exist.
     pub gone: Vec<String>,
-    /// Policies that this program cannot read, with why: what was held of them stays.
+    /// Policies that this program cannot read, with the reason: their earlier content stays.
     pub refused: Vec<(String, String)>,
     /// All tokens, if any of them changed.
     pub tokens: Option<Arc<Tokens>>,
 }
 
-/// What every format of the file begins with.
+/// The beginning of every format of the file.
 #[derive(Deserialize)]
 struct CacheFormat {
     format: u32,
 }
 
-/// The catalog that a file says it is a copy of.
+/// The catalog that a file names as its original.
 #[derive(Deserialize)]
 struct CatalogLabel {
     #[serde(default)]
     of: Option<CatalogAddress>,
 }
 
-/// What the file holds.
+/// Content of the file.
 #[derive(Serialize, Deserialize)]
 struct CatalogCacheFile {
     format: u32,
@@ -84,12 +84,12 @@ pub struct CatalogCopy {
 }
 
 impl CatalogCopy {
-    /// A copy of the catalog at `url` in the file at `path`.
+    /// Creates a copy of the catalog at `url` in the file at `path`.
     pub fn new(path: PathBuf, url: &Url) -> Self {
         Self { path, of: CatalogAddress::of(url), of_before: None }
     }
 
-    /// Whether a file that says it is a copy of `found` is read.
+    /// Checks that a file that names `found` as its original may be read.
     ///
     /// # Errors
     /// [`Error::OtherCatalog`].
@@ -107,28 +107,27 @@ impl CatalogCopy {
 }
 
 impl CatalogSnapshot {
-    /// Which revision of the catalog this is; 0 is nothing.
+    /// Returns the revision of the catalog; 0: no content.
     pub const fn revision(&self) -> i64 {
         self.revision
     }
 
-    /// The id of the catalog that this is of; empty, if it is of none yet.
+    /// Returns the id of the catalog; empty: there is none yet.
     pub fn catalog(&self) -> &str {
         &self.catalog
     }
 
-    /// Whether what is held is all that the catalog has: no policy of a later version of this program
-    /// is missing.
+    /// Returns whether this is all of the catalog: no policy of a later version of this program is missing.
     pub fn is_readable(&self) -> bool {
         self.unreadable.is_empty()
     }
 
-    /// Every policy that is held, for a copy elsewhere.
+    /// Returns every policy, for a copy elsewhere.
     pub fn policies(&self) -> impl Iterator<Item = &PublishedPolicy> {
         self.policies.values().map(Arc::as_ref)
     }
 
-    /// Names of policies that are not the same here and in `other`.
+    /// Returns the names of policies that are not the same here and in `other`.
     pub fn differing<'h>(&'h self, other: &'h Self) -> impl Iterator<Item = &'h str> {
         let changed = self.policies.iter().filter(|(name, policy)| {
             !other.policies.get(*name).is_some_and(|old| Arc::ptr_eq(old, policy) || old == *policy)
@@ -137,7 +136,7 @@ impl CatalogSnapshot {
         changed.map(|(name, _)| name.as_str()).chain(gone.map(String::as_str))
     }
 
-    /// Takes over what the catalog says, and says what to make of it.
+    /// Takes over the changes of the catalog, and returns those for the engine.
     pub fn apply(&mut self, published: PublishedCatalog) -> CatalogDelta {
         let mut news = CatalogDelta::default();
         for policy in published.policies {
@@ -175,7 +174,7 @@ impl CatalogSnapshot {
             return;
         };
         let token = match before {
-            // Who holds it already goes on marking it.
+            // Its users go on marking the same token.
             Some(before) if before.published() == token.published() => before,
             Some(before) => Arc::new(token.in_place_of(&before)),
             None => Arc::new(token),
@@ -183,10 +182,10 @@ impl CatalogSnapshot {
         self.tokens.insert(token.id().to_owned(), token);
     }
 
-    /// Takes over a catalog that does not follow the one that is held.
+    /// Takes over a catalog that does not follow this one.
     pub fn replace(&mut self, mut published: PublishedCatalog) -> CatalogDelta {
         let mut before = std::mem::take(self);
-        // What is the same is not told again.
+        // Unchanged policies are not returned again.
         let is_same = |policy: &mut PublishedPolicy| {
             before.policies.get(&policy.name).is_some_and(|held| **held == *policy)
         };
@@ -207,12 +206,12 @@ impl CatalogSnapshot {
         news
     }
 
-    /// The tokens that are held.
+    /// Returns the tokens.
     pub fn tokens(&self) -> Arc<Tokens> {
         Arc::new(Tokens::new(self.tokens.values().cloned()))
     }
 
-    /// What the file of `copy` has, and what to make of it; none, if there is no file.
+    /// Reads the file of `copy`, and returns its content with the changes for the engine; none, if there is no file.
     ///
     /// # Errors
     /// [`Error::Damaged`] if it is not what was written; [`Error::OtherFormat`]; [`Error::OtherCatalog`].
@@ -243,10 +242,10 @@ impl CatalogSnapshot {
         Ok(Some((held, news)))
     }
 
-    /// The same as [`write`](Self::write), off the threads that others wait for.
+    /// Writes as [`write`](Self::write) does, on a blocking thread.
     ///
     /// # Errors
-    /// What the system says, with the path.
+    /// The error of the system, with the path.
     pub async fn write_in_background(self: &Arc<Self>, copy: &CatalogCopy) -> Result<(), String> {
         let (held, copy) = (Arc::clone(self), copy.clone());
         let written = spawn_blocking(move || {
@@ -256,7 +255,7 @@ impl CatalogSnapshot {
         written.await.map_err(|error| error.to_string())?
     }
 
-    /// Writes all of it to the file of `copy`, which is replaced whole, and is for its owner only.
+    /// Writes everything to the file of `copy`, which is replaced whole, and is for its owner only.
     ///
     /// # Errors
     /// Those of the system, and if the file is a copy of another catalog: it may be all that is left of it.
@@ -275,22 +274,22 @@ impl CatalogSnapshot {
         };
         let of = Some(copy.of.clone());
         let bytes = serde_json::to_vec(&CatalogCacheFile { format: FORMAT, of, published })?;
-        // Others may share the folder, and then must not guess how the file is called.
+        // Others may share the folder, and then must not guess the name of the file.
         let name = format!("{}{}{NEW}", beginning(path), uuid::Uuid::new_v4().simple());
         let beside = path.with_file_name(name);
         file::replace(path, &beside, |file| file.write_all(&bytes))
     }
 }
 
-/// What files that are being written end with.
+/// End of the names of files that are being written.
 const NEW: &str = ".new";
 
-/// What the names of such files of `path` begin with.
+/// Returns the beginning of the names of such files of `path`.
 fn beginning(path: &Path) -> String {
     format!("{}.", path.file_name().unwrap_or_default().to_string_lossy())
 }
 
-/// Removes what those have left who were killed while they wrote the file at `path`.
+/// Removes the files that killed processes left while they wrote the file at `path`.
 fn tidy(path: &Path) {
     let beginning = beginning(path);
     for entry in fs::read_dir(directory_of(path)).into_iter().flatten().flatten() {
@@ -304,14 +303,14 @@ fn tidy(path: &Path) {
 }
 
 impl CatalogDelta {
-    /// Whether nothing is otherwise.
+    /// Returns whether nothing changes.
     pub fn is_empty(&self) -> bool {
         let Self { changed, gone, refused, tokens } = self;
         changed.is_empty() && gone.is_empty() && refused.is_empty() && tokens.is_none()
     }
 }
 
-/// The policy, also of a document that was valid when it was put into the catalog and would be refused today.
+/// Compiles a policy, also from a document that was valid when it was put into the catalog and would be refused today.
 fn compiled(policy: &PublishedPolicy) -> Result<Policy, String> {
     let compiled = Policy::parse_one(&policy.document).or_else(|errors| {
         let kept = Policy::parse_kept(&policy.document).map_err(|errors| errors.to_string())?;

@@ -1,4 +1,4 @@
-//! Tokens as a node holds them: found by the hash of what is shown, marked when they are used.
+//! Tokens on a node: found by the hash of a secret, marked when they are used.
 
 use std::collections::HashMap;
 use std::fmt::{self, Debug};
@@ -9,14 +9,14 @@ use crate::access::Scope;
 use crate::catalog::PublishedToken;
 use crate::identity::Secret;
 
-/// Longest secret that is looked at, in bytes; ours have 68, and nobody is to have long ones hashed.
+/// Longest secret that is hashed, in bytes; ours have 68, and clients must not cause work with long ones.
 pub const SECRET_BYTES_MAX: usize = 256;
 
-/// How exactly it is known when a token was used last, in milliseconds: a minute, so that a busy token
-/// is written to seldom.
+/// Precision of the time of a token's last use, in milliseconds: a minute, so that a busy token is written
+/// seldom.
 const MARK_MS: i64 = 60_000;
 
-/// The tokens that are good, by the hashes of their secrets.
+/// The tokens that are not revoked, by the hashes of their secrets.
 #[derive(Debug, Default)]
 pub struct Tokens {
     by_hash: HashMap<SecretHash, Arc<CachedToken>>,
@@ -26,9 +26,9 @@ pub struct Tokens {
 pub struct CachedToken {
     published: PublishedToken,
     hash: SecretHash,
-    /// The minute since 1970 in which it was used last here; 0: in none.
+    /// The minute since 1970 in which it was last used here; 0: in none.
     used: AtomicI64,
-    /// The same, as far as it was told.
+    /// The latest such minute that was reported; 0: none.
     told: AtomicI64,
 }
 
@@ -36,27 +36,27 @@ pub struct CachedToken {
 type SecretHash = [u8; 32];
 
 impl Tokens {
-    /// These tokens.
+    /// Creates the set of these tokens.
     pub(super) fn new(tokens: impl Iterator<Item = Arc<CachedToken>>) -> Self {
         Self { by_hash: tokens.map(|token| (token.hash, token)).collect() }
     }
 
-    /// The token whose secret is `shown`. It may have ended, and has not been asked what it is for.
+    /// Returns the token whose secret is `shown`. It may have expired, and its scopes are not checked.
     pub fn of_secret(&self, shown: &[u8]) -> Option<&Arc<CachedToken>> {
         if shown.len() > SECRET_BYTES_MAX {
             return None;
         }
-        // Hashes are looked up: how long that takes tells nothing of a token.
+        // Hashes are looked up, so the time that it takes reveals nothing of a token.
         self.by_hash.get(&Secret::digest_of(shown))
     }
 
-    /// The same token as `token` as it is now, if it is not revoked. Nothing is hashed.
+    /// Returns the current state of `token`, if it is not revoked. Nothing is hashed.
     pub fn same(&self, token: &CachedToken) -> Option<&Arc<CachedToken>> {
         self.by_hash.get(&token.hash)
     }
 
-    /// Which tokens that are `wanted` were used since it was last told, and when (ms since 1970, give or
-    /// take a minute): `count_max` of them at most, those first that were not told of for longest.
+    /// Returns the `wanted` tokens that were used since the last report, and when (ms since 1970, give or take a
+    /// minute): at most `count_max`, those with the oldest report first. They count as reported then.
     pub fn used(
         &self,
         count_max: usize,
@@ -77,68 +77,68 @@ impl Tokens {
         news.into_iter().map(tell).collect()
     }
 
-    /// How many there are.
+    /// Returns the number of tokens.
     pub fn len(&self) -> usize {
         self.by_hash.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.by_hash.is_empty()
     }
 }
 
 impl CachedToken {
-    /// The token; `None` if its hash is none, so that no secret can be its own.
+    /// Creates a token; `None` if its hash is invalid, so that no secret can match it.
     pub(super) fn new(published: PublishedToken) -> Option<Self> {
         let hash = hash(&published.hash)?;
         Some(Self { published, hash, used: AtomicI64::new(0), told: AtomicI64::new(0) })
     }
 
-    /// The same, used when `before` was.
+    /// Takes over the last use of `before`.
     pub(super) fn in_place_of(self, before: &Self) -> Self {
         let Self { published, hash, used: _, told: _ } = self;
         let [used, told] = [&before.used, &before.told].map(|mark| mark.load(Relaxed).into());
         Self { published, hash, used, told }
     }
 
-    /// As it was published.
+    /// Returns the token as it was published.
     pub(super) const fn published(&self) -> &PublishedToken {
         &self.published
     }
 
-    /// Whose it is.
+    /// Returns the owning app.
     pub fn app(&self) -> &str {
         &self.published.app
     }
 
-    /// Which it is.
+    /// Returns the identifier.
     pub fn id(&self) -> &str {
         &self.published.id
     }
 
-    /// Whether it has not ended at the time `at` (ms since 1970).
+    /// Returns whether it has not expired at the time `at` (ms since 1970).
     pub const fn is_good(&self, at: i64) -> bool {
         self.published.expires_at > at
     }
 
-    /// Whether it is for that.
+    /// Returns whether it has this scope.
     pub fn may(&self, scope: Scope) -> bool {
         self.published.scopes.contains(&scope)
     }
 
-    /// Notes that it is used at the time `at` (ms since 1970).
+    /// Records a use at the time `at` (ms since 1970).
     #[inline]
     pub fn mark(&self, at: i64) {
         let minute = at / MARK_MS;
-        // Once a minute: others that ask with it read what this would write.
+        // Written once a minute, since other requests with the token read it.
         if self.used.load(Relaxed) < minute {
             self.used.store(minute, Relaxed);
         }
     }
 }
 
-/// Whenever it was used.
+/// Compares tokens without their last use.
 impl PartialEq for CachedToken {
     fn eq(&self, other: &Self) -> bool {
         self.published == other.published
@@ -152,7 +152,7 @@ impl Debug for CachedToken {
     }
 }
 
-/// The bytes of a hash in hex.
+/// Parses a hash in hex.
 fn hash(hex: &str) -> Option<SecretHash> {
     let digits: &[[u8; 2]] = hex.as_bytes().as_chunks().0;
     let byte = |digits: &[u8; 2]| {

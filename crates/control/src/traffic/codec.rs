@@ -25,7 +25,7 @@ pub const BODY_BYTES_MAX: usize = 16 << 10;
 /// Largest text of a body: 2,000 policies with the longest names, and keys of a hundred of them.
 const TEXT_BYTES_MAX: usize = 2 << 20;
 
-/// A body of these results only is one of the first version: nodes of before read it.
+/// Number of results in the first version: a body with these only can be read by older nodes.
 const FIRST_RESULTS: usize = 8;
 const FIRST_VERSION: u64 = 1;
 
@@ -33,14 +33,14 @@ const FIRST_VERSION: u64 = 1;
 /// know.
 const VERSION: u64 = 2;
 
-/// `policies` as a body.
+/// Packs `policies` into a body.
 pub fn pack(policies: &[PolicyCounts]) -> Vec<u8> {
     let mut busiest: Vec<_> = policies.iter().collect();
     busiest.sort_by_key(|of| (of.policy != OTHER, u64::MAX - of.counts.decided()));
     if let Some(body) = packed(busiest.iter().copied()) {
         return body;
     }
-    // So many have room, and so many do not: the number between is looked for.
+    // Searches for the largest number that fits, between one that fits and one that does not.
     let (mut fits, mut exceeds) = (0, busiest.len());
     let mut best = joined(&busiest, 0).expect("one policy has room");
     while exceeds - fits > 1 {
@@ -53,7 +53,7 @@ pub fn pack(policies: &[PolicyCounts]) -> Vec<u8> {
     best
 }
 
-/// The first `kept` of `busiest`, and the others as one.
+/// Packs the first `kept` of `busiest`, and the others as one.
 fn joined(busiest: &[&PolicyCounts], kept: usize) -> Option<Vec<u8>> {
     let (kept, rest) = busiest.split_at(kept);
     let mut other = PolicyCounts { policy: OTHER.to_owned(), ..PolicyCounts::default() };
@@ -65,7 +65,7 @@ fn joined(busiest: &[&PolicyCounts], kept: usize) -> Option<Vec<u8>> {
     packed(kept.chain([&other]))
 }
 
-/// All of `policies` as a body; none: they do not fit.
+/// Packs all of `policies` into a body; none: they do not fit.
 fn packed<'p>(policies: impl Iterator<Item = &'p PolicyCounts>) -> Option<Vec<u8>> {
     let (mut text, mut version) = (vec![0], FIRST_VERSION);
     for PolicyCounts { policy, counts, top } in policies {
@@ -94,7 +94,7 @@ fn packed<'p>(policies: impl Iterator<Item = &'p PolicyCounts>) -> Option<Vec<u8
     (body.len() <= BODY_BYTES_MAX).then_some(body)
 }
 
-/// The policies of a body; none: it is not one.
+/// Unpacks the policies of a body; none: it is invalid.
 pub fn unpack(body: &[u8]) -> Option<Vec<PolicyCounts>> {
     let mut text = Vec::new();
     DeflateDecoder::new(body).take(TEXT_BYTES_MAX as u64).read_to_end(&mut text).ok()?;
@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers that do not repeat and cannot be deflated much.
+    /// Returns numbers that do not repeat and cannot be deflated much.
     fn noise(number: u64) -> u64 {
         BuildHasherDefault::<DefaultHasher>::default().hash_one(number)
     }
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(unpack(&pack(&[])), Some(Vec::new()));
     }
 
-    /// A body whose text is this.
+    /// Returns a body with this text.
     fn body_of(text: &[u8]) -> Vec<u8> {
         let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(text).unwrap();

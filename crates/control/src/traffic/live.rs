@@ -1,4 +1,4 @@
-//! What a node counts itself, which is not in the catalog yet: the server that serves the API looks it up.
+//! Traffic that a node counts itself, which is not in the catalog yet: the server that serves the API looks it up.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,31 +14,31 @@ use super::{Bucket, Counts, Step};
 pub struct RefusedKey {
     /// The key, or a hash of it (`admin.keys`); null: the budget that all share.
     pub key: Option<String>,
-    /// Whether `key` is only the part that can be shown.
+    /// `true` if `key` is only the part that can be shown.
     pub key_is_cut: bool,
-    /// It was refused so often at least.
+    /// Least number of its refusals.
     pub refused_at_least: u64,
-    /// It was refused so often at most.
+    /// Greatest number of its refusals.
     pub refused_at_most: u64,
 }
 
-/// What a stream is to have.
+/// Selects the content of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct StreamFilter {
-    /// The policies whose counts of each second are wanted.
+    /// Policies whose counts of each second are sent.
     pub policies: Vec<String>,
-    /// The policy whose decisions are wanted.
+    /// Policy whose decisions are sent; none: no decisions.
     pub tail: Option<String>,
-    /// Only decisions that came to this.
+    /// Result of the decisions that are sent; none: any.
     pub result: Option<String>,
 }
 
-/// What happens while somebody watches.
+/// An event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LiveEvent {
     /// A second has ended.
     Tick {
-        /// Its begin, in milliseconds since 1970.
+        /// Begin of the second, in milliseconds since 1970.
         at: i64,
         /// Counts of the policies that are watched, in their order.
         counts: Vec<Counts>,
@@ -50,29 +50,29 @@ pub enum LiveEvent {
 /// The next event, none at the end.
 pub type EventFuture<'a> = Pin<Box<dyn Future<Output = Option<LiveEvent>> + Send + 'a>>;
 
-/// What is watched.
+/// A stream of live traffic.
 pub trait LiveStream: Send {
-    /// The next event; none: the node stops. Can be dropped and asked for again.
+    /// Returns the next event; none: the node stops. Can be dropped and called again.
     fn next(&mut self) -> EventFuture<'_>;
 }
 
-/// What a node counts itself.
+/// Traffic that a node counts itself.
 pub trait LiveTraffic: Send + Sync + fmt::Debug {
-    /// The name of the node.
+    /// Returns the name of the node.
     fn node(&self) -> &str;
-    /// The revision of the catalog that the node decides by.
+    /// Returns the revision of the catalog that the node decides by.
     fn revision(&self) -> i64;
-    /// The end of the last bucket that has ended; none: nothing is recorded.
+    /// Returns the end of the last bucket that has ended; none: traffic is not recorded.
     fn through(&self, step: Step) -> Option<i64>;
-    /// The buckets that have ended, from `since` on, but for those that begin at `known`.
+    /// Returns the buckets that have ended, from `since` on, but for those that begin at `known`.
     fn buckets(&self, step: Step, since: i64, known: &BTreeSet<i64>) -> Vec<Bucket>;
-    /// The keys of `policy` that were refused most in the last minutes; none: it is not counted on its own.
+    /// Returns the keys of `policy` that were refused most in the last minutes; none: it is not counted on its own.
     fn top(&self, policy: &str, count: usize) -> Option<Vec<RefusedKey>>;
-    /// Watches what `filter` says; none: too many policies are watched, or too many watch.
+    /// Opens a stream of what `filter` selects; none: too many policies are watched, or there are too many streams.
     fn watch(&self, filter: StreamFilter) -> Option<Box<dyn LiveStream>>;
 }
 
-/// Nothing is counted: the catalog alone.
+/// No traffic: the catalog alone.
 #[derive(Clone, Copy, Debug)]
 pub struct NoTraffic;
 

@@ -1,12 +1,12 @@
-//! What became of requests over time: counts of each policy in buckets of 10 s and 5 min.
+//! Results of requests over time: counts of each policy in buckets of 10 s and 5 min.
 //!
 //! ```text
 //! counters of a node ─▶ its rings ─ every 10 s, every 5 min ─▶ rows of the catalog (`codec`) ─▶ admin API
 //!                          └──── buckets without a row yet ────────────────────────────────────┘
 //! ```
 //!
-//! Nodes never call one another: each writes what it counted to the catalog, and every node answers for
-//! all of them.
+//! Nodes never call one another: each writes its counts to the catalog, and every node returns those of
+//! all.
 
 mod codec;
 mod live;
@@ -20,10 +20,10 @@ pub use live::{
     EventFuture, LiveEvent, LiveStream, LiveTraffic, NoTraffic, RefusedKey, StreamFilter,
 };
 
-/// What is counted of a policy. `without_store` counts decisions of the others: those that were made without the
-/// store. `shed` counts requests that no limit was asked about, because the store was overloaded: metrics have them
-/// under the result that the policy gave them, with the mode `shed`. New counts come last: rows of the catalog have
-/// these places.
+/// The counts of a policy. `without_store` counts decisions of the others: those that were made without the
+/// store. `shed` counts requests that were not checked against any limit, because the store was overloaded: metrics
+/// have them under the result that the policy gave them, with the mode `shed`. New counts come last: rows of the
+/// catalog have these places.
 pub const RESULTS: [&str; 9] = [
     "allowed",
     "held",
@@ -46,15 +46,14 @@ pub const WITHOUT_STORE: usize = 7;
 /// The place of requests that met an overload among [`RESULTS`].
 pub const SHED: usize = 8;
 
-/// What counts of policies are joined under that are not kept on their own. The brackets are in no
-/// policy's name.
+/// Name of the joined counts of policies that are not kept on their own. No policy's name has brackets.
 pub const OTHER: &str = "(other)";
 
 /// Counts in the order of [`RESULTS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts(pub [u64; RESULTS.len()]);
 
-/// How long a bucket is.
+/// Length of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub enum Step {
     /// Ten seconds, kept for an hour.
@@ -65,7 +64,7 @@ pub enum Step {
     Coarse,
 }
 
-/// What was counted of all policies from `at` on, for one step.
+/// Counts of all policies from `at` on, for one step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
     /// Begin, in milliseconds since 1970: a multiple of the step.
@@ -74,12 +73,12 @@ pub struct Bucket {
     pub policies: Vec<PolicyCounts>,
 }
 
-/// What was counted of one policy.
+/// Counts of one policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyCounts {
     /// The name of the policy, or one in brackets.
     pub policy: String,
-    /// How many decisions came to what.
+    /// Number of decisions by result.
     pub counts: Counts,
     /// The keys that were refused most in the last minutes.
     pub top: Vec<RefusedKey>,
@@ -88,13 +87,13 @@ pub struct PolicyCounts {
 /// Bytes of a node's name in the name of a run: a column has room for 128, and `@` and a time take 14.
 const NODE_BYTES_KEPT: usize = 114;
 
-/// What rows of a run of `node` are called that began or ended at `at` within a bucket: those of another run may
-/// be of the same bucket.
+/// Returns the name for rows of a run of `node` that began or ended at `at` within a bucket: another run may have
+/// rows of the same bucket.
 pub fn run_name(node: &str, at: i64) -> String {
     format!("{}@{at}", kept(node))
 }
 
-/// Whether rows that are called `name` are of `node`.
+/// Returns whether rows with the name `name` are of `node`.
 pub fn is_run_of(name: &str, node: &str) -> bool {
     let of_run = |(begin, at): (&str, &str)| at.parse::<u64>().is_ok() && begin == kept(node);
     name == node || name.rsplit_once('@').is_some_and(of_run)
@@ -105,7 +104,7 @@ fn kept(node: &str) -> &str {
 }
 
 impl Counts {
-    /// Whether nothing was counted.
+    /// Returns whether all counts are 0.
     pub fn is_zero(&self) -> bool {
         self.0 == [0; RESULTS.len()]
     }
@@ -117,7 +116,7 @@ impl Counts {
         }
     }
 
-    /// What is left of these without `others`; never below zero.
+    /// Returns these counts without `others`; never below zero.
     #[must_use]
     pub fn less(&self, others: &Self) -> Self {
         let mut counts = *self;
@@ -127,7 +126,7 @@ impl Counts {
         counts
     }
 
-    /// What was counted since the counters said `earlier`. A counter that went back began anew.
+    /// Returns the counts since the counters had the values `earlier`. A counter that went back began anew.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut counts = *self;
@@ -137,12 +136,12 @@ impl Counts {
         counts
     }
 
-    /// Requests that were over the limit, whatever became of them. Overload is no limit.
+    /// Returns the requests that were over the limit, whatever their result. Overload is not a limit.
     pub fn over_the_limit(&self) -> u64 {
         self.sum(2..6)
     }
 
-    /// All requests for permits: decisions without the store are in another count as well.
+    /// Returns all requests for permits: decisions without the store are in another count as well.
     pub fn decided(&self) -> u64 {
         self.sum(0..WITHOUT_STORE).saturating_add(self.0[SHED])
     }
@@ -153,10 +152,10 @@ impl Counts {
 }
 
 impl Step {
-    /// Both of them.
+    /// Both steps.
     pub const ALL: [Self; 2] = [Self::Fine, Self::Coarse];
 
-    /// How long a bucket is, in milliseconds.
+    /// Returns the length of a bucket, in milliseconds.
     pub const fn ms(self) -> i64 {
         match self {
             Self::Fine => 10_000,
@@ -164,7 +163,7 @@ impl Step {
         }
     }
 
-    /// How many buckets are kept.
+    /// Returns the number of buckets that are kept.
     pub const fn buckets(self) -> usize {
         match self {
             Self::Fine => 360,
@@ -172,7 +171,7 @@ impl Step {
         }
     }
 
-    /// How far back they go, in milliseconds.
+    /// Returns the time for which buckets are kept, in milliseconds.
     pub const fn kept_ms(self) -> i64 {
         match self {
             Self::Fine => 60 * 60 * 1_000,
@@ -180,7 +179,7 @@ impl Step {
         }
     }
 
-    /// The begin of the bucket that `at` is in.
+    /// Returns the begin of the bucket that contains `at`.
     pub const fn floor(self, at: i64) -> i64 {
         at - at.rem_euclid(self.ms())
     }

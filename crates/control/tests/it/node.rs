@@ -1,4 +1,4 @@
-//! What a node holds, while the catalog changes, is away, and comes back.
+//! The snapshot of a node, while the catalog changes, is unavailable, and comes back.
 
 use std::fs;
 use std::path::PathBuf;
@@ -77,7 +77,7 @@ async fn a_node_learns_what_changed_and_says_what_it_holds() {
     stage.catalog.delete_policy(&by(), &PolicyAt::new("shop", "a", 1)).await.unwrap();
     let news = follower.poll(NOW).await.unwrap().expect("there is news");
     assert_eq!((names(&news), news.gone.as_slice()), (vec![], &["a".to_owned()][..]));
-    // Now and then it says that it is there.
+    // It reports its presence now and then.
     for at in [NOW, NOW + 9_999, NOW + 20_000] {
         presence.report(&stage.catalog, follower.held().revision(), at).await.unwrap();
     }

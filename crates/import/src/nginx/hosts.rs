@@ -1,4 +1,4 @@
-//! Which requests a server of nginx gets, by their host.
+//! The requests that a server of nginx gets, by their host.
 //!
 //! nginx chooses among the servers of the address that was connected to: by exact name, then by the longest `*.name`,
 //! then `name.*` and regular expressions; without a fit the default server of the address. A policy does not know the
@@ -25,7 +25,7 @@ pub(super) struct Names {
     pub(super) names: Vec<String>,
     /// Names that policies cannot write.
     pub(super) unsaid: Vec<String>,
-    /// Whether there is any name, so that `$server_name` is not empty.
+    /// The server has a name, so that `$server_name` is not empty.
     pub(super) is_named: bool,
     /// The first name as it is written: `$server_name`.
     pub(super) first: String,
@@ -73,7 +73,7 @@ impl Names {
         let is_plain = is_plain && !plain.ends_with('.') && name.len() < 250;
         let mut names = Vec::new();
         match name.strip_prefix('.') {
-            // No host is this.
+            // Not a host.
             None if matches!(name.as_str(), "" | "_" | "-" | "--") => return,
             _ if !is_plain || plain.is_empty() => self.unsaid.push(name),
             Some(below) => names.extend([below.to_owned(), format!("*.{below}")]),
@@ -101,7 +101,7 @@ fn address_of(listen: &str) -> String {
     }
 }
 
-/// The requests of each server, by their hosts: of any of them. None: no host leads to it.
+/// The requests of each server, by their hosts, as alternatives. An empty list: no host leads to it.
 pub(super) fn all(servers: &[Server]) -> Vec<Vec<Hosts>> {
     let mut known = Known::default();
     for (place, Server { names, .. }) in servers.iter().enumerate() {
@@ -116,7 +116,7 @@ pub(super) fn all(servers: &[Server]) -> Vec<Vec<Hosts>> {
     servers.iter().enumerate().map(|(place, server)| known.hosts(place, &server.names)).collect()
 }
 
-/// What all servers have.
+/// The names and addresses of all servers.
 #[derive(Default)]
 struct Known<'s> {
     /// The default server of each address, and its `default_server` flag.
@@ -132,7 +132,7 @@ impl Known<'_> {
             |address: &&str| self.defaults.get(address).is_some_and(|of| of.0 == place);
         let defaults: Vec<_> = addresses().filter(is_default).collect();
         let except = if defaults.is_empty() { Vec::new() } else { self.others(own, &defaults) };
-        // Names of its own that the exceptions would take away, or all of them if it is no default.
+        // Its own names that the exceptions would take away, or all of them if it is not a default server.
         let is_taken = |name: &&String| except.iter().any(|other| covers(other, name));
         let needed: Vec<_> =
             own.names.iter().filter(|name| defaults.is_empty() || is_taken(name)).collect();
@@ -160,7 +160,7 @@ impl Known<'_> {
     }
 }
 
-/// The same, where names without exceptions are one item.
+/// Joins names without exceptions to one item.
 fn joined(hosts: Vec<Hosts>) -> Vec<Hosts> {
     let (plain, mut others): (Vec<_>, Vec<_>) =
         hosts.into_iter().partition(|hosts| !hosts.of.is_empty() && hosts.except.is_empty());
@@ -170,7 +170,7 @@ fn joined(hosts: Vec<Hosts>) -> Vec<Hosts> {
     others
 }
 
-/// Whether all hosts of `name` are hosts of `wide`, as `shop.example` is one of `*.example`.
+/// Returns whether all hosts of `name` are hosts of `wide`: those of `shop.example` are among those of `*.example`.
 fn covers(wide: &str, name: &str) -> bool {
     wide == name
         || wide.strip_prefix('*').is_some_and(|suffix| {

@@ -1,4 +1,4 @@
-//! What the keys of a zone are made of.
+//! The key of a zone, as attributes of requests.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +9,11 @@ use sluicegate_policy::{Finding, finding};
 pub(super) struct Key {
     /// Attributes of requests, each once.
     pub(super) attributes: Vec<String>,
-    /// Whether each server has budgets of its own: `$server_name` is a part of the key.
+    /// `$server_name` is a part of the key: each server has its own budgets.
     pub(super) is_of_server: bool,
-    /// Whether the name of the server is all there is.
+    /// The key is `$server_name` alone.
     pub(super) is_only_server: bool,
-    /// Whether it is made of `$uri`, which `rewrite` changes.
+    /// `$uri`, which `rewrite` changes, is a part of the key.
     pub(super) is_of_uri: bool,
     /// Differences between the two, by which as much passes or less.
     pub(super) notes: Vec<Finding>,
@@ -21,9 +21,9 @@ pub(super) struct Key {
     pub(super) wider: Vec<Finding>,
 }
 
-/// The attributes of a key such as `$binary_remote_addr$uri`; text between variables keeps values apart and no
-/// more. The error is the first variable that policies cannot make keys of.
-/// Variables that are `redefined` by the configuration have other values there.
+/// The attributes of a key such as `$binary_remote_addr$uri`; text between variables only keeps values apart. The error
+/// is the first variable that policies cannot make keys of. Variables that are `redefined` by the configuration have
+/// other values there.
 pub(super) fn read(key: &str, redefined: &BTreeSet<String>) -> Result<Key, String> {
     let mut found = Key { wider: joined(key).into_iter().collect(), ..Key::default() };
     // The variables, if all of them are empty where the request does not have something.
@@ -89,7 +89,7 @@ fn attribute(variable: &str) -> Option<String> {
     Some(attribute.to_owned())
 }
 
-/// Whether a request may come without it.
+/// Returns whether a request may lack this variable.
 fn is_optional(variable: &str) -> bool {
     variable.starts_with("http_") && variable != "http_host"
 }
@@ -114,9 +114,10 @@ fn joined(key: &str) -> Option<Finding> {
     None
 }
 
-/// Whether it depends on the values where that of `before` ends and that of `name` begins, behind `text`.
+/// Returns whether the values of `before` and `name`, with `text` between them, can run together so that their border
+/// is lost.
 fn run_together(before: &str, text: &str, name: &str, is_last: bool) -> bool {
-    // Of an address in bytes, the length is known.
+    // The length of an address in bytes is known.
     if before == "binary_remote_addr" || name == "binary_remote_addr" && is_last {
         return false;
     }
@@ -129,7 +130,7 @@ fn run_together(before: &str, text: &str, name: &str, is_last: bool) -> bool {
     !(is_bounded && begins_apart)
 }
 
-/// How an attribute differs from its variable, so that more may pass.
+/// The difference between an attribute and its variable, if more may pass by it.
 fn wider(variable: &str) -> Option<Finding> {
     (variable.eq_ignore_ascii_case("http_x_forwarded_for")).then(|| {
         finding!(
@@ -139,7 +140,7 @@ fn wider(variable: &str) -> Option<Finding> {
     })
 }
 
-/// How an attribute differs from its variable.
+/// The difference between an attribute and its variable.
 fn note(variable: &str) -> Option<Finding> {
     match variable {
         "request_uri" => Some(finding!(

@@ -4,7 +4,7 @@
 
 use std::iter::Peekable;
 
-/// How many characters a block has, with the brace that ends it. `None`: it has no end.
+/// The number of characters of a block, with the brace that ends it; `None` if it has no end.
 pub(super) fn block_len(code: impl Iterator<Item = char>) -> Option<usize> {
     let mut lua = Lua { code: code.peekable(), read: 0 };
     let mut depth = 1_u64;
@@ -51,7 +51,7 @@ impl<C: Iterator<Item = char>> Lua<C> {
         }
     }
 
-    /// Whether the `[` that was read begins a long bracket, `[[ … ]]` or `[==[ … ]==]`, which is read then.
+    /// Reads a long bracket, `[[ … ]]` or `[==[ … ]==]`, behind its first `[`. Returns whether there is one.
     fn bracket(&mut self) -> Option<bool> {
         let mut level = 0_usize;
         while self.is_next('=') {

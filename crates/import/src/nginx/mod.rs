@@ -17,7 +17,7 @@
 //! counts exactly. `limit_req` of an outer block holds in an inner one that has none of its own.
 //!
 //! Sources: nginx.org, modules `ngx_http_limit_req_module` and `ngx_http_limit_conn_module`, *Server names* and
-//! `location`; the behaviour of nginx 1.22, which a test asks.
+//! `location`; the behaviour of nginx 1.22, with which a test compares.
 
 mod hosts;
 mod key;
@@ -40,7 +40,7 @@ use tokens::Directive;
 use crate::names::{Names, plain};
 use crate::{Imported, ImportedPolicy, Note, too_many};
 
-/// How long a request may be handled before its place is free again, if its end is not reported.
+/// The time after which the place of a request is free again if its end is not reported.
 const TTL: &str = "60s";
 
 pub(crate) fn import(text: &str) -> Result<Imported, Vec<Note>> {
@@ -61,16 +61,16 @@ pub(crate) fn import(text: &str) -> Result<Imported, Vec<Note>> {
     Ok(Imported { policies, notes, descriptors: None })
 }
 
-/// What limits count by, of `limit_req_zone` or `limit_conn_zone`.
+/// A zone of `limit_req_zone` or `limit_conn_zone`.
 #[derive(Debug)]
 struct Zone {
-    /// What the key is made of; none: it was not understood, and a note says so.
+    /// The key; `None` if it was not understood, which a note reports.
     key: Option<Key>,
-    /// As documents write it; of requests only.
+    /// In the format of documents; only for limits of requests.
     rate: Option<String>,
 }
 
-/// What limits of one policy have in common.
+/// The properties that the limits of one policy share.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Group {
     key: Vec<String>,
@@ -86,16 +86,17 @@ struct Importer {
     limits: BTreeMap<RequestLimit, u64>,
     /// Limits of connections, and whether they are dry, with their lines.
     connections: BTreeMap<(String, u64, bool), u64>,
-    /// How many policies each zone has, where its key has the server's name in each server, and the line of the last.
+    /// The number of policies of each zone (of each server, if the server's name is in the key), and the line of the
+    /// last one.
     used: BTreeMap<(String, Option<usize>), (u32, u64)>,
-    /// Variables that the configuration gives values of its own.
+    /// Variables whose values the configuration sets.
     redefined: BTreeSet<String>,
-    /// Whether a `rewrite` changes `$uri` somewhere.
+    /// A `rewrite` changes `$uri` somewhere.
     has_rewrite: bool,
     names: Names,
     statuses: BTreeSet<String>,
     policies: Vec<ImportedPolicy>,
-    /// Policies that are more than an import has.
+    /// The number of policies beyond the most that an import can have.
     policies_more: usize,
     notes: Vec<Note>,
 }
@@ -109,7 +110,7 @@ impl Importer {
         self.notes.push(Note::differs(line, finding));
     }
 
-    /// Notes what stands anywhere and means something elsewhere.
+    /// Reads directives, at any depth, that change the meaning of limits elsewhere.
     fn look_around(&mut self, directives: &[Directive]) {
         for directive in directives {
             let arguments = directive.arguments();
@@ -231,7 +232,7 @@ impl Importer {
         }
     }
 
-    /// Whether there is a zone of this name, whose key is understood.
+    /// Returns whether there is a zone of this name with a key that is understood; notes a missing zone.
     fn has_zone(&mut self, name: &str, line: u64) -> bool {
         match self.zones.get(name) {
             Some(zone) => zone.key.is_some(),
@@ -253,7 +254,7 @@ impl Importer {
         for limit in limits {
             let line = self.line_of(limit);
             let Key { attributes, is_of_server, is_only_server, .. } = self.key(&limit.zone);
-            // Each server by itself, if its name is a part of the key.
+            // Each server separately, if its name is a part of the key.
             let of: Vec<_> = if is_of_server {
                 let is_counted = |at: &usize| !is_only_server || servers[*at].names.is_named;
                 (0..servers.len()).filter(is_counted).map(Some).collect()
@@ -299,7 +300,7 @@ impl Importer {
         }
     }
 
-    /// The line where a limit stands first.
+    /// The line of a limit's first occurrence.
     fn line_of(&self, limit: &RequestLimit) -> u64 {
         let known = RequestLimit { is_dry: false, ..limit.clone() };
         self.limits.get(&known).copied().unwrap_or_default()
@@ -353,7 +354,7 @@ impl Importer {
         self.policy(document, line);
     }
 
-    /// Policies of `limit_conn`: each by itself, as permits that are given back are asked for by another verb.
+    /// Policies of `limit_conn`: one for each limit, as permits that are given back need another verb.
     fn connections(&mut self) {
         let mut connections: Vec<_> = std::mem::take(&mut self.connections).into_iter().collect();
         connections.sort_by_key(|(_, line)| *line);
@@ -390,7 +391,7 @@ impl Importer {
         self.policies.push(ImportedPolicy { document, comment: None, line: Some(line) });
     }
 
-    /// Zones of which several policies were made.
+    /// Notes zones from which several policies were made.
     fn note_shared(&mut self) {
         for ((zone, _), (places, line)) in std::mem::take(&mut self.used) {
             if places > 1 {
@@ -419,7 +420,7 @@ fn rate(text: &str) -> Option<String> {
     }
 }
 
-/// The value of the parameter `name`, of several the last, as nginx takes it.
+/// The value of the parameter `name`; if there are several, of the last, as in nginx.
 fn last_of<'d>(directive: &'d Directive, name: &str) -> Option<&'d str> {
     directive.words.iter().rev().find_map(|word| word.strip_prefix(name))
 }

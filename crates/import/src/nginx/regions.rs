@@ -1,4 +1,4 @@
-//! Which requests a limit holds for: those whose most specific location has it.
+//! The requests that a limit holds for: those whose most specific location has it.
 //!
 //! nginx chooses one location: the exact one, else the longest that the path begins with. So a limit of `/` does not
 //! hold in `/api/` if that has limits of its own, and the policy's `match` excepts it.
@@ -23,7 +23,7 @@ struct Spot<'s> {
     limits: &'s [RequestLimit],
     /// The innermost spot that contains it.
     outer: Option<usize>,
-    /// The spots that it contains, and none between.
+    /// The spots directly inside it.
     inner: Vec<usize>,
 }
 
@@ -46,7 +46,7 @@ enum PathOf {
 /// The areas of each limit in a server.
 type Areas = BTreeMap<RequestLimit, Vec<Area>>;
 
-/// Where all limits of a configuration hold.
+/// The areas in which the limits of a configuration hold.
 pub(super) struct Regions {
     /// By server.
     areas: Vec<Areas>,
@@ -64,7 +64,7 @@ impl Regions {
         self.areas.iter().flat_map(BTreeMap::keys).collect()
     }
 
-    /// Whether this limit holds for some requests of a server.
+    /// Returns whether this limit holds for some requests of a server.
     pub(super) fn holds(&self, limit: &RequestLimit, server: usize) -> bool {
         self.areas[server].get(limit).is_some_and(|areas| !areas.is_empty())
     }
@@ -76,7 +76,7 @@ impl Regions {
             _ => self.areas[at].get(limit).map_or(&[][..], Vec::as_slice),
         };
         let first = areas(0);
-        // Where each server has the same, the host does not matter.
+        // Where all servers have the same areas, the host does not matter.
         if (1..self.areas.len()).all(|at| areas(at) == first) {
             return first.iter().map(|area| case(&Hosts::default(), area)).collect();
         }
@@ -131,7 +131,7 @@ impl PathOf {
     }
 }
 
-/// Where the limits of a server hold.
+/// The areas in which the limits of a server hold.
 fn areas(server: &Server) -> Areas {
     let spots = spots(server);
     let mut areas = Areas::new();
@@ -165,8 +165,8 @@ fn exceptions(spots: &[Spot<'_>], at: usize, limit: &RequestLimit) -> Vec<PathOf
     except
 }
 
-/// The places that requests get to: nginx looks into a location only after it chose that among those beside it. So
-/// nothing gets to `/a/bc` in `/a/` if there is `/a/b` beside `/a/`.
+/// The places that requests reach: nginx looks into a location only after it chose it among those beside it. So no
+/// request reaches `/a/bc` in `/a/` if there is `/a/b` beside `/a/`.
 fn reachable(places: &[Place]) -> impl Iterator<Item = &Place> {
     let beside: BTreeSet<_> =
         places.iter().map(|place| (place.outer, place.path.as_str(), place.is_exact)).collect();
@@ -200,7 +200,7 @@ fn spots<'s>(server: &'s Server) -> Vec<Spot<'s>> {
     };
     let all = places.remove(&("/", false)).unwrap_or((server.line, &server.scope));
     let mut spots = vec![spot(all, None, false, None)];
-    // In this order a prefix stands before what begins with it: those around the present one, outermost first.
+    // In this order a prefix stands before the paths that begin with it: those around the present one, outermost first.
     let mut around: Vec<usize> = vec![0];
     for ((path, is_exact), place) in places {
         let is_in = |spot: &Spot<'_>| {
@@ -233,7 +233,7 @@ impl<'s> Compared<'s> {
         Self { lists: lists.collect() }
     }
 
-    /// The only list.
+    /// The list, if there is only one.
     fn only(&self) -> Option<&'s [RequestLimit]> {
         self.lists.first().copied().filter(|_| self.lists.len() == 1)
     }
@@ -246,7 +246,7 @@ impl<'s> Compared<'s> {
 }
 
 impl Importer {
-    /// Notes of what no `match` says of servers.
+    /// Notes differences between servers that a `match` cannot express.
     pub(super) fn note_servers(&mut self, servers: &[Server]) {
         let all: Vec<_> = servers.iter().map(|server| Compared::of(server, |_| true)).collect();
         let first = all.first().and_then(Compared::only);
@@ -273,13 +273,13 @@ impl Importer {
         }
     }
 
-    /// Locations that are no path.
+    /// Notes locations that are not a path.
     fn note_locations(&mut self, server: &Server, all: &Compared<'_>) {
         let around = Compared::of(server, |place| !place.is_first && !place.is_exact);
         let common = around.common();
         for other in &server.others {
             let (limits, location) = (&*other.scope.requests, &other.text);
-            // nginx counts a request once: where it came from, if that has limits.
+            // nginx counts a request once: in the location that it came from, if that has limits.
             let is_counted = if other.is_name {
                 limits.is_empty() || !all.lists.contains(&[][..])
             } else {
@@ -303,7 +303,7 @@ impl Importer {
         }
     }
 
-    /// Requests that nginx limits in another location than that of their path.
+    /// Notes requests that nginx limits in another location than that of their path.
     fn note_jumps(&mut self, server: &Server) {
         let spots = spots(server);
         let all: BTreeSet<_> = spots.iter().flat_map(|spot| spot.limits).collect();
@@ -326,7 +326,7 @@ impl Importer {
         }
     }
 
-    /// Limits of locations that no client asks for: what other locations lead there is not limited by a policy.
+    /// Notes limits of internal locations: a policy does not limit the requests that other locations lead there.
     fn note_internals(&mut self, server: &Server) {
         let is_open = |place: &Place| place.scope.requests.is_empty() && !place.is_internal;
         let has_open = server.scope.requests.is_empty() || server.places.iter().any(is_open);
@@ -342,7 +342,7 @@ impl Importer {
         }
     }
 
-    /// Directories without a limit whose `index` has one: nginx limits the request of the directory by it.
+    /// Notes directories without a limit whose `index` has one: nginx limits the request of the directory by it.
     fn note_indexes(&mut self, server: &Server) {
         let spots = spots(server);
         let paths = spots.iter().map(|spot| spot.path.unwrap_or("/"));
@@ -371,7 +371,7 @@ impl Importer {
         }
     }
 
-    /// Whether a `match` can have these cases; a note says if not.
+    /// Returns whether a `match` can have these cases; adds a note if not.
     pub(super) fn fits(&mut self, cases: &[Value], line: u64) -> bool {
         let exceptions = |case: &Value| case["except"].as_array().map_or(0, Vec::len);
         let fits = cases.iter().all(|case| exceptions(case) <= MATCHES_MAX);

@@ -1,4 +1,4 @@
-//! Blocks of a configuration: what holds in each server and location.
+//! Blocks of a configuration: the limits and settings of each server and location.
 
 use std::rc::Rc;
 
@@ -22,7 +22,7 @@ const LIMITS_MAX: usize = 8;
 /// Most servers of a configuration: those of a large host. The names of each are compared with those of all others.
 const SERVERS_MAX: usize = 1_000;
 
-/// A limit of `limit_req`, as it holds somewhere.
+/// A limit of `limit_req` in a block.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RequestLimit {
     pub(super) zone: String,
@@ -40,10 +40,10 @@ pub(super) enum Delay {
     After(u64),
 }
 
-/// What holds in a block; inner blocks begin with it.
+/// The settings of a block; inner blocks inherit them.
 #[derive(Clone, Debug)]
 pub(super) struct Scope {
-    /// Those of the innermost block that has any.
+    /// The limits of the innermost block that has any.
     pub(super) requests: Rc<[RequestLimit]>,
     is_dry: bool,
     is_dry_of_connections: bool,
@@ -51,7 +51,7 @@ pub(super) struct Scope {
     status_of_connections: String,
     /// Files that stand for a directory: `index`.
     pub(super) index: Rc<[String]>,
-    /// Whether it answers with files, so that `index` has a meaning: nothing else answers.
+    /// No directive answers requests, so that files do, and `index` has a meaning.
     pub(super) is_of_files: bool,
 }
 
@@ -70,7 +70,7 @@ impl Default for Scope {
     }
 }
 
-/// A server, and what holds in it.
+/// A server with its settings and locations.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) line: u64,
@@ -79,18 +79,18 @@ pub(super) struct Server {
     pub(super) scope: Scope,
     /// Locations that are a path, at any depth.
     pub(super) places: Vec<Place>,
-    /// Other locations, which no `match` says.
+    /// Other locations, which no `match` can express.
     pub(super) others: Vec<Other>,
     /// Directives that lead requests from one location to another.
     pub(super) jumps: Vec<Jump>,
 }
 
-/// What a location is written in.
+/// The block that contains a location.
 #[derive(Clone, Copy, Debug)]
 enum Outer {
     /// The server, or one of its places.
     Place(Option<usize>),
-    /// A location that is no path.
+    /// A location that is not a path.
     Other,
 }
 
@@ -100,11 +100,11 @@ pub(super) struct Place {
     pub(super) line: u64,
     pub(super) path: String,
     pub(super) is_exact: bool,
-    /// `^~`: no regular expression is asked.
+    /// `^~`: nginx does not try regular expressions.
     pub(super) is_first: bool,
     /// `internal`: only other locations lead to it.
     pub(super) is_internal: bool,
-    /// The place of the location that it is written in.
+    /// The place of the location that contains it.
     pub(super) outer: Option<usize>,
     pub(super) scope: Scope,
 }
@@ -124,16 +124,16 @@ pub(super) struct Other {
 pub(super) struct Jump {
     pub(super) line: u64,
     pub(super) directive: String,
-    /// Where it stands.
+    /// The settings of the block that contains it.
     pub(super) scope: Scope,
-    /// Whether it takes effect before the limits of its location: `rewrite`.
+    /// The directive takes effect before the limits of its location: `rewrite`.
     pub(super) is_early: bool,
-    /// The path that it leads to, if that is written; none: it depends on the request.
+    /// The path that it leads to; `None` if that depends on the request.
     pub(super) target: Option<String>,
 }
 
 impl Importer {
-    /// The servers of a configuration: of its `http` blocks, or of what would stand in one.
+    /// The servers of a configuration: those of its `http` blocks, or those in a text that is the inside of one.
     pub(super) fn servers(&mut self, directives: &[Directive]) -> Vec<Server> {
         let has_http = directives.iter().any(|directive| directive.name() == "http");
         let mut servers = Vec::new();
@@ -186,7 +186,7 @@ impl Importer {
         }
     }
 
-    /// A block that is not read: of other modules, or one that limits cannot stand in.
+    /// Notes the limits in a block that is not read: of another module, or one in which nginx does not allow limits.
     fn skipped(&mut self, directive: &Directive, inner: &[Directive]) {
         if has_limits(inner) {
             let problem = finding!(
@@ -258,7 +258,7 @@ impl Importer {
                     scope,
                 });
             }
-            // No path is this.
+            // Not a path.
             ("" | "=" | "^~", Outer::Place(_)) => (),
             _ => {
                 let (line, text) = (directive.line, directive.arguments().join(" "));
@@ -269,7 +269,7 @@ impl Importer {
         self.locations(inner, scope, server, within);
     }
 
-    /// What holds in a block.
+    /// Returns the settings of a block inside `outer`.
     fn scope(&mut self, directives: &[Directive], outer: &Scope) -> Scope {
         let mut scope = outer.clone();
         self.ignored(directives);
@@ -332,7 +332,7 @@ impl Importer {
         }
     }
 
-    /// Directives that are no policy.
+    /// Notes directives that have no meaning for a policy.
     fn ignored(&mut self, directives: &[Directive]) {
         for directive in directives {
             let value = directive.arguments().first().map_or("", String::as_str);
@@ -377,7 +377,7 @@ fn location_of(arguments: &[String]) -> Option<(&str, &str)> {
     }
 }
 
-/// Where `directive` leads requests.
+/// Returns the jump that `directive` makes, if it leads requests to another location.
 fn jump(directive: &Directive, scope: &Scope) -> Option<Jump> {
     let arguments = directive.arguments();
     let last = arguments.last().map_or("", String::as_str);
@@ -411,7 +411,7 @@ fn jump(directive: &Directive, scope: &Scope) -> Option<Jump> {
     })
 }
 
-/// Whether `directive` answers requests itself, or has another server answer them.
+/// Returns whether `directive` answers requests itself, or has another server answer them.
 fn answers(directive: &Directive) -> bool {
     let name = directive.name();
     name.ends_with("_pass") || matches!(name, "return" | "stub_status" | "empty_gif")

@@ -12,7 +12,7 @@ use sluicegate_text::terminal::one_line;
 use super::lua;
 use crate::Note;
 
-/// Most blocks in one another. Real configurations have five.
+/// Most levels of nested blocks. Real configurations have five.
 const DEPTH_MAX: usize = 32;
 
 /// Most directives of a configuration: those of a large site are some thousands.
@@ -37,7 +37,7 @@ impl Directive {
     }
 }
 
-/// What stands in a text.
+/// A token of the text.
 enum Token {
     Word(String),
     Semicolon,
@@ -136,11 +136,11 @@ fn check_ended(open: Option<u64>, words: &[String], begin: u64) -> Result<(), No
     Ok(())
 }
 
-/// Directives with a block, which are no argument of another.
+/// Directives with a block, which are never an argument of another.
 const BLOCKS: [&str; 9] =
     ["http", "server", "location", "upstream", "events", "stream", "map", "geo", "limit_except"];
 
-/// Parameters of `limit_req_zone` and `limit_req` behind the first.
+/// Parameters of `limit_req_zone` and `limit_req` after the first.
 const PARAMETERS: [&str; 6] = ["zone=", "rate=", "burst=", "delay=", "nodelay", "sync"];
 
 /// The place in `words` of the name of another directive, which one without a `;` has swallowed: it begins a line, as
@@ -160,7 +160,7 @@ fn swallowed(words: &[String], breaks: &[usize], opens: bool) -> Option<usize> {
     breaks.iter().find(is_other).copied()
 }
 
-/// The directive of `words` has no `;` before `found`.
+/// The error of a directive, `words`, that has no `;` before `found`.
 fn unended(words: &[String], found: &str) -> Finding {
     let (directive, found) = (one_line(&words.join(" ")), one_line(found));
     finding!(
@@ -238,7 +238,7 @@ impl Tokens<'_> {
         word
     }
 
-    /// What a backslash and the next character stand for; but for a few characters, for both.
+    /// Appends the character that a backslash escapes; if it escapes none, appends both.
     fn escaped(&mut self, word: &mut String) {
         match self.step() {
             Some(plain @ ('"' | '\'' | '\\')) => word.push(plain),

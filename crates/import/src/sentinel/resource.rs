@@ -1,4 +1,4 @@
-//! The requests that a resource of Sentinel is.
+//! The requests that a resource of Sentinel names.
 
 use serde_json::{Value, json};
 use sluicegate_policy::finding;
@@ -6,24 +6,24 @@ use sluicegate_policy::path::normal_path;
 
 use crate::Note;
 
-/// A resource, and the requests of a gateway that it is.
+/// A resource, and the gateway requests that it names.
 #[derive(Debug)]
 pub(super) struct Resource {
     pub(super) name: String,
-    /// As in `match` of a policy; none: it is a name, or no `match` says it.
+    /// As in `match` of a policy; `None`: it is a name, or no `match` can express it.
     pub(super) matching: Option<Value>,
     kind: Kind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A name that programs ask by.
+    /// A name that programs use in their requests.
     Name,
-    /// A path, or a pattern that `match` says exactly.
+    /// A path, or a pattern that `match` expresses exactly.
     Exact,
-    /// A pattern; `match` is of all below its beginning.
+    /// A pattern; `match` contains everything below its beginning.
     Below,
-    /// A pattern that no `match` says.
+    /// A pattern that no `match` can express.
     Unsaid,
 }
 
@@ -51,7 +51,8 @@ impl Resource {
         Self { name: name.to_owned(), matching, kind }
     }
 
-    /// Differences between its requests and those of the policy. `rule` is what the rule is called.
+    /// Differences between its requests and those of the policy. `rule` is the name of the rule in
+    /// the note.
     pub(super) fn notes(&self, rule: &str, line: u64, is_of_threads: bool) -> Option<Note> {
         if is_of_threads && self.kind != Kind::Name {
             let problem = finding!(
@@ -98,7 +99,8 @@ fn is_method(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
-/// Whether requests have this path, if it is no pattern: policies compare normal paths.
+/// Returns whether a request can have this path, if it is not a pattern: policies compare normal
+/// paths.
 fn is_normal(path: &str) -> bool {
     let path = path.replace('?', "x");
     normal_path(path.as_bytes()).is_ok_and(|normal| normal == path)

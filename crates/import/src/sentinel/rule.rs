@@ -6,7 +6,7 @@ use sluicegate_policy::{Finding, finding};
 use crate::Note;
 use crate::rates::decimal;
 
-/// How long a request may be handled before its place is free again, if its end is not reported.
+/// The time after which the place of a request is free again if its end is not reported.
 const TTL: &str = "60s";
 
 /// The fields that change a limit, or that mean nothing for one. All others are noted.
@@ -29,10 +29,10 @@ const KNOWN: [&str; 16] = [
     "regex",
 ];
 
-/// What is noted of nothing: they have no meaning for a limit.
+/// Fields that are never noted: they have no meaning for a limit.
 const SILENT: [&str; 5] = ["refResource", "id", "gmtCreate", "gmtModified", "app"];
 
-/// Fields of other rules than flow rules, and what those are.
+/// Fields of rules other than flow rules, with the names of those rules.
 const OTHERS: [(&str, &str); 7] = [
     ("timeWindow", "circuit breaking"),
     ("slowRatioThreshold", "circuit breaking"),
@@ -45,7 +45,7 @@ const OTHERS: [(&str, &str); 7] = [
 
 /// A rule as it is written.
 pub(super) struct FlowRule<'a> {
-    /// What it is called in notes.
+    /// Its name in notes.
     pub(super) name: &'a str,
     pub(super) line: u64,
     pub(super) value: &'a Value,
@@ -59,14 +59,14 @@ pub(super) struct Limit {
     pub(super) rule: Value,
 }
 
-/// So many permits in so many seconds.
+/// A number of permits in a number of seconds.
 struct Rate {
     permits: u64,
     per_s: u64,
 }
 
 impl FlowRule<'_> {
-    /// The rule; none: it was not imported, and a note says so.
+    /// The limit; `None`: it was not imported, which a note reports.
     pub(super) fn limit(&mut self) -> Option<Limit> {
         let (rule, value) = (self.name, self.value);
         let has_resource = value["resource"].as_str().is_some_and(|name| !name.is_empty());
@@ -265,7 +265,7 @@ impl FlowRule<'_> {
         Ok(Some(key))
     }
 
-    /// Notes of fields by which as much passes as before, or less.
+    /// Notes fields by which as much passes as before, or less.
     fn note_fields(&mut self) {
         let (rule, value) = (self.name, self.value);
         let known = |name: &str| KNOWN.contains(&name) || SILENT.contains(&name);

@@ -1,4 +1,4 @@
-//! Configurations of others, and what they become.
+//! Configurations of other limiters, and the policies that they become.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod nginx;

@@ -221,7 +221,7 @@ fn the_name_of_the_server_in_a_key_makes_a_policy_for_each() {
     );
 }
 
-/// An import of this text stops with a note of this code and no other.
+/// Checks that an import of this text stops with a note of this code and no other.
 fn stops(text: &str, expected: &str) {
     let found = import(Nginx, &format!("{ZONES}{text}")).unwrap();
     let stops = found.unless_wider(false).unwrap_err();

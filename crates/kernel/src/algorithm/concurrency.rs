@@ -43,7 +43,7 @@ pub struct Concurrency {
     queue: u64,
 }
 
-/// What a concurrency rule remembers of a key: one record a permit held, in the order of their ends.
+/// The state of a concurrency rule for one key: a record for each held permit, in the order of their ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConcurrencyState {
     holders: Vec<Holder>,
@@ -57,8 +57,8 @@ struct Holder {
 }
 
 impl Concurrency {
-    /// At most `limit` permits held at once, each for at most `ttl`; up to `queue` callers may wait
-    /// for one (the kernel only knows the number: waiting is done by whoever has a clock).
+    /// At most `limit` permits held at once, each for at most `ttl`; up to `queue` callers may wait for one (the kernel
+    /// only keeps the number: the wait itself needs a clock).
     ///
     /// # Errors
     /// [`RangeError`] unless `1 <= limit <= 10,000`, `queue <= 10,000` and the ttl is 1 µs to
@@ -71,12 +71,12 @@ impl Concurrency {
         Ok(Self { limit, ttl, queue })
     }
 
-    /// How many callers may wait for a permit.
+    /// The number of callers that may wait for a permit.
     pub const fn queue(&self) -> u64 {
         self.queue
     }
 
-    /// How long a permit is held that is neither released nor renewed.
+    /// The time for which a permit is held that is neither released nor renewed.
     pub const fn ttl(&self) -> Micros {
         self.ttl
     }
@@ -86,7 +86,7 @@ impl Concurrency {
         holders.iter().map(|holder| u64::from(holder.cost)).sum()
     }
 
-    /// Until `excess` permits have lapsed.
+    /// Returns the time until `excess` permits have lapsed.
     fn retry(&self, state: &ConcurrencyState, mut excess: u64, now: Micros) -> Micros {
         let mut retry = Micros::ZERO;
         for holder in state.holding(now) {
@@ -101,7 +101,7 @@ impl Concurrency {
 }
 
 impl ConcurrencyState {
-    /// How many of the first holders have lapsed.
+    /// Returns how many of the first holders have lapsed.
     fn lapsed(&self, now: Micros) -> usize {
         self.holders.partition_point(|holder| holder.lapses <= now)
     }
@@ -224,7 +224,7 @@ impl Algorithm for Concurrency {
         self.held(Some(state), at.now())
     }
 
-    /// Usage of another algorithm is nobody's permit, so nothing is held.
+    /// Usage of another algorithm has no permit ids, so nothing is held.
     fn with_used(&self, _: u64, _: &Moment<'_>) -> Option<ConcurrencyState> {
         None
     }
@@ -265,7 +265,7 @@ impl Algorithm for Concurrency {
         vec![self.limit as f64, self.ttl.get() as f64, self.queue as f64]
     }
 
-    /// The ids apart from the rest, so that one can be found among thousands at the speed of `memchr`.
+    /// Writes the ids apart from the rest, so that one can be found among thousands at the speed of `memchr`.
     fn write_state(&self, state: &ConcurrencyState, out: &mut Vec<u8>) {
         let sum = state.holders.iter().map(|holder| u64::from(holder.cost)).sum();
         put(out, sum, 4);

@@ -80,7 +80,7 @@ pub enum CalendarUnit {
     Year,
 }
 
-/// What a fixed window remembers of a key: 16 bytes.
+/// The state of a fixed window for one key: 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedWindowState {
     count: u64,
@@ -128,9 +128,9 @@ impl FixedWindow {
         }
     }
 
-    /// The window after `window`, which ended while the caller waited for its turn. If nobody has
-    /// counted in it yet, its end is not known: it is taken to be late enough, and the next moment
-    /// that brings the window along puts it right (as for [`rewind`](Algorithm::rewind)).
+    /// The window after `window`, which ended while the caller waited for its turn. If no request has counted in it
+    /// yet, its end is not known: it is taken to be late enough, and the next moment that brings the window along
+    /// corrects it (as for [`rewind`](Algorithm::rewind)).
     fn next_window(window: Window, state: Option<&FixedWindowState>, now: Micros) -> Window {
         let end = match state {
             Some(state) if now < state.end => state.end,
@@ -252,7 +252,7 @@ impl Algorithm for FixedWindow {
         Status { remaining: self.limit.saturating_sub(count), reset_after }
     }
 
-    /// What the state says of its window is enough: another calendar's is not at hand.
+    /// Reads only the window in the state: the present one of a calendar is not available here.
     fn left(&self, state: &FixedWindowState, now: Micros) -> Left {
         let is_over = state.end <= now;
         if is_over {
@@ -325,7 +325,7 @@ impl Algorithm for FixedWindow {
         Some(FixedWindowState { count: used, end: self.window(None, at).end })
     }
 
-    /// The same window keeps its end; another takes the count over.
+    /// Keeps the end under the same kind of window; another window takes the count over.
     fn convert(
         &self,
         old: &Self,
@@ -335,7 +335,7 @@ impl Algorithm for FixedWindow {
         if self.kind == old.kind { Some(*state) } else { self.with_used(old.used(state, at), at) }
     }
 
-    /// The same window keeps its end.
+    /// Scales the count and keeps the end; `None` if the kind of window differs.
     fn rescale(
         &self,
         old: &Self,
@@ -361,7 +361,7 @@ impl Algorithm for FixedWindow {
             WindowKind::First(span) => vec![limit, 1.0, span.get() as f64, 0.0, 0.0],
             WindowKind::Calendar(unit, zone) => {
                 let unit = f64::from(*unit as u8);
-                // Zones are only told apart: 48 bits of a hash are exact in a double.
+                // Zones are only distinguished: 48 bits of a hash are exact in a double.
                 let zone = fnv_1a(zone.as_bytes()) & ((1 << 48) - 1);
                 vec![limit, 2.0, 0.0, unit, zone as f64]
             }

@@ -13,8 +13,8 @@
 //! | 4 | 3 | pass, hold back 1.5 s |
 //! | 5 | 4 | refused: 4 + 1 > burst + 1; retry in 0.5 s |
 //!
-//! **Property**: held back as told, requests leave at `rate` at most, and never more than
-//! `burst + 1` are in the bucket.
+//! **Property**: if every request is held back for its wait, requests leave at `rate` at most, and
+//! never more than `burst + 1` are in the bucket.
 //!
 //! ```text
 //!   in ──▶ │   │ burst + 1: over it, refused
@@ -48,22 +48,22 @@ pub struct LeakyBucket {
     flow: Flow,
 }
 
-/// Which requests of a burst are held back.
+/// The requests of a burst that are held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delay {
     /// None: the bucket only measures.
     None,
-    /// Those that find more than this many in the bucket; 0 holds all back.
+    /// Requests that find more than this many in the bucket; 0 holds all back.
     Above(u64),
 }
 
-/// What a leaky bucket remembers of a key: 16 bytes.
+/// The state of a leaky bucket for one key: 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeakyBucketState(Level);
 
 impl LeakyBucket {
     /// A bucket that leaks at `rate`, takes `burst` more than the one that is passing, and holds
-    /// requests back as `delay` says.
+    /// requests back by `delay`.
     ///
     /// # Errors
     /// [`RangeError`] unless `burst <= 2^32` and a delay's number is at most the burst.
@@ -226,7 +226,7 @@ impl Algorithm for LeakyBucket {
         Some(LeakyBucketState(self.flow.take_over(&old.flow, state.0, scale, at.now())))
     }
 
-    /// The same part of a full bucket, to the unit: a permit that has come back in part stays so.
+    /// Keeps the part of a full bucket to the unit: a permit that has come back in part stays so.
     fn rescale(
         &self,
         old: &Self,

@@ -40,14 +40,14 @@ use crate::param::{Param, Params, RangeError};
 /// `None` is the state of a key that was never seen. [`check`](Self::check) looks,
 /// [`charge`](Self::charge) takes: between the two every other rule of the policy has its say.
 pub trait Algorithm: Sized + Clone + PartialEq + Debug {
-    /// What it remembers of a key.
+    /// The state that it keeps of a key.
     type State: Clone + PartialEq + Debug;
 
     /// Its name in documents, such as `token_bucket`.
     const NAME: &'static str;
     /// Its number in what is stored outside this process: never changed, never used again.
     const CODE: u8;
-    /// The same functions in Lua, for stores that decide where the state lives.
+    /// The twin in Lua, for stores that decide where the state lives.
     const TWIN: &'static str;
     /// One sentence for the schema.
     const ABOUT: &'static str;
@@ -64,15 +64,15 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
     /// that are stored at most.
     fn limit(&self) -> u64;
 
-    /// Whether `ask` passes. Changes nothing.
+    /// Decides whether `ask` passes. Changes nothing.
     fn check(&self, state: Option<&Self::State>, ask: &Ask, at: &Moment<'_>) -> Outcome;
 
     /// Takes what `ask` costs. Call it only after [`check`](Self::check) allowed the same ask, or for
     /// permits that were leased: then at no instant that is earlier than [`seen`](Self::seen).
     fn charge(&self, state: &mut Option<Self::State>, ask: &Ask, at: &Moment<'_>);
 
-    /// What to remember of a key that was refused the first time it was seen: a budget that starts
-    /// below full begins to fill then. `None` where there is nothing to wait for.
+    /// Returns the state of a key that was refused the first time it was seen: a budget that starts below full begins
+    /// to fill then. `None` if no such state is needed.
     fn first_seen(&self, _: &Moment<'_>) -> Option<Self::State> {
         None
     }
@@ -81,10 +81,10 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
     /// [`limit`](Self::limit) unless every cost passes.
     fn available(&self, state: Option<&Self::State>, at: &Moment<'_>) -> u64;
 
-    /// What is left, and when the budget is full again.
+    /// Returns what is left, and when the budget is full again.
     fn status(&self, state: Option<&Self::State>, at: &Moment<'_>) -> Status;
 
-    /// Which part is left at `now` of what a new key may take. In this measure all algorithms compare:
+    /// Returns the part that is left at `now` of what a new key may take. All algorithms compare in this measure:
     /// stores that must forget a key rank by it.
     fn left(&self, state: &Self::State, now: Micros) -> Left {
         Left::of(self.available(Some(state), &Moment::new(now)), self.limit())
@@ -95,11 +95,11 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
         0
     }
 
-    /// Gives up to `permits` back, never above full. Returns how many, a part counting as one.
+    /// Gives up to `permits` back, never above full. Returns the number given back; a part counts as one.
     fn refund(&self, state: &mut Self::State, permits: u64, at: &Moment<'_>) -> u64;
 
-    /// Time went back: the same usage as of the new, earlier now. Adds nothing, freezes nothing.
-    /// Does nothing when time did not go back.
+    /// Moves the usage to the new, earlier now if time went back. Adds nothing, freezes nothing. Does nothing when time
+    /// did not go back.
     fn rewind(&self, state: &mut Self::State, at: &Moment<'_>);
 
     /// When the budget of this state is full again.
@@ -109,21 +109,20 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
     /// `1000/h`. `None` otherwise.
     fn window(&self) -> Option<Micros>;
 
-    /// Whether a full budget equals a key that was never seen, so that it may be forgotten.
+    /// Returns whether a full budget equals that of a key that was never seen, so that the key may be forgotten.
     fn full_is_fresh(&self) -> bool {
         true
     }
 
-    /// Whether permits of this rule can be leased, and how they come back.
+    /// Returns whether permits of this rule can be leased, and how they come back.
     fn leasing(&self) -> Leasing;
 
-    /// The earliest instant at which leased permits can still be charged: what came after it is in
-    /// `state` already.
+    /// The earliest instant at which leased permits can still be charged: `state` already contains what came after it.
     fn seen(&self, _: &Self::State) -> Micros {
         Micros::ZERO
     }
 
-    /// Forgets what does not count any more, so that it does not count again if the clock goes back.
+    /// Forgets usage that does not count any more, so that it does not count again if the clock goes back.
     fn forget(&self, _: &mut Self::State, _: &Moment<'_>) {}
 
     /// The most permits in use that a state counts exactly: far more than the limit, which may have been
@@ -143,9 +142,9 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
         self.with_used(old.used(state, at), at)
     }
 
-    /// `state` of `old`, the same algorithm with other parameters, each permit in use counted as
-    /// `scale` says and at the time when it was used. `None` where a state says nothing about that
-    /// time that holds under this rule: then the sum is scaled, as if it were all used now.
+    /// Converts `state` of `old`, the same algorithm with other parameters, with each permit in use scaled by `scale`
+    /// and kept at the time when it was used. `None` where those times have no meaning under this rule: then the sum is
+    /// scaled, as if it were all used now.
     fn rescale(
         &self,
         _old: &Self,
@@ -156,22 +155,22 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
         None
     }
 
-    /// Whether it hands out permits with ids (`acquire`) instead of answering `check`.
+    /// Returns whether it hands out permits with ids (`acquire`) instead of answering `check`.
     fn holds_permits(&self) -> bool {
         false
     }
 
-    /// Ends the hold of `permit` and returns its cost; `None` if nobody holds it.
+    /// Ends the hold of `permit` and returns its cost; `None` if it is not held.
     fn release(&self, _: &mut Self::State, _: PermitId, _: &Moment<'_>) -> Option<u64> {
         None
     }
 
-    /// Lets the hold of `permit` begin anew and returns its cost; `None` if nobody holds it.
+    /// Lets the hold of `permit` begin anew and returns its cost; `None` if it is not held.
     fn renew(&self, _: &mut Self::State, _: PermitId, _: &Moment<'_>) -> Option<u64> {
         None
     }
 
-    /// Whether `permit` is held at this moment.
+    /// Returns whether `permit` is held at this moment.
     fn holds(&self, _: &Self::State, _: PermitId, _: &Moment<'_>) -> bool {
         false
     }
@@ -181,23 +180,23 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
         None
     }
 
-    /// The state in 16 bytes, for stores that keep millions of them; `None` if this algorithm's
-    /// states do not fit. Says all that the state says: see [`unpack`](Self::unpack).
+    /// The state in 16 bytes, for stores that keep millions of them; `None` if this algorithm's states do not fit.
+    /// [`unpack`](Self::unpack) restores all of it.
     fn pack(_: &Self::State) -> Option<u128> {
         None
     }
 
-    /// The state that [`pack`](Self::pack) made these 16 bytes of; `None` if it makes none.
+    /// Returns the state that [`pack`](Self::pack) packed in these 16 bytes; `None` if it packs none.
     fn unpack(_: u128) -> Option<Self::State> {
         None
     }
 
-    /// Whether a reservation books the future in one step (otherwise the caller tries again).
+    /// Returns whether a reservation books the future in one step (otherwise the caller tries again).
     fn books(&self) -> bool {
         false
     }
 
-    /// The same rule at another rate; `None` if it has no rate.
+    /// Returns this rule at another rate; `None` if it has no rate.
     ///
     /// # Errors
     /// [`RangeError`] if the other parameters do not go with it.
@@ -205,7 +204,7 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
         None
     }
 
-    /// What the twin needs to know of this rule, in its order. Equal rules have equal numbers.
+    /// The numbers that the twin needs about this rule, in its order. Equal rules have equal numbers.
     fn numbers(&self) -> Vec<f64>;
 
     /// Appends `state` as the twin packs it.
@@ -217,7 +216,7 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
     }
 
     /// Reads what [`write_state`](Self::write_state) appended, and leaves in `from` what comes
-    /// behind it. `None` if these bytes are no state that a key under this rule can have.
+    /// behind it. `None` if no key under this rule can have a state with these bytes.
     fn read_state(&self, from: &mut &[u8]) -> Option<Self::State>;
 
     /// Reads what [`write_only_state`](Self::write_only_state) appended, likewise.
@@ -226,13 +225,13 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
     }
 }
 
-/// How long a budget that was used up at once takes until it is full again.
+/// Returns the time until a budget that was used up at once is full again.
 fn refilled_in<A: Algorithm>(rule: &A) -> Option<Micros> {
     let used_up = rule.with_used(rule.limit(), &Moment::new(Micros::ZERO))?;
     Some(rule.full_at(&used_up))
 }
 
-/// How much of a new limit is the same part of it as some permits are of the old one.
+/// The ratio of a new limit to an old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
     /// The new limit, in permits or in units: at least 1.

@@ -11,7 +11,7 @@ use crate::lease::Leasing;
 use crate::num::{Micros, Rate};
 use crate::param::{Param, Params, RangeError};
 
-/// Writes the enums over all algorithms and hands each call on to the right one.
+/// Writes the enums over all algorithms and forwards each call to the right one.
 macro_rules! algorithms {
     ($($Name:ident,)+) => {
         /// One limit: an algorithm with its parameters.
@@ -23,7 +23,7 @@ macro_rules! algorithms {
             )+
         }
 
-        /// What a rule remembers of a key.
+        /// The state of a rule for one key.
         #[derive(Clone, Debug, PartialEq)]
         pub enum State {
             $(
@@ -189,7 +189,7 @@ macro_rules! algorithms {
                 }
             }
 
-            /// See [`Algorithm::rescale`]; of another algorithm nothing is known but the usage.
+            /// See [`Algorithm::rescale`]; `None` for another algorithm.
             pub fn rescale(
                 &self,
                 old: &Self,
@@ -323,7 +323,7 @@ macro_rules! algorithms {
     };
 }
 
-/// The state of this algorithm; `None` where what is stored is of another one.
+/// The state of this algorithm; `None` if the stored one belongs to another algorithm.
 macro_rules! own {
     ($Name:ident, $stored:expr) => {
         match $stored {

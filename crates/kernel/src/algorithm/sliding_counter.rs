@@ -40,12 +40,12 @@ pub struct SlidingCounter {
     step_us: u64,
     /// Steps of a whole window.
     steps: u64,
-    /// What a counter weighs at most: at least `limit`. After a higher limit it may have counted more than can be
-    /// weighed exactly.
+    /// The most that a counter weighs: at least `limit`. After a higher limit its count may be too large to be weighed
+    /// exactly.
     weighed_max: u64,
 }
 
-/// What a sliding counter remembers of a key: 16 bytes.
+/// The state of a sliding counter for one key: 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingCounterState {
     /// Number of the running window: its start divided by its length.
@@ -258,7 +258,7 @@ impl Algorithm for SlidingCounter {
         Some(SlidingCounterState { window, previous: 0, current: counter(used) })
     }
 
-    /// The same window keeps both counters; another takes the estimate over.
+    /// Keeps both counters under the same window; another window takes the estimate over.
     fn convert(
         &self,
         old: &Self,
@@ -271,8 +271,8 @@ impl Algorithm for SlidingCounter {
         Some(*state)
     }
 
-    /// The same window keeps both counters. Their sum is rounded once: the older one gets what the
-    /// newer one leaves of it, so that as little is rounded up as never lowers the estimate.
+    /// Scales both counters; `None` if the window differs. Their sum is rounded once: the older one gets what the newer
+    /// one leaves of it. That rounds up the least that never lowers the estimate.
     fn rescale(
         &self,
         old: &Self,

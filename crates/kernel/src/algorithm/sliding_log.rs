@@ -40,7 +40,7 @@ pub struct SlidingLog {
     window: Micros,
 }
 
-/// What a sliding log remembers of a key: 12 bytes a granted request, oldest first.
+/// The state of a sliding log for one key: 12 bytes a granted request, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlidingLogState {
     entries: VecDeque<Entry>,
@@ -138,7 +138,7 @@ impl Algorithm for SlidingLog {
     fn charge(&self, state: &mut Option<SlidingLogState>, ask: &Ask, at: &Moment<'_>) {
         let state = state.get_or_insert_default();
         self.forget_gone(state, at.now());
-        // What was leased under a higher limit counts as far as a log can hold it.
+        // Permits that were leased under a higher limit count as far as a log can hold them.
         let cost = ask.cost.min(LOG_ENTRIES_MAX.saturating_sub(state.sum));
         let cost = u32::try_from(cost).expect("at most `LOG_ENTRIES_MAX`");
         if cost > 0 {
@@ -177,7 +177,7 @@ impl Algorithm for SlidingLog {
         permits - left
     }
 
-    /// What was granted later than now was granted now.
+    /// Moves entries that are later than now to now.
     fn rewind(&self, state: &mut SlidingLogState, at: &Moment<'_>) {
         for entry in state.entries.iter_mut().rev().take_while(|entry| entry.at > at.now()) {
             entry.at = at.now();
@@ -227,9 +227,9 @@ impl Algorithm for SlidingLog {
         Some(state)
     }
 
-    /// The same window keeps its entries, of which those that count for nothing now are left out.
-    /// Sums are scaled, from the newest entry on: so at every later instant the sum of those that
-    /// still count is rounded once. What is more than the limit counts as all of it.
+    /// Scales the entries; `None` if the window differs. Sums are scaled, from the newest entry on, so that at every
+    /// later instant the sum of those that still count is rounded once. A sum above the limit counts as the limit, and
+    /// entries that scale to 0 are left out.
     fn rescale(
         &self,
         old: &Self,

@@ -43,7 +43,7 @@ pub struct SlidingWindow {
     buckets: u64,
 }
 
-/// What a sliding window remembers of a key: 8 bytes a bucket.
+/// The state of a sliding window for one key: 8 bytes a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlidingWindowState {
     /// Number of the newest bucket: its start divided by its length.
@@ -215,8 +215,8 @@ impl Algorithm for SlidingWindow {
         permits - left
     }
 
-    /// The newest counter is now, and the others keep their distances less one: where in its
-    /// bucket the clock was is not known, so none of them may come to an end sooner than it did.
+    /// Moves the newest counter to now; the others keep their distances less one: where in its
+    /// bucket the clock was is not known, so none of them may end sooner than it did.
     fn rewind(&self, state: &mut SlidingWindowState, at: &Moment<'_>) {
         let bucket = self.bucket(at.now());
         if bucket >= state.newest {
@@ -264,7 +264,8 @@ impl Algorithm for SlidingWindow {
         Some(state)
     }
 
-    /// The same buckets keep their counts; others take the sum over as if it were all granted now.
+    /// Keeps the counts under the same buckets; others take the sum over as if it were all granted
+    /// now.
     fn convert(
         &self,
         old: &Self,
@@ -277,8 +278,8 @@ impl Algorithm for SlidingWindow {
         self.with_used(old.used(state, at), at)
     }
 
-    /// The same buckets keep what is scaled of them. Sums are scaled, from the newest bucket on: so
-    /// at every later instant the sum of those that still count is rounded once.
+    /// Scales the counts; `None` if the buckets differ. Sums are scaled, from the newest bucket on,
+    /// so that at every later instant the sum of those that still count is rounded once.
     fn rescale(
         &self,
         old: &Self,

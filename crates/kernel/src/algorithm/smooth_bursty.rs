@@ -58,7 +58,7 @@ pub struct SmoothBursty {
     max_stored: f64,
 }
 
-/// What `smooth_bursty` remembers of a key: 16 bytes.
+/// The state of `smooth_bursty` for one key: 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SmoothBurstyState {
     balance: f64,
@@ -66,7 +66,7 @@ pub struct SmoothBurstyState {
 }
 
 impl SmoothBursty {
-    /// Permits flow at `rate`; what `max_burst` of idle time brings is stored.
+    /// Permits flow at `rate`; those of up to `max_burst` of idle time are stored.
     ///
     /// # Errors
     /// [`RangeError`] unless `1 µs <= max_burst <= 366 days`.
@@ -92,8 +92,8 @@ impl SmoothBursty {
         if !owes(0) {
             return Micros::ZERO;
         }
-        // Doubles round one way from a debt to a time and another from a time to permits: what
-        // `balance` will say then is what counts, so that who waits as told is not refused.
+        // Doubles round one way from a debt to a time and another from a time to permits: `balance` at that time
+        // decides, so that a caller that waits this long is not refused.
         let mut wait = self.time_for(-self.balance(state, now)).get();
         while wait < SPAN_MAX_US && owes(wait) {
             wait += 1;

@@ -29,10 +29,10 @@
 //! for 20 ms. Guava's `tryAcquire()` does the same, request by request: 1,000 of 3,000 pass in a minute, and 2,751 with
 //! `tryAcquire(20, MILLISECONDS)` (Guava 31.1, measured; a test beside the kernel compares the two).
 //!
-//! **Exactness**: an interval may be a third of a µs, and the area of a trapezoid has parts smaller still,
-//! so that no unit makes all of it whole, unlike in `smooth_bursty`. A debt is right to the rounding of
-//! doubles (some part in 2^53 of it). Where it would be a whole number of µs, its wait may therefore be
-//! told 1 µs longer; where it ends a wait early, it does so by less than 1 µs.
+//! **Exactness**: an interval may be a third of a µs, and the area of a trapezoid has parts smaller still, so that no
+//! unit makes all of it whole, unlike in `smooth_bursty`. A debt is right to the rounding of doubles (some part in 2^53
+//! of it). Where it would be a whole number of µs, its wait may therefore be 1 µs longer; where it ends a wait early,
+//! it does so by less than 1 µs.
 //!
 //! Source: Guava `SmoothRateLimiter.SmoothWarmingUp` (Apache-2.0, described in its class comment);
 //! written anew, keeping fractions of a microsecond. It counts in doubles, with the same operations
@@ -58,13 +58,13 @@ pub struct SmoothWarmup {
     /// Stored permits below this are handed out at the stable interval.
     threshold: f64,
     max_stored: f64,
-    /// How many µs the interval grows per stored permit above the threshold.
+    /// The growth of the interval per stored permit above the threshold, µs.
     slope: f64,
     /// µs of idle time that store one permit.
     cooldown: f64,
 }
 
-/// What `smooth_warmup` remembers of a key: 24 bytes.
+/// The state of `smooth_warmup` for one key: 24 bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SmoothWarmupState {
     stored: f64,

@@ -24,8 +24,8 @@
 //! ```
 //!
 //! With `refill: interval` all permits of a period arrive together, every period from the first
-//! request on. A full bucket is no state at all, so the period begins anew with the request that
-//! finds the bucket full; the bound is then `burst + permits·(⌊Δ/period⌋ + 1)`.
+//! request on. A full bucket has no state, so the period begins anew with the request that finds
+//! the bucket full; the bound is then `burst + permits·(⌊Δ/period⌋ + 1)`.
 //!
 //! `initial` tokens below `burst` hold back a key that was never seen, such as a fresh account. Its
 //! bucket begins to fill with the first request, even if that one is refused.
@@ -51,8 +51,8 @@ pub struct TokenBucket {
     flow: Flow,
 }
 
-/// The units in which a [`TokenBucket`] counts, for those who keep its state in a form of their
-/// own: `per_permit` units a permit, `per_tick` units every `tick_us` microseconds.
+/// The units in which a [`TokenBucket`] counts, for callers that keep its state in another form:
+/// `per_permit` units a permit, `per_tick` units every `tick_us` microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Units {
     /// Length of a tick in µs; 1 but for extreme rules.
@@ -63,7 +63,7 @@ pub struct Units {
     pub per_permit: u64,
 }
 
-/// What a token bucket remembers of a key: 16 bytes.
+/// The state of a token bucket for one key: 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenBucketState(pub(crate) Level);
 
@@ -77,7 +77,7 @@ impl TokenBucket {
         Ok(Self { rate, burst, initial: burst, flow: Flow::smooth(rate, burst) })
     }
 
-    /// The same bucket, but a key that was never seen starts with `initial` tokens.
+    /// Returns this bucket with `initial` tokens for a key that was never seen.
     ///
     /// # Errors
     /// [`RangeError`] if `initial` is above the burst.
@@ -86,7 +86,7 @@ impl TokenBucket {
         Ok(Self { initial, ..self })
     }
 
-    /// The same bucket, refilled with all permits of the rate's period at its end.
+    /// Returns this bucket, refilled with all permits of the rate's period at its end.
     #[must_use]
     pub fn refilled_by_interval(self) -> Self {
         Self { flow: Flow::stepped(self.rate), ..self }
@@ -195,7 +195,7 @@ impl Algorithm for TokenBucket {
             return Outcome::Allow { granted: cost, wait: Micros::ZERO };
         }
         let wait = self.flow.time_to_drain(excess, level, at.now());
-        // A debt beyond this would leave the numbers that are exact everywhere.
+        // The numbers of a debt beyond this are not exact everywhere.
         let too_deep = match wanted.saturating_sub(UNITS_MAX) {
             0 => Micros::ZERO,
             units => self.flow.time_to_drain(units, level, at.now()),
@@ -293,7 +293,7 @@ impl Algorithm for TokenBucket {
         Some(TokenBucketState(self.flow.take_over(&old.flow, state.0, scale, at.now())))
     }
 
-    /// The same part of a full bucket, to the unit: a permit that has come back in part stays so.
+    /// Keeps the part of a full bucket to the unit: a permit that has come back in part stays so.
     fn rescale(
         &self,
         old: &Self,

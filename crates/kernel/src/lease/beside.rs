@@ -1,4 +1,4 @@
-//! Everything that is asked of the store while permits are out: rule R1.
+//! Requests to the store while permits are out: rule R1.
 
 use alloc::vec::Vec;
 
@@ -9,22 +9,22 @@ use crate::num::{Cost, Micros};
 use crate::ruleset::{Joined, RuleSet, Unsupported, Verdict, allow};
 use crate::verb::Verb;
 
-/// What is out on leases, as a central request sees it.
+/// The permits that are out on leases, for a central request.
 #[derive(Clone, Copy)]
 struct Beside {
     held: u64,
-    /// Until the first permits of it are charged.
+    /// The time until the first of them are charged.
     settles_in: Micros,
 }
 
 impl RuleSet {
-    /// [`decide`](Self::decide) for a key of which permits may be out on leases: they count as taken,
-    /// and are not charged.
+    /// [`decide`](Self::decide) for a key of which permits may be out on leases: they count as taken, and are not
+    /// charged.
     ///
-    /// While any are out, nothing is booked: a reservation that would have to wait is refused with the
-    /// time after which it may be asked again. A cost that would pass if nothing were out is never
-    /// refused for ever. A reset forgets what is in use; what is out can still be spent. `remaining` is
-    /// what is left beside the leases; `reset_after` does not know of them.
+    /// While any are out, nothing is booked: a reservation that would have to wait is refused with the time after which
+    /// it can be repeated. A cost that would pass if nothing were out is never refused for ever. A reset forgets what
+    /// is in use; permits that are out can still be spent. `remaining` is what is left beside the leases; `reset_after`
+    /// does not include them.
     ///
     /// # Errors
     /// [`Unsupported`] as [`decide`](Self::decide).
@@ -65,7 +65,7 @@ impl RuleSet {
             Verb::Reserve { cost, .. } => Ask::reserve(cost, Micros::ZERO),
             Verb::AtMost { cost } => {
                 let free = self.free_beside(leased, beside, at).min(cost.get());
-                // With nothing to grant, one permit says when there will be.
+                // With nothing to grant, a check of one permit finds when there will be one.
                 Ask::check(Cost::new(free).unwrap_or(Cost::ONE))
             }
             Verb::Acquire { permit, .. } if self.holding(states, permit, at).is_some() => {
@@ -82,7 +82,7 @@ impl RuleSet {
         Ok(self.verdict_beside(leased, beside, joined, at))
     }
 
-    /// [`debit`](Self::debit) for a key of which permits may be out on leases: what is out is not there.
+    /// [`debit`](Self::debit) for a key of which permits may be out on leases: those are not available.
     pub fn debit_beside(&self, leased: &mut Leased, permits: &mut [u64], at: &Moment<'_>) {
         self.prepare(leased, at);
         self.settle(leased, Vec::new(), at);
@@ -107,8 +107,8 @@ impl RuleSet {
         self.debit_beside(leased, permits, at);
     }
 
-    /// When a key says no more than one that was never seen: all is full even if what is out is spent,
-    /// and no hint is believed that knows its leases. `None` if its states never say so little.
+    /// The instant from which a key equals one that was never seen: all budgets are full even if the permits that are
+    /// out are spent, and no hint with its leases is believed. `None` if that never happens.
     pub fn leased_forgettable_at(&self, leased: &Leased, at: &Moment<'_>) -> Option<Micros> {
         let mut spent = leased.clone();
         self.prepare(&mut spent, at);
@@ -119,7 +119,7 @@ impl RuleSet {
         Some(full_at.max(last).max(leased.leases.forgettable_at()))
     }
 
-    /// What a check of `cost` would be answered beside the leases, of which none is past its deadline.
+    /// Returns the answer to a check of `cost` beside the leases, none of which is past its deadline.
     pub(crate) fn peek_beside(&self, leased: &Leased, cost: Cost, at: &Moment<'_>) -> Verdict {
         let beside = Beside::of(&leased.leases, at.now());
         let joined = self.ask_beside(leased, beside, &Ask::check(cost), at);
@@ -173,7 +173,7 @@ impl Beside {
         Self { held: leases.held(), settles_in }
     }
 
-    /// What counts under `rule`: nothing is out of a rule that cannot be leased. Only where rules were
+    /// Permits that count under `rule`: none of a rule that cannot be leased. Only where rules were
     /// changed can a key have such a rule and leases.
     fn under(self, rule: &Rule) -> u64 {
         if rule.leasing().is_possible() { self.held } else { 0 }

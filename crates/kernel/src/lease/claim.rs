@@ -1,4 +1,4 @@
-//! What stands behind the permits that a message names.
+//! The records behind the permits that a message names.
 
 use alloc::vec::Vec;
 
@@ -9,19 +9,19 @@ use super::{Leases, Record};
 use crate::limits::{LEASE_DEADLINE_MAX_US, LEASE_HINT_MAX_US, LEASE_HOLDERS_MAX};
 use crate::num::Micros;
 
-/// What stands behind the permits that a message names.
+/// The records behind the permits that a message names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     /// Permits that the store stood for.
     pub(crate) base: u32,
-    /// Until when it did; zero if it did not.
+    /// The deadline of these permits; zero if the store did not stand for them.
     pub(crate) deadline: Micros,
-    /// Permits that were held by nobody's record and count as spent.
+    /// Permits without a record that count as spent.
     pub(crate) unclaimed: u32,
     pub(crate) found: Found,
 }
 
-/// What of the base is left: `kept` goes on, the rest is spent or given back.
+/// The rest of the base: `kept` goes on, the other permits are spent or given back.
 pub(crate) struct Report {
     pub(crate) kept: u32,
     pub(crate) spent: Vec<Spent>,
@@ -29,8 +29,8 @@ pub(crate) struct Report {
 }
 
 impl Claim {
-    /// Of `message`, whose holder has the record `known`. `stood_max` is the most that the store believes
-    /// without a record.
+    /// The claim of `message`, whose holder has the record `known`. `stood_max` is the most permits that the store
+    /// believes without a record.
     pub(crate) fn of(
         message: &Message,
         known: Option<Record>,
@@ -51,14 +51,14 @@ impl Claim {
             let deadline = known.map_or(deadline, |record| record.deadline.max(deadline));
             return Self { base: stood, deadline, unclaimed: 0, found: Found::Lost };
         }
-        // A record of a lower number says nothing of lost writes: an old message that came after its
-        // lease had lapsed left it, and what that was granted was never heard of.
+        // A record of a lower number is not a sign of lost writes: an old message that came after its lease had lapsed
+        // left it, and the answer to that message never arrived.
         let lost = alive || is_newer(message, leases, now);
         let (unclaimed, found) = if lost { (stood, Found::Lost) } else { (0, Found::New) };
         Self { base: 0, deadline: Micros::ZERO, unclaimed, found }
     }
 
-    /// What `message` says of the base.
+    /// Returns the parts of the base that `message` keeps and has spent.
     pub(crate) fn report(&self, message: &Message, now: Micros) -> Report {
         let Self { base, unclaimed, mut found, .. } = *self;
         let (mut unspent, mut kept) = (message.unspent, message.keep.min(message.unspent));
@@ -81,12 +81,12 @@ impl Claim {
     }
 }
 
-/// Whether one more holder finds a place.
+/// Returns whether one more holder finds a place.
 pub(crate) fn has_room(leases: &Leases, now: Micros) -> bool {
     leases.records.iter().filter(|record| record.deadline > now).count() < LEASE_HOLDERS_MAX
 }
 
-/// Whether the hint of `message`, if it is fresh enough to be believed, knows of a later version than
+/// Returns whether the hint of `message`, if it is fresh enough to be believed, has a later version than
 /// the store.
 fn is_newer(message: &Message, leases: &Leases, now: Micros) -> bool {
     fresh_hint(message, now).is_some_and(|hint| leases.version < hint.version.capped())

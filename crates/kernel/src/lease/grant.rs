@@ -1,17 +1,17 @@
-//! How much a message is granted.
+//! The permits that a message is granted.
 
 use super::message::Message;
 use super::{Leased, Leases, Span};
 use crate::decision::Moment;
 use crate::ruleset::RuleSet;
 
-/// What there is to grant from.
+/// The permits that can be granted, and the limits of a grant.
 pub(crate) struct Room {
     /// Permits that every rule would let pass beside all records.
     pub(crate) free: u64,
     /// Permits of all records.
     held: u64,
-    /// How many holders have permits, the one that asks included.
+    /// The number of holders that have permits, including the sender.
     sharers: u64,
     /// The least limit of the rules.
     limit: u64,
@@ -53,7 +53,8 @@ impl RuleSet {
 }
 
 impl Room {
-    /// What requests wait for, as far as it is there: all of it, or enough for the first of them.
+    /// Returns the permits for waiting requests: all that they need, or all free ones if the first of them can pass, or
+    /// 0.
     pub(crate) fn needed(&self, message: &Message) -> u64 {
         let (need, least) = (u64::from(message.need), u64::from(message.least));
         match self.free {
@@ -63,7 +64,7 @@ impl Room {
         }
     }
 
-    /// What is granted beyond the `needed` permits to a holder that keeps `kept`. Half of the limit is
+    /// Returns the permits that a holder which keeps `kept` is granted beyond the `needed` ones. Half of the limit is
     /// never lent beyond what is needed, so that others find room.
     pub(crate) fn wanted(&self, message: &Message, kept: u32, needed: u64) -> u64 {
         let left = self.free - needed;

@@ -1,4 +1,4 @@
-//! Which rules can be leased.
+//! The rules that can be leased.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -6,26 +6,26 @@ use core::fmt;
 use crate::num::Micros;
 use crate::ruleset::RuleSet;
 
-/// Whether permits of a rule can be leased, and how they come back.
+/// The way in which leased permits of a rule come back, or the reason why they cannot be leased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leasing {
-    /// Yes. They come back continuously, the whole limit in this span.
+    /// They come back continuously, the whole limit in this span.
     Flows(Micros),
-    /// Yes. They come back in steps, the whole limit in this span.
+    /// They come back in steps, the whole limit in this span.
     Steps(Micros),
-    /// Yes, of a window that slides: what a holder has not used in it counts against the next one.
+    /// They come back as a window slides: those that a holder has not used in it count against the next one.
     Slides {
         /// The window.
         span: Micros,
-        /// Whether it moves in steps.
+        /// The window moves in steps.
         in_steps: bool,
     },
-    /// No; a clause about the rule that gives the reason.
+    /// They cannot be leased; a clause about the rule that gives the reason.
     Never(&'static str),
 }
 
 impl Leasing {
-    /// Of a rule of windows of this length. In shorter ones than a second, too much of each limit would
+    /// The leasing of a rule of windows of this length. In windows shorter than a second, too much of each limit would
     /// lie with holders that do not use it in time.
     pub(crate) fn window(length: Micros) -> Self {
         match length {
@@ -34,8 +34,8 @@ impl Leasing {
         }
     }
 
-    /// Of a rule of a sliding window of this length. What a holder has not used counts against the whole
-    /// next window, and in ten seconds it has the time to use it.
+    /// The leasing of a rule of a sliding window of this length. Permits that a holder has not used count against the
+    /// whole next window, and ten seconds are enough to use them.
     pub(crate) fn sliding_window(length: Micros, in_steps: bool) -> Self {
         match length {
             span if span >= Micros::from_secs(10) => Self::Slides { span, in_steps },
@@ -43,20 +43,20 @@ impl Leasing {
         }
     }
 
-    /// Whether permits of the rule can be leased.
+    /// Returns whether permits of the rule can be leased.
     pub const fn is_possible(&self) -> bool {
         !matches!(self, Self::Never(_))
     }
 }
 
-/// How the permits of a set of rules come back.
+/// The time in which the permits of a set of rules come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The least span in which the whole limit of one of the rules comes back.
     pub least: Micros,
-    /// Whether those of one of the rules come back in steps.
+    /// The permits of one of the rules come back in steps.
     pub in_steps: bool,
-    /// The shortest window that slides, if one of the rules has any.
+    /// The shortest window that slides; `None` if no rule has one.
     pub sliding: Option<Micros>,
 }
 
@@ -71,7 +71,7 @@ pub struct NotLeasable {
 }
 
 impl RuleSet {
-    /// How leased permits of these rules come back.
+    /// Returns the time in which leased permits of these rules come back.
     ///
     /// # Errors
     /// [`NotLeasable`] for the first rule whose permits cannot be leased.

@@ -1,4 +1,4 @@
-//! What a holder asks.
+//! The messages of holders.
 
 use crate::limits::{LEASE_MARKS_MAX, RULES_MAX};
 use crate::num::Micros;
@@ -12,16 +12,16 @@ impl Holder {
     pub const NONE: Self = Self(0);
 }
 
-/// The number of a message of one holder about one key: 1, 2, 3 …; 0 is no message.
+/// The number of a message of one holder about one key: 1, 2, 3 …; 0: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Number(pub u32);
 
-/// Permits of which it is known by when they were spent.
+/// Permits with the least time that has passed since they were spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mark {
-    /// How many.
+    /// The number of permits.
     pub spent: u32,
-    /// All of them were spent at least this long ago by the holder's clock, in µs.
+    /// The holder spent all of them at least this long ago by its clock, in µs.
     pub age_us: u32,
 }
 
@@ -32,7 +32,7 @@ pub struct Marks {
     len: usize,
 }
 
-/// What an answer said of the key, for a store that has lost it since.
+/// State of the key from an answer, for a store that has lost it since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Hint {
     /// The version of the leases.
@@ -43,43 +43,43 @@ pub struct Hint {
     pub used: [u64; RULES_MAX],
 }
 
-/// All that a holder says of its lease. It says how much there is and never how much more or less, so
-/// that a message may be lost, repeated, late or out of order.
+/// The state of a holder's lease, and its wishes. All numbers are totals and never differences, so that a message may
+/// be lost, repeated, late or out of order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Message {
     /// Its sender; [`Holder::NONE`] only looks.
     pub holder: Holder,
     /// The number of this message.
     pub number: Number,
-    /// The number of the last message whose answer was heard; 0 if none was.
+    /// The number of the last message whose answer arrived; 0 if none did.
     pub heard: Number,
     /// Permits that the store stood for then: `kept + granted` of that answer.
     pub stood: u32,
-    /// Of these, permits that are not spent yet.
+    /// Permits of `stood` that are not spent yet.
     pub unspent: u32,
-    /// Of these, permits that the holder goes on using; it gives the others back.
+    /// Permits of `unspent` that the holder goes on using; it gives the others back.
     pub keep: u32,
     /// Permits that requests wait for.
     pub need: u32,
     /// Permits that the first of these requests needs.
     pub least: u32,
-    /// Permits that the holder would like beyond `need`.
+    /// Permits that the holder wants beyond `need`.
     pub want: u32,
     /// Most permits that the holder may have beyond `need`.
     pub share: u32,
-    /// How long the lease shall last, in µs: at most
-    /// [`LEASE_TERM_MAX_US`](crate::limits::LEASE_TERM_MAX_US), which a longer one counts as.
+    /// The term of the lease, in µs: at most [`LEASE_TERM_MAX_US`](crate::limits::LEASE_TERM_MAX_US), which a longer
+    /// one counts as.
     pub term_us: u32,
-    /// How long the holder listens to the answer, in µs: at most
+    /// The longest time that the holder waits for the answer, in µs: at most
     /// [`LEASE_PATIENCE_MAX_US`](crate::limits::LEASE_PATIENCE_MAX_US), likewise.
     pub patience_us: u32,
     /// The deadline in the last answer.
     pub ends: Micros,
-    /// Whether the lease is over by the holder's own clock.
+    /// The lease is over by the holder's own clock.
     pub ended: bool,
     /// When permits were spent, as far as that is known.
     pub marks: Marks,
-    /// What the last answer said; `None` if it is older than a minute.
+    /// The hint of the last answer; `None` if it is older than a minute.
     pub hint: Option<Hint>,
 }
 

@@ -23,7 +23,7 @@
 //! | 0 | `A` is granted 40 | 0 | 40 | 60 |
 //! | 0.2 | a central check of 61 | 0 | 40 | refused: 61 + 40 > 100 |
 //! | 0.5 | `A` reports: 30 were spent by 0.125 s | 26.25 | 10 | 63 |
-//! | 1.6125 | nothing was heard of `A` until its deadline | 25.125 | 0 | 74 |
+//! | 1.6125 | no message of `A` arrived by its deadline | 25.125 | 0 | 74 |
 //!
 //! **Property**: in every interval a rule admits at most what it would admit without leases, however
 //! messages are lost, repeated, late or out of order, and whatever holders crash.
@@ -61,12 +61,12 @@ use crate::limits::{LEASE_DEADLINE_MAX_US, LEASE_HINT_MAX_US};
 use crate::num::Micros;
 use crate::states::States;
 
-/// What a key's rules remember, and what is out on leases.
+/// The states of a key's rules, and its permits that are out on leases.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Leased {
-    /// Of the rules.
+    /// The states of the rules.
     pub states: States,
-    /// Of the holders.
+    /// The permits of the holders.
     pub leases: Leases,
 }
 
@@ -80,14 +80,14 @@ pub struct Leases {
     pub records: Vec<Record>,
 }
 
-/// What one holder has.
+/// The permits of one holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
     /// Its holder. [`Holder::NONE`] stands for holders whose records were lost.
     pub holder: Holder,
     /// The number of the last message that was answered.
     pub number: Number,
-    /// Permits that the holder said it keeps.
+    /// Permits that the holder goes on using, by its last message.
     pub kept: u32,
     /// Permits that the answer to that message granted.
     pub granted: u32,
@@ -108,7 +108,7 @@ impl Leases {
         self.records.iter().map(Record::permits).sum()
     }
 
-    /// How many holders have permits.
+    /// The number of holders that have permits.
     pub fn holders(&self) -> usize {
         let has = |record: &&Record| record.holder != Holder::NONE && record.permits() > 0;
         self.records.iter().filter(has).count()
@@ -146,13 +146,13 @@ impl Leases {
         }
     }
 
-    /// Whether it says no more than no leases at all: no record is left, and no hint that is still
-    /// believed can name a version.
+    /// Returns whether the leases can be forgotten: no record is left, and no hint that is still believed can name a
+    /// version.
     pub(crate) fn is_over(&self, now: Micros) -> bool {
         self.records.is_empty() && self.forgettable_at() <= now
     }
 
-    /// When no hint is believed any more that knows this version.
+    /// The instant from which no hint that knows this version is believed.
     pub(crate) fn forgettable_at(&self) -> Micros {
         match self.version {
             Micros::ZERO => Micros::ZERO,

@@ -34,7 +34,7 @@ impl RuleSet {
         }
     }
 
-    /// Charges `permits` that were spent by the instant `by`, or as of what a rule has seen since.
+    /// Charges `permits` that were spent by the instant `by`, but not before what a rule has seen.
     ///
     /// These are more than a rule has left only after rules were changed, or if the clock went back. It
     /// counts them nevertheless: a limit that was lowered may be raised again. Usage that does not stay
@@ -60,8 +60,8 @@ impl RuleSet {
         }
     }
 
-    /// Forgets what does not count any more, so that what was granted since then stays covered if the
-    /// clock goes back.
+    /// Forgets usage that does not count any more, so that permits granted since then stay covered if the clock goes
+    /// back.
     pub(crate) fn forget_past(&self, states: &mut States, at: &Moment<'_>) {
         for (place, (named, state)) in self.rules().iter().zip(states.as_mut_slice()).enumerate() {
             if let Some(state) = state {
@@ -70,8 +70,8 @@ impl RuleSet {
         }
     }
 
-    /// Has at least what `hint` says in use and held, as far as it has not flowed out since. A record
-    /// of no holder stands for permits of holders that have not spoken yet.
+    /// Raises the permits in use and held to those of `hint`, as far as they have not flowed out since. A record of no
+    /// holder stands for permits of holders that have not sent a message yet.
     pub(crate) fn repair(&self, leased: &mut Leased, hint: &Hint, at: &Moment<'_>) {
         let Hint { version, held, used } = *hint;
         let version = version.capped();

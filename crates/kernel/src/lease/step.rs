@@ -1,4 +1,4 @@
-//! The store's half of the protocol: what one message does.
+//! The store's half of the protocol: the effects of one message.
 
 use alloc::vec::Vec;
 
@@ -13,13 +13,11 @@ use crate::num::{Cost, Micros};
 use crate::ruleset::RuleSet;
 
 impl RuleSet {
-    /// Answers a holder: charges what it has spent, takes back what it gives back, and grants what it
-    /// may have.
+    /// Answers a holder: charges what it has spent, takes back what it gives back, and grants permits.
     ///
-    /// A message that was answered before is answered once more and changes nothing; of one that was
-    /// overtaken nothing is done at all. Rules that cannot be [leased](Self::leasable) grant nothing;
-    /// what was granted under other rules is still reported and given back. A message of
-    /// [`Holder::NONE`] only looks, and changes nothing.
+    /// A message that was answered before is answered once more and changes nothing; a message that was overtaken
+    /// changes nothing. Rules that cannot be [leased](Self::leasable) grant nothing; what was granted under other rules
+    /// is still reported and given back. A message of [`Holder::NONE`] only looks, and changes nothing.
     pub fn lease(&self, leased: &mut Leased, message: &Message, at: &Moment<'_>) -> Word {
         if message.holder == Holder::NONE {
             let mut seen = leased.clone();
@@ -61,7 +59,7 @@ impl Step<'_> {
         if claim.deadline > now {
             self.leased.leases.put(record);
         } else if known.is_some() {
-            // What an old message was granted, which its holder never heard of.
+            // The grant to an old message, whose answer never reached the holder.
             self.leased.leases.remove(message.holder);
         }
         rules.settle(self.leased, spent, at);
@@ -69,14 +67,14 @@ impl Step<'_> {
         self.grant(record, found)
     }
 
-    /// What a holder without permits would be told.
+    /// Returns the answer to a holder without permits.
     fn look(self) -> Stands {
         self.rules.prepare(self.leased, self.at);
         self.rules.settle(self.leased, Vec::new(), self.at);
         self.stands(&self.record(0, self.at.now()), Found::New)
     }
 
-    /// What the message leaves of a lease until `deadline`, before anything is granted.
+    /// Returns the record that the message leaves until `deadline`, before anything is granted.
     fn record(&self, kept: u32, deadline: Micros) -> Record {
         let Message { holder, number, .. } = *self.message;
         Record { holder, number, kept, granted: 0, deadline }
@@ -90,8 +88,7 @@ impl Step<'_> {
         u32::try_from(room.min(self.rules.least_limit())).unwrap_or(u32::MAX)
     }
 
-    /// Writes were lost: what the message knows of them is put down again, before it is charged for
-    /// what came after.
+    /// Restores the lost writes that the message knows of, before it is charged for what came after.
     fn restore(&mut self, known: Option<Record>, claim: &Claim) {
         let (now, holder) = (self.at.now(), self.message.holder);
         self.rules.settle(self.leased, Vec::new(), self.at);

@@ -1,4 +1,4 @@
-//! What the store answers to a holder.
+//! The answers of the store to a holder.
 
 use super::message::{Hint, Number};
 use crate::num::Micros;
@@ -14,7 +14,7 @@ pub enum Word {
     Overtaken,
 }
 
-/// What the store stands for.
+/// The permits that the store stands for, and the state of the key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stands {
     /// The number of the message.
@@ -30,28 +30,28 @@ pub struct Stands {
     pub ends: Micros,
     /// Permits that would still be granted now.
     pub free: u64,
-    /// How many holders have permits.
+    /// The number of holders that have permits.
     pub holders: usize,
-    /// What the store knew of the holder.
+    /// The store's record of the holder when the message arrived.
     pub found: Found,
-    /// What a check of `least` would be answered now.
+    /// The answer to a check of `least` now, or of 1 if that is 0.
     pub verdict: Verdict,
-    /// What the next message must repeat, in case the store loses this.
+    /// The state that the next message must repeat, in case the store loses it.
     pub hint: Hint,
 }
 
-/// What the store knew of a holder.
+/// The store's record of a holder when its message arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// It had a record.
+    /// The holder had a record.
     Known,
-    /// It had none.
+    /// The holder had none.
     New,
-    /// It named permits for which no record stands: they are void.
+    /// The holder named permits for which no record stands: they are void.
     Void,
     /// The store had lost what it had answered before.
     Lost,
-    /// There are as many holders as there may be. What is granted is charged already: it is for the
-    /// requests that wait, and no lease.
+    /// There are as many holders as there may be. Granted permits are charged already: they are for the requests that
+    /// wait, and are not a lease.
     Full,
 }

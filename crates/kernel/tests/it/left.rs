@@ -1,4 +1,4 @@
-//! How much is left ranks keys: all of it means that nothing is lost, none that the next is refused.
+//! The part that is left ranks keys: with all of it nothing is lost, with none the next request is refused.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
@@ -33,7 +33,7 @@ fn rules() -> Vec<Rule> {
     ]
 }
 
-/// What one more permit is answered at `at_us`: whether it was taken.
+/// Takes one more permit at `at_us`, and returns whether it was there.
 fn take(rules: &RuleSet, states: &mut States, at_us: u64, permit: u128) -> bool {
     let (cost, permit) = (Cost::ONE, PermitId(permit));
     let verb = match rules.rules()[0].rule.holds_permits() {

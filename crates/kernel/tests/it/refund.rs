@@ -1,5 +1,5 @@
-//! What is given back to a fixed window before it ends was as good as never taken; and no rule gives back more
-//! than was asked.
+//! Permits that are given back to a fixed window before it ends count as never taken; and no rule gives back more than
+//! was asked.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use sluicegate_kernel::{
 
 const SPAN: Micros = Micros::SECOND;
 
-/// The rules of which that is promised; stores give back by it what was granted to nobody.
+/// The rules with that promise, on which stores rely to give back grants that no caller received.
 fn rules() -> Vec<RuleSet> {
     let kinds = [WindowKind::Epoch(SPAN), WindowKind::First(SPAN)];
     let rule = |kind| FixedWindow::new(30, kind).unwrap();

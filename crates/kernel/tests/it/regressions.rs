@@ -1,4 +1,4 @@
-//! What well-known limiters get wrong, one test each: if one of these fails, such a mistake is here.
+//! Mistakes of well-known limiters, one test each: if one of these fails, such a mistake is here.
 //!
 //! Articles and libraries show limiters whose code has a flaw that only traffic finds. Where the flaw
 //! is one of Redis (a missing TTL, a client's clock), the test here guards the kernel's part of it and
@@ -40,13 +40,13 @@ impl Key {
         self.check(1, at_us).allowed()
     }
 
-    /// How long `cost` is held back, however long that is.
+    /// The wait of `cost`, however long that is, in µs.
     fn acquire(&mut self, cost: u64, at_us: u64) -> u64 {
         let cost = Cost::new(cost).unwrap();
         self.ask(&Verb::Reserve { cost, max_wait: Micros::MAX }, at_us).wait().get()
     }
 
-    /// How many of `asked` requests at once pass.
+    /// Returns how many of `asked` requests at once pass.
     fn burst(&mut self, asked: u64, at_us: u64) -> u64 {
         (0..asked).map(|_| u64::from(self.passes(at_us))).sum()
     }
@@ -90,8 +90,8 @@ fn a_bucket_is_forgotten_when_it_is_full_and_not_before() {
     assert!(key.check(10, 500 * MS).allowed());
 }
 
-/// Token bucket in Lua (1): the clock of each client is believed. Here time comes from one place;
-/// and when that goes back, nothing is granted twice and nobody waits for it to catch up.
+/// Token bucket in Lua (1): the clock of each client is believed. Here time comes from one place; and when that goes
+/// back, nothing is granted twice and no request waits for it to catch up.
 #[test]
 fn a_clock_that_goes_back_grants_nothing_and_freezes_nothing() {
     let mut key = Key::new(token_bucket(10, SECOND, 1));
@@ -157,8 +157,8 @@ fn a_window_of_ten_passes_ten() {
     assert_eq!(key.burst(20, 0), 10);
 }
 
-/// Guava in Lua (3): `EXPIRE key 10` forgets any debt of more than ten seconds, so whoever takes
-/// an hour's worth at once has it back after ten seconds.
+/// Guava in Lua (3): `EXPIRE key 10` forgets any debt of more than ten seconds, so a caller that takes an hour's worth
+/// at once has it back after ten seconds.
 #[test]
 fn a_debt_of_more_than_ten_seconds_is_remembered() {
     let mut key =
@@ -221,8 +221,8 @@ fn the_clock_of_a_bucket_is_not_moved_by_what_is_taken() {
     assert_eq!(key.check(3, 10 * SECOND).retry_after(), Some(Micros::new(3 * SECOND)));
 }
 
-/// Fixed window (0): around a boundary twice the limit passes in a moment. That is what a fixed
-/// window is, and its documentation says so; `sliding_window` is there for those who mind.
+/// Fixed window (0): around a boundary twice the limit passes in a moment. That is what a fixed window is, and its
+/// documentation states it; where that matters, use `sliding_window`.
 #[test]
 fn around_a_boundary_a_fixed_window_passes_twice_its_limit_and_a_sliding_one_does_not() {
     let mut fixed = Key::new(fixed_window(5, WindowKind::Epoch, SECOND));
@@ -295,7 +295,7 @@ fn a_limit_that_is_lowered_and_raised_again_gives_nothing_back() {
     }
 }
 
-/// What a counter has beyond a lower limit weighs at most what can be weighed exactly, which is more than the limit.
+/// A count beyond a lower limit weighs at most what can be weighed exactly, which is more than the limit.
 #[test]
 fn what_was_counted_under_a_much_higher_limit_fills_a_small_one() {
     let year = Micros::new(PERIOD_MAX_US);

@@ -39,8 +39,8 @@ const OBJECT_IDENTIFIER: u8 = 0x06;
 const SEQUENCE: u8 = 0x30;
 const VERSION_OF_CERTIFICATE: u8 = 0xa0;
 
-/// The problem of a file with `content` that is not the PEM that is expected: what it is instead, and what to do. Nothing
-/// of the content is repeated. `None`: it is in no form that is known.
+/// The problem of a file with `content` that is not the expected PEM: its form, and how to convert it. The problem
+/// contains no part of the content. `None`: the form is unknown.
 #[must_use]
 pub fn problem(content: &[u8], expected: Expected) -> Option<String> {
     let form = Form::of(content).filter(|form| (*form, expected) != (Form::Key, Expected::Key))?;
@@ -52,7 +52,7 @@ pub fn problem(content: &[u8], expected: Expected) -> Option<String> {
     Some(format!("is {}, expected {wanted}{advice}", form.name()))
 }
 
-/// The problem of a file with `content` whose certificate of that number, from 1, cannot be read.
+/// The problem of a file with `content` whose certificate `number`, counted from 1, cannot be read.
 #[must_use]
 pub fn damaged(content: &[u8], expected: Expected, number: usize) -> String {
     problem(content, expected).unwrap_or_else(|| {
@@ -109,7 +109,7 @@ impl Form {
         }
     }
 
-    /// The command that makes the file that is expected, if this one has what is needed.
+    /// The command that makes the expected file, if this form has the content for it.
     const fn advice(self, expected: Expected) -> Option<&'static str> {
         Some(match (self, expected) {
             (Self::Pkcs12, Expected::Certificate) => {
@@ -139,12 +139,12 @@ impl Form {
     }
 }
 
-/// The content of a `SEQUENCE`, with what is behind it.
+/// The content of a `SEQUENCE`, followed by the rest of `der`.
 fn sequence(der: &[u8]) -> Option<&[u8]> {
     element(der).filter(|(tag, _)| *tag == SEQUENCE).map(|(_, content)| content)
 }
 
-/// The tag and the content of the first element of `der`, with what is behind it.
+/// The tag and the content of the first element of `der`; the content is followed by the rest of `der`.
 fn element(der: &[u8]) -> Option<(u8, &[u8])> {
     let [tag, length, rest @ ..] = der else { return None };
     let more = if *length > 0x80 { usize::from(length & 0x7f) } else { 0 };
@@ -163,7 +163,7 @@ mod tests {
                 Expected::Certificate,
                 "is PKCS#12, expected certificates in PEM; convert it with `openssl pkcs12 -in FILE -nokeys -out CERT.pem`",
             ),
-            // Its length is not said.
+            // Its length is indefinite.
             (
                 b"\x30\x80\x02\x01\x03\x30",
                 Expected::Key,

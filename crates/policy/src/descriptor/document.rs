@@ -1,4 +1,4 @@
-//! A tree as it is written: a list of descriptors, each with who decides on it.
+//! A tree as it is written: a list of descriptors, each with its policy or a fixed answer.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -152,7 +152,7 @@ fn entry(node: &DocumentNode, at: &At<'_>) -> Option<RouteEntry> {
 }
 
 impl KeyPattern {
-    /// The keys that `key` stands for.
+    /// Returns the keys that `key` matches, itself or as a pattern.
     pub(super) fn parse(key: &str, at: &At<'_>) -> Option<Self> {
         match Glob::parse(key) {
             Ok(Some(glob)) => Some(Self::Glob(glob)),
@@ -161,7 +161,7 @@ impl KeyPattern {
         }
     }
 
-    /// The key that stands for these.
+    /// The key as it is written.
     pub(super) fn written(&self) -> &str {
         match self {
             Self::Exact(key) => key,
@@ -171,7 +171,7 @@ impl KeyPattern {
 }
 
 impl ValuePattern {
-    /// The values that `value` stands for, of which it may be said that they share a budget.
+    /// Returns the values that `value` matches, which share a budget if `shared`.
     pub(super) fn parse(
         value: Option<&str>,
         shared: bool,
@@ -192,7 +192,7 @@ impl ValuePattern {
         }
     }
 
-    /// The value that stands for this pattern, if one does.
+    /// The value as it is written; `None` if it matches any.
     pub(super) fn written(&self) -> Option<&str> {
         match self {
             Self::Any => None,
@@ -202,7 +202,7 @@ impl ValuePattern {
     }
 }
 
-/// The name of a limit: what the configuration of others calls it, in their words.
+/// The name of a limit, as in the configuration of another limiter.
 pub(super) fn limit_name(node: &DocumentNode, at: &At<'_>) -> Option<Box<str>> {
     line(node, at, "a name", TEXT_BYTES_MAX).map(Box::from)
 }

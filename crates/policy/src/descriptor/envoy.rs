@@ -1,9 +1,9 @@
 //! The import of configurations of `envoyproxy/ratelimit`, the reference service behind Envoy.
 //!
-//! A configuration is one file for each domain: nested lists of descriptors, some with a
-//! `rate_limit`. What comes out are the two documents that say the same here: policies, one for each
-//! limit, and the [tree](super::DescriptorTree) that leads to them. They are text, made to be read
-//! and changed; whoever serves a configuration as it is parses the same text.
+//! A configuration is one file for each domain: nested lists of descriptors, some with a `rate_limit`. The result is
+//! two documents with the same meaning here: policies, one for each limit, and the [tree](super::DescriptorTree) that
+//! leads to them. They are text, made to be read and changed; a server that uses a configuration directly parses the
+//! same text.
 //!
 //! | there | here |
 //! |---|---|
@@ -16,14 +16,14 @@
 //! | `name`, `replaces` | the same, in the tree |
 //! | `quota_mode: true` | `quota: true`, in the tree |
 //! | a domain without descriptors | `domains`, in the tree |
-//! | `detailed_metric`, `value_to_metric`, `metadata` | nothing: values of users are no labels here, and answers have no metadata; a note |
+//! | `detailed_metric`, `value_to_metric`, `metadata` | nothing: values of users are not labels here, and answers have no metadata; a note |
 //!
 //! A key and a value are matched apart, see [the module above](super).
 //!
 //! The YAML is read as gopkg.in/yaml.v2 reads it, which that project uses: `value: True` is the text `True`, `yes` and
 //! `on` are true where true or false is expected, and merge keys (`<<: *limit`) are merged.
 //!
-//! Source: the README of that project, and what it says and does about each of these words.
+//! Source: the README of that project, and its code for each of these words.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -42,36 +42,35 @@ use crate::limits::{DESCRIPTORS_MAX, ENTRIES_MAX, TEXT_BYTES_MAX};
 use crate::node::DocumentNode;
 use crate::text::whole;
 
-/// What a configuration is here.
+/// The result of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
     /// The policies, a [`Document`](crate::Document).
     pub policies: String,
     /// The descriptors, a [`DescriptorTree`](super::DescriptorTree).
     pub descriptors: String,
-    /// What has no meaning here and changes no decision, one line each.
+    /// Fields that have no meaning here and change no decision, one line each.
     pub notes: Vec<String>,
 }
 
-/// Why a configuration was not imported: all that is wrong with its files.
+/// The errors of a configuration that was not imported, by file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportErrors {
     files: Vec<(String, DocumentErrors)>,
 }
 
-/// Imports the files of a configuration, each with the name that messages call it by. Each has a
-/// domain of its own.
+/// Imports the files of a configuration, each with its name in messages. Each has its own domain.
 ///
 /// # Errors
-/// [`ImportErrors`]: all that is wrong, or cannot be said here, each with its file and path.
+/// [`ImportErrors`]: all problems, and all that cannot be expressed here, each with its file and path.
 pub fn import<'a>(
     files: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<Import, ImportErrors> {
     import_files(files, false)
 }
 
-/// The same where several files may be of one domain, which has the descriptors of all of them, in the
-/// order of the files: what that project does by `MERGE_DOMAIN_CONFIG`.
+/// Imports files of which several may share a domain, which has the descriptors of all of them, in the order of the
+/// files: that project does so with `MERGE_DOMAIN_CONFIG`.
 ///
 /// # Errors
 /// As for [`import`], and where two files have the same key and value at the top.
@@ -113,23 +112,23 @@ fn import_files<'a>(
 /// The domains of the files that were read.
 #[derive(Default)]
 struct Domains<'a> {
-    /// Whether a domain may be in several files.
+    /// A domain may be in several files.
     merge: bool,
     known: BTreeMap<Box<str>, Domain<'a>>,
-    /// Those that may have no descriptor.
+    /// Domains of files without a descriptor.
     empty: BTreeSet<Box<str>>,
 }
 
 /// A domain of the files that were read.
 struct Domain<'a> {
-    /// Which file it was in first.
+    /// The first file with this domain.
     file: &'a str,
-    /// What all its files have at the top, with their file and place.
+    /// The entries at the top of all its files, with their file and place.
     top: BTreeMap<Values, (&'a str, usize)>,
 }
 
 impl<'a> Domains<'a> {
-    /// Adds the domain of `file`, or reports why that cannot be.
+    /// Adds the domain of `file`, or reports the reason why it cannot.
     fn add(&mut self, file: &'a str, config: &EnvoyFile, at: &At<'_>) -> bool {
         let EnvoyFile { domain, top, found, notes: _ } = config;
         if let Some(Domain { file: earlier, .. }) = self.known.get(domain)
@@ -166,10 +165,10 @@ impl<'a> Domains<'a> {
     }
 }
 
-/// What one file says.
+/// The contents of one file.
 struct EnvoyFile {
     domain: Box<str>,
-    /// What it has at the top, with the places.
+    /// The entries at the top, with their places.
     top: Vec<(Values, usize)>,
     found: Vec<EnvoyDescriptor>,
     notes: Vec<String>,
@@ -239,7 +238,7 @@ const FIELDS: [&str; 10] = [
     "descriptors",
 ];
 
-/// What changes no decision, and why.
+/// Fields that change no decision, and the reason.
 const NOTED: [(&str, &str); 3] = [
     ("detailed_metric", "values are not exported as labels"),
     ("value_to_metric", "values are not exported as labels"),
@@ -292,7 +291,7 @@ impl EnvoyReader {
         let rate_limit = match given(fields, "rate_limit") {
             Some(node) => rate_limit(node, &at.field("rate_limit")),
             None if has_below => None,
-            // Neither a limit nor anything below: what it matches is left alone.
+            // Neither a limit nor anything below: requests that match it meet no limit.
             None => Some(EnvoyRateLimit::none()),
         };
         if let (Some(EnvoyRateLimit { action, limit, name, replaces }), Some(shadow), Some(quota)) =
@@ -362,7 +361,7 @@ const TRUE: [&str; 11] = ["true", "True", "TRUE", "yes", "Yes", "YES", "y", "Y",
 const FALSE: [&str; 11] =
     ["false", "False", "FALSE", "no", "No", "NO", "n", "N", "off", "Off", "OFF"];
 
-/// A `rate_limit`: who decides, and the limit of a policy.
+/// A `rate_limit`: its action, and the limit of a policy.
 struct EnvoyRateLimit {
     action: DescriptorAction,
     limit: Option<EnvoyLimit>,
@@ -371,7 +370,7 @@ struct EnvoyRateLimit {
 }
 
 impl EnvoyRateLimit {
-    /// None is given, and what is met is left alone.
+    /// No `rate_limit`: requests that match meet no limit.
     fn none() -> Self {
         let (name, replaces) = (Box::default(), Box::default());
         Self { action: DescriptorAction::Ignore, limit: None, name, replaces }
@@ -454,7 +453,7 @@ fn replaces(node: &DocumentNode, own: Option<&str>, at: &At<'_>) -> Option<Box<[
     Some(names.into_boxed_slice())
 }
 
-/// A `String` takes all text.
+/// Appends to a `String`, which takes all text.
 macro_rules! put {
     ($text:expr, $($format:tt)*) => { write!($text, $($format)*).expect("a String takes all text") };
 }
@@ -543,7 +542,7 @@ fn string(text: &str) -> String {
 }
 
 impl ImportErrors {
-    /// The files that something is wrong with, by the names that they were given.
+    /// The files with errors, by the names that they were given.
     pub fn files(&self) -> &[(String, DocumentErrors)] {
         &self.files
     }

@@ -1,8 +1,8 @@
-//! Texts with `*` in them, and what they match.
+//! Texts with `*` in them, and the texts that they match.
 //!
-//! A `*` stands for any characters, and for none. What stands before the first one is how a text
-//! begins, what stands after the last one is how it ends, and the two do not overlap. What stands
-//! between two is found from left to right, each at its first place behind the one before.
+//! A `*` stands for any characters, and for none. A match begins with the part before the first one and ends with the
+//! part after the last one, and the two do not overlap. The parts between are found from left to right, each at its
+//! first place behind the one before.
 //!
 //! **Property**: the first places find a match wherever there is one, because an earlier place leaves
 //! more text for the rest. So nothing is tried twice: matching takes time in proportion to the text
@@ -20,16 +20,16 @@ use crate::limits::STARS_MAX;
 pub(crate) struct Glob {
     text: Box<str>,
     prefix: Box<str>,
-    /// What stands between two `*`, where that is something.
+    /// The parts between two `*`, without empty ones.
     middles: Box<[Box<str>]>,
     suffix: Box<str>,
 }
 
 impl Glob {
-    /// The pattern that `text` is; `None`: it has no `*`.
+    /// Parses `text` as a pattern; `None`: it has no `*`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem.
     pub(crate) fn parse(text: &str) -> Result<Option<Self>, Finding> {
         let stars = text.bytes().filter(|byte| *byte == b'*').count();
         if stars > STARS_MAX {
@@ -49,7 +49,7 @@ impl Glob {
         Ok(Some(Self { text, prefix: prefix.into(), middles, suffix: suffix.into() }))
     }
 
-    /// Whether `text` is one of those that it stands for.
+    /// Returns whether the pattern matches `text`.
     #[inline]
     pub(crate) fn matches(&self, text: &str) -> bool {
         let Self { text: _, prefix, middles, suffix } = self;

@@ -1,8 +1,8 @@
-//! Descriptors: what a gateway that speaks Envoy's rate limit service sends instead of names.
+//! Descriptors: gateways with Envoy's rate limit protocol send them instead of names.
 //!
 //! A *descriptor* is a list of *entries*, keys with their values, the outermost first, in a *domain*:
-//! `messaging: (message_type, marketing), (to_number, 2061234567)`. A tree leads from there to the
-//! policy that guards it, and whose budget that is follows from the values that the tree leaves open:
+//! `messaging: (message_type, marketing), (to_number, 2061234567)`. A tree leads from there to the policy that guards
+//! it; the key of the budget is made of the values that the tree leaves open:
 //!
 //! ```text
 //! messaging ─┬─ message_type = marketing ── to_number ──▶ policy `marketing`, key `2061234567`
@@ -45,7 +45,7 @@ pub use unit::Unit;
 /// The domain whose descriptors name policies, so that no tree can have it.
 pub const RESERVED_DOMAIN: &str = "sluicegate";
 
-/// Which policy guards which descriptor.
+/// The policies of descriptors.
 ///
 /// ```
 /// use sluicegate_policy::DescriptorTree;
@@ -71,48 +71,48 @@ pub struct DescriptorTree {
     len: usize,
 }
 
-/// What is done with a descriptor.
+/// The end of a branch of the tree: the answer to a descriptor, and its limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaf {
-    /// Who decides.
+    /// The policy that decides, or a fixed answer.
     pub action: DescriptorAction,
     /// The name of the limit, for answers and for those that replace it; empty: it has none.
     pub name: Box<str>,
     /// The names of limits that do not count in a request that this one is met in.
     pub replaces: Box<[Box<str>]>,
-    /// Whether it is one of several budgets of which any will do: over the limit, it refuses a request
-    /// only together with all the others of this kind.
+    /// The limit is one of several budgets, any of which is enough: over the limit, it refuses a request only together
+    /// with all the others of this kind.
     pub quota: bool,
 }
 
-/// Who decides on a descriptor.
+/// The policy that decides on a descriptor, or a fixed answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DescriptorAction {
     /// The policy of this name.
     Policy(Box<str>),
-    /// Nobody: it always passes, as if its limit were infinite.
+    /// No policy: the request always passes, as if its limit were infinite.
     Allow,
-    /// Nobody: it meets no limit, as if it were not in the tree.
+    /// No policy: the descriptor meets no limit, as if it were not in the tree.
     Ignore,
-    /// Nobody: it never passes.
+    /// No policy: the request never passes.
     Refuse {
-        /// The unit that answers tell, and the end of which they tell; `None`: neither.
+        /// The unit of the limit in answers, which also report the time until its end; `None`: neither.
         unit: Option<Unit>,
-        /// Whether it passes all the same, and only the answer tells of the limit.
+        /// The request passes all the same, and only the answer shows the limit.
         shadow: bool,
     },
 }
 
-/// Who writes trees chooses their texts, so the hash needs no secret.
+/// A map whose hash needs no secret: the authors of trees choose their texts.
 type Map<T> = HashMap<Box<str>, T, FixedState>;
 
 /// The branches at one depth, by key.
 #[derive(Clone, Debug, Default)]
 struct TreeLevel {
     keys: Map<Branches>,
-    /// Those whose key is a pattern.
+    /// The branches whose key is a pattern.
     patterns: Vec<Branch>,
-    /// How many branches are patterns, with those of [`Branches`].
+    /// The number of branches that are patterns, including those of [`Branches`].
     patterns_len: usize,
 }
 
@@ -128,12 +128,12 @@ struct Branches {
 #[derive(Clone, Debug)]
 struct Branch {
     entry: RouteEntry,
-    /// How many patterns of this level were written before it.
+    /// The number of patterns of this level that were written before it.
     place: usize,
     node: TreeNode,
 }
 
-/// A branch that an entry takes, and what it leaves open of the entry.
+/// The branch that an entry takes, and the parts of the entry that it leaves open.
 struct BranchMatch<'t> {
     node: &'t TreeNode,
     key_is_open: bool,
@@ -161,19 +161,19 @@ pub(crate) struct RouteEntry {
     pub(crate) value: ValuePattern,
 }
 
-/// Which keys an entry stands for.
+/// The keys that an entry matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeyPattern {
     Exact(Box<str>),
     Glob(Glob),
 }
 
-/// Which values an entry stands for.
+/// The values that an entry matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ValuePattern {
     Any,
     Exact(Box<str>),
-    /// Each value has a budget of its own, unless they share one.
+    /// Each value has its own budget, unless they share one.
     Glob {
         glob: Glob,
         shared: bool,
@@ -186,13 +186,12 @@ impl DescriptorTree {
     /// of `domains` that are known without descriptors.
     ///
     /// # Errors
-    /// [`DocumentErrors`]: all that is wrong with it, each with its path.
+    /// [`DocumentErrors`]: all problems, each with its path.
     pub fn parse(text: &str) -> Result<Self, DocumentErrors> {
         document::parse(text)
     }
 
-    /// The leaf that a descriptor leads to, and whose budget it is; `None` is the one that all
-    /// share.
+    /// The leaf that a descriptor leads to, and the key of its budget; `None` is the budget that all share.
     #[inline]
     pub fn find<'e>(
         &self,
@@ -216,17 +215,17 @@ impl DescriptorTree {
         Some((leaf?, open.key()))
     }
 
-    /// Whether this domain is known.
+    /// Returns whether this domain is known.
     pub fn has(&self, domain: &str) -> bool {
         self.domains.contains_key(domain)
     }
 
-    /// How many descriptors there are.
+    /// The number of descriptors.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no descriptor.
+    /// Returns whether there is no descriptor.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -238,7 +237,7 @@ impl DescriptorTree {
         names
     }
 
-    /// Makes `domain` known, though no descriptor is of it.
+    /// Makes `domain` known, even without descriptors.
     pub(crate) fn know(&mut self, domain: Box<str>) {
         self.domains.entry(domain).or_default();
     }
@@ -282,7 +281,7 @@ impl TreeLevel {
         Some(BranchMatch { node, key_is_open: false, value_is_open: true })
     }
 
-    /// The first of the patterns that the entry matches; before them one that is written like it.
+    /// The first of the patterns that the entry matches; a pattern that is written like the entry has precedence.
     fn pattern<'t>(
         &'t self,
         of_key: Option<&'t Branches>,
@@ -299,7 +298,7 @@ impl TreeLevel {
         literal.or_else(|| first(&|entry| entry.matches(key, value)))
     }
 
-    /// The node of `entry`, made if it is not there.
+    /// The node of `entry`; it is made if it is not there.
     fn node(&mut self, entry: &RouteEntry) -> Result<&mut TreeNode, Finding> {
         let patterns = match (&entry.key, &entry.value) {
             (KeyPattern::Glob(_), _) => &mut self.patterns,
@@ -350,12 +349,12 @@ impl RouteEntry {
         self.key.matches(key) && self.value.matches(value)
     }
 
-    /// Whether these are the very texts that it is written with.
+    /// Returns whether the entry is written with exactly these texts.
     fn is_written(&self, key: &str, value: &str) -> bool {
         self.key.written() == key && self.value.written() == Some(value)
     }
 
-    /// Whether both stand for the same keys and values.
+    /// Returns whether both match the same keys and values.
     fn means(&self, other: &Self) -> bool {
         self.key == other.key && self.value.written() == other.value.written()
     }
@@ -379,7 +378,7 @@ impl ValuePattern {
         }
     }
 
-    /// Whether each value has a budget of its own.
+    /// Returns whether each value has its own budget.
     const fn is_open(&self) -> bool {
         match self {
             Self::Any => true,
@@ -409,9 +408,8 @@ impl<'e> OpenValues<'e> {
     }
 }
 
-/// The key that `parts` make, however many they are: parted by `|`, with `|` and `\` in them escaped,
-/// so that different parts are different keys. A single empty part is `\`, which no text escapes to;
-/// no part at all is no key.
+/// The key that any number of `parts` make: separated by `|`, with `|` and `\` in them escaped, so that different parts
+/// are different keys. A single empty part is `\`, which no text escapes to; without parts there is no key.
 ///
 /// ```
 /// use sluicegate_policy::descriptor::join;

@@ -1,9 +1,9 @@
 //! Names of the policies that descriptors become.
 //!
-//! A name decides where usage is kept: it must be the same whenever the same configuration is read,
-//! in whatever order, and no two descriptors may have one. It says what people recognise,
-//! `messaging.message_type_marketing.to_number`; where that is not enough (two descriptors would have
-//! that name, or it holds what a name may not) a fingerprint of the descriptor follows.
+//! A name decides where usage is kept: it must be the same whenever the same configuration is read, in any order, and
+//! no two descriptors can have one. It contains what people recognise, `messaging.message_type_marketing.to_number`;
+//! where that is not enough (two descriptors would have that name, or it contains characters that a name cannot have) a
+//! fingerprint of the descriptor follows.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -33,10 +33,10 @@ pub(super) fn names<'r>(routes: impl IntoIterator<Item = &'r DescriptorRoute>) -
     routes.iter().map(name).collect()
 }
 
-/// What people recognise of a descriptor, in the letters of names.
+/// The readable part of a descriptor's name, in the letters of names.
 struct PlainName {
     name: String,
-    /// Whether nothing was left out or put in the place of anything.
+    /// The name is the descriptor exactly: no character was left out or replaced, and it has no pattern.
     says_all: bool,
 }
 
@@ -76,7 +76,7 @@ impl PlainName {
     }
 }
 
-/// FNV-1a, 64 bits, of everything that tells a descriptor from others.
+/// FNV-1a, 64 bits, of everything that distinguishes a descriptor from others.
 fn fingerprint(route: &DescriptorRoute) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;

@@ -1,6 +1,6 @@
-//! Units of time, as the limits of others are written in.
+//! Units of time of limits of other limiters.
 
-/// How long a limit counts. All begin at multiples of their length since 1970.
+/// The window of a limit. All begin at multiples of their length since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
     /// A second.
@@ -31,13 +31,13 @@ impl Unit {
         ("year", Self::Year),
     ];
 
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         let own = Self::NAMES.iter().find(|(_, unit)| *unit == self);
         own.expect("every unit has a name").0
     }
 
-    /// How many seconds it has.
+    /// Its length in seconds.
     pub const fn seconds(self) -> u64 {
         match self {
             Self::Second => 1,
@@ -50,7 +50,7 @@ impl Unit {
         }
     }
 
-    /// Its length as policies say it.
+    /// Its length as policies write it.
     pub(super) const fn span(self) -> &'static str {
         match self {
             Self::Second => "1s",

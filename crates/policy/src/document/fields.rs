@@ -1,4 +1,4 @@
-//! The fields of a map and the kinds of values: what every part of a document is read with.
+//! The fields of a map and the kinds of values: the readers for every part of a document.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -13,7 +13,7 @@ use crate::nearest;
 use crate::node::DocumentNode;
 use crate::policy::no_name;
 
-/// The fields of a map, of which none is unknown.
+/// The fields of a map, all of which are known.
 pub(crate) struct Fields<'n>(&'n [(String, DocumentNode)]);
 
 impl<'n> Fields<'n> {
@@ -23,7 +23,7 @@ impl<'n> Fields<'n> {
         Self::read_beside(node, at, known, &[])
     }
 
-    /// The same, with what to write instead of fields that people look for, each with its name.
+    /// Reads the fields, with remedies for fields that people expect here, each with its name.
     pub(crate) fn read_beside(
         node: &'n DocumentNode,
         at: &At<'_>,
@@ -74,7 +74,7 @@ impl<'n> Fields<'n> {
     }
 }
 
-/// There is no field called `name`.
+/// The error of an unknown field called `name`.
 fn unknown_field(name: &str, known: &[&str]) -> Finding {
     match nearest(name, known.iter().copied()) {
         Some(near) => {
@@ -87,27 +87,27 @@ fn unknown_field(name: &str, known: &[&str]) -> Finding {
     }
 }
 
-/// What is not there has to be.
+/// The error of an absent value that is required.
 pub(crate) fn missing(wanted: &str) -> Finding {
     finding!("missing", "is missing, expected {wanted}", wanted)
 }
 
-/// A name stands there a second time.
+/// The error of a name that occurs a second time.
 pub(super) fn given_twice() -> Finding {
     finding!("given_twice", "is given twice")
 }
 
-/// A value stands in a list a second time.
+/// The error of a value that is in a list a second time.
 pub(super) fn listed_twice() -> Finding {
     finding!("listed_twice", "is listed twice")
 }
 
-/// One field of two has to be there, and only one.
+/// The error of two fields exactly one of which is required.
 pub(crate) fn either(one: &str, other: &str) -> Finding {
     finding!("either", "expected either `{one}` or `{other}`", one, other)
 }
 
-/// A text of `found` bytes is longer than it may be.
+/// The error of a text of `found` bytes that is too long.
 pub(crate) fn too_many_bytes(found: usize, max: usize) -> Finding {
     finding!("too_many_bytes", "{found} bytes, expected at most {max}", found, max)
 }
@@ -115,7 +115,7 @@ pub(crate) fn too_many_bytes(found: usize, max: usize) -> Finding {
 /// Longest text that a hint repeats: a name, an attribute, a host, a path.
 const HINT_BYTES_MAX: usize = 64;
 
-/// Whether `text` means itself wherever YAML has it, so that a hint can repeat it.
+/// Returns whether `text` means itself everywhere in YAML, so that a hint can repeat it.
 pub(crate) fn is_plain(text: &str) -> bool {
     let is_plain =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b':' | b'/' | b'-');
@@ -188,7 +188,7 @@ fn is_algorithm(name: &str) -> bool {
     algorithms().iter().any(|(algorithm, ..)| *algorithm == name)
 }
 
-/// The text that `node` is.
+/// Returns the text of `node`.
 pub(crate) fn text<'n>(node: &'n DocumentNode, at: &At<'_>, wanted: &str) -> Option<&'n str> {
     match node {
         DocumentNode::Text(text) => Some(text),
@@ -205,7 +205,7 @@ pub(crate) fn text<'n>(node: &'n DocumentNode, at: &At<'_>, wanted: &str) -> Opt
     }
 }
 
-/// The text that `node` is: 1 to `max` bytes without control characters.
+/// Returns the text of `node`: 1 to `max` bytes without control characters.
 pub(crate) fn line<'n>(
     node: &'n DocumentNode,
     at: &At<'_>,
@@ -226,13 +226,13 @@ pub(crate) fn line<'n>(
     Some(text)
 }
 
-/// The name of a policy, a rule, an app or a tag that `node` is.
+/// Returns the text of `node` as the name of a policy, a rule, an app or a tag.
 pub(crate) fn name<'n>(node: &'n DocumentNode, at: &At<'_>) -> Option<&'n str> {
     let name = text(node, at, "a name")?;
     if is_name(name) { Some(name) } else { at.report(no_name(name)) }
 }
 
-/// One of `words`, with what each stands for.
+/// Returns the meaning of one of `words`.
 pub(crate) fn word<T: Copy>(node: &DocumentNode, at: &At<'_>, words: &[(&str, T)]) -> Option<T> {
     let found = match node {
         DocumentNode::Text(text) => words.iter().find(|(word, _)| word == text),

@@ -31,7 +31,7 @@ pub(super) fn leases(node: &DocumentNode, at: &At<'_>) -> Option<Leases> {
     }
 }
 
-/// Reports bounds that are set, `at` their place, for a policy that is never leased.
+/// Reports bounds that are set, at their place `at`, for a policy that is never leased.
 pub(super) fn check_leasable(
     leases: Leases,
     rules: &Rules,

@@ -49,7 +49,7 @@ fn match_case(node: &DocumentNode, at: &At<'_>, origin: Origin) -> Option<MatchC
     Some(MatchCase { conditions, except })
 }
 
-/// What `read` makes of the items, those that it can read.
+/// Reads the items, and returns the results of those that `read` can read.
 fn each<T>(
     items: &[DocumentNode],
     at: &At<'_>,

@@ -36,13 +36,13 @@ pub use written::{WrittenError, WrittenPolicy};
 
 pub(crate) use policy::{CARRY, ON_KEY_QUOTA, ON_STORE_FAILURE};
 
-/// A document, checked: its policies in their order, no two of one name.
+/// A document, checked: its policies in their order, each with its own name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document {
     policies: Vec<Policy>,
 }
 
-/// Says why documents cannot be joined.
+/// The error of documents that cannot be joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinError {
     /// The place of the document that cannot be added to those before it.
@@ -57,8 +57,8 @@ impl Document {
     /// Reads a document, JSON or YAML.
     ///
     /// # Errors
-    /// [`DocumentErrors`]: all that is wrong with it. Syntax errors come alone, with line and
-    /// column; others with the path of the field.
+    /// [`DocumentErrors`]: all problems. Syntax errors come alone, with line and column; others with the path of the
+    /// field.
     pub fn parse(text: &str) -> Result<Self, DocumentErrors> {
         let policies = read(text, policies)?;
         Ok(Self { policies })
@@ -72,8 +72,8 @@ impl Document {
     /// The policies of all of `documents`, in their order.
     ///
     /// # Errors
-    /// The first document that has a name which an earlier one has, or with which there are more policies
-    /// than [`POLICIES_MAX`], and where in it.
+    /// The first document with a name that an earlier one has, or with which there are more policies than
+    /// [`POLICIES_MAX`], and the place in it.
     pub fn joined(documents: impl IntoIterator<Item = Self>) -> Result<Self, JoinError> {
         let mut names = BTreeMap::new();
         let mut all = Vec::new();
@@ -103,13 +103,13 @@ impl Document {
         Ok(Self { policies: all })
     }
 
-    /// The same policies, each for every app: what guards a resource, whoever may use it.
+    /// Returns the policies for every app: those that guard a resource, whatever app uses it.
     #[must_use]
     pub fn for_every_app(self) -> Self {
         Self { policies: self.policies.into_iter().map(Policy::for_every_app).collect() }
     }
 
-    /// These policies, and after them those of `other` whose names none of these has.
+    /// Returns these policies, followed by those of `other` with other names.
     #[must_use]
     pub fn or_else_of(mut self, other: Self) -> Self {
         let names: BTreeSet<_> = self.policies.iter().map(|policy| policy.name.clone()).collect();
@@ -126,32 +126,31 @@ impl Document {
 }
 
 impl Policy {
-    /// Reads the document of a single policy, such as a change to one: what stands under
-    /// `policies[0]` in a whole [`Document`].
+    /// Reads the document of a single policy, such as a change to one: `policies[0]` of a whole [`Document`].
     ///
     /// # Errors
-    /// [`DocumentErrors`]: all that is wrong with it.
+    /// [`DocumentErrors`]: all problems.
     pub fn parse_one(text: &str) -> Result<Self, DocumentErrors> {
         read(text, policy::policy)
     }
 
-    /// Reads the document of a policy that was valid when a catalog or a store took it. Fields that are errors since then, and
-    /// had no effect before, count as absent: `overflow: queue` and `match` where a rule hands out permits. The method `*`,
-    /// an error since then, is one that no request has.
+    /// Reads the document of a policy that was valid when a catalog or a store took it. Fields that have become errors,
+    /// and never had an effect, count as absent: `overflow: queue` and `match` where a rule hands out permits. The
+    /// method `*`, which has become an error, is one that no request has.
     ///
     /// # Errors
-    /// [`DocumentErrors`]: all else that is wrong with it.
+    /// [`DocumentErrors`]: all other problems.
     pub fn parse_kept(text: &str) -> Result<Self, DocumentErrors> {
         read(text, policy::kept)
     }
 }
 
-/// The text is no JSON or YAML, or too much of it.
+/// The error of a text that is not JSON or YAML, or is too large.
 fn syntax(problem: &str) -> Finding {
     finding!("syntax", "{problem}", problem)
 }
 
-/// What `build` makes of the tree of values that `text` is.
+/// Builds a value from the tree of `text`, or lists all problems.
 pub(crate) fn read<T>(
     text: &str,
     build: impl FnOnce(&DocumentNode, &At<'_>) -> Option<T>,
@@ -162,7 +161,7 @@ pub(crate) fn read<T>(
     )
 }
 
-/// Builds what a text for gopkg.in/yaml.v2 says, or lists all that is wrong with it.
+/// Builds a value from a text for gopkg.in/yaml.v2, or lists all problems.
 pub(crate) fn read_yaml_v2<T>(
     text: &str,
     build: impl FnOnce(&DocumentNode, &At<'_>) -> Option<T>,
@@ -171,7 +170,7 @@ pub(crate) fn read_yaml_v2<T>(
     checked(&node.map_err(|problem| DocumentErrors::whole(syntax(&problem)))?, build)
 }
 
-/// What `build` makes of `node`.
+/// Builds a value from `node`, or lists all problems.
 fn checked<T>(
     node: &DocumentNode,
     build: impl FnOnce(&DocumentNode, &At<'_>) -> Option<T>,

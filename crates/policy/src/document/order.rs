@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::Value;
 
-/// Members that come before others, as people write them; what is not named here comes after, by name.
+/// Members that come before others, as people write them; others come after these, by name.
 const FIRST: [&str; 17] = [
     "name",
     "apps",

@@ -157,8 +157,9 @@ fn headers(node: &DocumentNode, at: &At<'_>) -> Option<HeaderPairs> {
     (headers.len() == entries.len()).then(|| headers.into_boxed_slice())
 }
 
-/// Whether a header of this name, in small letters, is ours alone, so that nobody takes what a policy says for what
-/// was decided; or one that says how a connection goes on or a body ends, which the server of the response knows.
+/// Returns whether a header of this name, in small letters, is reserved: one that only Sluicegate sets, so that clients
+/// do not take a policy's text for a decision, or one of the connection and the body, which the server of the response
+/// sets.
 fn is_reserved(name: &str) -> bool {
     let is_ours =
         ["x-sluicegate-", "x-ratelimit-", "ratelimit-"].iter().any(|own| name.starts_with(own));

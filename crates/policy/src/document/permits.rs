@@ -1,4 +1,4 @@
-//! Fields that mean nothing where rules hand out permits: those are asked for by `acquire`, never by a check.
+//! Fields that have no meaning where rules hand out permits: `acquire` takes those, never a check.
 
 use alloc::format;
 use alloc::string::String;
@@ -9,15 +9,15 @@ use crate::error::At;
 use crate::finding;
 use crate::policy::{Overflow, Rules};
 
-/// Fields of a policy that no rule which hands out permits goes together with: an `acquire` is never held back,
-/// and a gateway asks nothing but checks.
+/// Fields of a policy that are not possible with a rule that hands out permits: an `acquire` is never held back, and
+/// gateways only send checks.
 pub(super) struct PermitFields<'p> {
     pub(super) overflow: &'p mut Overflow,
     pub(super) matcher: &'p mut Option<Matcher>,
 }
 
 impl PermitFields<'_> {
-    /// Reports those that are set, `at` their policy, if a rule of the policy or of an override hands out permits.
+    /// Reports those that are set, at their policy `at`, if a rule of the policy or of an override hands out permits.
     pub(super) fn check(
         &self,
         rules: &Rules,
@@ -46,7 +46,7 @@ impl PermitFields<'_> {
         (!queues && !is_matched).then_some(())
     }
 
-    /// Makes those that are set as if they were absent, if a rule of the policy or of an override hands out permits.
+    /// Resets those that are set as if they were absent, if a rule of the policy or of an override hands out permits.
     pub(super) fn drop(self, rules: &Rules, overrides: &[WrittenOverride<'_>]) {
         if permit_rule(rules, overrides).is_none() {
             return;

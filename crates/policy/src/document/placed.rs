@@ -1,4 +1,4 @@
-//! The errors of a document as a person finds them: with line and column, and with the names of policies.
+//! The errors of a document for people: with line and column, and with the names of policies.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -11,11 +11,11 @@ use crate::node::{DocumentNode, Places, TextPlace};
 /// One error of a document in its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedError {
-    /// Where it stands in the text, as far as that is known.
+    /// The place in the text, as far as that is known.
     pub place: Option<TextPlace>,
     /// The path in the document, with the name of the policy: `policies[2] (login).rules[0]`.
     pub path: String,
-    /// What was given there and what is permitted.
+    /// The given value and the permitted ones.
     pub problem: String,
 }
 
@@ -42,7 +42,7 @@ fn in_document(error: &DocumentError, node: &DocumentNode, places: &Places) -> P
     PlacedError { place, path, problem: error.problem().to_owned() }
 }
 
-/// The path of `error` with the name of the policy that it is in. `None` if it is in none, or in its name.
+/// The path of `error` with the name of its policy. `None` if it is not in a policy, or in its name.
 fn named(error: &DocumentError, node: &DocumentNode) -> Option<String> {
     let (index, rest) = error.path().strip_prefix("policies[")?.split_once(']')?;
     let DocumentNode::List(policies) = node.get("policies")? else { return None };
@@ -52,7 +52,7 @@ fn named(error: &DocumentError, node: &DocumentNode) -> Option<String> {
     (rest != ".name").then(|| alloc::format!("policies[{index}] ({}){rest}", excerpt(name)))
 }
 
-/// An error of the syntax, which names its place in words: with the line that stands there.
+/// An error of the syntax, which names its place in words, with the text of that line.
 fn of_syntax(error: &DocumentError, text: &str) -> PlacedError {
     let whole = || PlacedError {
         place: None,

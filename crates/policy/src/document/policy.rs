@@ -41,7 +41,7 @@ const FIELDS: [&str; 12] = [
     "carry",
 ];
 
-/// Words that people write in a policy, and those to write instead.
+/// Words that people write in a policy, and the replacements.
 const INSTEAD: [(&str, &str); 10] = [
     ("shadow", "`overflow: shadow`"),
     ("dry_run", "`overflow: shadow`"),
@@ -75,22 +75,22 @@ pub(crate) const ON_KEY_QUOTA: [(&str, OnKeyQuota); 2] =
 pub(crate) const CARRY: [(&str, Carry); 3] =
     [("usage", Carry::Usage), ("proportional", Carry::Proportional), ("reset", Carry::Reset)];
 
-/// Where a document comes from.
+/// The origin of a document.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// Its author, who mends what is wrong with it.
+    /// Its author, who can correct errors.
     Author,
     /// A store of documents that were valid when they were put there.
     Kept,
 }
 
-/// The policy that its author wrote.
+/// Reads a policy from its author.
 pub(super) fn policy(node: &DocumentNode, at: &At<'_>) -> Option<Policy> {
     of_origin(node, at, Origin::Author)
 }
 
-/// The policy that was valid when it was stored: fields that no longer go together with its rules, and never did
-/// anything with them, count as absent.
+/// Reads a policy that was valid when it was stored: fields that are no longer possible with its rules, and never had
+/// an effect with them, count as absent.
 pub(super) fn kept(node: &DocumentNode, at: &At<'_>) -> Option<Policy> {
     of_origin(node, at, Origin::Kept)
 }
@@ -149,7 +149,7 @@ fn of_origin(node: &DocumentNode, at: &At<'_>, origin: Origin) -> Option<Policy>
     })
 }
 
-/// `on_overload`: `refuse`, or how long to wait.
+/// `on_overload`: `refuse`, or the longest wait.
 fn on_overload(node: &DocumentNode, at: &At<'_>) -> Option<OnOverload> {
     match node {
         DocumentNode::Text(word) if word == "refuse" => Some(OnOverload::Refuse),
@@ -174,8 +174,7 @@ fn on_overload(node: &DocumentNode, at: &At<'_>) -> Option<OnOverload> {
     }
 }
 
-/// What `read` makes of the field called `name`: `None` if that failed, `Some(None)` if it is
-/// absent.
+/// Reads the field called `name` with `read`: `None` if that failed, `Some(None)` if the field is absent.
 pub(super) fn optional<'n, T>(
     fields: &Fields<'n>,
     at: &At<'_>,

@@ -39,7 +39,7 @@ pub(super) fn rules(node: &DocumentNode, at: &At<'_>, carry: Carry) -> Option<Ru
     if rules.len() < items.len() {
         return None;
     }
-    // What could be wrong with these two has been reported above, with its path.
+    // All errors of these two have been reported above, with their paths.
     let set = RuleSet::new(rules).ok()?.with_carry(carry);
     Rules::new(set).ok()
 }
@@ -133,7 +133,7 @@ fn no_algorithm(entries: &[(String, DocumentNode)], at: &At<'_>) -> Option<Named
             given,
             near
         ),
-        // Other limiters write it so.
+        // Other limiters have this notation.
         (None, DocumentNode::Text(name)) if names().any(|known| known == name) => finding!(
             "algorithm_as_value",
             "{given} is not a field of a rule: write `{name}: {{ … }}` with the parameters in it",
@@ -209,7 +209,7 @@ fn algorithm_rule(
         return None;
     }
     match Rule::from_params(algorithm, &params)? {
-        // Nobody queues callers yet, so that a rule which counts on it would refuse them.
+        // Queues are not implemented, so that a rule which relies on one would refuse its callers.
         Ok(Rule::Concurrency(rule)) if rule.queue() > 0 => {
             let queue = rule.queue();
             at.field("queue").report(finding!(
@@ -223,7 +223,7 @@ fn algorithm_rule(
     }
 }
 
-/// Reports an error of the kernel, whose fields may say a unit: `window in µs`.
+/// Reports an error of the kernel, whose fields may contain a unit: `window in µs`.
 fn out_of_range(error: &RangeError, at: &At<'_>) -> Option<Rule> {
     match error.field().split_once(' ') {
         Some((field, unit)) => at.field(field).report(finding!(
@@ -240,7 +240,7 @@ fn out_of_range(error: &RangeError, at: &At<'_>) -> Option<Rule> {
     }
 }
 
-/// Whether `node` is a limit that only another algorithm can have.
+/// Returns whether `node` is a limit that only another algorithm can have.
 fn is_long_log(algorithm: &str, param: &Param, node: &DocumentNode) -> bool {
     let DocumentNode::Number(text) = node else { return false };
     let number = parse_whole(text).filter(|number| *number <= PERMITS_MAX);
@@ -297,7 +297,7 @@ fn value(kind: &Kind, node: &DocumentNode, at: &At<'_>) -> Option<Value> {
     })
 }
 
-/// What a parameter of this kind may be, as a message says it.
+/// The permitted values of a parameter of this kind, in the words of a message.
 fn wanted(kind: &Kind) -> String {
     match *kind {
         Kind::Rate => "a rate such as `100/s`".to_owned(),

@@ -1,4 +1,4 @@
-//! Documents as data: the policies as somebody wrote them, for whoever keeps them elsewhere.
+//! Documents as data: the policies as they were written, for programs that keep them elsewhere.
 
 use alloc::vec::Vec;
 
@@ -10,8 +10,8 @@ use crate::node::{DocumentNode, Places, TextPlace};
 use crate::policy::Policy;
 
 impl Document {
-    /// The policies of the document that `text` is, in their order, each as it is written there. They
-    /// make sense: what [`parse`](Self::parse) refuses is refused here.
+    /// Returns the policies of the document `text`, in their order, each as it is written there. They are valid: what
+    /// [`parse`](Self::parse) refuses is refused here.
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
@@ -24,21 +24,21 @@ impl Document {
     }
 }
 
-/// A policy as somebody wrote it in a text.
+/// A policy as it was written in a text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WrittenPolicy {
     /// The policy, as in `policies[]` of a document.
     pub document: Value,
-    /// Where its values stand in the text.
+    /// The places of its values in the text.
     pub places: Places,
 }
 
-/// One thing that is wrong with a text.
+/// One error of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenError {
-    /// What is wrong, with its path in the policy.
+    /// The error, with its path in the policy.
     pub error: DocumentError,
-    /// Where it stands in the text, as far as that is known.
+    /// The place in the text, as far as that is known.
     pub place: Option<TextPlace>,
 }
 
@@ -47,7 +47,7 @@ impl Policy {
     /// values. JSON is YAML.
     ///
     /// # Errors
-    /// All that is wrong with it, at least one: what [`parse_one`](Self::parse_one) refuses is refused here.
+    /// All problems, at least one: what [`parse_one`](Self::parse_one) refuses is refused here.
     pub fn written(text: &str) -> Result<WrittenPolicy, Vec<WrittenError>> {
         let (node, places) = DocumentNode::read_placed(text).map_err(|(problem, place)| {
             alloc::vec![WrittenError {

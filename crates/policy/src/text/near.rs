@@ -1,4 +1,4 @@
-//! What a rate or a duration that cannot be read was most likely meant to be, for the error.
+//! The most likely meaning of a rate or a duration that cannot be read, for the error.
 
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
@@ -9,7 +9,7 @@ use sluicegate_kernel::{Micros, Rate};
 
 use super::span_text;
 
-/// The calendar window that a rate names where a time of a fixed length has to be: `10/month`.
+/// The calendar window that a rate names in the place of a time of a fixed length: `10/month`.
 pub(super) fn calendar_of(text: &str) -> Option<&'static str> {
     let (permits, per) = text.split_once('/').or_else(|| text.split_once(" per "))?;
     parse_whole(permits.trim())?;
@@ -29,8 +29,8 @@ pub(super) fn calendar_span(text: &str) -> Option<(&'static str, &'static str)> 
     calendars.into_iter().find(|(calendar, _)| is_one && rest.is_empty() && is_named(calendar))
 }
 
-/// What a duration in words, with a fraction, with several or with other units was most likely meant to be: `7d` for
-/// `1w`, `90m` for `1h30m`, `30s` for `30 sec`, `1500ms` for `1.5s`.
+/// The most likely meaning of a duration in words, with a fraction, with several or with other units: `7d` for `1w`,
+/// `90m` for `1h30m`, `30s` for `30 sec`, `1500ms` for `1.5s`.
 pub(super) fn near_span(text: &str) -> Option<String> {
     let (mut rest, mut us) = (text.trim(), 0_u64);
     while !rest.is_empty() {
@@ -51,7 +51,7 @@ fn span_part(text: &str) -> Option<(&str, &str, &str)> {
     Some((count, unit, rest))
 }
 
-/// So many µs are `count` of `unit`, which may be in English, and may have a tenth.
+/// The µs of `count` of `unit`, which may be in English, and may have a tenth.
 fn part_us(count: &str, unit: &str) -> Option<u64> {
     let unit = unit.to_ascii_lowercase();
     let unit = match unit_of(&unit) {
@@ -83,8 +83,8 @@ fn unit_of(word: &str) -> &str {
     }
 }
 
-/// What a rate in words, with a fraction, without a time or with other units was most likely meant to be: `10/s` for
-/// `10` and `10 per second`, `1/2s` for `0.5/s`, `5000/s` for `5k/s`, `100/min` for `100rpm`, `1000/s` for `1,000/s`.
+/// The most likely meaning of a rate in words, with a fraction, without a time or with other units: `10/s` for `10` and
+/// `10 per second`, `1/2s` for `0.5/s`, `5000/s` for `5k/s`, `100/min` for `100rpm`, `1000/s` for `1,000/s`.
 pub(super) fn near_rate(text: &str) -> Option<String> {
     let (permits, per) = match text.split_once('/').or_else(|| text.split_once(" per ")) {
         Some((permits, per)) => (permits.trim(), per.trim()),
@@ -93,7 +93,7 @@ pub(super) fn near_rate(text: &str) -> Option<String> {
     let lower = per.to_ascii_lowercase();
     let per = match unit_of(&lower) {
         "w" => "7d",
-        // `M` is no minute for everyone.
+        // `M` is not a minute for everyone.
         unit if per != "M" => unit,
         _ => per,
     };

@@ -1,5 +1,5 @@
-//! Whatever is given, a document is read or refused: nothing panics, nothing hangs, and what is read
-//! is what the schema describes.
+//! Any text is read or refused as a document: nothing panics, nothing hangs, and what is read is what the schema
+//! describes.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ fn read(text: &str) {
     let _ = Policy::parse_one(text);
 }
 
-/// A document in which everything that can be written is written.
+/// A document with every field that exists.
 fn full() -> Value {
     json!({ "policies": [
         {
@@ -55,7 +55,7 @@ fn full() -> Value {
     ]})
 }
 
-/// Puts `new` in the place of the value number `place`, counted in the order they are written.
+/// Replaces the value number `place`, counted in the order they are written, with `new`.
 fn replace(value: &mut Value, place: &mut usize, new: &Value) {
     if *place == 0 {
         *value = new.clone();

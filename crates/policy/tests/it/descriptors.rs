@@ -1,4 +1,4 @@
-//! Descriptors: which leaf they lead to, whose budget that is, and what is wrong with a tree.
+//! Descriptors: the leaf that they lead to, the key of the budget, and the errors of a tree.
 
 use std::borrow::Cow;
 
@@ -176,7 +176,7 @@ descriptors:
     };
     check(&[("path", "/a/b/c")], Some(("middle", "/a/b/c")));
     check(&[("path", "/a/c")], None);
-    // What a pattern leaves open is a budget of its own: the key as well.
+    // The parts that a pattern leaves open have their own budgets: the key as well.
     check(&[("x-1", "a.js")], Some(("both", "x-1|a.js")));
     check(&[("x-2", "y")], Some(("key", "x-2")));
     // The first in the order they are written, whether key or value is a pattern.
@@ -281,7 +281,7 @@ fn route() -> impl Strategy<Value = Written> {
     proptest::collection::vec((r"[ab]{1,2}|[ab]?\*b?", value), 1..4)
 }
 
-/// Whether `pattern` stands for `text`.
+/// Returns whether `pattern` matches `text`.
 fn stands_for(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

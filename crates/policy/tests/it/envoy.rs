@@ -1,5 +1,5 @@
-//! Configurations of `envoyproxy/ratelimit`: each construct of its README in a configuration of our
-//! own, what it becomes here, and what is refused by name.
+//! Configurations of `envoyproxy/ratelimit`: each construct of its README in our own configuration,
+//! the result of its import, and the errors of those that cannot be imported.
 
 use proptest::prelude::*;
 use sluicegate_kernel::{Cost, Micros, Moment, States, Verb};
@@ -11,7 +11,7 @@ pub(crate) fn imported(files: &[(&str, &str)]) -> Import {
     import(files.iter().copied()).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// A configuration of one file, ready to be asked.
+/// A configuration of one file, ready for requests.
 pub(crate) struct Served {
     policies: PolicySet,
     tree: DescriptorTree,
@@ -27,7 +27,8 @@ impl Served {
         Self { policies: PolicySet::new(policies), tree, notes }
     }
 
-    /// How a descriptor is decided: `5 per 1 s for alice`, `allow`, `refuse` or `no limit`.
+    /// Describes the decision on a descriptor: `5 per 1 s for alice`, `allow`, `refuse` or
+    /// `no limit`.
     pub(crate) fn says(&self, domain: &str, entries: &[(&str, &str)]) -> String {
         let Some((leaf, key)) = self.tree.find(domain, entries.iter().copied()) else {
             return "no limit".into();
@@ -55,7 +56,7 @@ impl Served {
     }
 }
 
-/// What a configuration says of descriptors of its domain.
+/// Checks the decisions of a configuration on descriptors of its domain.
 fn check(text: &str, expectations: &[(&[(&str, &str)], &str)]) {
     let served = Served::new(text);
     for (entries, expected) in expectations {
@@ -250,7 +251,8 @@ descriptors:
             (&[("path", "/v1/b")], "20 per 60 s for /v1/b"),
             (&[("path", "/v2/b")], "no limit"),
             (&[("host", "h"), ("path", "/x")], "4 per 60 s for h|/x"),
-            // A request that spells a pattern out is that pattern's, also behind another.
+            // A request that contains a pattern literally takes the branch of that pattern, also
+            // behind another.
             (&[("host", "h"), ("path", "a*c")], "5 per 60 s for h|a*c"),
             (&[("host", "h"), ("path", "abc")], "4 per 60 s for h|abc"),
         ],
@@ -356,13 +358,13 @@ descriptors:
     }
 }
 
-/// What is wrong with a file called `c.yaml`.
+/// Checks the errors of a file called `c.yaml`.
 fn wrong(text: &str, expected: &str) {
     let errors = import([("c.yaml", text)]).expect_err("it cannot be imported");
     assert_eq!(errors.to_string(), expected.replace('~', "c.yaml: "), "\n{text}");
 }
 
-/// What is wrong with the only descriptor of a file.
+/// Checks the errors of the only descriptor of a file.
 fn wrong_in_one(fields: &str, expected: &str) {
     let expected = expected.replace('~', "~descriptors[0]");
     wrong(&format!("domain: shop\ndescriptors: [{{ {fields} }}]"), &expected);
@@ -479,7 +481,7 @@ fn files_of_one_domain_are_joined_where_that_is_wanted() {
     let Import { policies, descriptors, .. } = merged.expect("they can be joined");
     assert_eq!(Document::parse(&policies).unwrap().policies().len(), 3);
     let tree = DescriptorTree::parse(&descriptors).unwrap();
-    // What holds a `*` comes before what has no value, whichever file it is in.
+    // A descriptor with a `*` comes before one without a value, whichever file it is in.
     let find = |key| tree.find("shop", [(key, "x")]).map(|(leaf, _)| leaf.action.clone());
     assert_eq!(tree.len(), 3);
     assert_eq!(find("a"), find("z"));

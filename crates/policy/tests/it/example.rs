@@ -1,4 +1,4 @@
-//! `example.yaml` parses and compiles to exactly what it says.
+//! `example.yaml` parses and compiles to exactly its contents.
 
 use std::sync::Arc;
 
@@ -243,7 +243,7 @@ fn a_policy_of_a_catalog_is_its_owners_unless_it_names_others() {
         }
         assert_eq!(owned.owner(), Some("shop"));
     }
-    // In a file nobody owns it: without `apps` it is for all.
+    // A policy of a file has no owner: without `apps` it is for all.
     for apps in ["", "apps: ['*'],"] {
         for app in [Some("shop"), None] {
             assert_eq!(may(&policy(apps), app), all, "{apps} {app:?}");

@@ -1,4 +1,4 @@
-//! What is wrong with a document is told exactly: where, what was given, what is permitted.
+//! Errors of a document are exact: the place, the given value, the permitted ones.
 
 use sluicegate_policy::limits::ERRORS_MAX;
 use sluicegate_policy::{Document, Overflow, Policy};
@@ -102,7 +102,7 @@ fn of_maps_in_place_of_lists() {
         "overrides: { alice: { rules: [] } }",
         "~.overrides: expected a list of overrides, found a map: write `- key: alice`",
     );
-    // Nothing is repeated that means something else in another place.
+    // Text that means something else in another place is not repeated.
     policy("rules: { 'a b': {} }", "policies[0].rules: expected a list of rules, found a map");
 }
 
@@ -629,7 +629,7 @@ fn of_parameters() {
     );
 }
 
-/// What other limiters and their users write, and how it is written here.
+/// Rates in the notation of other limiters, and the notation here.
 #[test]
 fn a_rate_in_other_units_is_told_in_ours() {
     for (given, near) in [
@@ -674,7 +674,7 @@ fn what_was_most_likely_meant_is_named() {
         "~.key[0]: expected an attribute: write `header:x-api-key` without a space",
     );
     rest("key: [a: b]", "~.key[0]: expected an attribute, found a map");
-    // What would be something else where the hint puts it is not repeated.
+    // Text that would mean something else in the place of the hint is not repeated.
     rest(
         "key: '{remote_ip}'",
         "~.key: expected a list of attributes, found the text `{remote_ip}`",

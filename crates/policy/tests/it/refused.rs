@@ -1,4 +1,4 @@
-//! Documents that are no policies, each with all that is wrong with it; and odd ones that are.
+//! Documents that are not policies, each with all its errors; and odd ones that are.
 
 use std::path::Path;
 

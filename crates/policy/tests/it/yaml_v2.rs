@@ -4,7 +4,8 @@ use sluicegate_policy::descriptor::envoy::{Import, import};
 
 use crate::envoy::{Served, imported};
 
-/// Texts as YAML, what gopkg.in/yaml.v2 2.4.0 reads them as where it expects text, and where it expects true or false.
+/// Texts as YAML, with the values that gopkg.in/yaml.v2 2.4.0 reads where it expects text, and where it expects true or
+/// false.
 const YAML_V2: [(&str, &str, Option<bool>); 38] = [
     ("True", "True", Some(true)),
     ("true", "true", Some(true)),

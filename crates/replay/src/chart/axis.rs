@@ -1,4 +1,4 @@
-//! Where ticks of an axis are, and what is written there.
+//! Ticks of an axis: their places and labels.
 
 use sluicegate::Micros;
 use sluicegate_text::human::{Era, date, thousands};
@@ -13,7 +13,7 @@ const DAY: u64 = 24 * HOUR;
 /// Most distances between ticks of time: labels with microseconds still do not touch.
 const TIME_TICKS_MAX: u64 = 6;
 
-/// Most distances between ticks of the rate: more is a pattern, not a scale.
+/// Most distances between ticks of the rate: with more, the lines are hard to read.
 const RATE_TICKS_MAX: u64 = 5;
 
 /// Units of time in which rates are counted, the shortest first.
@@ -38,12 +38,12 @@ pub(super) struct TimeAxis {
     step_us: u64,
 }
 
-/// A tick: where it is, and up to two lines below it.
+/// A tick: its place, and up to two lines below it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TimeTick {
     pub(super) at_us: u64,
     pub(super) label: String,
-    /// The date or the year, where it is another than at the tick before.
+    /// The date or the year, if it is another than at the tick before.
     pub(super) date: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl TimeAxis {
         Self { era, first_us, end_us, step_us }
     }
 
-    /// What is written below the labels, where they need a unit.
+    /// The text below the labels, if they need a unit.
     pub(super) fn name(&self) -> Option<String> {
         (self.era == Era::Zero).then(|| format!("time ({})", self.unit().1))
     }
@@ -77,7 +77,7 @@ impl TimeAxis {
         ticks.collect()
     }
 
-    /// What the label leaves out: the day, or below labels of days the year.
+    /// The part that the label leaves out: the day, or below labels of days the year.
     fn day(&self, at: Micros) -> Option<String> {
         let format = if self.step_us >= DAY { "%Y" } else { "%-d %b" };
         (self.era == Era::Unix).then(|| date(at, format))
@@ -117,7 +117,7 @@ pub(super) struct RateAxis {
 }
 
 impl RateAxis {
-    /// One for up to `most` requests in `width_us`, and for those `limits` that are not far above. The
+    /// Returns an axis for up to `most` requests in `width_us`, and for those `limits` that are not far above. The
     /// unit is the shortest in which `most` is 1 at least.
     pub(super) fn new(most: u64, width_us: u64, limits: &[Limit]) -> Self {
         let fits = |(_, unit_us): &&(&str, u64)| milli(most, width_us, *unit_us) >= 1_000;
@@ -135,18 +135,18 @@ impl RateAxis {
         axis
     }
 
-    /// `count` requests in `width_us`.
+    /// Returns the place of `count` requests in `width_us`.
     pub(super) fn milli(&self, count: u64, width_us: u64) -> u64 {
         milli(count, width_us, self.unit_us)
     }
 
-    /// The place of `limit`.
+    /// Returns the place of `limit`.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
     pub(super) fn limit_milli(&self, limit: &Limit) -> u64 {
         (limit.per_second * self.unit_us as f64 / 1_000.0).round() as u64
     }
 
-    /// Whether the axis reaches up to `limit`.
+    /// Returns whether the axis reaches up to `limit`.
     pub(super) fn shows(&self, limit: &Limit) -> bool {
         self.limit_milli(limit) <= self.top_milli
     }
@@ -156,14 +156,14 @@ impl RateAxis {
     }
 }
 
-/// Thousandths as people write them: `1,200`, `2.5`.
+/// Returns thousandths as people write them: `1,200`, `2.5`.
 pub(super) fn decimal(milli: u64) -> String {
     let (whole, rest) = (thousands(milli / 1_000), milli % 1_000);
     let text = format!("{whole}.{rest:03}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// The same in the few letters that the place beside a tick has: `200k`, `1.5M`.
+/// Returns thousandths in the few letters that fit beside a tick: `200k`, `1.5M`.
 pub(super) fn short(milli: u64) -> String {
     match milli {
         ..100_000_000 => decimal(milli),

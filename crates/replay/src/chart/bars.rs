@@ -1,4 +1,4 @@
-//! The bars of a picture: buckets of a width that suits what is in them.
+//! The bars of a picture: buckets of a width that suits their counts.
 
 use super::axis::steps;
 use crate::summary::{CountedBucket, TimeBuckets};
@@ -9,7 +9,7 @@ pub(super) const BARS_MAX: u64 = 150;
 /// Fewest bars, where few requests ask for wide ones: fewer have no shape.
 pub(super) const BARS_MIN: u64 = 24;
 
-/// Requests that the median bar stands for at least: fewer are noise.
+/// Fewest requests of the median bar: fewer are noise.
 pub(super) const MEDIAN_MIN: u64 = 20;
 
 /// Buckets in a row, each as wide as the others.
@@ -19,7 +19,7 @@ pub(super) struct Bars {
 }
 
 impl Bars {
-    /// The narrowest of at most [`BARS_MAX`] whose median has [`MEDIAN_MIN`] requests, or the widest
+    /// Returns the narrowest of at most [`BARS_MAX`] whose median has [`MEDIAN_MIN`] requests, or the widest
     /// of at least [`BARS_MIN`].
     pub(super) fn of(timeline: &TimeBuckets) -> Self {
         let TimeBuckets { bucket_us, buckets } = timeline;
@@ -39,7 +39,7 @@ impl Bars {
         bars
     }
 
-    /// `buckets` in wider ones, which begin at multiples of `width_us`.
+    /// Returns `buckets` in wider ones, which begin at multiples of `width_us`.
     fn joined(buckets: &[CountedBucket], width_us: u64) -> Self {
         let mut bars: Vec<CountedBucket> = Vec::new();
         for bucket in buckets {
@@ -69,18 +69,18 @@ impl Bars {
         self.buckets.iter().map(requests).max().unwrap_or(0)
     }
 
-    /// Where the first bar begins.
+    /// The instant at which the first bar begins, µs.
     pub(super) fn first_us(&self) -> u64 {
         self.buckets.first().map_or(0, |bar| bar.at_us)
     }
 
-    /// Where the last bar ends.
+    /// The instant at which the last bar ends, µs.
     pub(super) fn end_us(&self) -> u64 {
         self.buckets.last().map_or(0, |bar| bar.at_us) + self.width_us
     }
 }
 
-/// Requests of a bucket, whatever became of them.
+/// All requests of a bucket.
 pub(super) fn requests(bucket: &CountedBucket) -> u64 {
     bucket.passed + bucket.waited + bucket.refused
 }

@@ -1,4 +1,4 @@
-//! What a picture says in words: its title, its description and the names of its limits.
+//! The texts of a picture: its title, its description and the names of its limits.
 
 use sluicegate::Micros;
 use sluicegate_text::human::{Era, percent, thousands};
@@ -8,29 +8,29 @@ use super::BANDS;
 use crate::rules::RuleTexts;
 use crate::summary::{CountedBucket, RefusedKey, Summary, TimeBuckets};
 
-/// What is drawn.
+/// The data of a picture.
 pub(crate) struct Picture<'a> {
     /// The name of the input.
     pub(crate) input: &'a str,
-    /// What its instants are counted from.
+    /// The zero of its instants.
     pub(crate) era: Era,
     pub(crate) summary: &'a Summary,
     /// The rules of the policy, if all requests were those of one.
     pub(crate) rules: Option<&'a RuleTexts>,
-    /// What keys are made of, if the input does not contain them.
+    /// The attributes of the keys, if the input does not contain them.
     pub(crate) key: Option<&'a str>,
 }
 
-/// A line of the plot: what the rules let pass in the long run.
+/// A line of the plot: the rate of the rules in the long run.
 pub(super) struct Limit {
     pub(super) name: String,
     pub(super) per_second: f64,
-    /// Whether it is that of all keys together.
+    /// The limit is that of all keys together.
     pub(super) is_of_all: bool,
 }
 
 impl Picture<'_> {
-    /// The policy, its rules and what keys are made of.
+    /// The policy, its rules and the attributes of its keys.
     pub(super) fn title(&self) -> String {
         let Some((policy, rules)) = self.summary.policy.as_ref().zip(self.rules) else {
             return format!("Replay of {}", one_line(self.input));
@@ -39,7 +39,7 @@ impl Picture<'_> {
         format!("{policy}: {}{key}", one_line(&rules.rules))
     }
 
-    /// How much was refused, of what.
+    /// The share of refused requests, with their number and the input.
     pub(super) fn result(&self) -> String {
         let Summary { requests, refused, complete, .. } = self.summary;
         if *requests == 0 {
@@ -64,7 +64,7 @@ impl Picture<'_> {
         format!("Requests from {} to {}: {}.{top}", at(first), at(last), counts.join(", "))
     }
 
-    /// What the rules let pass in the long run, of a key and of all keys; nothing if requests were for more than one
+    /// The rate of the rules in the long run, of a key and of all keys; empty if requests were for more than one
     /// permit, because the picture counts requests.
     pub(super) fn limits(&self) -> Vec<Limit> {
         if self.summary.has_costs {
@@ -100,7 +100,7 @@ impl RefusedKey {
     }
 }
 
-/// The sum of one count over all of the time.
+/// Returns the sum of one count over all buckets.
 pub(super) fn total(timeline: &TimeBuckets, count: fn(&CountedBucket) -> u64) -> u64 {
     timeline.buckets.iter().map(count).sum()
 }

@@ -1,4 +1,4 @@
-//! A picture of a replay as SVG: requests over time, stacked by what became of them, the limit, and
+//! A picture of a replay as SVG: requests over time, stacked by outcome, the limit, and
 //! the keys that were refused the most.
 //!
 //! It is plain text without scripts, the same for the same replay. Its colours follow the reader's
@@ -45,18 +45,18 @@ const TITLE_CHARS_MAX: usize = 56;
 const RESULT_CHARS_MAX: usize = 74;
 const KEY_CHARS_MAX: usize = 36;
 
-/// Where the bars of keys begin: right of the longest key.
+/// The left edge of the bars of keys: right of the longest key.
 const KEY_BARS: f64 = 390.0;
 
-/// What is stacked, from the bottom. The colours differ in lightness too, for
-/// those who cannot tell them apart otherwise.
+/// The stacked counts, from the bottom. The colours differ in lightness too, for
+/// readers who cannot distinguish them otherwise.
 const BANDS: [Band; 3] = [
     ("allowed at once", "pass", |bucket| bucket.passed),
     ("allowed after a wait", "wait", |bucket| bucket.waited),
     ("refused", "deny", |bucket| bucket.refused),
 ];
 
-/// A name, a class of the style, and what is counted.
+/// A name, a class of the style, and the count.
 type Band = (&'static str, &'static str, fn(&CountedBucket) -> u64);
 
 /// Colours and letters.
@@ -65,11 +65,11 @@ const STYLE: &str = include_str!("style.css");
 /// The text of an SVG while it is written.
 struct Svg {
     text: String,
-    /// The lower edge of what was drawn.
+    /// The lower edge of the parts drawn so far.
     bottom: f64,
 }
 
-/// The plot: its axes, and where its bottom is.
+/// The plot: its axes, and its bottom.
 struct Plot {
     era: Era,
     bars: Bars,
@@ -78,7 +78,7 @@ struct Plot {
     bottom: f64,
 }
 
-/// The picture of a replay.
+/// Returns the picture of a replay.
 pub(crate) fn svg(picture: &Picture<'_>) -> String {
     let mut svg = Svg { text: String::new(), bottom: 0.0 };
     svg.header(picture);
@@ -102,7 +102,7 @@ impl Svg {
         self.text.write_fmt(part).expect("a string takes everything");
     }
 
-    /// Text whose baseline is at `y`.
+    /// Adds a text whose baseline is at `y`.
     fn text(&mut self, (x, y): (f64, f64), class: &str, text: &str) {
         self.put(format_args!(
             "<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{}</text>\n",
@@ -110,7 +110,7 @@ impl Svg {
         ));
     }
 
-    /// The next line of text.
+    /// Adds the next line of text.
     fn line(&mut self, class: &str, text: &str) {
         self.bottom += LINE;
         self.text((LEFT, self.bottom), class, text);
@@ -127,7 +127,7 @@ impl Svg {
         self.line("plain", &cut(&picture.result(), RESULT_CHARS_MAX));
     }
 
-    /// What the colours mean, with the totals; nothing about what did not happen.
+    /// Adds the legend of the colours, with the totals; those that are 0 are left out.
     fn legend(&mut self, summary: &Summary) {
         self.bottom += LINE + 2.0;
         let y = self.bottom;
@@ -146,7 +146,7 @@ impl Svg {
         self.put(format_args!("</text>\n"));
     }
 
-    /// A line of the legend for the limits, and the limits themselves where the plot shows them.
+    /// Adds a line of the legend for the limits, with samples of their lines.
     fn limits(&mut self, limits: &[Limit], rates: &RateAxis) {
         if limits.is_empty() {
             return;
@@ -192,7 +192,7 @@ impl Svg {
         }
         self.put(format_args!("<g><title>{}</title>", escaped(&plot.tooltip(bar))));
         let (x, end) = (plot.x(bar.at_us), plot.x(bar.at_us + plot.bars.width_us));
-        // A gap keeps bars apart, as far as they are wide enough for one.
+        // A gap separates bars, if they are wide enough for one.
         let width = if end - x > 5.0 { end - x - 1.0 } else { end - x };
         let mut below = 0;
         for (_, class, count) in BANDS {
@@ -225,14 +225,14 @@ impl Svg {
         self.bottom = bottom + 52.0;
     }
 
-    /// Text in the middle of `x`, or beside it where it would leave the picture.
+    /// Adds a text in the middle of `x`, or beside it where it would leave the picture.
     fn label(&mut self, (x, y): (f64, f64), text: &str) {
         let half = LETTER / 2.0 * text.chars().count() as f64;
         let x = x.min(WIDTH - half).max(LEFT + half).round();
         self.text((x, y), "small mid", text);
     }
 
-    /// The keys that were refused the most. A single key has no rivals: the legend has its count.
+    /// Adds the keys that were refused the most. A single key is not shown: the legend has its count.
     fn keys(&mut self, summary: &Summary) {
         let Summary { top_refused: keys, distinct_keys, top_refused_excess: excess, .. } = summary;
         let most = keys.first().map_or(0, |key| key.refused);
@@ -262,7 +262,7 @@ impl Svg {
         }
     }
 
-    /// The whole document around what was drawn.
+    /// Returns the whole document around the parts drawn.
     fn framed(self, picture: &Picture<'_>) -> String {
         let Self { text, bottom } = self;
         let height = bottom + 20.0;
@@ -277,7 +277,7 @@ impl Svg {
 }
 
 impl Plot {
-    /// One below what was drawn so far, with a line for the name of its axis.
+    /// Returns a plot below the parts drawn so far, with a line for the name of its axis.
     fn new(era: Era, bars: Bars, rates: RateAxis, above: f64) -> Self {
         let times = TimeAxis::new(era, bars.first_us(), bars.end_us());
         Self { era, bars, times, rates, bottom: above + LINE + 8.0 + PLOT.2 }
@@ -293,7 +293,7 @@ impl Plot {
         self.bottom - PLOT.2 * milli as f64 / self.rates.top_milli as f64
     }
 
-    /// Where a stack of `count` requests ends.
+    /// Returns the upper edge of a stack of `count` requests.
     fn height(&self, count: u64) -> f64 {
         self.y(self.rates.milli(count, self.bars.width_us))
     }
@@ -310,13 +310,13 @@ impl Plot {
     }
 }
 
-/// A `text` that is too long for a line, in two parts: the first ends at the last space that it can.
+/// Returns a `text` that is too long for a line, in two parts: the first ends at the last space that it can.
 fn halves(text: &str, chars_max: usize) -> (&str, &str) {
     let Some((end, _)) = text.char_indices().nth(chars_max) else { return (text, "") };
     text[..end].rfind(' ').map_or((text, ""), |space| (&text[..space], &text[space + 1..]))
 }
 
-/// The beginning of a `text` that is too long.
+/// Returns the beginning of a `text` that is too long.
 fn cut(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -324,9 +324,9 @@ fn cut(text: &str, chars_max: usize) -> String {
     }
 }
 
-/// `text` without what XML takes for markup.
+/// Returns `text` with the markup of XML escaped.
 fn escaped(text: &str) -> String {
-    // Control characters are escaped before; these two remain that XML has no place for.
+    // Control characters are escaped before; these two remain, which XML does not permit.
     let text = text.replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}");
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -1,4 +1,4 @@
-//! What pictures of invented summaries contain.
+//! Tests of the contents of pictures of invented summaries.
 
 use sluicegate_kernel::limits::SPAN_MAX_US;
 

@@ -1,4 +1,4 @@
-//! What the fields of a line mean: an event, or what is wrong with it.
+//! The meaning of the fields of a line: an event, or an error.
 
 use sluicegate::{Cost, Micros};
 use sluicegate_kernel::limits::SPAN_MAX_US;
@@ -10,10 +10,10 @@ use super::names::OpName;
 use super::{Act, ReplayEvent};
 use crate::error::EventError;
 
-/// Longest name of a permit: that of a key.
+/// Longest name of a permit, bytes: that of a key.
 const ID_BYTES_MAX: usize = 1024;
 
-/// The event that `fields` make.
+/// Returns the event of `fields`.
 pub(super) fn event<'a>(fields: &mut RequestFields<'a>) -> Result<ReplayEvent<'a>, EventError> {
     let op = fields.op.as_deref().map_or(Ok(OpName::default()), op_named)?;
     let missing = |field| EventError::Missing { field, op };

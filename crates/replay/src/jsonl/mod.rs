@@ -4,14 +4,14 @@
 //! {"at_us":0,"policy":"p","key":"k","cost":1,"op":"check"}
 //! ```
 //!
-//! Pure: a line in, an [`ReplayEvent`] or an [`EventError`] out. What a line says is borrowed from it
-//! unless it uses escapes, so an ordinary event allocates nothing.
+//! Pure: a line in, an [`ReplayEvent`] or an [`EventError`] out. Values are borrowed from the line
+//! unless they use escapes, so an ordinary event allocates nothing.
 //!
-//! `op` is `check` unless given; `cost` is 1 unless given (and is not looked at by operations that
+//! `op` is `check` unless given; `cost` is 1 unless given (and is ignored by operations that
 //! take none); without `key`, or with `null`, it is the budget that all share. `max_wait_us` goes
 //! with `reserve` alone, `id` with `acquire`, `release` and `renew`, `document` with `configure`.
-//! The permit of an `acquire` without `id` is called `p1`, `p2`, .. in turn; who mixes both chooses
-//! other names. `configure` may leave `policy` out, for its document has the name.
+//! The permit of an `acquire` without `id` is called `p1`, `p2`, .. in turn; a script that mixes both
+//! should choose other names. `configure` may leave `policy` out, for its document has the name.
 
 mod event;
 mod names;
@@ -44,28 +44,28 @@ pub(crate) static FORM: Form = Form {
 /// A field that decisions of `/v1/events` have, and events do not.
 const STREAMED_FIELD: &str = "wire";
 
-/// What a line of `/v1/events` begins with, where `sluicegate events` has not taken it off.
+/// The beginning of a line of `/v1/events`, which `sluicegate events` removes.
 const STREAMED_PREFIX: &str = "data: {";
 
 /// One event, parsed.
 #[derive(Debug)]
 pub struct ReplayEvent<'a> {
-    /// When, in virtual time.
+    /// The instant, in virtual time.
     pub at: Micros,
-    /// The policy's name; whoever decides the event knows what it means if there is none.
+    /// The policy's name; `None`: a default of the replay.
     pub policy: Option<Cow<'a, str>>,
-    /// Whose budget; `None` is the budget that all share.
+    /// The key of the budget; `None` is the budget that all share.
     pub key: Option<Cow<'a, str>>,
-    /// What is to be done.
+    /// The operation.
     pub act: Act<'a>,
 }
 
-/// What an event does.
+/// The operation of an event.
 #[derive(Debug)]
 pub enum Act<'a> {
     /// Pass now or be refused.
     Check(Cost),
-    /// What a check would answer.
+    /// Return the answer that a check would get.
     Peek(Cost),
     /// Give permits back.
     Refund(Cost),
@@ -78,13 +78,13 @@ pub enum Act<'a> {
         /// Longest acceptable wait.
         max_wait: Micros,
     },
-    /// Take what there is, up to a cost.
+    /// Take the permits that are left, up to a cost.
     AtMost(Cost),
     /// Hold a permit.
     Acquire {
         /// Permits it takes.
         cost: Cost,
-        /// What the permit is called; `None`: whatever it is given.
+        /// The name of the permit; `None`: the replay chooses one.
         id: Option<Cow<'a, str>>,
     },
     /// Give the permit of this name back.
@@ -95,12 +95,12 @@ pub enum Act<'a> {
     Configure(&'a RawValue),
 }
 
-/// What became of a line that is no event: its `at_us`, if that much could be read, and why.
+/// The error of a line that is not an event, with its `at_us`, if that could be read.
 #[derive(Debug)]
 pub struct BadEvent {
     /// The instant, if it could be read.
     pub at: Option<Micros>,
-    /// What is wrong.
+    /// The error.
     pub error: EventError,
 }
 
@@ -130,7 +130,7 @@ fn read<'a>(line: &'a [u8], fields: &mut RequestFields<'a>) -> Result<(), EventE
 }
 
 impl Act<'_> {
-    /// Its name.
+    /// The name of the operation.
     pub fn op(&self) -> OpName {
         match self {
             Self::Check(_) => OpName::Check,
@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// The error of `fields`, put into an event that is right otherwise.
+    /// Returns the error of `fields` in an event that is right otherwise.
     fn error(fields: &str) -> String {
         let line = format!(r#"{{"at_us":5,"policy":"p",{fields}}}"#);
         let BadEvent { at, error } = parse(line.as_bytes()).expect_err(fields);

@@ -32,7 +32,7 @@ impl OpName {
         Self::Configure,
     ];
 
-    /// As it is written.
+    /// The name, as it is written.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Check => "check",
@@ -48,7 +48,7 @@ impl OpName {
         }
     }
 
-    /// Whether permits are asked for.
+    /// Returns whether the operation requests permits.
     pub(crate) const fn asks_for_permits(self) -> bool {
         matches!(self, Self::Check | Self::Reserve | Self::AtMost | Self::Acquire)
     }

@@ -1,11 +1,11 @@
-//! The busiest second: how many, and when. Seconds begin at whole seconds of the clock.
+//! The busiest second: its count, and its instant. Seconds begin at whole seconds of the clock.
 
 use std::collections::BTreeMap;
 
 use sluicegate::Micros;
 
-/// Most seconds that are counted ahead of time. Waits that spread further than a day are only
-/// counted up to here; a second so far ahead is hardly the busiest.
+/// Most seconds that are counted ahead of time. Of waits that spread further than a day only
+/// this many are counted; a second so far ahead is hardly the busiest.
 const SECONDS_AHEAD_MAX: usize = 86_400;
 
 /// Counts per second, of which only the highest is kept.
@@ -14,22 +14,22 @@ pub(crate) struct Busiest {
     /// The second that is being counted, since zero.
     second: u64,
     count: u64,
-    /// What will happen in later seconds.
+    /// The counts of later seconds.
     ahead: BTreeMap<u64, u64>,
     best: Option<Second>,
 }
 
-/// A second and what happened in it.
+/// A second and its count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Second {
     /// Its beginning.
     pub(crate) at: Micros,
-    /// How many.
+    /// Number of events in it.
     pub(crate) count: u64,
 }
 
 impl Busiest {
-    /// Counts one at `at`, where it is `now`: `at` is not before `now`, and `now` never goes back.
+    /// Counts one event at `at`, when it is `now`: `at` is not before `now`, and `now` never goes back.
     pub(crate) fn add(&mut self, at: Micros, now: Micros) {
         self.advance(second(now));
         let second = second(at);
@@ -42,7 +42,7 @@ impl Busiest {
         }
     }
 
-    /// The busiest second, the first of equals; `None` if nothing happened.
+    /// The busiest second, the first of equals; `None` if nothing was counted.
     pub(crate) fn best(&self) -> Option<Second> {
         let ahead = self.ahead.iter().map(|(second, count)| (*second, *count));
         ahead.fold(better(self.best, self.second, self.count), |best, (second, count)| {

@@ -1,4 +1,4 @@
-//! How many keys there were, and which of them were refused the most, in bounded memory.
+//! The number of keys, and the keys that were refused the most, in bounded memory.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
@@ -13,8 +13,8 @@ const REFUSED_MAX: usize = 65_536;
 
 /// The keys of a replay.
 ///
-/// A key, together with its policy, is known by a 64-bit hash with a random seed: among a million
-/// keys the chance that any two are taken for one is below one in ten million.
+/// A key, together with its policy, is represented by a 64-bit hash with a random seed: among a million
+/// keys the chance that any two are confused is below one in ten million.
 #[derive(Debug)]
 pub(crate) struct Keys {
     hasher: RandomState,
@@ -27,7 +27,7 @@ pub(crate) struct Keys {
     overflowed: bool,
 }
 
-/// A key and how often it was refused.
+/// A key and the number of its refusals.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RefusalCount {
     /// Its refusals.
@@ -39,7 +39,7 @@ pub(crate) struct RefusalCount {
 }
 
 impl Keys {
-    /// No keys yet.
+    /// Returns an empty set.
     pub(crate) fn new() -> Self {
         Self {
             hasher: RandomState::default(),
@@ -54,7 +54,7 @@ impl Keys {
     /// Counts a request of `key`.
     pub(crate) fn add(&mut self, policy: &str, key: Option<&[u8]>, refused: bool) {
         let hash = self.hasher.hash_one((policy, key));
-        // Who was refused before was counted before: one look-up is enough.
+        // A key that was refused before was counted before: one look-up is enough.
         if refused && let Some(refused) = self.refused.get_mut(&hash) {
             refused.count += 1;
             return;
@@ -75,7 +75,7 @@ impl Keys {
         if self.refused.len() >= self.refused_max {
             self.drop_the_least();
         }
-        // A key that was dropped before comes back with what it may have had.
+        // A key that was dropped before comes back with the most refusals that it may have had.
         let count = self.excess + 1;
         let refused = RefusalCount { count, policy: policy.into(), key: key.map(Into::into) };
         self.refused.insert(hash, refused);
@@ -91,7 +91,7 @@ impl Keys {
         self.excess = self.excess.max(median);
     }
 
-    /// How many keys there were, and whether that is all of them (or at least so many).
+    /// Returns the number of keys, and whether that is exact; otherwise there were more.
     pub(crate) fn distinct(&self) -> (usize, bool) {
         (self.distinct.len(), !self.overflowed)
     }
@@ -106,13 +106,13 @@ impl Keys {
         most
     }
 
-    /// By how much the counts of refused keys may be too high: 0 unless there were very many.
+    /// The most by which counts of refused keys may be too high: 0 unless there were very many.
     pub(crate) fn refused_excess(&self) -> u64 {
         self.excess
     }
 }
 
-/// Hashes what is a hash already.
+/// A hasher for values that are hashes already.
 #[derive(Debug, Default)]
 struct Identity(u64);
 

@@ -1,4 +1,4 @@
-//! What a replay tells at its end: gathered in bounded memory, told to people or as data.
+//! The summary at the end of a replay: gathered in bounded memory, printed as text or as JSON.
 
 mod busiest;
 pub(crate) mod keys;
@@ -26,16 +26,16 @@ const UNDECIDED_MAX: usize = 5;
 /// Refused keys that are listed.
 const LISTED_MAX: usize = 10;
 
-/// What is counted while a replay runs.
+/// The counts of a replay while it runs.
 pub(crate) struct ReplayTally {
     /// Checks, reservations, partial grants and acquisitions that were decided.
     requests: u64,
-    /// Whether one of them was for more than one permit.
+    /// One of them was for more than one permit.
     has_costs: bool,
     allowed: u64,
     waited: u64,
     refused: u64,
-    /// Those of the allowed that are over a limit in shadow.
+    /// Allowed requests that are over a limit in shadow.
     shadowed: u64,
     /// Other operations.
     others: u64,
@@ -45,7 +45,7 @@ pub(crate) struct ReplayTally {
     pub(crate) unmatched: u64,
     /// Their paths.
     pub(crate) unmatched_paths: UnmatchedPaths,
-    /// Policies that match log lines and were not decided, because one was chosen: each with how many lines.
+    /// Policies that match log lines and were not decided, because one was chosen: each with its number of lines.
     pub(crate) undecided: Vec<(String, u64)>,
     /// Number of times that a policy was not decided because too many guard one log line.
     pub(crate) left_out: u64,
@@ -55,7 +55,7 @@ pub(crate) struct ReplayTally {
     pub(crate) unseen: u64,
     /// Decisions that let pass what the server refused, or the other way round.
     pub(crate) differing: u64,
-    /// Budgets that were forgotten although they were not full.
+    /// Budgets that were forgotten although they were not full, and requests without room for a budget of their own.
     pub(crate) evicted: u64,
     /// The instants of the first and the last event that was decided.
     span: Option<(Micros, Micros)>,
@@ -66,42 +66,42 @@ pub(crate) struct ReplayTally {
     timeline: Timeline,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered {
-    /// Whether it passes as it is.
+    /// The request passes, neither degraded nor diverted.
     pub(crate) passes: bool,
-    /// Whether it is over a limit whose policy is in shadow.
+    /// The request is over a limit whose policy is in shadow.
     pub(crate) is_shadowed: bool,
-    /// How long after it came it passes.
+    /// Time from its arrival until it passes.
     pub(crate) wait: Micros,
-    /// How long after it came it was decided.
+    /// Time from its arrival until its decision.
     pub(crate) delay: Micros,
 }
 
-/// Whose requests were decided.
+/// The policies of the requests that were decided.
 enum DecidedPolicies {
     None,
     One(Box<str>),
     Several,
 }
 
-/// What is told at the end.
+/// The summary at the end.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
     /// The policy of all requests, if it was one.
     #[serde(skip)]
     pub(crate) policy: Option<String>,
-    /// Whether some requests were for more than one permit.
+    /// Some requests were for more than one permit.
     #[serde(skip)]
     pub(crate) has_costs: bool,
     /// Checks, reservations, partial grants and acquisitions that were decided.
     pub(crate) requests: u64,
     allowed: u64,
-    /// Those of the allowed that had to wait.
+    /// Allowed requests that had to wait.
     would_wait: u64,
     pub(crate) refused: u64,
-    /// Those of the allowed that are over a limit in shadow.
+    /// Allowed requests that are over a limit in shadow.
     would_be_refused_in_shadow: u64,
     other_operations: u64,
     errors: u64,
@@ -116,15 +116,15 @@ pub(crate) struct Summary {
     /// Decisions that let pass what the server refused, or the other way round.
     differing: u64,
     evicted: u64,
-    /// Whether the input was read to its end.
+    /// The input was read to its end.
     pub(crate) complete: bool,
     pub(crate) distinct_keys: u64,
-    /// Otherwise there are more keys than that.
+    /// `distinct_keys` is exact; otherwise there are more.
     pub(crate) distinct_keys_exact: bool,
     pub(crate) first_at_us: Option<u64>,
     pub(crate) last_at_us: Option<u64>,
     pub(crate) top_refused: Vec<RefusedKey>,
-    /// By how much the counts of `top_refused` may be too high.
+    /// The most by which the counts of `top_refused` may be too high.
     pub(crate) top_refused_excess: u64,
     /// The second with the most requests.
     busiest_second_before: Option<BusySecond>,
@@ -165,7 +165,7 @@ pub(crate) struct TimeBuckets {
     pub(crate) buckets: Vec<CountedBucket>,
 }
 
-/// Requests of one bucket of time, by what became of them.
+/// Requests of one bucket of time, by outcome.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct CountedBucket {
     /// Its beginning.
@@ -179,7 +179,7 @@ pub(crate) struct CountedBucket {
 }
 
 impl ReplayTally {
-    /// Nothing yet.
+    /// Returns counts of 0.
     pub(crate) fn new() -> Self {
         Self {
             requests: 0,
@@ -207,7 +207,7 @@ impl ReplayTally {
         }
     }
 
-    /// A request for `cost` permits comes.
+    /// Counts a request for `cost` permits that came.
     pub(crate) fn arrived(&mut self, at: Micros, cost: Cost) {
         self.passes_by(at);
         self.has_costs |= cost != Cost::ONE;
@@ -216,13 +216,13 @@ impl ReplayTally {
         self.before.add(at, at);
     }
 
-    /// A request takes from the budget of `key` under `policy`, or `is_refused` there.
+    /// Counts a request that takes from the budget of `key` under `policy`, or `is_refused` there.
     pub(crate) fn count_budget(&mut self, policy: &str, key: Option<&[u8]>, is_refused: bool) {
         self.policy.add(policy);
         self.keys.add(policy, key, is_refused);
     }
 
-    /// The request of `at` was answered.
+    /// Counts the answer to the request that came at `at`.
     pub(crate) fn answered(&mut self, at: Micros, answered: &Answered) {
         let Answered { passes, is_shadowed, wait, delay } = *answered;
         let fate = match (passes, wait) {
@@ -240,7 +240,7 @@ impl ReplayTally {
         }
     }
 
-    /// An event of `policy` is not decided, because another policy was chosen.
+    /// Counts an event of `policy` that is not decided, because another policy was chosen.
     pub(crate) fn left_undecided(&mut self, policy: &str) {
         match self.undecided.iter_mut().find(|(name, _)| name == policy) {
             Some((_, events)) => *events += 1,
@@ -248,18 +248,18 @@ impl ReplayTally {
         }
     }
 
-    /// A request that arrived was not decided after all.
+    /// Takes back the count of a request that came but was not decided.
     pub(crate) fn withdrawn(&mut self) {
         self.requests -= 1;
     }
 
-    /// Something else than a request was done.
+    /// Counts an operation other than a request.
     pub(crate) fn other(&mut self, at: Micros) {
         self.passes_by(at);
         self.others += 1;
     }
 
-    /// Events that were read, decided or not.
+    /// Number of events that were read, decided or not.
     pub(crate) fn events(&self) -> u64 {
         self.requests + self.others + self.errors + self.unmatched
     }
@@ -272,7 +272,7 @@ impl ReplayTally {
         check_matched(self.unmatched, self.errors, self.events(), &self.unmatched_paths)
     }
 
-    /// What is told at the end; `complete` is whether the input was read to its end.
+    /// Returns the summary; `complete`: the input was read to its end.
     pub(crate) fn summary(&self, complete: bool) -> Summary {
         let (distinct, distinct_keys_exact) = self.keys.distinct();
         let busy = |busiest: &Busiest| {
@@ -353,7 +353,7 @@ impl TimeBuckets {
 }
 
 impl Summary {
-    /// What the instants of the input are counted from, as far as one can tell.
+    /// The zero of the instants of the input, concluded from the first.
     pub(crate) fn era(&self) -> Era {
         self.first_at_us.map_or(Era::Zero, |first| Era::of(Micros::new(first)))
     }
@@ -369,7 +369,7 @@ impl Summary {
         }
     }
 
-    /// Tells it to people, with instants of `era`; `bad` is what is not decided.
+    /// Writes the summary as text, with instants of `era`; `bad` names the lines or events that were not decided.
     ///
     /// # Errors
     /// Those of writing.
@@ -470,7 +470,7 @@ impl Summary {
     }
 }
 
-/// Writes which policies match lines and were not decided, because one was chosen.
+/// Writes the policies that match lines and were not decided, because one was chosen.
 pub(crate) fn write_undecided(
     out: &mut dyn Write,
     undecided: &[UndecidedPolicy],

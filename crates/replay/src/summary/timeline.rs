@@ -1,8 +1,8 @@
-//! What happened over time, in a bounded number of buckets.
+//! Requests over time, in a bounded number of buckets.
 //!
 //! The buckets begin as microseconds. When the span of time no longer fits, neighbours are joined
 //! into the next wider bucket that a person would choose (a second, 5 seconds, .. a day), so memory
-//! is constant and nothing has to be known beforehand. Buckets begin at whole multiples of their
+//! is constant and the span need not be known beforehand. Buckets begin at whole multiples of their
 //! width.
 
 use sluicegate::Micros;
@@ -52,14 +52,14 @@ pub(crate) const WIDTHS_US: [u64; 27] = {
 #[derive(Debug)]
 pub(crate) struct Timeline {
     buckets_max: usize,
-    /// The place of the width in [`WIDTHS_US`].
+    /// The index of the width in [`WIDTHS_US`].
     width: usize,
-    /// The first bucket begins at this many widths.
+    /// The beginning of the first bucket, in widths.
     first: u64,
     buckets: Vec<TimeBucket>,
 }
 
-/// What happened in one bucket of time.
+/// The requests of one bucket of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TimeBucket {
     /// Requests that passed at once.
@@ -70,30 +70,30 @@ pub(crate) struct TimeBucket {
     pub(crate) refused: u64,
 }
 
-/// What became of a request.
+/// The fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestFate {
-    /// It passed at once.
+    /// The request passed at once.
     Passed,
-    /// It passed after a wait.
+    /// The request passed after a wait.
     Waited,
-    /// It was refused.
+    /// The request was refused.
     Refused,
 }
 
 impl Timeline {
-    /// One of at most so many buckets, at least 2.
+    /// Returns a timeline of at most `buckets_max` buckets, at least 2.
     pub(crate) const fn new(buckets_max: usize) -> Self {
         Self { buckets_max, width: 0, first: 0, buckets: Vec::new() }
     }
 
-    /// The same for times in whole seconds: no bucket is shorter than a second.
+    /// Returns a timeline for times in whole seconds: no bucket is shorter than a second.
     pub(crate) fn of_seconds(buckets_max: usize) -> Self {
         let width = WIDTHS_US.iter().position(|width| *width == 1_000_000);
         Self { width: width.expect("a second is a width"), ..Self::new(buckets_max) }
     }
 
-    /// A request comes at `at`. The first one begins the timeline, whenever it is counted.
+    /// Begins the timeline at `at`, if this is the first request, whenever it is counted.
     pub(crate) fn begin(&mut self, at: Micros) {
         if self.buckets.is_empty() {
             self.first = at.get() / self.width().get();
@@ -122,12 +122,12 @@ impl Timeline {
         } += 1;
     }
 
-    /// How long a bucket is.
+    /// The length of a bucket.
     pub(crate) fn width(&self) -> Micros {
         Micros::new(WIDTHS_US[self.width])
     }
 
-    /// The buckets from the first to the last in which anything happened, each with its beginning.
+    /// The buckets from the first to the last that has requests, each with its beginning.
     pub(crate) fn buckets(&self) -> impl ExactSizeIterator<Item = (Micros, TimeBucket)> {
         let (first, width) = (self.first, self.width().get());
         let buckets = self.buckets.iter().enumerate();

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!                              ┌─▶ today's guard and engine ─┐
-//! source ─▶ combined ─▶ reorder┤                             ├─▶ tally: who is refused by one only
+//! source ─▶ combined ─▶ reorder┤                             ├─▶ tally: refused by one only
 //!                              └─▶ the new guard and engine ─┘
 //! ```
 //!
 //! Each line is the request of a gateway, decided by all policies that match it on that side. It is refused if it does
-//! not pass as it is: a policy in shadow refuses nobody, and a request that a queue holds back until it passes is not
+//! not pass as it is: a policy in shadow refuses no request, and one that a queue delays until it passes is not
 //! refused.
 
 mod print;
@@ -46,7 +46,7 @@ pub use tally::{
     WhatifTimeline,
 };
 
-/// How two sets of policies are compared.
+/// Options for the comparison of two sets of policies.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
     /// The traffic: an access log of Apache or nginx, plain or gzip; `-` for standard input.
@@ -75,32 +75,32 @@ pub struct CompareArgs {
     output: OutputFormat,
 }
 
-/// How lines of a log become requests.
+/// Options that turn lines of a log into requests.
 #[derive(Clone, Debug)]
 pub struct CompareOptions {
-    /// Policy for all lines; none: all that match, or the only one.
+    /// Policy for all lines; `None`: all that match, or the only one.
     pub policy: Option<String>,
-    /// Attributes that form the keys; none: the policy's key, else the address.
+    /// Attributes that form the keys; `None`: the policy's key, else the address.
     pub key: Option<Vec<KeyAttribute>>,
-    /// How the clients in the log are written.
+    /// The options for the clients in the log.
     pub clients: ClientArgs,
-    /// How far lines may be out of order.
+    /// The longest time by which lines may be out of order.
     pub reorder: Micros,
 }
 
-/// What two sets of policies do otherwise.
+/// The differences between two sets of policies.
 #[derive(Clone, Debug)]
 pub struct LogComparison {
     /// The counts.
     pub summary: WhatifSummary,
-    /// What happened over time.
+    /// The counts over time.
     pub timeline: WhatifTimeline,
 }
 
-/// Why there is no comparison.
+/// The reason for which there is no comparison.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
-    /// The log is no access log.
+    /// The log is not an access log.
     #[error("the log is JSON, expected an access log in the format `combined`")]
     Events,
     /// No policy of either set has this name.
@@ -108,7 +108,7 @@ pub enum CompareError {
     UnknownPolicy {
         /// The name.
         name: String,
-        /// The policy of either set that was most likely meant.
+        /// The policy of either set with the most similar name.
         near: Option<String>,
     },
     /// Today's policies do not fit the log.
@@ -122,28 +122,28 @@ pub enum CompareError {
     Read(#[from] io::Error),
 }
 
-/// How far lines of a log may be out of order by default.
+/// The default of [`CompareOptions::reorder`].
 pub const REORDER_DEFAULT: Micros = Micros::from_secs(5 * 60);
 
-/// Lines that are decided at the end of a log between two looks at the limits.
+/// Lines that are decided at the end of a log between two checks of the limits.
 const DECIDED_PER_LOOK: usize = 1_024;
 
 /// One of the two sets of policies, with the budgets that it keeps.
 struct Side {
     guard: LineGuard,
     decider: Decider,
-    /// Lines that it holds back, by their number.
+    /// Lines that it delays, by their number.
     held: HeldRequests<u64>,
 }
 
-/// Both, while the log is read.
+/// Both sides, while the log is read.
 struct Sides {
     format: LogFormat,
     today: Side,
     new: Side,
     reorder: Reorder<WaitingLine>,
-    /// Lines that one side has decided and the other holds back, and those that both hold back, by their number: at
-    /// most as many as both engines hold.
+    /// Lines that one side has decided and the other delays, and those that both delay, by their number: at
+    /// most as many as both engines delay.
     undecided: BTreeMap<u64, UndecidedLine>,
     tally: WhatifTally,
     progress: Progress,
@@ -156,7 +156,7 @@ struct WaitingLine {
     new: Option<Vec<GuardingBudget>>,
 }
 
-/// A line that came, and what is known of its answers.
+/// A line that came, and the answers to it so far.
 struct UndecidedLine {
     at: Micros,
     today: Option<Result<SideVerdict, EventError>>,
@@ -166,7 +166,7 @@ struct UndecidedLine {
 /// Compares `today` with `new` on as much of a `log` as `limits` permit. The log is plain or gzip.
 ///
 /// # Errors
-/// [`CompareError`]. What is wrong further on in the log, or too much of it, makes the comparison incomplete.
+/// [`CompareError`]. An error further on in the log, or a longer log than permitted, makes the comparison incomplete.
 pub fn compare_log(
     log: impl Read + 'static,
     (today, new): (PolicySet, PolicySet),
@@ -190,7 +190,7 @@ pub fn compare_log(
 /// could not be read, nothing of it, or not to its end, or if no policy matches a line.
 ///
 /// # Errors
-/// If the comparison cannot begin, or what it finds cannot be written.
+/// If the comparison cannot begin, or its results cannot be written.
 pub fn compare(args: &CompareArgs, today: PolicySet, new: PolicySet) -> Result<ExitCode> {
     let CompareArgs { log, policy, key, clients, reorder, bad_max, output } = args;
     let (key, clients) = (key.clone(), clients.clone());
@@ -223,7 +223,7 @@ pub fn compare(args: &CompareArgs, today: PolicySet, new: PolicySet) -> Result<E
 }
 
 impl CompareOptions {
-    /// That a policy that is named is in one of both sets.
+    /// Checks that the chosen policy is in one of both sets.
     fn check(&self, today: &PolicySet, new: &PolicySet) -> Result<(), CompareError> {
         match &self.policy {
             Some(name) if new.resolve(name).is_none() && today.resolve(name).is_none() => {
@@ -313,7 +313,7 @@ impl Sides {
         self.finish(line);
     }
 
-    /// Decides held lines whose time comes at `now` or before.
+    /// Decides delayed lines whose time comes at `now` or before.
     fn go_on(&mut self, now: Micros) {
         while let Some((line, verdict)) = self.today.next_decided(now) {
             let undecided = self.undecided.get_mut(&line).expect("held lines are undecided");
@@ -361,7 +361,7 @@ impl Side {
         Ok(Self { guard, decider, held: HeldRequests::new() })
     }
 
-    /// The answer to `line`, which takes from `budgets`; `None`: it is held back.
+    /// Returns the answer to `line`, which takes from `budgets`; `None`: it is delayed.
     fn ask(
         &mut self,
         line: u64,
@@ -373,13 +373,13 @@ impl Side {
         Some(verdict(decided).1)
     }
 
-    /// The next line that was held back and is decided at `now` or before, with its answer.
+    /// Returns the next line that was delayed and is decided at `now` or before, with its answer.
     fn next_decided(&mut self, now: Micros) -> Option<(u64, Result<SideVerdict, EventError>)> {
         self.held.next_decided(&self.decider, now).map(verdict)
     }
 }
 
-/// The line that was decided, and its answer.
+/// Returns the line that was decided, and its answer.
 fn verdict(decided: Decided<u64>) -> (u64, Result<SideVerdict, EventError>) {
     let Decided { tag, budgets, decided } = decided;
     let verdict = decided.map(|decided| {
@@ -392,7 +392,7 @@ fn verdict(decided: Decided<u64>) -> (u64, Result<SideVerdict, EventError>) {
     (tag, verdict.map_err(EventError::from))
 }
 
-/// The format of a log that begins with `head`.
+/// Returns the format of a log that begins with `head`.
 fn format_of(head: &[u8], clients: &ClientArgs) -> LogFormat {
     let mut lines = head.split(|byte| *byte == b'\n');
     let has_host = lines.find_map(|line| host_in_front(line, clients));

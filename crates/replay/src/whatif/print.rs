@@ -1,4 +1,4 @@
-//! What two sets of policies do otherwise, told to people or as data.
+//! The differences between two sets of policies, printed as text or as JSON.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use crate::summary::{TOO_MANY_GUARD, write_undecided};
 
 use super::tally::{AffectedKey, NamedPolicy, WhatifSummary};
 
-/// Tells it of the log called `input`.
+/// Prints the differences on the log called `input`.
 pub(super) fn print(summary: &WhatifSummary, input: &str, output: OutputFormat) -> Result<()> {
     let mut text = Vec::new();
     match output {

@@ -1,4 +1,4 @@
-//! What is counted while two sets of policies are compared, in bounded memory.
+//! Counts of a comparison of two sets of policies, in bounded memory.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,20 @@ use crate::summary::UndecidedPolicy;
 use crate::summary::keys::{Keys, RefusalCount};
 use crate::summary::timeline::{RequestFate, TimeBucket, Timeline};
 
-/// Keys that are listed.
+/// Most keys that are listed.
 const LISTED_MAX: usize = 10;
 
 /// Most buckets of time: enough for a picture.
 const BUCKETS_MAX: usize = 400;
 
-/// What is counted.
+/// The counts of a comparison while it runs.
 pub(super) struct WhatifTally {
     requests: u64,
     today: u64,
     new: u64,
     newly_refused: u64,
     no_longer_refused: u64,
-    /// Lines that no policy guards, today or then.
+    /// Lines that no policy guards, in neither set.
     pub(super) unguarded: u64,
     /// Their paths.
     pub(super) unguarded_paths: UnmatchedPaths,
@@ -36,10 +36,10 @@ pub(super) struct WhatifTally {
     pub(super) errors: u64,
     /// Lines that came too late to be put in order.
     pub(super) late: u64,
-    /// Budgets that were forgotten although they were not full.
+    /// Budgets that were forgotten although they were not full, and requests without room for a budget of their own.
     pub(super) evicted: u64,
     span: Option<(Micros, Micros)>,
-    /// By name: as many as there are in both sets.
+    /// The policies by name: as many as there are in both sets.
     policies: BTreeMap<Box<str>, PolicyTally>,
     refused: Keys,
     passed: Keys,
@@ -47,19 +47,19 @@ pub(super) struct WhatifTally {
     timeline_new: Timeline,
 }
 
-/// What one set of policies decided on a request.
+/// The decision of one set of policies on a request.
 #[derive(Debug, Default)]
 pub(super) struct SideVerdict {
-    /// The budgets that the request asked for; none: no policy guards it.
+    /// The budgets from which the request takes; empty: no policy guards it.
     pub(super) budgets: Vec<GuardingBudget>,
-    /// The place of the one that refuses; `None`: the request passes.
+    /// The index of the one that refuses; `None`: the request passes.
     pub(super) refused_by: Option<usize>,
 }
 
-/// What is told at the end.
+/// The summary at the end.
 #[derive(Clone, Debug, Serialize)]
 pub struct WhatifSummary {
-    /// Lines that a policy guards, today or then.
+    /// Lines that a policy guards, of either set.
     pub requests: u64,
     /// Refused by today's policies.
     pub refused_today: u64,
@@ -69,7 +69,7 @@ pub struct WhatifSummary {
     pub newly_refused: u64,
     /// Refused by today's policies only.
     pub no_longer_refused: u64,
-    /// Lines that no policy guards, today or then.
+    /// Lines that no policy guards, in neither set.
     pub unguarded: u64,
     /// Policies of the new set that match lines and were not decided, because one was chosen.
     pub undecided_policies: Vec<UndecidedPolicy>,
@@ -79,25 +79,25 @@ pub struct WhatifSummary {
     pub errors: u64,
     /// Lines that came too late to be put in order.
     pub late: u64,
-    /// Budgets that were forgotten although they were not full.
+    /// Budgets that were forgotten although they were not full, and requests without room for a budget of their own.
     pub evicted: u64,
-    /// Whether the log was read to its end.
+    /// The log was read to its end.
     pub complete: bool,
     /// The time of the first request that was decided.
     pub first_at_us: Option<u64>,
     /// The time of the last one.
     pub last_at_us: Option<u64>,
-    /// By name.
+    /// The policies, by name.
     pub policies: Vec<NamedPolicy>,
     /// The keys that are newly refused the most.
     pub keys_newly_refused: Vec<AffectedKey>,
     /// The keys that are no longer refused the most.
     pub keys_no_longer_refused: Vec<AffectedKey>,
-    /// By how much the counts of keys may be too high.
+    /// The most by which the counts of keys may be too high.
     pub keys_excess: u64,
 }
 
-/// What became of the requests of one policy.
+/// The counts of the requests of one policy.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct PolicyTally {
     /// By today's policies.
@@ -110,21 +110,21 @@ pub struct PolicyTally {
     pub no_longer_refused: u64,
 }
 
-/// What one set of policies did.
+/// The counts of one set of policies.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct SideCounts {
     /// Requests that it guards.
     pub requests: u64,
-    /// Of these, those that were refused.
+    /// Requests of these that were refused.
     pub refused: u64,
 }
 
-/// What became of the requests of the policy of this name.
+/// The counts of the requests of the policy of this name.
 #[derive(Clone, Debug, Serialize)]
 pub struct NamedPolicy {
     /// The name.
     pub policy: String,
-    /// What became of its requests.
+    /// The counts.
     #[serde(flatten)]
     pub counts: PolicyTally,
 }
@@ -134,33 +134,33 @@ pub struct NamedPolicy {
 pub struct AffectedKey {
     /// The policy.
     pub policy: String,
-    /// The key; none: the budget that all share.
+    /// The key; `None`: the budget that all share.
     pub key: Option<String>,
-    /// How many of its requests are decided otherwise.
+    /// Number of its requests that the sets decide differently.
     pub requests: u64,
 }
 
-/// What happened over time, in buckets of one width.
+/// The counts over time, in buckets of one width.
 #[derive(Clone, Debug)]
 pub struct WhatifTimeline {
-    /// The width.
+    /// The width, µs.
     pub bucket_us: u64,
-    /// At most 400, without gaps.
+    /// The buckets, at most 400, without gaps.
     pub buckets: Vec<WhatifBucket>,
 }
 
-/// What happened in one bucket of time.
+/// The counts of one bucket of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WhatifBucket {
-    /// Its beginning.
+    /// Its beginning, µs since the Unix epoch.
     pub at_us: u64,
-    /// What today's policies did.
+    /// The counts of today's policies.
     pub today: BucketCounts,
-    /// What the new policies did.
+    /// The counts of the new policies.
     pub new: BucketCounts,
 }
 
-/// What one set of policies did in one bucket of time.
+/// The counts of one set of policies in one bucket of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketCounts {
     /// Requests that passed.
@@ -177,7 +177,7 @@ impl WhatifSummary {
 }
 
 impl WhatifTally {
-    /// Nothing yet.
+    /// Returns counts of 0.
     pub(super) fn new() -> Self {
         Self {
             requests: 0,
@@ -201,13 +201,13 @@ impl WhatifTally {
         }
     }
 
-    /// A request of `at` comes.
+    /// Records that a request came at `at`.
     pub(super) fn arrived(&mut self, at: Micros) {
         self.timeline_today.begin(at);
         self.timeline_new.begin(at);
     }
 
-    /// The request of `at` was decided by both sides.
+    /// Counts the request that came at `at`, after both sides have decided it.
     pub(super) fn decided(&mut self, at: Micros, today: &SideVerdict, new: &SideVerdict) {
         let (first, last) = self.span.unwrap_or((at, at));
         self.span = Some((first.min(at), last.max(at)));
@@ -244,7 +244,7 @@ impl WhatifTally {
         }
     }
 
-    /// What happened over time.
+    /// The counts over time.
     pub(super) fn timeline(&self) -> WhatifTimeline {
         // Both have counted the same requests at the same times, so they have the same buckets.
         let both = self.timeline_today.buckets().zip(self.timeline_new.buckets());
@@ -263,7 +263,7 @@ impl WhatifTally {
         self.policies.get_mut(name).expect("it was put there, if it was not there")
     }
 
-    /// What is told at the end; `complete` is whether the log was read to its end.
+    /// Returns the summary; `complete`: the log was read to its end.
     pub(super) fn summary(&self, complete: bool) -> WhatifSummary {
         let named = self.policies.iter();
         let named =

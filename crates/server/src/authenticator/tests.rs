@@ -1,4 +1,4 @@
-//! Who is let in: every token, at every kind of address.
+//! Authentication of callers: every token, at every kind of address.
 
 use sluicegate_control::catalog::{PublishedCatalog, PublishedToken};
 use sluicegate_control::identity::Secret;
@@ -13,12 +13,12 @@ pub(crate) struct Stage {
     revision: i64,
 }
 
-/// When tokens end that have not ended.
+/// The expiry of tokens that have not expired.
 pub(crate) const END: Micros = Micros::from_secs(4_000_000_000);
 
 impl Stage {
-    /// Of app `shop`: `good`, which may do everything that is asked of wires, `checks`, `refunds`,
-    /// `reads` (policies alone) and `ended`; of app `other`: `foreign`. `revoked` was revoked.
+    /// Sets the tokens of app `shop`: `good`, which may do everything on wires, `checks`, `refunds`,
+    /// `reads` (policies alone) and `ended`; and of app `other`: `foreign`. `revoked` was revoked.
     pub(crate) fn set(required: TokensRequired) -> Self {
         let authenticator = Arc::new(Authenticator::by_token(required));
         let mut stage = Self { authenticator, held: CatalogSnapshot::default(), revision: 0 };
@@ -57,7 +57,7 @@ impl Stage {
         self.authenticator.listener_auth(wire, Some(&address.parse().expect("an address")))
     }
 
-    /// How many were refused, by reason, where there were any.
+    /// The numbers of refusals above 0, by reason.
     pub(crate) fn refused(&self, wire: Wire) -> Vec<(&'static str, u64)> {
         self.authenticator.refused(wire).filter(|(_, count)| *count > 0).collect()
     }
@@ -88,7 +88,7 @@ fn token(id: &str, app: &str, scopes: &[Scope], expires_at: i64) -> PublishedTok
     }
 }
 
-/// For whom a request is decided that shows `secret`, and says that it is of `app`.
+/// The app of a request that sends `secret` and names the app `app`.
 fn asks(
     listener_auth: &ListenerAuth,
     secret: Option<&str>,

@@ -1,4 +1,4 @@
-//! What types cannot say: ranges, and values that exclude or require each other.
+//! Checks that types cannot express: ranges, and values that exclude or require each other.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use super::{
 };
 use crate::verbs::VerbName;
 
-/// How often a snapshot may be written: more only wears the disk out.
+/// Shortest interval between snapshots: more of them only wear the disk out.
 const SNAPSHOT_EVERY_MIN: Duration = Duration::from_millis(100);
 
-/// What the long states of a store may take at least: one of them can be a quarter of it.
+/// Least memory for the long states of a store, bytes: one state can be a quarter of it.
 pub(super) const STATE_BYTES_MIN: usize = 1 << 20;
 
-/// Most changes of one account or token in a minute: no database makes more of them.
+/// Maximum number of changes of one account or token in a minute: no database makes more of them.
 const CHANGES_PER_MINUTE_MAX: u32 = 100_000;
 
 /// Longest name of a node in bytes: a host and a port.
@@ -33,7 +33,7 @@ const NODE_BYTES_MAX: usize = 128;
 /// The verbs of requests on the rls wire: gateways take permits, look, or give permits back.
 const RLS_VERBS: [VerbName; 3] = [VerbName::Check, VerbName::Peek, VerbName::Refund];
 
-/// What types cannot say.
+/// Checks what types cannot express.
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let Config { server, http, resp, rls, store, trace, catalog, policies, .. } = config;
     if server.workers > 256 {
@@ -92,9 +92,9 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     reach::check(config, &name)
 }
 
-/// Refuses a store that is the address where this server speaks the protocol of Redis itself.
+/// Refuses a store that is an address of this server's own RESP listeners.
 fn check_own_address(store: &StoreConfig, resp: &RespConfig) -> Result<(), ConfigError> {
-    // It begins with the hosts, behind the login, and ends at the database or the options.
+    // The hosts are behind the login, and before the database or the options.
     let url = store.url.expose();
     let hosts = url.split_once("://").map_or("", |(_, rest)| rest);
     let hosts = hosts.rsplit_once('@').map_or(hosts, |(_, hosts)| hosts);
@@ -137,7 +137,7 @@ fn check_callers(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Which store it is.
+/// Checks the settings of the store. Returns its parsed name.
 fn check_store(store: &StoreConfig) -> Result<StoreName, ConfigError> {
     let name = StoreName::parse(store.url.expose());
     let name = name.or_else(|error| match error {

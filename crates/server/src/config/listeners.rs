@@ -36,7 +36,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Whether only one of the two can listen. Port 0 is another one each time.
+/// Returns whether only one of the two can listen. Port 0 is another one each time.
 fn collide(one: &Listen, other: &Listen) -> bool {
     match (one, other) {
         (Listen::Tcp(one), Listen::Tcp(other)) => one.port() != 0 && overlap(one, other),
@@ -45,7 +45,7 @@ fn collide(one: &Listen, other: &Listen) -> bool {
     }
 }
 
-/// Whether the two have a port in common, on an address in common.
+/// Returns whether the two have a port in common, on an address in common.
 fn overlap(one: &SocketAddr, other: &SocketAddr) -> bool {
     let is_whole = one.ip().is_unspecified() || other.ip().is_unspecified();
     let is_family = one.is_ipv4() == other.is_ipv4();

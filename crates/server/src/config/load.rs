@@ -1,4 +1,4 @@
-//! How a configuration comes together.
+//! Loading a configuration from its file, the environment, flags and files with secrets.
 
 use std::fs::File;
 use std::io;
@@ -11,10 +11,10 @@ use super::check::check;
 use super::origin::Origins;
 use super::{Config, schema, words};
 
-/// What names of variables in the environment begin with.
+/// The prefix of environment variables.
 const PREFIX: &str = "SLUICEGATE__";
 
-/// What a key ends in whose value is a file that holds the value.
+/// The suffix of a key that names a file with the value.
 pub(super) const FILE_SUFFIX: &str = "_file";
 
 /// The keys that may be given as files: those that hold secrets.
@@ -25,30 +25,30 @@ pub(super) const SECRETS: [&[&str]; 4] = [
     &["catalog", "oidc", "client_secret"],
 ];
 
-/// Largest file of a configuration or a secret: nobody writes more by hand.
+/// Largest file of a configuration or a secret, bytes: nobody writes more by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What the command line says, as paths with their values; the last of a path counts.
+/// Values of the command line with their paths; the last value of a path counts.
 pub type Flags = Vec<(&'static [&'static str], Value)>;
 
-/// Why there is no configuration. Values of secrets are not repeated.
+/// An error of a configuration. Values of secrets are not repeated.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         error: io::Error,
     },
-    /// It is not TOML.
+    /// A file is not TOML.
     #[error("{}: {problem}", path.display())]
     Syntax {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// What, and where.
+        /// The problem, with its line and column.
         problem: String,
     },
     /// The value at a path is wrong.
@@ -56,9 +56,9 @@ pub enum ConfigError {
     Value {
         /// The file with the line, or the variable, that set it.
         origin: Option<String>,
-        /// Where in the configuration.
+        /// The path in the configuration.
         path: String,
-        /// What is wrong, and what is permitted.
+        /// The problem, and the permitted values.
         problem: String,
     },
     /// Several values are wrong.
@@ -107,7 +107,7 @@ pub fn load(
 }
 
 impl ConfigError {
-    /// With where the value was set.
+    /// Adds the place where the value was set.
     fn at(self, origins: &Origins) -> Self {
         match self {
             Self::Value { origin: None, path, problem } => {
@@ -124,8 +124,8 @@ impl ConfigError {
 /// Variables of other commands, which look like keys.
 const OTHER_VARIABLES: [&str; 1] = ["SLUICEGATE_CATALOG_URL"];
 
-/// Refuses a variable that has one underscore where a key has two: it would be ignored. Others that begin alike
-/// may be there without anybody's doing, such as those that Kubernetes makes of a service.
+/// Refuses a variable that has one underscore where a key has two: it would be ignored. Other variables may
+/// begin alike by accident, such as those that Kubernetes creates for a service.
 fn check_variable(name: &str) -> Result<(), ConfigError> {
     let Some(rest) = name.strip_prefix("SLUICEGATE_").map(str::to_ascii_lowercase) else {
         return Ok(());
@@ -150,10 +150,10 @@ fn check_variable(name: &str) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The configuration that `text` is, whose secrets stay in their files, for the fuzzer.
+/// Checks that `text` is a configuration, for the fuzzer. Files of secrets are not read.
 ///
 /// # Errors
-/// What is wrong with it.
+/// What is wrong with the text.
 pub fn of_text(text: &str) -> Result<(), String> {
     let tree = tree_of(text)?;
     of_tree(tree).map(drop).map_err(|error| error.to_string())
@@ -171,7 +171,7 @@ fn of_tree(mut tree: Table) -> Result<Config, ConfigError> {
             Err(error) => error,
         };
         let ConfigError::Value { path, .. } = &error else { return Err(error) };
-        // A section lacks what was taken out of it as wrong.
+        // A section lacks a value that was removed from it as wrong.
         let is_of_section = |error: &ConfigError| matches!(error, ConfigError::Value { path: inner, .. } if inner.starts_with(&format!("{path}.")));
         if wrong.iter().any(is_of_section) {
             if remove(&mut tree, path) {
@@ -192,7 +192,7 @@ fn of_tree(mut tree: Table) -> Result<Config, ConfigError> {
     }
 }
 
-/// The configuration that `tree` is, or the first value in it that is wrong.
+/// Deserializes `tree`. The error names the first wrong value.
 fn read_tree(tree: &Table) -> Result<Config, ConfigError> {
     serde_path_to_error::deserialize(Value::Table(tree.clone())).map_err(|error| {
         let path = error.path().to_string();
@@ -227,7 +227,7 @@ pub(super) fn wrong<T>(path: &str, problem: String) -> Result<T, ConfigError> {
     Err(ConfigError::Value { origin: None, path: path.to_owned(), problem })
 }
 
-/// What `text` says, or the place of what is wrong. The place alone: there may be a password in it.
+/// Parses `text`. An error has the place of the problem, not the text: there may be a password in it.
 fn tree_of(text: &str) -> Result<Table, String> {
     text.parse().map_err(|error: toml::de::Error| {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
@@ -245,7 +245,7 @@ fn read(path: &Path) -> Result<String, ConfigError> {
     text.map_err(|error| ConfigError::Read { path: path.to_owned(), error })
 }
 
-/// A number or a truth value where it reads as one, a text otherwise; secrets always are texts.
+/// The value of a variable: a number or a truth value where `text` reads as one, else a text. Secrets are always texts.
 fn of_variable(path: &[&str], text: String) -> Value {
     if SECRETS.contains(&path) {
         return Value::String(text);
@@ -272,7 +272,7 @@ fn put(tree: &mut Table, path: &[&str], value: Value) -> Result<(), ConfigError>
     Ok(())
 }
 
-/// Puts the contents of `KEY_file` in the place of `KEY`.
+/// Sets `KEY` to the contents of the file that `KEY_file` names.
 fn read_secret(tree: &mut Table, path: &[&str]) -> Result<(), ConfigError> {
     let Some((key, sections)) = path.split_last() else { return Ok(()) };
     let mut table = tree;
@@ -335,7 +335,7 @@ mod tests {
     fn problem(text: &str) -> String {
         let error = anyhow::Error::from(from_text(text, &[]).expect_err("it is wrong"));
         let problem = format!("{error:#}");
-        // Without the folder of the test, and without the line, which a test of its own has.
+        // Without the folder of the test, and without the line, which has its own test.
         match problem.split_once("sluicegate.toml:") {
             Some((_, rest)) if rest.starts_with(|char: char| char.is_ascii_digit()) => {
                 rest.split_once(": ").expect("what is wrong").1.to_owned()
@@ -593,7 +593,7 @@ mod tests {
         assert_eq!((&*of.groups_claim, of.create_accounts), ("groups", false));
         let printed = toml::to_string(&config).unwrap();
         assert!(!printed.contains("48151623") && !format!("{config:?}").contains("48151623"));
-        // As is one of the environment, though it looks like a number.
+        // A secret from the environment is a text as well, though it looks like a number.
         let variable = [("SLUICEGATE__CATALOG__OIDC__CLIENT_SECRET", "48151623")];
         let bare = oidc.rsplit_once('\n').unwrap().0;
         from_text(&format!("{catalog}{bare}"), &variable).unwrap();

@@ -4,8 +4,8 @@
 //! file ─▶ tree ◀─ SLUICEGATE__SECTION__KEY ◀─ flags      tree ─▶ Config, or an error with its path
 //! ```
 //!
-//! Everything has a default that works. What nobody knows is refused with its path, so that a typing
-//! mistake is not a default in disguise. Secrets may be files: `password_file = "/run/secrets/p"`, or
+//! Everything has a default that works. An unknown key is refused with its path: a typing mistake
+//! would leave the default in force. Secrets may be files: `password_file = "/run/secrets/p"`, or
 //! `SLUICEGATE__RESP__PASSWORD_FILE`. They are never printed.
 
 mod check;
@@ -76,8 +76,8 @@ pub(crate) struct ServerConfig {
     /// Number of worker threads, 0..=256; 0: one per core.
     #[schemars(range(max = 256))]
     pub(crate) workers: u16,
-    /// How long a server that is shutting down still accepts connections while it reports not
-    /// ready, so that load balancers notice. Unset: not at all.
+    /// Time for which a server that is shutting down still accepts connections while it reports not
+    /// ready, so that load balancers notice. Unset: none.
     pub(crate) drain_delay: Option<Span>,
     /// Maximum number of connections per listener, at least 1. Unset: 1,024, and 2,048 for Redis
     /// clients. A further connection replaces an idle one. If the process may open too few files, there
@@ -132,7 +132,7 @@ pub(crate) struct StoreConfig {
     pub(crate) snapshot_every: Option<Span>,
 }
 
-/// The rules.
+/// Policies in files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PoliciesConfig {
@@ -141,7 +141,7 @@ pub(crate) struct PoliciesConfig {
     pub(crate) path: Option<PathBuf>,
 }
 
-/// The rules in a database, with those who may change them.
+/// Policies in a database, with the accounts that may change them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct CatalogConfig {
@@ -163,7 +163,7 @@ pub(crate) struct CatalogConfig {
     /// `postgres://HOST:PORT/DATABASE`. A copy of the catalog at that address, or one that names no
     /// catalog, is used as well.
     pub(crate) kept_of: Option<String>,
-    /// Which requests must carry a token; the token identifies the calling app.
+    /// Requests that must carry a token; the token identifies the calling app.
     pub(crate) tokens_required: TokensRequired,
     /// Listen addresses of the admin API. Unset: `admin.listen`.
     pub(crate) listen: OneOrMany<Listen>,
@@ -184,7 +184,7 @@ pub(crate) struct CatalogConfig {
     pub(crate) changes_per_minute: u32,
     /// Number of versions kept per policy, at least 1.
     pub(crate) versions_max: NonZeroU32,
-    /// How long traffic history is kept in the catalog.
+    /// Time for which traffic history is kept in the catalog.
     pub(crate) history: HistoryKept,
     /// File for the setup token of a catalog without accounts, with mode 0600. The server removes it
     /// when an account is created, and when the server stops. Unset: the token is printed on standard
@@ -240,7 +240,7 @@ pub(crate) struct GroupRole {
     pub(crate) role: RoleName,
 }
 
-/// What somebody may do in an app.
+/// The rights of an account in an app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RoleName {
@@ -250,7 +250,7 @@ pub(crate) enum RoleName {
     Owner,
 }
 
-/// Who has to show a token.
+/// Requests that must carry a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum TokensRequired {
@@ -263,7 +263,7 @@ pub(crate) enum TokensRequired {
     Never,
 }
 
-/// How long traffic history is kept.
+/// Time for which traffic history is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) enum HistoryKept {
     /// One hour in steps of 10 seconds, and 24 hours in steps of 5 minutes.
@@ -309,7 +309,7 @@ pub(crate) struct HttpConfig {
     pub(crate) verbs: OneOrMany<VerbName>,
 }
 
-/// Headers that tell a client what is left.
+/// Rate limit headers in responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum HeaderStyle {
@@ -351,17 +351,16 @@ pub(crate) struct RlsConfig {
     /// Configuration file or directory of envoyproxy/ratelimit, served unchanged; reloaded when it
     /// changes.
     pub(crate) envoy_config: Option<PathBuf>,
-    /// Whether several files of `envoy_config` may use the same domain; their descriptors are
-    /// merged.
+    /// Allow several files of `envoy_config` to use the same domain; their descriptors are merged.
     pub(crate) envoy_merge_domains: bool,
     /// Rate limit headers that gateways add to responses, in addition to `Retry-After`.
     pub(crate) headers: OneOrMany<HeaderStyle>,
     /// Allow an address that other machines can reach without tokens or client certificates.
     pub(crate) insecure: bool,
-    /// Whether a descriptor with `hits_addend: 0` is OK when nothing is left, until a charge was
-    /// refused, as in envoyproxy/ratelimit.
+    /// Answer OK to a descriptor with `hits_addend: 0` when nothing is left, until a charge was
+    /// refused, as envoyproxy/ratelimit does.
     pub(crate) looks_pass: bool,
-    /// Whether a request that is over the limit is not counted for its other descriptors, as with
+    /// Do not count a request that is over the limit for its other descriptors, as with
     /// `STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT` of envoyproxy/ratelimit.
     pub(crate) stop_increment_when_over_limit: bool,
     /// App of requests without token and app name: with a catalog, the app of the gateway. Unset:
@@ -376,7 +375,7 @@ pub(crate) struct RlsConfig {
     pub(crate) verbs: OneOrMany<VerbName>,
 }
 
-/// Health, and what is in force: for operators.
+/// Health, metrics and status, for operators.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct AdminConfig {
@@ -404,7 +403,7 @@ pub(crate) struct MetricsConfig {
     pub(crate) tls: Option<TlsConfig>,
 }
 
-/// How keys are written where operators see them.
+/// The format of keys where operators see them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum KeyFormat {
@@ -415,7 +414,7 @@ pub(crate) enum KeyFormat {
     Clear,
 }
 
-/// What the process says of itself, on standard error.
+/// Log on standard error.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LogConfig {
@@ -491,7 +490,7 @@ impl Default for CatalogConfig {
 }
 
 impl OidcConfig {
-    /// The same, as the catalog has it.
+    /// These settings as the catalog's type.
     pub(crate) fn of_catalog(&self) -> identity::OidcProviderConfig {
         let Self {
             issuer,
@@ -532,7 +531,7 @@ impl GroupRole {
     }
 }
 
-/// What has a provider tell an address of mail and a name.
+/// The default scopes, for which a provider sends an e-mail address and a name.
 fn scopes() -> OneOrMany<String> {
     OneOrMany::from(["email".to_owned(), "profile".to_owned()])
 }

@@ -1,4 +1,4 @@
-//! Where each value of a configuration was set, so that an error can name the line or the variable.
+//! The origins of the values of a configuration, so that an error can name the line or the variable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::load::FILE_SUFFIX;
 
-/// Where values were set, by their paths: `http.listen`.
+/// The origins of values, by their paths: `http.listen`.
 #[derive(Debug, Default)]
 pub(super) struct Origins {
     /// The file and its text.
@@ -19,8 +19,8 @@ pub(super) struct Origins {
 }
 
 impl Origins {
-    /// Where the value at `path` was set: `sluicegate.toml:7`, or the name of a variable. `None` for a flag, and
-    /// for what is not there.
+    /// Returns where the value at `path` was set: `sluicegate.toml:7`, or the name of a variable. `None` for a
+    /// flag, and for a value that was not set.
     pub(super) fn of(&self, path: &str) -> Option<String> {
         let key = path.split('[').next().unwrap_or(path);
         [key.to_owned(), format!("{key}{FILE_SUFFIX}")].iter().find_map(|key| self.of_key(key))
@@ -49,7 +49,7 @@ impl Origins {
     }
 }
 
-/// Where in the TOML `text` the key at `path` begins.
+/// Returns the offset of the key at `path` in the TOML `text`.
 fn offset(text: &str, path: &str) -> Option<usize> {
     let tree = DeTable::parse(text).ok()?;
     let mut table = tree.get_ref();

@@ -1,13 +1,14 @@
-//! What others can reach asks who they are, or the configuration says that it need not.
+//! Checks that addresses which other machines can reach require authentication, unless the
+//! configuration permits it otherwise.
 //!
 //! | section | an address that others can reach needs one of |
 //! |---|---|
 //! | `http`, `rls` | tokens (`catalog.url` or `token_file`), `tls.client_ca`, `insecure` |
 //! | `resp` | tokens (`catalog.url`), `tls.client_ca`, `password`, `insecure` |
 //! | `admin` | `tls.client_ca`, `insecure` |
-//! | `catalog` | `tls`, `insecure`: the admin API asks who somebody is by itself |
+//! | `catalog` | `tls`, `insecure`: the admin API authenticates by itself |
 //!
-//! Likewise a database and a Redis on another machine are spoken to by TLS, or `url_insecure` is set.
+//! Likewise a connection to a database or a Redis on another machine needs TLS, or `url_insecure`.
 
 use sluicegate_text::store::StoreName;
 
@@ -15,7 +16,7 @@ use super::load::{ConfigError, wrong};
 use super::{Config, Listen, OneOrMany, TlsConfig, TokensRequired};
 
 /// # Errors
-/// [`ConfigError`] for the first setting that opens more than the configuration says.
+/// [`ConfigError`] for the first address or connection that is open and that the configuration does not permit.
 pub(super) fn check(config: &Config, store: &StoreName) -> Result<(), ConfigError> {
     let Config { http, resp, rls, admin, catalog, .. } = config;
     let has_tokens = catalog.url.is_some() && catalog.tokens_required != TokensRequired::Never;
@@ -35,8 +36,8 @@ pub(super) fn check(config: &Config, store: &StoreName) -> Result<(), ConfigErro
     check_urls(config, store)
 }
 
-/// Permits an address that others can reach only where `is_guarded`; else names what else there is, and
-/// `remedies` of the section's own.
+/// Refuses an address that other machines can reach, unless `is_guarded`. The error names the
+/// alternatives, with the section's own `remedies`.
 fn guarded(
     section: &str,
     listen: &OneOrMany<Listen>,
@@ -52,7 +53,7 @@ fn guarded(
     wrong(&format!("{section}.listen"), problem)
 }
 
-/// Passwords and sessions do not go over a network in clear because metrics do.
+/// Refuses an admin API without TLS that other machines can reach: passwords would be sent in clear.
 fn check_admin_api(config: &Config) -> Result<(), ConfigError> {
     let Config { admin, catalog, .. } = config;
     let (listen, tls, section, instead) = match catalog.listen.as_slice() {
@@ -68,7 +69,8 @@ fn check_admin_api(config: &Config) -> Result<(), ConfigError> {
     wrong(&format!("{section}.listen"), problem)
 }
 
-/// What is written in them is not repeated: there may be a password in it.
+/// Refuses unprotected connections to a Redis or a database on another machine. An error does not
+/// repeat the URL: there may be a password in it.
 fn check_urls(config: &Config, store: &StoreName) -> Result<(), ConfigError> {
     let Config { store: store_config, catalog, .. } = config;
     if let StoreName::Redis(redis) = store
@@ -93,7 +95,7 @@ fn check_urls(config: &Config, store: &StoreName) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// An address that others can reach, if there is one.
+/// The first address that other machines can reach, if there is one.
 fn open(listen: &OneOrMany<Listen>) -> Option<&Listen> {
     listen.as_slice().iter().find(|listen| !listen.is_local())
 }
@@ -102,7 +104,7 @@ fn open(listen: &OneOrMany<Listen>) -> Option<&Listen> {
 mod tests {
     use crate::config::of_text;
 
-    /// What is wrong with `text`, if anything is.
+    /// The problem of `text`; empty if there is none.
     fn problem(text: &str) -> String {
         of_text(text).err().unwrap_or_default()
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 use super::Config;
 use super::load::{FILE_SUFFIX, SECRETS};
 
-/// What a file may say: what the types have, and beside each secret the file that may hold it.
+/// The schema of a file: the settings of the types, and beside each secret the key of a file that contains it.
 pub fn schema() -> Schema {
     let mut schema = schemars::schema_for!(Config);
     for path in SECRETS {
@@ -22,12 +22,12 @@ pub fn schema() -> Schema {
     schema
 }
 
-/// What a section in sections may say.
+/// The properties of a section in sections.
 fn properties<'s>(schema: &'s mut Schema, sections: &[&str]) -> Option<&'s mut Map<String, Json>> {
     let mut place = String::new();
     for section in sections {
         let of = schema.pointer(&format!("{place}/properties/{section}"))?;
-        // One that may be left out is that or null.
+        // An optional section is a reference or null.
         let reference = of.get("$ref").or_else(|| of.pointer("/anyOf/0/$ref"))?.as_str()?;
         place = reference.trim_start_matches('#').to_owned();
     }

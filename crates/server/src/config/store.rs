@@ -1,9 +1,9 @@
-//! By whose clock a store goes, and which policies programs find in it.
+//! The clock of a store on Redis, and the policies that servers publish there.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whose clock a store on Redis goes by.
+/// The clock of a store on Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TimeSource {
@@ -14,14 +14,13 @@ pub(crate) enum TimeSource {
     Client,
 }
 
-/// Which policies servers publish in Redis, for programs that decide there themselves.
+/// Policies that servers publish in Redis, for programs that decide there themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PolicyPublishing {
-    /// Those of the catalog, if there is one.
+    /// Policies of the catalog, if there is one.
     Catalog,
-    /// Those of the files too. Each server reads its own files; those that were read last are
-    /// published.
+    /// Policies of the files. Each server reads its own files; the policies that were read last are published.
     Files,
     /// None.
     Off,

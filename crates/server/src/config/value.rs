@@ -16,13 +16,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sluicegate::http::IpNet;
 use sluicegate_policy::text;
 
-/// What stands in the place of a secret.
+/// The text that is shown instead of a secret.
 const HIDDEN: &str = "***";
 
 /// Longest host in bytes: that of the domain name system (RFC 1035, section 2.3.4).
 const HOST_BYTES_MAX: usize = 253;
 
-/// Where a wire listens.
+/// An address that a wire listens on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
     /// An address and port; port 0 takes a free one.
@@ -31,7 +31,7 @@ pub enum Listen {
     Unix(PathBuf),
 }
 
-/// Addresses that have their first bits in common; one of them alone has all.
+/// Addresses with the same first bits, or a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Network(pub(crate) IpNet);
 
@@ -47,24 +47,24 @@ pub struct Span(pub Duration);
 #[derive(Clone, Debug)]
 pub struct ConfigSecret(SecretString);
 
-/// Where a collector is: `http://127.0.0.1:4317`. Who asks there is never printed.
+/// The URL of a collector: `http://127.0.0.1:4317`. A login in it is never printed.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Endpoint(String);
 
-/// A list, of which one member may stand alone. In one text members are separated by commas, and
-/// `off` is the empty list.
+/// A list, of which a single member may stand alone. In one text members are separated by commas,
+/// and `off` is the empty list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct OneOrMany<T>(Vec<T>);
 
 impl Listen {
-    /// The address that others on this machine can reach, and nobody else.
+    /// The loopback address with `port`, which only programs on this machine can reach.
     pub(super) fn loopback(port: u16) -> OneOrMany<Self> {
         OneOrMany::from([Self::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))])
     }
 
-    /// Whether only programs on this machine can reach it.
+    /// Returns whether only programs on this machine can reach the address.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Tcp(address) => address.ip().is_loopback(),
@@ -111,7 +111,7 @@ impl fmt::Display for Listen {
 }
 
 impl Network {
-    /// This machine.
+    /// The loopback networks.
     pub(super) fn loopback() -> OneOrMany<Self> {
         let v4 = IpNet::new_assert(Ipv4Addr::new(127, 0, 0, 0).into(), 8);
         let v6 = IpNet::from(IpAddr::V6(Ipv6Addr::LOCALHOST));
@@ -143,7 +143,7 @@ impl HostName {
         &self.0
     }
 
-    /// Whether it is an address and no name.
+    /// Returns whether the host is an address, not a name.
     fn is_ip(&self) -> bool {
         self.0.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
     }
@@ -192,13 +192,13 @@ impl ConfigSecret {
         Self(text.into().into())
     }
 
-    /// The text itself, for whoever needs it.
+    /// The text itself.
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
     }
 }
 
-/// Writes the URL of a store, which is no secret if it is this process.
+/// Writes the URL of a store without its password; the URL of a memory store is not a secret.
 pub(super) fn store_url<S: Serializer>(
     url: &ConfigSecret,
     serializer: S,
@@ -251,7 +251,7 @@ impl Serialize for ConfigSecret {
 
 impl<'de> Deserialize<'de> for ConfigSecret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // What is there instead may be a secret as well: it is not repeated.
+        // A value of another type may be a secret as well: it is not repeated.
         String::deserialize(deserializer)
             .map(Self::new)
             .map_err(|_| de::Error::custom("expected a string"))
@@ -259,12 +259,12 @@ impl<'de> Deserialize<'de> for ConfigSecret {
 }
 
 impl Endpoint {
-    /// The whole of it, for whoever needs it.
+    /// The whole URL, with a login.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is a host, and perhaps a port, where HTTP is spoken.
+    /// Returns whether the URL is of HTTP and has a host.
     pub(super) fn is_http(&self) -> bool {
         let uri = self.0.parse::<Uri>();
         uri.is_ok_and(|uri| {
@@ -437,7 +437,7 @@ impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
     }
 }
 
-/// The names of which `schema` wants one; `None` if other texts will do, too.
+/// The names that `schema` permits; `None` if it permits other texts too.
 fn names(schema: &Schema) -> Option<Vec<String>> {
     let name = |one: &serde_json::Value| Some(one.get("const")?.as_str()?.to_owned());
     schema.get("oneOf")?.as_array()?.iter().map(name).collect()

@@ -1,4 +1,4 @@
-//! Errors of a configuration in the words of people who write settings: what was given, and what is permitted.
+//! Errors of a configuration in plain words: the value that was given, and the values that are permitted.
 
 use schemars::Schema;
 use sluicegate::http::HOPS_MAX;
@@ -9,7 +9,7 @@ use toml::Value;
 use super::check::STATE_BYTES_MIN;
 use super::schema;
 
-/// Says what is wrong at `path`, where `problem` is what serde says and `given` what stands there.
+/// Returns the problem at `path` in plain words. `problem` is the message of serde, and `given` the value.
 pub(super) fn in_words(path: &str, problem: String, given: Option<&Value>) -> String {
     let is_section = !path.contains('.') || problem.contains("expected struct");
     if is_section && problem.starts_with("invalid type") {
@@ -23,7 +23,7 @@ pub(super) fn in_words(path: &str, problem: String, given: Option<&Value>) -> St
     said.unwrap_or(problem)
 }
 
-/// Says which word is unknown, of a `problem` that lists the words there are.
+/// Names the unknown word, and the known words that `problem` lists.
 fn unknown_word(problem: &str) -> Option<String> {
     let (given, known) = problem.strip_prefix("unknown variant `")?.split_once("`, expected ")?;
     let near = nearest(given, known.split('`').skip(1).step_by(2));
@@ -31,7 +31,7 @@ fn unknown_word(problem: &str) -> Option<String> {
     Some(format!("unknown value `{given}`, expected {known}{near}"))
 }
 
-/// Says which words are permitted where something that is no text was `given`.
+/// Names the permitted words, if `given` is not a text but must be.
 fn word_expected(path: &str, problem: &str, given: Option<&Value>) -> Option<String> {
     if !problem.starts_with("invalid type: unit variant") && !problem.contains("string or table") {
         return None;
@@ -70,7 +70,7 @@ fn texts(list: &serde_json::Value) -> Vec<String> {
     items.filter_map(|item| item.as_str().map(str::to_owned)).collect()
 }
 
-/// A value as a message repeats it. It is at no place where a secret may be.
+/// The value, as a message shows it. No setting with a list of words is a secret.
 fn shown(given: Option<&Value>) -> String {
     match given {
         Some(Value::Table(_)) => "a section".to_owned(),
@@ -80,7 +80,7 @@ fn shown(given: Option<&Value>) -> String {
     }
 }
 
-/// Keys that people look for elsewhere than where they are.
+/// Names that people look for, and the paths of the settings that they mean.
 const ELSEWHERE: [(&str, &str); 8] = [
     ("redis", "store.url"),
     ("valkey", "store.url"),
@@ -92,8 +92,7 @@ const ELSEWHERE: [(&str, &str); 8] = [
     ("listen", "http.listen"),
 ];
 
-/// What is wrong with an unknown field at `path`, whose `problem` lists the fields that there are, if it is most
-/// likely one of them.
+/// Names the field that was most likely meant by an unknown field at `path`, of those that `problem` lists.
 fn near_field(path: &str, problem: &str) -> Option<String> {
     let (given, known) = problem.strip_prefix("unknown field `")?.split_once("`, expected ")?;
     let elsewhere = ELSEWHERE.iter().find(|(name, _)| *name == path).map(|(_, right)| *right);
@@ -102,7 +101,7 @@ fn near_field(path: &str, problem: &str) -> Option<String> {
     Some(format!("unknown field, did you mean `{near}`?"))
 }
 
-/// The largest numbers of the types that settings have, by the names that serde gives them.
+/// The ranges of the types of numbers, by the names that serde gives them.
 const WHOLE_NUMBERS: [(&str, u64, u64); 5] = [
     ("u8", 0, u8::MAX as u64),
     ("u16", 0, u16::MAX as u64),
@@ -111,7 +110,7 @@ const WHOLE_NUMBERS: [(&str, u64, u64); 5] = [
     ("a nonzero u32", 1, u32::MAX as u64),
 ];
 
-/// The ranges of numbers whose type has more values than they have.
+/// The ranges of settings that are smaller than those of their types.
 const RANGES: [(&str, u64, u64); 4] = [
     ("store.keys_max", 1, KEYS_MAX as u64),
     ("store.keys_per_policy_max", 1, KEYS_MAX as u64),
@@ -119,7 +118,7 @@ const RANGES: [(&str, u64, u64); 4] = [
     ("http.trusted_hops", 1, HOPS_MAX as u64),
 ];
 
-/// A `problem` with the kind of a value at `path`, in other words than serde's.
+/// The problem of a value of another kind at `path`, in plain words.
 fn wrong_kind(path: &str, problem: &str) -> Option<String> {
     let (given, expected) = problem.strip_prefix("invalid ")?.split_once(", expected ")?;
     let given = given.split_once(": ")?.1;

@@ -1,4 +1,4 @@
-//! Where operators come to: the admin API, once the catalog is there.
+//! The admin API, which opens once the catalog answers.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,13 +25,13 @@ use super::setup_file::SetupFile;
 use crate::config::{CatalogConfig, Config, Network};
 use crate::protocol::Peer;
 
-/// What every request is answered while the catalog was not reached.
+/// The reply to every request until the catalog was reached.
 const AWAY: &str = "catalog unavailable; the last known policies stay in effect";
 
-/// What every request is answered where no catalog is configured.
+/// The reply to every request where no catalog is configured.
 const NONE: &str = "no catalog is configured: start with `--catalog URL` or set `catalog.url`";
 
-/// How long the reply to a change waits for this server to decide by it: reading the catalog takes milliseconds,
+/// Longest wait of a reply to a change, until this server decides by it: reading the catalog takes milliseconds,
 /// and a client gives up after seconds.
 const APPLIED_WAIT_MAX: Duration = Duration::from_secs(1);
 
@@ -40,33 +40,33 @@ const APPLIED_WAIT_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct AdminApi {
     /// None: the catalog was not reached yet, or none is configured.
     open: OnceLock<OpenApi>,
-    /// Whether a catalog is configured.
+    /// A catalog is configured.
     has_catalog: bool,
-    /// How many changes were made here, and how many of them this server decides by.
+    /// The number of changes that were made here; `applied` is how many of them this server decides by.
     changes: AtomicU64,
     applied: watch::Sender<u64>,
     changed: Notify,
-    /// Proxies that are believed where a request comes from.
+    /// Proxies whose `X-Forwarded-For` is trusted.
     proxies: TrustedProxies,
-    /// Where people sign in elsewhere, if they do.
+    /// The provider of OpenID Connect, if there is one.
     oidc: Option<Arc<Oidc>>,
-    /// Changes that one account or token may make in a minute.
+    /// Maximum number of changes by one account or token in a minute.
     changes_per_minute: NonZeroU32,
-    /// Versions of each policy that are kept.
+    /// Number of versions that are kept of each policy.
     versions_max: NonZeroU32,
-    /// Where the console is, if this server has an address for it.
+    /// The URL of the console, if this server has an address for it.
     console: Option<String>,
     /// The file for the setup token. None: standard error.
     setup_file: Option<SetupFile>,
     /// The configuration of this server, without secrets.
     settings: serde_json::Value,
-    /// Where this server takes requests for permits, as URLs.
+    /// The URLs where this server takes requests for permits.
     listen: Vec<String>,
-    /// Whether this server has an address where the admin API answers.
+    /// This server has an address where the admin API answers.
     is_reachable: bool,
 }
 
-/// What answers.
+/// The API, and the router to it.
 #[derive(Debug)]
 struct OpenApi {
     api: Api,
@@ -74,10 +74,10 @@ struct OpenApi {
 }
 
 impl AdminApi {
-    /// The one that `config` describes, not open yet, with its console at this URL.
+    /// Creates the admin API that `config` describes, not open yet, with its console at this URL.
     ///
     /// # Errors
-    /// What is wrong with the files that it names.
+    /// What is wrong with the files that `config` names.
     pub(crate) fn new(config: &CatalogConfig, console: Option<String>) -> Result<Self> {
         let oidc = config.oidc.as_ref().map(|oidc| Oidc::new(oidc.of_catalog())).transpose();
         let oidc = oidc.map_err(|error| {
@@ -105,7 +105,7 @@ impl AdminApi {
         })
     }
 
-    /// The same, which shows this configuration; secrets in it print as `***`.
+    /// Sets the configuration that is shown; secrets in it print as `***`.
     ///
     /// # Errors
     /// None that a configuration can have: all of it is texts, numbers and lists.
@@ -113,17 +113,17 @@ impl AdminApi {
         Ok(Self { settings: serde_json::to_value(config)?, ..self })
     }
 
-    /// The same, of a server that takes requests for permits at these URLs.
+    /// Sets the URLs where the server takes requests for permits.
     pub(crate) fn listening(self, listen: Vec<String>) -> Self {
         Self { listen, ..self }
     }
 
-    /// The same, of a server that has an address for it, or has none.
+    /// Sets whether the server has an address for the admin API.
     pub(crate) fn reachable(self, is_reachable: bool) -> Self {
         Self { is_reachable, ..self }
     }
 
-    /// From now on this answers. The person who started the server can create the first account.
+    /// Opens the admin API on `api`, and announces a setup token if there are no accounts.
     ///
     /// # Errors
     /// If the catalog does not say whether there are accounts.
@@ -144,7 +144,7 @@ impl AdminApi {
         Ok(())
     }
 
-    /// Keeps a setup token that is good until there are accounts.
+    /// Renews the setup token until there are accounts.
     pub(super) async fn renew_setup(&self) {
         let Some(OpenApi { api, .. }) = self.open.get() else { return };
         loop {
@@ -156,7 +156,8 @@ impl AdminApi {
         }
     }
 
-    /// Writes a new setup token, if there are no accounts. Returns whether there are none.
+    /// Writes a new setup token, if there are no accounts and this server has an address for the
+    /// admin API. Returns whether a token has to be renewed later.
     async fn announce_setup(&self, api: &Api) -> Result<bool, sluicegate_control::Error> {
         let Some(secret) = api.renew_setup().await? else {
             self.remove_setup_file();
@@ -196,7 +197,7 @@ impl AdminApi {
         Ok(true)
     }
 
-    /// Ends the connections to the catalog, when nothing is answered any more.
+    /// Closes the connections to the catalog, after the last reply.
     pub(crate) async fn close(&self) {
         if let Some(OpenApi { api, .. }) = self.open.get() {
             api.close().await;
@@ -210,22 +211,22 @@ impl AdminApi {
         }
     }
 
-    /// How many versions of each policy are kept.
+    /// The number of versions that are kept of each policy.
     pub(super) const fn versions_max(&self) -> NonZeroU32 {
         self.versions_max
     }
 
-    /// Whether it was opened.
+    /// Returns whether the API is open.
     pub(super) fn is_open(&self) -> bool {
         self.open.get().is_some()
     }
 
-    /// Returns when somebody has changed something here since the last time.
+    /// Returns when something was changed here since the last call.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Answers `request`, which came from `peer`, maybe by a proxy.
+    /// Answers `request` of `peer`, which may be a proxy.
     pub(crate) async fn answer(&self, peer: Peer, mut request: Request<Body>) -> Response {
         let Some(OpenApi { api, router }) = self.open.get() else {
             return self.without_catalog(&request);
@@ -245,7 +246,7 @@ impl AdminApi {
         response
     }
 
-    /// Has the catalog read, and waits until this server decides by what was changed: the client may use it next.
+    /// Has the catalog read, and waits until this server decides by the change: the client may use it next.
     async fn wait_applied(&self) {
         let change = self.changes.fetch_add(1, Ordering::SeqCst) + 1;
         self.changed.notify_one();
@@ -254,17 +255,17 @@ impl AdminApi {
         _ = timeout(APPLIED_WAIT_MAX, applied.wait_for(|applied| *applied >= change)).await;
     }
 
-    /// How many changes were made here so far.
+    /// The number of changes that were made here so far.
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
     }
 
-    /// This server decides by so many of the changes that were made here.
+    /// Records that this server decides by the first `changes` of the changes that were made here.
     pub(super) fn set_applied(&self, changes: u64) {
         self.applied.send_replace(changes);
     }
 
-    /// What is answered while there is no catalog to ask.
+    /// The reply to `request` while there is no catalog.
     fn without_catalog(&self, request: &Request<Body>) -> Response {
         if request.method().is_safe() && request.uri().path().strip_prefix(PREFIX) == Some("/meta")
         {
@@ -293,7 +294,7 @@ impl AdminApi {
         response
     }
 
-    /// Where a request comes from: who connects, or whom a proxy that is believed says it is from.
+    /// The address that a request comes from: the peer's, or the one that a trusted proxy reports.
     fn source(&self, peer: Peer, headers: &HeaderMap) -> String {
         let Peer::Ip(address) = peer else { return "local".to_owned() };
         let lines: Vec<_> = headers.get_all("x-forwarded-for").iter().collect();

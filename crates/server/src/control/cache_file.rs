@@ -1,4 +1,4 @@
-//! Keeps what is held in a file, for a start without the catalog.
+//! Keeps a copy of the catalog in a file, for a start without the catalog.
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -15,15 +15,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::sync::SyncState;
 
-/// How often the file is written at most: it is all that is held. It is written at once when a token
-/// changed: one that was revoked must not be good again after a start without the catalog.
+/// Shortest interval between writes: each writes all that is held. A change of tokens is written at
+/// once: a revoked token must not be valid again after a start without the catalog.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What the name of a copy beside the file of a SQLite catalog ends with.
+/// The ending of a copy beside the file of a SQLite catalog.
 const BESIDE: &str = ".kept.json";
 
-/// The file for the copy of the catalog at `url`, if none is configured: beside its file, or in the folder for
-/// state that the environment names, the present one if it names none. No two catalogs have the same.
+/// The default path of the copy of the catalog at `url`: beside its file, or in the folder for state that the
+/// environment names, or else in the working directory. No two catalogs have the same path.
 pub(super) fn default_path(url: &Url, var: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     if let Some(database) = url.file() {
         let mut path = database.into_os_string();
@@ -34,16 +34,15 @@ pub(super) fn default_path(url: &Url, var: impl Fn(&str) -> Option<OsString>) ->
     state_directory(var).unwrap_or_default().join(name)
 }
 
-/// Makes the folder of a copy that no configuration names, for its owner only. Where that fails, so does the first
-/// copy, which is logged.
+/// Creates the folder of a copy at its default path, for its owner only. If that fails, so does the first write,
+/// which is logged.
 pub(super) fn make_folder(path: &Path) {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         DirBuilder::new().recursive(true).mode(0o700).create(folder).ok();
     }
 }
 
-/// The first folder of `STATE_DIRECTORY`, which systemd sets; else the one of XDG. Paths that are not absolute
-/// do not count.
+/// The first folder of `STATE_DIRECTORY`, which systemd sets; else the one of XDG. Relative paths are ignored.
 fn state_directory(var: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let absolute = |path: PathBuf| path.is_absolute().then_some(path);
     let of_service = || std::env::split_paths(&var("STATE_DIRECTORY")?).find_map(absolute);
@@ -52,9 +51,9 @@ fn state_directory(var: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     of_service().or_else(of_xdg).or_else(of_home)
 }
 
-/// Writes what is held to the file of `copy` when it changes, until `stop`, and what is not there by
-/// then. What was `restored` from a file is written once the catalog has answered: until then the file says of
-/// which catalog it is a copy, and since when.
+/// Writes the snapshot to the file of `copy` when it changes, until `stop`, and once more then. A snapshot
+/// that was restored from a file is written once the catalog has answered: until then the file says of which
+/// catalog it is a copy, and since when.
 pub(super) async fn run(
     copy: &CatalogCopy,
     is_restored: bool,
@@ -88,7 +87,7 @@ pub(super) async fn run(
         let until_new = async {
             tokio::select! {
                 () = sleep(EVERY) => {}
-                // An error is that nobody looks any more, and then this ends as well.
+                // An error means that no sender is left; then this ends as well.
                 _ = holding.wait_for(|holding| holding.tokens != now.tokens) => {}
             }
             holding.wait_for(|holding| !is_there(holding, written.as_ref())).await.ok();

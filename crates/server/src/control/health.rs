@@ -1,4 +1,4 @@
-//! How this node does, for the catalog and so for all nodes.
+//! The state of this node, which it reports to the catalog and so to all nodes.
 
 use sluicegate_control::catalog::{NodeReport, StoreReport};
 use tokio_util::sync::CancellationToken;
@@ -8,28 +8,28 @@ use crate::histogram::Spans;
 use crate::protocol::Wire;
 use crate::store::AnyStore;
 
-/// What says how this node does.
+/// Reports of this node's state.
 pub(super) struct Health<'a> {
     engine: &'a ServerEngine,
     leaving: &'a CancellationToken,
-    /// The last report: whether it is ready, and without its store.
+    /// The last report: the node is ready, and it is without its store.
     said: Option<(bool, bool)>,
-    /// How long decisions had taken then.
+    /// Durations of all decisions until that report.
     spans: Spans,
 }
 
 impl<'a> Health<'a> {
-    /// Of a node that is to get no more traffic once `leaving` is cancelled.
+    /// Creates the reports of a node that gets no more traffic once `leaving` is cancelled.
     pub(super) fn new(engine: &'a ServerEngine, leaving: &'a CancellationToken) -> Self {
         Self { engine, leaving, said: None, spans: Spans::default() }
     }
 
-    /// Whether something changed that others are to know soon.
+    /// Returns whether the state has changed since the last report.
     pub(super) fn has_changed(&self) -> bool {
         self.said != Some(self.state())
     }
 
-    /// How the node does now, and did since the last report.
+    /// Returns the present state, with the durations of decisions since the last report.
     pub(super) fn report(&mut self) -> NodeReport {
         let (ready, breaker_open) = self.state();
         self.said = Some((ready, breaker_open));
@@ -57,7 +57,7 @@ impl<'a> Health<'a> {
         }
     }
 
-    /// Whether the node is ready, and whether it is without its store.
+    /// Returns whether the node is ready, and whether it is without its store.
     fn state(&self) -> (bool, bool) {
         (!self.leaving.is_cancelled(), self.engine.core().is_without_store())
     }

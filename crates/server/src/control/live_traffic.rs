@@ -1,4 +1,4 @@
-//! What this node counts, for the admin API: buckets that are not in the catalog yet, and what happens now.
+//! The counts of this node, for the admin API: buckets that are not in the catalog yet, and traffic as it happens.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use crate::engine::ServerEngine;
 use crate::policies::PolicyManager;
 use crate::telemetry::{EventFilter, SECONDS};
 
-/// What this node counts.
+/// The counts of this node.
 #[derive(Debug)]
 pub(super) struct EngineTraffic {
     pub(super) node: String,
@@ -24,12 +24,12 @@ pub(super) struct EngineTraffic {
     pub(super) stop: CancellationToken,
 }
 
-/// What somebody watches.
+/// A stream of counts, and of decisions, to one client.
 struct EngineStream {
     engine: Arc<ServerEngine>,
     policies: Vec<String>,
     seconds: watch::Receiver<Option<i64>>,
-    /// The last second that was sent; none: those that come are.
+    /// The last second that was sent, or that was over before the stream began; absent if none was.
     sent: Option<i64>,
     /// Lines of `text/event-stream`.
     decisions: Option<Pin<Box<dyn Stream<Item = String> + Send>>>,
@@ -111,7 +111,7 @@ impl EngineStream {
     }
 }
 
-/// The next line; it never comes where decisions are not watched.
+/// Waits for the next line, for ever if decisions are not watched.
 async fn next_line(
     decisions: &mut Option<Pin<Box<dyn Stream<Item = String> + Send>>>,
 ) -> Option<String> {

@@ -1,10 +1,10 @@
-//! The server as a node of a catalog: it holds what the catalog says, and serves its admin API.
+//! The server as a node of a catalog: it holds a copy of the catalog, and serves its admin API.
 //!
 //! ```text
-//! catalog ─▶ follow ─▶ CatalogDelta ─▶ engine, callers          requests never come here
-//!    ▲ ▲       └─ SyncState ─▶ kept: the file
-//!    │ │            ├─▶ publish ─▶ Redis, for programs that go there themselves, and other nodes
-//!    │ ├────────────┴── clerk: what this node holds and how it does, tokens that were used
+//! catalog ─▶ sync ─▶ CatalogDelta ─▶ engine, authenticator      requests never come here
+//!    ▲ ▲       └─ SyncState ─▶ cache_file: the copy
+//!    │ │            ├─▶ publish ─▶ Redis, for programs that decide there, and other nodes
+//!    │ ├────────────┴── node_reporter: revision and state of this node, used tokens
 //!    │ └─ traffic ◀─ telemetry: counts of each bucket of time
 //!    └─ admin API ◀─ admin_api ◀─ wire                  budgets ─▶ engine
 //! ```

@@ -1,5 +1,5 @@
-//! Tells the catalog what it has from its nodes: that they are there, what they hold, how they do, and which
-//! tokens were used.
+//! Reports to the catalog: that this node is there, the revision that it holds, its state, and the tokens
+//! that were used.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use super::health::Health;
 use super::sync::{Subscribers, SyncState, now};
 use crate::authenticator::Authenticator;
 
-/// How often it is looked at whether there is something to tell.
+/// Interval between checks whether a report is due.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// How often the catalog is told which tokens were used, and asked whether it takes changes again; and how
-/// long the former may take: nothing is as little urgent.
+/// Interval between reports of used tokens, and between attempts to write to a catalog that refuses
+/// writes; and the longest time that such a report may take: nothing is less urgent.
 const USED_EVERY: Duration = Duration::from_secs(10);
 const USED_WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// Tells until `stop`, and which tokens were used once more then.
+/// Reports until `stop`, and then once more which tokens were used.
 pub(super) async fn run(
     mut presence: Presence,
     told: &Subscribers<'_>,
@@ -45,7 +45,7 @@ pub(super) async fn run(
             if used_at.is_none_or(|at| at.elapsed() >= USED_EVERY) {
                 used_at = Some(Instant::now());
                 record_used_tokens(authenticator, &catalog).await;
-                // One that did not take a write is asked again, also if nobody changes anything.
+                // A catalog that refused a write is tried again, even if no client changes anything.
                 if !is_catalog_writable()
                     && let Some(Err(error)) = stop.run_until_cancelled(catalog.try_write()).await
                 {
@@ -55,7 +55,7 @@ pub(super) async fn run(
         }
         tokio::select! {
             () = stop.cancelled() => {}
-            // It is an error once nobody looks any more, and then this ends as well.
+            // An error means that no sender is left; then this ends as well.
             changed = holding.changed() => if changed.is_err() { break },
             () = sleep(EVERY) => {}
         }

@@ -1,4 +1,4 @@
-//! Has Redis carry what the catalog says, for programs that go to Redis themselves
+//! Publishes the policies of the catalog in Redis, for programs that decide there themselves
 //! (`spec/redis-protocol.md`).
 
 use std::borrow::Cow;
@@ -17,20 +17,19 @@ use super::sync::SyncState;
 use crate::policies::publish::{LOOK_EVERY, PublishFailure, compile, later_format};
 use crate::store::RedisBackend;
 
-/// What is known of the policies in Redis.
+/// Publishes policies in Redis, and remembers what Redis has.
 #[derive(Debug, Default)]
 pub(super) struct Publisher {
-    /// What was there last; none: nobody has looked.
+    /// The snapshot that Redis had last; absent before the first look.
     there: Option<Arc<CatalogSnapshot>>,
-    /// A later revision that was found there, and when. If the catalog is asked after that and has not
-    /// got so far, it was taken back.
+    /// A later revision that Redis had, and the time when that was found. If the catalog is asked
+    /// after that time and has not reached the revision, the revision was taken back.
     later: Option<(i64, Instant)>,
     failure: PublishFailure,
 }
 
 impl Publisher {
-    /// Publishes what is held when that changes, and looks now and then whether it is still there,
-    /// until `stop`.
+    /// Publishes the snapshot when it changes, and checks at intervals whether Redis still has it, until `stop`.
     pub(super) async fn run(
         mut self,
         store: &RedisBackend,
@@ -40,12 +39,12 @@ impl Publisher {
         let publishing = async {
             loop {
                 let now = holding.borrow_and_update().clone();
-                // Who does not hear of the catalog, or cannot read a policy, leaves it to others.
+                // A server that does not reach the catalog, or cannot read a policy, leaves this to others.
                 if now.catalog.is_some() && now.held.is_readable() {
                     self.look(store, now).await;
                 }
                 tokio::select! {
-                    // It is an error once nobody looks any more, and then this ends as well.
+                    // An error means that no sender is left; then this ends as well.
                     changed = holding.changed() => if changed.is_err() { return },
                     () = sleep(LOOK_EVERY) => {}
                 }
@@ -54,7 +53,7 @@ impl Publisher {
         stop.run_until_cancelled(publishing).await;
     }
 
-    /// Publishes what is held, where Redis does not have it.
+    /// Publishes the snapshot, if Redis does not have it.
     async fn look(&mut self, store: &RedisBackend, SyncState { held, asked_at, .. }: SyncState) {
         let documents: Vec<_> = held.policies().map(document).collect();
         let policies = held.policies().zip(&documents);
@@ -81,23 +80,23 @@ impl Publisher {
                 None
             }
             Ok(PublishOutcome::LaterFormat { format }) => Some(later_format(format)),
-            // A catalog takes the place of whatever is there.
+            // A catalog replaces whatever is published.
             Ok(PublishOutcome::OfCatalog) => None,
             Err(error) => Some(error.to_string()),
         };
         self.failure.record(problem.as_deref());
     }
 
-    /// The later revision in Redis that was taken back, for all that the catalog says: it has not got
-    /// beyond `revision`, and was asked at `asked_at`.
+    /// The later revision in Redis that was taken back, if the catalog was asked after it was found,
+    /// at `asked_at`, and was only at `revision`.
     fn taken_back(&self, revision: i64, asked_at: Instant) -> Option<i64> {
         let (later, found_at) = self.later?;
         (revision < later && asked_at > found_at).then_some(later)
     }
 }
 
-/// The document of a policy, which always says its `apps`: whatever reads it without knowing its owner
-/// takes a policy that names none for one of every app.
+/// The document of a policy, always with its `apps`: a program that does not know the owner takes a
+/// policy without `apps` for one of every app.
 fn document(policy: &CatalogPolicy) -> Cow<'_, str> {
     let document = policy.document.as_str();
     // The catalog writes members in the order of their names, and no other comes before this one.
@@ -109,7 +108,7 @@ fn document(policy: &CatalogPolicy) -> Cow<'_, str> {
     }
 }
 
-/// What the document of a policy begins with that says its apps.
+/// The beginning of a document that names its apps.
 const APPS: &str = "\"apps\":";
 
 fn published<'p>(policy: &'p CatalogPolicy, document: &'p str) -> PublicationPolicy<'p> {
@@ -153,7 +152,7 @@ mod tests {
         let found_at = Instant::now();
         let publisher = Publisher { later: Some((7, found_at)), ..Publisher::default() };
         let (before, after) = (found_at - LOOK_EVERY, found_at + LOOK_EVERY);
-        // What was asked before says nothing of what came since.
+        // An answer from before says nothing about later changes.
         assert_eq!(publisher.taken_back(5, before), None);
         assert_eq!(publisher.taken_back(5, after), Some(7));
         assert_eq!(publisher.taken_back(7, after), None, "it has got so far");

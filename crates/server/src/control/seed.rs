@@ -1,4 +1,4 @@
-//! What a new catalog begins with.
+//! The policies of a new catalog.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use tokio::time::timeout;
 
 use super::sync::{LOOK_WAIT_MAX, now};
 
-/// The app of the policies that a new catalog begins with.
+/// The app of the policies in a new catalog.
 const APP: &str = "demo";
 
-/// Puts the policies of `file` into the catalog at `url`, if it is new. One that does not answer is left alone.
+/// Writes the policies of `file` to the catalog at `url`, if it is new. A catalog that does not answer is skipped.
 ///
 /// # Errors
 /// What is wrong with the file.
@@ -52,7 +52,7 @@ pub(super) async fn run(url: &Url, file: &Path) -> Result<()> {
 /// The policies of `file`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// What is wrong with the file.
 pub(crate) fn policies(file: &Path) -> Result<Vec<Json>> {
     match DocumentSource::new(file.to_owned()).written()? {
         Ok(files) => Ok(files.into_iter().flat_map(|(_, policies)| policies).collect()),

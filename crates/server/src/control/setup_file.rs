@@ -10,7 +10,7 @@ use sluicegate_net::file;
 
 use crate::config::CatalogConfig;
 
-/// Why the file that `config` names cannot be written as things are; somebody may create the folder before the start.
+/// The problem of a setup token file in a folder that does not exist; the folder may be created before the start.
 pub(crate) fn check_setup_file(config: &CatalogConfig) -> Option<String> {
     let folder = file::directory_of(config.setup_token_file.as_deref()?);
     (!folder.is_dir()).then(|| {
@@ -21,7 +21,7 @@ pub(crate) fn check_setup_file(config: &CatalogConfig) -> Option<String> {
     })
 }
 
-/// The file, which is there while its token is valid and this process runs.
+/// The file, which exists while its token is valid and this process runs.
 #[derive(Debug)]
 pub(super) struct SetupFile {
     path: PathBuf,
@@ -36,7 +36,7 @@ impl SetupFile {
     /// Writes `token` and a line break, for the owner of the process only (mode 0600).
     ///
     /// # Errors
-    /// Those of the system; there is no new file then.
+    /// If the file cannot be written; there is no new file then.
     pub(super) fn write(&self, token: &str) -> io::Result<()> {
         let beside: OsString = [self.path.as_os_str(), ".new".as_ref()].into_iter().collect();
         file::replace(&self.path, beside.as_ref(), |file| writeln!(file, "{token}"))?;

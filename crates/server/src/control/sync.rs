@@ -1,4 +1,4 @@
-//! Follows the catalog: what changes there holds here within a second.
+//! Follows the catalog: a change there is in force here within a second.
 
 use std::future::pending;
 use std::path::Path;
@@ -30,92 +30,91 @@ use crate::policies::PolicyManager;
 use crate::store::RedisBackend;
 use crate::telemetry::Telemetry;
 
-/// How often the catalog is asked for its revision: an edit is to hold everywhere within a second,
-/// and this is one row by its key.
+/// Interval between looks at the catalog's revision: an edit must be in force everywhere within a
+/// second, and a look reads one row by its key.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// How long is waited at least, also if somebody says that there is news.
+/// Shortest pause between looks, also after a notification.
 const EVERY_MIN: Duration = Duration::from_millis(5);
 
-/// How long is waited between two looks while the catalog does not answer.
+/// Pause between looks while the catalog does not answer.
 const AWAY_EVERY: Duration = Duration::from_secs(1);
 
-/// How long a look may take: ten thousand policies are read in it. The tables of a new catalog are made
-/// to the end also if nobody waits for that any more.
+/// Longest time of a look, in which ten thousand policies are read. The tables of a new catalog are
+/// created to the end, also if that takes longer.
 pub(super) const LOOK_WAIT_MAX: Duration = Duration::from_secs(15);
 
-/// How long the admin API may take to open, and how long it is let alone when it did not. Before
-/// requests are answered it is waited for less.
+/// Longest wait for the admin API to open, a shorter one before requests are answered, and the pause after a failure.
 const OFFICE_WAIT_MAX: Duration = Duration::from_secs(10);
 const OFFICE_START_WAIT_MAX: Duration = Duration::from_secs(1);
 const OFFICE_AFTER: Duration = Duration::from_secs(5);
 
-/// How long the end of the process may wait for the catalog to forget the node: it is forgotten after a day anyway.
+/// Longest wait at the end of the process for the catalog to forget the node: it is forgotten after a day anyway.
 const FORGET_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// How long the end of the process may wait for connections to the catalog to end, twice: a WAL of SQLite is some MB.
+/// Longest wait at the end of the process for connections to the catalog to close, twice: a WAL of SQLite is some MB.
 const CLOSE_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// What follows the catalog.
+/// Follows the catalog, and keeps a copy.
 #[derive(Debug)]
 pub(crate) struct CatalogSync {
     looks: Poller,
     presence: Presence,
-    /// The file that what is held is kept in.
+    /// The file for a copy of the catalog.
     copy: CatalogCopy,
     history: HistoryKept,
 }
 
-/// What a node writes to the catalog when it ends.
+/// The last writes of a node to the catalog.
 #[derive(Debug)]
 pub(crate) struct NodeEnd {
-    /// The catalog, if it answered when it was asked last.
+    /// The catalog, if it answered the last request.
     catalog: Option<Catalog>,
     history: HistoryKept,
     node: String,
     started_at: i64,
 }
 
-/// What looks at the catalog.
+/// Polls the catalog.
 #[derive(Debug)]
 struct Poller {
     follower: Follower,
     url: Url,
     is_away: bool,
-    /// When the look began that was answered last.
+    /// The start of the last look that was answered.
     asked_at: Instant,
-    /// The file that what is held comes from, and when it was written, until the catalog answers.
+    /// The file that the snapshot was restored from, and when it was written; absent once the catalog has answered.
     restored: Option<String>,
 }
 
-/// What is held, for those who do something with it that nobody waits for.
+/// The snapshot of the catalog, for tasks that no request waits for.
 #[derive(Clone, Debug)]
 pub(super) struct SyncState {
     pub(super) held: Arc<CatalogSnapshot>,
-    /// How often tokens changed.
+    /// The number of changes of tokens.
     pub(super) tokens: u64,
-    /// The catalog, if it answered when it was asked last; and when it was asked what it answered last.
+    /// The catalog, if it answered the last request; and the start of the last look that was answered.
     pub(super) catalog: Option<Catalog>,
     pub(super) asked_at: Instant,
 }
 
-/// What is told of what is news.
+/// Receivers of catalog updates.
 #[derive(Clone, Copy)]
 pub(crate) struct Subscribers<'a> {
     pub(crate) engine: &'a Arc<ServerEngine>,
     pub(crate) live: &'a Arc<PolicyManager>,
     pub(crate) authenticator: &'a Authenticator,
     pub(crate) admin_api: &'a AdminApi,
-    /// Cancelled when the server is to get no more traffic.
+    /// Cancelled when the server must get no more traffic.
     pub(crate) leaving: &'a CancellationToken,
     pub(crate) stop: &'a CancellationToken,
 }
 
 impl CatalogSync {
-    /// What the catalog says now, or what was kept of it if it does not answer.
+    /// Reads the catalog, or its copy if the catalog does not answer.
     ///
     /// # Errors
-    /// If it does not answer, and nothing was kept.
+    /// If the catalog does not answer, and there is no copy.
     pub(crate) async fn start(
         config: &CatalogConfig,
         listens: &[Listen],
@@ -129,14 +128,14 @@ impl CatalogSync {
         let copy = copy_of(&url, config)?;
         let mut unmade = None;
         if url.is_missing() && copy.path.exists() {
-            // Its volume is not mounted, or the path is wrong: a new catalog would take the place of the copy.
+            // Its volume is not mounted, or the path is wrong: a new catalog would replace the copy.
             let (file, copy) = (url.file().unwrap_or_default(), copy.path.display());
             tracing::warn!(
                 "catalog.url: {} does not exist, but {copy} does: no new catalog is made; remove the copy to begin one",
                 file.display()
             );
         } else {
-            // Without a copy, the look below fails with it.
+            // Without a copy, the look below fails with this error.
             unmade = url.create().err();
             if let Some(file) = &config.seed {
                 seed::run(&url, file).await.context("catalog.seed")?;
@@ -169,29 +168,28 @@ impl CatalogSync {
         Ok((Self { looks, presence, copy, history: config.history }, news))
     }
 
-    /// Which kind of database it is.
+    /// The kind of database.
     pub(crate) const fn kind(&self) -> &'static str {
         self.looks.url.kind()
     }
 
-    /// Which revision is held.
+    /// The revision that is held.
     pub(crate) fn revision(&self) -> i64 {
         self.looks.revision()
     }
 
-    /// Opens the admin API, if the catalog is there: whoever sees the server start finds it.
+    /// Opens the admin API, if the catalog answers: a client that sees the server start finds it.
     pub(crate) async fn open_admin_api(&self, told: Subscribers<'_>) {
         if !self.looks.is_away {
             let node = self.presence.name().to_owned();
             let opening = AdminApiOpener { told, url: self.looks.url.clone(), node };
-            // Later, if it takes longer.
+            // It opens later, if it takes longer.
             opening.open(OFFICE_START_WAIT_MAX).await.ok();
         }
     }
 
-    /// Looks again and again until `stop`, and tells of what is news. What nobody waits for goes on
-    /// beside that, however long it takes. `publishes` says whether programs find the policies in Redis.
-    /// Returns what is left to write when nothing is decided any more.
+    /// Polls the catalog until `stop`, and applies updates. Tasks that no request waits for run beside that. With
+    /// `publishes`, programs find the policies in Redis. Returns what is left to write after the last decision.
     pub(crate) async fn run(
         self,
         told: Subscribers<'_>,
@@ -224,8 +222,7 @@ impl CatalogSync {
 }
 
 impl NodeEnd {
-    /// Writes what was counted since the last rows, and that the node is gone. Then ends all connections
-    /// to the catalog.
+    /// Writes the counts since the last rows, and that the node is gone. Then closes all connections to the catalog.
     pub(crate) async fn record(self, telemetry: &Telemetry, admin_api: &AdminApi) {
         let Some(catalog) = &self.catalog else { return };
         traffic::write_last(telemetry, self.history, &self.node, catalog).await;
@@ -270,24 +267,24 @@ impl Poller {
         }
     }
 
-    /// Waits until it is time to look, or somebody says that there is something to see.
+    /// Waits until the next look is due, or a change is announced.
     async fn pause(&self, told: &Subscribers<'_>, heard: &mut Option<Revisions>) {
         let pause = if self.is_away { AWAY_EVERY } else { EVERY };
         let later = async {
             let Some(heard) = heard else { return pending().await };
             while heard.next().await <= self.revision() {}
         };
-        // However much is said, looks have a distance.
+        // However many changes are announced, looks keep a distance.
         sleep(EVERY_MIN).await;
         tokio::select! {
-            // Nodes that started together do not ask together for ever.
+            // Nodes that started together do not poll together for ever.
             () = sleep(pause.mul_f64(0.9 + 0.2 * fastrand::f64())) => {}
             () = told.admin_api.changed() => {}
             () = later => {}
         }
     }
 
-    /// What changed since the last look.
+    /// Returns the changes since the last look.
     async fn poll(&mut self) -> Result<Option<CatalogDelta>> {
         let asked_at = Instant::now();
         let looked = timeout(LOOK_WAIT_MAX, self.follower.poll(now())).await;
@@ -318,7 +315,7 @@ impl Poller {
         SyncState { held, tokens: 0, catalog, asked_at }
     }
 
-    /// Tells what is held now; who waits for that is woken if it is not what was told.
+    /// Sends the present state; receivers wake if it is another snapshot, or if the catalog is back or away.
     fn publish(&self, tell: &watch::Sender<SyncState>, news: Option<&CatalogDelta>) {
         let now = self.holding();
         let tokens = u64::from(news.is_some_and(|news| news.tokens.is_some()));
@@ -331,7 +328,7 @@ impl Poller {
     }
 }
 
-/// Where the admin API is opened.
+/// Opens the admin API of a node.
 struct AdminApiOpener<'a> {
     told: Subscribers<'a>,
     url: Url,
@@ -339,11 +336,11 @@ struct AdminApiOpener<'a> {
 }
 
 impl AdminApiOpener<'_> {
-    /// Opens the admin API once the catalog is there, or not before `stop`.
+    /// Opens the admin API once the catalog answers, and then renews the setup token, until `stop`.
     async fn run(&self, mut holding: watch::Receiver<SyncState>, stop: &CancellationToken) {
         let opened = async {
             while !self.told.admin_api.is_open() {
-                // An error is that nobody looks any more, and then this ends as well.
+                // An error means that no sender is left; then this ends as well.
                 if holding.wait_for(|holding| holding.catalog.is_some()).await.is_err() {
                     return;
                 }
@@ -360,7 +357,7 @@ impl AdminApiOpener<'_> {
     async fn open(&self, wait: Duration) -> Result<()> {
         let admin_api = self.told.admin_api;
         let opened = async {
-            // Connections of its own: however many people ask, a look need not wait for one.
+            // Connections of its own: however many requests there are, a look need not wait for one.
             let catalog = Catalog::join(&self.url).await?;
             let catalog = catalog.keeping_versions(admin_api.versions_max());
             let budgets = Arc::new(LiveBudgets(Arc::clone(self.told.engine)));
@@ -391,7 +388,7 @@ impl Subscribers<'_> {
     }
 }
 
-/// The policies that `news` come to, one after the other, for a server that starts.
+/// The policies of a server that starts, after all of `news` in their order.
 pub(crate) fn initial_policies(
     news: Vec<CatalogDelta>,
     live: &PolicyManager,
@@ -406,7 +403,7 @@ pub(crate) fn initial_policies(
     })
 }
 
-/// The file that a copy of the catalog at `url` is kept in.
+/// The file for a copy of the catalog at `url`.
 fn copy_of(url: &Url, config: &CatalogConfig) -> Result<CatalogCopy> {
     let default = || {
         let path = cache_file::default_path(url, |name| std::env::var_os(name));
@@ -418,7 +415,7 @@ fn copy_of(url: &Url, config: &CatalogConfig) -> Result<CatalogCopy> {
     Ok(CatalogCopy { of_before: of_before.context("catalog.kept_of")?, ..copy })
 }
 
-/// The file at `path`, and when it was written.
+/// The path of the file, with the time when it was written.
 fn described(path: &Path) -> String {
     let written = || {
         let written = path.metadata().and_then(|file| file.modified()).ok()?;
@@ -429,7 +426,7 @@ fn described(path: &Path) -> String {
     written().map_or_else(|| path.to_string(), |written| format!("{path} of {written}"))
 }
 
-/// This host, and the first port that it listens on.
+/// The name of this host, with the first port that it listens on.
 fn node_name(listens: &[Listen]) -> String {
     let host = uname().nodename().to_string_lossy().into_owned();
     let first = listens.iter().find_map(|listen| match listen {

@@ -1,7 +1,7 @@
-//! Counts the traffic of each second, and writes what each bucket came to to the catalog.
+//! Counts the traffic of each second, and writes the sums of each bucket of time to the catalog.
 //!
-//! Counting never waits for the catalog. A bucket is written once: what the catalog does not take in time is
-//! dropped and counted. While there is no catalog nothing is written, and the last hour is once it is back.
+//! Counting never waits for the catalog. A bucket is written once: a row that the catalog does not take in time is
+//! dropped and counted. While there is no catalog nothing is written; the last hour is written once it is back.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use super::sync::{SyncState, now};
 use crate::config::HistoryKept;
 use crate::telemetry::Telemetry;
 
-/// How far back is written what was counted while there was no catalog: as many rows as one step keeps.
+/// Age of the oldest bucket that is written after an outage of the catalog, ms: as many rows as one step keeps.
 const BACK_FILL_MS: i64 = 60 * 60 * 1_000;
 
-/// Refused keys in a row, of each policy.
+/// Number of refused keys in a row, for each policy.
 const TOP_KEPT: usize = 5;
 
-/// Counts and writes until `stop`, for the node that is called `node`.
+/// Counts and writes until `stop`, for the node with the name `node`.
 pub(super) async fn run(
     telemetry: &Telemetry,
     kept: HistoryKept,
@@ -35,8 +35,8 @@ pub(super) async fn run(
     }
 }
 
-/// Writes what was counted since the last rows, once nothing is decided any more. The next run of this node may
-/// count in the same buckets, so these rows are those of a node of its own.
+/// Writes the counts since the last rows, after the last decision. The next run of this node may count in the
+/// same buckets, so these rows belong to a node of their own.
 pub(super) async fn write_last(
     telemetry: &Telemetry,
     kept: HistoryKept,
@@ -109,8 +109,8 @@ async fn write(
     }
 }
 
-/// Writes what is over and not written yet, until a row is not taken: those behind it have time until the
-/// next second.
+/// Writes the buckets that are over and not written yet, until a row is not taken: the next ones have
+/// time until the next second.
 async fn write_step(
     telemetry: &Telemetry,
     step: Step,
@@ -127,7 +127,7 @@ async fn write_step(
     let since = written.max(through - BACK_FILL_MS);
     for mut bucket in history.buckets(step, since, &BTreeSet::new()) {
         let end = bucket.at + step.ms();
-        // Which keys were refused is known of the last minutes only.
+        // The refused keys are known of the last minutes only.
         if step == Step::Fine && end == through {
             add_top(telemetry, &mut bucket);
         }
@@ -145,7 +145,7 @@ async fn write_step(
     history.set_written(step, through);
 }
 
-/// The keys that were refused most, of the policies that refused something.
+/// Adds the keys that were refused most, of the policies that refused something.
 fn add_top(telemetry: &Telemetry, bucket: &mut Bucket) {
     for PolicyCounts { policy, counts, top } in &mut bucket.policies {
         if counts.over_the_limit() > 0 {

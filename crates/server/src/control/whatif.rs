@@ -1,4 +1,4 @@
-//! Drafts of policies on logs, for the admin API.
+//! Comparisons of draft policies on logs, for the admin API.
 
 use std::io::Cursor;
 
@@ -14,13 +14,13 @@ use sluicegate_replay::whatif::{
     WhatifTimeline, compare_log,
 };
 
-/// Most bytes of a log, inflated.
+/// Maximum size of a log, inflated, bytes.
 const LOG_BYTES_MAX: u64 = 256 << 20;
 
-/// Most lines of a log.
+/// Maximum number of lines of a log.
 const LOG_LINES_MAX: u64 = 1_000_000;
 
-/// What-ifs in this process, with budgets of their own.
+/// Comparisons in this process, with budgets of their own.
 #[derive(Debug)]
 pub(super) struct ReplayWhatIf;
 

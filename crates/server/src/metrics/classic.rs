@@ -1,7 +1,7 @@
 //! OpenMetrics in the older text format, for scrapers that do not ask for the newer one.
 //!
-//! The two differ in what they say about a family: the older one calls it as its samples are called,
-//! and knows neither units, nor information, nor an end.
+//! The formats differ in the description of a family: the older one names it as its samples, and has
+//! no units, no information and no end.
 
 /// `open_metrics` in the text format of Prometheus, version 0.0.4.
 pub(crate) fn classic(open_metrics: &str) -> String {

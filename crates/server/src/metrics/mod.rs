@@ -1,7 +1,7 @@
-//! `GET /metrics`: everything that is counted, as OpenMetrics. `docs/operations.md` says what each means.
+//! `GET /metrics`: all metrics, as OpenMetrics. `docs/operations.md` explains each.
 //!
-//! Names of policies are the only labels that anybody chooses, and operators do; a key or a name that
-//! a client made up is in none.
+//! Names of policies are the only labels with free text, and operators choose them; no label contains
+//! a key or a name that a client made up.
 
 mod classic;
 mod pace;
@@ -33,13 +33,13 @@ pub(crate) use classic::classic;
 pub(crate) use pace::{Metrics, ScrapePace};
 use process::ProcessStats;
 
-/// What a scrape looks at.
+/// The sources of the metrics.
 #[derive(Clone, Debug)]
 pub(crate) struct Scrape {
     pub(crate) engine: Arc<ServerEngine>,
     pub(crate) live: Arc<PolicyManager>,
     pub(crate) authenticator: Arc<Authenticator>,
-    /// When the certificates of wires expire, in seconds since 1970.
+    /// Times when the certificates of wires expire, in seconds since 1970.
     pub(crate) expiries: Vec<(Wire, i64)>,
     /// The file of a store in memory.
     pub(crate) snapshots: Option<Snapshots>,
@@ -48,20 +48,20 @@ pub(crate) struct Scrape {
 /// The names and values of a sample's labels.
 type Labels<'a> = &'a [(&'static str, &'a str)];
 
-/// The same, as they are written.
+/// Labels, as they are encoded.
 struct EncodedLabels<'a>(Labels<'a>);
 
 /// Writes families of samples.
 struct Families<'a>(DescriptorEncoder<'a>);
 
 impl Scrape {
-    /// Everything, in both formats.
+    /// All metrics, in both formats.
     pub(crate) fn metrics(&self) -> Metrics {
         let text = self.text();
         Metrics { classic: classic(&text).into(), open: text.into() }
     }
 
-    /// Everything, as OpenMetrics.
+    /// All metrics, as OpenMetrics.
     fn text(&self) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self.clone()));
@@ -309,7 +309,7 @@ fn of_process(process: &ProcessStats, families: &mut Families<'_>) -> fmt::Resul
 }
 
 impl Families<'_> {
-    /// Samples with labels.
+    /// Writes samples with labels.
     fn each<'l, const N: usize, V>(
         &mut self,
         (name, help, kind): (&str, &str, MetricType),

@@ -1,11 +1,11 @@
-//! How often metrics are written: anybody may ask for them, and decisions come first.
+//! The pace of writing metrics: every client may request them, and decisions come first.
 
 use axum::body::Bytes;
 use tokio::sync::Mutex;
 use tokio::time::{Duration, Instant, sleep_until};
 
-/// Of the time of one core, metrics take at most a tenth: after each time the next one waits nine times as long as
-/// it took.
+/// Idle time after each writing of the metrics, as a multiple of the time that it took: metrics use a tenth of one
+/// core at most.
 const REST: u32 = 9;
 
 /// The metrics as they were written last.
@@ -31,7 +31,8 @@ struct Written {
 }
 
 impl ScrapePace {
-    /// The metrics as of now or later, by `write`. Those who wait at the same time get the same.
+    /// Returns metrics that `write` wrote after the call began. Callers that wait at the same time
+    /// get the same metrics.
     pub(crate) async fn metrics(&self, write: impl FnOnce() -> Metrics) -> Metrics {
         let asked = Instant::now();
         let mut last = self.last.lock().await;

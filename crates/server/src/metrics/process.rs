@@ -1,15 +1,15 @@
-//! What the system knows of this process, as Linux tells it under `/proc`.
+//! Statistics of this process, which Linux provides under `/proc`.
 
 use std::fs;
 
 use rustix::param::{clock_ticks_per_second, page_size};
 
-/// What a process uses.
+/// The resources that a process uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ProcessStats {
     pub(super) cpu_seconds: f64,
     pub(super) threads: u64,
-    /// Since the Unix epoch.
+    /// Seconds since the Unix epoch.
     pub(super) start_seconds: f64,
     pub(super) virtual_bytes: u64,
     pub(super) resident_bytes: u64,
@@ -18,7 +18,7 @@ pub(super) struct ProcessStats {
 }
 
 impl ProcessStats {
-    /// This one, now; `None` on a system that does not tell.
+    /// Reads the statistics of this process; `None` on a system without them.
     pub(super) fn read() -> Option<Self> {
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
         let booted = fs::read_to_string("/proc/stat").ok()?;
@@ -27,11 +27,11 @@ impl ProcessStats {
         let open_files = fs::read_dir("/proc/self/fd").ok()?.count() as u64;
         let process = Self::parse(&stat, booted)?;
         let open_files_max = open_files_max(&limits).unwrap_or_default();
-        // The directory is itself one that is open.
+        // The directory itself is one of the open files.
         Some(Self { open_files: open_files.saturating_sub(1), open_files_max, ..process })
     }
 
-    /// What `/proc/self/stat` says; the system was `booted` so many seconds after the Unix epoch.
+    /// Parses `/proc/self/stat`; the system was `booted` so many seconds after the Unix epoch.
     #[expect(clippy::cast_precision_loss, reason = "seconds are told with 53 bits")]
     fn parse(stat: &str, booted: u64) -> Option<Self> {
         // The name of the program is in brackets and may have any character; the third field follows.

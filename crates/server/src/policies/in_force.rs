@@ -7,7 +7,7 @@ use sluicegate_policy::{DescriptorTree, PolicySet};
 
 use crate::engine::ServerEngine;
 
-/// What decides, and the tree that leads there.
+/// The engine, and the tree of descriptors that leads to its policies.
 #[derive(Debug)]
 pub(crate) struct InForce {
     engine: Arc<ServerEngine>,
@@ -22,7 +22,7 @@ impl InForce {
         Self { engine, tree: ArcSwap::from_pointee(tree), changing: Mutex::default() }
     }
 
-    /// What decides.
+    /// The engine.
     pub(crate) const fn engine(&self) -> &Arc<ServerEngine> {
         &self.engine
     }
@@ -32,13 +32,13 @@ impl InForce {
         self.tree.load()
     }
 
-    /// The tree that is in force, after the change that there may be now.
+    /// The tree that is in force, after a change that may be under way.
     pub(crate) fn tree_after_change(&self) -> Arc<DescriptorTree> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         self.tree.load_full()
     }
 
-    /// Puts `policies` and the `tree` that leads to them in force together; what is `None` stays.
+    /// Puts `policies` and the `tree` that leads to them in force together; a part that is `None` stays.
     pub(crate) fn set(&self, policies: Option<PolicySet>, tree: Option<DescriptorTree>) {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(policies) = policies {

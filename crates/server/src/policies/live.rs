@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! every second: looks different? ─▶ read all ─▶ check all ─▶ swap whole, version + 1
-//!                                                   └▶ wrong: said, and the last good ones stay
+//!                                                   └▶ wrong: logged, and the last good ones stay
 //! ```
 //!
-//! All files are one set: policies, and the descriptors that lead to them, are in force together or
-//! not at all. Policies of a catalog come [from what follows it](PolicyManager::take) instead; the descriptors
-//! beside it are watched as well.
+//! All files are one set: policies, and the descriptors that lead to them, are in force together or not at
+//! all. Policies of a catalog [arrive as changes](PolicyManager::apply_delta) instead; the descriptors beside
+//! it are watched as well.
 //!
-//! Looking is done by asking for the files' times and numbers. That costs microseconds a second and
-//! sees what notifications of the system miss: links that are turned, and network file systems.
+//! A look compares the files' times and numbers. That costs microseconds a second and detects what
+//! notifications of the system miss: links that are changed, and network file systems.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,23 +33,23 @@ use tokio_util::sync::CancellationToken;
 use super::in_force::InForce;
 use crate::descriptors::{self, DescriptorOrigin, Descriptors};
 
-/// How often the files are looked at.
+/// Interval between looks at the files.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// How often files that change while they are read are read in one look: an editor that replaces
-/// several files needs two, and no look lasts for ever.
+/// Maximum number of readings in one look, of files that change while they are read: an editor that
+/// replaces several files needs two, and no look lasts for ever.
 const READS_MAX: usize = 3;
 
-/// The policies of a server and where they come from.
+/// The policies of a server, and their sources.
 #[derive(Debug)]
 pub(crate) struct PolicyManager {
     files: WatchedFiles,
     beside: Mutex<FileExtras>,
     status: Mutex<PolicyStatus>,
-    /// Other files are in force.
+    /// Notified when other files are in force.
     changed: Notify,
-    /// Policies of the catalog that are not in force as they are there, with why: this program cannot
-    /// read them, has no place for them, or its store does not take their rules.
+    /// Policies of the catalog whose present version is not in force, with the reason: this program
+    /// cannot read them, has no room for them, or its store does not take their rules.
     unreadable: Mutex<BTreeMap<String, String>>,
     takes: Takes,
 }
@@ -61,53 +61,53 @@ struct WatchedFiles {
     descriptors: Option<descriptors::DescriptorSource>,
 }
 
-/// What is in the files.
+/// The contents of the files.
 #[derive(Debug)]
 struct FileSet {
-    /// The policies; none are given.
+    /// The policies; absent if no policy files are configured.
     given: Option<Loaded>,
     descriptors: Descriptors,
 }
 
-/// What goes with the policies of the files.
+/// Additions to the policies of the files.
 #[derive(Clone, Debug)]
 struct FileExtras {
-    /// Policies that came with descriptors; one of the files of the same name is in their place.
+    /// Policies that were imported with descriptors; a policy of the files with the same name replaces one.
     imported: Option<Document>,
-    /// Names that descriptors lead to.
+    /// Names of policies that descriptors refer to.
     needed: Vec<String>,
 }
 
-/// What is in force, and what came of the last change.
+/// The policies in force, and the result of the last change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct PolicyStatus {
-    /// 1 at start, and one more with every change.
+    /// Version of the policies: 1 at start, and one more with every change.
     pub(crate) version: u64,
-    /// When they were read, µs since the Unix epoch.
+    /// The time when the policies were read, µs since the Unix epoch.
     pub(crate) read_at_us: u64,
     /// SHA-256 of the documents; empty without any.
     pub(crate) hash: String,
-    /// How it stands with the catalog, where they come from one.
+    /// The state of the catalog, if the policies come from one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) catalog: Option<CatalogStatus>,
-    /// Where they come from.
+    /// The source of the policies.
     pub(crate) source: Option<String>,
-    /// Why the files as they are now are not in force.
+    /// The reason why the present files, or policies of the catalog, are not in force.
     pub(crate) error: Option<String>,
-    /// Changes that were refused.
+    /// The number of changes that were refused.
     pub(crate) refused: u64,
-    /// What leads descriptors to policies.
+    /// The source of the descriptors.
     pub(crate) descriptors: Option<DescriptorOrigin>,
 }
 
-/// How it stands with the catalog.
+/// The state of the catalog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct CatalogStatus {
-    /// Which revision of it is held.
+    /// The revision that is held.
     pub(crate) revision: i64,
-    /// Whether it answered when it was asked last.
+    /// The catalog answered the last request.
     pub(crate) answers: bool,
-    /// When it answered last, µs since the Unix epoch; 0: not since the start.
+    /// The time of the last answer, µs since the Unix epoch; 0: none since the start.
     pub(crate) answered_at_us: u64,
 }
 
@@ -115,7 +115,7 @@ impl PolicyManager {
     /// Reads the policies for the first time.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// What is wrong with the files.
     pub(crate) fn start(
         policies: Option<DocumentSource>,
         descriptors: Option<descriptors::DescriptorSource>,
@@ -133,8 +133,8 @@ impl PolicyManager {
         Ok((Self::new(files, beside, status, takes), policies, tree))
     }
 
-    /// Those of a catalog in a database of this kind, none of which is there yet, with descriptors that
-    /// were read there.
+    /// Creates the manager of a catalog in a database of this kind, without policies yet, with
+    /// descriptors that were read from `source`.
     pub(crate) fn of_catalog(
         kind: &str,
         source: Option<descriptors::DescriptorSource>,
@@ -157,7 +157,8 @@ impl PolicyManager {
         Self { files, beside, status, changed, unreadable, takes }
     }
 
-    /// What is in force once the catalog is at `revision`, where `news` changes something of `now`.
+    /// Applies `news` of the catalog at `revision` to the policies `now`. Returns the new policies;
+    /// `None` if they are the same.
     pub(crate) fn apply_delta(
         &self,
         now: &PolicySet,
@@ -204,7 +205,7 @@ impl PolicyManager {
         policies
     }
 
-    /// The catalog was asked, and answered or not.
+    /// Records whether the catalog answered a request.
     pub(crate) fn set_catalog_answers(&self, answers: bool) {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(catalog) = &mut status.catalog {
@@ -220,18 +221,18 @@ impl PolicyManager {
         self.files.policies.as_ref()
     }
 
-    /// What is in force.
+    /// The present status.
     pub(crate) fn status(&self) -> PolicyStatus {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns when other files are in force than the last time.
+    /// Returns when other files are in force than at the last call.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Looks at the files every second until `stop`, and puts what has changed in force in `in_force` and
-    /// everything that asks the same engine.
+    /// Looks at the files every second until `stop`, and puts changes in force in `in_force`, for
+    /// everything that uses its engine.
     pub(crate) async fn watch(self: &Arc<Self>, in_force: &InForce, stop: &CancellationToken) {
         if !self.files.are_watched() {
             return;
@@ -259,7 +260,7 @@ impl PolicyManager {
         }
     }
 
-    /// Puts `changed` in force, or says why not.
+    /// Puts `changed` in force, or logs the problem.
     fn apply(&self, in_force: &InForce, changed: Result<FileSet>) {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         match changed.and_then(|set| self.put_in_force(&status, in_force, set)) {
@@ -283,7 +284,7 @@ impl PolicyManager {
         }
     }
 
-    /// Puts what of `set` is not in force yet in force; the status then.
+    /// Puts the new parts of `set` in force. Returns the status after that.
     fn put_in_force(
         &self,
         status: &PolicyStatus,
@@ -319,7 +320,7 @@ impl PolicyManager {
     }
 }
 
-/// Logs that nothing is limited, where there is no policy.
+/// Warns that no request is decided, if there are no policies.
 fn warn_if_empty(policies: &PolicySet) {
     if policies.policies().is_empty() {
         tracing::warn!("policies: there are none now, so that no request is decided");
@@ -327,8 +328,7 @@ fn warn_if_empty(policies: &PolicySet) {
 }
 
 impl WatchedFiles {
-    /// Whether there is something that can change: what came from standard input cannot, and then it
-    /// cannot be read again with the rest.
+    /// Returns whether the files can change: standard input cannot, and cannot be read again with the rest.
     fn are_watched(&self) -> bool {
         let Self { policies, descriptors } = self;
         let is_file = |source: &DocumentSource| source.path().as_os_str() != "-";
@@ -338,7 +338,7 @@ impl WatchedFiles {
             && descriptors.as_ref().is_none_or(descriptors::DescriptorSource::is_watched)
     }
 
-    /// What they look like now.
+    /// The present fingerprint of the files.
     fn fingerprint(&self) -> Result<Fingerprint> {
         let Self { policies, descriptors } = self;
         let mut all = Fingerprint::new();
@@ -361,7 +361,7 @@ impl WatchedFiles {
     }
 }
 
-/// What is wrong with what is in force: policies that cannot be read, and that are not there.
+/// The problems of the policies in force: unreadable ones, and those that descriptors need but cannot use.
 fn wrong(
     unreadable: &BTreeMap<String, String>,
     beside: &FileExtras,
@@ -380,7 +380,7 @@ impl FileExtras {
         Self { imported: imported.clone(), needed }
     }
 
-    /// All policies together, following `old` if there were any.
+    /// Joins all policies, as successors of `old` if there were any.
     fn joined(&self, given: Option<Document>, old: Option<&PolicySet>) -> Result<PolicySet> {
         let all = match (given, self.imported.clone()) {
             (Some(given), Some(imported)) => given.or_else_of(imported),
@@ -401,7 +401,7 @@ impl FileExtras {
         }
     }
 
-    /// That descriptors lead to a policy which is not there, or which a gateway cannot ask, if they do.
+    /// The problem of descriptors that refer to an unknown policy, or to one that a gateway cannot ask, if they do.
     fn missing(&self, set: &PolicySet) -> Option<String> {
         self.needed.iter().find_map(|name| match set.resolve(name) {
             None => Some(format!("descriptors refer to unknown policy `{name}`")),
@@ -415,7 +415,7 @@ impl FileExtras {
 }
 
 impl PolicyStatus {
-    /// Nothing, from there.
+    /// The status at the start, without a hash.
     fn first(source: Option<String>, descriptors: Option<DescriptorOrigin>) -> Self {
         Self {
             version: 1,
@@ -430,7 +430,7 @@ impl PolicyStatus {
     }
 }
 
-/// The policies, if the store takes the rules of each.
+/// Returns `policies`, if the store takes the rules of each.
 fn checked(policies: PolicySet, takes: Takes) -> Result<PolicySet> {
     for policy in policies.policies() {
         if let Some(problem) = untaken(policy, takes) {
@@ -440,12 +440,12 @@ fn checked(policies: PolicySet, takes: Takes) -> Result<PolicySet> {
     Ok(policies)
 }
 
-/// Why the store does not take the rules of `policy`, if it does not.
+/// The reason why the store does not take the rules of `policy`, if it does not.
 fn untaken(policy: &Policy, takes: Takes) -> Option<String> {
     policy.all_rules().find_map(|rules| Some(format!("rules: {}", takes(rules.set()).err()?)))
 }
 
-/// Takes those of `changed` away for which there is no place in `now` without `gone`.
+/// Removes the policies of `changed` for which there is no room in `now` without `gone`, and returns them.
 fn too_many(now: &PolicySet, changed: &mut Vec<Policy>, gone: &[String]) -> Vec<Policy> {
     let gone: BTreeSet<_> = gone.iter().map(String::as_str).collect();
     let is_there = |name: &str| now.resolve(name).is_some() && !gone.contains(name);
@@ -460,11 +460,11 @@ fn too_many(now: &PolicySet, changed: &mut Vec<Policy>, gone: &[String]) -> Vec<
     changed.extract_if(.., has_no_place).collect()
 }
 
-/// What the files look like by `look`, and what `read` finds in them if that is not as `before`. Files
-/// that cannot be looked at look like none.
+/// Reads the files, if their fingerprint is not `before`. Returns the fingerprint, and the result of
+/// `read` if there was one. Files that cannot be inspected have the fingerprint of no files.
 ///
 /// Files that change while they are read are read again, at most [`READS_MAX`] times. If they never
-/// hold still, the last reading counts and the look is `None`: the next look reads them again.
+/// hold still, the last reading counts and the fingerprint is `None`: the next look reads them again.
 fn read_if_changed<T>(
     before: Option<&Fingerprint>,
     look: impl Fn() -> Result<Fingerprint>,
@@ -498,7 +498,7 @@ mod tests {
         Policy::parse_one(&text).unwrap()
     }
 
-    /// Files of which the number alone is looked at.
+    /// The fingerprint of one file with this number.
     fn looks(number: u64) -> Fingerprint {
         vec![("a.yaml".into(), number, 0, 0, 0)]
     }

@@ -1,4 +1,4 @@
-//! The policies in force: where they come from, and when they change.
+//! The policies in force, their sources and their changes.
 
 mod in_force;
 mod live;

@@ -1,10 +1,9 @@
-//! Has Redis carry the policies of the files, for programs that go to Redis themselves
-//! (`spec/redis-protocol.md`).
+//! Publishes the policies of the files in Redis, for programs that decide there themselves (`spec/redis-protocol.md`).
 //!
-//! Every server reads files of its own, and no revision says which are the later ones. So a revision is
-//! the instant at which a server took its files over: those of the server that did so last are published,
-//! by whose rules keys that several servers share are decided as well. A server that finds what it would
-//! publish leaves it as it is, however often it is started.
+//! Every server reads its own files, and no revision says which files are later. So a revision is the
+//! instant at which a server took its files over: the policies of the server that did so last are
+//! published, and decide keys that several servers share as well. A server that finds its own policies
+//! published leaves them as they are, however often it is started.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,17 +24,17 @@ use tokio_util::sync::CancellationToken;
 use super::PolicyManager;
 use crate::store::RedisBackend;
 
-/// How often servers look whether Redis still has the policies: it may have lost its data.
+/// Interval between checks whether Redis still has the policies: it may have lost its data.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(3);
 
 /// The policies of the files, as they are published.
 #[derive(Debug)]
 struct PublishedFiles {
-    /// When they were taken over, in ms since the Unix epoch.
+    /// The instant when the files were taken over, in ms since the Unix epoch.
     revision: i64,
-    /// Of all that is in them.
+    /// SHA-256 of the documents.
     digest: String,
-    /// In the order of their names.
+    /// The policies in the order of their names.
     policies: Vec<FilePolicy>,
 }
 
@@ -52,11 +51,11 @@ pub(crate) fn compile(policy: &PublicationPolicy<'_>) -> Option<PolicyRecord> {
 }
 
 /// The records of the policies in `files`, as a server publishes them in Redis: a JSON object of their format and of
-/// each policy by its name, in that order. Their version is 1, and they have no instant. Within, what is wrong in the
-/// files.
+/// each policy by its name, in that order. Their version is 1, and they have no instant. The inner error lists the
+/// problems in the files.
 ///
 /// # Errors
-/// Reading the files.
+/// If the files cannot be read.
 pub fn records(files: &DocumentSource) -> Result<Result<String, Vec<Located>>> {
     let policies = match files.written()? {
         Ok(written) => named(written)?,
@@ -78,8 +77,8 @@ fn named(written: Vec<WrittenFile>) -> Result<Vec<FilePolicy>> {
     Ok(policies)
 }
 
-/// Publishes the policies of `files` that are in force when they change, and looks now and then whether they
-/// are still there, until `stop`.
+/// Publishes the policies of `files` that are in force when they change, and checks at intervals whether
+/// they are still there, until `stop`.
 pub(crate) async fn run(
     files: &DocumentSource,
     live: &PolicyManager,
@@ -101,12 +100,12 @@ pub(crate) async fn run(
 
 #[derive(Debug, Default)]
 struct FilesPublisher {
-    /// What is in force, as far as it could be read once more, and the version that it is of.
+    /// The version in force, and its files, which were read again.
     held: Option<(u64, Arc<PublishedFiles>)>,
     failure: PublishFailure,
 }
 
-/// Whether publishing fails, so that it is logged once.
+/// Remembers whether publishing fails, so that it is logged once.
 #[derive(Debug, Default)]
 pub(crate) struct PublishFailure(bool);
 
@@ -132,7 +131,7 @@ impl FilesPublisher {
         self.failure.record(problem.as_deref());
     }
 
-    /// The policies in force.
+    /// Returns the policies in force.
     async fn read(
         &mut self,
         files: &DocumentSource,
@@ -144,7 +143,7 @@ impl FilesPublisher {
         {
             return Ok(Arc::clone(held));
         }
-        // What is read is of this version, also if there is a later one by then.
+        // The files are of this version, also if there is a later one by then.
         let version = status.version;
         let (files, revision) = (files.clone(), status.read_at_us / 1_000);
         let read = spawn_blocking(move || PublishedFiles::read(&files, &status.hash, revision));
@@ -171,13 +170,13 @@ async fn publish(store: &RedisBackend, held: &PublishedFiles) -> Result<()> {
     }
 }
 
-/// Why nothing is published where a later version of the program publishes.
+/// The problem of publishing where a later version of the program has published.
 pub(crate) fn later_format(format: u32) -> String {
     format!("a later version of Sluicegate wrote them, in format {format}")
 }
 
 impl PublishedFiles {
-    /// What is in `files`, if it is what has this `hash`: they may have changed since.
+    /// Reads `files`, if they still have this `hash`: they may have changed since.
     fn read(files: &DocumentSource, hash: &str, revision: u64) -> Result<Self> {
         let read = || anyhow::Ok((files.load()?.hash, files.written()?));
         let (found, written) = read()?;
@@ -191,14 +190,14 @@ impl PublishedFiles {
 }
 
 impl FilePolicy {
-    /// Its publication, in this version.
+    /// The policy as it is published, with this version.
     fn publication(&self, version: i64, since_ms: Option<i64>) -> PublicationPolicy<'_> {
         let Self { name, document } = self;
         PublicationPolicy { name, app: "", is_shadow: false, version, since_ms, document }
     }
 
-    /// The policy that `document` is. One that names no app says that it is for every app, as it is in
-    /// a file.
+    /// Reads the policy in `document`; `None` if it has no name. A policy without apps gets every app,
+    /// as it has in a file.
     fn new(document: Value) -> Option<Self> {
         let Value::Object(mut members) = document else { return None };
         members.entry("apps").or_insert_with(|| json!(["*"]));

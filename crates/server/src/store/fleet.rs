@@ -1,7 +1,7 @@
-//! Who shares the store, and whether it still has what it was given.
+//! The servers that share the store, and losses of its data.
 //!
-//! Each server notes in Redis that it lives. The answer says how many do, which is what `local` shares
-//! the limits by, and whether Redis has forgotten something, of which it is reminded then.
+//! Each server records in Redis that it is alive. The answer has the number of live servers, by which `local`
+//! divides the limits, and says whether Redis has lost data, which the servers then restore as far as they know it.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -14,15 +14,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::AnyStore;
 
-/// How often a server notes that it lives: a store that has forgotten is noticed within a second, also if
-/// one note is lost.
+/// Interval between records that a server is alive: a store that lost data is noticed within a second,
+/// also if one record is lost.
 const NOTE_EVERY: Duration = Duration::from_millis(250);
 
-/// Notes on end with fewer nodes until that is believed: 15 s. Shares that are too small refuse too much;
-/// shares that are too large let too much pass.
+/// Consecutive answers with fewer nodes before the lower number counts: 15 s. Shares that are too small
+/// refuse too much; shares that are too large let too much pass.
 const FEWER_AFTER: u32 = 60;
 
-/// What is known of the fleet.
+/// The state of the fleet, as the last answers have it.
 #[derive(Debug, Default)]
 pub(crate) struct FleetStatus {
     live: AtomicU32,
@@ -30,34 +30,34 @@ pub(crate) struct FleetStatus {
     forgotten: AtomicU64,
 }
 
-/// How many nodes live, where some notes may not be there yet.
+/// The number of live nodes, while some records may still be missing.
 #[derive(Debug, Default)]
 struct LiveNodes {
     nodes: u32,
     fewer: u32,
-    /// How many of those that have stopped are not among `nodes` any more.
+    /// The number of nodes that have stopped and are not among `nodes` any more.
     left: u32,
 }
 
 impl FleetStatus {
-    /// Servers that live, 0 if that is not known.
+    /// The number of live servers; 0: unknown.
     pub(crate) fn live(&self) -> u32 {
         self.live.load(Relaxed)
     }
 
-    /// Servers that limits are shared by while the store does not answer.
+    /// The number of servers by which limits are divided while the store does not answer.
     pub(crate) fn shared_by(&self) -> u32 {
         self.shared_by.load(Relaxed)
     }
 
-    /// Times that the store was found to have forgotten something.
+    /// The number of times that the store was found to have lost data.
     pub(crate) fn forgotten(&self) -> u64 {
         self.forgotten.load(Relaxed)
     }
 }
 
-/// Notes that this server lives, and does what follows from the answers, until `stop`. `configured` is how
-/// many servers there are to be; none: as many as live.
+/// Records that this server is alive, and acts on the answers, until `stop`. `configured` is the number of
+/// servers; `None`: as many as are alive.
 pub(crate) async fn run<O: Observer>(
     engine: &Engine<AnyStore, O>,
     configured: Option<NonZeroU32>,
@@ -93,7 +93,7 @@ pub(crate) async fn run<O: Observer>(
         }
         tokio::select! {
             () = stop.cancelled() => break,
-            // What comes back may have forgotten: that is found out before requests hear of it.
+            // A store that comes back may have lost data: that is found out before requests use it.
             () = redis.reconnected() => {}
             () = sleep(NOTE_EVERY) => {}
         }
@@ -103,15 +103,15 @@ pub(crate) async fn run<O: Observer>(
 }
 
 impl LiveNodes {
-    /// How many nodes live, if that changes with an answer that names so many, and `left` that have
-    /// stopped lately: those are not waited for.
+    /// Returns the number of live nodes, if an answer changes it. The answer has `nodes`, and
+    /// `left`: those that have stopped lately, and are not waited for.
     fn see(&mut self, nodes: u32, left: u32) -> Option<NonZeroU32> {
         if nodes == self.nodes {
             *self = Self { nodes, fewer: 0, left };
             return None;
         }
         self.fewer += 1;
-        // Those that stopped long ago are not named any more.
+        // Nodes that stopped long ago are not counted in `left` any more.
         self.left = self.left.min(left);
         let is_missing = nodes.saturating_add(left - self.left) < self.nodes;
         if is_missing && self.fewer < FEWER_AFTER {

@@ -7,7 +7,7 @@ use sluicegate::store::{RuleOrigin, StoreRequest};
 
 use crate::log_pace::LogPace;
 
-/// Counts such errors, and limits their lines in the log.
+/// Counts these errors, and limits their lines in the log.
 #[derive(Debug, Default)]
 pub(super) struct KeyErrors {
     pace: LogPace,
@@ -39,7 +39,7 @@ impl KeyErrors {
         }
     }
 
-    /// How many errors there were.
+    /// The number of errors.
     pub(super) fn total(&self) -> u64 {
         self.pace.total()
     }

@@ -9,36 +9,35 @@ use tokio_util::sync::CancellationToken;
 
 use super::AnyStore;
 
-/// How often the breaker is looked at: once it is open, it stays so for 200 ms on average, so that a store that
+/// Interval between looks at the breaker: once open, it stays so for 200 ms on average, so that a store that
 /// comes and goes writes a few lines a second.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How long a store may be away that nothing is asked of, until that is an outage: a connection that was lost is replaced
-/// sooner.
+/// Time that an idle store may be away before that is an outage: a connection that was lost is replaced sooner.
 const AWAY_MAX: Duration = Duration::from_secs(1);
 
-/// What is known of the store's outages.
+/// The outages of a store.
 #[derive(Debug, Default)]
 struct Outages {
-    /// When the present one began.
+    /// The start of the present outage.
     since: Option<Instant>,
-    /// Since when the store is away.
+    /// The time when the store was first seen away.
     away: Option<Instant>,
-    /// Decisions without the store that ended outages have reported. Those before the breaker opened belong to
-    /// the next one, so that the log and the metrics agree.
+    /// Number of decisions without the store that ended outages have reported. Decisions before the breaker
+    /// opened belong to the next outage, so that the log and the metrics agree.
     reported: u64,
 }
 
 /// The state of the store, by a look at it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Look {
-    /// Whether decisions are made without it.
+    /// Decisions are made without the store.
     is_without: bool,
-    /// Whether it is away, also if nothing is decided.
+    /// The store is away, also if nothing is decided.
     is_away: bool,
 }
 
-/// What a look at the store finds.
+/// A change that a look at the store finds.
 #[derive(Debug, PartialEq, Eq)]
 enum Change {
     Begun,
@@ -60,7 +59,7 @@ struct Ended<'a> {
     uncharged: Uncharged,
 }
 
-/// The line of an outage that the server does not see the end of.
+/// The line of an outage that goes on when the server stops.
 struct Unfinished<'a> {
     store: &'a str,
     lasted: Duration,
@@ -87,7 +86,7 @@ pub(crate) async fn log<O: Observer>(
         let look = Look { is_without, is_away: away.is_some() };
         match outages.look(look, &decided, Instant::now()) {
             Some(Change::Begun) => {
-                // Of a store that is given up, the last call has the cause.
+                // If the store is given up, the last call has the cause.
                 let error = redis.last_error().filter(|_| is_without).or(away);
                 let error = error.as_deref().unwrap_or("no answer");
                 let policies = engine.policies().policies().len();
@@ -107,7 +106,7 @@ pub(crate) async fn log<O: Observer>(
 }
 
 impl Outages {
-    /// What has changed at `now`, where `decided` decisions in all were made without the store.
+    /// Returns the change at `now`, where `decided` counts all decisions that were made without the store.
     fn look(
         &mut self,
         Look { is_without, is_away }: Look,
@@ -130,7 +129,7 @@ impl Outages {
         }
     }
 
-    /// How long the present outage has lasted at `now`, and how many decisions belong to it.
+    /// The time that the present outage has lasted at `now`, and the number of its decisions.
     fn present(&self, decided: impl Fn() -> u64, now: Instant) -> Option<(Duration, u64)> {
         self.since.map(|since| (now - since, decided() - self.reported))
     }

@@ -1,4 +1,4 @@
-//! The store as operators see it: which one, whether it is there, and since when it is away.
+//! The store as operators see it: its URL, whether it is available, and since when it is away.
 
 use std::sync::PoisonError;
 
@@ -14,10 +14,10 @@ pub(crate) struct StoreStatus {
     /// `memory`, or the URL without the password.
     store: String,
     available: bool,
-    /// When it was first seen to be away, in milliseconds since 1970.
+    /// The time when the store was first seen away, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     since_ms: Option<u64>,
-    /// Why it is away.
+    /// The reason why the store is away.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -41,8 +41,8 @@ impl AnyStore {
 }
 
 impl RedisBackend {
-    /// Looks at `now` whether the store is there: there is a connection, it takes writes, and decisions are made by it.
-    /// Returns why it is away, if it is.
+    /// Checks at `now` whether the store is available: there is a connection, it takes writes, and decisions are made
+    /// by it. Returns the reason why it is away, if it is.
     pub(super) fn look(&self, is_without_store: bool, now: Micros) -> Option<Box<str>> {
         // Without waiting: a first attempt that is still under way says nothing.
         let no_connection = self.store.ready().now_or_never().and_then(Result::err);

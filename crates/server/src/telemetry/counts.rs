@@ -5,10 +5,9 @@
 //! ```
 //!
 //! Noting a decision takes no lock, touches no cache line that another worker writes to, and
-//! allocates only for the first decision of a policy on a wire. The table of policies is replaced
-//! when the policies change; every thread keeps the one it saw last, and looks at one number to know
-//! that it is still the right one. Counts belong to the name of a policy and stay when its rules
-//! change.
+//! allocates only for the first decision of a policy on a wire. The table of policies is replaced when
+//! the policies change; every thread keeps the one that it saw last, and compares one number to check
+//! that it is still in force. Counts belong to the name of a policy and stay when its rules change.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -26,12 +25,12 @@ use super::top::PolicySketches;
 use crate::histogram::{Histogram, Spans};
 use crate::protocol::Wire;
 
-/// Policies that have counts of their own at most, those that are in force no more included; further
-/// ones are counted together. Each is some ten time series, and a server with tens of thousands of
-/// those is no pleasure to any monitoring system.
+/// Maximum number of policies with counts of their own, including policies that are no longer in
+/// force; further ones are counted together. Each has some ten time series, and a server with tens
+/// of thousands of those burdens any monitoring system.
 pub(crate) const POLICIES_COUNTED_MAX: usize = 2_000;
 
-/// What became of a request that asked for permits.
+/// The result of a request for permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Allowed,
@@ -42,14 +41,14 @@ pub(crate) enum Fate {
     Refused,
 }
 
-/// Whose decision it was.
+/// The rules that decided a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DecisionSource<'a> {
-    /// A policy's.
+    /// A policy.
     Policy(&'a str),
-    /// That of rules which the caller brought along.
+    /// Rules that the caller sent.
     Caller,
-    /// Nobody's: there is no such policy, or it was not looked for because the key makes no sense.
+    /// No rules: the policy is unknown, or was not looked up because the key is invalid.
     Unknown,
 }
 
@@ -62,10 +61,10 @@ const PLACES: usize = FATES.len() * MODES.len() + 1;
 
 const WIRES: usize = Wire::ALL.len();
 
-/// What a request can be other than one for permits.
+/// Operations that take no permits.
 const OPERATIONS: [&str; 5] = ["peek", "refund", "reset", "release", "renew"];
 
-/// Why a request was not decided.
+/// Reasons why a request was not decided.
 const REASONS: [&str; 5] = ["unknown_policy", "unconfigured", "key", "unsupported", "store"];
 
 /// All counts of a server.
@@ -73,9 +72,9 @@ const REASONS: [&str; 5] = ["unknown_policy", "unconfigured", "key", "unsupporte
 pub(crate) struct ServerCounters {
     shards: Box<[CounterShard]>,
     table: Mutex<Arc<PolicyTable>>,
-    /// The number of the table that holds.
+    /// The number of the table in force.
     current: AtomicU64,
-    /// Sketches of refused keys that there are.
+    /// The number of sketches of refused keys.
     sketches: AtomicUsize,
     keys: Arc<KeyWriter>,
 }
@@ -95,7 +94,7 @@ struct PolicyTable {
 #[derive(Debug)]
 pub(super) struct PolicyCounters {
     cells: Box<[OnceLock<Box<Cells>>]>,
-    /// Which keys were refused most.
+    /// Sketches of the keys that were refused most.
     pub(super) tops: PolicySketches,
 }
 
@@ -103,7 +102,7 @@ pub(super) struct PolicyCounters {
 #[repr(align(64))]
 struct Cells([AtomicU64; PLACES]);
 
-/// What a thread counts besides, over all policies.
+/// The counts of a shard over all policies.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct CounterShard {
@@ -112,18 +111,18 @@ struct CounterShard {
     operations: [[AtomicU64; OPERATIONS.len()]; WIRES],
 }
 
-/// What a thread knows of itself.
+/// The state of a thread that counts.
 struct ThreadState {
-    /// Of no other thread.
+    /// Different from that of any other thread.
     number: usize,
     table: RefCell<Option<Arc<PolicyTable>>>,
 }
 
-/// Where a thread counts.
+/// The shard that a thread counts in.
 #[derive(Clone, Copy)]
 struct ShardSlot {
     shard: usize,
-    /// No other thread counts there.
+    /// No other thread counts in this shard.
     alone: bool,
 }
 
@@ -134,10 +133,10 @@ thread_local! {
     };
 }
 
-/// Threads that have counted something.
+/// The number of threads that have counted something.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// Tables that were made.
+/// The number of the next table.
 static TABLES: AtomicU64 = AtomicU64::new(1);
 
 /// One count of decisions, with what it counts.
@@ -151,7 +150,7 @@ pub(crate) struct Decisions {
 }
 
 impl ServerCounters {
-    /// Of policies with these names, counted by so many threads.
+    /// Creates the counts of policies with these names, for so many worker threads.
     pub(crate) fn new<'n>(
         workers: NonZeroU16,
         names: impl Iterator<Item = &'n str>,
@@ -165,14 +164,14 @@ impl ServerCounters {
         Self { shards, table, current, sketches: AtomicUsize::new(0), keys }
     }
 
-    /// From now on policies with these names are in force as well. What was counted stays.
+    /// Adds policies with these names, which are in force from now on. Earlier counts stay.
     pub(crate) fn follow<'n>(&self, names: impl Iterator<Item = &'n str>) {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         *table = Arc::new(table.with(self.shards.len(), names));
         self.current.store(table.number, Ordering::Release);
     }
 
-    /// Counts a decision, and whose key it was where a limit refused it.
+    /// Counts a decision, and its key if a limit refused it.
     pub(crate) fn decided(
         &self,
         (wire, subject): (Wire, DecisionSource<'_>),
@@ -196,7 +195,7 @@ impl ServerCounters {
         });
     }
 
-    /// Counts a request that asked for no permits. `false` if `verb` asks for some.
+    /// Counts a request that takes no permits. Returns `false` for a verb that takes some.
     pub(crate) fn operated(&self, wire: Wire, verb: &Verb) -> bool {
         let place = match verb {
             Verb::Check { .. }
@@ -214,20 +213,20 @@ impl ServerCounters {
         true
     }
 
-    /// Counts how long a decision took.
+    /// Counts the duration of a decision.
     pub(crate) fn took(&self, wire: Wire, took: Duration) {
         let shard = HERE.with(|here| self.place(here).shard);
         self.shards[shard].latency[wire as usize].record(took);
     }
 
-    /// Where the thread counts that knows `here`: the workers have shards of their own, which are as
+    /// The shard of the thread with the state `here`: workers have shards of their own, which are as
     /// many as the first threads that count; all others share the last one.
     fn place(&self, here: &ThreadState) -> ShardSlot {
         let last = self.shards.len() - 1;
         ShardSlot { shard: here.number.min(last), alone: here.number < last }
     }
 
-    /// Calls `count` with where the present thread counts, and the counts of `subject`.
+    /// Calls `count` with the shard of the present thread, and the counts of `subject`.
     fn here(&self, subject: DecisionSource<'_>, count: impl FnOnce(ShardSlot, &PolicyCounters)) {
         HERE.with(|here| {
             let mut seen = here.table.borrow_mut();
@@ -252,30 +251,30 @@ impl ServerCounters {
         all.iter().flat_map(|(name, of_policy)| of_policy.decisions(name)).collect()
     }
 
-    /// What became of the decisions of each policy, over all wires and modes.
+    /// The results of the decisions of each policy, over all wires and modes.
     pub(super) fn totals(&self) -> Vec<(Box<str>, Counts)> {
         let table = self.table();
         table.all().map(|(name, of_policy)| (name.into(), of_policy.total())).collect()
     }
 
-    /// Decisions that were made without the store.
+    /// The number of decisions that were made without the store.
     pub(super) fn without_store(&self) -> u64 {
         self.table().all().map(|(_, of_policy)| of_policy.total().0[WITHOUT_STORE]).sum()
     }
 
-    /// What is counted of the keys of `policy` that are refused; `None` if there is no such policy.
+    /// The counts of `policy`; `None` if it has none of its own.
     pub(super) fn of(&self, policy: &str) -> Option<Arc<PolicyCounters>> {
         self.table().by_name.get(policy).cloned()
     }
 
-    /// Forgets refusals that are no news.
+    /// Ends the present span of refused keys, and forgets the span before.
     pub(crate) fn turn(&self) {
         for (_, of_policy) in self.table().all() {
             of_policy.tops.turn();
         }
     }
 
-    /// How long decisions on `wire` took, as far as it was measured.
+    /// The durations of decisions on `wire`, as far as they were measured.
     pub(crate) fn latency(&self, wire: Wire) -> Spans {
         let mut spans = Spans::default();
         for shard in &self.shards {
@@ -284,12 +283,12 @@ impl ServerCounters {
         spans
     }
 
-    /// Requests on `wire` that could not be decided, by reason.
+    /// Numbers of requests on `wire` that could not be decided, by reason.
     pub(crate) fn errors(&self, wire: Wire) -> impl Iterator<Item = (&'static str, u64)> {
         sum(&self.shards, REASONS, move |shard| &shard.errors[wire as usize])
     }
 
-    /// Requests on `wire` that asked for no permits, by what they wanted.
+    /// Numbers of requests on `wire` that took no permits, by operation.
     pub(crate) fn operations(&self, wire: Wire) -> impl Iterator<Item = (&'static str, u64)> {
         sum(&self.shards, OPERATIONS, move |shard| &shard.operations[wire as usize])
     }
@@ -304,7 +303,7 @@ impl PolicyTable {
         nobody.with(shards, names)
     }
 
-    /// The same with these names, as far as there is room.
+    /// Returns a table that has these names as well, as far as there is room.
     fn with<'n>(&self, shards: usize, names: impl Iterator<Item = &'n str>) -> Self {
         let Self { number: _, by_name, caller, unknown, other } = self;
         let mut by_name = by_name.clone();
@@ -328,7 +327,7 @@ impl PolicyTable {
         }
     }
 
-    /// All of them, by what they are called in metrics.
+    /// All counts, by their names in metrics.
     fn all(&self) -> impl Iterator<Item = (&str, &PolicyCounters)> {
         let Self { number: _, by_name, caller, unknown, other } = self;
         let (of_caller, of_unknown) =
@@ -349,15 +348,15 @@ impl PolicyCounters {
         let cells = self.cells[here.shard * WIRES + wire as usize].get_or_init(Cells::boxed);
         let cell = &cells.0[place];
         if here.alone {
-            // Cheaper than to be ready for others.
+            // Cheaper than an addition that other threads can see.
             cell.store(cell.load(Relaxed) + 1, Relaxed);
         } else {
             cell.fetch_add(1, Relaxed);
         }
     }
 
-    /// Over all wires: results in the order of [`FATES`], errors behind them. What met an overload is not what a
-    /// limit said, so it is none of those.
+    /// The sums over all wires: results in the order of [`FATES`], then errors. Requests that were shed are
+    /// counted apart, because no limit decided them.
     fn total(&self) -> Counts {
         let mut total = Counts::default();
         let cells = self
@@ -407,11 +406,11 @@ impl Cells {
 }
 
 impl<'a> DecisionSource<'a> {
-    /// Whose decision `request` was, or with `error` would have been.
+    /// Returns the rules that decided `request`, or would have without `error`.
     pub(crate) fn of(request: &Request<'a>, error: Option<&DecideError>) -> Self {
         let Limits::Policy(policy) = request.limits else { return Self::Caller };
         match error {
-            // The name may be anything then.
+            // The name may be any text then.
             Some(
                 DecideError::UnknownPolicy(_) | DecideError::EmptyKey | DecideError::LongKey(_),
             ) => Self::Unknown,
@@ -419,7 +418,7 @@ impl<'a> DecisionSource<'a> {
         }
     }
 
-    /// What it is called in metrics, events and traces. The brackets are in no policy's name.
+    /// The name in metrics, events and traces. No name of a policy contains brackets.
     pub(crate) const fn name(self) -> &'a str {
         match self {
             Self::Policy(name) => name,
@@ -430,7 +429,7 @@ impl<'a> DecisionSource<'a> {
 }
 
 impl Fate {
-    /// What it is called in metrics and events.
+    /// The name in metrics and events.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
@@ -443,7 +442,7 @@ impl Fate {
     }
 }
 
-/// Where it is in [`REASONS`].
+/// The place of the reason in [`REASONS`].
 fn reason(error: &DecideError) -> usize {
     match error {
         DecideError::UnknownPolicy(_) => 0,
@@ -454,7 +453,7 @@ fn reason(error: &DecideError) -> usize {
     }
 }
 
-/// The counters that `of` finds in every shard, added up, with what they are called.
+/// The counters that `of` finds in every shard, added up, with their names.
 fn sum<const N: usize>(
     shards: &[CounterShard],
     names: [&'static str; N],

@@ -1,9 +1,8 @@
-//! Decisions as they are made, for whoever watches: a sample of them, as JSON.
+//! A sample of decisions as they are made, as JSON, for clients that watch.
 //!
-//! While nobody watches, a decision costs a look at one number. While somebody does, a worker sends at most
-//! [`PER_SECOND`] events a second, of what a watcher wants; the next event of the same policy and result has
-//! those that were skipped in its `weight`. A watcher that reads too slowly gets the number of events that it
-//! missed.
+//! Without a watcher, a decision costs one comparison. With one, a worker sends at most [`PER_SECOND`] events
+//! a second that a watcher wants; the next event of the same policy and result counts those that were skipped
+//! in its `weight`. A watcher that reads too slowly gets the number of events that it missed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -23,23 +22,23 @@ use tokio_util::sync::CancellationToken;
 use super::counts::POLICIES_COUNTED_MAX;
 use super::keys::KeyWriter;
 
-/// Events that wait for those who watch: a second of what five workers say at most. One is 300 bytes.
+/// Maximum number of events that wait for watchers: as many as five workers send in a second. One is 300 bytes.
 const WAITING_MAX: usize = 1_024;
 
-/// Who can watch at a time: a console for each operator on duty, and something is left.
+/// Maximum number of watchers: a console for each operator on duty, and some more.
 const WATCHERS_MAX: usize = 16;
 
-/// Events of one worker in a second; so many may come at once.
+/// Events of one worker in a second, of which all may come at once; more are left out.
 const PER_SECOND: u64 = 200;
 
-/// Policies of which a worker remembers what it skipped: those that are counted on their own. Of others an
-/// event stands for itself.
+/// Maximum number of policies whose skipped events a worker counts: as many as have counts of their own.
+/// An event of another policy stands for itself alone.
 const SKIPPED_POLICIES_MAX: usize = POLICIES_COUNTED_MAX;
 
-/// How long nothing is said before a line is that says nothing: proxies in between give up after 30 s.
+/// Longest silence before a comment line is sent: proxies in between give up after 30 s.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
-/// Where decisions are told to whoever watches.
+/// The events of decisions, for clients that watch.
 #[derive(Debug)]
 pub(crate) struct Events {
     sender: broadcast::Sender<Arc<EncodedEvent>>,
@@ -47,10 +46,10 @@ pub(crate) struct Events {
     keys: Arc<KeyWriter>,
 }
 
-/// What is told of a decision. Of a request that nobody could decide there is only the first part.
+/// The event of a decision. A request that could not be decided has no `decision`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct DecisionEvent<'a> {
-    /// When it was asked, which is what it is decided by, µs since the Unix epoch.
+    /// The time of the request, by which it is decided, µs since the Unix epoch.
     pub(crate) at_us: u64,
     pub(crate) wire: &'static str,
     pub(crate) policy: &'a str,
@@ -61,29 +60,29 @@ pub(crate) struct DecisionEvent<'a> {
     pub(crate) decision: Option<DecisionFields<'a>>,
 }
 
-/// What was asked, as far as a replay needs it to ask the same.
+/// The fields of a request that a replay needs to repeat it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct AskedFields {
     pub(crate) verb: &'static str,
-    /// Permits; of verbs that name a number of them.
+    /// Permits; absent for verbs without a number of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cost: Option<u64>,
-    /// Longest wait that was asked for; of `reserve`.
+    /// Longest wait that was requested; of `reserve`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_wait_us: Option<u64>,
-    /// The permit: a hash of its name, 32 hexadecimal digits.
+    /// The permit: a hash of its id, 32 hexadecimal digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) permit: Option<String>,
-    /// `policy` if its caller would be held back by a `queue`, `gateway` if by whatever delays it, too; else absent.
+    /// `policy` if the request may be delayed as its policy sets, `gateway` if as a gateway allows; else absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) waits: Option<&'static str>,
-    /// For how long a gateway lets itself be held back at most.
+    /// Longest delay that a gateway allows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) hold_max_us: Option<u64>,
 }
 
 impl AskedFields {
-    /// What `request` asks.
+    /// The fields of `request`.
     pub(crate) fn of(request: &Request<'_>) -> Self {
         let cost = match &request.verb {
             Verb::Check { cost }
@@ -113,7 +112,7 @@ impl AskedFields {
     }
 }
 
-/// What is told of a decision that there is.
+/// The fields of a decision that was made.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct DecisionFields<'a> {
     pub(crate) mode: &'static str,
@@ -125,17 +124,17 @@ pub(crate) struct DecisionFields<'a> {
     pub(crate) held_us: u64,
 }
 
-/// The whole of it.
+/// The whole event.
 #[derive(Serialize)]
 struct EventRecord<'a> {
     #[serde(flatten)]
     told: &'a DecisionEvent<'a>,
-    /// `null`: the budget that all share.
+    /// `null`: the budget that all requests share.
     key: Option<String>,
-    /// Whether it is in clear text, and something else for want of text.
+    /// The key is shown in clear text, but is not UTF-8, so that `key` differs from it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     key_is_cut: bool,
-    /// Decisions that it stands for.
+    /// Number of decisions that this event stands for.
     weight: u64,
 }
 
@@ -146,7 +145,7 @@ struct EncodedEvent {
     json: String,
 }
 
-/// Which events are wanted.
+/// The events that a client wants.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventFilter {
@@ -154,25 +153,25 @@ pub(crate) struct EventFilter {
     result: Option<String>,
 }
 
-/// Those who watch.
+/// The clients that watch.
 #[derive(Debug, Default)]
 struct Watchers {
     count: AtomicUsize,
-    /// What each of them wants.
+    /// The filter of each.
     filters: RwLock<Vec<EventFilter>>,
 }
 
-/// Somebody who watches, and what they want.
+/// A client that watches, and its filter.
 struct Subscriber(Arc<Watchers>, EventFilter);
 
-/// Events that were not sent, by policy and result.
+/// Numbers of events that were not sent, by policy and result.
 type SkippedEvents = HashMap<Box<str>, Vec<(&'static str, u64)>>;
 
-/// What a thread may still tell.
+/// The events that a thread may still send.
 struct Allowance {
-    /// When it will have told all that it may.
+    /// The time at which all events that were sent are worked off, µs since the Unix epoch.
     until_us: Cell<u64>,
-    /// Since the last event of each policy and result.
+    /// Events that were skipped since the last one of each policy and result.
     skipped: RefCell<SkippedEvents>,
 }
 
@@ -186,22 +185,22 @@ impl Events {
         Self { sender, watchers: Arc::default(), keys }
     }
 
-    /// Whether anybody watches.
+    /// Returns whether a client watches.
     pub(crate) fn are_watched(&self) -> bool {
         self.watchers.count.load(Relaxed) > 0
     }
 
-    /// How many watch.
+    /// The number of clients that watch.
     pub(crate) fn watchers(&self) -> usize {
         self.watchers.count.load(Relaxed)
     }
 
-    /// What is shown of `key`.
+    /// The form in which operators see `key`.
     pub(super) fn shown_key(&self, key: &[u8]) -> String {
         String::from_utf8_lossy(&self.keys.shown(key)).into_owned()
     }
 
-    /// Sends what was decided on `key` to those who want it, unless it is too soon for the next event.
+    /// Sends the decision on `key` to clients that want it, unless it is too soon for the next event.
     pub(crate) fn publish(&self, told: &DecisionEvent<'_>, key: Option<&[u8]>) {
         if !self.watchers.want(told.policy, told.result) {
             return;
@@ -214,12 +213,12 @@ impl Events {
         let line = EventRecord { told, key, key_is_cut, weight };
         let json = serde_json::to_string(&line).expect("texts and numbers are always JSON");
         let event = EncodedEvent { policy: told.policy.to_owned(), result: told.result, json };
-        // Nobody watches any more: then it was told to nobody.
+        // An error means that no client watches any more.
         self.sender.send(Arc::new(event)).ok();
     }
 
-    /// The events from now on that `filter` lets through, in the form of `text/event-stream`, until
-    /// `stop`. `None` if too many watch already.
+    /// Returns the events from now on that `filter` lets through, in the form of
+    /// `text/event-stream`, until `stop`. `None` if there are too many watchers.
     pub(crate) fn watch(
         &self,
         filter: EventFilter,
@@ -238,7 +237,7 @@ impl Events {
     }
 }
 
-/// The next thing to say.
+/// Waits for the next event that `filter` lets through, or another line of the stream.
 async fn next(
     receiver: &mut broadcast::Receiver<Arc<EncodedEvent>>,
     filter: &EventFilter,
@@ -261,12 +260,12 @@ async fn next(
 }
 
 impl EventFilter {
-    /// Events of `policy`, or of it with this result only.
+    /// Creates a filter for events of `policy`, or for those with this result only.
     pub(crate) const fn new(policy: String, result: Option<String>) -> Self {
         Self { policy: Some(policy), result }
     }
 
-    /// Whether an event can have the result.
+    /// Checks that an event can have the result.
     ///
     /// # Errors
     /// A text that names the results.
@@ -288,7 +287,7 @@ impl EventFilter {
 }
 
 impl Watchers {
-    /// Whether somebody wants events of this policy and result.
+    /// Returns whether a client wants events of this policy and result.
     fn want(&self, policy: &str, result: &str) -> bool {
         let filters = self.filters.read().unwrap_or_else(PoisonError::into_inner);
         filters.iter().any(|filter| filter.lets_pass(policy, result))
@@ -296,7 +295,7 @@ impl Watchers {
 }
 
 impl Subscriber {
-    /// One more who watches; `None` if there are too many already.
+    /// Adds a client that watches; `None` if there are too many already.
     fn enter(watchers: &Arc<Watchers>, filter: EventFilter) -> Option<Self> {
         let mut filters = watchers.filters.write().unwrap_or_else(PoisonError::into_inner);
         if filters.len() >= WATCHERS_MAX {
@@ -324,11 +323,11 @@ impl Allowance {
         Self { until_us: Cell::new(0), skipped: RefCell::default() }
     }
 
-    /// The decisions that an event at `now` stands for; `None` if it may not be sent.
+    /// Returns the number of decisions that an event at `now` stands for; `None` if it may not be sent.
     fn take(&self, now: Micros, policy: &str, result: &'static str) -> Option<u64> {
         const EACH_US: u64 = 1_000_000 / PER_SECOND;
         let now_us = now.get();
-        // A clock that went back must not silence it.
+        // A clock that went back must not silence the thread.
         let until_us = self.until_us.get().clamp(now_us, now_us + 1_000_000);
         self.until_us.set(until_us);
         if until_us + EACH_US > now_us + 1_000_000 {

@@ -1,7 +1,7 @@
-//! What became of requests over the last minutes, the last hour and the last day, for every policy.
+//! Results of requests over the last minutes, the last hour and the last day, for every policy.
 //!
 //! **What it remembers**: for each policy that had traffic a ring of 360 buckets of 10 s and one of 288
-//! buckets of 5 min; for each policy that somebody watches also one of 120 buckets of 1 s. A bucket is nine
+//! buckets of 5 min; for each policy that a client watches also one of 120 buckets of 1 s. A bucket is nine
 //! counts ([`RESULTS`](sluicegate_control::traffic::RESULTS)).
 //!
 //! Example: a counter says 5 at 12:00:01 and 7 at 12:00:02. The second 12:00:00 has 5 of them and 12:00:01
@@ -10,7 +10,7 @@
 //! **One property that always holds**: the buckets of all policies add up to what the counters counted, as
 //! far as the rings go back.
 //!
-//! Nothing here is on the path of a decision: once a second the counters are read, that are there anyway.
+//! Nothing here is on the path of a decision: once a second the counters, which exist anyway, are read.
 //! The time is passed in. A clock that goes back stays in the latest bucket.
 
 use std::collections::{BTreeSet, HashMap};
@@ -20,14 +20,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sluicegate_control::traffic::{Bucket, Counts, OTHER, PolicyCounts, RESULTS, Step};
 use tokio::sync::watch;
 
-/// Most policies with rings of their own: 23 MB. The one that was busy least recently makes room for
-/// another, and its counts join `(other)`.
+/// Maximum number of policies with rings of their own: 23 MB. The one that was busy least recently
+/// makes room for another, and its counts join `(other)`.
 const HISTORY_POLICIES_MAX: usize = 1_000;
 
-/// Most policies whose seconds are kept: two for each stream that there can be.
+/// Maximum number of policies whose seconds are kept: two for each stream that there can be.
 pub(crate) const WATCHED_MAX: usize = 64;
 
-/// Seconds that are kept: a client that reads slowly misses none of them.
+/// Number of seconds that are kept: a client that reads slowly misses none of them.
 pub(crate) const SECONDS: usize = 120;
 
 /// Counts of a bucket. No policy has four billion decisions in five minutes.
@@ -37,11 +37,11 @@ type Slot = [u32; RESULTS.len()];
 #[derive(Debug)]
 pub(crate) struct TrafficHistory {
     rings: Mutex<Rings>,
-    /// The second that was counted last; none: nothing is recorded.
+    /// The second that was counted last; `None`: nothing is recorded.
     second: watch::Sender<Option<i64>>,
     /// Ends of the last buckets that the catalog has, by step.
     written: [AtomicI64; 2],
-    /// Rows that the catalog did not take.
+    /// Number of rows that the catalog did not take.
     dropped: AtomicU64,
 }
 
@@ -49,25 +49,25 @@ pub(crate) struct TrafficHistory {
 #[derive(Debug, Default)]
 struct Rings {
     policies: HashMap<Box<str>, Series>,
-    /// Policies that have slots.
+    /// Number of policies with slots, without `(other)`.
     kept: usize,
     watched: HashMap<Box<str>, Watched>,
-    /// The first second and the last, since 1970; none: nothing was counted yet.
+    /// The first and the last second that were counted, since 1970; `None`: none was.
     seconds: Option<(i64, i64)>,
 }
 
-/// One policy.
+/// The history of one policy.
 #[derive(Debug, Default)]
 struct Series {
-    /// What its counters said last.
+    /// The last values of its counters.
     seen: Counts,
     /// The last second in which it had traffic.
     busy_at: i64,
-    /// Buckets of 10 s and behind them those of 5 min; none: it had no traffic, or made room.
+    /// Buckets of 10 s and behind them those of 5 min; `None`: it had no traffic, or made room.
     slots: Option<Box<[Slot]>>,
 }
 
-/// The seconds of a policy that somebody watches.
+/// The seconds of a policy that clients watch.
 #[derive(Debug)]
 struct Watched {
     watchers: usize,
@@ -82,38 +82,38 @@ impl Default for TrafficHistory {
 }
 
 impl TrafficHistory {
-    /// Counts what was decided until `until_ms` since 1970: `totals` has what each policy's counters say.
+    /// Records the decisions until `until_ms` since 1970: `totals` has the counters of each policy.
     pub(super) fn record(&self, until_ms: i64, totals: &[(Box<str>, Counts)]) {
         let second = self.rings().record(until_ms, totals);
         self.second.send_replace(Some(second));
     }
 
-    /// Nothing is recorded any more.
+    /// Ends recording.
     pub(crate) fn end(&self) {
         self.second.send_replace(None);
     }
 
-    /// Ends the buckets that `at_ms` since 1970 is in, though they have time left.
+    /// Ends the buckets that contain `at_ms` since 1970, though they have time left.
     pub(crate) fn end_buckets(&self, at_ms: i64) {
         self.record(Step::Coarse.floor(at_ms) + Step::Coarse.ms(), &[]);
     }
 
-    /// The second that was counted last, and those that follow.
+    /// A receiver of the second that was counted last, and of those that follow.
     pub(crate) fn seconds(&self) -> watch::Receiver<Option<i64>> {
         self.second.subscribe()
     }
 
-    /// The end of the last bucket that has ended; none: nothing is recorded.
+    /// The end of the last bucket that has ended, ms since 1970; `None`: nothing is recorded.
     pub(crate) fn through(&self, step: Step) -> Option<i64> {
         self.second.borrow().map(|second| step.floor((second + 1) * 1_000))
     }
 
-    /// The buckets that have ended, from `since` on, but for those that begin at `known`.
+    /// The buckets that have ended, from `since` on, except those that begin at `known`.
     pub(crate) fn buckets(&self, step: Step, since: i64, known: &BTreeSet<i64>) -> Vec<Bucket> {
         self.rings().buckets(step, since, known)
     }
 
-    /// What watched policies counted in this second, one of the last [`SECONDS`].
+    /// The counts of watched policies in this second, one of the last [`SECONDS`].
     pub(crate) fn second(&self, second: i64, policies: &[String]) -> Vec<Counts> {
         let rings = self.rings();
         let place = place(second, SECONDS);
@@ -126,12 +126,12 @@ impl TrafficHistory {
         policies.iter().map(of).collect()
     }
 
-    /// Keeps the seconds of these policies from now on; `false`: too many are watched.
+    /// Keeps the seconds of these policies from now on. Returns `false` if too many are watched.
     pub(crate) fn watch(&self, policies: &[String]) -> bool {
         self.rings().watch(policies)
     }
 
-    /// Somebody watches these no more.
+    /// Ends one client's watch of these policies.
     pub(crate) fn unwatch(&self, policies: &[String]) {
         self.rings().unwatch(policies);
     }
@@ -141,17 +141,17 @@ impl TrafficHistory {
         [0, 1].map(|step: usize| self.written[step].load(Relaxed))
     }
 
-    /// The catalog has everything until `through`, as far as it took it.
+    /// Records that the catalog has the buckets until `through`, as far as it took them.
     pub(crate) fn set_written(&self, step: Step, through: i64) {
         self.written[step as usize].store(through, Relaxed);
     }
 
-    /// A row was not taken.
+    /// Counts a row that the catalog did not take.
     pub(crate) fn drop_row(&self) {
         self.dropped.fetch_add(1, Relaxed);
     }
 
-    /// How many rows were not taken.
+    /// The number of rows that the catalog did not take.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Relaxed)
     }
@@ -162,8 +162,7 @@ impl TrafficHistory {
 }
 
 impl Rings {
-    /// Counts what became of requests until `until_ms` as what happened in the second before; which one
-    /// that was.
+    /// Records the results until `until_ms` as those of the second before. Returns that second.
     fn record(&mut self, until_ms: i64, totals: &[(Box<str>, Counts)]) -> i64 {
         let second = until_ms.div_euclid(1_000) - 1;
         let second = self.seconds.map_or(second, |(_, last)| second.max(last));
@@ -216,7 +215,7 @@ impl Rings {
         }
     }
 
-    /// Whether `policy` may have slots; one that was not busy in this second makes room.
+    /// Returns whether `policy` may have slots; a policy that was not busy in this second makes room.
     fn make_room(&mut self, policy: &str, second: i64) -> bool {
         if policy == OTHER {
             return true;
@@ -288,7 +287,7 @@ fn empty() -> Box<[Slot]> {
     vec![Slot::default(); buckets].into()
 }
 
-/// Where the bucket of `step` is that has this second.
+/// The place of the bucket of `step` that contains `second`.
 fn slot(step: Step, second: i64) -> usize {
     let before = if step == Step::Fine { 0 } else { Step::Fine.buckets() };
     before + place(second.div_euclid(step.ms() / 1_000), step.buckets())

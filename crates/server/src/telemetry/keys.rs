@@ -1,4 +1,4 @@
-//! How operators see keys, wherever they see any: as a hash, unless `admin.keys` says otherwise.
+//! The form of keys where operators see them: a hash, unless `admin.keys` says otherwise.
 //!
 //! A key may be a name, an address or a token. A hash with a secret of the process is the same in
 //! `/v1/top` and `/v1/events`, so that a key is recognised, and says nothing to others. Logs, traces and
@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use crate::config::KeyFormat;
 
-/// What writes keys.
+/// Writes keys for operators.
 #[derive(Debug)]
 pub(crate) struct KeyWriter {
     format: KeyFormat,
@@ -21,12 +21,12 @@ impl KeyWriter {
         Self { format, secret: RandomState::new() }
     }
 
-    /// Whether what is shown of `key` is shown of no other key; of hashes nearly so.
+    /// Returns whether the shown form belongs to `key` alone; of hashes nearly so.
     pub(super) fn shows_whole(&self, key: &[u8]) -> bool {
         matches!(self.format, KeyFormat::Hashed) || std::str::from_utf8(key).is_ok()
     }
 
-    /// What is shown of `key`.
+    /// The form in which operators see `key`.
     pub(super) fn shown<'k>(&self, key: &'k [u8]) -> Cow<'k, [u8]> {
         match self.format {
             KeyFormat::Hashed => format!("#{:016x}", self.secret.hash_one(key)).into_bytes().into(),

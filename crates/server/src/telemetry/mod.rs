@@ -1,14 +1,14 @@
-//! What operators see of a server: counts, the keys that are refused most, decisions as they are made.
+//! The telemetry of a server: counts, the keys that are refused most, decisions as they are made.
 //!
 //! ```text
-//! wire ─▶ ServerEngine ─▶ decision ─▶ Telemetry::see ─┬─▶ counts  (always; a scrape adds them up)
-//!                                        │     └─▶ history (each second, where there is a catalog)
-//!                                        ├─▶ top     (refusals only)
-//!                                        └─▶ events  (while somebody watches)
+//! wire ─▶ ServerEngine ─▶ Telemetry::observe ─┬─▶ counts  (always; a scrape adds them up)
+//!                                             │     └─▶ history (each second, where there is a catalog)
+//!                                             ├─▶ top     (refusals only)
+//!                                             └─▶ events  (while a client watches)
 //! ```
 //!
-//! Seeing a decision in memory must be cheap beside making it, so the time is only taken of one in
-//! [`SAMPLED`] there; asking another machine takes so long that the time is always taken.
+//! Observing a decision in memory must be cheap beside making it, so only one in [`SAMPLED`] is
+//! timed there; asking another machine takes so long that every decision is timed.
 
 mod counts;
 mod events;
@@ -43,29 +43,29 @@ use crate::config::KeyFormat;
 use crate::log_pace::LogPace;
 use crate::protocol::Wire;
 
-/// Of so many decisions in memory one is timed, a power of two: reading the clock twice costs as much
-/// as half of one.
+/// Number of decisions in memory of which one is timed, a power of two: reading the clock twice costs
+/// as much as half a decision.
 const SAMPLED: u32 = 64;
 
-/// How often refusals that are no news are forgotten: [`Telemetry::top`] looks back once to twice as far.
+/// Length of a span of refused keys: [`Telemetry::top`] looks back one to two spans.
 pub(crate) const TURN: Duration = Duration::from_secs(300);
 
-/// What is seen of the decisions of a server.
+/// The telemetry of a server.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     pub(crate) counts: ServerCounters,
     events: Events,
     history: TrafficHistory,
-    /// Of how many decisions one is timed, less one: all bits of a number.
+    /// Number of decisions of which one is timed, less one: a mask of all lower bits.
     untimed: u32,
     connections: [Arc<Connections>; Wire::ALL.len()],
-    /// Policies that were not decided because too many guard one request.
+    /// Number of policies that were not decided because too many guard one request.
     left_out: AtomicU64,
-    /// Requests for policies that do not exist or are not for their app, of Redis clients and of gateways.
+    /// Requests for policies that do not exist or that their app may not use, of Redis clients and of gateways.
     unknown: [LogPace; 2],
 }
 
-/// Connections of a wire, counted.
+/// Counts of the connections of a wire.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     max: AtomicU64,
@@ -77,15 +77,15 @@ pub(crate) struct Connections {
 #[derive(Debug)]
 struct OpenConnection(Arc<Connections>);
 
-/// When a decision began, where it is timed.
+/// The start of a decision, if it is timed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DecisionTimer(Option<Instant>);
 
-/// What is seen of one decision.
+/// One decision, as it is observed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ObservedDecision<'a> {
     pub(crate) wire: Wire,
-    /// When it was asked, µs since the Unix epoch.
+    /// The time of the request, µs since the Unix epoch.
     pub(crate) now: Micros,
     pub(crate) request: &'a Request<'a>,
     pub(crate) decided: Result<&'a Admission, &'a DecideError>,
@@ -96,7 +96,7 @@ thread_local! {
 }
 
 impl Telemetry {
-    /// For the decisions of `workers` by `policies`; on a store that is `far`, all are timed.
+    /// Creates the telemetry of decisions of `workers` by `policies`; on a store that is `far`, all are timed.
     pub(crate) fn new(
         workers: NonZeroU16,
         policies: &PolicySet,
@@ -115,12 +115,12 @@ impl Telemetry {
         }
     }
 
-    /// `policies` are in force from now on.
+    /// Counts `policies` from now on.
     pub(crate) fn follow(&self, policies: &PolicySet) {
         self.counts.follow(names(policies));
     }
 
-    /// A decision begins.
+    /// Starts the timer of a decision.
     #[inline]
     #[expect(clippy::disallowed_methods, reason = "a span is measured, nothing is decided by it")]
     pub(crate) fn begin(&self) -> DecisionTimer {
@@ -129,7 +129,7 @@ impl Telemetry {
         DecisionTimer((tick & self.untimed == 0).then(Instant::now))
     }
 
-    /// A decision was made, or could not be.
+    /// Records a decision that was made, or that could not be made.
     #[inline]
     pub(crate) fn observe(&self, seen: &ObservedDecision<'_>, begun: DecisionTimer) {
         let ObservedDecision { wire, request, .. } = *seen;
@@ -164,7 +164,8 @@ impl Telemetry {
             Ok(_) if self.counts.operated(wire, &request.verb) => {}
             Ok(Admission { answer, way, held }) => {
                 let fate = fate(way, *held);
-                // Some may have been granted of what is over the limit as a whole. An overload says nothing of a key.
+                // Some permits may have been granted of a cost that is over the limit. An overload says nothing about
+                // a key.
                 let is_over = *way != Disposition::Allowed && answer.mode != Mode::Shed;
                 let refused = is_over.then_some(request.key);
                 self.counts.decided((wire, seen.subject()), fate, answer.mode, refused);
@@ -172,8 +173,8 @@ impl Telemetry {
         }
     }
 
-    /// Logs a request for a policy that does not exist, or is not for its app. Gateways and most Redis clients let such
-    /// requests pass, and say nothing of it; over HTTP the answer is an error.
+    /// Logs a request for a policy that does not exist, or that its app may not use. Gateways and most Redis clients
+    /// let such requests pass without an error; over HTTP the answer is an error.
     #[cold]
     #[expect(clippy::disallowed_methods, reason = "the log is paced, nothing is decided by it")]
     fn log_not_decided(&self, wire: Wire, of: std::fmt::Arguments<'_>) {
@@ -213,34 +214,34 @@ impl Telemetry {
         Some(self.counts.of(policy)?.tops.list(count))
     }
 
-    /// What is shown of `key`.
+    /// The form in which operators see `key`.
     pub(crate) fn shown_key(&self, key: &[u8]) -> String {
         self.events.shown_key(key)
     }
 
-    /// Forgets refusals that are no news, until `stop`.
+    /// Ends spans of refused keys at intervals, until `stop`.
     pub(crate) async fn run(&self, stop: &CancellationToken) {
         while timeout(TURN, stop.cancelled()).await.is_err() {
             self.counts.turn();
         }
     }
 
-    /// Where decisions are told as they are made.
+    /// The events of decisions as they are made.
     pub(crate) const fn events(&self) -> &Events {
         &self.events
     }
 
-    /// Counts what was decided until `until_ms` since 1970 in the history.
+    /// Records the decisions until `until_ms` since 1970 in the history.
     pub(crate) fn record_second(&self, until_ms: i64) {
         self.history.record(until_ms, &self.counts.totals());
     }
 
-    /// What was decided over time.
+    /// The history of decisions.
     pub(crate) const fn history(&self) -> &TrafficHistory {
         &self.history
     }
 
-    /// Decisions that were made without the store so far.
+    /// The number of decisions that were made without the store so far.
     pub(crate) fn decided_without_store(&self) -> u64 {
         self.counts.without_store()
     }
@@ -250,7 +251,7 @@ impl Telemetry {
         self.left_out.fetch_add(policies as u64, Relaxed);
     }
 
-    /// How many policies were left out.
+    /// The number of policies that were left out.
     pub(crate) fn left_out(&self) -> u64 {
         self.left_out.load(Relaxed)
     }
@@ -268,28 +269,28 @@ impl<'a> ObservedDecision<'a> {
 }
 
 impl Connections {
-    /// There may be so many more at a time: another address listens.
+    /// Raises the maximum number of connections by `more`: another address listens.
     pub(crate) fn permit(&self, more: usize) {
         self.max.fetch_add(more as u64, Relaxed);
     }
 
-    /// How many there may be at a time.
+    /// The maximum number of open connections.
     pub(crate) fn max(&self) -> u64 {
         self.max.load(Relaxed)
     }
 
-    /// How many there were.
+    /// The number of connections that were accepted.
     pub(crate) fn accepted(&self) -> u64 {
         self.accepted.load(Relaxed)
     }
 
-    /// How many there are.
+    /// The number of open connections.
     pub(crate) fn open(&self) -> u64 {
         let ended = self.ended.load(Relaxed);
         self.accepted().saturating_sub(ended)
     }
 
-    /// `serving`, a connection that was accepted and is counted as open until it ends.
+    /// Counts an accepted connection as open, until `serving` it ends.
     pub(crate) fn during<F: Future>(
         self: &Arc<Self>,
         serving: F,
@@ -313,7 +314,7 @@ fn names(policies: &PolicySet) -> impl Iterator<Item = &str> {
     policies.policies().iter().map(|policy| policy.name())
 }
 
-/// What became of a request, as metrics and events call it.
+/// The result of a request, as metrics and events name it.
 pub(crate) fn result_name(way: &Disposition, held: Micros) -> &'static str {
     fate(way, held).name()
 }

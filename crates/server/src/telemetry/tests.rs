@@ -1,4 +1,4 @@
-//! What is seen of decisions is what was decided.
+//! Telemetry shows what was decided.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ fn a_permit_that_passes_in_the_shadow_is_counted_as_shadowed() {
         let acquire = Verb::Acquire { cost: Cost::ONE, permit: permit(id) };
         ask(&engine, Wire::Http, &Request::new("seen", Some(b"k"), acquire));
     }
-    // Renewals and releases are no decisions, whether something is held or not.
+    // Renewals and releases are not decisions, whether something is held or not.
     for id in 0..3 {
         let renew = Verb::Renew { permit: permit(id) };
         ask(&engine, Wire::Http, &Request::new("seen", Some(b"k"), renew));
@@ -146,7 +146,7 @@ async fn all_that_is_done_for_several_together_is_seen() {
     assert_eq!(counted(&engine), is(&expected));
     let operations: Vec<_> = engine.telemetry().counts.operations(Wire::Http).take(2).collect();
     assert_eq!(operations, [("peek", 4), ("refund", 0)]);
-    // One cannot be asked, which a look does not find out: the others get their permits back.
+    // One cannot be asked, which peeking does not find out: the others get their permits back.
     let job = Verb::Acquire { cost: Cost::ONE, permit: sluicegate::PermitId(1) };
     let some = [check("plain", b"a"), Request::new("plain", Some(b"a"), job)];
     engine.turn(Wire::Http).decide_all(&some).await.expect_err("it hands out no permits");

@@ -1,8 +1,8 @@
-//! Which keys of a policy are refused most: a bounded sketch for each worker, added up when asked.
+//! The keys of a policy that are refused most: a bounded sketch for each worker, added up on request.
 //!
 //! **What it remembers**: [`COUNTERS`] keys with a count each ("space-saving", Metwally, Agrawal and
-//! El Abbadi, 2005). A key that has a counter adds to it. Another one takes the counter with the least
-//! count over, and begins with what that said, which is its error.
+//! El Abbadi, 2005). A key that has a counter adds to it. Another one takes over the counter with the
+//! least count, and begins with that count, which is its error.
 //!
 //! Example with two counters: `a a b c` leaves `a: 2` and `c: 2, error 1`; `c` was refused once or
 //! twice.
@@ -16,8 +16,8 @@
 //!       ┤██ a ██ c
 //! ```
 //!
-//! Keys are in here as operators are shown them ([`KeyWriter`]), cut to [`KEY_BYTES_MAX`]. A sketch that is
-//! being looked at is not waited for: that refusal is not counted here.
+//! Keys are stored in the form in which operators see them ([`KeyWriter`]), cut to [`KEY_BYTES_MAX`]. A
+//! refusal does not wait for a sketch that is being read: it is not counted here.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -29,17 +29,17 @@ use sluicegate_control::traffic::RefusedKey;
 
 use super::keys::KeyWriter;
 
-/// Counters of a sketch: any key with a 64th of the refusals is found.
+/// Number of counters of a sketch: any key with a 64th of the refusals is found.
 const COUNTERS: usize = 64;
 
-/// Bytes of a key that are remembered: enough to recognise one.
+/// Maximum number of bytes of a key that are kept: enough to recognise one.
 const KEY_BYTES_MAX: usize = 128;
 
-/// Sketches that there are at most, over all policies and workers: with the longest keys one is
-/// 22 KB, so that is 90 MB at the very outside, and 5 MB with keys of sixteen bytes.
+/// Maximum number of sketches, over all policies and workers: with the longest keys one is 22 KB,
+/// so all of them take 90 MB at most, and 5 MB with keys of sixteen bytes.
 const SKETCHES_MAX: usize = 4_096;
 
-/// Keys that are shown at most: as many as a worker's sketch counts.
+/// Maximum number of keys that are shown: as many as a worker's sketch counts.
 pub(crate) const SHOWN_MAX: usize = COUNTERS;
 
 /// The sketches of one policy, one a shard, made when first needed.
@@ -48,7 +48,7 @@ pub(super) struct PolicySketches {
     sketches: Box<[OnceLock<Option<Mutex<SketchPair>>>]>,
 }
 
-/// What is counted now, and what was counted in the span before.
+/// The refusals of the present span, and of the span before.
 #[derive(Debug, Default)]
 struct SketchPair {
     now: Sketch,
@@ -57,7 +57,7 @@ struct SketchPair {
 
 #[derive(Debug, Default)]
 struct Sketch {
-    /// Hashes of the keys, apart so that looking for one is quick.
+    /// Hashes of the keys, stored apart so that a look-up is quick.
     hashes: Vec<u64>,
     counters: Vec<KeyCounter>,
 }
@@ -73,9 +73,9 @@ struct KeyCounter {
 /// A key that was refused, and how often.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Top {
-    /// `null`: the budget that all share.
+    /// `null`: the budget that all requests share.
     key: Option<String>,
-    /// The key is no UTF-8 or longer: `key` is as much of it as can be shown.
+    /// The key is not UTF-8, or is longer: `key` is as much of it as can be shown.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     key_is_cut: bool,
     refused_at_least: u64,
@@ -92,12 +92,12 @@ impl From<Top> for RefusedKey {
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
 
 impl PolicySketches {
-    /// For so many shards.
+    /// Creates the sketches of so many shards.
     pub(super) fn new(shards: usize) -> Self {
         Self { sketches: (0..shards).map(|_| OnceLock::new()).collect() }
     }
 
-    /// A request of `key` was refused. `made` counts all sketches that there are.
+    /// Counts a refused request of `key`. `made` is the number of all sketches.
     pub(super) fn record(
         &self,
         shard: usize,
@@ -117,7 +117,7 @@ impl PolicySketches {
         }
     }
 
-    /// What is counted now becomes what was counted before.
+    /// Ends the present span, which becomes the span before.
     pub(super) fn turn(&self) {
         for sketch in self.sketches.iter().filter_map(|sketch| sketch.get()?.as_ref()) {
             let mut turns = sketch.lock().unwrap_or_else(PoisonError::into_inner);
@@ -164,7 +164,7 @@ impl Sketch {
         counter.name(key, keys);
     }
 
-    /// What a key without a counter may have been refused at most.
+    /// The most refusals that a key without a counter can have.
     fn least(&self) -> u64 {
         if self.counters.len() < COUNTERS {
             return 0;
@@ -172,7 +172,7 @@ impl Sketch {
         self.counters.iter().map(|counter| counter.count).min().unwrap_or_default()
     }
 
-    /// A copy to look things up in, by hash.
+    /// A copy for look-ups by hash, and the most refusals of other keys.
     fn sorted(&self) -> (u64, Vec<(u64, KeyCounter)>) {
         let mut sorted: Vec<_> =
             self.hashes.iter().copied().zip(self.counters.iter().cloned()).collect();
@@ -182,7 +182,7 @@ impl Sketch {
 }
 
 impl KeyCounter {
-    /// Whose it is, written where the last name was.
+    /// Sets the key, in the memory of the one before.
     fn name(&mut self, key: Option<&[u8]>, keys: &KeyWriter) {
         let Some(key) = key else {
             (self.key, self.is_cut) = (None, false);
@@ -196,7 +196,7 @@ impl KeyCounter {
     }
 }
 
-/// All keys of these sketches: what one does not count is as much as it may have missed.
+/// Joins the keys of these sketches: a sketch without a key adds as much as it may have missed.
 fn joined(sketches: &[(u64, Vec<(u64, KeyCounter)>)]) -> Vec<Top> {
     let mut hashes: Vec<u64> =
         sketches.iter().flat_map(|(_, sorted)| sorted.iter().map(|(hash, _)| *hash)).collect();
@@ -280,7 +280,7 @@ mod tests {
                 let bounds = top.refused_at_least..=top.refused_at_most;
                 assert!(bounds.contains(&is), "seed {seed}: {is} of {top:?}");
             }
-            // Whoever has more than a 64th of all refusals of each of the sketches must be found.
+            // Every key with more than a 64th of all refusals of each of the sketches must be found.
             let heavy = truth.iter().filter(|(_, count)| **count > (REFUSED / COUNTERS) as u64);
             let mut count = 0;
             for (rank, times) in heavy {

@@ -1,7 +1,7 @@
-//! The connections of a wire: accepted up to a cap, told to end, cut off if they do not.
+//! The connections of a wire: accepted up to a maximum, asked to end, cut off if they do not.
 //!
-//! Every wire listens through here. What a connection says is the wire's affair; so are the time
-//! limits within it, for only the wire knows what it waits for.
+//! Every wire listens through here. The bytes of a connection are the wire's affair; so are the
+//! time limits within it, because only the wire knows what it waits for.
 
 mod slots;
 mod stream;
@@ -37,56 +37,56 @@ pub(crate) use stream::{ClientStream, PeerClosed};
 pub(crate) use tracked_body::TrackedBody;
 pub(crate) use watched::WatchedStream;
 
-/// Most connections of an address at a time, unless its wire or the configuration says otherwise. The
-/// next one takes the place of one that asks nothing. One of HTTP takes 26 KB before it has said
-/// anything of use, one of Envoy's 28 KB: with the 15 MB of Redis clients it is below 100 MB.
+/// Default maximum number of connections of an address. A further one replaces an idle one. A
+/// connection of HTTP takes 26 KB before its first request, one of Envoy's 28 KB: with the 15 MB of
+/// Redis clients all are below 100 MB.
 pub(crate) const CONNECTIONS_MAX: usize = 1_024;
 
-/// The share of the files a process may open that the connections of one address may be: there are
-/// four wires, and something else to be opened.
+/// The part of the files a process may open that the connections of one address may use, as a
+/// divisor: there are four wires, and other files.
 const FILES_SHARE: u64 = 5;
 
-/// How long a TLS handshake may take: two round trips, and a machine that is busy.
+/// Longest time of a TLS handshake: two round trips, and a machine that is busy.
 const HANDSHAKE_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// How long requests in flight may take once the server is to stop: supervisors that ask politely
-/// do so for thirty seconds at most, many for ten.
+/// Longest time that requests in flight may take once the server stops: supervisors wait for thirty
+/// seconds at most, many for ten.
 pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(10);
 
-/// Connections that the system keeps for us until they are accepted: what it permits by default. One
-/// too many is not refused but has to come again, seconds later.
+/// Maximum number of connections that the system queues until they are accepted: what it permits by
+/// default. A connection beyond that is not refused but must come again, seconds later.
 const QUEUE_MAX: u32 = 4_096;
 
-/// Most connections that make room at once.
+/// Maximum number of connections that are ended at once to make room.
 const ENDED_AT_ONCE_MAX: usize = 64;
 
-/// How long nothing is accepted after there was no room for another connection, instead of asking
-/// again and again: who is answered more often than that is not to make room.
+/// Pause in accepting connections after there was no room for another. A connection that is
+/// answered more often than that does not make room.
 const NO_ROOM_PAUSE: Duration = Duration::from_millis(100);
 
-/// What accepts the connections of a wire.
+/// Accepts the connections of a wire.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: Socket,
     tls: Option<Arc<WireTls>>,
-    /// What is configured.
+    /// The configured maximum number of connections.
     connections_max: Option<NonZeroU32>,
 }
 
 #[derive(Debug)]
 enum Socket {
     Tcp(TcpListener),
-    /// The file is removed in the end.
+    /// The file is removed at the end.
     Unix(UnixListener, SocketFile),
 }
 
-/// A file that goes when nobody listens to it any more.
+/// A socket file, which is removed when its listener ends.
 #[derive(Debug)]
 pub(crate) struct SocketFile(PathBuf);
 
 impl Listener {
-    /// Listens there, and speaks TLS to who comes over a network. A socket that a process before left
-    /// behind is replaced, any other file is not.
+    /// Listens on `listen`, with TLS over a network. A socket that an earlier process left behind is
+    /// replaced, any other file is not.
     ///
     /// # Errors
     /// Those of the system.
@@ -106,24 +106,24 @@ impl Listener {
         Ok(Self { socket, tls: None, connections_max: None })
     }
 
-    /// With so many connections at a time, whatever its wire says.
+    /// Sets the maximum number of connections, instead of the wire's.
     pub(crate) fn with_connections_max(self, connections_max: Option<NonZeroU32>) -> Self {
         Self { connections_max, ..self }
     }
 
-    /// How many connections it has at most: what is configured, or else `of_wire`, but no more than the
+    /// The maximum number of connections: what is configured, or else `of_wire`, but no more than the
     /// system permits files for.
     pub(crate) fn connections_max(&self, of_wire: usize) -> usize {
         self.connections_wanted(of_wire).min(files_share())
     }
 
-    /// How many connections it should have: what is configured, or else `of_wire`.
+    /// The number of connections that it should have: what is configured, or else `of_wire`.
     pub(super) fn connections_wanted(&self, of_wire: usize) -> usize {
         let configured = self.connections_max.and_then(|max| usize::try_from(max.get()).ok());
         configured.unwrap_or(of_wire)
     }
 
-    /// Where it listens; a free port that was asked for is known now.
+    /// The listen address, with the port that the system chose if none was configured.
     ///
     /// # Errors
     /// Those of the system.
@@ -134,7 +134,7 @@ impl Listener {
         }
     }
 
-    /// What it shows to clients, and they to it.
+    /// The TLS of the listener, if it has any.
     pub(crate) const fn tls(&self) -> Option<&Arc<WireTls>> {
         self.tls.as_ref()
     }
@@ -169,16 +169,16 @@ impl Drop for SocketFile {
 }
 
 /// Lets the process open as many files as it may ask for: by default that is a thousand, which a few
-/// gateways use up. What the system does not grant is done without.
+/// gateways use up. A refusal of the system is ignored.
 pub(crate) fn raise_files_max() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).ok();
 }
 
-/// Hands every connection to `handle` on one of `workers`, until `stop`; then waits for those there
-/// are. There are `connections_max` at a time, or fewer where the system permits fewer files: beyond,
-/// the next one takes the place of one that asks nothing. Returns how many did not end within
-/// [`DRAIN_MAX`] and were cut off.
+/// Hands every connection to `handle` on one of `workers`, until `stop`; then waits for the open
+/// ones. There are `connections_max` at a time, or fewer where the system permits fewer files:
+/// beyond, the next one replaces an idle one. Returns the number of connections that did not end
+/// within [`DRAIN_MAX`] and were cut off.
 pub(crate) async fn serve<F>(
     listener: Listener,
     connections_max: usize,
@@ -198,7 +198,7 @@ where
         let arrival = tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            // One that panicked has said so, and harms no other.
+            // A connection that panicked has logged it, and harms no other.
             Some(_) = room.connections.join_next() => continue,
             accepted = listener.accept() => match accepted {
                 Ok(arrival) => arrival,
@@ -218,17 +218,17 @@ where
     room.drain().await
 }
 
-/// How many files the process may open.
+/// The number of files that the process may open.
 fn files_max() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// How many connections of one address the files are for.
+/// The number of connections of one address that there are files for.
 fn files_share() -> usize {
     usize::try_from(files_max() / FILES_SHARE).unwrap_or(usize::MAX).max(1)
 }
 
-/// Why an address has fewer connections than it should, if `wanted` are more than there are files for.
+/// The reason why an address has fewer connections than `wanted`, if there are too few files.
 pub(super) fn few_files(wanted: usize) -> Option<String> {
     let (share, files) = (files_share(), files_max());
     (share < wanted).then(|| {
@@ -247,8 +247,8 @@ struct AddressSlots {
 }
 
 impl AddressSlots {
-    /// Returns once there is room for another connection. Several make room at once: each has to be
-    /// waited for, and who comes fast would fill the system's queue meanwhile.
+    /// Returns once there is room for another connection. Several are ended at once: each has to be
+    /// waited for, and fast clients would fill the system's queue meanwhile.
     async fn make(&mut self) {
         let at_once = (self.connections_max / 16).clamp(1, ENDED_AT_ONCE_MAX);
         while self.connections.len() >= self.connections_max {
@@ -262,7 +262,7 @@ impl AddressSlots {
         }
     }
 
-    /// The system did not accept a connection.
+    /// Waits after the system did not accept a connection. Ends one, if there are no more files.
     async fn refused(&mut self, error: &io::Error) {
         let full = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
         if error.raw_os_error().is_some_and(|error| full.contains(&error)) {
@@ -284,15 +284,15 @@ impl AddressSlots {
         let (handle, of_stream) = (handle.clone(), Arc::clone(&slot));
         let attend = async move |stream: PlainStream| {
             if let Some(carrier) = carry(stream, tls).await {
-                // Boxed: else it takes its space twice, here and in what waits for it below.
+                // Boxed: otherwise it takes its space twice, here and in the task that waits for it below.
                 Box::pin(handle(ClientStream::new(carrier, of_stream), peer)).await;
             }
         };
         let connection = match workers.next() {
             None => self.connections.spawn(attend(stream)),
             Some(worker) => {
-                // The worker's own runtime is to watch the socket. The system has no reason to refuse
-                // that; a client of whom it does sees its connection closed.
+                // The worker's own runtime must watch the socket. The system has no reason to refuse
+                // that; if it does, the connection is closed.
                 let Ok(stream) = Unwatched::try_from(stream) else { return };
                 let watched = async move {
                     if let Ok(stream) = stream.watched() {
@@ -315,8 +315,8 @@ impl AddressSlots {
     }
 }
 
-/// What carries a connection once its client has greeted as it should. Who does not is told why, as
-/// TLS has it, and let go; so is who is still greeting when the server is to stop.
+/// Returns the carrier of a connection, after the handshake if there is TLS. A client that fails the handshake
+/// gets an alert of TLS and is disconnected; so is one whose handshake is not done when the server stops.
 async fn carry(
     stream: PlainStream,
     tls: Option<(TlsAcceptor, CancellationToken)>,
@@ -346,7 +346,7 @@ impl TryFrom<PlainStream> for Unwatched {
 }
 
 impl Unwatched {
-    /// The same, watched by the present runtime.
+    /// The connection, watched by the present runtime.
     fn watched(self) -> io::Result<PlainStream> {
         match self {
             Self::Tcp(tcp) => TcpStream::from_std(tcp).map(Either::Left),

@@ -1,12 +1,12 @@
-//! Clients that speak another protocol than their address. Their connection is closed, most of them show no reason, and
-//! the operator looks in the log.
+//! Clients that use another protocol than that of their address. Their connection is closed, most of them show no
+//! reason, and the operator looks in the log.
 
 use std::time::Instant;
 
 use crate::config::Listen;
 use crate::log_pace::LogPace;
 
-/// The clients of a listener that speak another protocol, counted for its log.
+/// The clients of a listener that use another protocol, counted for its log.
 #[derive(Debug, Default)]
 pub(crate) struct ForeignClients {
     address: String,
@@ -14,7 +14,7 @@ pub(crate) struct ForeignClients {
 }
 
 impl ForeignClients {
-    /// Those of a listener at `address`.
+    /// Creates the count of a listener at `address`.
     pub(crate) fn new(address: Option<&Listen>) -> Self {
         let address = address.map(Listen::to_string).unwrap_or_default();
         Self { address, pace: LogPace::default() }

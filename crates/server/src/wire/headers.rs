@@ -1,12 +1,12 @@
-//! Which header fields tell clients about their budgets: the setting that HTTP and rls share. What
-//! the fields say is each wire's own, but for who decided.
+//! The header fields with which clients learn about their budgets: the setting that HTTP and rls
+//! share. Each wire writes its own fields, except for the mode.
 
 use crate::config::HeaderStyle;
 
-/// The field that tells who decided while the store does not answer.
+/// The field with the mode of a decision while the store does not answer.
 pub(super) const MODE: &str = "x-sluicegate-mode";
 
-/// Which fields tell what is left. `Retry-After` is always on a refusal that can pass later.
+/// The fields about a budget in a reply. `Retry-After` is always on a refusal that can pass later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BudgetHeaders {
     /// `RateLimit` and `RateLimit-Policy`, the tenth draft of the IETF.

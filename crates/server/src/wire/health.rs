@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use tokio_util::sync::CancellationToken;
 
-/// The routes of health checks; `leaving` is cancelled when the server is to get no more traffic.
+/// The routes of health checks; `leaving` is cancelled when the server must get no more traffic.
 pub(super) fn routes<S: Clone + Send + Sync + 'static>(leaving: CancellationToken) -> Router<S> {
     let ready = async move || match leaving.is_cancelled() {
         false => (StatusCode::OK, "ok\n"),

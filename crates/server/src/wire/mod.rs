@@ -1,7 +1,7 @@
 //! The wires: one folder a protocol, each a `codec` (no IO) and a `serve` (IO).
 //!
 //! A wire owns its types and its status mapping; nothing of it leaves its folder. A new one is a
-//! folder, and here a name with where it listens and who serves it.
+//! folder, and here a name with its listen addresses and its `serve`.
 
 pub(crate) mod accept;
 mod admin;
@@ -48,49 +48,49 @@ pub(crate) struct Bound {
     listener: Listener,
 }
 
-/// What all wires share.
+/// The context that all wires share.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerContext {
     pub(crate) engine: Arc<ServerEngine>,
     pub(crate) live: Arc<PolicyManager>,
     pub(crate) limits: Arc<RateLimits>,
-    /// Whose requests are answered.
+    /// The authentication of requests.
     pub(crate) authenticator: Arc<Authenticator>,
     /// The admin API.
     pub(crate) admin_api: Arc<AdminApi>,
-    /// Whether that has an address of its own.
+    /// The admin API has an address of its own.
     pub(crate) has_own_admin_api: bool,
-    /// What clients of HTTP are told about their budgets with.
+    /// The header fields with which clients of HTTP learn about their budgets.
     pub(crate) http_headers: BudgetHeaders,
-    /// Gateways whose word is taken for what their clients asked.
+    /// Gateways that are trusted to describe the requests of their clients.
     pub(crate) trusted_peers: Arc<TrustedPeers>,
-    /// Names that requests of HTTP may ask for, beside those of this machine.
+    /// Hosts that requests of HTTP may be for, besides those of this machine.
     pub(crate) allowed_hosts: Arc<[HostName]>,
-    /// What Redis clients must say.
+    /// The password of Redis clients.
     pub(crate) password: Option<Password>,
-    /// How many servers share the store, where that is configured.
+    /// The configured number of servers that share the store.
     pub(crate) nodes: Option<NonZeroU32>,
-    /// Which policies are published in Redis.
+    /// The policies that are published in Redis.
     pub(crate) publish: PolicyPublishing,
     pub(crate) workers: Arc<Workers>,
     /// The certificates of listeners.
     pub(crate) certificates: Arc<[Arc<WireTls>]>,
-    /// How often metrics are written.
+    /// The pace of writing metrics.
     pub(crate) scrapes: Arc<ScrapePace>,
     /// The file of a store in memory.
     pub(crate) snapshots: Option<Snapshots>,
     /// The service manager that started the process.
     pub(crate) manager: Arc<ServiceManager>,
-    /// The server is told to stop, and does not say any more that it is ready.
+    /// Cancelled when the server is to stop: it no longer reports that it is ready.
     pub(crate) leaving: CancellationToken,
-    /// Nothing more is accepted; what is in flight ends.
+    /// Cancelled when nothing more is accepted, and requests in flight end.
     pub(crate) stop: CancellationToken,
 }
 
-/// Listens wherever `config` says.
+/// Listens on the addresses that `config` names.
 ///
 /// # Errors
-/// If one of the addresses is taken or not this machine's, or files of TLS are not sound.
+/// If one of the addresses is taken or not this machine's, or files of TLS are invalid.
 pub(crate) async fn bind(config: &Config) -> Result<(Vec<Bound>, Renewal)> {
     let (mut bound, mut renewed) = (Vec::new(), Vec::new());
     for wire in Wire::ALL {
@@ -118,7 +118,7 @@ pub(crate) async fn bind(config: &Config) -> Result<(Vec<Bound>, Renewal)> {
     Ok((bound, Renewal::new(renewed)?))
 }
 
-/// Logs that an address of `bound` has fewer connections than it should have, as the process may open few files.
+/// Logs that an address of `bound` has fewer connections than it should, if the process may open too few files.
 pub(crate) fn log_few_files(bound: &[Bound]) {
     let wanted = |bound: &Bound| bound.listener.connections_wanted(connections_max(bound.wire));
     if let Some(problem) = bound.iter().map(wanted).max().and_then(accept::few_files) {
@@ -129,7 +129,7 @@ pub(crate) fn log_few_files(bound: &[Bound]) {
 /// Longest path of a socket in bytes: Linux has room for 108, the last of which is zero.
 const UNIX_PATH_BYTES_MAX: usize = 107;
 
-/// Why an address cannot be listened on, where the operating system does not name the cause.
+/// The reason why an address cannot be listened on, where the operating system does not name the cause.
 fn listen_problem(listen: &Listen, error: &io::Error) -> Option<&'static str> {
     match (listen, error.kind()) {
         (Listen::Tcp(_), io::ErrorKind::PermissionDenied) => Some(
@@ -143,17 +143,17 @@ fn listen_problem(listen: &Listen, error: &io::Error) -> Option<&'static str> {
     }
 }
 
-/// Checks the files of TLS that `config` names. Returns why clients refuse certificates now.
+/// Checks the files of TLS that `config` names. Returns the reasons why clients refuse certificates now.
 ///
 /// # Errors
-/// If they are not sound.
+/// If they are invalid.
 pub(crate) fn check(config: &Config) -> Result<Vec<String>> {
     let all = Wire::ALL.into_iter().filter_map(|wire| tls_of(wire, config).transpose());
     let problems = all.map(|tls| Ok(tls?.validity_problem()));
     problems.filter_map(Result::transpose).collect()
 }
 
-/// How many connections one of the addresses of `wire` has at most, unless that is configured.
+/// The default maximum number of connections of one address of `wire`.
 const fn connections_max(wire: Wire) -> usize {
     match wire {
         Wire::Resp => resp::CONNECTIONS_MAX,
@@ -185,7 +185,7 @@ const fn tls_files(wire: Wire, config: &Config) -> Option<&TlsConfig> {
     }
 }
 
-/// What an address of `wire` begins with.
+/// The scheme of an address of `wire`.
 const fn scheme(wire: Wire, has_tls: bool) -> &'static str {
     match (wire, has_tls) {
         (_, false) => wire.name(),
@@ -198,19 +198,19 @@ const fn scheme(wire: Wire, has_tls: bool) -> &'static str {
     }
 }
 
-/// The TLS of a wire that listens at all.
+/// The TLS of a wire, if it is configured and the wire listens.
 fn tls_of(wire: Wire, config: &Config) -> Result<Option<WireTls>> {
     let files = tls_files(wire, config).filter(|_| !listen(wire, config).is_empty());
     files.map(|files| WireTls::load(wire, files)).transpose()
 }
 
 impl Bound {
-    /// Which wire.
+    /// The wire.
     pub(crate) const fn wire(&self) -> Wire {
         self.wire
     }
 
-    /// Where it listens.
+    /// The listen address.
     ///
     /// # Errors
     /// Those of the system.
@@ -218,19 +218,19 @@ impl Bound {
         self.listener.address()
     }
 
-    /// What its address begins with.
+    /// The scheme of the address.
     pub(crate) fn scheme(&self) -> &'static str {
         scheme(self.wire, self.listener.tls().is_some())
     }
 
-    /// Whether it speaks TLS, and then whether clients have to show a certificate.
+    /// Returns whether clients have to show a certificate; `None` without TLS.
     pub(crate) fn tls(&self) -> Option<bool> {
         self.listener.tls().map(|tls| tls.asks_for_certificates())
     }
 }
 
-/// Answers on all of `bound` until told to stop, then lets what is in flight end. Returns how many
-/// connections were cut off because they did not.
+/// Answers on all of `bound` until the server stops, then lets requests in flight end. Returns the
+/// number of connections that were cut off because they did not.
 pub(crate) async fn serve(bound: Vec<Bound>, context: &ServerContext) -> usize {
     let mut serving = JoinSet::new();
     for Bound { wire, listener } in bound {

@@ -1,12 +1,11 @@
-//! TLS: what a wire shows its clients, and what they have to show.
+//! TLS: the certificate of a wire, and those that clients have to show.
 //!
 //! ```text
 //! SIGHUP, or every 30 s: other bytes? ─▶ read all ─▶ check all ─▶ new connections have it
-//!                                                        └▶ wrong: said, and the last good one stays
+//!                                                        └▶ wrong: logged, and the last good one stays
 //! ```
 //!
-//! Connections that are there go on with what they began with; so do the sessions they may resume,
-//! which are forgotten with it.
+//! Open connections go on with what they began with; so do the sessions they may resume, which are forgotten with it.
 
 mod validity;
 
@@ -42,12 +41,12 @@ use crate::service_manager::ServiceManager;
 use crate::token_file::TokenFile;
 use validity::Validity;
 
-/// How often the files are read again: those who renew certificates do so days before they end, and
-/// who is in a hurry sends SIGHUP.
+/// Interval between readings of the files: certificates are renewed days before they expire, and
+/// SIGHUP has them read at once.
 const EVERY: Duration = Duration::from_secs(30);
 
-/// Largest file of certificates or a key: a chain is some KiB, a bundle of all public authorities a
-/// quarter of a MiB.
+/// Largest file of certificates or a key, bytes: a chain is some KiB, a bundle of all public
+/// authorities a quarter of a MiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The TLS of one wire.
@@ -56,9 +55,9 @@ pub(crate) struct WireTls {
     wire: Wire,
     files: TlsConfig,
     in_force: Mutex<(Arc<ServerConfig>, Option<Validity>)>,
-    /// What the files looked like when they were last read, sound or not.
+    /// The hash of the files when they were last read, valid or not.
     seen: Mutex<FilesHash>,
-    /// Why clients refuse the certificate, if the log has it.
+    /// The reason why clients refuse the certificate, if it was logged.
     logged: Mutex<Option<String>>,
 }
 
@@ -66,7 +65,7 @@ pub(crate) struct WireTls {
 type FilesHash = [u8; 32];
 
 impl WireTls {
-    /// The TLS that `files` make for `wire`.
+    /// Loads the TLS of `wire` from `files`.
     ///
     /// # Errors
     /// What is wrong, with its field and file.
@@ -78,13 +77,13 @@ impl WireTls {
         Ok(Self { wire, files: files.clone(), in_force, seen, logged })
     }
 
-    /// What a new connection greets with.
+    /// The acceptor of a new connection.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         TlsAcceptor::from(Arc::clone(&in_force.0))
     }
 
-    /// The wire, and when the first certificate of its chain expires, in seconds since 1970.
+    /// The wire, with the time when the first certificate of its chain expires, in seconds since 1970; 0: unknown.
     pub(crate) fn expiry(&self) -> (Wire, i64) {
         (self.wire, self.validity().map_or(0, Validity::end))
     }
@@ -93,7 +92,7 @@ impl WireTls {
         self.in_force.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 
-    /// Why clients refuse the certificate now, with its field and file, if they do.
+    /// The reason why clients refuse the certificate now, with its field and file, if they do.
     pub(crate) fn validity_problem(&self) -> Option<String> {
         let now = i64::try_from(WallClock.now().get() / 1_000_000).unwrap_or(i64::MAX);
         let problem = self.validity()?.problem(now)?;
@@ -101,7 +100,7 @@ impl WireTls {
         Some(format!("{wire}.tls.cert: {cert}: {problem}"))
     }
 
-    /// Logs why clients refuse the certificate, once.
+    /// Logs the reason why clients refuse the certificate, once.
     pub(crate) fn log_validity(&self) {
         let problem = self.validity_problem();
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,15 +110,15 @@ impl WireTls {
         }
     }
 
-    /// Whether clients have to show a certificate.
+    /// Returns whether clients have to show a certificate.
     pub(crate) const fn asks_for_certificates(&self) -> bool {
         self.files.client_ca.is_some()
     }
 
-    /// Puts the files as they are now in force, if they are sound. Returns whether they are new.
+    /// Puts the present files in force, if they are valid. Returns whether they are new.
     ///
     /// # Errors
-    /// What is wrong with them, if that has not been said before.
+    /// What is wrong with the files, unless they are still the same.
     fn renew(&self) -> Result<bool> {
         let (hash, config) = read(self.wire, &self.files);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -143,8 +142,8 @@ pub(crate) struct Renewal {
 }
 
 impl Renewal {
-    /// That of `all`. From now on SIGHUP no longer ends the process, whether or not there is anything to
-    /// renew: who tells all servers the same does not have to know.
+    /// Creates the renewal of `all`. From now on SIGHUP no longer ends the process, even if there is
+    /// nothing to renew: operators may send it to all servers alike.
     ///
     /// # Errors
     /// Those of the system.
@@ -157,12 +156,12 @@ impl Renewal {
         self.all.clone().into()
     }
 
-    /// The same, which renews `tokens` as well.
+    /// Adds `tokens` to what is renewed.
     pub(crate) fn and_tokens(self, tokens: Vec<Arc<TokenFile>>) -> Self {
         Self { tokens, ..self }
     }
 
-    /// Renews until `stop`.
+    /// Renews at intervals, and on SIGHUP, until `stop`.
     pub(crate) async fn run(self, manager: &ServiceManager, stop: &CancellationToken) {
         let Self { all, tokens, mut told } = self;
         if all.is_empty() && tokens.is_empty() {
@@ -196,7 +195,7 @@ impl Renewal {
     }
 }
 
-/// Renews `tls`, and tells people what came of it.
+/// Renews `tls`, and logs the result.
 fn log_certificate(tls: &WireTls) {
     match tls.renew() {
         Ok(false) => {}
@@ -208,8 +207,8 @@ fn log_certificate(tls: &WireTls) {
     tls.log_validity();
 }
 
-/// The hash of `files`, and what they make for `wire` or what is wrong with them. Files that cannot be
-/// read look like none.
+/// Reads `files`. Returns their hash, and the configuration of `wire` or the problem. Files that
+/// cannot be read have a hash of zeros.
 fn read(wire: Wire, files: &TlsConfig) -> (FilesHash, Result<(ServerConfig, Option<Validity>)>) {
     match Contents::read(wire, files) {
         Ok(contents) => (contents.hash(), contents.config(wire, files)),
@@ -217,7 +216,7 @@ fn read(wire: Wire, files: &TlsConfig) -> (FilesHash, Result<(ServerConfig, Opti
     }
 }
 
-/// What is in the files.
+/// The contents of the files.
 struct Contents {
     cert: Vec<u8>,
     key: Vec<u8>,
@@ -256,7 +255,7 @@ impl Contents {
     }
 
     /// # Errors
-    /// What is wrong with which of `files`. Nothing of a key is ever repeated.
+    /// What is wrong, with its field and file. Nothing of a key is ever repeated.
     fn config(&self, wire: Wire, files: &TlsConfig) -> Result<(ServerConfig, Option<Validity>)> {
         let TlsConfig { cert: cert_path, key: key_path, client_ca: ca_path } = files;
         let wrong = |field: &str, path: &Path, problem: &str| {
@@ -306,7 +305,7 @@ impl Contents {
 const KEY_KINDS: &str = "cannot be used: expected a key of RSA (2048 to 8192 bits), P-256, P-384, P-521 or Ed25519, such \
                          as by `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out KEY.pem`";
 
-/// Why the contents of a file are no private key that can be used.
+/// The reason why a file is not a private key that can be used.
 fn key_problem(pem: &[u8]) -> String {
     let problem = match pem {
         pem if contains(pem, "ENCRYPTED") => {
@@ -327,8 +326,8 @@ fn contains(pem: &[u8], text: &str) -> bool {
     pem.windows(text.len()).any(|part| part == text.as_bytes())
 }
 
-/// The protocol that a wire speaks. A client that wants to speak another one, as a browser that was
-/// led to the port of Redis clients, does not get beyond its greeting; one that does not say, does.
+/// The protocol of a wire (ALPN). A client that asks for another one, such as a browser that was
+/// led to the port of Redis clients, fails the handshake; a client that names none does not.
 const fn protocol(wire: Wire) -> &'static [u8] {
     match wire {
         Wire::Http | Wire::Admin | Wire::Catalog | Wire::Metrics => b"http/1.1",

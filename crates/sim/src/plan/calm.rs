@@ -1,24 +1,24 @@
-//! Demand that goes on after the last fault: what nodes and store kept of the faults shows in what is admitted then.
+//! Demand that goes on after the last fault: effects of faults that remain show in the permits admitted then.
 
 use crate::token::{Cut, Generation};
 
 use super::{Arrival, Ask, Fault, LOADS_MAX, MS, Plan, SECOND, generator};
 
-/// Demand begins so long after the last fault, µs.
+/// The time from the last fault to the first request, µs.
 const AFTER_FAULTS_US: u64 = 50 * MS;
 
-/// After so much more, all is as if nothing had happened, µs: the store is found again, debts are paid, what was out has
-/// lapsed, and refusals are forgotten.
+/// The time from then until all faults are without effect, µs: the store is found again, debts are paid, leased permits
+/// have lapsed, and refusals are forgotten.
 const HEALED_AFTER_US: u64 = 3_500 * MS;
 
-/// And it is looked at for so long, µs.
+/// The span in which admitted permits are then compared, µs.
 const SEEN_US: u64 = 2 * SECOND;
 
 impl Plan {
-    /// The number of the load that goes on after the last fault: it is none of the others'.
+    /// The number of the load that goes on after the last fault: no other load has it.
     pub(crate) const CALM_LOAD: u32 = LOADS_MAX;
 
-    /// Has demand go on after the last fault.
+    /// Adds demand after the last fault.
     pub(super) fn add_calm(&mut self, cut: &Cut) {
         let mut rng = generator(self.seed, 10);
         let is_meant = self.generation >= Generation::Third && rng.u8(0..8) == 0;

@@ -1,7 +1,7 @@
-//! Histories of keys that are asked for so often that they are leased.
+//! Histories of keys that have so many requests that they are leased.
 //!
-//! Each has a theme, so that what is rare comes together: writes that are lost while a holder lives, more
-//! holders than a key has places for, short terms after long ones.
+//! Each has a theme, so that rare events come together: writes that are lost while a holder lives, more holders
+//! than a key has places for, short terms after long ones.
 
 use fastrand::Rng;
 
@@ -15,7 +15,7 @@ use super::{
 /// Requests of one load at most.
 const ARRIVALS_MAX: usize = 600;
 
-/// What a history is about.
+/// The subject of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Theme {
     /// All that can go wrong.
@@ -24,7 +24,7 @@ pub(super) enum Theme {
     Lost,
     /// The network loses, repeats and mixes up messages.
     Network,
-    /// Clocks of nodes and of the store.
+    /// The clocks of nodes and of the store are set, or run too fast.
     Clocks,
     /// Processes come and go.
     Processes,
@@ -37,7 +37,7 @@ pub(super) enum Theme {
 }
 
 impl Plan {
-    /// Has keys leased: larger limits, longer deadlines. Returns what the history is about.
+    /// Makes keys hot: larger limits, longer deadlines. Returns the theme of the history.
     pub(super) fn make_hot(&mut self, cut: &Cut) -> Theme {
         let mut rng = generator(self.seed, 1);
         for rule in &mut self.versions[0].rules {
@@ -55,11 +55,11 @@ impl Plan {
             25..=30 => Theme::Changes,
             _ => Theme::Crowd,
         };
-        // Shares go by the wall clock of their node: what a wrong one costs is no matter of leases.
+        // Shares go by the wall clock of their node: the effect of a wrong one is not a matter of leases.
         if matches!(theme, Theme::Lost | Theme::Clocks) || theme == Theme::Any && rng.bool() {
             self.on_failure = OnFailure::Deny;
         }
-        // Drawn apart, so that others stay as they are.
+        // Drawn from a generator of their own, so that other plans stay as they are.
         let has_outages = self.generation >= Generation::Second
             && theme == Theme::Network
             && generator(self.seed, 2).bool();
@@ -67,7 +67,7 @@ impl Plan {
         if theme == Theme::Outages {
             (self.nodes, self.keys, self.on_failure) = (1, 1, OnFailure::Local);
             self.versions[0].leases = Leases::Large;
-            // What is leased has flowed out by what the store said when it is spent, and answers come at once.
+            // Leased permits have flowed out by the store's usage when they are spent, and answers come at once.
             let (permits, burst) = (rng.u64(100..=300), rng.u64(100..=200));
             self.versions[0].rules =
                 vec![RuleSpec::TokenBucket { permits, period_us: SECOND, burst }];
@@ -84,14 +84,15 @@ impl Plan {
             }];
             self.versions[0] = PolicySpec { rules, carry: "usage", leases: Leases::Large };
         }
-        // What lost writes cost is measured with the shares that are the default.
+        // The cost of lost writes is measured with the default shares.
         if theme != Theme::Lost && rng.u8(0..3) == 0 {
             self.versions[0].leases = Leases::Large;
         }
         theme
     }
 
-    /// A slow load that has a lease; and, as each outage begins, others that spend it and then ask for more.
+    /// Adds a slow load that has a lease; and, as each outage begins, others that spend it and then ask for
+    /// more.
     fn add_outage_load(&mut self, number: u32) {
         let mut rng = generator(self.seed, 100 + u64::from(number));
         let mut made = 0;
@@ -145,12 +146,13 @@ impl Plan {
             Theme::Changes => does = (!books, books),
             _ => {}
         }
-        // What is hot is asked for up to 500 times a second.
+        // Hot keys have up to 500 requests a second.
         let gap = rng.u64(2 * MS..=80 * MS) / rng.u64(2..=10);
         let burst = if rng.u8(0..3) == 0 { rng.u64(2..=20) } else { 1 };
         let at = rng.u64(0..self.span_us / 2);
         let end = at + rng.u64(self.span_us / 3..=self.span_us);
-        // Demand that stops and goes on has leases end. That of a slow key lasts long; a surge makes it shorter.
+        // Demand that stops and goes on ends leases. The lease of a slow key lasts long; a surge makes it
+        // shorter.
         let pause = if rng.u8(0..4) == 0 { rng.u64(100 * MS..=SECOND) } else { 0 };
         let surge = if rng.u8(0..3) == 0 { rng.u64(5..=20) } else { 0 };
         let (gap, burst) = if surge > 0 { (rng.u64(15 * MS..=50 * MS), 1) } else { (gap, burst) };
@@ -159,7 +161,7 @@ impl Plan {
             _ => (at, node, gap, burst),
         };
         let (surge, pause) = if theme == Theme::Crowd { (0, 0) } else { (surge, pause) };
-        // Demand that is too low for a lease between two times in which it is not.
+        // Demand that is too low for a lease, between two times in which it is not.
         let fades = self.generation >= Generation::Second
             && theme != Theme::Crowd
             && generator(self.seed, 700 + u64::from(number)).u8(0..8) == 0;
@@ -233,7 +235,7 @@ impl Plan {
             _ => kind,
         };
         self.faults.push(Fault { number, at, span, node, kind });
-        // In an outage the clock is set back by an hour, which nobody waits for.
+        // In an outage the clock is set back by an hour, which no task waits for.
         if theme == Theme::Outages && number == 1 && generator(self.seed, 4).u8(0..4) == 0 {
             let kind = FaultKind::WallClock(-3_600 * 1_000_000);
             self.faults.push(Fault { number, at: at + span / 4, span: 0, node, kind });
@@ -244,7 +246,7 @@ impl Plan {
             _ => false,
         };
         if has_more && rng.bool() {
-            // The store has heard of a message, and then hears nothing until permits have ended.
+            // The store has received a message, and then receives nothing until permits have ended.
             let (later, span) = (at + rng.u64(1..=span), rng.u64(300..=2_000) * MS);
             // Or the clock is set while the store is given up already.
             let earlier = at.saturating_sub(rng.u64(200..=600) * MS);
@@ -260,7 +262,7 @@ impl Plan {
         let of = rng.u8(0..4);
         let leases = if of == 0 && leases == Leases::Large { Leases::Auto } else { leases };
         let rules = match of {
-            // Small ones, which cannot be leased.
+            // Small limits, which cannot be leased.
             0 => {
                 let mut rules = changed(rng, &self.versions[0].rules);
                 rules
@@ -323,9 +325,9 @@ fn processes(rng: &mut Rng) -> FaultKind {
     }
 }
 
-/// The same algorithm with a limit that is large enough to lease, or nearly so.
+/// Returns the algorithm with a limit that is large enough to lease, or nearly so.
 fn hot(rng: &mut Rng, rule: &RuleSpec) -> RuleSpec {
-    // What is over shows where nearly all is taken: most limits are below what is asked for.
+    // An excess shows where nearly all permits are taken: most limits are below the demand.
     let (rate, limit) = match rng.u8(0..4) {
         0 => (rng.u64(20..=1_000), rng.u64(100..=1_200)),
         _ => (rng.u64(10..=200), rng.u64(140..=400)),
@@ -334,7 +336,7 @@ fn hot(rng: &mut Rng, rule: &RuleSpec) -> RuleSpec {
     let (second, ten) = (rng.u64(1..=4) * SECOND, rng.u64(5..=6) * 2 * SECOND);
     let period_us = SECOND;
     match *rule {
-        // Guava's is never leased.
+        // Guava's algorithms are never leased.
         RuleSpec::TokenBucket { .. } | RuleSpec::SmoothBursty { .. } => {
             RuleSpec::TokenBucket { permits: rate, period_us, burst: limit }
         }
@@ -348,7 +350,7 @@ fn hot(rng: &mut Rng, rule: &RuleSpec) -> RuleSpec {
     }
 }
 
-/// The same with a tenth of the limit: less than is out.
+/// Returns the rule with a tenth of the limit: less than is leased.
 fn tenth(rule: &RuleSpec) -> RuleSpec {
     let mut rule = *rule;
     match &mut rule {

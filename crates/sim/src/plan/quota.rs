@@ -1,5 +1,5 @@
-//! Histories of a quota: nothing of it flows back, and so no more is admitted than its largest limit, whatever is edited
-//! meanwhile and however late a message comes.
+//! Histories of a quota: usage does not flow out, and so no more is admitted than its largest limit, whatever is edited
+//! meanwhile and however late a message arrives.
 
 use crate::token::Cut;
 
@@ -8,7 +8,7 @@ use super::{
     WindowSpec, generator,
 };
 
-/// How long a history lasts, µs: a server that is not asked forgets a key after ten seconds.
+/// The length of a history, µs: a server forgets a key without requests after ten seconds.
 const SPAN_US: u64 = 32 * SECOND;
 
 /// A window that no history leaves: it is a part of the instant at which all begin, µs.
@@ -23,14 +23,14 @@ const PROCESSES: u32 = 9;
 const SLOW: u32 = 10;
 
 impl Plan {
-    /// A quota that several nodes lease, that is lowered and raised again, once or several times; of which messages come
-    /// once more after the key was forgotten; and nodes of which stop, or are killed. Or one whose store is far away for a while.
+    /// Makes a quota that several nodes lease, and that is lowered and raised again, once or several times. Messages
+    /// arrive again after the key was forgotten, and a node stops or is killed. Or the store is far away for a while.
     pub(super) fn make_quota(&mut self, cut: &Cut) {
         let mut rng = generator(self.seed, 7);
         (self.on_failure, self.calls_max, self.leaves) = (OnFailure::Deny, None, false);
         (self.nodes, self.keys, self.span_us) = (rng.usize(1..=4).min(cut.nodes), 1, SPAN_US);
         (0..4).for_each(|load| self.add_quota_load(load));
-        // Some of it is left when demand comes back, and none in the end.
+        // Some of the quota is left when demand comes back, and none in the end.
         let wanted: u64 = self.arrivals.iter().map(|arrival| arrival.ask.cost()).sum();
         let limit = (wanted * rng.u64(40..=90) / 100).clamp(100, LIMIT_MAX);
         let algorithm = rng.u8(0..6);
@@ -75,7 +75,7 @@ impl Plan {
         }
     }
 
-    /// Demand that stops for longer than a server remembers a key, and goes on.
+    /// Adds demand that stops for longer than a server remembers a key, and goes on.
     fn add_quota_load(&mut self, load: u32) {
         let mut rng = generator(self.seed, 100 + u64::from(load));
         let node = load as usize % self.nodes;
@@ -93,7 +93,7 @@ impl Plan {
     }
 }
 
-/// A rule of which nothing flows back while a history lasts.
+/// Returns a rule whose usage does not flow out while a history lasts.
 fn quota(algorithm: u8, limit: u64) -> RuleSpec {
     let (permits, period_us, window_us) = (1, 4 * WINDOW_US, WINDOW_US);
     let counted = |window| RuleSpec::Window { window, limit, window_us };

@@ -1,4 +1,4 @@
-//! Histories of what is rare where all is drawn.
+//! Histories of situations that random plans seldom have.
 
 use crate::token::Cut;
 
@@ -7,12 +7,12 @@ use super::{
     WindowSpec, generator,
 };
 
-/// How long the store is silent, µs.
+/// The length of the silence of the store, µs.
 const SILENT_US: u64 = SECOND;
 
 impl Plan {
-    /// A key that is asked for up to its limit, then for seconds less often; then the store falls silent. What is known
-    /// of usage by then is what is in use by then, and not what was at the peak.
+    /// A key has requests up to its limit, then fewer for seconds; then the store falls silent. The share must start
+    /// from the usage by then, and not from the peak.
     pub(super) fn make_ebb(&mut self, cut: &Cut) {
         let mut rng = generator(self.seed, 5);
         (self.on_failure, self.calls_max, self.keys) = (OnFailure::Local, None, 1);
@@ -42,8 +42,8 @@ impl Plan {
         }
     }
 
-    /// A node that hears no answers admits alone, and sends its bill in vain; the policy changes its rate, and more is
-    /// admitted; then it hears answers again.
+    /// A node that receives no answers admits alone, and sends its bill in vain; the policy changes its rate, and the
+    /// node admits more; then it receives answers again.
     pub(super) fn make_change_in_debt(&mut self, cut: &Cut) {
         let mut rng = generator(self.seed, 5);
         (self.on_failure, self.calls_max, self.leaves) = (OnFailure::Local, None, false);

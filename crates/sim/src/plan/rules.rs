@@ -1,4 +1,4 @@
-//! Rules of a policy, as they are drawn, and changed.
+//! Rules of a policy: random ones, and changed ones.
 
 use fastrand::Rng;
 
@@ -16,7 +16,8 @@ pub enum RuleSpec {
         /// Most at once.
         burst: u64,
     },
-    /// The same as a meter (`delay: none`).
+    /// `permits` every `period_us`, and `burst` beside the one that passes, as a meter
+    /// (`delay: none`).
     LeakyBucket {
         /// Permits of the rate.
         permits: u64,
@@ -57,7 +58,7 @@ pub enum WindowSpec {
 }
 
 impl WindowSpec {
-    /// The algorithm, as a policy document names it.
+    /// Returns the name of the algorithm in a policy document.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Fixed => "fixed_window",
@@ -69,7 +70,7 @@ impl WindowSpec {
 }
 
 impl RuleSpec {
-    /// The largest cost that passes at once.
+    /// Returns the largest cost that passes at once.
     pub fn limit(&self) -> u64 {
         match *self {
             Self::TokenBucket { burst, .. } => burst,
@@ -79,12 +80,12 @@ impl RuleSpec {
         }
     }
 
-    /// Whether the request that passes pays for itself, and not the next one.
+    /// Returns whether the request that passes pays for itself, and not the next one.
     pub fn is_strict(&self) -> bool {
         !matches!(self, Self::SmoothBursty { .. })
     }
 
-    /// Whether it flows out, and can book the future.
+    /// Returns whether usage flows out continuously, and the rule can book the future.
     pub fn is_bucket(&self) -> bool {
         matches!(
             self,
@@ -92,7 +93,7 @@ impl RuleSpec {
         )
     }
 
-    /// As a policy document writes it.
+    /// Returns the rule as a policy document writes it.
     pub(crate) fn text(&self) -> String {
         match *self {
             Self::TokenBucket { permits, period_us, burst } => {
@@ -138,7 +139,7 @@ pub(super) fn rule(rng: &mut Rng) -> RuleSpec {
     }
 }
 
-/// The same algorithms with other limits, or other rules.
+/// Returns the same algorithms with other limits, or other rules.
 pub(super) fn changed(rng: &mut Rng, rules: &[RuleSpec]) -> Vec<RuleSpec> {
     if rng.u8(0..4) == 0 {
         return rules.iter().map(|_| rule(rng)).collect();

@@ -1,4 +1,4 @@
-//! Which rules, fleets and loads the table has.
+//! The rules, fleets and loads of the table.
 
 use super::Case;
 use super::load::{Keys, Load};
@@ -9,7 +9,7 @@ pub(super) fn all() -> Vec<Case> {
     [buckets(), uneven(), faulty(), wide(), windows(), many_keys()].into_iter().flatten().collect()
 }
 
-/// One key of a token bucket, asked for evenly.
+/// Returns cases of one key of a token bucket, with even demand.
 fn buckets() -> Vec<Case> {
     let mut cases = Vec::new();
     for (rate, nodes) in [(2_000, 4), (10_000, 8), (500, 4), (200, 4)] {
@@ -145,7 +145,7 @@ fn many_keys() -> Vec<Case> {
     cases
 }
 
-/// Without a fault, 1 ms away from the store.
+/// Returns a case without a fault, 1 ms away from the store.
 fn case(name: String, rule: RuleSpec, nodes: usize, span_s: u64, load: Load) -> Case {
     Case {
         name,

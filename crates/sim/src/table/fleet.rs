@@ -22,7 +22,7 @@ use crate::queue::Queue;
 use crate::server::Server;
 use crate::wire::{Executed, Outgoing, Reply, Said, SimStore, Slot, StoreAsk};
 
-/// How long a call of the store may take, µs.
+/// The deadline of a call of the store, µs.
 const DEADLINE_US: u64 = 20 * MS;
 
 /// Keys that an engine remembers.
@@ -31,22 +31,22 @@ const KEYS_REMEMBERED: usize = 1 << 16;
 /// A check of one permit.
 const CHECK: Verb = Verb::Check { cost: Cost::ONE };
 
-/// What came of a run.
+/// The figures of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Figures {
     pub(super) asks: u64,
     pub(super) admitted: u64,
-    /// What one exact limiter admits of the same requests.
+    /// Permits that one exact limiter admits of the same requests.
     pub(super) exact: u64,
-    /// Of the store.
+    /// Calls of the store.
     pub(super) calls: u64,
     /// Requests that waited for an answer.
     pub(super) waited: u64,
-    /// Permits over the limit in the worst interval; below 0: what was left.
+    /// Permits over the limit in the worst interval; below 0: permits left.
     pub(super) over: i64,
 }
 
-/// A run that goes on.
+/// A run under way.
 pub(super) struct Fleet<'c> {
     case: &'c Case,
     leases: bool,
@@ -79,9 +79,9 @@ struct Task {
     future: Pin<Box<dyn Future<Output = Done> + Send>>,
 }
 
-/// What a task comes to.
+/// The result of a task.
 enum Done {
-    /// A permit of a key was admitted by this word, or none.
+    /// A check of a key, and the mode of the answer that admitted it; `None`: no permit.
     Decided(usize, Option<Mode>),
     Kept,
 }
@@ -211,7 +211,7 @@ impl<'c> Fleet<'c> {
                     slot.put(*reply, executed);
                 }
             }
-            // Others are answered: the store has too much to do.
+            // Other calls are answered: the store is overloaded.
             Event::Lost { slot } => {
                 let error = StoreError::Overloaded { executed: Effect::Perhaps };
                 slot.put(Err(error), (self.now, 0));
@@ -244,7 +244,7 @@ impl<'c> Fleet<'c> {
         self.figures.exact += exact.map_or(0, |verdict| verdict.decision.granted());
         let name = key_name(key);
         let engine = Arc::clone(&self.nodes[node].engine);
-        // As servers do: what is decided here needs no future.
+        // As in servers, a decision that needs no call needs no future.
         if let Some(Ok(admission)) = engine.turn().try_decide(&request(&name)) {
             if admission.answer.decision.granted() > 0 {
                 self.figures.admitted += 1;
@@ -261,7 +261,7 @@ impl<'c> Fleet<'c> {
         });
     }
 
-    /// A permit of `key` is used at this instant.
+    /// Counts a permit of `key` that is used at this instant.
     fn uses(&mut self, key: usize) {
         self.figures.over = self.figures.over.max(self.levels[key].admit(self.now));
     }
@@ -300,13 +300,13 @@ impl<'c> Fleet<'c> {
     fn done(&mut self, done: &Done) {
         let Done::Decided(key, Some(mode)) = *done else { return };
         self.figures.admitted += 1;
-        // What the store admitted was used when it did.
+        // A permit that the store admitted was counted when it did.
         if mode != Mode::Store {
             self.uses(key);
         }
     }
 
-    /// Sends what a node has to send, and sets its alarms.
+    /// Sends the calls of a node, and sets its alarms.
     fn send_all(&mut self, node: usize) {
         let outbox = {
             let mut wire = self.nodes[node].store.0.lock();
@@ -322,7 +322,8 @@ impl<'c> Fleet<'c> {
         }
     }
 
-    /// One way: it takes half a round trip, half as long or half as much longer, or is lost.
+    /// Carries a message one way: it takes half a round trip, up to half of that more or less, or
+    /// is lost.
     fn carry(&mut self, event: Event, slot: Arc<Slot>) {
         if self.network.f64() * 100.0 < self.case.lost_percent {
             return self.at(self.now + DEADLINE_US, Event::Lost { slot });
@@ -347,12 +348,12 @@ fn request(key: &[u8]) -> Request<'_> {
     Request::new("p", Some(key), CHECK)
 }
 
-/// What a key is called.
+/// Returns the name of a key.
 fn key_name(key: usize) -> [u8; 8] {
     (key as u64).to_be_bytes()
 }
 
-/// Which key is called so.
+/// Returns the key with this name.
 fn key_of(name: &[u8]) -> usize {
     name.iter().fold(0, |key, byte| key << 8 | usize::from(*byte))
 }

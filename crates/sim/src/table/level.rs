@@ -1,20 +1,21 @@
-//! How far a rule is over its limit after millions of requests, at the same cost each.
+//! The excess of a rule over its limit after millions of requests, at the same cost each.
 //!
 //! The meter of histories looks at every instant at which an interval may begin. Requests of a table are decided
-//! at one instant each, so that a level is enough: what a bucket holds, or what a window has seen.
+//! at one instant each, so a level is enough: the content of a bucket, or the count of a window.
 
 use std::collections::VecDeque;
 
 use crate::plan::{RuleSpec, WindowSpec};
 
-/// What one rule has admitted of one key.
+/// The permits that one rule has admitted of one key.
 #[derive(Clone, Debug)]
 pub(super) enum Level {
-    /// What is in a bucket that runs out at `permits` a `period_us`, in units: a permit has `period_us` of them.
+    /// The usage of a bucket from which `permits` flow out in `period_us`, in units: a permit has `period_us` of
+    /// them.
     Bucket { units: u64, at: u64, permits: u64, period_us: u64, burst: u64 },
-    /// What was admitted in the last `window_us`: instants and permits, and their sum.
+    /// The instants of the permits that were admitted in the last `window_us`.
     Sliding { admitted: VecDeque<u64>, limit: u64, window_us: u64 },
-    /// What was admitted in this window of the store's clock.
+    /// The permits that were admitted in this window of the store's clock.
     Aligned { window: u64, sum: u64, limit: u64, window_us: u64 },
 }
 

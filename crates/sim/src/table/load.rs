@@ -14,18 +14,18 @@ pub(super) struct Load {
     pub(super) keys: Keys,
 }
 
-/// Which key a request is for.
+/// The distribution of requests over keys.
 #[derive(Clone, Debug)]
 pub(super) enum Keys {
     One,
-    /// Each of so many is as likely.
+    /// Each of this many keys is as likely.
     Uniform(usize),
-    /// For each key, how likely it or one before it is.
+    /// For each key, the probability of it and those before it.
     Zipf(Vec<f64>),
 }
 
 impl Load {
-    /// The same at each node all the time: so many requests a second.
+    /// Returns a load of `rate` requests a second at each node, all the time.
     pub(super) fn even(rate: f64) -> Self {
         Self { rate: Box::new(move |_, _| rate), most: rate, keys: Keys::One }
     }
@@ -41,7 +41,7 @@ impl Load {
         Self { keys, ..self }
     }
 
-    /// How long until the next instant at which a request may come, µs.
+    /// Returns the time until the next instant at which a request may come, µs.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -52,14 +52,15 @@ impl Load {
         (gap as u64).max(1)
     }
 
-    /// Whether one does come at `now`, µs.
+    /// Returns whether a request does come at `now`, µs.
     pub(super) fn comes(&self, rng: &mut Rng, now: u64, node: usize) -> bool {
         rng.f64() * self.most < (self.rate)(now as f64 / SECOND as f64, node)
     }
 }
 
 impl Keys {
-    /// Of so many keys the one of rank `k` is as likely as `1 / k^exponent`.
+    /// Returns a distribution over `keys` keys, of which that of rank `k` is as likely as
+    /// `1 / k^exponent`.
     pub(super) fn zipf(keys: u32, exponent: f64) -> Self {
         let weights = (1..=keys).map(|rank| f64::from(rank).powf(-exponent));
         let total: f64 = weights.clone().sum();

@@ -1,13 +1,13 @@
-//! What leases admit, and how many calls they take, from the engine itself: loads as they come, a case a line.
+//! The table of leases: permits admitted and calls made by the engine itself under each load, a case a line.
 //!
 //! | file | what |
 //! |---|---|
-//! | `cases` | which rules, fleets and loads |
-//! | `load` | how often requests come, for which keys |
+//! | `cases` | the rules, fleets and loads |
+//! | `load` | the rate of requests, and their keys |
 //! | `fleet` | one run of a case, and an exact limiter beside it |
-//! | `level` | how far a rule is over its limit, at the same cost for each request |
+//! | `level` | the excess of a rule over its limit, at the same cost for each request |
 //!
-//! Histories look for what must never happen, and have a few hundred requests. Here a case has up to three
+//! Histories check what must never happen, and have a few hundred requests. Here a case has up to three
 //! million; it runs without a judge.
 
 mod cases;
@@ -42,7 +42,7 @@ struct Case {
     round_trip_us: u64,
     /// Part of the messages that are lost, each way.
     lost_percent: f64,
-    /// A node is killed each time so long has passed.
+    /// The period after which a node is killed, µs, again and again.
     dies_every_us: Option<u64>,
     flushed_at_us: Vec<u64>,
     load: Load,
@@ -53,19 +53,19 @@ struct Case {
 pub struct Line {
     /// Rule, fleet and load.
     pub name: String,
-    /// Of the permits that one exact limiter admits, in percent; and in the worst run.
+    /// Permits admitted, in percent of those that one exact limiter admits; the mean.
     pub admitted: f64,
-    /// See [`admitted`](Self::admitted).
+    /// The lowest [`admitted`](Self::admitted) of a run.
     pub admitted_least: f64,
-    /// Calls of the store, in percent of the requests; and in the worst run.
+    /// Calls of the store, in percent of the requests; the mean.
     pub calls: f64,
-    /// See [`calls`](Self::calls).
+    /// The highest [`calls`](Self::calls) of a run.
     pub calls_most: f64,
-    /// What is admitted without leases, in percent of what one exact limiter admits.
+    /// Permits admitted without leases, in percent of those that one exact limiter admits.
     pub central_admitted: f64,
     /// Calls of the store without leases, in percent of the requests.
     pub central_calls: f64,
-    /// Permits over the limit in the worst interval of all runs; below 0: how many were left.
+    /// Permits over the limit in the worst interval of all runs; below 0: permits left.
     pub over: i64,
     /// Requests that waited for an answer, in percent.
     pub waited: f64,
@@ -76,8 +76,8 @@ pub const HEAD: &str = "\
 | Case, 5 seeds | Admitted, % of exact (worst) | Calls, % (worst) | Central: admitted, calls, % | Over | Waited, % |
 |---|---|---|---|--:|--:|";
 
-/// Runs the cases whose names contain `name`; all if it is empty. `show` gets each line as soon as it and all
-/// before it are there.
+/// Runs the cases whose names contain `name`; all if it is empty. Calls `show` with each line as soon as it
+/// and all before it are ready.
 pub fn run(name: &str, show: impl Fn(&Line) + Sync) -> Vec<Line> {
     let mut cases = cases::all();
     cases.retain(|case| case.name.contains(name));

@@ -1,4 +1,4 @@
-//! Thousands of histories, and what the simulator promises of itself.
+//! Runs of thousands of histories, and the promises of the simulator itself.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Mutex;
@@ -11,19 +11,19 @@ use sluicegate_sim::{Outcome, Token, Violation, run, run_traced, shrink, table};
 /// Histories of a run; `SIM_HISTORIES` sets another number.
 const HISTORIES: u64 = 20_000;
 
-/// Of these, the first so many in which the scripts of Redis are asked too.
+/// The number of histories, the first ones, that run the scripts of Redis too.
 const SCRIPTED: u64 = 3_000;
 
 /// Histories of quotas, which take longer; `SIM_HISTORIES` sets another number, in proportion.
 const QUOTAS: u64 = 500;
 
-/// Keys that lost writes, below which nothing is worked out of them.
+/// The fewest keys with lost writes from which figures are computed.
 const LOST_MIN: usize = 100;
 
 /// Seeds that are run twice.
 const TWICE: u64 = 200;
 
-/// Events of a trace that are shown: the last ones.
+/// The most events of a trace that are shown: the last ones.
 const SHOWN_MAX: usize = 60;
 
 /// Panics with a line that names the smallest part of `token` that fails, and its trace.
@@ -48,7 +48,7 @@ fn histories_that_failed_before_do_not_fail() {
     }
 }
 
-/// The histories of a run, of which so many are made by default.
+/// Returns the number of histories of a run, by default `of`.
 fn histories(of: u64) -> u64 {
     match std::env::var("SIM_HISTORIES") {
         Ok(number) => number.parse::<u64>().unwrap() * of / HISTORIES,
@@ -64,7 +64,7 @@ fn run_all(histories: u64, of: fn(u64) -> Token) -> (Quiet, Losses) {
         let (mut quiet, mut lost) = (Quiet::default(), Losses::default());
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            // The first one that fails is reported, whatever the other threads do.
+            // The failing history with the lowest seed is reported, whatever the other threads do.
             if seed >= histories || seed > failed.load(Ordering::Relaxed) {
                 break;
             }
@@ -98,7 +98,7 @@ fn no_history_breaks_an_invariant() {
         _ => Token::of(seed),
     });
     eprintln!("{quiet}\n{lost}");
-    // I7 holds of many together, and so few say nothing.
+    // I7 holds of many keys together, and a few prove nothing.
     if lost.len() >= LOST_MIN {
         assert!(lost.within_percent() >= 99.0 && lost.mean_percent() <= 1.0, "I7: {lost}");
     }

@@ -1,4 +1,4 @@
-//! The clock that a thread reads for everyone else.
+//! A clock that one thread reads for all others.
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,14 +40,14 @@ pub struct CachedClock {
     thread: Option<JoinHandle<()>>,
 }
 
-/// On a line of its own: everyone reads it, and one thread writes it.
+/// The time in a cache line of its own: all threads read it, and one writes it.
 #[repr(align(128))]
 struct CachedTime {
     now: AtomicU64,
     stop: AtomicBool,
 }
 
-/// Why there is no [`CachedClock`].
+/// The reason for which a [`CachedClock`] cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CachedClockError {
@@ -60,7 +60,7 @@ pub enum CachedClockError {
 }
 
 impl CachedClock {
-    /// A clock that is read anew every `interval`, 50 µs to 1 s. 1 ms is a good one.
+    /// Returns a clock that is read anew every `interval`, 50 µs to 1 s. 1 ms is a good one.
     ///
     /// # Errors
     /// [`CachedClockError`] if the interval is outside that range or the thread does not start.
@@ -88,7 +88,7 @@ impl CachedClock {
         Ok(Self { shared, interval, thread: Some(thread) })
     }
 
-    /// How often the time is read.
+    /// The interval at which the time is read.
     pub fn interval(&self) -> Duration {
         self.interval
     }
@@ -100,7 +100,7 @@ impl Clock for CachedClock {
         Micros::new(self.shared.now.load(Ordering::Relaxed))
     }
 
-    /// One thread writes, and one variable is seen by all in one order.
+    /// `true`: one thread writes, and all see one variable in one order.
     fn is_monotonic(&self) -> bool {
         true
     }
@@ -111,7 +111,7 @@ impl Drop for CachedClock {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // It does nothing that could panic; and a clock that is being dropped has no one to tell.
+            // It does nothing that could panic, and there is no caller to report to while the clock is dropped.
             thread.join().ok();
         }
     }

@@ -10,13 +10,13 @@ use super::Clock;
 
 /// Alarms that a [`ManualClock`] keeps. Each caller that waits has one, and one that gave up leaves
 /// it behind, so this is far more than a test needs; beyond it the oldest rings early, which is
-/// harmless: who is woken looks at the clock again.
+/// harmless: a caller that is woken reads the clock again.
 const ALARMS_MAX: usize = 4_096;
 
-/// How far the steady hand of a new clock is ahead: code that takes one hand for the other fails its tests.
+/// Lead of a new clock's steady time over `now`: code that confuses the two fails its tests.
 const STEADY_AHEAD: Micros = Micros::from_secs(1_000_000);
 
-/// A clock that stands still until you move it on, for tests. Its steady hand is eleven days ahead, because
+/// A clock that stands still until you move it on, for tests. Its steady time is eleven days ahead, because
 /// the two clocks of a machine differ, and moves alone with [`suspend`](Self::suspend). A task that waits for an
 /// instant is woken by the call that reaches it, so no test has to sleep.
 ///
@@ -37,7 +37,7 @@ const STEADY_AHEAD: Micros = Micros::from_secs(1_000_000);
 #[derive(Debug)]
 pub struct ManualClock {
     now: AtomicU64,
-    /// How far the steady hand is ahead of `now`.
+    /// Lead of the steady time over `now`, µs.
     suspended: AtomicU64,
     alarms: Mutex<Vec<PendingWake>>,
 }
@@ -52,9 +52,9 @@ struct PendingWake {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("now: `{to}` is before `{now}`; a manual clock cannot go back")]
 pub struct ClockError {
-    /// Where it stands.
+    /// The instant at which it stands.
     pub now: Micros,
-    /// What it was set to.
+    /// The instant to which it was set.
     pub to: Micros,
 }
 
@@ -65,7 +65,7 @@ impl Default for ManualClock {
 }
 
 impl ManualClock {
-    /// A clock that stands at `now`.
+    /// Returns a clock that stands at `now`.
     pub fn at(now: Micros) -> Self {
         Self {
             now: AtomicU64::new(now.get()),
@@ -82,7 +82,7 @@ impl ManualClock {
         self.ring();
     }
 
-    /// Lets `span` pass by the steady hand alone, as if the machine had slept and its wall clock had not
+    /// Lets `span` pass by the steady time alone, as if the machine had slept and its wall clock had not
     /// noticed.
     pub fn suspend(&self, span: impl Into<Micros>) {
         self.suspended.fetch_add(span.into().get(), Ordering::SeqCst);
@@ -103,14 +103,14 @@ impl ManualClock {
         }
     }
 
-    /// Wakes whoever waits for an instant that has come.
+    /// Wakes all that wait for an instant that has come.
     fn ring(&self) {
         let now = self.now();
         let due: Vec<PendingWake> = {
             let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
             alarms.extract_if(.., |alarm| alarm.at <= now).collect()
         };
-        // Outside the lock: who is woken may ask for the next alarm at once.
+        // Outside the lock: a caller that is woken may set its next alarm at once.
         for alarm in due {
             alarm.waker.wake();
         }

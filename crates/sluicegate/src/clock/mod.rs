@@ -6,8 +6,8 @@
 //! | [`QuantaClock`] (feature `quanta`) | about 10 ns | never | the same, on the processor's counter |
 //! | [`CachedClock`] | under 1 ns | never | very hot limiters that can do with a coarse time |
 //! | [`SteadyClock`] | about 26 ns | never | engines: windows that follow the calendar or the epoch |
-//! | [`WallClock`] | about 36 ns | when it is set | to say when something happened |
-//! | [`ManualClock`] | – | never | tests: it moves when it is told to |
+//! | [`WallClock`] | about 36 ns | when it is set | timestamps of events |
+//! | [`ManualClock`] | – | never | tests: it moves when a test moves it |
 
 mod cached;
 mod manual;
@@ -28,38 +28,38 @@ pub use steady::SteadyClock;
 #[cfg(feature = "quanta")]
 pub use self::quanta::QuantaClock;
 
-/// Tells the time in microseconds. Only [`now`](Self::now) must be written.
+/// A source of time in microseconds. Only [`now`](Self::now) must be written.
 ///
-/// What zero means is the clock's own affair, but epoch-aligned and calendar windows need a clock
-/// that counts from the Unix epoch, such as [`SteadyClock`].
+/// Each clock chooses its own zero, but epoch-aligned and calendar windows need a clock that counts
+/// from the Unix epoch, such as [`SteadyClock`].
 pub trait Clock: Send + Sync + fmt::Debug {
     /// The present instant.
     fn now(&self) -> Micros;
 
-    /// Whether [`now`](Self::now) never gives less than it gave before, to any thread that could
-    /// know of it. A limiter on such a clock decides without a lock.
+    /// Returns whether [`now`](Self::now) never returns less than it returned before, to any thread that
+    /// could know of it. A limiter on such a clock decides without a lock.
     fn is_monotonic(&self) -> bool {
         false
     }
 
-    /// Microseconds since some instant of the past, by a clock that nobody can set, that never goes back, and
-    /// that goes on while the machine sleeps: what leases end by. `None`, the default, is no such clock, and
+    /// Microseconds since some instant of the past, by a clock that cannot be set, never goes back, and
+    /// goes on while the machine sleeps; leases end by it. `None`, the default: the clock has no such time, and
     /// an engine on it leases nothing.
     fn steady(&self) -> Option<Micros> {
         None
     }
 
-    /// Whether an engine holds requests back by this clock alone: a replay decides a day of traffic in seconds. `false`,
-    /// the default, lets held requests sleep in real time. A clock that returns `true` keeps the promise of
-    /// [`wake_at`](Self::wake_at).
+    /// Returns whether an engine delays requests by this clock alone: a replay decides a day of traffic in seconds.
+    /// `false`, the default, lets delayed requests sleep in real time. A clock that returns `true` keeps the promise
+    /// of [`wake_at`](Self::wake_at).
     fn is_virtual(&self) -> bool {
         false
     }
 
     /// Promises to wake `waker` when the clock reaches `at`; waking too early or twice is fine.
     ///
-    /// `false`, the default, promises nothing: the clock follows real time, and who waits sleeps
-    /// for as long as [`now`](Self::now) says is missing.
+    /// `false`, the default, promises nothing: the clock follows real time, and a caller that waits sleeps
+    /// for the time that is missing by [`now`](Self::now).
     fn wake_at(&self, at: Micros, waker: &Waker) -> bool {
         let _ = (at, waker);
         false
@@ -109,7 +109,7 @@ impl Clock for WallClock {
     }
 }
 
-/// Microseconds since this process first asked, by a clock that never goes back.
+/// Microseconds since the first reading in this process, by a clock that never goes back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MonotonicClock;
 

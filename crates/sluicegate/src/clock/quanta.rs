@@ -31,7 +31,7 @@ impl QuantaClock {
     pub fn new() -> Self {
         let source = quanta::Clock::new();
         let zero = source.raw();
-        // Of so many counts (days, at GHz) that nothing is lost in rounding them to ns.
+        // So many counts (days, at GHz) that nothing is lost in rounding them to ns.
         let counts = 1 << 50;
         let us = u128::from(source.delta_as_nanos(0, counts)) << 64;
         let us_per_count = u64::try_from(us / 1_000 / u128::from(counts)).unwrap_or(u64::MAX);

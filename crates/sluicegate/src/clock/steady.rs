@@ -2,7 +2,7 @@
 //!
 //! A wall clock can be set: by a person, by NTP, by a host that moves a virtual machine. A budget that
 //! fills up by such a clock is full after each step forward. So this clock reads the wall once and goes
-//! on by the time since boot, which nobody can set; then it follows the wall slowly. It never goes back.
+//! on by the time since boot, which cannot be set; then it follows the wall slowly. It never goes back.
 //!
 //! | The wall is | What this clock does | Until they agree |
 //! |---|---|---|
@@ -10,9 +10,9 @@
 //! | behind by more | an eighth slower | 8 times the difference, and 17 min |
 //! | ahead by more, for 10 minutes on end | one step, by what the wall was ahead all the time | 10 min |
 //!
-//! **Example.** At 12:00 the wall is set to 13:00 and a minute later back to 12:01. This clock says 12:01
-//! and at most 60 ms more. Had it stayed at 13:00, this clock would have stepped at 12:10, and windows of
-//! the calendar would be right from then on.
+//! **Example.** At 12:00 the wall is set to 13:00 and a minute later back to 12:01. This clock shows 12:01
+//! and at most 60 ms more. Had the wall stayed at 13:00, this clock would have stepped at 12:10, and windows
+//! of the calendar would be right from then on.
 //!
 //! **What always holds**: while no step is taken, in any true span Δ it goes on by at most 1.001·Δ and at
 //! least 7/8·Δ. All steps together are no longer than the wall was ever ahead. So a budget lets at most
@@ -26,8 +26,8 @@ use sluicegate_kernel::Micros;
 
 use super::{Clock, WallClock};
 
-/// How often the wall is looked at: it costs as much as a reading, and a second of error is too little
-/// to need more.
+/// Interval between looks at the wall, µs: a look costs as much as a reading, and a second of error is too
+/// little to need more.
 const LOOK_EVERY_US: u64 = 250_000;
 
 /// Differences up to this are followed at [`SLEW`]: leap seconds, steps of NTP.
@@ -41,16 +41,16 @@ const SLEW: u64 = 1_000;
 /// is made up for in eight.
 const SLEW_FAR: u64 = 8;
 
-/// How long the wall must be further ahead, on end, until that is believed: a mistake is mostly put right
-/// within this time.
+/// Time for which the wall must be further ahead without a break before this clock steps, µs: most mistakes
+/// are put right within it.
 const STEP_AFTER_US: u64 = 600_000_000;
 
-/// How far behind an instant that was seen before the wall may be at start, so that this clock goes on
-/// from there (one day). An instant further ahead is a clock that was wrong then.
+/// Longest time (one day) by which an instant seen before may be ahead of the wall at start, so that this
+/// clock goes on from there. An instant further ahead came from a clock that was wrong.
 const AHEAD_MAX: Micros = Micros::from_secs(86_400);
 
-/// Microseconds since the Unix epoch, that neither jump nor go back when the system's clock is set: what
-/// engines go by. See the table above for how it follows the wall.
+/// Microseconds since the Unix epoch, that neither jump nor go back when the system's clock is set; the
+/// clock of engines. See the table above for how it follows the wall.
 ///
 /// On Linux it goes on while the machine sleeps. Elsewhere it may stand still then, which the wall makes
 /// up for after ten minutes.
@@ -64,30 +64,30 @@ const AHEAD_MAX: Micros = Micros::from_secs(86_400);
 /// ```
 pub struct SteadyClock {
     course: SharedCourse,
-    /// Locked by the one that looks at the wall.
+    /// Locked by the thread that looks at the wall.
     follow: Mutex<Follow>,
 }
 
-/// Where a clock stood at one instant, and where the wall did: how it goes on until the next look.
+/// The time of this clock and of the wall at one instant, which determine how it goes on until the next look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Course {
-    /// µs since boot of this instant.
+    /// This instant, µs since boot.
     boot: u64,
-    /// What this clock said.
+    /// Time of this clock at that instant, µs.
     time: u64,
-    /// What the wall was ahead of that, in µs.
+    /// Lead of the wall over that time, µs; negative if it is behind.
     ahead: i64,
 }
 
-/// How a clock follows the wall: readings of both in, a course out.
+/// The rule by which a clock follows the wall: readings of both in, a course out.
 #[derive(Clone, Copy, Debug)]
 struct Follow {
     course: Course,
-    /// Since when the wall has been far ahead, in µs since boot, and by how much at least.
+    /// Start of the time for which the wall has been far ahead, in µs since boot, and its least lead since then, µs.
     far: Option<(u64, u64)>,
 }
 
-/// A course that many read and one now and then replaces. Readers that meet a replacement try again.
+/// A course that many threads read and one now and then replaces. Readers that meet a replacement try again.
 #[derive(Debug)]
 #[repr(align(128))]
 struct SharedCourse {
@@ -99,14 +99,14 @@ struct SharedCourse {
 }
 
 impl SteadyClock {
-    /// A clock that begins at the wall's time.
+    /// Returns a clock that begins at the wall's time.
     pub fn new() -> Self {
         Self::not_before(Micros::ZERO)
     }
 
-    /// A clock that begins at the wall's time, or at `seen` if that is later by at most a day: what a
-    /// program before this one saw, such as [`MemoryStore::latest`](crate::store::MemoryStore::latest).
-    /// So time does not go back from one run to the next.
+    /// Returns a clock that begins at the wall's time, or at `seen` if that is later by at most a day. `seen` is
+    /// the last instant of an earlier program, such as [`MemoryStore::latest`](crate::store::MemoryStore::latest),
+    /// so that time does not go back from one run to the next.
     pub fn not_before(seen: Micros) -> Self {
         let follow = Follow::begin(WallClock.now(), boot_us(), seen);
         Self { course: SharedCourse::new(follow.course), follow: Mutex::new(follow) }
@@ -132,7 +132,7 @@ impl Clock for SteadyClock {
         Micros::new(course.at(boot))
     }
 
-    /// A reading by an old course was taken before the new one began, where both say the same.
+    /// `true`: a reading by an old course was taken before the new one began, where both show the same time.
     fn is_monotonic(&self) -> bool {
         true
     }
@@ -143,14 +143,14 @@ impl Clock for SteadyClock {
     }
 }
 
-/// Time since boot, which nobody can set.
+/// Returns the time since boot, which cannot be set.
 #[inline]
 pub(super) fn since_boot() -> Micros {
     Micros::new(boot_us())
 }
 
 impl Course {
-    /// What the clock says at `boot`, µs since boot.
+    /// Returns the time of the clock at `boot`, µs since boot.
     #[inline]
     const fn at(&self, boot: u64) -> u64 {
         let elapsed = boot.saturating_sub(self.boot);
@@ -176,7 +176,7 @@ impl Follow {
         Self { course: Course { boot, time, ahead: difference(wall.get(), time) }, far: None }
     }
 
-    /// The course from here on, when the wall says `wall` and it is `boot` µs since boot.
+    /// Returns the course from here on, when the wall shows `wall` and it is `boot` µs since boot.
     fn look(&mut self, wall: u64, boot: u64) -> Course {
         let mut time = self.course.at(boot);
         let ahead = wall.saturating_sub(time);
@@ -196,7 +196,7 @@ impl Follow {
     }
 }
 
-/// By how much `wall` is ahead of `time`.
+/// Returns the lead of `wall` over `time`, µs.
 fn difference(wall: u64, time: u64) -> i64 {
     let by = i64::try_from(wall.abs_diff(time)).unwrap_or(i64::MAX);
     if wall >= time { by } else { -by }
@@ -212,7 +212,7 @@ impl SharedCourse {
         }
     }
 
-    /// The course, and µs since boot, read while it held.
+    /// Returns the course, and µs since boot, read while it was in force.
     #[inline]
     fn read(&self) -> (Course, u64) {
         loop {
@@ -232,7 +232,7 @@ impl SharedCourse {
         }
     }
 
-    /// Replaces the course by what `next` says. One thread at a time.
+    /// Replaces the course by the result of `next`. One thread at a time.
     fn replace(&self, next: impl FnOnce() -> Course) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
@@ -247,7 +247,7 @@ impl SharedCourse {
     }
 }
 
-/// µs since boot, with the time that the machine slept.
+/// Returns µs since boot, with the time that the machine slept.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[inline]
 fn boot_us() -> u64 {
@@ -257,7 +257,7 @@ fn boot_us() -> u64 {
     tv_sec.unsigned_abs() * 1_000_000 + tv_nsec.unsigned_abs() / 1_000
 }
 
-/// µs since this process first asked, by a clock that nobody can set.
+/// Returns µs since the first reading in this process, by a clock that cannot be set.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 #[inline]
 fn boot_us() -> u64 {
@@ -295,7 +295,7 @@ mod tests {
     const BEGIN: u64 = 1_700_000_000 * SECOND;
     const BOOT: u64 = 5_000 * SECOND;
 
-    /// A clock of the tests, and what it said last.
+    /// A clock of the tests, and its last reading.
     struct Reader {
         follow: Follow,
         last: u64,
@@ -307,7 +307,7 @@ mod tests {
             Self { follow, last: BEGIN }
         }
 
-        /// What it says `after` µs of true time, when the wall is wrong by `error` µs.
+        /// Reads the clock `after` µs of true time, when the wall is wrong by `error` µs.
         fn read(&mut self, after: u64, error: i64) -> u64 {
             let (boot, wall) = (BOOT + after, (BEGIN + after).saturating_add_signed(error));
             let now = self.follow.course.at(boot);
@@ -324,7 +324,7 @@ mod tests {
             self.follow.course.at(boot).checked_sub(before).expect("it never goes back")
         }
 
-        /// How far it is from true time, `after` µs in, read every 100 ms from `from` on.
+        /// Returns the lead over true time, `after` µs in, when the clock is read every 100 ms from `from` on.
         fn error_at(&mut self, from: u64, after: u64, error: impl Fn(u64) -> i64) -> i64 {
             let mut now = self.last;
             for at in (from..=after).step_by(100_000) {
@@ -446,7 +446,7 @@ mod tests {
             let (mut after, mut highest) = (0, 0);
             for (error, span) in walls {
                 let end = after + span;
-                // A caller that asks many times in a span, and takes all that there is.
+                // A caller that asks many times in a span, and takes all permits that are left.
                 while after < end {
                     after = (after + (span / 50).max(10_000)).min(end);
                     highest = highest.max(error.max(0).unsigned_abs());

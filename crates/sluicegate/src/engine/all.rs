@@ -1,8 +1,8 @@
-//! Several requests of which all pass, or none is charged.
+//! Decides several requests together: all pass, or none is charged.
 //!
-//! Stores decide one budget at a time. So each check is looked at first, and what would not let the
-//! requests pass is asked first: it says no, and the others were never touched. Only where others ask in
-//! between may one be charged and another refused; then what was charged is given back.
+//! Stores decide one budget at a time. So each check is first looked at by a peek, and the request that is
+//! expected to be refused is decided first: if it is, the others were never touched. Only when other callers
+//! take permits in between may one be charged and another refused; then the charge is given back.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -19,38 +19,38 @@ use super::guard::takes;
 use super::request::OwnedRequest;
 use super::{Admission, Answer, DecideError, Limits, Observer, Patience, Request, Turn};
 
-/// What became of requests that were decided together.
+/// The outcome of requests that were decided together.
 #[derive(Clone, Debug)]
 pub enum BatchOutcome {
     /// All pass: the decisions, in the order of the requests.
     Passed(Vec<Admission>),
     /// None passes, because one does not.
     Refused {
-        /// Which of them.
+        /// The place of the refused request.
         place: usize,
         /// Its decision.
         admission: Admission,
-        /// Those that were charged and that the store did not take back; none, as long as it answers.
+        /// Places of requests that stay charged because the store did not take the permits back; none while it answers.
         stay_charged: Vec<usize>,
     },
 }
 
-/// Why requests were not decided together: one could not be. None passes.
+/// The reason for which requests were not decided together: one could not be decided. None passes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("request {place}: {error}")]
 pub struct BatchError {
-    /// Which of them.
+    /// The place of the request that could not be decided.
     pub place: usize,
-    /// Why.
+    /// The error of that request.
     pub error: DecideError,
-    /// Those that were charged and that the store did not take back.
+    /// Places of requests that stay charged because the store did not take the permits back.
     pub stay_charged: Vec<usize>,
 }
 
-/// What would become of a request, in the order in which requests are asked.
+/// The expected outcome of a request, in the order in which requests are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Forecast {
-    /// It is refused, for so many µs; the longest first.
+    /// Expected to be refused; of a gateway's request the wait, µs, the longest first; otherwise 0.
     Refused(Reverse<u64>),
     Diverted,
     Degraded,
@@ -58,25 +58,25 @@ enum Forecast {
     MayBeHeld,
 }
 
-/// What was charged for requests that belong together: given back unless it is [kept](Self::keep), also if
-/// nobody waits for them any more.
+/// Permits charged for requests that belong together: given back unless they are [kept](Self::keep), also if
+/// the caller stops waiting.
 pub struct ChargedBatch<'t, 'r, S: Store + 'static, O: Observer> {
     turn: &'t Turn<'t, S, O>,
     requests: &'t [Request<'r>],
-    /// Places and permits.
+    /// Place of each request that was charged, and its permits.
     taken: Vec<(usize, u64)>,
 }
 
 impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
-    /// Decides `requests` together: all pass, or none is charged. Each may be held back as its patience
-    /// says; those that are not are refused where their policy would hold them back.
+    /// Decides `requests` together: all pass, or none is charged. Each may be delayed up to its
+    /// patience; one without patience is refused where its policy would delay it.
     ///
     /// If the future is dropped, what was charged is given back.
     ///
     /// # Errors
     /// [`BatchError`]; a refusal is an answer, not an error.
     ///
-    /// Outside of a tokio runtime nothing can be given back, and it stays charged.
+    /// Outside of a tokio runtime nothing can be given back, and the charge stays.
     pub async fn decide_all(&self, requests: &[Request<'_>]) -> Result<BatchOutcome, BatchError> {
         let mut charged = self.batch(requests);
         let mut admissions = vec![None; requests.len()];
@@ -100,7 +100,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         Ok(BatchOutcome::Passed(admissions.into_iter().flatten().collect()))
     }
 
-    /// Nothing charged yet for `requests`, of which some may be charged together, and given back together.
+    /// Returns a batch of `requests` with nothing charged yet; some may be charged together, and given back together.
     pub const fn batch<'t, 'r>(
         &'t self,
         requests: &'t [Request<'r>],
@@ -108,7 +108,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         ChargedBatch { turn: self, requests, taken: Vec::new() }
     }
 
-    /// The places of `requests` in the order in which they are asked: what would refuse comes first.
+    /// Returns the places of `requests` in the order in which they are decided: expected refusals come first.
     async fn order(&self, requests: &[Request<'_>]) -> Result<Vec<usize>, BatchError> {
         let mut places: Vec<_> = (0..requests.len()).collect();
         if requests.len() < 2 {
@@ -125,7 +125,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         Ok(places)
     }
 
-    /// What would become of `request`, by what it `looked` like.
+    /// Returns the expected outcome of `request`, by the result of its peek, `looked`.
     fn forecast(&self, request: &Request<'_>, looked: &Admission) -> Forecast {
         let policy = self.policies.resolve(request.limits.name());
         policy.map_or(Forecast::Passes, |policy| {
@@ -133,7 +133,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         })
     }
 
-    /// `request`, but none that is not held back books a turn for later.
+    /// Returns `request`, changed so that a check without patience books no turn for later.
     fn not_held<'r>(&self, request: &Request<'r>) -> Request<'r> {
         let Limits::Policy(name) = request.limits else { return request.clone() };
         let overflow = self.policies.resolve(name).map(|policy| policy.overflow());
@@ -146,7 +146,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     }
 
     /// Gives back what was taken, in a task of its own: so many permits of the budget of each request.
-    /// Returns which of them the store did not take back.
+    /// Returns the indexes of those that the store did not take back.
     /// `None`: there is no runtime to run it.
     pub(super) fn give_back(
         &self,
@@ -160,7 +160,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
                 let Ok(cost) = Cost::new(*permits) else { continue };
                 let request = request.borrow();
                 let policy = turn.policies.resolve(request.limits.name());
-                // What was taken here goes back, also where the app may give nothing else back.
+                // What was taken here goes back, even where the app may not refund.
                 let owner = policy.filter(|policy| !policy.entrusts(request.app));
                 let app = owner.and_then(|policy| policy.owner()).or(request.app);
                 let (verb, patience) = (Verb::Refund { cost }, Patience::None);
@@ -178,7 +178,7 @@ impl Forecast {
         let is_over = !looked.decision.allowed();
         let retry = looked.decision.retry_after();
         let Patience::Gateway(_) = patience else {
-            // In their order: the first that is refused is reported.
+            // They keep their order: the first that is refused is reported.
             return match overflow {
                 Overflow::Reject | Overflow::Queue { .. } if is_over => Self::Refused(Reverse(0)),
                 Overflow::Divert { .. } | Overflow::Degrade(_) if is_over => Self::Diverted,
@@ -203,8 +203,8 @@ impl Forecast {
 }
 
 impl<S: Store + 'static, O: Observer> ChargedBatch<'_, '_, S, O> {
-    /// Decides the requests at `places`, each on its own and all at once, and records what those take that
-    /// pass.
+    /// Decides the requests at `places`, each on its own and all at once, and records the permits of those
+    /// that pass.
     ///
     /// # Errors
     /// The first [`DecideError`]; a refusal is an answer, not an error.
@@ -219,12 +219,12 @@ impl<S: Store + 'static, O: Observer> ChargedBatch<'_, '_, S, O> {
         decided.into_iter().collect()
     }
 
-    /// The places of what is recorded as taken.
+    /// Returns the places of the requests that are recorded as charged.
     pub fn taken(&self) -> impl Iterator<Item = usize> {
         self.taken.iter().map(|(place, _)| *place)
     }
 
-    /// What was taken stays taken.
+    /// Keeps the charges: they are not given back.
     pub fn keep(mut self) {
         self.taken.clear();
     }
@@ -274,7 +274,7 @@ impl<S: Store + 'static, O: Observer> Drop for ChargedBatch<'_, '_, S, O> {
     }
 }
 
-/// Looks at the budget of a check of a policy; what others ask is not looked at before.
+/// Returns `request` as a peek, if it is a check of a policy; `None` for all others, which are not peeked at.
 fn as_peek<'r>(request: &Request<'r>) -> Option<Request<'r>> {
     let (Limits::Policy(_), &Verb::Check { cost }) = (request.limits, &request.verb) else {
         return None;

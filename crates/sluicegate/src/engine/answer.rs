@@ -1,4 +1,4 @@
-//! What an engine says, and what follows from it.
+//! The answer of an engine, and its consequences.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use crate::lease::Hit;
 pub struct Answer {
     /// The decision.
     pub decision: Decision,
-    /// Who made it.
+    /// The way in which it was made.
     pub mode: Mode,
-    /// Of a decision by a lease, how long ago the store said what else is left; zero otherwise.
+    /// Age of the store's last report on the key, for a decision by a lease; zero otherwise.
     pub age: Micros,
     pub(super) rules: Arc<RuleSet>,
     pub(super) rule: usize,
 }
 
-/// A verdict, and who gave it.
+/// A verdict, and the way in which it was made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ruling {
     pub(super) verdict: Verdict,
@@ -30,54 +30,54 @@ pub(super) struct Ruling {
     pub(super) age: Micros,
 }
 
-/// Who decided.
+/// The way in which a request was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// The store.
+    /// The store decided.
     Store,
-    /// This engine, from permits that the store has set aside for it.
+    /// This engine decided, from permits that the store has set aside for it.
     Leased,
-    /// This engine, which knows from the store that this is refused until then.
+    /// This engine repeated a refusal of the store that still holds.
     Remembered,
-    /// This engine without the store: its share of the limit.
+    /// This engine decided without the store, by its share of the limit.
     Local,
-    /// Nobody: the store does not answer, and the policy says `allow`.
+    /// Allowed without a decision: the store does not answer, and the policy sets `allow`.
     Allow,
-    /// Nobody: the store does not answer, and the policy says `deny`.
+    /// Refused without a decision: the store does not answer, and the policy sets `deny`.
     Deny,
-    /// Nobody: the store answers, but could not decide this in time. It was refused.
+    /// Refused without a decision: the store answers, but did not decide this in time.
     Shed,
 }
 
-/// A decision and what follows from it.
+/// A decision and its consequences.
 #[derive(Clone, Debug)]
 pub struct Admission {
-    /// The decision. Of a request that was held it is the last one.
+    /// The decision; the last one, if the request was delayed.
     pub answer: Answer,
-    /// What is done with the request.
+    /// The treatment of the request.
     pub way: Disposition,
-    /// How long it was held back by the engine.
+    /// Time for which the engine delayed it.
     pub held: Micros,
 }
 
-/// What is done with a request.
+/// The treatment of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Disposition {
-    /// It passes.
+    /// The request passes.
     Allowed,
-    /// It is refused.
+    /// The request is refused.
     Refused,
-    /// It is over the limit; the caller serves the fallback of this policy.
+    /// The request is over the limit; the caller serves the fallback of this policy.
     Degraded(Arc<Policy>),
-    /// It is over the limit; the caller sends it to the target of this policy.
+    /// The request is over the limit; the caller sends it to the target of this policy.
     Diverted(Arc<Policy>),
-    /// It is over the limit, and allowed all the same: the policy is in shadow mode. A permit that was acquired so
-    /// holds nothing.
+    /// The request is over the limit, and allowed all the same: the policy is in shadow mode. A permit acquired this
+    /// way holds nothing.
     Shadowed,
 }
 
 impl Mode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Self; 7] = [
         Self::Store,
         Self::Leased,
@@ -88,7 +88,7 @@ impl Mode {
         Self::Shed,
     ];
 
-    /// What it is called in metrics, events and traces.
+    /// Returns the name in metrics, events and traces.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Store => "store",
@@ -101,7 +101,7 @@ impl Mode {
         }
     }
 
-    /// Its name, unless the store decided, now or a moment ago. Wires answer callers with it.
+    /// Returns the name, or `None` if the store decided, now or a moment ago. Wires answer callers with it.
     pub const fn name_without_store(self) -> Option<&'static str> {
         match self {
             Self::Store | Self::Leased | Self::Remembered => None,
@@ -109,8 +109,8 @@ impl Mode {
         }
     }
 
-    /// The same, with `leased`: answers whose callers read what is left report it, as that may be less by what
-    /// others took meanwhile.
+    /// Returns [`name_without_store`](Self::name_without_store), or `leased`: for answers whose callers read the
+    /// permits that are left, of which others may have taken some meanwhile.
     pub const fn name_without_call(self) -> Option<&'static str> {
         match self {
             Self::Leased => Some(self.name()),
@@ -137,8 +137,8 @@ impl Answer {
         Self { decision, mode, age, rules: Arc::clone(rules.set()), rule }
     }
 
-    /// Permits that the store was charged, or 0: what can be given back to it. What was granted without
-    /// the store was taken of this engine's share or of nothing, and lapses.
+    /// Permits that the store was charged, or 0: only they can be given back to it. Permits granted without
+    /// the store came from this engine's share or from nothing, and lapse.
     pub const fn charged(&self) -> u64 {
         match self.mode {
             Mode::Store | Mode::Leased => self.decision.granted(),
@@ -151,23 +151,23 @@ impl Answer {
         &self.rules.rules()[self.rule].name
     }
 
-    /// Which of [`rules`](Self::rules) decided.
+    /// The index in [`rules`](Self::rules) of the rule that decided.
     #[cfg(feature = "tower")]
     pub(crate) const fn rule_place(&self) -> usize {
         self.rule
     }
 
-    /// All rules that were decided together; the very same for as long as the policy has them.
+    /// All rules that were decided together; the same `Arc` for as long as the policy has them.
     pub fn rules(&self) -> &Arc<RuleSet> {
         &self.rules
     }
 }
 
 impl Admission {
-    /// What follows from an answer to `verb`, by the policy if there is one. `check`, `reserve` and `acquire`
-    /// have an overflow, and for a gateway what it does not get as a whole. A permit that passed under `shadow`
-    /// holds nothing, so there `renew` and `release` of what is not held pass as well: no caller notices the
-    /// limit. Other verbs pass or are refused.
+    /// Returns the consequence of an answer to `verb`, by the policy if there is one. `check`, `reserve` and
+    /// `acquire` have an overflow, and for a gateway also verbs that do not get their whole cost. A permit that
+    /// passed under `shadow` holds nothing, so there `renew` and `release` of an id that is not held pass as well:
+    /// no caller notices the limit. Other verbs pass or are refused.
     #[inline]
     pub(super) fn new(
         answer: Answer,
@@ -194,7 +194,7 @@ impl Admission {
         }
     }
 
-    /// What follows when a request is over the limit of `policy` and was not held.
+    /// Returns the consequence of a request that is over the limit of `policy` and was not delayed.
     fn over(answer: Answer, policy: &Arc<Policy>) -> Self {
         let way = match policy.overflow() {
             Overflow::Reject | Overflow::Queue { .. } => Disposition::Refused,
@@ -207,7 +207,7 @@ impl Admission {
 }
 
 impl From<Answer> for Admission {
-    /// A decision from which nothing follows but that it passes or is refused.
+    /// A decision whose only consequence is that the request passes or is refused.
     #[inline]
     fn from(answer: Answer) -> Self {
         let way =
@@ -217,12 +217,12 @@ impl From<Answer> for Admission {
 }
 
 impl Disposition {
-    /// Whether the caller may go on as it wanted to.
+    /// Returns whether the caller may go on as it wanted to.
     pub const fn passes(&self) -> bool {
         matches!(self, Self::Allowed | Self::Shadowed)
     }
 
-    /// The fallback of a request that was marked.
+    /// The fallback of a degraded request.
     pub fn fallback(&self) -> Option<&Fallback> {
         let Self::Degraded(policy) = self else { return None };
         match policy.overflow() {
@@ -231,7 +231,7 @@ impl Disposition {
         }
     }
 
-    /// Where a diverted request goes.
+    /// The target of a diverted request.
     pub fn target(&self) -> Option<&str> {
         let Self::Diverted(policy) = self else { return None };
         match policy.overflow() {

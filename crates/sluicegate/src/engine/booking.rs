@@ -1,8 +1,8 @@
-//! A turn that is being booked in a store which has to be waited for.
+//! A booking of a turn in a store whose answer has to be waited for.
 //!
-//! A caller may go away between the question and the answer. The store books the turn all the same, and nobody
-//! would wait for it: the permits of that instant would be lost, and a flood of callers that hang up would put
-//! everybody else behind turns of nobody. So the answer is waited for without the caller, and a turn that it
+//! A caller may go away between the question and the answer. The store books the turn all the same, but no
+//! request uses it: the permits of that instant would be lost, and a flood of callers that hang up would put
+//! all others behind unused turns. So the booking waits for the answer without the caller, and a turn that it
 //! brings is vacant (`vacancies.rs`).
 
 use std::pin::Pin;
@@ -21,7 +21,7 @@ use super::request::{OwnedRequest, ResolvedBudget};
 use super::vacancies::{Claim, Vacancy};
 use super::{Admission, DecideError, Engine, Observer, Request, Turn};
 
-/// A question to the store that outlives its caller. What is asked at a time is bounded by the store.
+/// A question to the store that outlives its caller. The store bounds the number of questions at a time.
 pub(super) struct Booking<S: Store + 'static, O: Observer> {
     engine: Arc<Engine<S, O>>,
     request: Arc<OwnedRequest>,
@@ -71,7 +71,7 @@ impl<S: Store + 'static, O: Observer> Future for Booking<S, O> {
 impl<S: Store + 'static, O: Observer> Drop for Booking<S, O> {
     fn drop(&mut self) {
         let Some(asking) = self.asking.take() else { return };
-        // Without a runtime nobody asks any more.
+        // Without a runtime the question cannot go on.
         let Ok(runtime) = Handle::try_current() else { return };
         let (engine, request) = (Arc::clone(&self.engine), Arc::clone(&self.request));
         runtime.spawn(async move {
@@ -83,9 +83,9 @@ impl<S: Store + 'static, O: Observer> Drop for Booking<S, O> {
     }
 }
 
-/// Leaves the turn that was booked for `request` to another one.
+/// Leaves the turn that was booked for `request` to another request.
 pub(super) fn vacate<S, O: Observer>(engine: &Engine<S, O>, request: &Request<'_>, turn: Vacancy) {
-    // What was taken of a share, or of nothing, is nobody else's.
+    // Permits of a share, or of nothing, cannot be passed on.
     let charged = turn.answer.charged();
     if charged > 0 && turn.answer.decision.wait() > Micros::ZERO {
         engine.vacancies.vacate(Claim::of(request, charged), turn);

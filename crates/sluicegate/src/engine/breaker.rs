@@ -1,20 +1,20 @@
-//! When to stop asking a store that does not answer.
+//! The breaker: stops calls to a store that does not answer.
 //!
 //! A decision waits for its store up to a deadline. While the store is gone, every decision would
-//! wait that long for nothing; so after half of a second's calls have failed the breaker opens, and
+//! wait that long in vain; so after half of a second's calls have failed the breaker opens, and
 //! only a probe now and then finds out whether the store is back.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluicegate_kernel::Micros;
 
-/// Slots that the last second is counted in; old ones fall out one by one.
+/// Slots in which the last second is counted; old ones fall out one by one.
 const SLOTS: usize = 10;
 
 /// The span of one slot.
 const SLOT: Micros = Micros::from_millis(100);
 
-/// Calls below which a failure or two say nothing.
+/// Fewest calls that can open it: a failure or two prove nothing.
 const CALLS_MIN: u32 = 5;
 
 /// Mean time between two probes: short, so that a store that is back is used again at once, and
@@ -33,16 +33,16 @@ struct BreakerState {
     open: Option<OpenPeriod>,
 }
 
-/// What became of the calls of a tenth of a second.
+/// The outcomes of the calls of a tenth of a second.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    /// Which tenth that is.
+    /// The number of that tenth, counted from zero of the clock.
     number: u64,
     calls: u32,
     failures: u32,
 }
 
-/// Nobody calls in `from..until`; then one does.
+/// A period without calls, `from..until`; the first call after it is a probe.
 #[derive(Clone, Copy, Debug)]
 struct OpenPeriod {
     from: Micros,
@@ -50,7 +50,7 @@ struct OpenPeriod {
 }
 
 impl Breaker {
-    /// Whether to call the store at `now`.
+    /// Returns whether the store may be called at `now`.
     pub(super) fn allows(&self, now: Micros) -> bool {
         let mut state = self.lock();
         match state.open {
@@ -64,7 +64,7 @@ impl Breaker {
         }
     }
 
-    /// The store answered a call made at `now`.
+    /// Records that the store answered a call made at `now`, and closes the breaker.
     pub(super) fn record_success(&self, now: Micros) {
         let mut state = self.lock();
         if state.open.take().is_some() {
@@ -73,7 +73,7 @@ impl Breaker {
         state.slot(now).calls += 1;
     }
 
-    /// The store did not answer a call made at `now`.
+    /// Records that the store did not answer a call made at `now`.
     pub(super) fn record_failure(&self, now: Micros) {
         let mut state = self.lock();
         let slot = state.slot(now);
@@ -84,12 +84,12 @@ impl Breaker {
         }
     }
 
-    /// Whether it is open.
+    /// Returns whether it is open.
     pub(super) fn is_open(&self) -> bool {
         self.lock().open.is_some()
     }
 
-    /// The state, also after a panic elsewhere: it is counts, right or nearly so.
+    /// The state, also after a panic elsewhere: its counts are then right or nearly so.
     fn lock(&self) -> MutexGuard<'_, BreakerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -115,8 +115,8 @@ impl BreakerState {
     }
 }
 
-/// Open from `now` until the next probe: half to one and a half times the mean, so that the nodes
-/// of a fleet do not all come back in the same moment.
+/// Returns a period from `now` until the next probe: half to one and a half times the mean, so that the
+/// nodes of a fleet do not all come back in the same moment.
 fn open(now: Micros) -> OpenPeriod {
     let span = PROBE_EVERY.get() / 2 + fastrand::u64(0..=PROBE_EVERY.get());
     OpenPeriod { from: now, until: now.plus(Micros::new(span)) }

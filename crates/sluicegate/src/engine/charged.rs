@@ -4,8 +4,8 @@ use sluicegate_store::Executed;
 
 use super::{BatchError, DecideError, SettleError};
 
-/// The effect of a request without a decision on its budget: of a check that it was charged, of a refund that it was given
-/// back, of a release that the permit is free.
+/// The effect of a request without a decision on its budget: whether a check was charged, a refund given back, or the
+/// permit of a release freed.
 ///
 /// Servers return it over HTTP, as `charged` of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,7 +67,7 @@ impl SettleError {
 }
 
 impl BatchError {
-    /// The effect of the batch: [`Charged::Yes`] where a member stays charged, otherwise that of the member that failed.
+    /// The effect of the batch: [`Charged::Yes`] if a member stays charged, otherwise that of the member that failed.
     pub fn charged(&self) -> Charged {
         if self.stay_charged.is_empty() { self.error.charged() } else { Charged::Yes }
     }

@@ -1,23 +1,23 @@
-//! What this engine admitted without the store, until the store has charged it.
+//! Permits that this engine admitted without the store, until the store has charged them.
 //!
-//! While the store does not answer, an account a key says what is in use: `stored`, as far as the store
-//! knows, and `used`, with what was admitted here. The difference is the debt. Both flow out alike, so
-//! what has flowed out meanwhile is not owed any more.
+//! While the store does not answer, an account per key holds the permits in use: `stored`, those that the
+//! store has counted, and `used`, these and those admitted here. The difference is the debt. Both flow out
+//! alike, so permits that have flowed out meanwhile are not owed any more.
 //!
 //! ```text
 //! used ─┐      ┌──╲ admitted here: the debt
 //!       │  ┌───┘   ╲───
-//! stored└──┴────────────╲── what the store knows of
+//! stored└──┴────────────╲── counted by the store
 //! ```
 //!
 //! The next request of the key takes the debt to the store, and the store charges it before it
 //! decides. A debt that was sent and not answered is sent again under the same id: the store charges
-//! an id once, and says again what it charged. Until then the permits stay in use here. The store does not
-//! remember an id of which nothing could be charged: a request that carried it and is still under way may
-//! charge it later. So an id stays that of the key's debt, whatever that comes to, until something was charged.
+//! an id once, and repeats its answer. Until then the permits stay in use here. The store does not
+//! remember an id under which it could charge nothing: a request that carried it and is still under way may
+//! charge it later. So the key's debt keeps its id, whatever its amount, until something was charged.
 //!
-//! Example: `10/s burst 20`; the store said 5 are in use and fell silent. Of 30 requests within a
-//! millisecond 15 pass; then the store is asked to charge 15 and has 20 in use, as if it had never
+//! Example: `10/s burst 20`; the store last reported 5 in use and then stopped answering. Of 30 requests
+//! within a millisecond 15 pass; then the store is asked to charge 15 and has 20 in use, as if it had never
 //! been away.
 //!
 //! Permits that are held by id (`concurrency`) are not charged: the account keeps them until they
@@ -34,33 +34,33 @@ use sluicegate_kernel::{
 };
 use sluicegate_store::{Charge, Debt, Executed, KeyHash, Permits, StoreRequest};
 
-/// Most accounts: some 400 bytes each, 100 MB in all. A key that finds no place is refused until the
-/// store answers, since nothing would remember what it was granted.
+/// Most accounts: some 400 bytes each, 100 MB in all. A key without an account is refused until the
+/// store answers, since its grants would not be recorded.
 pub(super) const ACCOUNTS_MAX: usize = 250_000;
 
-/// How far behind the latest caller another may have read the clock: one that waited for its turn. A
-/// clock that goes back by more was put back.
+/// Longest time that a caller's reading of the clock may be behind the latest one, because it waited for its
+/// turn. A clock that is further behind was set back.
 const LATE_MAX: Micros = Micros::SECOND;
 
-/// How often accounts without a debt are looked for when there is no room.
+/// Shortest interval between searches for accounts without a debt when there is no room.
 const SWEEP_EVERY: Micros = Micros::SECOND;
 
 /// The debts of all keys.
 #[derive(Debug, Default)]
 pub(super) struct Debts {
     accounts: Mutex<KeyDebts>,
-    /// How many accounts there are: read on every decision, nearly always 0.
+    /// Number of accounts: read on every decision, nearly always 0.
     open: AtomicUsize,
     /// Permits that passed without an account, as there was no room for one.
     lost: AtomicU64,
 }
 
-/// Permits that were admitted without the store, and that it never charges.
+/// Numbers of permits that were admitted without the store, and that it never charges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uncharged {
     /// Permits of `concurrency` rules that are held now: no other engine counts them.
     pub held: u64,
-    /// Permits that passed since the start although there was no room to note them.
+    /// Permits that passed since the start without an account, because there was no room for one.
     pub lost: u64,
 }
 
@@ -69,7 +69,7 @@ struct KeyDebts {
     of: HashMap<KeyHash, KeyDebt>,
     latest: Micros,
     swept_at: Micros,
-    /// Which round of [`Debts::debtors`] this is; from 1 on.
+    /// The number of the current round of [`Debts::debtors`], from 1 on.
     round: u64,
 }
 
@@ -79,23 +79,23 @@ struct KeyDebt {
     policy: Box<str>,
     key: Box<[u8]>,
     rules: Arc<RuleSet>,
-    /// One permit of this engine counts as so many.
+    /// Number of nodes: one permit of this engine counts as this many.
     nodes: u64,
     stored: States,
     used: States,
     bill: Option<Bill>,
-    /// The id of its bills, until something is charged under it.
+    /// The id of its bills, until the store charges something under it.
     bill_id: u128,
-    /// The last round that it had its turn in; 0: none.
+    /// The last round in which it had its turn; 0: none.
     round: u64,
 }
 
-/// What a request carries to the store.
+/// The debt that a request carries to the store.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Billed {
     pub(super) debt: Debt,
-    /// Whether that is all that is owed. A debt that was perhaps charged must be cleared up before
-    /// more can be sent.
+    /// `debt` is all that is owed. A debt that was perhaps charged must be cleared up before more can be
+    /// sent.
     pub(super) is_all: bool,
 }
 
@@ -103,13 +103,13 @@ pub(super) struct Billed {
 #[derive(Debug)]
 struct Bill {
     debt: Debt,
-    /// What was in use when it was made out.
+    /// The permits in use when it was made out.
     used: States,
     /// Requests that carry it now.
     carriers: usize,
-    /// Whether more was admitted here since.
+    /// More was admitted here since.
     is_overtaken: bool,
-    /// Whether a request that carried it may have been executed.
+    /// A request that carried it may have been executed.
     is_perhaps_paid: bool,
 }
 
@@ -122,34 +122,34 @@ pub(super) struct Debtor {
 }
 
 impl Debts {
-    /// Keys that owe something.
+    /// Returns the number of keys with an account.
     pub(super) fn len(&self) -> usize {
         self.open.load(Ordering::Acquire)
     }
 
-    /// Permits passed that no account notes.
+    /// Counts permits that passed without an account.
     pub(super) fn lose(&self, cost: Cost) {
         self.lost.fetch_add(cost.get(), Ordering::Relaxed);
     }
 
-    /// Permits that the store never charges.
+    /// Returns the numbers of permits that the store never charges.
     pub(super) fn uncharged(&self, at: &Moment<'_>) -> Uncharged {
         let lost = self.lost.load(Ordering::Relaxed);
         if self.len() == 0 {
             return Uncharged { held: 0, lost };
         }
         let accounts = self.lock();
-        // Rules with calendars are left out: their windows are not at hand here.
+        // Rules with calendars are left out: their windows are not known here.
         let accounts = accounts.of.values().filter(|account| !account.has_calendars());
         Uncharged { held: accounts.map(|account| account.held(at)).sum(), lost }
     }
 
-    /// Whether there is an account of this key, also one that owes nothing any more.
+    /// Returns whether this key has an account, also one that owes nothing any more.
     pub(super) fn has_account(&self, key: KeyHash) -> bool {
         self.len() > 0 && self.lock().of.contains_key(&key)
     }
 
-    /// Whether the store is yet to be charged for this key.
+    /// Returns whether the store is yet to be charged for this key.
     pub(super) fn has_debt(&self, key: KeyHash, at: &Moment<'_>) -> bool {
         if self.len() == 0 {
             return false;
@@ -159,11 +159,11 @@ impl Debts {
         accounts.of.get(&key).is_some_and(|account| account.debt(at).iter().any(|debt| *debt > 0))
     }
 
-    /// Decides `request` on what is in use here, and notes what it is granted: the verdict, and how many
-    /// permits stand for one. `nodes` is that number for a key without a debt, `scaled` the verb in
-    /// which each permit counts so many times, and `known` what the store last said.
+    /// Decides `request` on the permits in use here, and records its grant. Returns the verdict, and how many
+    /// permits stand for one. `nodes` is that number for a key without an account, `scaled` the verb in
+    /// which each permit counts that many times, and `known` the usage that the store last reported.
     ///
-    /// `None` decides nothing: there is no such cost, or no room for another account.
+    /// `None` decides nothing: the cost is out of range, or there is no room for another account.
     pub(super) fn decide(
         &self,
         (key, request): (KeyHash, &StoreRequest<'_>),
@@ -201,7 +201,7 @@ impl Debts {
         Ok(Some((verdict, nodes)))
     }
 
-    /// Decides `request`, a release or a renewal, if it is about a permit that was handed out here.
+    /// Decides `request`, a release or a renewal, if its permit was granted here.
     pub(super) fn decide_held(
         &self,
         key: KeyHash,
@@ -219,8 +219,8 @@ impl Debts {
         verdict.decision.allowed().then_some(verdict)
     }
 
-    /// What the store is to charge before it decides the next request of this key. Each bill is
-    /// followed by [`paid`](Self::paid) or [`unpaid`](Self::unpaid).
+    /// Returns the debt that the store has to charge before it decides the next request of this key; `None` if
+    /// there is none. Each bill is followed by [`paid`](Self::paid) or [`unpaid`](Self::unpaid).
     pub(super) fn bill(
         &self,
         key: KeyHash,
@@ -248,7 +248,7 @@ impl Debts {
         None
     }
 
-    /// The store charged so much of the debt with this id.
+    /// Records that the store charged `permits` of the debt with this id.
     pub(super) fn paid(&self, key: KeyHash, id: u128, permits: Permits, at: &Moment<'_>) {
         let mut accounts = self.lock();
         let at = &accounts.in_turn(at);
@@ -257,7 +257,7 @@ impl Debts {
         if permits.iter().any(|paid| *paid > 0) {
             account.bill_id = fastrand::u128(..);
         }
-        // What was not there to be charged is still owed.
+        // A part that found no room in the budget is still owed.
         let mut unpaid = bill.debt.permits;
         for (unpaid, paid) in unpaid.iter_mut().zip(permits) {
             *unpaid = unpaid.saturating_sub(paid).saturating_mul(account.nodes);
@@ -270,21 +270,21 @@ impl Debts {
         }
     }
 
-    /// A request that carried the debt with this id was not answered.
+    /// Records that a request that carried the debt with this id was not answered.
     pub(super) fn unpaid(&self, key: KeyHash, id: u128, executed: Executed) {
         let mut accounts = self.lock();
         let Some(account) = accounts.of.get_mut(&key) else { return };
         let Some(bill) = account.bill.as_mut().filter(|bill| bill.debt.id == id) else { return };
         bill.carriers = bill.carriers.saturating_sub(1);
         bill.is_perhaps_paid |= executed == Executed::Perhaps;
-        // Surely not charged: what flows out until it is sent again is not owed then.
+        // Surely not charged: permits that flow out until it is sent again are not owed then.
         if bill.carriers == 0 && !bill.is_perhaps_paid {
             account.bill = None;
         }
     }
 
-    /// The store said how many permits are in use of rules, by their place: so many at least are, beside
-    /// what it does not know of.
+    /// Records the permits in use that the store reported for rules, by their place: at least so many are in
+    /// use, beside those that it has not counted yet.
     pub(super) fn record_usage(
         &self,
         key: KeyHash,
@@ -310,8 +310,8 @@ impl Debts {
         }
     }
 
-    /// At most `count` keys whose debts are not on their way, each in its turn: a debt that cannot be
-    /// charged yet does not hold others up.
+    /// Returns at most `count` keys whose debts are not on their way, each in its turn: a debt that cannot be
+    /// charged yet does not delay others.
     pub(super) fn debtors(&self, count: usize) -> Vec<Debtor> {
         if self.len() == 0 {
             return Vec::new();
@@ -332,12 +332,12 @@ impl Debts {
         if debtors.len() < count {
             accounts.round += 1;
         }
-        // In the same order wherever the same was admitted: a simulation can be run again.
+        // In the same order for the same admissions, so that a simulation can be run again.
         debtors.sort_by(|a: &Debtor, b| (&a.policy, &a.key).cmp(&(&b.policy, &b.key)));
         debtors
     }
 
-    /// Forgets a debt that nothing can be charged for: its policy is gone.
+    /// Forgets a debt that cannot be charged because its policy is gone.
     pub(super) fn forget(&self, key: KeyHash) {
         let mut accounts = self.lock();
         accounts.of.remove(&key);
@@ -355,7 +355,7 @@ impl Debts {
 }
 
 impl KeyDebts {
-    /// `at`, but not before a caller that came earlier: time does not go back between callers.
+    /// Returns `at`, but not before a caller that came earlier: time does not go back between callers.
     fn in_turn<'a>(&mut self, at: &Moment<'a>) -> Moment<'a> {
         let behind = self.latest.since(at.now());
         if behind > Micros::ZERO && behind <= LATE_MAX {
@@ -369,7 +369,7 @@ impl KeyDebts {
         let swept_for = at.now().since(self.swept_at);
         if self.of.len() >= ACCOUNTS_MAX && swept_for >= SWEEP_EVERY {
             self.swept_at = at.now();
-            // Rules with calendars stay: their windows are not at hand here.
+            // Rules with calendars stay: their windows are not known here.
             self.of.retain(|_, account| {
                 let stays = account.bill.is_some() || account.has_calendars();
                 stays || account.has_debt(&Moment::new(at.now()))
@@ -400,8 +400,8 @@ impl KeyDebt {
         }
     }
 
-    /// Decides `verb`, in which each permit counts as many times as there are nodes, on what is in use
-    /// here. Of `at_most` a part of a permit is not taken, as none is granted.
+    /// Decides `verb`, in which each permit counts as many times as there are nodes, on the permits in use
+    /// here. `at_most` takes whole permits of this node only.
     fn decide(&mut self, verb: &Verb, at: &Moment<'_>) -> Result<Verdict, Unsupported> {
         let mut verdict = self.rules.decide(&mut self.used, verb, at)?;
         if let (Verb::AtMost { .. }, Outcome::Allow { granted, .. }) =
@@ -416,10 +416,10 @@ impl KeyDebt {
         Ok(verdict)
     }
 
-    /// Takes what is in use over into other rules of the key.
+    /// Carries the usage over to other rules of the key.
     ///
-    /// What the store remembers of a bill is one number for each rule that it was charged to. Under more or
-    /// fewer rules nobody could read it, so the key gets a new bill: what was perhaps charged is charged anew.
+    /// The store remembers of a bill one number for each rule that it was charged to. These numbers do not fit
+    /// more or fewer rules, so the key gets a new bill: permits that were perhaps charged are charged again.
     fn adopt(&mut self, rules: &Arc<RuleSet>, at: &Moment<'_>) {
         if Arc::ptr_eq(&self.rules, rules) {
             return;
@@ -435,7 +435,7 @@ impl KeyDebt {
         self.rules = Arc::clone(rules);
     }
 
-    /// Permits of each rule that the store does not know of.
+    /// Permits of each rule that the store has not counted.
     fn owed(&self, at: &Moment<'_>) -> Permits {
         let (mut owed, stored) =
             (self.rules.in_use(&self.used, at), self.rules.in_use(&self.stored, at));
@@ -445,7 +445,7 @@ impl KeyDebt {
         owed
     }
 
-    /// What the store can charge of it.
+    /// Permits of each rule that the store can charge: [`owed`](Self::owed), but 0 for `concurrency`.
     fn debt(&self, at: &Moment<'_>) -> Permits {
         let mut debt = self.owed(at);
         for (debt, named) in debt.iter_mut().zip(self.rules.rules()) {
@@ -456,7 +456,7 @@ impl KeyDebt {
         debt
     }
 
-    /// Permits that are held by id, and that the store does not know of.
+    /// Permits that are held by id, and that the store has not counted.
     fn held(&self, at: &Moment<'_>) -> u64 {
         let owed = self.owed(at).into_iter().zip(self.rules.rules());
         let held = owed.filter(|(_, named)| named.rule.holds_permits());
@@ -478,7 +478,7 @@ impl KeyDebt {
 }
 
 impl Bill {
-    /// A bill of so many permits; `None` if there are none.
+    /// Returns a bill of `permits`; `None` if all are 0.
     fn of(id: u128, permits: Permits, used: &States) -> Option<Self> {
         permits.iter().any(|permits| *permits > 0).then(|| Self {
             debt: Debt { id, permits, charge: Charge::Added },

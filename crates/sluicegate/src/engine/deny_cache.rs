@@ -1,15 +1,15 @@
-//! Refusals that need no question: what the store refused until then is refused here until then.
+//! A cache of refusals: until the end that the store gave them, they are repeated here without a question.
 //!
-//! **Why that is exact**: what is in use falls only by flowing out, so before `retry_after` has
-//! passed the same request cannot pass, whoever else asks in the meantime. Only a refund, a reset or
+//! **Why that is exact**: usage falls only by flowing out, so before `retry_after` has
+//! passed the same request cannot pass, whatever others ask in the meantime. Only a refund, a reset or
 //! another version of the policy can let it pass earlier: one that goes through this engine drops
 //! the entry, and one that goes through another is noticed after [`REMEMBERED_MAX`], by the first request
 //! that asks again and passes.
 //!
-//! The span begins when the question was sent, before the store worked out the answer, so it never
+//! The time begins when the question was sent, before the store worked out the answer, so it never
 //! ends later than the store's own.
 //!
-//! A hot key that is refused for long is asked for by one caller at a time: when [`REMEMBERED_MAX`] has
+//! For a hot key that is refused for long, one request at a time asks the store: when [`REMEMBERED_MAX`] has
 //! passed, the next one asks, and those that come meanwhile get the known refusal.
 
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use quick_cache::sync::Cache;
 use sluicegate_kernel::{Micros, Outcome, Retry, RuleSet, Verb, Verdict};
 use sluicegate_store::{KeyHash, StoreRequest};
 
-/// Refusals that are remembered at most: some 200 bytes each. A key that falls out costs a question.
+/// Most refusals that are remembered: some 200 bytes each. A key that falls out costs a question.
 const DENIALS_MAX: usize = 100_000;
 
-/// How long a refusal is remembered at most: by then a refund elsewhere is noticed.
+/// Longest time for which a refusal is remembered: by then a refund elsewhere is noticed.
 const REMEMBERED_MAX: Micros = Micros::SECOND;
 
-/// How long others get the known refusal while one request asks the store again: some deadlines.
+/// Time for which others get the known refusal while one request asks the store again: some deadlines.
 const ASKING_MAX: Micros = Micros::from_millis(50);
 
 /// The refusals that are remembered.
@@ -37,9 +37,9 @@ pub(super) struct DenyCache {
 struct CachedDenial {
     rules: Arc<RuleSet>,
     cost: u64,
-    /// When the store was asked.
+    /// The instant at which the store was asked.
     at: Micros,
-    /// Until when it is not asked again.
+    /// The instant until which it is not asked again.
     until: Micros,
     verdict: Verdict,
 }
@@ -49,7 +49,7 @@ impl DenyCache {
         Self { entries: Cache::new(DENIALS_MAX) }
     }
 
-    /// The refusal of `request` at `now`, if it is known already.
+    /// The refusal of `request` at `now`, if it is known and need not be checked again.
     pub(super) fn find(
         &self,
         key: KeyHash,
@@ -61,7 +61,8 @@ impl DenyCache {
             .map(|it| it.verdict_at(now))
     }
 
-    /// The same; without one the caller asks, and others do not for a while.
+    /// Returns what [`find`](Self::find) does. If the refusal has to be checked again, returns `None`, so that
+    /// the caller asks the store, and others get the known refusal for [`ASKING_MAX`].
     pub(super) fn find_or_ask(
         &self,
         key: KeyHash,
@@ -76,7 +77,7 @@ impl DenyCache {
         None
     }
 
-    /// What refuses `request` at `now` by what was last heard, if anything does.
+    /// The last known refusal, if it still holds for `request` at `now`.
     fn holding(
         &self,
         key: KeyHash,
@@ -92,7 +93,7 @@ impl DenyCache {
         holds.then_some(denial)
     }
 
-    /// Takes note of what the store said to `request`, asked at `at`.
+    /// Records the store's verdict on `request`, asked at `at`.
     pub(super) fn insert(
         &self,
         key: KeyHash,
@@ -106,14 +107,14 @@ impl DenyCache {
                 let denial = CachedDenial { rules, cost: cost.get(), at, until, verdict: *verdict };
                 self.entries.insert(key, denial);
             }
-            // Somebody elsewhere has given permits back: it is not refused any more.
+            // A caller elsewhere has given permits back: it is not refused any more.
             Verb::Check { .. } if self.holding(key, request, at).is_some() => self.forget(key),
             Verb::Refund { .. } | Verb::Reset => self.forget(key),
             _ => {}
         }
     }
 
-    /// The next request of this key asks the store.
+    /// Forgets the refusal: the next request of this key asks the store.
     pub(super) fn forget(&self, key: KeyHash) {
         self.entries.remove(&key);
     }

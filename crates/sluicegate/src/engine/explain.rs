@@ -1,4 +1,4 @@
-//! Which rules hold for a request, and what each of them would say.
+//! Explanations: the rules that apply to a request, and what each of them would decide.
 
 use std::sync::Arc;
 
@@ -11,43 +11,43 @@ use super::request::ResolvedBudget;
 use super::{Answer, DecideError, Mode, Observer, Patience, Request, Turn};
 use crate::lease::{LeaseStatus, LeasedKey};
 
-/// What would be decided, and why.
+/// The decision that a check would get, and its reasons.
 #[derive(Clone, Debug)]
 pub struct Explanation {
     /// The policy that guards the request.
     pub policy: Arc<Policy>,
-    /// Whether the key has rules of its own in it.
+    /// The key has an override in the policy that is in force.
     pub is_override: bool,
-    /// What a check would be answered now.
+    /// The answer that a check would get now.
     pub answer: Answer,
-    /// What each rule alone would say, in the order of [`Answer::rules`]; `None` while the store does
+    /// The decision of each rule alone, in the order of [`Answer::rules`]; `None` while the store does
     /// not answer.
     pub rules: Option<Vec<Decision>>,
-    /// How the key is leased; `None`: this engine leases nothing.
+    /// The lease of the key; `None`: this engine leases nothing.
     pub lease: Option<ExplainedLease>,
 }
 
-/// How a key is leased.
+/// The lease of a key, over all holders and in this engine.
 #[derive(Clone, Debug)]
 pub struct ExplainedLease {
-    /// Whether its rules and its policy permit it.
+    /// The lease status by its rules and its policy.
     pub status: LeaseStatus,
-    /// Permits that all holders have, spent and not reported yet or unspent, and how many holders there are;
+    /// Permits that all holders have, spent and not reported yet or unspent, and the number of holders;
     /// `None` where nothing is leased, or the store does not answer.
     pub out: Option<(u32, usize)>,
-    /// What this engine has of them.
+    /// The part of this engine; `None` if it has none.
     pub here: Option<LeasedKey>,
 }
 
 impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
-    /// What a check of `request` would be answered now, rule by rule. Whatever the verb of `request`
-    /// is, it is only looked at: nothing is charged. The observer sees that look.
+    /// Returns the answer that a check of `request` would get now, rule by rule. Whatever the verb of `request`,
+    /// this is a `peek`: nothing is charged. The observer sees it.
     ///
-    /// Every rule is looked at by itself, so others may be charged in between.
+    /// Every rule is looked at separately, so others may be charged in between.
     ///
     /// # Errors
-    /// [`DecideError`]; that the store does not answer is none, as long as the policy says what holds
-    /// then.
+    /// [`DecideError`]; a store that does not answer is an error only if the policy does not configure what
+    /// holds then.
     pub async fn explain(&self, request: &Request<'_>) -> Result<Explanation, DecideError> {
         let cost = cost_of(&request.verb);
         let look = request.with_verb(Verb::Peek { cost }).with_patience(Patience::None);
@@ -66,23 +66,23 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         Ok(Explanation { policy: Arc::clone(policy), is_override, answer, rules, lease })
     }
 
-    /// Asks the store alone whether it answers for the budget of `request`: what changes a budget needs the store,
-    /// and neither a share nor a lease answers in its place. Nothing is charged. The observer sees nothing of it.
+    /// Checks that the store itself answers for the budget of `request`: a change of a budget needs the store,
+    /// and neither a share nor a lease can replace it. Nothing is charged. The observer does not see it.
     ///
     /// # Errors
-    /// [`DecideError`]: also of a store that does not answer, whatever the policy says for that time.
+    /// [`DecideError`], also if the store does not answer, whatever the policy configures for that time.
     pub async fn check_store(&self, request: &Request<'_>) -> Result<(), DecideError> {
         let budget = ResolvedBudget::of(&self.policies, request, self.now)?;
         let look = Verb::Peek { cost: Cost::ONE };
         let asked = self.engine.ask_without_learning(&budget, &look, self.now).await;
         if let Some(guard) = &self.engine.guard {
-            // A store that is back must not be taken for one that is away by the change that follows.
+            // Record a store that is back, so that the change that follows does not find the breaker open.
             guard.note_answer(asked.as_ref().map(drop), self.now);
         }
         Ok(asked.map(drop)?)
     }
 
-    /// How the key of `budget` is leased; the store is asked if it answers.
+    /// Returns the lease of the key of `budget`, with the store's part if the store answers.
     async fn lease_of(&self, budget: &ResolvedBudget<'_>, answers: bool) -> Option<ExplainedLease> {
         let guard = self.engine.guard.as_ref().filter(|guard| guard.leasing().is_some())?;
         let (policy, store) = (budget.policy?, &self.engine.store);
@@ -100,7 +100,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         Some(ExplainedLease { status, out, here: guard.lease_here(&request) })
     }
 
-    /// What each rule of `budget` would say alone; `None` while the store does not answer.
+    /// Returns the decision of each rule of `budget` alone; `None` while the store does not answer.
     async fn alone(
         &self,
         budget: &ResolvedBudget<'_>,
@@ -115,7 +115,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         for NamedRule { name, rule } in rules {
             let rule = Rules::new(RuleSet::single(name, rule.clone()));
             let rule = rule.expect("its time zone was found before");
-            // Later than whatever wrote the state: what is asked for is what this rule says.
+            // Later than every write of the state, so that this rule alone decides.
             let origin = RuleOrigin::Policy { since: Micros::MAX };
             let budget = ResolvedBudget { rules: &rule, origin, ..budget.clone() };
             match self.engine.ask_without_learning(&budget, look, self.now).await {
@@ -133,7 +133,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     }
 }
 
-/// A message that only looks.
+/// Returns a message that changes nothing.
 fn looking() -> Message {
     Message {
         holder: Holder::NONE,

@@ -1,18 +1,18 @@
-//! What is decided while the store does not answer: what the policy says under `on_store_failure`.
+//! Decisions while the store does not answer, by the policy's `on_store_failure`.
 //!
 //! **`local`**: this node enforces its share. Among n nodes every permit counts n times against the
 //! whole limit: a request of cost c is charged c·n, so a node lets `burst/n` pass at once and
-//! `rate/n` in the long run, and all nodes together no more than the limit. It begins from what the
-//! store last said was in use, which the store's answers put down here as they come by. What it
-//! admits is a [debt](super::debts), which the store charges when it answers again.
+//! `rate/n` in the long run, and all nodes together no more than the limit. It begins from the usage that
+//! the store last reported, which is recorded from each of its answers. The permits that it
+//! admits are a [debt](super::debts), which the store charges when it answers again.
 //!
-//! Example: `100/s burst 50` on 4 nodes; the store last said 10 are left. A node that counts 4 for
+//! Example: `100/s burst 50` on 4 nodes; the store last reported that 10 are left. A node that counts 4 for
 //! one lets 2 pass (8 of 10), and then one every 40 ms.
 //!
 //! A limit smaller than the number of nodes leaves no node a whole permit: it refuses. Choose `allow`
 //! or `deny` for such policies.
 //!
-//! **`allow`**: everything passes. What passes uses the budget up, as far as it goes, and the store
+//! **`allow`**: everything passes. Each request uses the budget up, as far as it goes, and the store
 //! charges that when it answers again.
 
 use std::num::NonZeroU32;
@@ -28,23 +28,23 @@ use sluicegate_store::{KeyHash, Permits, StoreAnswer, StoreRequest};
 use super::debts::Debts;
 use super::known_usage::KnownUsage;
 
-/// When to ask again where nothing is known: the store may be back by then.
+/// Time until the next try when nothing is known: the store may be back by then.
 const ASK_AGAIN: Micros = Micros::SECOND;
 
-/// When to ask again while the store has too much to do: some deadlines later.
+/// Time until the next try while the store is overloaded: some deadlines later.
 const SHED_RETRY: Micros = Micros::from_millis(100);
 
 /// This node's part of every budget.
 #[derive(Debug)]
 pub(super) struct Share {
     nodes: AtomicU32,
-    /// What the store last said is in use.
+    /// The usage that the store last reported.
     known: KnownUsage,
     debts: Debts,
 }
 
 impl Share {
-    /// One of `nodes` equal parts, for at most `keys_max` keys.
+    /// Returns one of `nodes` equal parts, for at most `keys_max` keys.
     pub(super) fn new(nodes: NonZeroU32, keys_max: usize) -> Self {
         let (known, debts) = (KnownUsage::new(keys_max), Debts::default());
         Self { nodes: nodes.get().into(), known, debts }
@@ -54,22 +54,22 @@ impl Share {
         self.known.hash(policy, key)
     }
 
-    /// What was admitted here and is not charged yet.
+    /// The permits that were admitted here and are not charged yet.
     pub(super) const fn debts(&self) -> &Debts {
         &self.debts
     }
 
-    /// How many nodes share the limits from now on. Debts keep the share that they were made of.
+    /// Sets the number of nodes that share the limits from now on. Debts keep the number under which they began.
     pub(super) fn set_nodes(&self, nodes: NonZeroU32) {
         self.nodes.store(nodes.get(), Ordering::Relaxed);
     }
 
-    /// How many nodes share the limits.
+    /// Number of nodes that share the limits.
     pub(super) fn nodes(&self) -> u64 {
         self.nodes.load(Ordering::Relaxed).into()
     }
 
-    /// Puts down what the store said is in use.
+    /// Records the usage that the store reported.
     pub(super) fn record_usage(
         &self,
         key: KeyHash,
@@ -84,9 +84,9 @@ impl Share {
         self.debts.record_usage(key, request.rules, said, at);
     }
 
-    /// Puts down that at least so many permits are in use under each rule: those of a lease are spent after the
-    /// store last said what was. A request that has waited since `at` is decided as of then; but what was spent
-    /// meanwhile counts in the window of `now`.
+    /// Records that at least `permits` are in use under each rule: permits of a lease are spent after the
+    /// store's last report. A request that has waited since `at` is decided as of then; but permits spent
+    /// meanwhile count in the window of `now`.
     pub(super) fn raise_usage(
         &self,
         key: KeyHash,
@@ -105,7 +105,7 @@ impl Share {
         raise(|rule| matches!(rule, Rule::FixedWindow(_)), now);
     }
 
-    /// Permits of each rule that were in use by what the store said.
+    /// Permits of each rule that are in use by the store's last report.
     pub(super) fn in_use(&self, key: KeyHash, rules: &Arc<RuleSet>, at: &Moment<'_>) -> Permits {
         self.known.in_use(key, rules, at)
     }
@@ -125,7 +125,7 @@ impl Share {
         }
     }
 
-    /// Lets the request pass, and notes what it takes of the budget, as far as that goes.
+    /// Lets the request pass, and records its cost as far as the budget goes.
     pub(super) fn allow(
         &self,
         key: KeyHash,
@@ -147,7 +147,7 @@ impl Share {
     }
 }
 
-/// `verb` with every permit counted `nodes` times; `None` if that is no cost.
+/// Returns `verb` with every permit counted `nodes` times; `None` if the cost is then too large.
 fn scaled(verb: &Verb, nodes: u64) -> Option<Verb> {
     let scaled = |cost: Cost| {
         let cost = cost.get().checked_mul(nodes).filter(|cost| *cost <= COST_MAX)?;
@@ -164,11 +164,11 @@ fn scaled(verb: &Verb, nodes: u64) -> Option<Verb> {
     })
 }
 
-/// `verdict` in permits of one of `nodes`.
+/// Returns `verdict` in permits of one of `nodes`.
 fn in_permits(request: &StoreRequest<'_>, verdict: Verdict, nodes: u64) -> Verdict {
     let Verdict { decision, rule } = verdict;
     let outcome = match decision.outcome {
-        // A part of a permit is none.
+        // A part of a permit is not granted.
         Outcome::Allow { granted, .. }
             if granted < nodes && matches!(request.verb, Verb::AtMost { .. }) =>
         {
@@ -185,12 +185,12 @@ fn in_permits(request: &StoreRequest<'_>, verdict: Verdict, nodes: u64) -> Verdi
     Verdict { decision: Decision { outcome, limit, remaining, ..decision }, rule }
 }
 
-/// What `on_store_failure: deny` says.
+/// Returns the refusal of `on_store_failure: deny`.
 pub(super) fn refused(request: &StoreRequest<'_>) -> Result<Verdict, Unsupported> {
     denied(request, Retry::After(ASK_AGAIN))
 }
 
-/// What an overloaded store is answered for.
+/// Returns the refusal of a request that an overloaded store did not decide.
 pub(super) fn shed(request: &StoreRequest<'_>) -> Result<Verdict, Unsupported> {
     denied(request, Retry::After(SHED_RETRY))
 }
@@ -200,7 +200,7 @@ fn denied(request: &StoreRequest<'_>, retry: Retry) -> Result<Verdict, Unsupport
     Ok(blind(request, Outcome::Deny { retry }))
 }
 
-/// A verdict of somebody who does not know what is left.
+/// Returns a verdict for a budget whose remaining permits are unknown.
 fn blind(request: &StoreRequest<'_>, outcome: Outcome) -> Verdict {
     let limit = request.rules.rules()[0].rule.limit();
     Verdict {
@@ -209,7 +209,7 @@ fn blind(request: &StoreRequest<'_>, outcome: Outcome) -> Verdict {
     }
 }
 
-/// Whether the whole limits could let the request pass.
+/// Returns whether every whole limit is at least the cost of the request.
 fn fits(request: &StoreRequest<'_>) -> bool {
     let limits = request.rules.rules().iter().map(|named| named.rule.limit());
     cost_of(request).is_some_and(|cost| limits.min().is_some_and(|least| cost.get() <= least))

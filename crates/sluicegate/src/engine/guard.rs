@@ -1,16 +1,16 @@
-//! A store that may not answer, and what surrounds it.
+//! A store that may fail, and the decisions around it.
 //!
 //! ```text
-//! request ─▶ lease ─▶ refused already? ─▶ breaker ─▶ debt, then request ─▶ store ─▶ answer ─▶ noted
+//! request ─▶ lease ─▶ refused already? ─▶ breaker ─▶ debt, then request ─▶ store ─▶ answer ─▶ recorded
 //!              │            │                │                               │
 //!              ▼            ▼                ▼                               ├▶ no answer: `on_store_failure`
 //!     `Mode::Leased`   `Mode::Remembered`   `on_store_failure`              └▶ overloaded: `Mode::Shed`
 //! ```
 //!
 //! A store that answers decides, however long its queue is: a request that it cannot decide in time is
-//! refused, never decided here. What was admitted here while it was silent is a debt
-//! ([`Debts`](super::debts::Debts)): every request of that key carries it, so no answer of the store
-//! leaves it out.
+//! refused, never decided here. Permits admitted here while it did not answer are a debt
+//! ([`Debts`](super::debts::Debts)): every request of that key carries it, so each answer of the store
+//! takes it into account.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -33,15 +33,15 @@ use super::turn::{ask_store, ask_store_each};
 use super::{Mode, Ruling, StoreFailure};
 use crate::lease::{LeaseTerms, Leasing, Outcome as Waited, Place};
 
-/// Times that one request asks the store at most: to clear up a debt that was perhaps charged, for the
+/// Most questions to the store for one request: to clear up a debt that was perhaps charged, for the
 /// decision, and again if others were admitted here meanwhile.
 const ASKED_MAX: usize = 4;
 
-/// Mean pause before a store that has too much to do is asked again: about a deadline, in which it
-/// works off what it has.
+/// Mean pause before an overloaded store is asked again: about a deadline, in which it works off its
+/// queue.
 const OVERLOAD_PAUSE: Micros = Micros::from_millis(20);
 
-/// What an engine knows beside a store that may fail.
+/// The state that an engine keeps for a store that may fail.
 #[derive(Debug)]
 pub(super) struct StoreGuard {
     pub(super) denials: DenyCache,
@@ -51,23 +51,23 @@ pub(super) struct StoreGuard {
     pub(super) leasing: Option<Leasing>,
 }
 
-/// What a policy says for the time when its store does not decide.
+/// The settings of a policy for the time when its store does not decide.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FailurePolicy {
     on_failure: OnStoreFailure,
     on_overload: OnOverload,
 }
 
-/// What a policy says beside its rules.
+/// The settings of a policy beside its rules.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Conditions<'a> {
-    /// What holds while the store does not decide. `None`: then there is no decision.
+    /// The settings while the store does not decide. `None`: then there is no decision.
     pub(super) otherwise: Option<FailurePolicy>,
-    /// How its keys are leased; `None`: not at all.
+    /// The terms on which its keys are leased; `None`: they are not.
     pub(super) lease: Option<LeaseTerms<'a>>,
 }
 
-/// One request, as everybody around the store sees it.
+/// One request, with its key's hash and its policy's settings.
 #[derive(Clone, Copy)]
 pub(super) struct GuardedRequest<'a> {
     pub(super) key: KeyHash,
@@ -78,7 +78,7 @@ pub(super) struct GuardedRequest<'a> {
     pub(super) at: &'a Moment<'a>,
 }
 
-/// What can be done without the store.
+/// The result of trying to decide without the store.
 pub(super) enum Here {
     Decided(Result<Ruling, StoreError>),
     /// A message about its lease is on its way.
@@ -95,18 +95,18 @@ impl StoreGuard {
         Self { denials, breaker, share, repair: Repair::default(), leasing: None }
     }
 
-    /// The same, leasing permits of hot keys.
+    /// Returns this guard, leasing permits of hot keys.
     pub(super) fn with_leases(self, leasing: Leasing) -> Self {
         Self { leasing: Some(leasing), ..self }
     }
 
-    /// The leases, if there are any.
+    /// The leases, if this engine leases.
     pub(super) const fn leasing(&self) -> Option<&Leasing> {
         self.leasing.as_ref()
     }
 
-    /// What [`decide`](Self::decide) says where the store need not be waited for: permits are leased, the
-    /// refusal is known, or the store has too much to do. Otherwise `None`, and nothing was done.
+    /// Returns the result of [`decide`](Self::decide) if the store need not be waited for: permits are leased, the
+    /// refusal is known, or the store is overloaded. Otherwise `None`, and nothing was done.
     pub(super) fn decide_at_once(
         &self,
         store: &impl Store,
@@ -143,7 +143,7 @@ impl StoreGuard {
         Some(self.shed(question, error))
     }
 
-    /// Decides `request` on `store`, or otherwise, if that says anything.
+    /// Decides `request` on `store`, or without it by `conditions.otherwise`.
     pub(super) async fn decide(
         &self,
         store: &impl Store,
@@ -246,7 +246,8 @@ impl StoreGuard {
         GuardedRequest { key, request, otherwise, lease, at }
     }
 
-    /// Whether the store has to be told something before it decides, or may be asked more than once.
+    /// Returns whether the store must charge a debt or be repaired before it decides, or may be asked more than
+    /// once.
     fn is_asked_alone(&self, question: GuardedRequest<'_>) -> bool {
         let GuardedRequest { key, at, .. } = question;
         question.is_patient()
@@ -254,15 +255,15 @@ impl StoreGuard {
             || self.share.debts().has_account(key)
     }
 
-    /// Whether `verdict` grants something although the key still owes.
+    /// Returns whether `verdict` grants something although the key still owes.
     fn is_unpaid_for(&self, question: GuardedRequest<'_>, verdict: &Verdict) -> bool {
         let GuardedRequest { key, request, at, .. } = question;
         let is_granted = verdict.decision.allowed() && takes(request.verb);
         is_granted && self.share.debts().has_debt(key, at)
     }
 
-    /// What is done without the store, in this order: permits are leased here or on their way, the refusal is
-    /// known, the permit was handed out here, or the store is given up.
+    /// Decides without the store if it can, in this order: permits are leased here or on their way, the refusal is
+    /// known, the permit was granted here, or the breaker is open.
     pub(super) fn decided_here(&self, question: GuardedRequest<'_>) -> Here {
         let GuardedRequest { key, request, at, .. } = question;
         match self.by_lease(question) {
@@ -281,7 +282,7 @@ impl StoreGuard {
         Here::Decided(self.without_store(question, given_up()))
     }
 
-    /// What is decided where the store said `asked`.
+    /// Returns the ruling after the store returned `asked`, and records what follows from it.
     fn decided(
         &self,
         question: GuardedRequest<'_>,
@@ -300,12 +301,12 @@ impl StoreGuard {
                 self.breaker.record_failure(now);
                 self.without_store(question, error)
             }
-            // It answers: that it came to no decision on this key is no reason to give it up.
+            // It answers, so the breaker stays closed, although it did not decide on this key.
             Err(error @ (StoreError::Overloaded { .. } | StoreError::Contended { .. })) => {
                 self.breaker.record_success(now);
                 self.shed(question, error)
             }
-            // It answers others: this engine's share is not given out beside what they take there.
+            // It answers others: this engine's share is not granted beside what they take there.
             Err(error @ StoreError::Unreadable { .. }) => {
                 self.breaker.record_success(now);
                 let deny = |said: FailurePolicy| match said.on_failure {
@@ -326,7 +327,7 @@ impl StoreGuard {
         }
     }
 
-    /// Takes note of what the store answered to a question that was asked of it alone, at `now`.
+    /// Records the result of a question that was put to the store alone, at `now`.
     pub(super) fn note_answer(&self, asked: Result<(), &StoreError>, now: Micros) {
         match asked {
             Err(StoreError::Unavailable { .. }) => self.breaker.record_failure(now),
@@ -336,7 +337,7 @@ impl StoreGuard {
         }
     }
 
-    /// Asks the store, again and again while it has too much to do and the policy has the patience.
+    /// Asks the store, repeatedly while it is overloaded and the policy has patience left.
     async fn ask_with_retries(
         &self,
         store: &impl Store,
@@ -362,10 +363,10 @@ impl StoreGuard {
         }
     }
 
-    /// Asks the store, with all that is owed for the key.
+    /// Asks the store, and has it charge all that is owed for the key.
     ///
     /// Others may be admitted here while the store is asked, and a debt that was perhaps charged before may
-    /// have been charged in part: the store was full then. A permit that it granted without knowing of all
+    /// have been charged in part: the store was full then. A permit that it granted before it charged all debts
     /// stays unused, and the store is asked again.
     async fn ask(
         &self,
@@ -405,7 +406,7 @@ impl StoreGuard {
         Err(StoreError::Contended { executed })
     }
 
-    /// Has the store raise what is in use of a key to what it said itself.
+    /// Has the store raise the usage of a key to its own last report.
     async fn remind(
         &self,
         store: &impl Store,
@@ -434,7 +435,8 @@ impl StoreGuard {
         match ask_store(store, Some(&debt), request, at).await {
             Ok((answer, permits)) => {
                 self.share.debts().paid(key, debt.id, permits, at);
-                // What was owed is no debt any more: a share that begins before the request is decided knows of it.
+                // The debt is paid: record its usage before the request is decided, so that a share that begins
+                // then counts it.
                 self.share.record_usage(key, request, &answer, at);
                 Ok(answer)
             }
@@ -445,7 +447,7 @@ impl StoreGuard {
         }
     }
 
-    /// Pays what is owed for a key, if the store answers.
+    /// Pays the debt of a key, if the store answers.
     pub(super) async fn pay(
         &self,
         store: &impl Store,
@@ -457,11 +459,11 @@ impl StoreGuard {
         let (policy, key) = (&*debtor.policy, &*debtor.key);
         let request =
             StoreRequest { policy, key, rules, verb: &verb, origin, quota: Quota::of(policy) };
-        // What comes of it is noted; an error leaves the debt for the next time.
+        // `decide` records the result; an error leaves the debt for the next time.
         let _ = self.decide(store, Conditions::default(), &request, at).await;
     }
 
-    /// Keys that owe something.
+    /// Number of keys with an account of debts.
     pub(super) fn debts(&self) -> usize {
         self.share.debts().len()
     }
@@ -481,17 +483,17 @@ impl StoreGuard {
         self.share.debts().forget(self.share.hash(&debtor.policy, &debtor.key));
     }
 
-    /// How many engines share the limits from now on.
+    /// Sets the number of engines that share the limits from now on.
     pub(super) fn set_nodes(&self, nodes: NonZeroU32) {
         self.share.set_nodes(nodes);
     }
 
-    /// The store has forgotten what it was given.
+    /// Begins to restore usage in a store that has lost its data.
     pub(super) fn remind_store(&self, now: Micros) {
         self.repair.begin(now);
     }
 
-    /// Whether the store is given up for the moment.
+    /// Returns whether the breaker is open.
     pub(super) fn is_open(&self) -> bool {
         self.breaker.is_open()
     }
@@ -518,7 +520,7 @@ impl StoreGuard {
     ) -> Result<Ruling, StoreError> {
         let GuardedRequest { key, request, otherwise, at, .. } = question;
         if is_refund(request.verb) {
-            // A caller that gives something back must know that it was not taken.
+            // A caller that gives something back must learn that the store did not take it.
             self.denials.forget(key);
             return Err(error);
         }
@@ -535,21 +537,21 @@ impl StoreGuard {
 }
 
 impl GuardedRequest<'_> {
-    /// Whether it waits for a store that has too much to do.
+    /// Returns whether it waits for an overloaded store.
     pub(super) fn is_patient(&self) -> bool {
         self.otherwise.is_some_and(|said| said.on_overload != OnOverload::Refuse)
     }
 }
 
 impl FailurePolicy {
-    /// What `policy` says.
+    /// Returns the settings of `policy`.
     pub(super) const fn of(policy: &Policy) -> Self {
         let (on_failure, on_overload) = (policy.on_store_failure(), policy.on_overload());
         Self { on_failure, on_overload }
     }
 }
 
-/// A debt on its way to the store. Dropped, it was not charged, as far as is known.
+/// A debt on its way to the store. Dropping it records it as unpaid, which has no effect once it is paid.
 struct CarriedDebt<'a> {
     share: &'a Share,
     key: KeyHash,
@@ -568,7 +570,7 @@ fn given_up() -> StoreError {
     StoreError::Unavailable { reason, executed: Executed::No }
 }
 
-/// Whether `verb` may take permits.
+/// Returns whether `verb` may take permits.
 pub(super) const fn takes(verb: &Verb) -> bool {
     matches!(
         verb,
@@ -576,7 +578,7 @@ pub(super) const fn takes(verb: &Verb) -> bool {
     )
 }
 
-/// Whether `verb` is about what the store granted before, so that nobody else can answer it.
+/// Returns whether `verb` gives back or renews a grant of the store, so that only the store can answer it.
 fn is_refund(verb: &Verb) -> bool {
     matches!(verb, Verb::Refund { .. } | Verb::Reset | Verb::Release { .. } | Verb::Renew { .. })
 }

@@ -1,4 +1,4 @@
-//! What is done with a request over the limit: the policy's `overflow`, carried out.
+//! The treatment of a request over the limit: carries out the policy's `overflow`.
 //!
 //! ```text
 //! check ─▶ allowed ────────────────────────────────▶ Disposition::Allowed
@@ -9,17 +9,17 @@
 //!                      └▶ shadow ──────────────────▶ Disposition::Shadowed
 //! ```
 //!
-//! A `reserve` brings its own wait along, so `queue` is nothing to it; all else is done with it as with a
-//! check. So it is with an `acquire`, whose policies have no `queue`: places are not waited for.
+//! A `reserve` brings its own wait along, so `queue` does not apply to it; the other overflows treat it like a
+//! check. The same holds for an `acquire`, whose policies have no `queue`: places are not waited for.
 //!
-//! **Queue.** Rules that book the future (`token_bucket`, `leaky_bucket`, Guava's two) say at once
-//! how long the request must be held, and it is held here. Others are asked again when they say so.
-//! Each time the policies are those in force then. A caller that goes away while it is held frees its
+//! **Queue.** Rules that book the future (`token_bucket`, `leaky_bucket`, Guava's two) return at once
+//! how long the request must be delayed, and it is delayed here. Other rules are asked again after
+//! `retry_after`. Each try uses the policies then in force. A caller that goes away while it is delayed frees its
 //! place, and its turn goes to the next request that wants one (`vacancies.rs`).
 //!
 //! **Gateways.** Other callers wait by themselves where a decision has a wait, by a `leaky_bucket` that
-//! delays for instance. A gateway cannot do that: it lets a request go on or not. For it what passes is held here, whatever the
-//! overflow ([`Patience::Gateway`]).
+//! delays for instance. A gateway cannot do that: it lets a request go on or not. For it the engine delays requests
+//! itself, whatever the overflow ([`Patience::Gateway`]).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
@@ -37,23 +37,23 @@ use super::{
 };
 use crate::wait::wait;
 
-/// Requests that one engine holds back at most, over all policies; the next is refused. In the server each
+/// Most requests that one engine delays at a time, over all policies; the next is refused. In the server each
 /// keeps 15 KB busy over Envoy's protocol (measured), whose connections carry many, so that is 150 MB, and
-/// 200 MB at the outside; over HTTP and RESP it is a connection, of which there are fewer.
+/// 200 MB at most; over HTTP and RESP it is a connection, of which there are fewer.
 pub const HELD_MAX: usize = 10_000;
 
-/// How often a held request is asked for again at most: rules that do not book the future let the
-/// luckiest through, and who was unlucky so often has waited long.
+/// Most tries of a delayed request: rules that do not book the future let the luckiest through, and a
+/// request that was unlucky so often has waited long.
 const TRIES_MAX: usize = 64;
 
-/// Requests that are held back now.
+/// Number of requests that are delayed now.
 #[derive(Debug, Default)]
 pub(super) struct HeldCount(AtomicUsize);
 
-/// A place among them.
+/// The place of one delayed request in the count.
 struct HeldGuard<'a>(&'a HeldCount);
 
-/// The turn of a request that is held. If nobody waits for it any more, another request may have it.
+/// The turn of a delayed request. If the request is dropped, another may have it.
 struct BookedTurn<'a, S: Store + 'static, O: Observer> {
     engine: &'a Engine<S, O>,
     request: &'a Request<'a>,
@@ -61,7 +61,7 @@ struct BookedTurn<'a, S: Store + 'static, O: Observer> {
 }
 
 impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
-    /// Decides `request`, which is about `budget`, and holds it back as its patience says.
+    /// Decides `request`, which is about `budget`, and delays it up to its patience.
     pub(super) async fn decide_and_hold(
         &self,
         request: &Request<'_>,
@@ -91,7 +91,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         }
     }
 
-    /// Decides `request` with this verb, and holds it back in no case.
+    /// Decides `request` with this verb, and never delays it.
     pub(super) async fn decide_unheld(
         &self,
         request: &Request<'_>,
@@ -103,8 +103,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         Ok(Admission::new(answer, verb, request.patience, budget.policy))
     }
 
-    /// Holds `request`, which passes, for as long as its decision says. If that is too long, or too
-    /// many are held, it is refused, and what it took goes back.
+    /// Delays `request`, which passes, by the wait of its decision. If that is too long, or too many are
+    /// delayed, it is refused; its permits are given back, or its turn becomes vacant.
     async fn hold(
         &self,
         request: &Request<'_>,
@@ -131,7 +131,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         Admission::from(Answer { decision, ..admission.answer })
     }
 
-    /// Holds `request` back until it passes, for as long as its policy and `hold_max` say at most.
+    /// Delays `request` until it passes, for at most the time that its policy and `hold_max` allow.
     async fn queue(
         &self,
         request: &Request<'_>,
@@ -206,7 +206,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         }
     }
 
-    /// A turn that was booked for a request like this one and that nobody waits for any more.
+    /// A turn that was booked for a request like this one, whose caller went away; `None` if there is none.
     fn vacancy(&self, request: &Request<'_>, cost: Cost, hold_max: Micros) -> Option<Vacancy> {
         if self.engine.vacancies.is_empty() {
             return None;
@@ -233,13 +233,13 @@ impl<S, O: Observer> Engine<S, O> {
         wait(&*self.clock, reached).await;
     }
 
-    /// Requests that are held back now.
+    /// Number of requests that are delayed now.
     pub fn held(&self) -> usize {
         self.held.0.load(Ordering::Relaxed)
     }
 }
 
-/// How long the policy holds requests back; `None` if it does not.
+/// The longest delay by the policy; `None` if its overflow is not `queue`.
 fn max_wait(budget: &ResolvedBudget<'_>) -> Option<Micros> {
     match budget.policy?.overflow() {
         Overflow::Queue { max_wait } => Some(*max_wait),
@@ -247,13 +247,13 @@ fn max_wait(budget: &ResolvedBudget<'_>) -> Option<Micros> {
     }
 }
 
-/// Whether what the rules delay is held back for gateways.
+/// Returns whether the engine itself delays requests of gateways as the rules require.
 pub(super) fn holds_for_gateways(budget: &ResolvedBudget<'_>) -> bool {
     budget.policy.is_some_and(|policy| *policy.overflow() != Overflow::Shadow)
 }
 
-/// What was decided. If the policy is not there any more for a request that it held, it is refused, as
-/// it was before.
+/// Returns `passed`; but if a delayed request can no longer be decided because its policy changed or is gone,
+/// the last refusal.
 fn or_refused(
     passed: Result<Admission, DecideError>,
     refused: Option<Admission>,
@@ -284,7 +284,7 @@ impl<'a, S: Store + 'static, O: Observer> BookedTurn<'a, S, O> {
         Self { engine, request, turn: Some(Vacancy { due, answer: answer.clone() }) }
     }
 
-    /// Waits; if that is given up, the turn is vacant.
+    /// Waits for the turn; if the future is dropped before, the turn is vacant.
     async fn held(mut self) {
         if let Some(Vacancy { answer, .. }) = &self.turn {
             self.engine.pass_time(answer.decision.wait()).await;

@@ -1,11 +1,11 @@
-//! What the store last said is in use, of each key.
+//! The usage of each key that the store last reported.
 //!
-//! Answers are put down by the tasks that asked, which need not run in the order in which the store
-//! answered: of two that came together, the later one is often put down first. So an answer that says
-//! less than is known counts only where it cannot be an older one.
+//! Answers are recorded by the tasks that asked, which need not run in the order in which the store
+//! answered: of two that came together, the later one is often recorded first. So an answer that reports
+//! less than is known counts only when it cannot be an older one.
 //!
-//! Example: the store grants the 600th and the 601st permit of a day, and then falls silent. Whichever
-//! answer is put down first, 601 are in use here, and the share of an engine that is alone is 399.
+//! Example: the store grants the 600th and the 601st permit of a day, and then stops answering. Whichever
+//! answer is recorded first, 601 are in use here, and the share of an engine that is alone is 399.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,15 +13,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sluicegate_kernel::{Micros, Moment, Rule, RuleSet, States};
 use sluicegate_store::{KeyHash, MemoryStore, Permits};
 
-/// How long an answer may be on its way to its place here: many times the deadline of a decision. A store
-/// that has forgotten is noticed by then, too.
+/// Time within which an answer is recorded here: many times the deadline of a decision. A store that has lost data is
+/// noticed by then, too.
 const SETTLED_AFTER: Micros = Micros::from_secs(2);
 
-/// Rules of keys of which it is remembered when they were last said to use more, 50 bytes each: more than a
-/// store decides in [`SETTLED_AFTER`] by one rule. While there are more, no answer takes anything back.
+/// Most rules of keys whose last raise is remembered, 50 bytes each: more than a store decides in
+/// [`SETTLED_AFTER`] by one rule. While there are more, no answer lowers any usage.
 const RAISED_MAX: usize = 250_000;
 
-/// What is in use of each key, as far as the store said.
+/// The permits in use of each key, by the store's reports.
 #[derive(Debug)]
 pub(super) struct KnownUsage {
     used: MemoryStore,
@@ -31,17 +31,17 @@ pub(super) struct KnownUsage {
 /// A key, and the place of one of its rules.
 type RuleOfKey = (KeyHash, usize);
 
-/// When rules of keys were last said to use as much as was known, or more.
+/// The instants at which rules of keys were last reported to use as much as was known, or more.
 #[derive(Debug, Default)]
 struct Raised {
     at: HashMap<RuleOfKey, Micros>,
     swept_at: Micros,
-    /// Since when some have found no place.
+    /// The last instant at which one found no place; `None` before the first.
     full_at: Option<Micros>,
 }
 
 impl KnownUsage {
-    /// Of at most `keys_max` keys.
+    /// Returns an empty record for at most `keys_max` keys.
     pub(super) fn new(keys_max: usize) -> Self {
         Self { used: MemoryStore::new(keys_max), raised: Mutex::default() }
     }
@@ -50,7 +50,7 @@ impl KnownUsage {
         self.used.hash(policy, key)
     }
 
-    /// What is known of a key, in the units of `rules`.
+    /// The known usage of a key, in the units of `rules`.
     pub(super) fn states(&self, key: KeyHash, rules: &Arc<RuleSet>, at: &Moment<'_>) -> States {
         self.used.states(key, rules, at)
     }
@@ -60,7 +60,7 @@ impl KnownUsage {
         rules.in_use(&self.states(key, rules, at), at)
     }
 
-    /// Puts down how many permits of rules, by their place, the store answered to be in use, as of a request
+    /// Records the permits in use that the store reported for rules, by their place, as of a request
     /// at `at`.
     pub(super) fn record_usage(
         &self,
@@ -80,7 +80,7 @@ impl KnownUsage {
             if raised.is_settled((key, rule), now) {
                 return Some(said);
             }
-            // A bucket flows out, which is known here too; a window keeps what is known for its whole
+            // A bucket flows out, which is known here too; a window keeps the known usage for its whole
             // length from now on.
             let flows =
                 matches!(rules.rules()[rule].rule, Rule::TokenBucket(_) | Rule::LeakyBucket(_));
@@ -89,7 +89,7 @@ impl KnownUsage {
         self.used.record_usage(key, rules, used, at);
     }
 
-    /// The notes, also after a panic elsewhere: each is taken in one step.
+    /// The raises, also after a panic elsewhere: each is recorded in one step.
     fn lock(&self) -> MutexGuard<'_, Raised> {
         self.raised.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -108,14 +108,14 @@ impl Raised {
         }
     }
 
-    /// Whether all answers to what was asked before the last raise are put down by now.
+    /// Returns whether all answers to questions before the last raise have been recorded by `now`.
     fn is_settled(&self, key: RuleOfKey, now: Micros) -> bool {
         let close = |noted: &Micros| are_close(*noted, now);
         !self.at.get(&key).is_some_and(close) && !self.full_at.as_ref().is_some_and(close)
     }
 }
 
-/// Whether the two are less than [`SETTLED_AFTER`] apart. A clock may have been put back in between.
+/// Returns whether the two are less than [`SETTLED_AFTER`] apart. The clock may have been set back in between.
 fn are_close(a: Micros, b: Micros) -> bool {
     a.since(b).max(b.since(a)) < SETTLED_AFTER
 }

@@ -1,4 +1,4 @@
-//! What surrounds a store, where permits of it are leased.
+//! The guard of a store from which permits are leased.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::lease::keeper::Delivered;
 use crate::lease::{Asked, Hit, Lease, LeasedKey, Leasing, Letter, Outcome as Waited};
 
 impl StoreGuard {
-    /// What the lease of the key says, if it has one.
+    /// Decides by the lease of the key, if it has one.
     pub(super) fn by_lease(&self, question: GuardedRequest<'_>) -> Here {
         let GuardedRequest { key, request, lease, .. } = question;
         let (Some(leasing), Some(terms)) = (&self.leasing, lease) else { return Here::Not };
@@ -29,8 +29,8 @@ impl StoreGuard {
         }
     }
 
-    /// Whether a lease decides about requests that it has no permits for: what the key owes is paid first, and a
-    /// store that is given up is not waited for.
+    /// Returns whether a lease may decide about requests for which it has no permits: not before the debts of the key
+    /// are paid, nor while the breaker is open.
     pub(super) fn leases_now(&self, key: KeyHash) -> bool {
         !self.breaker.is_open() && !self.share.debts().has_account(key)
     }
@@ -40,7 +40,7 @@ impl StoreGuard {
         self.leasing.as_ref()?.key(self.share.hash(request.policy, request.key))
     }
 
-    /// What permits that are leased here decide.
+    /// Takes or gives back permits that are leased here; `None` if the lease cannot decide the request.
     pub(super) fn take_leased(
         &self,
         leasing: &Leasing,
@@ -60,7 +60,7 @@ impl StoreGuard {
         }
     }
 
-    /// What became of a request that waited for a message about its lease.
+    /// Returns the result of a request that waited for a message about its lease.
     pub(super) fn waited(&self, question: GuardedRequest<'_>, waited: Waited) -> Here {
         match waited {
             Waited::Taken(hit) => Here::Decided(Ok(hit.into())),
@@ -75,7 +75,7 @@ impl StoreGuard {
         }
     }
 
-    /// What the store said to a look, where permits that are leased here would let the request pass.
+    /// Returns `verdict`, the store's answer to a peek, or a pass if permits leased here would let the request pass.
     pub(super) fn beside_lease(
         &self,
         question: GuardedRequest<'_>,
@@ -91,9 +91,9 @@ impl StoreGuard {
         verdict
     }
 
-    /// Sends a letter about a lease, unless the store is given up or owed something of its key. A letter that asks for
-    /// nothing is sent nevertheless: it can only give back what the store has set aside, and a store that answers too late
-    /// hears it.
+    /// Sends a letter about a lease, unless the breaker is open or the key has debts. A letter that requests no permits
+    /// is sent nevertheless: it can only give back what the store has set aside, and a store that answers too late
+    /// still executes it.
     pub(super) async fn deliver(
         &self,
         store: &impl Store,
@@ -109,7 +109,7 @@ impl StoreGuard {
         let windows = subject.rules.windows(now);
         let at = Moment::with_windows(now, windows.as_slice());
         let said = store.lease(&subject.request(), message, &at).await;
-        // One that only gives back may take longer than a request: its answer says nothing about those.
+        // A letter that only gives back may take longer than a request: its answer shows nothing about those.
         if asks {
             match &said {
                 Err(StoreError::Unavailable { .. }) => self.breaker.record_failure(now),
@@ -120,13 +120,13 @@ impl StoreGuard {
             let answer = StoreAnswer { verdict: stands.verdict, in_use: letter.in_use(stands) };
             self.share.record_usage(key, &subject.request(), &answer, &at);
         }
-        // Permits that it granted without knowing of a debt stay unused.
+        // Permits that it granted before it charged a debt stay unused.
         let is_owed = self.share.debts().has_account(key);
         (lease, if is_owed { Delivered::NotHeard } else { Delivered::Said(said) })
     }
 
-    /// A request is decided without the store: nothing more is taken of the lease of its key, and what was counts
-    /// as in use. It counts as of now: while the request waited, others have taken of the lease.
+    /// Retires the lease of the key of a request that is decided without the store: no more is taken of it, and the
+    /// permits taken count as in use. They count as of now: while the request waited, others have taken of the lease.
     pub(super) fn retire_lease(&self, question: GuardedRequest<'_>) {
         let GuardedRequest { key, request, lease, at, .. } = question;
         if let (Some(leasing), true) = (&self.leasing, takes(request.verb)) {

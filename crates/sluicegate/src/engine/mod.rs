@@ -1,18 +1,18 @@
-//! Policies and a store, and the way between them.
+//! The engine: decides requests by policies on a store.
 //!
 //! ```text
 //! Request ─▶ Turn ─▶ ResolvedBudget (policy, key, rules) ─▶ StoreGuard ─▶ Store ─▶ Answer ─▶ Admission
 //! ```
 //!
-//! | file | what it does |
+//! | file | task |
 //! |---|---|
-//! | `request` | what is asked, and whose budget it is by which rules |
+//! | `request` | the request, and the budget and rules that it resolves to |
 //! | `turn` | one reading of the clock and one set of policies, and the only place that asks the store |
-//! | `hold` | holds requests back as their policies say |
+//! | `hold` | delays requests as their policies require |
 //! | `all` | decides several together: all pass, or none is charged |
-//! | `refusals` | notes that a budget has refused a charge, until it has something again |
+//! | `refusals` | notes that a budget has refused a charge, until it has permits again |
 //! | `guard` | surrounds a store that may fail: known refusals, a breaker, this engine's share |
-//! | `answer` | the decision, and what follows from it |
+//! | `answer` | the decision, and its consequences |
 
 mod all;
 mod answer;
@@ -60,10 +60,10 @@ pub use request::{DecideError, Limits, Patience, Request};
 pub use settle::{SettleError, Settled, Settlement, settled_rules};
 pub use turn::{ObservedRequest, Observer, Turn};
 
-/// Debts that are paid together at most: as many round trips as a store has under way anyway.
+/// Most debts that are paid together: as many round trips as a store has under way anyway.
 const PAID_TOGETHER_MAX: usize = 64;
 
-/// Decides requests by the policies that are in force, on a store.
+/// An engine that decides requests by the policies in force, on a store.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -85,7 +85,7 @@ const PAID_TOGETHER_MAX: usize = 64;
 pub struct Engine<S = MemoryStore, O: Observer = ()> {
     policies: ArcSwap<PolicySet>,
     store: S,
-    /// Where the store may fail.
+    /// The guard of a store that may fail.
     guard: Option<StoreGuard>,
     clock: Arc<dyn Clock>,
     held: hold::HeldCount,
@@ -93,35 +93,35 @@ pub struct Engine<S = MemoryStore, O: Observer = ()> {
     observer: O,
 }
 
-/// How an engine decides while its store does not answer.
+/// Settings of an engine for the time when its store does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreFailure {
     /// Engines that share the store: under `on_store_failure: local` each enforces that part of the
     /// limits.
     pub nodes: NonZeroU32,
-    /// Keys whose usage is remembered for that time at most.
+    /// Most keys whose usage is remembered for that time.
     pub keys_max: usize,
 }
 
 impl Engine<MemoryStore> {
-    /// An engine on a memory store of the default size and the steady clock.
+    /// Returns an engine on a memory store of the default size and the steady clock.
     pub fn in_memory(policies: PolicySet) -> Self {
         Self::new(policies, MemoryStore::default(), Arc::new(SteadyClock::new()))
     }
 }
 
 impl<S> Engine<S> {
-    /// A turn of its own for what came in now.
+    /// Returns a turn for requests that came in now.
     pub fn turn(self: &Arc<Self>) -> Turn<'_, S> {
         self.turn_for(())
     }
 
-    /// The same as if it were `now`, µs since the Unix epoch.
+    /// Returns a turn for requests that came in at `now`, µs since the Unix epoch.
     pub fn turn_at(self: &Arc<Self>, now: Micros) -> Turn<'_, S> {
         self.turn_for_at((), now)
     }
 
-    /// The same engine, whose decisions `observer` sees.
+    /// Returns this engine with `observer`, which sees its decisions.
     pub fn observed_by<O: Observer>(self, observer: O) -> Engine<S, O> {
         let Self { policies, store, guard, clock, held, vacancies, observer: () } = self;
         Engine { policies, store, guard, clock, held, vacancies, observer }
@@ -129,28 +129,28 @@ impl<S> Engine<S> {
 }
 
 impl<S, O: Observer> Engine<S, O> {
-    /// A turn of its own for what came in now, from where `label` says.
+    /// Returns a turn for requests that came in now, under `label`.
     pub fn turn_for(self: &Arc<Self>, label: O::Label) -> Turn<'_, S, O> {
         self.turn_for_at(label, self.clock.now())
     }
 
-    /// The same as if it were `now`, µs since the Unix epoch.
+    /// Returns a turn for requests that came in at `now`, µs since the Unix epoch, under `label`.
     #[inline]
     pub fn turn_for_at(self: &Arc<Self>, label: O::Label, now: Micros) -> Turn<'_, S, O> {
         Turn { engine: self, policies: self.policies.load(), now, label }
     }
 
-    /// What sees the decisions.
+    /// The observer of the decisions.
     pub const fn observer(&self) -> &O {
         &self.observer
     }
 }
 
 impl<S: Store, O: Observer> Engine<S, O> {
-    /// Has the store charge what was admitted without it, as far as it answers: at most
-    /// 64 keys. Returns how many keys still owe something.
+    /// Has the store charge what was admitted without it, for at most 64 keys and as far as it answers.
+    /// Returns [`debts`](Self::debts), the number of keys that may still owe something.
     ///
-    /// Each request of a key pays what is owed for it; this pays for keys that are not asked for any
+    /// Each request of a key pays what is owed for it; this pays for keys that no request uses any
     /// more. Call it every now and then, a few times a second, while [`debts`](Self::debts) is not 0.
     pub async fn pay_debts(&self) -> usize {
         let Some(guard) = self.guard.as_ref().filter(|guard| guard.debts() > 0) else { return 0 };
@@ -181,7 +181,7 @@ impl<S: Store, O: Observer> Engine<S, O> {
 }
 
 impl<S> Engine<S> {
-    /// An engine that decides by `policies` on `store`, told the time by `clock`.
+    /// Returns an engine that decides by `policies` on `store`, with the time of `clock`.
     pub fn new(policies: PolicySet, store: S, clock: Arc<dyn Clock>) -> Self {
         let policies = policies.in_force(&PolicySet::default(), clock.now());
         Self {
@@ -195,16 +195,16 @@ impl<S> Engine<S> {
         }
     }
 
-    /// The same engine on a store that may fail: it remembers refusals, stops asking a store that
-    /// does not answer, and decides then as each policy says under `on_store_failure`.
+    /// Returns this engine for a store that may fail: it remembers refusals, stops asking a store that
+    /// does not answer, and then decides by each policy's `on_store_failure`.
     #[must_use]
     pub fn with_fallback(self, failure: StoreFailure) -> Self {
         Self { guard: Some(StoreGuard::new(failure)), ..self }
     }
 
-    /// The same engine, which leases permits of hot keys from its store and decides them without a question,
+    /// Returns this engine, leasing permits of hot keys from its store and deciding them without a question,
     /// as far as the store [leases](Store::leases), the clock is [steady](Clock::steady), the policies permit
-    /// it, and [`keep_leases`](Self::keep_leases) runs. It never admits more for that. Call
+    /// it, and [`keep_leases`](Self::keep_leases) runs. Leases never admit more. Call
     /// [`with_fallback`](Self::with_fallback) first: an engine without fallback counts as the only one.
     #[must_use]
     pub fn with_leases(self, options: LeaseOptions) -> Self {
@@ -216,8 +216,8 @@ impl<S> Engine<S> {
 }
 
 impl<S: Store, O: Observer> Engine<S, O> {
-    /// Sends what leases have to say to the store, and serves the requests that wait for it. It must be
-    /// spawned: while nobody sends, nothing is leased. Ends after [`return_leases`](Self::return_leases), when
+    /// Sends the messages of leases to the store, and serves the requests that wait for it. Spawn it: while it
+    /// does not run, nothing is leased. Ends after [`return_leases`](Self::return_leases), when
     /// the store has taken the permits back or 250 ms have passed; at once where nothing can be leased.
     pub async fn keep_leases(&self) {
         let Some(guard) = &self.guard else { return };
@@ -228,61 +228,61 @@ impl<S: Store, O: Observer> Engine<S, O> {
 }
 
 impl<S, O: Observer> Engine<S, O> {
-    /// The keys of which this engine holds permits, at most 4,096, those that are asked for most first: see
+    /// The keys of which this engine holds permits, at most 4,096, those with the most requests first: see
     /// [`with_leases`](Self::with_leases).
     pub fn leased_keys(&self) -> Vec<LeasedKey> {
         self.guard.as_ref().and_then(StoreGuard::leasing).map_or_else(Vec::new, Leasing::keys)
     }
 
-    /// What was counted of leases so far; `None`: this engine has none, see [`with_leases`](Self::with_leases).
+    /// Counts of leases so far; `None`: this engine has none, see [`with_leases`](Self::with_leases).
     pub fn lease_stats(&self) -> Option<LeaseStats> {
         self.guard.as_ref().and_then(StoreGuard::leasing).map(Leasing::stats)
     }
 
-    /// Gives all permits that are leased back, and leases no more; [`keep_leases`](Self::keep_leases) ends
-    /// then.
+    /// Gives all leased permits back, and leases no more; [`keep_leases`](Self::keep_leases) then
+    /// ends.
     pub fn return_leases(&self) {
         if let Some(leasing) = self.guard.as_ref().and_then(StoreGuard::leasing) {
             leasing.stop();
         }
     }
 
-    /// The time that decisions go by: µs since the Unix epoch.
+    /// The time of decisions: µs since the Unix epoch.
     pub fn now(&self) -> Micros {
         self.clock.now()
     }
 
-    /// Whether it decides also while its store does not answer: see [`with_fallback`](Self::with_fallback).
+    /// Returns whether it also decides while its store does not answer: see [`with_fallback`](Self::with_fallback).
     pub const fn has_fallback(&self) -> bool {
         self.guard.is_some()
     }
 
-    /// Whether the store is given up for the moment.
+    /// Returns whether the breaker is open: decisions are made without the store for now.
     pub fn is_without_store(&self) -> bool {
         self.guard.as_ref().is_some_and(StoreGuard::is_open)
     }
 
-    /// Keys for which more was admitted without the store than it has charged yet.
+    /// Number of keys with an account of permits that were admitted without the store, until it has charged them.
     pub fn debts(&self) -> usize {
         self.guard.as_ref().map_or(0, StoreGuard::debts)
     }
 
-    /// Permits that were admitted without the store, and that it never charges.
+    /// Numbers of permits that were admitted without the store, and that it never charges.
     pub fn uncharged(&self) -> Uncharged {
         let guard = self.guard.as_ref();
         guard.map_or_else(Uncharged::default, |guard| guard.uncharged(self.now()))
     }
 
-    /// How many engines share the limits from now on: each enforces that part of them while the store
-    /// does not answer.
+    /// Sets the number of engines that share the limits from now on: each enforces that part of them while the
+    /// store does not answer.
     pub fn set_nodes(&self, nodes: NonZeroU32) {
         if let Some(guard) = &self.guard {
             guard.set_nodes(nodes);
         }
     }
 
-    /// The store was found to have forgotten what it was given, as after a failover: for a minute the
-    /// first request of each key takes along what this engine knows to have been in use.
+    /// Begins to restore usage in a store that has lost data, as after a failover: for a minute the
+    /// first request of each key carries the usage that this engine knows.
     pub fn remind_store(&self) {
         if let Some(guard) = &self.guard {
             guard.remind_store(self.clock.now());
@@ -299,9 +299,9 @@ impl<S, O: Observer> Engine<S, O> {
         self.set_policies_as_of(policies, |_| None);
     }
 
-    /// The same, where a policy that is new or changed counts as taken over at the instant that `since` gives for
-    /// its name; now, where that is `None`. Of two versions that processes hold of a policy, the one that was taken
-    /// over later decides.
+    /// Puts `policies` in force, where a policy that is new or changed counts as taken over at the instant that `since`
+    /// gives for its name; now, if that is `None`. Of two versions of a policy in several processes, the one that was
+    /// taken over later decides.
     pub fn set_policies_as_of(&self, policies: PolicySet, since: impl Fn(&str) -> Option<Micros>) {
         let now = self.clock.now();
         let old = self.policies.load();
@@ -316,9 +316,9 @@ impl<S, O: Observer> Engine<S, O> {
 }
 
 impl StoreFailure {
-    /// `nodes` engines share the store, 1 for the only one; each remembers as many keys as a memory store holds by
-    /// default. There is no default for `nodes`: with too few, the shares of all engines together exceed the limit
-    /// while the store does not answer.
+    /// Returns the settings for `nodes` engines that share the store, 1 for the only one; each remembers as many keys
+    /// as a memory store holds by default. There is no default for `nodes`: with too few, the shares of all engines
+    /// together exceed the limit while the store does not answer.
     pub const fn shared_by(nodes: NonZeroU32) -> Self {
         Self { nodes, keys_max: KEYS_MAX_DEFAULT }
     }

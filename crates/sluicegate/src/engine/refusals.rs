@@ -1,19 +1,19 @@
-//! Budgets of which a charge was refused, until they have something again.
+//! Notes on budgets that refused a charge, until they have permits again.
 //!
 //! A refused charge changes no usage, so a budget that is used up and one that has refused look alike. A caller
 //! that charges afterwards, as gateways do that count tokens of answers, lets one request overdraw the budget,
-//! and refuses the next: it has to tell the two apart. So the refusal is noted in the same store, beside the
-//! budget, as a budget of one permit that ends when the refusing rule has something again:
+//! and refuses the next: it has to distinguish the two. So the refusal is noted in the same store, beside the
+//! budget, as a budget of one permit that ends when the refusing rule has permits again:
 //!
 //! | rule | the note ends |
 //! |---|---|
 //! | `fixed_window` of the epoch, or of a calendar | with the same window |
 //! | smooth `token_bucket`, `leaky_bucket`, `smooth_bursty` | when one permit would be back of a bucket that was empty when it refused |
 //! | other rules whose span is known | when the span has passed |
-//! | `sliding_window`, `concurrency` | there is none: what is used up counts as refused |
+//! | `sliding_window`, `concurrency` | there is no note: a used-up budget counts as refused |
 //!
-//! A note that outlasts a budget's emptiness does no harm: it is asked for only while nothing is left. While the
-//! store does not answer nothing is noted, and what is used up counts as refused.
+//! A note that outlasts a budget's emptiness does no harm: it is read only while nothing is left. While the
+//! store does not answer nothing is noted, and a used-up budget counts as refused.
 
 use std::sync::LazyLock;
 
@@ -30,27 +30,27 @@ use super::guard::Conditions;
 use super::request::ResolvedBudget;
 use super::{Answer, Mode, Observer, Request, Ruling, Turn};
 
-/// Under this name stand the notes: capital letters are in no policy's name.
+/// The name under which stores keep the notes: capital letters are in no policy's name.
 const REFUSED: &str = "Refused";
 
-/// To which quota of keys these count, in a memory store. Beyond it new notes share one.
+/// The quota of keys of the notes, in a memory store. Beyond it new notes share one.
 const QUOTA: Quota<'static> = Quota::of(REFUSED);
 
-/// Windows that are remembered as rules, some 500 bytes each: policies have a handful. One that fell out is made
+/// Most windows that are remembered as rules, some 500 bytes each: policies have a handful. One that fell out is made
 /// anew, and its notes stay.
 const WINDOWS_MAX: usize = 1_024;
 
-/// One permit a window, of all engines: a store wants to see the very same rules again.
+/// One permit per window, of all engines: a store expects the same `Arc` of rules each time.
 static ONCE: LazyLock<Cache<WindowKind, Rules>> = LazyLock::new(|| Cache::new(WINDOWS_MAX));
 
 const LOOK: Verb = Verb::Peek { cost: Cost::ONE };
 
 impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     /// Notes in the store that the budget of `request` refused a charge with `answer`, unless a permit is left
-    /// of it. The note is for all engines on the store, and ends when the refusing rule has something again. A
+    /// of it. The note is for all engines on the store, and ends when the refusing rule has permits again. A
     /// refusal that is noted already costs one call a second at most.
     ///
-    /// Nothing is noted while the store does not answer. The observer sees nothing of it.
+    /// Nothing is noted while the store does not answer. The observer does not see this.
     pub async fn note_refusal(&self, request: &Request<'_>, answer: &Answer) {
         if !is_of_store(answer.mode) {
             return;
@@ -65,15 +65,15 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         let Ok(said) = self.ask_note(&note, &verb).await else { return };
         let Decision { outcome, reset_after, .. } = said.verdict.decision;
         // A window that ended between the two calls is not the one that refused; so the next one is not
-        // marked. Of the same window both say the same time, but for what a call takes.
+        // marked. In the same window both report the same time, except for the duration of a call.
         let is_new = matches!(outcome, Outcome::Allow { .. });
         if is_new && is_aligned(rule) && retry.get() < reset_after.get() / 2 {
             self.ask_note(&note, &Verb::Reset).await.ok();
         }
     }
 
-    /// Whether the budget of `request`, of which `answer` says that nothing is left, has refused a charge since
-    /// it was used up, as far as the store knows; otherwise, and of rules of which that is not noted, `true`.
+    /// Returns whether the budget of `request`, in which `answer` found nothing left, has refused a charge since
+    /// it was used up. `true` if the store does not answer, and for rules that have no notes.
     pub async fn has_refused(&self, request: &Request<'_>, answer: &Answer) -> bool {
         if !is_of_store(answer.mode) {
             return true;
@@ -96,7 +96,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         false
     }
 
-    /// Which rule of `budget` has nothing left, and until when; `None`: something is left.
+    /// Returns the index of the rule of `budget` that has nothing left, and the time until it has; `None`: all have.
     async fn refusing(
         &self,
         request: &Request<'_>,
@@ -118,18 +118,18 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         }
     }
 
-    /// Only the store knows what was noted: without it there is no answer.
+    /// Asks the store about a note. Only it knows the notes, so without it there is an error.
     async fn ask_note(&self, note: &ResolvedBudget<'_>, verb: &Verb) -> Result<Ruling, StoreError> {
         self.engine.ask(note, verb, Conditions::default(), self.now).await
     }
 }
 
-/// Whether it says what the store knows.
+/// Returns whether an answer in this mode reflects the store.
 const fn is_of_store(mode: Mode) -> bool {
     matches!(mode, Mode::Store | Mode::Leased | Mode::Remembered)
 }
 
-/// The window of a note about `rule`; `None`: it has none.
+/// Returns the window of a note about `rule`; `None`: the rule has no notes.
 fn window_of(rule: &Rule) -> Option<WindowKind> {
     if let Rule::FixedWindow(window) = rule {
         return Some(window.kind().clone());
@@ -144,13 +144,13 @@ fn window_of(rule: &Rule) -> Option<WindowKind> {
     Some(WindowKind::First(Micros::new(span.get().div_ceil(parts).max(1))))
 }
 
-/// Whether a note about `rule` ends at an instant that the rule has, and not a span after its beginning.
+/// Returns whether a note about `rule` ends with a window of the rule, and not a fixed time after its beginning.
 fn is_aligned(rule: &Rule) -> bool {
     let Rule::FixedWindow(window) = rule else { return false };
     matches!(window.kind(), WindowKind::Epoch(_) | WindowKind::Calendar(..))
 }
 
-/// One permit in each window of this kind.
+/// Returns the rules of one permit in each window of this kind.
 fn rules_of(kind: &WindowKind) -> Option<Rules> {
     let rules = || {
         let once = FixedWindow::new(1, kind.clone()).map_err(drop)?;
@@ -159,13 +159,13 @@ fn rules_of(kind: &WindowKind) -> Option<Rules> {
     ONCE.get_or_insert_with(kind, rules).ok()
 }
 
-/// What says whether the budget with this key has refused.
+/// Returns the budget that holds the note with this key.
 fn noted<'a>(key: &'a [u8], rules: &'a Rules) -> ResolvedBudget<'a> {
     let (policy, origin) = (None, RuleOrigin::Caller);
     ResolvedBudget { policy, name: REFUSED.into(), key, rules, origin, quota: QUOTA }
 }
 
-/// All that makes the rule of a budget this one and no other: names have no `/` but that of an app that brings
+/// Returns a key that is unique to the rule of this budget: names have no `/`, except that of an app that brings
 /// limits along, and no line feed.
 fn key_of(budget: &ResolvedBudget<'_>, rule: &str) -> Vec<u8> {
     [budget.name.as_bytes(), rule.as_bytes(), budget.key].join(&b'\n')
@@ -209,7 +209,7 @@ mod tests {
 
     const CHECK: Verb = Verb::Check { cost: Cost::ONE };
 
-    /// Asks for three permits at `now`: the last answer, a refusal.
+    /// Asks for three permits at `now`, and returns the last answer, a refusal.
     async fn refused(engine: &Arc<Engine>, now: Micros) -> Answer {
         let (turn, request) = (engine.turn_at(now), Request::new("p", Some(b"k"), CHECK));
         for _ in 0..2 {

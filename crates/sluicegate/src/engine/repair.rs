@@ -1,8 +1,8 @@
-//! What a store that has forgotten is reminded of.
+//! Restores usage in a store that has lost data.
 //!
-//! A store loses what it was given by a failover, a restart without its file, or an operator. When it is
-//! noticed, every key is full again there, while this engine still knows what the store last said. For a
-//! while the first request of each key takes that along: the store raises what is in use to it.
+//! A store loses data by a failover, a restart without its file, or an operator. When that is
+//! noticed, every key is full again there, while this engine still knows the store's last reports. For a
+//! while the first request of each key carries that usage: the store raises its own to it.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,13 +11,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sluicegate_kernel::Micros;
 use sluicegate_store::KeyHash;
 
-/// For how long the store is reminded: what a key used longer ago is known from other requests by then.
+/// Time for which usage is restored: older usage of a key is known from its other requests by then.
 const REPAIR_SPAN: Micros = Micros::from_secs(60);
 
-/// Keys of which the store is reminded at most, 24 bytes each; it is not reminded of more.
+/// Most keys whose usage is restored, 24 bytes each; the others' is not.
 const REMINDED_MAX: usize = 250_000;
 
-/// Whether the store has forgotten, and what it was reminded of since.
+/// The state of a repair: whether one is due, and the keys that are done.
 #[derive(Debug, Default)]
 pub(super) struct Repair {
     is_due: AtomicBool,
@@ -31,14 +31,14 @@ struct Reminded {
 }
 
 impl Repair {
-    /// The store was found at `now` to have forgotten something.
+    /// Begins a repair after the store was found at `now` to have lost data.
     pub(super) fn begin(&self, now: Micros) {
         let mut reminded = self.lock();
         *reminded = Reminded { until: now.plus(REPAIR_SPAN), keys: HashSet::new() };
         self.is_due.store(true, Ordering::Release);
     }
 
-    /// Whether the store is to be reminded of this key now.
+    /// Returns whether the usage of this key has to be restored now.
     pub(super) fn is_due(&self, key: KeyHash, now: Micros) -> bool {
         if !self.is_due.load(Ordering::Acquire) {
             return false;
@@ -52,12 +52,12 @@ impl Repair {
         !reminded.keys.contains(&key)
     }
 
-    /// The store was reminded of this key.
+    /// Records that the usage of this key was restored.
     pub(super) fn done(&self, key: KeyHash) {
         self.lock().keys.insert(key);
     }
 
-    /// What was done, also after a panic elsewhere: keys are noted in one step.
+    /// The keys that are done, also after a panic elsewhere: each is recorded in one step.
     fn lock(&self) -> MutexGuard<'_, Reminded> {
         self.reminded.lock().unwrap_or_else(PoisonError::into_inner)
     }

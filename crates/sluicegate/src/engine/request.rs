@@ -1,4 +1,4 @@
-//! What is asked of an engine, and which rules hold for it.
+//! A request to an engine, and the budget and rules that it resolves to.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,56 +11,56 @@ use sluicegate_store::{BeyondQuota, Quota, RuleOrigin, StoreError, StoreRequest}
 use super::guard::{Conditions, FailurePolicy};
 use crate::lease::LeaseTerms;
 
-/// What a caller asks of the engine.
+/// A request to the engine.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
-    /// The limits that hold.
+    /// The limits that apply.
     pub limits: Limits<'a>,
-    /// Whose budget it is, 1..=1024 bytes; `None` is the budget that all share.
+    /// The key of the budget, 1..=1024 bytes; `None` is the budget that all share.
     pub key: Option<&'a [u8]>,
     /// The application that asks; a policy may be for some only.
     pub app: Option<&'a str>,
-    /// What is wanted.
+    /// The operation.
     pub verb: Verb,
-    /// How long the request may be held back.
+    /// The longest time for which the request may be delayed.
     pub patience: Patience,
 }
 
-/// The limits that hold for a request.
+/// The limits that apply to a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Limits<'a> {
-    /// Those of the policy of this name.
+    /// The limits of the policy of this name.
     Policy(&'a str),
-    /// Those that the caller brings along; nothing follows from a refusal under them. While the store does
+    /// The limits that the caller brings along; a refusal under them has no overflow. While the store does
     /// not answer, an engine enforces its share of them. All keys of such limits count to one quota in a
     /// memory store, [`Quota::CALLERS`].
     Brought {
-        /// Under another name the same key has another budget, and each app has budgets of its own. A
-        /// name that no policy can have, with capital letters say, keeps clear of theirs.
+        /// The name of the limits. Under another name the same key has another budget, and each app has budgets of its
+        /// own. A name that no policy can have, for example with capital letters, avoids confusion with policies.
         name: &'a str,
         /// The limits.
         rules: &'a Rules,
     },
 }
 
-/// How long a request may be held back until it passes.
+/// The longest time for which a request may be delayed until it passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Patience {
-    /// Not at all. A policy whose `overflow` is `queue` refuses what is over the limit.
+    /// No delay. A policy whose `overflow` is `queue` refuses what is over the limit.
     #[default]
     None,
-    /// A check of a policy whose `overflow` is `queue`, for as long as the policy says.
+    /// As long as the policy allows, for a check of a policy whose `overflow` is `queue`.
     Policy,
     /// For a caller that lets requests go on or not, and cannot hold them back: a gateway.
     ///
-    /// What passes is held until it may go on, also where it is the rules that delay it, but under
-    /// `shadow`, where nothing is held. What would be held for longer than this is refused, and takes
-    /// nothing. `AtMost` that is granted less than it asks for is over the limit and goes the way of its
-    /// policy like a check, as does `Peek`; under `queue` it takes all or nothing.
+    /// The engine delays a request until it may go on, also if it is the rules that delay it; only under
+    /// `shadow` nothing is delayed. A request that would be delayed for longer than this is refused, and takes
+    /// nothing. An `AtMost` that is granted less than its cost is over the limit and has its policy's overflow
+    /// like a check, as does a `Peek`; under `queue` it takes all or nothing.
     Gateway(Micros),
 }
 
-/// Why there is no decision. No state was changed.
+/// The reason for which a request was not decided; see [`charged`](Self::charged) for its effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecideError {
@@ -72,7 +72,7 @@ pub enum DecideError {
     Unconfigured {
         /// The policy.
         policy: String,
-        /// Who asked.
+        /// The app of the request.
         app: Option<String>,
     },
     /// The key is empty.
@@ -81,7 +81,7 @@ pub enum DecideError {
     /// The key is too long. It is never cut: two users must not share a budget.
     #[error("key: `{0}` bytes are outside 1..={KEY_BYTES_MAX}")]
     LongKey(usize),
-    /// The policy's rules do not know the verb.
+    /// The policy's rules do not support the verb.
     #[error("op: {0}")]
     Unsupported(#[from] Unsupported),
     /// The store gave no verdict.
@@ -92,18 +92,18 @@ pub enum DecideError {
 /// A budget, and the rules by which it is decided.
 #[derive(Clone, Debug)]
 pub(super) struct ResolvedBudget<'a> {
-    /// `None`: the limits are no policy's.
+    /// `None`: the caller brought the limits along.
     pub(super) policy: Option<&'a Arc<Policy>>,
-    /// What stores call the limits.
+    /// The name of the limits in stores.
     pub(super) name: Cow<'a, str>,
-    /// As stores know it: empty where all share.
+    /// The key in stores: empty for the budget that all share.
     pub(super) key: &'a [u8],
     pub(super) rules: &'a Rules,
     pub(super) origin: RuleOrigin,
     pub(super) quota: Quota<'a>,
 }
 
-/// A request that outlives what it was asked with.
+/// A request that owns its data.
 #[derive(Clone, Debug)]
 pub(super) struct OwnedRequest {
     name: String,
@@ -115,13 +115,13 @@ pub(super) struct OwnedRequest {
 }
 
 impl<'a> Request<'a> {
-    /// A request of nobody in particular, by the policy of this name, that is not held back.
+    /// Returns a request without an app, under the policy of this name, that is not delayed.
     pub const fn new(policy: &'a str, key: Option<&'a [u8]>, verb: Verb) -> Self {
         let limits = Limits::Policy(policy);
         Self { limits, key, app: None, verb, patience: Patience::None }
     }
 
-    /// The same by limits that the caller brings along, under the name that it has.
+    /// Returns this request under limits that the caller brings along, with the same name.
     #[must_use]
     pub fn by<'b>(&self, rules: &'b Rules) -> Request<'b>
     where
@@ -130,13 +130,13 @@ impl<'a> Request<'a> {
         Request { limits: Limits::Brought { name: self.limits.name(), rules }, ..self.clone() }
     }
 
-    /// The same with another verb.
+    /// Returns this request with another verb.
     #[must_use]
     pub fn with_verb(&self, verb: Verb) -> Self {
         Self { verb, ..self.clone() }
     }
 
-    /// The same with this patience.
+    /// Returns this request with this patience.
     #[must_use]
     pub fn with_patience(self, patience: Patience) -> Self {
         Self { patience, ..self }
@@ -156,7 +156,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The key as stores know it: empty where all share.
+    /// Returns the key in stores: empty for the budget that all share.
     fn store_key(&self) -> Result<&'a [u8], DecideError> {
         match self.key {
             None => Ok(&[]),
@@ -168,14 +168,14 @@ impl<'a> Request<'a> {
 }
 
 impl<'a> Limits<'a> {
-    /// The name of the policy, or of what the caller brings along.
+    /// The name of the policy, or of the limits that the caller brings along.
     pub const fn name(&self) -> &'a str {
         match *self {
             Self::Policy(name) | Self::Brought { name, .. } => name,
         }
     }
 
-    /// Whether they are those of a policy.
+    /// Returns whether the limits are those of a policy.
     pub const fn are_of_policy(&self) -> bool {
         matches!(self, Self::Policy(_))
     }
@@ -194,7 +194,7 @@ impl OwnedRequest {
 }
 
 impl<'a> ResolvedBudget<'a> {
-    /// The budget of `request`, if it may be asked at all.
+    /// Returns the budget of `request`, if its policy, key and app are valid.
     #[inline]
     pub(super) fn of(
         policies: &'a PolicySet,
@@ -214,7 +214,7 @@ impl<'a> ResolvedBudget<'a> {
         }
     }
 
-    /// The budget that `key` has by these rules of `policy`.
+    /// Returns the budget of `key` under these rules of `policy`.
     #[inline]
     pub(super) fn of_policy(
         policy: &'a Arc<Policy>,
@@ -232,14 +232,14 @@ impl<'a> ResolvedBudget<'a> {
         Self { policy: Some(policy), name, key, rules, origin, quota }
     }
 
-    /// As stores are asked.
+    /// Returns the request to a store for `verb` on this budget.
     #[inline]
     pub(super) fn ask<'s>(&'s self, verb: &'s Verb) -> StoreRequest<'s> {
         let Self { policy: _, name, key, rules, origin, quota } = self;
         StoreRequest { policy: name, key, rules: rules.set(), verb, origin: *origin, quota: *quota }
     }
 
-    /// What holds beside the rules.
+    /// The settings of its policy beside the rules.
     #[inline]
     pub(super) fn conditions(&self) -> Conditions<'_> {
         let otherwise =
@@ -247,7 +247,7 @@ impl<'a> ResolvedBudget<'a> {
         Conditions { otherwise: Some(otherwise), lease: self.lease() }
     }
 
-    /// How the key is leased, as far as its policy says; `None`: not at all.
+    /// The terms on which the policy lets the key be leased; `None`: it does not.
     #[inline]
     pub(super) fn lease(&self) -> Option<LeaseTerms<'_>> {
         let bounds = self.policy?.lease_bounds()?;
@@ -255,7 +255,7 @@ impl<'a> ResolvedBudget<'a> {
     }
 }
 
-/// The policy of this name, if the app of `request` may ask that of it.
+/// Returns the policy of this name, if the app of `request` may use that verb on it.
 #[inline]
 fn admitting<'p>(
     policies: &'p PolicySet,
@@ -281,8 +281,8 @@ fn app_name(app: &Option<String>) -> String {
     app.as_ref().map_or_else(|| "a caller without an app".to_owned(), |app| format!("app `{app}`"))
 }
 
-/// Under which name stores keep a budget of limits that an app brings along, where it is known which asks:
-/// others may call theirs the same. No policy has it, and no app: both have no `/`.
+/// Returns the name under which stores keep a budget of limits that an app brings along, with the app's name if
+/// it is known: other apps may use the same name. No policy or app has this name: theirs have no `/`.
 fn own_name<'a>(name: &'a str, app: Option<&str>) -> Cow<'a, str> {
     app.map_or(Cow::Borrowed(name), |app| format!("{app}/{name}").into())
 }

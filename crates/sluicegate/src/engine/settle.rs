@@ -1,4 +1,4 @@
-//! A check made with an estimate, corrected to what it cost in truth.
+//! Settlement: corrects a check that was made with an estimate to the actual cost.
 //!
 //! ```text
 //! check 1000 ─▶ work ─▶ settle(id, charged 1000, cost 640) ─▶ 360 go back
@@ -7,12 +7,12 @@
 //!
 //! **Once.** Whether an id was settled before is itself a decision: one permit an hour, for a key
 //! made of policy, key and id, in the same store, whichever app asks. So it holds in a fleet as it does in one
-//! process, for two that settle at the same moment, and needs no memory but the store's. An hour: the
-//! caller that asks again because it heard no answer does so within minutes, and every id that is
+//! process, and for two that settle at the same moment, and needs no other memory. An hour: a
+//! caller that asks again because it got no answer does so within minutes, and every id that is
 //! remembered takes the place of a key.
 //!
-//! **Who dies in between** (after the id was taken, before the difference is) leaves what was
-//! charged as it was. Nothing is ever given back twice.
+//! **A caller that fails in between** (after the id was taken, before the difference is) leaves the
+//! charge as it was. Nothing is ever given back twice.
 
 use std::sync::{Arc, LazyLock};
 
@@ -25,52 +25,52 @@ use super::guard::Conditions;
 use super::request::{ResolvedBudget, unconfigured};
 use super::{Answer, DecideError, ObservedRequest, Observer, Request, Turn};
 
-/// How long an id is remembered after it was settled.
+/// Time for which an id is remembered after it was settled.
 const REMEMBERED: Micros = Micros::from_secs(3_600);
 
-/// Under this name stands who was settled: capital letters are in no policy's name.
+/// The name under which stores keep settled ids: capital letters are in no policy's name.
 const SETTLED: &str = "Settled";
 
-/// To which quota of keys these count, in a memory store. Beyond it nothing more is settled until some
+/// The quota of keys of settled ids, in a memory store. Beyond it nothing more is settled until some
 /// are an hour old: to settle twice would be worse.
 const QUOTA: Quota<'static> = Quota::of(SETTLED);
 
-/// What was charged for a piece of work, and what it cost.
+/// The charge for a piece of work, and its actual cost.
 #[derive(Clone, Debug)]
 pub struct Settlement<'a> {
     /// The policy's name.
     pub policy: &'a str,
-    /// Whose budget it is, 1..=1024 bytes; `None` is the budget that all share.
+    /// The key of the budget, 1..=1024 bytes; `None` is the budget that all share.
     pub key: Option<&'a [u8]>,
     /// The application that asks.
     pub app: Option<&'a str>,
-    /// What the caller calls this piece of work, 1..=1024 bytes; of this policy and key it can be
+    /// The caller's name for this piece of work, 1..=1024 bytes; with this policy and key it can be
     /// settled once an hour, whichever app asks.
     pub id: &'a [u8],
     /// Permits that were charged.
     pub charged: Cost,
-    /// Permits that it cost, 0..=2^31.
+    /// The actual cost in permits, 0..=2^31.
     pub cost: u64,
 }
 
-/// What a settlement did.
+/// The effect of a settlement.
 #[derive(Clone, Debug)]
 pub struct Settled {
-    /// Permits given back: fewer than the difference where the budget is full before.
+    /// Permits given back: fewer than the difference if the budget is full before.
     pub refunded: u64,
     /// Permits taken beside those that were charged.
     pub taken: u64,
-    /// Permits that were not there to be taken. Nobody owes them.
+    /// Permits that could not be taken because the budget had no more. They are not owed.
     pub missing: u64,
-    /// What is left of the budget.
+    /// The budget after the correction.
     pub answer: Answer,
 }
 
-/// Why nothing was settled. What was charged stands.
+/// The reason for which nothing was settled. The charge stands, except perhaps after [`Unknown`](Self::Unknown).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettleError {
-    /// It was settled within the last hour.
+    /// The id was settled within the last hour.
     #[error("id: already settled within the last hour; nothing was changed")]
     Settled,
     /// The id is empty or too long.
@@ -79,23 +79,23 @@ pub enum SettleError {
     /// The cost is too high.
     #[error("cost: `{0}` is outside 0..={COST_MAX}")]
     Cost(u64),
-    /// No decision on this budget; also of rules that count held permits, as no cost is charged there.
+    /// The budget cannot be decided; also if its rules count held permits, because no cost is charged there.
     #[error(transparent)]
     Decide(#[from] DecideError),
     /// The store did not carry out the correction. The same id may be settled again.
     #[error("store: {0}; nothing was changed, retry")]
     Undone(StoreError),
-    /// The store did not say whether it has taken the id, so that no correction was made. What was charged stands, and
+    /// The store did not report whether it has taken the id, so that no correction was made. The charge stands, and
     /// the id may count as settled for an hour.
     #[error("store: {0}; nothing was corrected; the id may count as settled for an hour")]
     Unclaimed(StoreError),
-    /// Nobody knows whether the store carried out the correction, so it is not tried again.
+    /// The store did not report whether it carried out the correction, so it is not tried again.
     #[error("store: {0}; it is unknown whether the correction was made; it is not retried")]
     Unknown(StoreError),
 }
 
-/// The rules by which ids are remembered, of all engines: whoever keeps the state of a memory store
-/// keeps what was settled with it. With the quota that their keys count to.
+/// Returns the rules by which all engines remember ids, with the name of the quota of their keys. A program that
+/// saves the state of a memory store can save the settled ids with it.
 pub fn settled_rules() -> (&'static str, Arc<RuleSet>) {
     (QUOTA.name, Arc::clone(ONCE.set()))
 }
@@ -108,9 +108,9 @@ static ONCE: LazyLock<Rules> = LazyLock::new(|| {
 });
 
 impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
-    /// Corrects what was charged to what it cost: the difference is given back, or taken as far as
-    /// it is there. Once for each id; only the store itself can say that, so while it does not answer
-    /// nothing is settled, whatever the policy says.
+    /// Corrects the charge to the actual cost: the difference is given back, or taken as far as the budget
+    /// has it. Once for each id; only the store itself can ensure that, so while it does not answer
+    /// nothing is settled, whatever the policy configures.
     ///
     /// It is two decisions. If the future is dropped between them, the id is settled and the charge stays
     /// as it was: run it in a task of its own. The observer sees the correction.
@@ -147,18 +147,18 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         }
         let request = settlement.request();
         let budget = ResolvedBudget::of(&self.policies, &request, self.now)?;
-        // A settlement says what was charged, and takes the id: also where nothing goes back.
+        // A settlement claims a charge and takes the id, so it needs the right also where nothing goes back.
         if let Some(policy) = budget.policy.filter(|policy| !policy.entrusts(app)) {
             return Err(unconfigured(policy, app).into());
         }
-        // Also of what goes back: rules that count held permits never charged a cost.
+        // Also for refunds: rules that count held permits never charged a cost.
         let charge = Verb::AtMost { cost: Cost::ONE };
         let supported = budget.rules.set().supports(&charge);
         supported.map_err(|error| DecideError::from(error.of("settle")))?;
 
         let name = name_of(settlement);
         self.take_turn(&name).await?;
-        // Without the store others would take from this engine's share, which is not what was charged.
+        // Without the store the correction would change this engine's share, which was not charged.
         let alone = Conditions { lease: budget.lease(), ..Conditions::default() };
         let ruling = match self.engine.ask(&budget, &request.verb, alone, self.now).await {
             Ok(corrected) => corrected,
@@ -175,10 +175,10 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         Ok(Settled { refunded, taken, missing: short.saturating_sub(taken), answer })
     }
 
-    /// Takes the one turn that `name` has.
+    /// Takes the one turn of `name`.
     async fn take_turn(&self, name: &[u8]) -> Result<(), SettleError> {
         let (turn, take) = (settled(name), Verb::Check { cost: Cost::ONE });
-        // Only the store knows what was settled: without it there is nothing to go on.
+        // Only the store knows the settled ids: without it nothing can be settled.
         let asked = self.engine.ask(&turn, &take, Conditions::default(), self.now);
         let ruling = asked.await.map_err(|error| match error.executed() {
             Executed::No => SettleError::Undone(error),
@@ -199,7 +199,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     }
 }
 
-/// What says whether the settlement of this name was made.
+/// Returns the budget that remembers whether the settlement of this name was made.
 fn settled(name: &[u8]) -> ResolvedBudget<'_> {
     let (policy, origin) = (None, RuleOrigin::Caller);
     ResolvedBudget { policy, name: SETTLED.into(), key: name, rules: &ONCE, origin, quota: QUOTA }
@@ -211,22 +211,22 @@ impl<'a> Settlement<'a> {
         Request { app, ..Request::new(policy, key, self.correction()) }
     }
 
-    /// What is to be done about the difference.
+    /// Returns the verb that corrects the difference; a `peek` if there is none.
     pub fn correction(&self) -> Verb {
         let Self { charged, cost, .. } = *self;
         match Cost::new(cost.abs_diff(charged.get())) {
             Ok(difference) if cost < charged.get() => Verb::Refund { cost: difference },
             Ok(difference) => Verb::AtMost { cost: difference },
-            // They are the same.
+            // There is no difference.
             Err(_) => Verb::Peek { cost: Cost::ONE },
         }
     }
 }
 
-/// All that makes the settlement this one and no other. Lengths stand in front, so that two never
-/// read the same.
+/// Returns a name that is unique to the settlement. Each part has its length in front, so that no two
+/// are equal.
 fn name_of(settlement: &Settlement<'_>) -> Vec<u8> {
-    // The app is left out: a caller that may say its app could settle an id again as another one.
+    // The app is left out: a caller that may choose its app could settle an id again as another one.
     let Settlement { policy, key, app: _, id, charged: _, cost: _ } = *settlement;
     let mut name = Vec::new();
     for part in [Some(policy.as_bytes()), key, Some(id)] {

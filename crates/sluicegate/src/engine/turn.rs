@@ -1,4 +1,4 @@
-//! The way to a decision: one reading of the clock, one set of policies, one place that asks the store.
+//! The path to a decision: one reading of the clock, one set of policies, one place that asks the store.
 //!
 //! ```text
 //! Request ─▶ Turn ─▶ ResolvedBudget (policy, key, rules) ─▶ StoreGuard ─▶ Store ─▶ Answer ─▶ Admission
@@ -21,7 +21,7 @@ use super::{Admission, Answer, DecideError, Engine, Mode, Patience, Request, Rul
 
 /// Requests that are decided together: by one reading of the clock and one set of policies.
 ///
-/// What came in at one time is one turn. A request that is held back is decided anew when its time has
+/// Requests that came in at one time are one turn. A request that is delayed is decided anew when its time has
 /// come, by the clock and the policies of that moment.
 pub struct Turn<'e, S = MemoryStore, O: Observer = ()> {
     pub(super) engine: &'e Arc<Engine<S, O>>,
@@ -38,26 +38,26 @@ struct Asked<'a> {
     budget: &'a ResolvedBudget<'a>,
 }
 
-/// A request, and when it was asked.
+/// A request, and the instant at which it was made.
 #[derive(Clone, Copy, Debug)]
 pub struct ObservedRequest<'a> {
-    /// The instant that it is decided by, µs since the Unix epoch.
+    /// The instant of the decision, µs since the Unix epoch.
     pub now: Micros,
     /// The request.
     pub request: &'a Request<'a>,
 }
 
-/// Sees every decision of an engine: counts it, traces it.
+/// An observer of every decision of an engine, which counts or traces it.
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
-    /// What tells the turns of an engine apart: where the requests come from.
+    /// A label that distinguishes the turns of an engine: the origin of their requests.
     type Label: Copy + fmt::Debug + Send + Sync + 'static;
-    /// What is known when a decision begins.
+    /// The state that the observer keeps from the beginning of a decision.
     type Begun: Send;
 
-    /// A decision begins.
+    /// Called when a decision begins.
     fn begin(&self) -> Self::Begun;
 
-    /// A decision was made, or could not be.
+    /// Called when a decision was made, or could not be.
     fn observe(
         &self,
         label: Self::Label,
@@ -66,12 +66,12 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
         begun: Self::Begun,
     );
 
-    /// Whether every decision is to go through [`wrap`](Self::wrap).
+    /// Returns whether every decision is to go through [`wrap`](Self::wrap).
     fn wraps_decisions(&self) -> bool {
         false
     }
 
-    /// `deciding`, which is waited for.
+    /// Wraps `deciding`, a decision that has to be waited for.
     fn wrap(
         &self,
         _label: Self::Label,
@@ -82,7 +82,7 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// Nobody looks.
+/// An observer that does nothing.
 impl Observer for () {
     type Label = ();
     type Begun = ();
@@ -104,8 +104,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         self.try_decide_on(request, &ResolvedBudget::of(&self.policies, request, self.now))
     }
 
-    /// Decides `request` and does what its policy says of traffic over the limit. It is held back as its
-    /// [`Patience`] says; if the future is dropped, its place is free, and its turn is another request's.
+    /// Decides `request` and carries out its policy's overflow. It is delayed up to its
+    /// [`Patience`]; if the future is dropped, its place is free, and another request gets its turn.
     ///
     /// # Errors
     /// [`DecideError`]; a refusal is an answer, not an error.
@@ -114,8 +114,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         match self.try_decide_on(request, &budget) {
             Some(decided) => decided,
             None => {
-                // On the heap: what is decided at once should not carry the space for waiting, and an
-                // observer that goes around it should not move it.
+                // On the heap: decisions made at once should not carry the space for waiting, and an
+                // observer that wraps it should not move it.
                 let deciding =
                     Box::pin(async move { self.decide_and_hold(request, &budget?).await });
                 self.decide_in_time(request, deciding).await
@@ -127,14 +127,14 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     /// nothing.
     ///
     /// # Errors
-    /// [`DecideError`], as deciding it would give, but for those of the store.
+    /// [`DecideError`], as for deciding it, except for those of the store.
     pub fn check(&self, request: &Request<'_>) -> Result<(), DecideError> {
         let budget = ResolvedBudget::of(&self.policies, request, self.now)?;
         Ok(budget.rules.set().supports(&request.verb)?)
     }
 
-    /// Decides each of `requests` on its own, all at once: one that is held back holds up no other. What
-    /// can neither be decided at once nor be held back is asked of the store together.
+    /// Decides each of `requests` on its own, all at once: one that is delayed delays no other. Those that
+    /// can neither be decided at once nor be delayed are sent to the store together.
     pub async fn decide_each(
         &self,
         requests: &[Request<'_>],
@@ -171,17 +171,17 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         decided.into_iter().map(|decided| decided.expect("each is decided by now")).collect()
     }
 
-    /// The time that is decided by, µs since the Unix epoch.
+    /// The instant of the decisions, µs since the Unix epoch.
     pub const fn now(&self) -> Micros {
         self.now
     }
 
-    /// The policies that are decided by.
+    /// The policies of the decisions.
     pub fn policies(&self) -> &PolicySet {
         &self.policies
     }
 
-    /// Says that these requests will be decided next: a store in memory fetches what it needs for all
+    /// Announces that these requests will be decided next: a store in memory fetches what it needs for all
     /// of them at once. Changes nothing.
     pub fn prefetch<'a>(&self, requests: impl IntoIterator<Item = &'a Request<'a>>) {
         let key =
@@ -189,12 +189,12 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         self.engine.store.prefetch(requests.into_iter().map(key));
     }
 
-    /// Whether nothing but the store has to be waited for.
+    /// Returns whether the store is all that has to be waited for.
     fn is_asked_with_others(&self, request: &Request<'_>, budget: &ResolvedBudget<'_>) -> bool {
         !self.engine.observer.wraps_decisions() && !self.may_be_held(request, budget)
     }
 
-    /// Decides all of `asked` by one call of the store. The observer sees each.
+    /// Decides all of `asked` by one call of the store. The observer sees each decision.
     async fn decide_together(&self, asked: &[Asked<'_>]) -> Vec<Result<Admission, DecideError>> {
         let observer = &self.engine.observer;
         let begun: Vec<_> = asked.iter().map(|_| observer.begin()).collect();
@@ -240,7 +240,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         Some(self.seen(request, decided, begun))
     }
 
-    /// What `deciding` comes to, which is waited for.
+    /// Awaits `deciding`, wrapped by the observer if it wants that, and lets it see the result.
     async fn decide_in_time(
         &self,
         request: &Request<'_>,
@@ -255,7 +255,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         self.seen(request, decided, begun)
     }
 
-    /// `decided`, which the observer has seen.
+    /// Lets the observer see `decided`, and returns it.
     #[inline]
     fn seen(
         &self,
@@ -268,7 +268,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         decided
     }
 
-    /// Whether `request` may have to be held back, whatever the store says.
+    /// Returns whether `request` may have to be delayed, whatever the store answers.
     #[inline]
     fn may_be_held(&self, request: &Request<'_>, budget: &ResolvedBudget<'_>) -> bool {
         let Some(policy) = budget.policy else { return false };
@@ -290,7 +290,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
 }
 
 impl<S: Store, O: Observer> Engine<S, O> {
-    /// What the store says of `budget`, or what is decided otherwise by these conditions.
+    /// Asks the store about `budget`; without an answer, decides by these conditions.
     pub(super) async fn ask(
         &self,
         budget: &ResolvedBudget<'_>,
@@ -309,7 +309,7 @@ impl<S: Store, O: Observer> Engine<S, O> {
         }
     }
 
-    /// What [`ask`](Self::ask) says of each of `asked`. The store is asked once.
+    /// Returns the result of [`ask`](Self::ask) for each of `asked`. The store is asked once.
     async fn ask_each(&self, asked: &[Asked<'_>], now: Micros) -> Vec<Result<Ruling, StoreError>> {
         let windows: Vec<_> = asked.iter().map(|asked| asked.budget.rules.windows(now)).collect();
         let asks = asked.iter().zip(&windows).map(|(Asked { request, budget, .. }, windows)| {
@@ -331,7 +331,7 @@ impl<S: Store, O: Observer> Engine<S, O> {
         }
     }
 
-    /// What the store alone says, where nothing is to be learned from it.
+    /// Returns the answer of the store alone, and records nothing of it.
     pub(super) async fn ask_without_learning(
         &self,
         budget: &ResolvedBudget<'_>,
@@ -344,7 +344,7 @@ impl<S: Store, O: Observer> Engine<S, O> {
         asked.map(|(answer, _)| answer.verdict)
     }
 
-    /// What [`ask`](Self::ask) says if nobody has to be waited for; otherwise `None`, and nothing was done.
+    /// Returns the result of [`ask`](Self::ask) if it needs no wait; otherwise `None`, and nothing was done.
     #[inline]
     pub(super) fn ask_at_once(
         &self,
@@ -365,7 +365,7 @@ impl<S: Store, O: Observer> Engine<S, O> {
     }
 }
 
-/// Asks the store, once `debt` is charged if there is one: all that is asked of a store is asked here.
+/// Asks the store, after it has charged `debt` if there is one. Every single question to a store goes through here.
 pub(super) async fn ask_store(
     store: &impl Store,
     debt: Option<&Debt>,
@@ -379,7 +379,7 @@ pub(super) async fn ask_store(
 }
 
 /// Asks the store about each of `requests`, none of which has a debt, at once; `said` gets the place of each
-/// and its answer as soon as that is there.
+/// and its answer as soon as that has come.
 pub(super) async fn ask_store_each(
     store: &impl Store,
     requests: &[(StoreRequest<'_>, Moment<'_>)],
@@ -390,7 +390,7 @@ pub(super) async fn ask_store_each(
     }
 }
 
-/// Whether what passes under `rule` may have to wait before it goes on.
+/// Returns whether a request that passes under `rule` may have to wait before it goes on.
 const fn may_delay(rule: &Rule) -> bool {
     matches!(rule, Rule::LeakyBucket(_) | Rule::SmoothBursty(_) | Rule::SmoothWarmup(_))
 }

@@ -1,9 +1,9 @@
-//! Turns that were booked for requests that nobody waits for any more.
+//! Booked turns whose requests were dropped.
 //!
-//! A request that is held has booked its turn in the store: so many permits at that instant. If its
+//! A request that is delayed has booked its turn in the store: its permits at that instant. If its
 //! caller goes away, the permits cannot go back: those behind it keep their later turns, and the next
 //! request would be booked for the turn of the last of them, so that both pass at once (ADR 3). So the
-//! turn is kept, and the next request of the same budget that takes as much has it. If none comes in
+//! turn is kept, and the next request of the same budget that takes as much gets it. If none comes in
 //! time, the turn lapses, and less than the limit passes.
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,20 +15,20 @@ use tokio::time::Instant;
 
 use super::{Answer, Request};
 
-/// Turns that are kept at most: as many as requests are held. Those beyond lapse.
+/// Most turns that are kept: as many as requests are delayed. Those beyond lapse.
 const VACANCIES_MAX: usize = super::HELD_MAX;
 
 /// By budget, the answers by the instant of their turn and a number.
 type Vacant = HashMap<Claim, BTreeMap<(Instant, usize), Answer>>;
 
-/// The turns without a request, those first that come first.
+/// The turns without a request, the earliest first.
 #[derive(Debug, Default)]
 pub(super) struct Vacancies {
     vacant: Mutex<Vacant>,
     count: AtomicUsize,
 }
 
-/// What a turn is worth something for.
+/// The budget and permits that a request must have to use a turn.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Claim {
     policy: String,
@@ -36,7 +36,7 @@ pub(super) struct Claim {
     permits: u64,
 }
 
-/// A turn, and what the store said when it was booked.
+/// A turn, and the store's answer when it was booked.
 #[derive(Debug)]
 pub(super) struct Vacancy {
     pub(super) due: Instant,
@@ -44,7 +44,7 @@ pub(super) struct Vacancy {
 }
 
 impl Claim {
-    /// So many permits of the budget of `request`.
+    /// Returns the claim to `permits` of the budget of `request`.
     pub(super) fn of(request: &Request<'_>, permits: u64) -> Self {
         let key = request.key.map(<[u8]>::to_vec);
         Self { policy: request.limits.name().to_owned(), key, permits }
@@ -52,7 +52,7 @@ impl Claim {
 }
 
 impl Vacancies {
-    /// Whether there is none: most of the time.
+    /// Returns whether there is none: most of the time.
     pub(super) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }
@@ -78,13 +78,13 @@ impl Vacancies {
         }
     }
 
-    /// The first turn of `budget` that is still to come, and is due by `last`.
+    /// Takes the first turn of `budget` that is still to come, and is due by `last`.
     pub(super) fn take(&self, budget: &Claim, last: Instant) -> Option<Vacancy> {
         let now = Instant::now();
         let mut vacant = self.lock();
         let turns = vacant.get_mut(budget)?;
         let kept = turns.len();
-        // What was due by now has lapsed: those behind it may pass in the next moment.
+        // Turns that were due by now have lapsed: those behind them may pass in the next moment.
         *turns = turns.split_off(&(now, usize::MAX));
         let next = turns.first_entry().filter(|first| first.key().0 <= last);
         let turn = next.map(|first| {

@@ -1,4 +1,4 @@
-//! A request in the hands of a gateway: which policies guard it, and what they decide together.
+//! A request of a gateway's client: the policies that guard it, and their joint decision.
 //!
 //! ```text
 //! attributes ─▶ Guarding::of ─▶ the budget of each policy ─▶ decide ─▶ a decision of each, or of the one that refuses
@@ -29,8 +29,8 @@ use crate::http::{AddressKey, V6Prefix};
 /// understand.
 pub const GUARDING_MAX: usize = 16;
 
-/// How long a policy holds a request back at most, in a queue or because its rules delay it: as long as
-/// gateways wait for an answer unless you configure more. What would take longer is refused.
+/// Longest time for which a policy delays a request, in a queue or because its rules delay it: as long as
+/// gateways wait for an answer unless you configure more. A request that would take longer is refused.
 pub const HOLD_MAX: Micros = Micros::from_secs(60);
 
 /// The budgets that a request takes from.
@@ -38,14 +38,14 @@ pub const HOLD_MAX: Micros = Micros::from_secs(60);
 pub struct Guarding {
     /// One for each policy that guards the request, at most [`GUARDING_MAX`], in the order of the document.
     pub budgets: Vec<GuardingBudget>,
-    /// How many policies guard the request beyond that, and are not decided. Policies in shadow are left out
+    /// Number of policies that guard the request beyond that, and are not decided. Policies in shadow are left out
     /// first, then the last by name, so that all servers leave out the same.
     pub left_out: usize,
-    /// How many policies match the request and are for other apps.
+    /// Number of policies that match the request but are for other apps.
     pub of_others: usize,
 }
 
-/// A budget that a request takes a permit from.
+/// A budget from which a request takes a permit.
 #[derive(Clone, Debug)]
 pub struct GuardingBudget {
     /// The policy that guards the request.
@@ -61,12 +61,12 @@ pub struct PolicyDecision {
     pub policy: Arc<Policy>,
     /// The key; `None` is the budget that all share.
     pub key: Option<Vec<u8>>,
-    /// Its decision, and what follows from it.
+    /// Its decision, and its consequences.
     pub admission: Admission,
 }
 
 impl Guarding {
-    /// The budgets of all policies whose `match` fits a request with these attributes of `app`.
+    /// Returns the budgets of all policies whose `match` fits a request with these attributes of `app`.
     pub fn of(policies: &PolicySet, attributes: &Attributes<'_>, app: Option<&str>) -> Self {
         let matching: Vec<_> = policies.matching(attributes).collect();
         let of_others = matching.iter().filter(|policy| !policy.guards(app)).count();
@@ -83,18 +83,18 @@ impl Guarding {
 }
 
 impl GuardingBudget {
-    /// The budget of `policy` that a request with these attributes takes from.
+    /// Returns the budget of `policy` from which a request with these attributes takes.
     pub fn of(policy: &Arc<Policy>, attributes: &Attributes<'_>) -> Self {
         Self::with_key(policy, attribute::key_of(policy.key(), attributes))
     }
 
-    /// The budget of `policy` for `key`; an empty one is the budget that all share.
+    /// Returns the budget of `policy` for `key`; an empty one is the budget that all share.
     pub fn with_key(policy: &Arc<Policy>, key: String) -> Self {
         let key = (!key.is_empty()).then(|| bounded(key));
         Self { policy: Arc::clone(policy), key }
     }
 
-    /// A check of one permit, for `app`, that is held back as gateways need it.
+    /// Returns a check of one permit, for `app`, that is delayed as gateways need it.
     pub fn check<'a>(&'a self, app: Option<&'a str>) -> Request<'a> {
         let verb = Verb::Check { cost: Cost::ONE };
         let request = Request::new(self.policy.name(), self.key.as_deref(), verb);
@@ -103,7 +103,7 @@ impl GuardingBudget {
 }
 
 impl PolicyDecision {
-    /// The decision that answers the request: the first that is not a plain pass, else the first.
+    /// Returns the decision that answers the request: the first that is not a plain pass, else the first.
     pub fn deciding(decided: &[Self]) -> Option<&Self> {
         let over = decided.iter().find(|decided| decided.admission.way != Disposition::Allowed);
         over.or(decided.first())
@@ -111,7 +111,7 @@ impl PolicyDecision {
 }
 
 /// Takes a permit for `app` from each of `budgets`. Returns the decisions of all if all let the request pass, else
-/// the one that does not; then none is charged. The request may be held back here.
+/// the one that does not; then none is charged. The request may be delayed here.
 ///
 /// # Errors
 /// [`DecideError`]; a refusal is an answer, not an error.
@@ -138,12 +138,12 @@ pub async fn decide<S: Store + 'static, O: Observer>(
     }
 }
 
-/// The `remote_ip` of a client at `address`: an IPv4 address, or the /64 of an IPv6 address.
+/// Returns the `remote_ip` of a client at `address`: an IPv4 address, or the /64 of an IPv6 address.
 pub fn address_text(address: IpAddr) -> String {
     AddressKey::text_of(address, V6Prefix::default())
 }
 
-/// The `host` of a request for `asked`: in small letters, without port and final dot, as one host has one spelling.
+/// Returns the `host` of a request for `asked` in its one spelling: in small letters, without port and final dot.
 pub fn host_text(asked: &[u8]) -> String {
     let host = String::from_utf8_lossy(asked).to_ascii_lowercase();
     let end = match host.rsplit_once(':') {
@@ -153,8 +153,8 @@ pub fn host_text(asked: &[u8]) -> String {
     host[..end].trim_end_matches('.').to_owned()
 }
 
-/// `key` as stores take it: a long one is its hash, as text, which all wires carry. Gateways do not choose
-/// how long the paths and headers of their clients are.
+/// Returns `key` for stores: a long one is replaced by its hash, as text, which all wires carry. Gateways do not
+/// choose how long the paths and headers of their clients are.
 fn bounded(key: String) -> Vec<u8> {
     let is_long = key.len() > KEY_BYTES_MAX;
     if is_long { format!("sha256:{:x}", Sha256::digest(&key)) } else { key }.into_bytes()

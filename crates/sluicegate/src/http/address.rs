@@ -1,7 +1,7 @@
 //! Addresses as keys: by their bits, never by their text.
 //!
-//! One client can write its address in many ways and own many addresses. So that it has one budget
-//! all the same:
+//! One client can write its address in many ways and own many addresses. So that it still has one
+//! budget:
 //!
 //! | address | becomes |
 //! |---|---|
@@ -37,12 +37,12 @@ pub enum AddressKey {
     V6([u8; 16]),
 }
 
-/// How many leading bits of an IPv6 address make its key: 48..=128, by default 64.
+/// The number of leading bits of an IPv6 address that make its key: 48..=128, by default 64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct V6Prefix(u8);
 
 impl AddressKey {
-    /// The key of `address`; of an IPv6 address that embeds none of IPv4, the bits of `prefix`.
+    /// Returns the key of `address`: the bits of `prefix`, unless it is or embeds an IPv4 address.
     pub fn new(address: IpAddr, prefix: V6Prefix) -> Self {
         let address = match address.to_canonical() {
             IpAddr::V4(v4) => return Self::V4(v4.octets()),
@@ -54,7 +54,7 @@ impl AddressKey {
         Self::V6((address.to_bits() & prefix.mask()).to_be_bytes())
     }
 
-    /// The key of `address` as text, the same for all addresses that have it: `192.0.2.1`,
+    /// Returns the key of `address` as text, the same for all addresses that have it: `192.0.2.1`,
     /// `2001:db8::/64`.
     pub fn text_of(address: IpAddr, prefix: V6Prefix) -> String {
         match Self::new(address, prefix) {
@@ -73,7 +73,7 @@ impl AddressKey {
 }
 
 impl V6Prefix {
-    /// The first `bits` bits.
+    /// Returns the prefix of `bits` bits.
     ///
     /// # Errors
     /// [`RangeError`] unless `48 <= bits <= 128`. Less would put unrelated networks together.
@@ -99,8 +99,8 @@ impl Default for V6Prefix {
     }
 }
 
-/// The address that `text` spells, as proxies do: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`,
-/// `[2001:db8::1]` or `[2001:db8::1]:80`, with blanks around it. An IPv4-mapped one comes back as
+/// Parses an address as proxies write it: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`,
+/// `[2001:db8::1]` or `[2001:db8::1]:80`, with blanks around it. Returns an IPv4-mapped one as
 /// IPv4.
 ///
 /// `None` for everything else, among it an address with a zone (`fe80::1%eth0`), which means
@@ -123,7 +123,7 @@ pub fn parse_address(text: &[u8]) -> Option<IpAddr> {
 /// brackets, and a port.
 const ADDRESS_BYTES_MAX: usize = "[".len() + 45 + "]:65535".len();
 
-/// A site: the most that one end user is usually given.
+/// The size of a site: the most that one end user is usually given.
 const BITS_MIN: u8 = 48;
 
 const BITS_MAX: u8 = 128;

@@ -1,8 +1,8 @@
-//! Who is behind the proxies: `X-Forwarded-For`, believed only as far as it can be.
+//! The client's address behind proxies: `X-Forwarded-For`, as far as trusted proxies vouch for it.
 //!
-//! Every proxy appends the address it was called from. What a client wrote itself stands to the
+//! Every proxy appends the address of its caller. Addresses that a client wrote itself stand to the
 //! left of that, so the list is read from the right: each address vouches for the one before it, as
-//! long as it is a proxy that we trust.
+//! long as it is a trusted proxy.
 //!
 //! ```text
 //! X-Forwarded-For: 6.6.6.6,  203.0.113.7,  10.0.0.2      peer 10.0.0.1, trusted 10.0.0.0/8
@@ -15,27 +15,27 @@ use ipnet::{IpNet, Ipv4Net};
 
 use super::address::parse_address;
 
-/// The networks whose word is taken for who called them.
+/// The networks of proxies that are trusted to name their callers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies(Box<[IpNet]>);
 
 impl TrustedProxies {
-    /// These networks. A network of IPv4-mapped addresses is the IPv4 network that it maps.
+    /// Returns the proxies of these networks. A network of IPv4-mapped addresses is the IPv4 network that it maps.
     pub fn new(networks: impl IntoIterator<Item = IpNet>) -> Self {
         Self(networks.into_iter().map(unmapped).collect())
     }
 
-    /// Whether `address` is in one of them.
+    /// Returns whether `address` is in one of them.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(&address))
     }
 
-    /// The client's address: `peer`, or, if that is a trusted proxy, the last address of
+    /// Returns the client's address: `peer`, or, if that is a trusted proxy, the last address of
     /// `forwarded_for` (the values of all `X-Forwarded-For` lines, in order) that is not one.
     ///
-    /// Where the list ends, or has something that is no address, or passes 64 hops, the last
-    /// address that could be believed is the answer. It is never an error: a client that sends
+    /// If the list ends, or contains something other than an address, or passes 64 hops, returns the last
+    /// address that could be believed. This is never an error: a client that sends
     /// garbage is held to the budget of the proxy that let it through.
     ///
     /// ```
@@ -64,12 +64,12 @@ impl TrustedProxies {
     }
 }
 
-/// The `number`-th address of `forwarded_for` from the right, for as many proxies that each append one:
-/// the first is whom `peer` was called by. It does not matter which addresses these are, so a client in
+/// Returns the `number`-th address of `forwarded_for` from the right, for as many proxies that each append
+/// one: the first is the caller of `peer`. The addresses themselves do not matter, so a client in
 /// the network of a proxy is not taken for one.
 ///
-/// Where the list ends before, or has something that is no address, the last address on the way there
-/// is the answer; `peer` if there is none. A `number` beyond 64 is 64.
+/// If the list ends before, or contains something other than an address, returns the last address on the
+/// way there; `peer` if there is none. A `number` beyond 64 is 64.
 ///
 /// ```
 /// use sluicegate::http::address_at_hop;
@@ -87,7 +87,7 @@ pub fn address_at_hop<'a>(
     hops(forwarded_for).take(number).last().unwrap_or(peer.to_canonical())
 }
 
-/// The addresses of `forwarded_for` from the right, until there is something else.
+/// Returns the addresses of `forwarded_for` from the right, until there is something else.
 fn hops<'a>(
     forwarded_for: impl IntoIterator<Item = &'a [u8], IntoIter: DoubleEndedIterator>,
 ) -> impl Iterator<Item = IpAddr> {
@@ -104,6 +104,6 @@ fn unmapped(network: IpNet) -> IpNet {
         .map_or(network, |network| network.trunc().into())
 }
 
-/// Longest chain of proxies that is followed: far more than anybody has, and it bounds the work
+/// Longest chain of proxies that is followed: far more than real chains have, and it bounds the work
 /// that a request can cause.
 pub const HOPS_MAX: usize = 64;

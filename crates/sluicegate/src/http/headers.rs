@@ -1,4 +1,4 @@
-//! The header fields that tell a client about its budget.
+//! The header fields that report a client's budget.
 //!
 //! | field | on | example |
 //! |---|---|---|
@@ -6,10 +6,10 @@
 //! | `RateLimit` | every response | `"burst";r=50;t=30` |
 //! | `Retry-After` | a refusal that can pass later | `30` |
 //!
-//! `q` is the limit and `w` the seconds in which all of it comes back; `w` is left out where that is
-//! no whole number of seconds, or not the same for every window. `r` is what remains, rounded down.
+//! `q` is the limit and `w` the seconds in which all of it comes back; `w` is left out if that is
+//! not a whole number of seconds, or not the same for every window. `r` is what remains, rounded down.
 //! `t`, rounded up, is the time until the budget is full, or on a refusal until the same request can
-//! pass, which is what `Retry-After` says too. Seconds of a refusal are at least 1.
+//! pass, as in `Retry-After`. Seconds of a refusal are at least 1.
 //!
 //! Source: draft-ietf-httpapi-ratelimit-headers-10; names are strings of RFC 9651.
 
@@ -19,16 +19,16 @@ use ::http::header::RETRY_AFTER;
 use ::http::{HeaderMap, HeaderName, HeaderValue};
 use sluicegate_kernel::{Decision, Micros, Rule};
 
-/// `RateLimit-Policy`: what the limits are.
+/// `RateLimit-Policy`: the limits.
 pub const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// `RateLimit`: what is left of them.
+/// `RateLimit`: the remaining permits.
 pub const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// How a request was decided while the store did not answer: `local`, `allow`, `deny` or `shed`.
+/// `X-Sluicegate-Mode`, of a decision made without the store: `local`, `allow`, `deny` or `shed`.
 pub const MODE: HeaderName = HeaderName::from_static("x-sluicegate-mode");
 
-/// A way to tell a client about its budget.
+/// A set of header fields that report a client's budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HeaderFormat {
@@ -42,11 +42,11 @@ pub enum HeaderFormat {
 }
 
 impl HeaderFormat {
-    /// Adds the fields of `decision`, which the rule called `name` made; `policy` is what
-    /// [`rate_limit_policy`] says of all rules.
+    /// Adds the fields of `decision`, which the rule called `name` made; `policy` is the value of
+    /// [`rate_limit_policy`] for all rules.
     ///
     /// Lists are added to lists, so that limits behind one another all show. Of the older fields
-    /// there can be only one: what is there already stays.
+    /// there can be only one: a field that is there already stays.
     pub fn add_to(
         self,
         headers: &mut HeaderMap,
@@ -70,8 +70,8 @@ impl HeaderFormat {
     }
 }
 
-/// The value of `RateLimit-Policy` for `rules` and their names. It only changes with the rules: make
-/// it once.
+/// Returns the value of `RateLimit-Policy` for `rules` and their names. It only changes with the rules:
+/// make it once.
 ///
 /// ```
 /// use sluicegate::{Rate, Rule, TokenBucket};
@@ -99,7 +99,7 @@ pub fn rate_limit_policy<'a>(rules: impl IntoIterator<Item = (&'a str, &'a Rule)
     field(value)
 }
 
-/// The value of `RateLimit` for `decision`, which the rule called `name` made.
+/// Returns the value of `RateLimit` for `decision`, which the rule called `name` made.
 ///
 /// ```
 /// use sluicegate::{Decision, Micros, Outcome};
@@ -118,8 +118,8 @@ pub fn rate_limit(name: &str, decision: &Decision) -> HeaderValue {
     field(value)
 }
 
-/// The value of `Retry-After`: whole seconds, rounded up, at least 1. `None` unless `decision` is a
-/// refusal of something that can pass later.
+/// Returns the value of `Retry-After`: whole seconds, rounded up, at least 1. `None` unless `decision` is a
+/// refusal of a request that can pass later.
 pub fn retry_after(decision: &Decision) -> Option<HeaderValue> {
     match decision.retry_after() {
         Some(span) if !decision.allowed() => Some(HeaderValue::from(at_least_1s(span))),
@@ -127,7 +127,7 @@ pub fn retry_after(decision: &Decision) -> Option<HeaderValue> {
     }
 }
 
-/// Adds `Retry-After` to a refusal, in place of what is there.
+/// Adds `Retry-After` to a refusal, and replaces an existing one.
 pub fn add_retry_after(headers: &mut HeaderMap, decision: &Decision) {
     if let Some(value) = retry_after(decision) {
         headers.insert(RETRY_AFTER, value);
@@ -146,20 +146,20 @@ fn at_least_1s(span: Micros) -> u64 {
     span.ceil_secs().max(1)
 }
 
-/// The seconds in which the whole limit of `rule` comes back: what is told as `w`. `None` where that
-/// is no whole number of seconds, or not the same for every window.
+/// Returns the seconds in which the whole limit of `rule` comes back, the value of `w`. `None` if that
+/// is not a whole number of seconds, or not the same for every window.
 pub fn window_s(rule: &Rule) -> Option<u64> {
     let window_us = rule.window()?.get();
     let second = Micros::SECOND.get();
     (window_us >= second && window_us.is_multiple_of(second)).then(|| window_us / second)
 }
 
-/// A string of RFC 9651, section 3.3.3. What cannot be in one is percent-encoded.
+/// Appends a string of RFC 9651, section 3.3.3. Other characters are percent-encoded.
 fn push_sf_string(value: &mut String, text: &str) {
     value.push('"');
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
     if text.bytes().all(is_plain) {
-        // As all names of policies and rules are.
+        // The case of all names of policies and rules.
         value.push_str(text);
         value.push('"');
         return;
@@ -174,7 +174,7 @@ fn push_sf_string(value: &mut String, text: &str) {
     value.push('"');
 }
 
-/// An integer of RFC 9651, section 3.3.1: of 15 digits at most.
+/// Appends an integer of RFC 9651, section 3.3.1: of 15 digits at most.
 fn push_number(value: &mut String, name: &str, number: u64) {
     value.push_str(name);
     value.push_str(itoa::Buffer::new().format(number.min(INTEGER_MAX)));

@@ -1,7 +1,7 @@
-//! What HTTP needs of a limit, whoever serves it: addresses as keys, the address behind proxies,
+//! The HTTP parts of a limit, for any server: addresses as keys, the address behind proxies,
 //! the header fields of a decision, and the body of a refusal.
 //!
-//! The tower layer is made of these parts; they know no server and no framework, so that another
+//! The tower layer is made of these parts; they depend on no server and no framework, so that another
 //! one can be made of them too.
 
 pub mod address;

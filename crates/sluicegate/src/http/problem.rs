@@ -1,4 +1,4 @@
-//! Bodies that say what went wrong: problem details as JSON (RFC 9457).
+//! Bodies of errors: problem details as JSON (RFC 9457).
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ pub const MEDIA_TYPE: &str = "application/problem+json";
 /// Source: draft-ietf-httpapi-ratelimit-headers-10, section 5.1.
 pub const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 
-/// The problem type of a request that is refused because nothing can decide.
+/// The problem type of a request that is refused because the store did not decide.
 ///
 /// Source: draft-ietf-httpapi-ratelimit-headers-10, section 5.2.
 pub const REDUCED_CAPACITY: &str =
@@ -23,7 +23,7 @@ pub const REDUCED_CAPACITY: &str =
 pub const REDUCED_CAPACITY_TITLE: &str =
     "Request cannot be satisfied due to temporary server capacity constraints";
 
-/// The body of a 429: `decision` refused, and the policies or rules `violated` are why.
+/// Returns the body of a 429: `decision` refused, because of the policies or rules `violated`.
 ///
 /// ```
 /// use sluicegate::{Decision, Micros, Outcome, Retry};
@@ -52,7 +52,7 @@ pub fn quota_exceeded<'a>(
     body
 }
 
-/// The body of a 503: the store did not decide, and the client may retry after `retry_s` seconds.
+/// Returns the body of a 503: the store did not decide, and the client may retry after `retry_s` seconds.
 pub fn reduced_capacity(retry_s: u64) -> String {
     let (status, detail) = (StatusCode::SERVICE_UNAVAILABLE, format!("retry in {retry_s} s"));
     let mut body = members(REDUCED_CAPACITY, REDUCED_CAPACITY_TITLE, status, &detail);
@@ -60,8 +60,8 @@ pub fn reduced_capacity(retry_s: u64) -> String {
     body
 }
 
-/// The `detail` of a refused decision: when to try again, in whole seconds, or that the cost never passes. Of an
-/// acquisition it may be the id that is held: see [`acquisition_detail`].
+/// Returns the `detail` of a refused decision: when to try again, in whole seconds, or that the cost never passes. For
+/// an acquisition, whose id may be held already, use [`acquisition_detail`].
 pub fn refusal_detail(decision: &Decision) -> String {
     match decision.retry_after() {
         Some(span) => format!("retry in {} s", span.ceil_secs().max(1)),
@@ -69,7 +69,7 @@ pub fn refusal_detail(decision: &Decision) -> String {
     }
 }
 
-/// The `detail` of a refused acquisition: an id that is held is refused as a cost above the limit is.
+/// Returns the `detail` of a refused acquisition: an id that is held is refused like a cost above the limit.
 pub fn acquisition_detail(decision: &Decision) -> String {
     match decision.retry_after() {
         Some(_) => refusal_detail(decision),
@@ -77,7 +77,7 @@ pub fn acquisition_detail(decision: &Decision) -> String {
     }
 }
 
-/// The body of any other problem: what `status` means, and in `detail` what happened here.
+/// Returns the body of any other problem: the meaning of `status`, and `detail`.
 pub fn plain(status: StatusCode, detail: &str) -> String {
     let title = status.canonical_reason().unwrap_or("Error");
     let mut body = members("about:blank", title, status, detail);
@@ -85,7 +85,7 @@ pub fn plain(status: StatusCode, detail: &str) -> String {
     body
 }
 
-/// The members that every problem has; the object is left open.
+/// Returns the members that every problem has; the object is left open.
 fn members(kind: &str, title: &str, status: StatusCode, detail: &str) -> String {
     let mut body = String::from("{\"type\":");
     push_string(&mut body, kind);

@@ -14,7 +14,7 @@ use crate::wait::{Calls, QueuePlace, WaitQueue, block_on};
 /// Waiting with `async` needs the feature `tokio`, whose timer wakes the first in line.
 #[cfg(feature = "tokio")]
 impl<K: Hash + ?Sized> KeyedRateLimiter<K> {
-    /// Takes one permit of `key`, waiting for it if need be, and says how long that took.
+    /// Takes one permit of `key`, waiting for it if need be, and returns how long that took.
     ///
     /// The wait ends early, and without a trace, when the future is dropped. A future that is neither
     /// polled nor dropped holds up the line behind it, that of its key alone.
@@ -41,7 +41,7 @@ impl<K: Hash + ?Sized> KeyedRateLimiter<K> {
         self.acquire_within(key, Cost::ONE, None).await
     }
 
-    /// Takes `permits` of `key`, all of them, waiting for them if need be, and says how long that took.
+    /// Takes `permits` of `key`, all of them, waiting for them if need be, and returns how long that took.
     ///
     /// # Errors
     /// [`AcquireError::Cost`] unless `1 <= permits <= 2^31`; [`AcquireError::CostAboveLimit`] at once
@@ -53,7 +53,7 @@ impl<K: Hash + ?Sized> KeyedRateLimiter<K> {
         self.acquire_within(key, Cost::new(permits.into())?, None).await
     }
 
-    /// Takes `permits` of `key`, waiting for up to `timeout`, and says how long that took. It gives up as
+    /// Takes `permits` of `key`, waiting for up to `timeout`, and returns how long that took. It gives up as
     /// soon as it is the first in line and knows that it would be too late.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl<K: Hash + ?Sized> KeyedRateLimiter<K> {
 }
 
 impl<K: Hash + ?Sized> KeyedRateLimiter<K> {
-    /// Takes one permit of `key`, blocking this thread for it if need be, and says how long that took.
+    /// Takes one permit of `key`, blocking this thread for it if need be, and returns how long that took.
     ///
     /// # Errors
     /// [`AcquireError::QueueFull`] if too many wait already, over all keys.
@@ -90,7 +90,7 @@ impl<K: Hash + ?Sized> KeyedRateLimiter<K> {
         self.acquire_within_blocking(key, Cost::ONE, None)
     }
 
-    /// Takes `permits` of `key`, blocking this thread for up to `timeout`, and says how long that took. It
+    /// Takes `permits` of `key`, blocking this thread for up to `timeout`, and returns how long that took. It
     /// gives up as soon as it is the first in line and knows that it would be too late.
     ///
     /// # Errors
@@ -139,8 +139,8 @@ impl<'a, K: Hash + ?Sized> KeyWaiter<'a, K> {
         Ok(Self { limiter, key, terms, place: QueuePlace::default() })
     }
 
-    /// Asks, if it is its turn. When pending, `look_again` is when to poll again unless `waker` is
-    /// used before.
+    /// Asks for the permits, if it is its turn. When pending, sets `look_again` to the instant of the next poll,
+    /// unless `waker` is used before.
     fn poll(
         &mut self,
         waker: &Waker,
@@ -165,7 +165,7 @@ impl<'a, K: Hash + ?Sized> KeyWaiter<'a, K> {
         let (now, cost) = (self.limiter.clock.now(), self.terms.cost);
         let its_turn = line.is_turn_of(&self.place);
         let verb = match its_turn {
-            // A wait that the rule asks for (a leaky bucket's) is spent in line too, unbooked.
+            // A wait that the rule requires (a leaky bucket's) is spent in line too, unbooked.
             true => Verb::Reserve { cost, max_wait: Micros::ZERO },
             false => Verb::Peek { cost },
         };

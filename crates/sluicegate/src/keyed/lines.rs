@@ -1,4 +1,4 @@
-//! The lines of callers that wait, one for each key that is waited for.
+//! The lines of callers that wait, one for each key.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +35,7 @@ impl KeyLines {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// What the first in line for `key` wants; `None` if nobody waits for it.
+    /// The cost of the first in line for `key`; `None` if no caller waits for it.
     pub(super) fn first_cost(&self, key: KeyHash) -> Option<Cost> {
         if self.waiting() == 0 {
             return None;
@@ -43,7 +43,7 @@ impl KeyLines {
         self.lock().get(&key)?.first_cost()
     }
 
-    /// There may be more for `key` now: the first in its line asks again.
+    /// Calls the first in line for `key` to ask again, after its budget may have grown.
     pub(super) fn call_first(&self, key: KeyHash) {
         if self.waiting() == 0 {
             return;
@@ -54,7 +54,7 @@ impl KeyLines {
         }
     }
 
-    /// Runs `step` on the line for `key`, which goes when it is empty.
+    /// Runs `step` on the line for `key`, and removes the line when it is empty.
     pub(super) fn with<R>(&self, key: KeyHash, step: impl FnOnce(&mut WaitQueue) -> R) -> R {
         let mut lines = self.lock();
         let line = lines.entry(key).or_default();

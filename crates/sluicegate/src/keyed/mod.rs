@@ -18,7 +18,7 @@ use sluicegate_store::{KeyHash, MemoryStore};
 use self::lines::KeyLines;
 use crate::clock::{Clock, MonotonicClock};
 
-/// The same rules for every key of type `K`, each key with a budget of its own.
+/// A limiter with one set of rules for all keys of type `K`, each key with a budget of its own.
 ///
 /// Keys are kept as keyed hashes, at most `keys_max` of them; at the cap keys with the most left are
 /// forgotten first, and new ones share one budget where all have less than half left, so that a flood
@@ -36,8 +36,8 @@ use crate::clock::{Clock, MonotonicClock};
 /// ```
 ///
 /// Callers that wait for a key (`acquire`, [`acquire_blocking`](Self::acquire_blocking)) are served in the order in
-/// which they came; while one waits, nobody else passes for that key. Nothing is booked for them, so a future that is
-/// dropped leaves no trace.
+/// which they came; while one waits, no other caller passes for that key. Nothing is booked for them, so a future that
+/// is dropped leaves no trace.
 pub struct KeyedRateLimiter<K: ?Sized> {
     rules: Arc<RuleSet>,
     store: MemoryStore,
@@ -59,7 +59,7 @@ pub enum KeyedError {
 }
 
 impl<K: Hash + ?Sized> KeyedRateLimiter<K> {
-    /// A limiter that holds every key to `rule`, on the monotonic clock.
+    /// Returns a limiter that holds every key to `rule`, on the monotonic clock.
     ///
     /// # Errors
     /// [`KeyedError`] for a rule that only the engine can serve.
@@ -69,7 +69,7 @@ impl<K: Hash + ?Sized> KeyedRateLimiter<K> {
         Self::with_rules(rules, keys_max, Arc::new(MonotonicClock))
     }
 
-    /// A limiter that holds every key to all of `rules`, told the time by `clock`.
+    /// Returns a limiter that holds every key to all of `rules`, with the time of `clock`.
     ///
     /// # Errors
     /// [`KeyedError`] for rules that only the engine can serve.
@@ -95,18 +95,18 @@ impl<K: Hash + ?Sized> KeyedRateLimiter<K> {
         self.verdict(key, &Verb::Check { cost }).decision
     }
 
-    /// Whether one permit of `key` was there to take.
+    /// Takes one permit of `key`, if it may pass now; returns whether it did.
     pub fn try_acquire(&self, key: &K) -> bool {
         self.check(key, Cost::ONE).allowed()
     }
 
     /// Takes `cost` of the budget of `key`, if need be by booking the future: an allowed decision
-    /// then says how long to wait before going on. Algorithms that cannot book answer as a check.
+    /// then contains the wait before going on. Algorithms that cannot book answer like a check.
     pub fn reserve(&self, key: &K, cost: Cost, max_wait: impl Into<Micros>) -> Decision {
         self.verdict(key, &Verb::Reserve { cost, max_wait: max_wait.into() }).decision
     }
 
-    /// What a check would answer; changes nothing.
+    /// Returns the answer that a check would get; changes nothing.
     pub fn peek(&self, key: &K, cost: Cost) -> Decision {
         self.verdict(key, &Verb::Peek { cost }).decision
     }
@@ -116,12 +116,12 @@ impl<K: Hash + ?Sized> KeyedRateLimiter<K> {
         self.verdict(key, &Verb::Refund { cost }).decision
     }
 
-    /// Forgets what `key` has used.
+    /// Forgets the usage of `key`.
     pub fn reset(&self, key: &K) -> Decision {
         self.verdict(key, &Verb::Reset).decision
     }
 
-    /// The rules that every key is held to.
+    /// The rules of every key.
     pub fn rules(&self) -> &RuleSet {
         &self.rules
     }
@@ -131,22 +131,22 @@ impl<K: Hash + ?Sized> KeyedRateLimiter<K> {
         &self.rules
     }
 
-    /// Keys that are remembered now.
+    /// Number of keys that are remembered now.
     pub fn len(&self) -> usize {
         self.store.len()
     }
 
-    /// Whether no key is remembered.
+    /// Returns whether no key is remembered.
     pub fn is_empty(&self) -> bool {
         self.store.is_empty()
     }
 
-    /// Callers that wait, for all keys together.
+    /// Number of callers that wait, for all keys together.
     pub fn waiting(&self) -> usize {
         self.lines.waiting()
     }
 
-    /// Decides a verb that goes with every rule, and says which rule decided.
+    /// Decides a verb that every rule supports; the verdict names the deciding rule.
     pub(crate) fn verdict(&self, key: &K, verb: &Verb) -> Verdict {
         let (key, now) = (self.store.hash_of(key), self.clock.now());
         if let Some(refused) = self.refused_behind_line(key, verb, now) {
@@ -159,7 +159,7 @@ impl<K: Hash + ?Sized> KeyedRateLimiter<K> {
         verdict
     }
 
-    /// The refusal that a caller that has not waited gets while others wait for `key`: not before the first of them.
+    /// Returns the refusal of a caller that has not waited, while others wait for `key`: not before the first of them.
     fn refused_behind_line(&self, key: KeyHash, verb: &Verb, now: Micros) -> Option<Verdict> {
         let (Verb::Check { cost } | Verb::Reserve { cost, .. } | Verb::Peek { cost }) = *verb
         else {

@@ -1,23 +1,23 @@
-//! The permits of a lease: many take from them without a lock.
+//! The permits of a lease: many threads take from them without a lock.
 //!
-//! **What is remembered**: `hits | left` in one word, 32 bits each, and the instant before which permits are
+//! **What is remembered**: `hits | left` in one word, 32 bits each, and the instant until which permits may be
 //! used. A hit reads the end, reads the clock, and then takes its permits and counts itself in one step.
 //!
-//! **Why no permit is used that the store does not stand for.** One thread at a time changes the lease, under
-//! the lock of its desk, and in this order: what is void is taken out before anything is added, and the end
-//! moves before permits are added. So the end never covers permits of a later answer only, and what is given
-//! back or has ended was taken out in one step, of which the message is made. A thread that is held up between
-//! its reading of the clock and its step decides one request late; the next finds the end past.
+//! **Why no permit is used beyond the store's grant.** One thread at a time changes the lease, under
+//! the lock of its desk, and in this order: void permits are taken out before any are added, and the end
+//! moves before permits are added. So the end never covers permits of a later answer only, and permits that are
+//! given back or have ended were taken out in one step, whose result the message contains. A thread that is held
+//! up between its reading of the clock and its step decides one request late; the next finds the end past.
 
 use super::atomic::{AtomicU64, Ordering};
 
-/// Permits, and until when they may be used.
+/// Permits, and the instant until which they may be used.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Cell {
-    /// How often permits were taken, in the high half (it wraps around), and permits that are left.
+    /// The number of hits in the high half (it wraps around), and permits that are left in the low half.
     word: AtomicU64,
-    /// By the steady clock, in µs; 0: closed.
+    /// The end, by the steady clock in µs; 0: closed.
     end: AtomicU64,
 }
 
@@ -25,13 +25,13 @@ pub(crate) struct Cell {
 const HIT: u64 = 1 << 32;
 
 impl Cell {
-    /// No permits.
+    /// Returns a closed cell without permits.
     pub(crate) fn closed() -> Self {
         Self { word: AtomicU64::new(0), end: AtomicU64::new(0) }
     }
 
     /// Takes `cost` permits, if they are there and `now`, which is read after the end, is before it. Returns
-    /// how many are left.
+    /// the number that is left.
     #[inline]
     pub(crate) fn take(&self, cost: u32, now: impl FnOnce() -> u64) -> Option<u32> {
         let end = self.end.load(Ordering::Acquire);
@@ -51,45 +51,45 @@ impl Cell {
         }
     }
 
-    /// Permits that are left, whether they may be used or not.
+    /// Number of permits that are left, whether they may be used or not.
     pub(crate) fn left(&self) -> u32 {
         left(self.word.load(Ordering::Relaxed))
     }
 
-    /// How often permits were taken; it wraps around.
+    /// Number of hits; it wraps around.
     pub(crate) fn hits(&self) -> u32 {
         hits(self.word.load(Ordering::Relaxed))
     }
 
-    /// When its permits end, by the steady clock in µs.
+    /// The end of its permits, by the steady clock in µs.
     pub(crate) fn end(&self) -> u64 {
         self.end.load(Ordering::Relaxed)
     }
 
-    /// Adds permits, and lets all be used until `end`. Only under the lock of the desk.
+    /// Adds permits, and sets the end of all. Only under the lock of the desk.
     pub(crate) fn open(&self, granted: u32, end: u64) {
         self.end.store(end, Ordering::Release);
         self.change(|left| left.saturating_add(granted));
     }
 
-    /// Lets no permit be used any more; those that are left stay. Only under the lock of the desk.
+    /// Ends the use of permits; those that are left stay. Only under the lock of the desk.
     pub(crate) fn stop(&self) {
         self.end.store(0, Ordering::Release);
     }
 
-    /// Takes all permits out. Returns how many there were. Only under the lock of the desk.
+    /// Takes all permits out. Returns their number. Only under the lock of the desk.
     pub(crate) fn close(&self) -> u32 {
         self.stop();
         self.change(|_| 0)
     }
 
-    /// Takes at most `permits` out. Returns how many were there before. Only under the lock of the desk.
+    /// Takes at most `permits` out. Returns the number before. Only under the lock of the desk.
     pub(crate) fn give_back(&self, permits: u32) -> u32 {
         self.change(|left| left.saturating_sub(permits))
     }
 
-    /// Puts permits back that were taken, unless more than `most` would be left then. Only under the lock of
-    /// the desk.
+    /// Puts permits back that were taken, unless more than `most` would then be left. Returns whether it did. Only
+    /// under the lock of the desk.
     pub(crate) fn put_back(&self, permits: u32, most: u32) -> bool {
         let fits = |left: u32| left.checked_add(permits).filter(|left| *left <= most);
         self.change(|left| fits(left).unwrap_or(left))
@@ -97,7 +97,7 @@ impl Cell {
             .is_some_and(|left| left <= most)
     }
 
-    /// Changes what is left. Returns what was left before.
+    /// Changes the number that is left. Returns the number before.
     fn change(&self, to: impl Fn(u32) -> u32) -> u32 {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {

@@ -1,4 +1,4 @@
-//! How leases fare. Counted when messages are answered and where requests wait: no hit touches these.
+//! Counts of leases, taken when messages are answered and where requests wait: no hit touches these.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ const KINDS: usize = LeaseStats::KINDS.len();
 const OUTCOMES: usize = LeaseStats::OUTCOMES.len();
 const FATES: usize = LeaseStats::FATES.len();
 
-/// What an engine has counted of its leases since it was made: see
+/// Counts of an engine's leases since it was made: see
 /// [`Engine::lease_stats`](crate::Engine::lease_stats).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaseStats {
@@ -15,41 +15,41 @@ pub struct LeaseStats {
     /// Messages to the store, a row for each of [`KINDS`](Self::KINDS), a column for each of
     /// [`OUTCOMES`](Self::OUTCOMES).
     pub messages: [[u64; OUTCOMES]; KINDS],
-    /// Permits, by what became of them: one number for each of [`FATES`](Self::FATES).
+    /// Permits, by their fate: one number for each of [`FATES`](Self::FATES).
     pub permits: [u64; FATES],
     /// Requests that waited for the answer to a message.
     pub waits: u64,
-    /// Answers by which the store had lost writes, and put them back from what this holder reported.
+    /// Answers after which the store had lost writes and restored them from this holder's report.
     pub repairs: u64,
-    /// Answers by which the store had no place for one more holder of the key.
+    /// Answers that the store had no place for one more holder of the key.
     pub full: u64,
 }
 
-/// Why a message was sent.
+/// The reason for which a message was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The store stands for nothing yet.
+    /// The store has set no permits aside yet.
     #[default]
     First,
     /// Permits ran short.
     More,
-    /// Their time did.
+    /// The term of the permits was about to end.
     Renew,
-    /// Nothing is asked for any more.
+    /// No request has used the permits for a while.
     End,
 }
 
-/// What became of a message.
+/// The outcome of a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum MessageOutcome {
     Answered,
     /// The store did not answer.
     Lost,
-    /// It answered too late, or another message.
+    /// The store answered too late, or answered another message.
     Late,
 }
 
-/// What became of permits.
+/// The fate of permits.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fate {
     Granted,
@@ -58,7 +58,7 @@ pub(super) enum Fate {
     Returned,
     /// Unused at their end.
     Lapsed,
-    /// The store stood for them no more.
+    /// The store no longer had a record of them.
     Void,
 }
 
@@ -72,14 +72,14 @@ pub(super) struct Counts {
 }
 
 impl LeaseStats {
-    /// Why messages are sent: the first of a lease, for more permits, for more time, and to give back what is
-    /// not asked for.
+    /// Names of the reasons for messages: the first of a lease, for more permits, for more time, and to give back
+    /// unused permits.
     pub const KINDS: [&str; 4] = ["first", "more", "renew", "end"];
 
-    /// What becomes of messages.
+    /// Names of the outcomes of messages.
     pub const OUTCOMES: [&str; 3] = ["answered", "lost", "late"];
 
-    /// What becomes of permits: granted by the store; of those spent here, given back before their end, unused
+    /// Names of the fates of permits: granted by the store; of those spent here, given back before their end, unused
     /// at their end, or no longer known to the store.
     pub const FATES: [&str; 5] = ["granted", "spent", "returned", "lapsed", "void"];
 }
@@ -93,7 +93,7 @@ impl Counts {
         self.permits[fate as usize].fetch_add(permits.into(), Ordering::Relaxed);
     }
 
-    /// So far, with `keys` leased now.
+    /// Returns the counts so far, with `keys` leased now.
     pub(super) fn stats(&self, keys: usize) -> LeaseStats {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         LeaseStats {

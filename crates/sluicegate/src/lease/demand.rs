@@ -1,61 +1,61 @@
-//! How much a holder would like to have: from what is asked of a key here, and from its rules.
+//! The demand of a holder: the permits that it should have, by the requests for a key and by its rules.
 //!
-//! Measured by a simulation of the protocol under twenty loads; each constant says what it is worth.
+//! Measured by a simulation of the protocol under twenty loads; each constant states its effect.
 
 use sluicegate_kernel::lease::Span;
 use sluicegate_kernel::{Micros, RuleSet};
 use sluicegate_policy::LeaseBounds;
 
-/// Asks that one message should be enough for: a call in 96 is 1 % of them, and 1.4 % with what is renewed
-/// before it is spent.
+/// Requests that one message should serve: a call in 96 is 1 % of them, and 1.4 % with permits that are renewed
+/// before they are spent.
 pub(super) const ASKS_PER_CALL: u64 = 96;
 
-/// What is held is enough for so long at least: at 10,000/s one call in 1,000 asks, and what a crash loses stays
-/// small.
+/// Shortest time for which the permits held should last: at 10,000/s one request in 1,000 calls the store, and a
+/// crash loses few.
 const HORIZON: Micros = Micros::from_millis(100);
 
-/// What is held is not more than is asked for in this time: a slow key would hold it for nothing.
+/// Longest time for which the permits held should last: a slow key would hold more in vain.
 const HOLD_MAX: Micros = Micros::from_millis(1_500);
 
-/// Of a window that slides, what is held is not more than is asked for in one of so many parts of it: it counts
+/// In a window that slides, the permits held last for one of this many parts of it at most: they count
 /// against the next window too.
 const SLIDING_PARTS: u64 = 50;
 
-/// A lease lasts so long at least, unless its rules ask for less.
+/// Shortest term of a lease, unless its rules require a shorter one.
 const TERM_MIN: Micros = Micros::from_millis(250);
 
-/// Below so many permits a second, by 1,000, a lease is not worth its messages.
+/// Lowest rate that is worth a lease's messages, in thousandths of a permit per second.
 const RATE_MIN: u64 = 4_000;
 
-/// Above so many permits a second, by 1,000, nothing is believed of the first few asks.
+/// Highest rate that is concluded from the first few requests, in thousandths of a permit per second.
 const FIRST_RATE_MAX: u64 = 400_000;
 
-/// Demand is not worked out from less.
+/// Shortest time from which demand is measured.
 const MEASURED_MIN: Micros = Micros::from_millis(10);
 
-/// Nor is a rate worked out of a shorter time, as a few asks that came together say nothing.
+/// Shortest time from which a rate is computed: a few requests that came together prove nothing.
 const RATE_OVER_MIN: Micros = Micros::from_millis(20);
 
-/// What the rules and the policy let one holder have.
+/// The limits that the rules and the policy set for one holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
     /// The least limit of the rules.
     pub(super) limit: u64,
-    /// Most permits of it.
+    /// Most permits of that limit for one holder.
     pub(super) share: u64,
-    /// How long a lease lasts at most.
+    /// Longest term of a lease.
     pub(super) term: Micros,
     pub(super) span: Span,
 }
 
-/// What is asked of one key here.
+/// The demand for one key here.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
-    /// Permits a second, by 1,000.
+    /// Thousandths of a permit per second.
     rate: u64,
-    /// Permits an ask, by 1,000.
+    /// Thousandths of a permit per request.
     cost: u64,
-    /// What was asked since then.
+    /// Start of the measurement of `asks` and `permits`.
     since: Micros,
     asks: u64,
     permits: u64,
@@ -77,19 +77,19 @@ impl Bounds {
 }
 
 impl Demand {
-    /// Of a key that was asked for `permits` by `asks` within `over`.
+    /// Returns the demand of a key for which `asks` requests of `permits` in all came within `over`.
     pub(super) fn begin(asks: u64, permits: u64, over: Micros, now: Micros) -> Self {
         let rate = by_1000(permits, over.max(RATE_OVER_MIN)).min(FIRST_RATE_MAX);
         Self { rate, cost: permits * 1_000 / asks.max(1), since: now, asks: 0, permits: 0 }
     }
 
-    /// So many more were asked.
+    /// Adds requests and their permits to the measurement.
     pub(super) fn add(&mut self, asks: u64, permits: u64) {
         self.asks += asks;
         self.permits += permits;
     }
 
-    /// Works out what is asked for now: it rises by half of the difference, and falls by three tenths of it.
+    /// Updates the demand from the measurement: it rises by half of the difference, and falls by three tenths of it.
     pub(super) fn measure(&mut self, now: Micros) {
         let over = now.since(self.since);
         if over <= MEASURED_MIN {
@@ -107,12 +107,12 @@ impl Demand {
         (self.since, self.asks, self.permits) = (now, 0, 0);
     }
 
-    /// Whether it is too little for a lease.
+    /// Returns whether it is too low for a lease.
     pub(super) const fn is_low(&self) -> bool {
         self.rate < RATE_MIN
     }
 
-    /// Permits that one message should bring.
+    /// The number of permits that one message should bring.
     pub(super) fn target(&self, bounds: &Bounds, now: Micros) -> u64 {
         let lately = by_1000(self.permits, now.since(self.since).max(RATE_OVER_MIN));
         let rate = self.rate.max(lately);
@@ -124,33 +124,33 @@ impl Demand {
             .min(bounds.share)
     }
 
-    /// How long a lease of `target` permits shall last: twice as long as they are enough.
+    /// The term of a lease of `target` permits: twice as long as they last.
     pub(super) fn term(&self, bounds: &Bounds, target: u64) -> Micros {
         self.lasts(2 * target).max(TERM_MIN).min(bounds.term)
     }
 
-    /// How long it takes until the permits of one message are asked for.
+    /// The time for which the permits of one message last.
     pub(super) fn call_lasts(&self) -> Micros {
         self.lasts(self.per_call())
     }
 
-    /// Permits below which more are asked for: those of 20 ms, so that the message is back before the last.
+    /// The number of permits below which more are requested: those of 20 ms, so that the answer comes before the last.
     pub(super) fn low_water(&self, target: u64) -> u64 {
         asked_in(self.rate, RATE_OVER_MIN).max(2).min(target / 4 + 1)
     }
 
-    /// How long no ask means that none will come: 8 mean gaps.
+    /// The time without a request after which none is expected: 8 mean gaps, 50 ms to 1 s.
     pub(super) fn idle_after(&self) -> Micros {
         let gaps = self.lasts(8 * self.cost / 1_000);
         gaps.clamp(Micros::from_millis(50), Micros::SECOND)
     }
 
-    /// Permits a second, rounded up.
+    /// The rate in permits per second, rounded up.
     pub(super) const fn rate(&self) -> u64 {
         self.rate.div_ceil(1_000)
     }
 
-    /// Asks a second.
+    /// The rate in requests per second.
     pub(super) fn asks_per_s(&self) -> u64 {
         self.rate / self.cost.max(1)
     }
@@ -164,12 +164,12 @@ impl Demand {
     }
 }
 
-/// Permits a second, by 1,000.
+/// Returns a rate in thousandths of a permit per second.
 fn by_1000(permits: u64, over: Micros) -> u64 {
     permits.saturating_mul(1_000_000_000) / over.get().max(1)
 }
 
-/// Permits that are asked for at `rate`, by 1,000, in `span`.
+/// Returns the permits that are requested in `span` at `rate`, thousandths of a permit per second.
 fn asked_in(rate: u64, span: Micros) -> u64 {
     let asked = u128::from(rate) * u128::from(span.get()) / 1_000_000_000;
     u64::try_from(asked).unwrap_or(u64::MAX)

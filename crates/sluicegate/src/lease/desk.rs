@@ -1,4 +1,4 @@
-//! One leased key at its holder: when to ask, for how much, and what comes of the answer.
+//! One leased key at its holder: when to send a message, for how many permits, and the effect of the answer.
 //!
 //! No IO and no clock: the keeper and the simulator pass the time in, by the steady clock.
 
@@ -22,65 +22,65 @@ use super::pace::Pace;
 use super::said::Said;
 use super::{Hit, LeaseTerms};
 
-/// What is left is renewed so long before its end at most: longer than a message takes, and than a tick.
+/// Time before their end from which permits are renewed: longer than a message takes, and than a tick.
 const RENEWED_BEFORE: Micros = Micros::from_millis(60);
 
-/// How long a holder for which the store has no place, or no word, asks like one that leases nothing.
+/// Time for which a holder that the store has no place or answer for decides like one that leases nothing.
 const FULL_FOR: Micros = Micros::SECOND;
 
-/// After so many messages on end whose answers came too late, a lease of the key saves no round trip but costs one.
+/// After this many answers in a row that came too late, a lease of the key saves no round trip but costs one.
 const LATE_MAX: u8 = 3;
 
-/// Time for which such a key is then asked for like one that is not leased, until one more message tries again.
+/// Time for which such a key is then not leased, until one more message tries again.
 const FAR_FOR: Micros = Micros::SECOND;
 
-/// A key that is not asked for so long, or has had no lease since, is forgotten. No record of it is left then.
+/// Time without requests, or since it gave up its lease, after which a key is forgotten. No record of it is left then.
 const FORGOTTEN_AFTER: Micros = Micros::from_secs(10);
 
-/// Whose budget is leased, and by which rules.
+/// The budget that is leased, and its rules.
 #[derive(Debug)]
 pub(crate) struct Subject {
     pub(crate) policy: Box<str>,
     pub(crate) key: Box<[u8]>,
     pub(crate) rules: Rules,
-    /// Since when they are in force.
+    /// The instant since which they are in force.
     since: Micros,
-    /// `None`: they cannot be leased.
+    /// `None`: the rules cannot be leased.
     bounds: Option<Bounds>,
 }
 
-/// A message, and what it is about.
+/// A message, and its subject.
 #[derive(Debug)]
 pub(crate) struct Letter {
     pub(crate) subject: Arc<Subject>,
     pub(crate) message: Message,
 }
 
-/// What a request that finds no permits is answered.
+/// The answer to a request that finds no permits.
 #[derive(Debug)]
 pub(crate) enum Asked {
-    /// It is refused.
+    /// The request is refused.
     Refused(Verdict),
-    /// A message is asked for it.
+    /// The request waits for the answer to a message.
     Waits(Place),
     /// Its key is not leased.
     Not,
 }
 
-/// Why a message is sent.
+/// The reason for which a message is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
     /// Permits run short, or out.
     More,
-    /// Their time does.
+    /// The term of the permits ends soon.
     Renew,
-    /// None are asked for any more.
+    /// No request uses the permits any more.
     End,
-    /// The store may have set permits aside of which nobody heard.
+    /// The store may have set permits aside in an answer that did not arrive.
     Unheard,
 }
 
-/// One key.
+/// The state of one key.
 #[derive(Debug)]
 pub(super) struct Desk {
     subject: Arc<Subject>,
@@ -88,25 +88,25 @@ pub(super) struct Desk {
     demand: Demand,
     pace: Pace,
     line: Line,
-    /// Permits that the last message asked for.
+    /// Number of permits that the last message requested.
     wanted: u64,
     reason: Option<Reason>,
-    /// Why the last message was sent.
+    /// The reason for which the last message was sent.
     kind: Kind,
-    /// What was noted of the cell: hits, and permits spent since the last message.
+    /// The last reading of the cell: hits, and permits spent since the last message.
     noted: (u32, u32),
     last_ask: Micros,
-    /// What the store last said to a request for permits, and when.
+    /// The store's last answer to a request for permits, and its instant.
     verdict: Option<(Verdict, Micros)>,
-    /// Whether nothing is used any more of what the store last stood for, because the key is decided without it.
+    /// The permits of the store's last answer are not used any more, because the key is decided without the store.
     is_retired: bool,
-    /// Not worth a lease for now; and since when how many asked nevertheless.
+    /// `Some` while the key is not worth a lease: since when requests have been counted, and their number.
     cold: Option<(Micros, u64)>,
-    /// The store has no place for this holder until then, or is too far away.
+    /// The instant until which the store has no place for this holder, or is too far away.
     full_until: Micros,
-    /// Messages on end whose answers came too late.
+    /// Number of answers in a row that came too late.
     late: u8,
-    /// Since when the lease makes room for a key that is asked for more.
+    /// The instant since which the lease makes room for a key with more requests.
     yields_since: Option<Micros>,
 }
 
@@ -124,12 +124,12 @@ impl Subject {
         }
     }
 
-    /// Whether a request of `cost` can be served by a lease: it must leave room for others.
+    /// Returns whether a lease can serve a request of `cost`: it must leave room for others.
     pub(super) fn leases(&self, cost: u32) -> bool {
         self.bounds.is_some_and(|bounds| bounds.share >= u64::from(cost).saturating_mul(HOT_ASKS))
     }
 
-    /// As stores are asked. The verb is not looked at.
+    /// Returns the request for the store. Its verb is not used.
     pub(crate) fn request(&self) -> StoreRequest<'_> {
         let origin = RuleOrigin::Policy { since: self.since };
         let (policy, key, rules) = (&*self.policy, &*self.key, self.rules.set());
@@ -138,7 +138,7 @@ impl Subject {
 }
 
 impl Letter {
-    /// Permits of each rule that are in use by what `stands` says, with all that is out.
+    /// Permits of each rule in use according to `stands`, with all that are leased; empty if there is only one rule.
     pub(crate) fn in_use(&self, stands: &Stands) -> Vec<(usize, u64)> {
         let rules = self.subject.rules.set().rules();
         let in_use = |used: &u64, limit: u64| (used + u64::from(stands.hint.held)).min(limit);
@@ -149,7 +149,7 @@ impl Letter {
 }
 
 impl Desk {
-    /// A key that has just become hot: `HOT_ASKS` requests like one of `cost` came within `over`.
+    /// Returns a key that has just become hot: `HOT_ASKS` requests like one of `cost` came within `over`.
     pub(super) fn new(
         talk: Talk,
         subject: Subject,
@@ -180,7 +180,7 @@ impl Desk {
         self.subject.rules.set()
     }
 
-    /// A request of `cost` found no permits.
+    /// Handles a request of `cost` that found no permits.
     pub(super) fn miss(&mut self, cell: &Cell, cost: u32, now: Micros) -> Asked {
         self.note(cell, now);
         self.last_ask = now;
@@ -199,7 +199,7 @@ impl Desk {
         Asked::Waits(place)
     }
 
-    /// What [`miss`](Self::miss) would refuse at once.
+    /// Returns the refusal that [`miss`](Self::miss) would return at once.
     pub(super) fn would_refuse(&mut self, cell: &Cell, cost: u32, now: Micros) -> Option<Verdict> {
         self.note(cell, now);
         let refuses = self.cold.is_none()
@@ -216,7 +216,7 @@ impl Desk {
         })
     }
 
-    /// Few permits are left. Returns whether a message is due.
+    /// Notes that few permits are left. Returns whether a message is due.
     pub(super) fn runs_low(&mut self, cell: &Cell, now: Micros) -> bool {
         self.note(cell, now);
         let is_kept = self.cold.is_none() && self.yields_since.is_none();
@@ -235,8 +235,8 @@ impl Desk {
         put_back
     }
 
-    /// Other rules are in force. Nothing of the old ones is used any more, nor what a message that is under way
-    /// is granted.
+    /// Puts other rules in force. No permits under the old ones are used any more, nor those that a message under
+    /// way is granted.
     pub(super) fn change_rules(&mut self, cell: &Cell, subject: Subject) {
         cell.stop();
         self.talk.give_up();
@@ -246,19 +246,19 @@ impl Desk {
         self.verdict = None;
     }
 
-    /// Whether rules that a request came with are later ones.
+    /// Returns whether the rules of `request` are later than those in force here.
     pub(super) fn are_later(&self, request: &StoreRequest<'_>) -> bool {
         since(request) > self.subject.since
     }
 
-    /// The key is decided without the store from now on, which counts all that it stood for as used: nothing of
-    /// that is used any more. Returns how much it is, once.
+    /// Ends the use of the lease, because the key is decided without the store from now on, which counts all leased
+    /// permits as used. Returns their number, once.
     pub(super) fn retire(&mut self, cell: &Cell) -> u32 {
         cell.stop();
         if std::mem::replace(&mut self.is_retired, true) { 0 } else { self.talk.stood() }
     }
 
-    /// Some time has passed: marks what was spent. Returns whether a message is due.
+    /// Marks what was spent, after some time has passed. Returns whether a message is due.
     pub(super) fn tick(&mut self, cell: &Cell, now: Micros) -> bool {
         self.note(cell, now);
         self.talk.mark(cell, now);
@@ -278,7 +278,7 @@ impl Desk {
         let (left, spent) = (cell.left(), self.talk.spent(cell));
         self.reason = match self.reason {
             None if is_idle && (left > 0 || spent > 0) => Some(Reason::End),
-            // Also if it has ended meanwhile: the record may still stand.
+            // Also if it has ended meanwhile: the store may still have the record.
             None if left > 0 && now.plus(lead) >= end => Some(Reason::Renew),
             None if self.talk.is_unheard(now) => Some(Reason::Unheard),
             reason => reason,
@@ -286,7 +286,7 @@ impl Desk {
         self.reason.is_some()
     }
 
-    /// The process stops: everything goes back. Returns whether a message is due.
+    /// Gives everything back because the process stops. Returns whether a message is due.
     pub(super) fn leave(&mut self, cell: &Cell, now: Micros) -> bool {
         self.line.answer(|_| Outcome::Ask);
         self.cold = Some((now, 0));
@@ -294,14 +294,14 @@ impl Desk {
         cell.left() > 0 || self.talk.spent(cell) > 0
     }
 
-    /// Asks a second, 0 if none came for a while; `None` if the lease makes room already.
+    /// Requests per second, 0 if none came for a while; `None` if the lease makes room already.
     pub(super) fn asks_per_s(&self, now: Micros) -> Option<u64> {
         let is_asked = self.cold.is_none() && now.since(self.last_ask) < Micros::SECOND;
         let asks = if is_asked { self.demand.asks_per_s() } else { 0 };
         self.yields_since.is_none().then_some(asks)
     }
 
-    /// The key makes room for one that is asked for more: it has no lease from now on, and is forgotten when no
+    /// Makes room for a key with more requests: this one has no lease from now on, and is forgotten when no
     /// record of it is left. Returns whether a message is due.
     pub(super) fn yield_place(&mut self, cell: &Cell, now: Micros) -> bool {
         self.yields_since = Some(now);
@@ -313,7 +313,7 @@ impl Desk {
         self.talk.number()
     }
 
-    /// Whether nothing is left of it.
+    /// Returns whether the key can be forgotten.
     pub(super) fn is_over(&self, cell: &Cell, now: Micros) -> bool {
         let begun = self.yields_since.map_or(self.last_ask, |since| since.min(self.last_ask));
         now.since(begun) >= FORGOTTEN_AFTER
@@ -321,7 +321,7 @@ impl Desk {
             && (cell.left() == 0 || now.get() >= cell.end())
     }
 
-    /// The message that is due.
+    /// Returns the message that is due.
     pub(super) fn speak(&mut self, cell: &Cell, now: Micros) -> Option<Letter> {
         if self.talk.waits() {
             return None;
@@ -335,7 +335,7 @@ impl Desk {
         }
         let (need, least) = self.line.needs();
         let wish = match self.subject.bounds {
-            // What is left is kept, and nothing is asked for.
+            // The permits that are left are kept, and none are requested.
             Some(_) if reason == Reason::Unheard && need == 0 => Wish::default(),
             Some(bounds) if reason != Reason::End || need > 0 => {
                 let left = if now.get() < cell.end() { cell.left() } else { 0 };
@@ -369,7 +369,7 @@ impl Desk {
         Some(Letter { subject: Arc::clone(&self.subject), message })
     }
 
-    /// A message could not be sent, or is not to be: what waited for it asks the store itself.
+    /// Withdraws a message that could not be sent, or is not to be: requests that wait for it ask the store themselves.
     pub(super) fn unsent(&mut self, now: Micros) {
         self.talk.withdraw();
         self.reason = None;
@@ -377,14 +377,14 @@ impl Desk {
         self.pace.free(now);
     }
 
-    /// What came of the message.
+    /// Handles the result of a message.
     pub(super) fn heard(
         &mut self,
         (cell, said): (&Cell, &Said),
         heard: Result<&Word, &StoreError>,
         now: Micros,
     ) {
-        // What was due meanwhile has waited for this.
+        // This answers also the reasons for a message that arose meanwhile.
         self.reason = None;
         let was_awaited = self.talk.waits();
         let heard = match heard {
@@ -397,7 +397,7 @@ impl Desk {
                 self.talk.give_up();
                 self.pace.free(now);
                 if !is_outage(error) {
-                    // It would be the same the next time.
+                    // The next message would fail alike.
                     self.full_until = now.plus(FULL_FOR);
                 }
                 return self.line.answer(|_| failed(error));
@@ -434,7 +434,7 @@ impl Desk {
         }
     }
 
-    /// The answer to a message came too late, or did not come.
+    /// Notes that the answer to a message came too late, or did not come.
     fn was_late(&mut self, now: Micros) {
         self.late = self.late.saturating_add(1);
         if self.late >= LATE_MAX {
@@ -458,14 +458,14 @@ impl Desk {
             return;
         }
         if self.pace.allows(now) {
-            // Others have taken what came for them.
+            // Others have taken the permits that came for them.
             return self.line.answer(|_| Outcome::Ask);
         }
         let refusal = self.refusal(cell, now);
         self.line.answer(|_| Outcome::Refused(refusal));
     }
 
-    /// Serves those that wait from the cell; see [`Line::serve`].
+    /// Serves the requests that wait from the cell; see [`Line::serve`].
     fn serve(&mut self, (cell, said): (&Cell, &Said), now: Micros) -> Option<u32> {
         let (mut served, mut spent) = (0_u32, 0_u32);
         let untaken = self.line.serve(|cost| {
@@ -480,7 +480,7 @@ impl Desk {
         untaken
     }
 
-    /// What a message is worth, for the cell: below so many permits the next is due.
+    /// The number of permits in the cell below which the next message is due; 0 if none is.
     pub(super) fn low_water(&self, now: Micros) -> u32 {
         let Some(bounds) = self.subject.bounds.filter(|_| !self.talk.waits()) else { return 0 };
         narrow(self.demand.low_water(self.demand.target(&bounds, now)))
@@ -491,12 +491,12 @@ impl Desk {
         (&self.subject.policy, &self.subject.key)
     }
 
-    /// Permits a second that are asked for.
+    /// The demand in permits per second.
     pub(super) const fn rate(&self) -> u64 {
         self.demand.rate()
     }
 
-    /// Notes what was taken since it was last noted.
+    /// Adds the hits and permits since the last reading of the cell to the demand.
     fn note(&mut self, cell: &Cell, now: Micros) {
         let (hits, spent) = (cell.hits(), self.talk.spent(cell));
         let asks = u64::from(hits.wrapping_sub(self.noted.0));
@@ -508,7 +508,7 @@ impl Desk {
         }
     }
 
-    /// Whether it is worth a lease: it was all the time, or so many asked again.
+    /// Returns whether it is worth a lease: it always was, or enough requests came again.
     fn is_warm(&mut self, cost: u32, now: Micros) -> bool {
         let Some((since, asks)) = &mut self.cold else { return true };
         let over = now.since(*since);
@@ -525,7 +525,7 @@ impl Desk {
         true
     }
 
-    /// What the store last refused, as it is now; not before the next message may be sent.
+    /// Returns the store's last refusal as it is at `now`; not before the next message may be sent.
     fn refusal(&self, cell: &Cell, now: Micros) -> Verdict {
         let (mut verdict, elapsed) = match &self.verdict {
             Some((verdict, at)) => (*verdict, now.since(*at)),
@@ -538,8 +538,8 @@ impl Desk {
         };
         let retry = retry.max(self.pace.missing(now)).max(Micros::new(1));
         *outcome = Decided::Deny { retry: Retry::After(retry) };
-        // What has ended, or is of other rules, is not used any more; and a limit that was lowered elsewhere may be
-        // less than what is left here.
+        // Permits that have ended, or are of other rules, are not used any more; and a limit that was lowered elsewhere
+        // may be less than the permits left here.
         let left = if now.get() < cell.end() { cell.left().into() } else { 0 };
         *remaining = left.min(*limit);
         *reset_after = reset_after.since(elapsed);
@@ -547,7 +547,7 @@ impl Desk {
     }
 }
 
-/// The demand of a key that has just become hot.
+/// Returns the demand of a key that has just become hot.
 fn hot(cost: u32, over: Micros, now: Micros) -> Demand {
     Demand::begin(HOT_ASKS, HOT_ASKS * u64::from(cost), over, now)
 }
@@ -563,7 +563,7 @@ fn failed(error: &StoreError) -> Outcome {
     if is_outage(error) { Outcome::Failed(error.clone()) } else { Outcome::Ask }
 }
 
-/// Whether the store did not answer in time, and not that it cannot answer this.
+/// Returns whether the store did not answer in time, unlike an error about this request.
 const fn is_outage(error: &StoreError) -> bool {
     matches!(error, StoreError::Unavailable { .. } | StoreError::Overloaded { .. })
 }

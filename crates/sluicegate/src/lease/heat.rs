@@ -1,22 +1,22 @@
-//! Which keys are asked for so often that a lease saves calls.
+//! Heat: finds the keys with so many requests that a lease saves calls.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluicegate_kernel::Micros;
 
-/// A key is hot when so many asks come within [`HOT_WITHIN`]: from 16 a second a lease saves calls.
+/// Requests within [`HOT_WITHIN`] that make a key hot: from 16 a second a lease saves calls.
 pub(super) const HOT_ASKS: u64 = 8;
 
 /// See [`HOT_ASKS`].
 pub(super) const HOT_WITHIN: Micros = Micros::from_millis(500);
 
-/// Keys that are counted at a time: 64 KiB. Of two that meet at a word, the one that is asked for more stays.
+/// Number of keys that are counted at a time: 64 KiB. Of two that share a word, the one with more requests stays.
 const WORDS: usize = 8_192;
 
-/// How often keys were asked for lately. Approximate: a key may be hot a few asks late.
+/// Recent counts of requests per key. Approximate: a key may be hot a few requests late.
 #[derive(Debug)]
 pub(super) struct Heat {
-    /// `tag (32) | since, ms (24) | count (8)` each.
+    /// Each is `tag (32) | since, ms (24) | count (8)`.
     words: Box<[AtomicU64]>,
 }
 
@@ -25,7 +25,7 @@ impl Heat {
         Self { words: (0..WORDS).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// One more ask for the key of this hash. Returns in how much time [`HOT_ASKS`] came, if they have.
+    /// Counts a request for the key of this hash. Returns the time in which [`HOT_ASKS`] came, if they have.
     pub(super) fn ask(&self, hash: u64, now: Micros) -> Option<Micros> {
         let place = usize::try_from(hash % WORDS as u64).expect("a place in an array");
         let tag = hash >> 32;

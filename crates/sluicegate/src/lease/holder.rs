@@ -1,4 +1,4 @@
-//! The holder's half of the protocol for one key: which message is next, and what an answer means.
+//! The holder's half of the protocol for one key: which message is next, and the meaning of an answer.
 //!
 //! Time is that of the steady clock, passed in. See [`sluicegate_kernel::lease`] for the store's half.
 
@@ -12,33 +12,33 @@ use sluicegate_kernel::{Micros, Word};
 use super::cell::Cell;
 use super::counts::{Counts, Fate};
 
-/// How long after a message that was not heard another is due that gives back what it was granted: the shortest lease is
-/// longer.
+/// Time after a message without an answer at which the next is due, to give back what the store granted: the shortest
+/// lease is longer.
 const UNHEARD_AFTER: Micros = Micros::from_millis(200);
 
 /// Least time between two marks once there have been more than fit into a message.
 const MARKS_APART_MIN: Micros = Micros::from_millis(50);
 
-/// The last message about one key, and what the store last answered.
+/// The last message about one key, and the store's last answer.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Talk {
     holder: Holder,
-    /// How long an answer is listened to. The store keeps the permits as much longer than they are used.
+    /// Longest time until an answer is accepted. The store keeps the permits that much longer than they are used.
     patience: Micros,
     number: u32,
     heard: u32,
     stood: u32,
     ends: Micros,
     hint: Option<(Hint, Micros)>,
-    /// The message whose answer is waited for.
+    /// The message whose answer is awaited.
     sent: Option<Sent>,
-    /// The last message that asked for permits, if nothing was heard since: the store may have set some aside.
+    /// The last message that requested permits, if no answer came since: the store may have set some aside.
     unheard: Option<Unheard>,
-    /// When the last message was made.
+    /// The instant at which the last message was made.
     sent_at: Micros,
-    /// Permits that were left when the last message was made, and those that its answer granted: what is not
-    /// left of them is spent.
+    /// Permits that were left when the last message was made, and those that its answer granted: those of them
+    /// that are not left are spent.
     had: u32,
     marks: MarkLog,
     counts: Arc<Counts>,
@@ -51,50 +51,50 @@ struct Sent {
     unspent: u32,
     keep: u32,
     ended: bool,
-    /// If it asked for permits, how it is remembered once it is given up.
+    /// If it requested permits, its record for the time after it is given up.
     asked: Option<Unheard>,
 }
 
-/// A message that asked for permits, and was not answered.
+/// A message that requested permits, and was not answered.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(test, derive(Hash))]
 struct Unheard {
     made: Micros,
-    /// When the store has ended what it granted.
+    /// The instant by which the store has ended its grant.
     until: Micros,
 }
 
-/// When permits were spent since the last message.
+/// The instants at which permits were spent since the last message.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone, Hash))]
 struct MarkLog {
-    /// Instants, and how much was spent by then in all.
+    /// Instants, and the total spent by then.
     marks: Vec<(Micros, u32)>,
     apart: Micros,
 }
 
-/// What a message asks for.
+/// The request in a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wish {
-    /// Permits that requests wait for, and those of the first of them.
+    /// Permits for which requests wait, and those of the first of them.
     pub(super) need: u32,
     pub(super) least: u32,
-    /// Permits beyond.
+    /// Permits beyond these.
     pub(super) want: u32,
     pub(super) share: u32,
     pub(super) term: Micros,
-    /// Permits of those that are left which go back.
+    /// Number of unspent permits that go back.
     pub(super) back: u32,
 }
 
-/// What an answer means for its holder.
+/// The meaning of an answer for its holder.
 #[derive(Debug)]
 pub(super) enum Heard {
     /// The lease goes on.
     Goes(Box<Stands>),
-    /// The store has no place for one more holder: what it granted is for the requests that wait.
+    /// The store has no place for one more holder: its grant is for the requests that wait.
     Full(Box<Stands>),
-    /// It is not the answer that is waited for, or it came too late: nothing is known.
+    /// The answer is not the awaited one, or came too late: nothing is known.
     Nothing,
 }
 
@@ -117,7 +117,7 @@ impl Talk {
         }
     }
 
-    /// Numbers its messages from the one after `number`.
+    /// Returns this talk, which numbers its messages from the one after `number`.
     pub(super) fn after(self, number: u32) -> Self {
         Self { number, ..self }
     }
@@ -131,19 +131,19 @@ impl Talk {
         &self.counts
     }
 
-    /// Permits that the store last stood for: what was spent since the message that it answered, and what is
+    /// Permits of the store's last answer: those spent since the message that it answered, and those that are
     /// left.
     pub(super) const fn stood(&self) -> u32 {
         self.stood
     }
 
-    /// Whether an answer is waited for.
+    /// Returns whether an answer is awaited.
     pub(super) const fn waits(&self) -> bool {
         self.sent.is_some()
     }
 
-    /// Whether a message is due that gives back what the store may have set aside unheard: 200, 600 and 1,400 ms after
-    /// the one that asked for it, unless another is made before.
+    /// Returns whether a message is due that gives back permits the store may have set aside unheard: 200, 600 and
+    /// 1,400 ms after the one that requested them, unless another is made before.
     pub(super) fn is_unheard(&self, now: Micros) -> bool {
         self.unheard.is_some_and(|Unheard { made, until }| {
             let apart = self.sent_at.since(made).plus(UNHEARD_AFTER);
@@ -151,12 +151,12 @@ impl Talk {
         })
     }
 
-    /// Whether the answer that is waited for would not be listened to any more.
+    /// Returns whether the awaited answer would now be too late.
     pub(super) fn is_too_late(&self, now: Micros) -> bool {
         self.sent.is_some_and(|sent| now > sent.at.plus(self.patience))
     }
 
-    /// When the last message was made.
+    /// The instant at which the last message was made.
     pub(super) const fn sent_at(&self) -> Micros {
         self.sent_at
     }
@@ -166,7 +166,7 @@ impl Talk {
         self.had.saturating_sub(cell.left())
     }
 
-    /// Notes that all that was spent so far was spent by now.
+    /// Marks that all permits spent so far were spent by now.
     pub(super) fn mark(&mut self, cell: &Cell, now: Micros) {
         let spent = self.spent(cell);
         self.marks.note(spent, self.sent_at, now);
@@ -182,7 +182,7 @@ impl Talk {
         true
     }
 
-    /// The next message. What has ended goes back with it, and is never used again.
+    /// Returns the next message. Permits that have ended go back with it, and are never used again.
     pub(super) fn ask(&mut self, cell: &Cell, wish: &Wish, now: Micros) -> Message {
         let ended = now.get() >= cell.end();
         let unspent =
@@ -216,7 +216,7 @@ impl Talk {
         }
     }
 
-    /// Takes in `word`, if it is the answer that is waited for and in time. `note` gets what it says before the
+    /// Takes in `word`, if it is the awaited answer and in time. `note` gets its content before the
     /// permits that it grants can be used.
     pub(super) fn hear(
         &mut self,
@@ -235,7 +235,7 @@ impl Talk {
         self.count(sent, stands);
         self.hint = Some((hint, now));
         if kept < sent.keep {
-            // No record stands for what was kept.
+            // The store has no record of the kept permits.
             self.counts.permits(Fate::Void, cell.close());
             self.had = 0;
             self.marks.clear();
@@ -252,7 +252,7 @@ impl Talk {
         Heard::Goes(Box::new(*stands))
     }
 
-    /// Counts what `sent` reported, once it was heard: a message that is lost is part of the next.
+    /// Counts the report of `sent`, once it was answered: a message that is lost is part of the next.
     fn count(&self, sent: Sent, stands: &Stands) {
         let Sent { unspent, keep, ended, .. } = sent;
         self.counts.permits(Fate::Spent, self.stood.saturating_sub(unspent));
@@ -264,12 +264,12 @@ impl Talk {
         }
     }
 
-    /// The last message was not sent.
+    /// Withdraws the last message, which was not sent.
     pub(super) fn withdraw(&mut self) {
         self.sent = None;
     }
 
-    /// No answer is waited for any more.
+    /// Stops awaiting an answer.
     pub(super) fn give_up(&mut self) -> Heard {
         self.unheard = self.sent.take().and_then(|sent| sent.asked).or(self.unheard);
         Heard::Nothing
@@ -290,14 +290,14 @@ impl MarkLog {
         self.marks.push((now, spent));
     }
 
-    /// Only `spent` are spent yet: what is spent from now on was not spent by an earlier instant.
+    /// Lowers the marks to `spent` permits in all: permits spent from now on were not spent by an earlier instant.
     fn were_put_back(&mut self, spent: u32) {
         for (_, noted) in &mut self.marks {
             *noted = (*noted).min(spent);
         }
     }
 
-    /// The marks as a message has them. None are left.
+    /// Takes the marks for a message. None are left.
     fn take(&mut self, now: Micros) -> Marks {
         let mut marks = [Mark::default(); LEASE_MARKS_MAX];
         let mut told = 0;

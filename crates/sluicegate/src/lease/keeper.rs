@@ -1,4 +1,4 @@
-//! The only one that sends: messages that are due, and answers to those that wait for them.
+//! The keeper: the only sender of the messages that are due; passes answers to the requests that wait for them.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -15,24 +15,24 @@ use tokio::time::Sleep;
 use super::{Lease, Leasing, Letter};
 use crate::clock::Clock;
 
-/// How often what was spent is marked, and what is idle or about to end is looked for.
+/// Interval at which spending is marked, and leases are found that are idle or about to end.
 const TICK: Micros = Micros::from_millis(25);
 
-/// How long a process that stops waits for its permits to be taken back.
+/// Time for which a process that stops waits until its permits are taken back.
 const RETURNED_WITHIN: Micros = Micros::from_millis(250);
 
-/// What came of a letter.
+/// The result of a letter.
 #[derive(Debug)]
 pub(crate) enum Delivered {
-    /// It was not sent.
+    /// The letter was not sent.
     NotSent,
-    /// It was sent, and its answer is not listened to.
+    /// The letter was sent, and its answer is ignored.
     NotHeard,
     /// The store answered, or did not in time.
     Said(Result<Word, StoreError>),
 }
 
-/// Somebody sends, until it is dropped: then what waits is served otherwise, and no permit is used any more.
+/// Guard of the sender. Once it is dropped, requests that wait are served otherwise, and no permit is used any more.
 struct Keeping<'a>(&'a Leasing);
 
 impl Leasing {
@@ -70,7 +70,7 @@ impl Leasing {
             let is_busy = self.table.len() > 0;
             let mut woken = pin!(self.wake.notified());
             let delivered = poll_fn(|cx| {
-                // First, as the others may be ready all the time.
+                // First, since the others may be ready all the time.
                 if is_busy && tick.poll(&*self.clock, cx).is_ready() {
                     return Poll::Ready(None);
                 }
@@ -82,7 +82,7 @@ impl Leasing {
             if let Some((lease, delivered)) = delivered.await {
                 let now = self.now();
                 lease.heard(&delivered, now);
-                // A message was under way when the process began to stop: what it brought goes back, too.
+                // A message was under way when the process began to stop: the permits that it brought go back, too.
                 if until.is_some() && lease.desk().leave(&lease.cell, now) {
                     self.due(&lease);
                 }
@@ -144,7 +144,7 @@ struct Pause {
     span: Micros,
     until: Option<Micros>,
     sleep: Option<Pin<Box<Sleep>>>,
-    /// Whom the clock wakes.
+    /// The waker that the clock uses.
     alarm: Option<Waker>,
     is_over: bool,
 }
@@ -154,7 +154,7 @@ impl Pause {
         Self { span, until: None, sleep: None, alarm: None, is_over: false }
     }
 
-    /// Whether it is over, as far as was noticed.
+    /// Returns whether it is over by the last poll or by the clock.
     fn is_over(&self, clock: &dyn Clock) -> bool {
         self.is_over || self.until.is_some_and(|until| clock.now() >= until)
     }

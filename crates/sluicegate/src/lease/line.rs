@@ -1,4 +1,4 @@
-//! Requests that wait for permits which a message was sent for.
+//! Requests that wait for the permits of a message.
 
 use std::collections::VecDeque;
 
@@ -8,26 +8,26 @@ use tokio::sync::oneshot;
 
 use super::Hit;
 
-/// Requests of one key that wait for an answer at most, some 200 bytes each; the next asks the store itself.
+/// Most requests of one key that wait for an answer, some 200 bytes each; the next asks the store itself.
 const WAITERS_MAX: usize = 1_024;
 
-/// What became of a request that waited.
+/// The outcome of a request that waited.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// It took its permits.
+    /// The request took its permits.
     Taken(Hit),
-    /// It is refused.
+    /// The request is refused.
     Refused(Verdict),
-    /// It has to ask the store itself.
+    /// The request has to ask the store itself.
     Ask,
     /// The store did not answer.
     Failed(StoreError),
 }
 
-/// Where a request waits for its outcome.
+/// The receiver on which a request waits for its outcome.
 pub(crate) type Place = oneshot::Receiver<Outcome>;
 
-/// Who waits, first come first.
+/// The requests that wait, first come first.
 #[derive(Debug, Default)]
 pub(super) struct Line(VecDeque<Waiter>);
 
@@ -38,7 +38,7 @@ struct Waiter {
 }
 
 impl Line {
-    /// A place for a request of `cost`; `None` if the line is full.
+    /// Returns a place for a request of `cost`; `None` if the line is full.
     pub(super) fn join(&mut self, cost: u32) -> Option<Place> {
         if self.0.len() >= WAITERS_MAX {
             self.0.retain(|waiter| !waiter.tell.is_closed());
@@ -55,7 +55,7 @@ impl Line {
         self.0.is_empty()
     }
 
-    /// Permits that all wait for, and those of the first.
+    /// Returns the permits for which all wait, and those of the first.
     pub(super) fn needs(&mut self) -> (u32, u32) {
         self.0.retain(|waiter| !waiter.tell.is_closed());
         let need = self.0.iter().fold(0_u32, |need, waiter| need.saturating_add(waiter.cost));
@@ -73,7 +73,7 @@ impl Line {
                         return Some(cost);
                     }
                 }
-                // One that went away holds no other up.
+                // One that went away holds up no other.
                 None if first.tell.is_closed() => drop(self.0.pop_front()),
                 None => break,
             }

@@ -4,24 +4,24 @@
 //! request ─▶ Table ─▶ Cell: permits left, before their end? ─▶ taken: no lock, no call
 //!                      │ no
 //!                      ▼
-//!                     Desk ─▶ refused in a pace · waits in the Line · the store is asked as without leases
+//!                     Desk ─▶ refused by the Pace · waits in the Line · the store is asked as without leases
 //!                      │
-//!            Keeper ◀──┴─▶ Message ─▶ Store::lease ─▶ Word ─▶ Talk (what is kept, granted, until when)
+//!            Keeper ◀──┴─▶ Message ─▶ Store::lease ─▶ Word ─▶ Talk (permits kept and granted, and their end)
 //! ```
 //!
-//! | File | What it does |
+//! | File | Task |
 //! |---|---|
-//! | `cell` | permits, and until when: what every hit touches |
-//! | `desk` | one key: when to ask, for how much, what comes of the answer |
+//! | `cell` | permits and their end: read and written by every hit |
+//! | `desk` | one key: when to send a message, for how many permits, the effect of the answer |
 //! | `holder` | the holder's half of the protocol |
-//! | `demand`, `pace` | how much is asked for, and how often |
+//! | `demand`, `pace` | how many permits are requested, and how often |
 //! | `line` | requests that wait for an answer |
-//! | `said` | what the store last said, for answers |
-//! | `counts`, `status` | what operators see |
-//! | `heat`, `table` | which keys are hot; which are leased |
-//! | `keeper` | the only one that sends |
+//! | `said` | the store's last answer, for decisions |
+//! | `counts`, `status` | for operators |
+//! | `heat`, `table` | finds the hot keys; holds the leased ones |
+//! | `keeper` | the only sender of messages |
 //!
-//! What is promised, and why it holds: [`sluicegate_kernel::lease`].
+//! The guarantees, and why they hold: [`sluicegate_kernel::lease`].
 
 mod cell;
 mod counts;
@@ -36,7 +36,7 @@ mod said;
 mod status;
 mod table;
 
-/// The atomics of a cell; a model checker steps through others.
+/// The atomics of a cell; a model checker replaces them.
 mod atomic {
     pub(super) use std::sync::atomic::{AtomicU64, Ordering};
 }
@@ -65,14 +65,14 @@ use said::Said;
 pub use status::LeaseStatus;
 use table::Table;
 
-/// What messages bring along for a verb that the store does not look at.
+/// The verb in requests about leases; the store does not use it.
 static LOOK: Verb = Verb::Peek { cost: Cost::ONE };
 
-/// How leases are asked for.
+/// Options for leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseOptions {
-    /// How long an answer is listened to: the deadline of the store or longer, at most 250 ms. The permits of a
-    /// process that crashes come back as much later. 50 ms unless set.
+    /// Longest time until an answer is accepted: the deadline of the store or longer, at most 250 ms. The permits of a
+    /// process that crashes come back that much later. 50 ms unless set.
     pub patience: Micros,
 }
 
@@ -85,24 +85,24 @@ pub struct LeasedKey {
     pub key: Vec<u8>,
     /// Permits that are left here.
     pub left: u32,
-    /// Until they end; zero if they have.
+    /// Time until they end; zero if they have.
     pub ends_in: Micros,
-    /// Permits a second that are asked for here.
+    /// Permits per second that are requested here.
     pub rate: u64,
 }
 
-/// What a policy lets its keys be leased by.
+/// The terms on which a policy lets its keys be leased.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaseTerms<'a> {
     pub(crate) rules: &'a Rules,
     pub(crate) bounds: LeaseBounds,
 }
 
-/// A decision by permits that are leased.
+/// A decision by leased permits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hit {
     pub(crate) verdict: Verdict,
-    /// How long ago the store said what else is left.
+    /// Age of the store's report of the other permits left.
     pub(crate) age: Micros,
 }
 
@@ -116,14 +116,14 @@ pub(crate) struct Leasing {
     heat: Heat,
     counts: Arc<Counts>,
     begun: AtomicU64,
-    /// The largest number of a message about a key that is forgotten by now. A new lease goes on from here: what
-    /// was sent before, and is still under way, stays the older message. It rises with the messages about one key
+    /// The largest number of a message about a key that is forgotten by now. A new lease goes on from here, so that
+    /// messages still under way stay the older ones. It rises with the messages about one key
     /// at a time: to 2^32 in years. Then numbers begin anew, and the store answers nothing for two seconds.
     numbered: AtomicU32,
     /// Leases for which a message is due, each once.
     due: Mutex<Vec<Arc<Lease>>>,
     wake: Notify,
-    /// Whether somebody sends: without, nothing is leased.
+    /// A keeper sends messages; without one, nothing is leased.
     is_kept: AtomicBool,
     is_stopping: AtomicBool,
 }
@@ -131,16 +131,16 @@ pub(crate) struct Leasing {
 /// One leased key.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    /// How many leases were begun before it.
+    /// Number of leases that were begun before it.
     number: u64,
     key: KeyHash,
     cell: Cell,
     /// The rules, by their address: the desk keeps them.
     rules: AtomicUsize,
-    /// Below so many permits a message is due.
+    /// The number of permits below which a message is due.
     low: AtomicU32,
     said: Said,
-    /// Whether it is among those that are due.
+    /// A message about the lease is due.
     is_due: AtomicBool,
     desk: Mutex<Desk>,
 }
@@ -169,7 +169,7 @@ impl Leasing {
         }
     }
 
-    /// Whether the key has permits here for `request`, which takes `cost`. Takes them.
+    /// Takes `cost` permits of the lease of the key, if it has them for the rules of `request`.
     #[inline]
     pub(crate) fn take(&self, key: KeyHash, request: &StoreRequest<'_>, cost: Cost) -> Option<Hit> {
         let part = self.table.part(key);
@@ -186,12 +186,12 @@ impl Leasing {
         if left < lease.low.load(Ordering::Relaxed) {
             self.runs_low(lease, now);
         }
-        // What the store said may be about rules that took the place of the request's.
+        // The store's report may be about rules that replaced those of the request.
         let is_replaced = lease.rules.load(Ordering::Relaxed) != address(request.rules);
         Some(lease.said.hit((cost, left), is_replaced.then_some(request.rules), now))
     }
 
-    /// What a request of `cost` is answered that found no permits, and whether its key is leased at all.
+    /// Handles a request of `cost` that found no permits; a hot key gets a lease.
     pub(crate) fn ask(
         &self,
         key: KeyHash,
@@ -209,7 +209,7 @@ impl Leasing {
             return Asked::Not;
         };
         let mut desk = lease.desk();
-        // Under the lock: the keeper that ends has answered all that wait, or sees this one.
+        // Under the lock: a keeper that ends has answered all that wait, or sees this one.
         if !self.is_kept.load(Ordering::Relaxed) {
             return Asked::Not;
         }
@@ -228,7 +228,7 @@ impl Leasing {
         asked
     }
 
-    /// What [`ask`](Self::ask) would refuse at once.
+    /// Returns the refusal that [`ask`](Self::ask) would return at once.
     pub(crate) fn would_refuse(
         &self,
         key: KeyHash,
@@ -246,7 +246,7 @@ impl Leasing {
         desk.would_refuse(&lease.cell, cost, self.now())
     }
 
-    /// Puts permits back that were taken here since the last message. Returns whether it could.
+    /// Puts permits back that were taken here since the last message. Returns `None` if it could not.
     pub(crate) fn put_back(
         &self,
         key: KeyHash,
@@ -266,16 +266,16 @@ impl Leasing {
         Some(lease.said.hit((cost, lease.cell.left()), None, now))
     }
 
-    /// The key is decided without the store from now on: no permit that is leased is used any more. Returns how
-    /// many the store stood for, once: what was spent of them it may not know yet. And when that was, by the clock
-    /// that decisions go by.
+    /// Ends the use of the key's lease, because it is decided without the store from now on. Returns the number of
+    /// leased permits, once, since the store may not know yet which were spent; and the instant, by the clock of
+    /// decisions.
     pub(crate) fn retire(&self, key: KeyHash) -> (u64, Micros) {
         let part = self.table.part(key);
         let stood = part.get(&key).map_or(0, |lease| lease.desk().retire(&lease.cell).into());
         (stood, self.clock.now())
     }
 
-    /// Whether the key has permits here for a request of `cost`.
+    /// Returns whether the key has permits here for a request of `cost`.
     pub(crate) fn covers(&self, key: KeyHash, request: &StoreRequest<'_>, cost: Cost) -> bool {
         self.table.part(key).get(&key).is_some_and(|lease| {
             lease.rules.load(Ordering::Relaxed) == address(request.rules)
@@ -284,7 +284,7 @@ impl Leasing {
         })
     }
 
-    /// The keys that are leased, those that are asked for most first.
+    /// The keys that are leased, those with the most requests first.
     pub(crate) fn keys(&self) -> Vec<LeasedKey> {
         let (mut keys, now) = (Vec::new(), self.now());
         self.table.each(|lease| keys.push(lease.seen(now)));
@@ -298,12 +298,12 @@ impl Leasing {
         Some(part.get(&key)?.seen(self.now()))
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub(crate) fn stats(&self) -> LeaseStats {
         self.counts.stats(self.table.len())
     }
 
-    /// A lease of a key that has become hot.
+    /// Begins a lease of a key that has become hot.
     fn begin(
         &self,
         key: KeyHash,
@@ -336,8 +336,8 @@ impl Leasing {
         added
     }
 
-    /// There is no place for a key that is asked for `rate` times a second: the one that is asked for least loses
-    /// its lease, if that is half as often or less.
+    /// Makes room for a key with `rate` requests per second: the key with the fewest loses its lease, if it has half
+    /// as many or less.
     #[cold]
     fn make_room(&self, key: KeyHash, rate: u64, now: Micros) {
         let asks = |lease: &Lease| lease.desk().asks_per_s(now);
@@ -356,7 +356,7 @@ impl Leasing {
         }
     }
 
-    /// A message is due.
+    /// Notes that a message about the lease is due.
     fn due(&self, lease: &Arc<Lease>) {
         if !lease.is_due.swap(true, Ordering::Relaxed) {
             self.due.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(lease));
@@ -364,7 +364,7 @@ impl Leasing {
         }
     }
 
-    /// The leases for which a message is due, the oldest first: the same in each run of a simulation.
+    /// Takes the leases for which a message is due, the oldest first: the same in each run of a simulation.
     fn take_due(&self) -> Vec<Arc<Lease>> {
         let mut due = std::mem::take(&mut *self.due.lock().unwrap_or_else(PoisonError::into_inner));
         for lease in &due {
@@ -374,7 +374,7 @@ impl Leasing {
         due
     }
 
-    /// By the steady clock.
+    /// The time of the steady clock.
     #[inline]
     fn now(&self) -> Micros {
         self.clock.steady().unwrap_or(Micros::MAX)
@@ -383,7 +383,7 @@ impl Leasing {
 
 impl Lease {
     fn desk(&self) -> MutexGuard<'_, Desk> {
-        // A desk that a panic left half changed is one whose message was lost.
+        // If a panic left a desk half changed, its message counts as lost.
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -391,7 +391,7 @@ impl Lease {
         self.key
     }
 
-    /// What is seen of it.
+    /// The lease as operators see it.
     fn seen(&self, now: Micros) -> LeasedKey {
         let desk = self.desk();
         let end = Micros::new(self.cell.end());
@@ -401,7 +401,7 @@ impl Lease {
         LeasedKey { policy, key, left, ends_in: end.since(now), rate }
     }
 
-    /// The message that is due.
+    /// Returns the message that is due.
     fn speak(&self, now: Micros) -> Option<Letter> {
         let mut desk = self.desk();
         let letter = desk.speak(&self.cell, now);
@@ -409,7 +409,7 @@ impl Lease {
         letter
     }
 
-    /// What came of the message.
+    /// Handles the result of the message.
     fn heard(&self, delivered: &Delivered, now: Micros) {
         let mut desk = self.desk();
         match delivered {

@@ -1,4 +1,4 @@
-//! When a holder may ask again, where a key has less than its holders would like.
+//! The pace of a holder's messages, for a key with fewer permits than its holders would like.
 
 use sluicegate_kernel::Micros;
 use sluicegate_kernel::lease::Stands;
@@ -8,45 +8,45 @@ use super::demand::{ASKS_PER_CALL, Bounds, Demand};
 /// Least time between two messages where permits are short.
 const PACE_MIN: Micros = Micros::from_millis(10);
 
-/// Most of it: by then what others gave back is noticed.
+/// Longest mean time between them: by then permits that others gave back are noticed.
 const PACE_MAX: Micros = Micros::SECOND;
 
-/// In so many parts of the time in which a whole budget comes back, each holder asks once.
+/// Number of messages of each holder in the time in which a whole budget comes back.
 const PARTS: u64 = 16;
 
-/// When the next message may be sent.
+/// The earliest instants of the next message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
     next: Micros,
-    /// When it may be sent if enough was asked since.
+    /// The instant at which it may be sent if enough requests came since.
     soon: Micros,
     asks: u64,
 }
 
 impl Pace {
-    /// So many asks came.
+    /// Adds requests that came.
     pub(super) fn add(&mut self, asks: u64) {
         self.asks = self.asks.saturating_add(asks);
     }
 
-    /// Whether a message may be sent. Enough asks stand for time: demand that jumps from one holder to another
-    /// does not wait for the clock.
+    /// Returns whether a message may be sent. Enough requests make up for time: demand that jumps from one holder to
+    /// another does not wait for the clock.
     pub(super) fn allows(&self, now: Micros) -> bool {
         now >= self.next || (self.asks >= ASKS_PER_CALL && now >= self.soon)
     }
 
-    /// How long until the next message may be sent.
+    /// Time until the next message may be sent.
     pub(super) fn missing(&self, now: Micros) -> Micros {
         self.next.since(now)
     }
 
-    /// The last message was not answered: another may be sent at once.
+    /// Lets another message be sent at once, because the last one was not answered.
     pub(super) fn free(&mut self, now: Micros) {
         (self.next, self.soon) = (now, now);
     }
 
-    /// The last message, which asked for `wanted` permits, was answered so. `begins_anew` says whether the rule that
-    /// decides has its whole budget back at one instant.
+    /// Sets the pace after an answer to the last message, which requested `wanted` permits. `begins_anew`: the rule
+    /// that decides has its whole budget back at one instant.
     pub(super) fn heard(
         &mut self,
         (stands, wanted, begins_anew): (&Stands, u64, bool),
@@ -54,7 +54,7 @@ impl Pace {
         now: Micros,
     ) {
         let missing = wanted.saturating_sub(stands.granted.into());
-        // What was granted less because of a share is not short.
+        // Permits that were not granted because of a share are not short.
         if missing == 0 || stands.free >= missing {
             return self.free(now);
         }
@@ -71,7 +71,7 @@ impl Pace {
             // The store knows when there will be some.
             let retry = stands.verdict.decision.retry_after().unwrap_or(Micros::ZERO);
             if begins_anew {
-                // Then, and not later: what a window admits late, it may not admit at all.
+                // Then, and not later: permits that a window admits too late may lapse with it.
                 self.next = now.plus(retry.min(about(PACE_MAX)).max(PACE_MIN));
                 self.soon = self.next;
                 return;
@@ -83,7 +83,7 @@ impl Pace {
     }
 }
 
-/// `span`, a quarter longer or shorter: holders must not ask all at once.
+/// Returns `span`, up to a quarter longer or shorter, so that holders do not all ask at once.
 fn about(span: Micros) -> Micros {
     let quarter = span.get() / 4;
     Micros::new(span.get() - quarter + fastrand::u64(0..=2 * quarter))

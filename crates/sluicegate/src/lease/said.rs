@@ -1,4 +1,4 @@
-//! What the store last said of a leased key, for the answers of its holder.
+//! The store's last answer about a leased key, for the answers of its holder.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use super::Hit;
 /// Bits of a word that hold the place of a rule.
 const PLACE_BITS: u32 = RULES_MAX.trailing_zeros();
 
-/// Read by every hit, written by every answer. Each word is true by itself; two of them may be of two answers.
+/// The answer, read by every hit. Each word is true by itself; two of them may be of two answers.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     /// Permits that were free beside all leases.
@@ -20,18 +20,18 @@ pub(super) struct Said {
     /// `limit | place` of the rule that decides, the place in [`PLACE_BITS`] bits. A hit does not read the limit
     /// from the rules: all threads count references there, which keeps their cache line busy.
     rule: AtomicU64,
-    /// When nothing is in use any more, by the steady clock in µs.
+    /// The instant at which nothing is in use any more, by the steady clock in µs.
     reset: AtomicU64,
-    /// When the store answered, by the steady clock in µs.
+    /// The instant of the answer, by the steady clock in µs.
     at: AtomicU64,
 }
 
 impl Said {
-    /// Keeps what the store said to a holder with `rules`. Other nodes may have later rules, so the limit is that of
+    /// Records the store's answer to a holder with `rules`. Other nodes may have later rules, so the limit is that of
     /// the holder's own rule.
     pub(super) fn note(&self, stands: &Stands, rules: &RuleSet, now: Micros) {
         let Verdict { decision, rule } = stands.verdict;
-        // A store that is not ours may name a rule that there is not.
+        // Another implementation of a store may name a rule that does not exist.
         let rule = if rule < rules.rules().len() { rule } else { 0 };
         let limit = rules.rules()[rule].rule.limit();
         self.free.store(stands.free, Ordering::Relaxed);
@@ -40,8 +40,8 @@ impl Said {
         self.at.store(now.get(), Ordering::Relaxed);
     }
 
-    /// What a request that took `cost` permits, so that `left` are left here, is answered. A request whose rules were
-    /// `replaced` since is answered by the first of them.
+    /// Returns the answer to a request that took `cost` permits, so that `left` are left here. If its rules were
+    /// `replaced` since, the first of them answers.
     #[inline]
     pub(super) fn hit(
         &self,

@@ -1,4 +1,4 @@
-//! How keys are leased, for operators.
+//! The lease status of keys, for operators.
 
 use std::fmt;
 
@@ -8,20 +8,20 @@ use sluicegate_policy::{LeaseBounds, Leases, Overflow, Policy, Rules};
 use super::demand::Bounds;
 use super::heat::HOT_ASKS;
 
-/// How keys of a policy are leased. Written, it is what operators read: `max_share 5%, term 2s`, `off`, or
+/// The lease status of the keys of a policy. Its text is for operators: `max_share 5%, term 2s`, `off`, or
 /// `never: limit 5 is below 160`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseStatus {
-    /// Within these bounds, once a key is asked for often.
+    /// Leased within these bounds, once a key has many requests.
     Within(LeaseBounds),
-    /// Not at all: the policy sets `off`.
+    /// Not leased: the policy sets `off`.
     Off,
-    /// Not at all, for this reason.
+    /// Not leased, for this reason.
     Never(String),
 }
 
 impl LeaseStatus {
-    /// How keys of `policy` are leased that have these `rules`: those of the policy, or of an override.
+    /// Returns the status of keys of `policy` with these `rules`: those of the policy, or of an override.
     pub fn of(policy: &Policy, rules: &Rules) -> Self {
         let Some(bounds) = policy.lease_bounds() else {
             return match (policy.leases(), policy.overflow()) {

@@ -11,29 +11,29 @@ use sluicegate_store::KeyHash;
 
 use super::Lease;
 
-/// Keys that one process leases at most, 1 KB each; the next ones ask the store. It is more than two cores can
+/// Most keys that one process leases, 1 KB each; the next ones ask the store. It is more than two cores can
 /// keep hot.
 pub(super) const LEASED_KEYS_MAX: usize = 4_096;
 
-/// A change copies one of so many parts: 256 keys.
+/// Number of parts; a change copies one of them: 256 keys at most.
 const PARTS: usize = 16;
 
-/// A part that is full looks this often for a key that is asked for less than a newcomer: that walks all its keys.
+/// Interval at which a full part looks for a key with fewer requests than a newcomer: that walks all its keys.
 const YIELDS_EVERY: Micros = Micros::SECOND;
 
 type Part = HashMap<KeyHash, Arc<Lease>, BuildHasherDefault<Folded>>;
 
-/// Read by every request without a lock; changed when a key becomes hot, or cold.
+/// The leases, read by every request without a lock; changed when a key becomes hot, or cold.
 #[derive(Debug)]
 pub(super) struct Table {
     parts: [ArcSwap<Part>; PARTS],
-    /// When each part, being full, last looked for a key that yields, by the steady clock in µs.
+    /// The instant at which each full part last looked for a key that yields, by the steady clock in µs.
     yielded: [AtomicU64; PARTS],
-    /// Held by the one that changes a part.
+    /// Locked while a part is changed.
     changes: Mutex<()>,
 }
 
-/// What is hashed is a hash already.
+/// A hasher for keys that are hashes already.
 #[derive(Debug, Default)]
 pub(super) struct Folded(u64);
 
@@ -62,13 +62,13 @@ impl Table {
         }
     }
 
-    /// The part of the table in which `key` is, if it is anywhere.
+    /// Returns the part of the table for `key`.
     #[inline]
     pub(super) fn part(&self, key: KeyHash) -> Guard<Arc<Part>> {
         self.parts[place(key)].load()
     }
 
-    /// Adds a lease, unless the key has one or there is no place. Returns the one that the key has then.
+    /// Adds a lease, unless the key has one. Returns the lease of the key; `None` if there is no place.
     pub(super) fn add(&self, key: KeyHash, lease: impl FnOnce() -> Lease) -> Option<Arc<Lease>> {
         let _change = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let part = &self.parts[place(key)];
@@ -86,8 +86,8 @@ impl Table {
         Some(lease)
     }
 
-    /// The lease that makes room for `key` in a full part: that of the key which is asked for least, by `rate`;
-    /// `None` of a lease is one that yields already. Once a second for each part, otherwise `None`.
+    /// Returns the lease that makes room for `key` in a full part: that with the least `rate`, which is
+    /// `None` for a lease that yields already. Once a second for each part, otherwise `None`.
     pub(super) fn coldest(
         &self,
         key: KeyHash,
@@ -107,7 +107,7 @@ impl Table {
         coldest.map(|(rate, lease)| (rate, Arc::clone(lease)))
     }
 
-    /// Forgets the leases of which `is_over` says so.
+    /// Removes the leases that `is_over`.
     pub(super) fn sweep(&self, is_over: impl Fn(&Lease) -> bool) {
         let _change = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         for part in &self.parts {
@@ -120,7 +120,7 @@ impl Table {
         }
     }
 
-    /// All leases, part by part.
+    /// Visits all leases, part by part.
     pub(super) fn each(&self, mut see: impl FnMut(&Arc<Lease>)) {
         for part in &self.parts {
             part.load().values().for_each(&mut see);

@@ -13,7 +13,7 @@ use crate::wait::{Calls, QueuePlace, block_on};
 /// Waiting with `async` needs the feature `tokio`, whose timer wakes the first in line.
 #[cfg(feature = "tokio")]
 impl<C: Clock> RateLimiter<C> {
-    /// Takes one permit, waiting for it if need be, and says how long that took.
+    /// Takes one permit, waiting for it if need be, and returns how long that took.
     ///
     /// The wait ends early, and without a trace, when the future is dropped. A future that is neither
     /// polled nor dropped holds up the line behind it.
@@ -37,7 +37,7 @@ impl<C: Clock> RateLimiter<C> {
         self.acquire_within(Cost::ONE, None).await
     }
 
-    /// Takes `permits`, all of them, waiting for them if need be, and says how long that took.
+    /// Takes `permits`, all of them, waiting for them if need be, and returns how long that took.
     ///
     /// # Errors
     /// [`AcquireError::Cost`] unless `1 <= permits <= 2^31`; [`AcquireError::CostAboveLimit`] at once
@@ -49,7 +49,7 @@ impl<C: Clock> RateLimiter<C> {
         self.acquire_within(Cost::new(permits.into())?, None).await
     }
 
-    /// Takes `permits`, waiting for up to `timeout`, and says how long that took. It gives up as soon
+    /// Takes `permits`, waiting for up to `timeout`, and returns how long that took. It gives up as soon
     /// as it is the first in line and knows that it would be too late.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl<C: Clock> RateLimiter<C> {
 }
 
 impl<C: Clock> RateLimiter<C> {
-    /// Takes one permit, blocking this thread for it if need be, and says how long that took.
+    /// Takes one permit, blocking this thread for it if need be, and returns how long that took.
     ///
     /// ```
     /// let limiter = sluicegate::RateLimiter::per_second(1_000)?;
@@ -94,7 +94,7 @@ impl<C: Clock> RateLimiter<C> {
         self.pass_blocking(Cost::ONE, None)
     }
 
-    /// Takes `permits`, all of them, blocking this thread if need be, and says how long that took.
+    /// Takes `permits`, all of them, blocking this thread if need be, and returns how long that took.
     ///
     /// # Errors
     /// [`AcquireError::Cost`] unless `1 <= permits <= 2^31`; [`AcquireError::CostAboveLimit`] at once
@@ -103,7 +103,7 @@ impl<C: Clock> RateLimiter<C> {
         self.pass_blocking(Cost::new(permits.into())?, None)
     }
 
-    /// Takes `permits`, blocking this thread for up to `timeout`, and says how long that took. It
+    /// Takes `permits`, blocking this thread for up to `timeout`, and returns how long that took. It
     /// gives up as soon as it is the first in line and knows that it would be too late.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ struct AcquireWaiter<'a, C: Clock> {
     place: QueuePlace,
 }
 
-/// What a caller waits for, and for how long.
+/// The permits for which a caller waits, and its longest wait.
 #[derive(Debug)]
 pub(crate) struct WaitTerms {
     pub(crate) cost: Cost,
@@ -153,8 +153,8 @@ impl<'a, C: Clock> AcquireWaiter<'a, C> {
         Self { limiter, terms: WaitTerms::new(cost, patience), place: QueuePlace::default() }
     }
 
-    /// Asks, if it is its turn. When pending, `look_again` is when to poll again unless `waker` is
-    /// used before.
+    /// Asks for the permits, if it is its turn. When pending, sets `look_again` to the instant of the next poll,
+    /// unless `waker` is used before.
     fn poll(
         &mut self,
         waker: &Waker,
@@ -177,7 +177,7 @@ impl<'a, C: Clock> AcquireWaiter<'a, C> {
 
     fn ask(&mut self, held: &mut LimiterGuard<'_, C>) -> Asked {
         let now = held.now;
-        // A wait that the rule asks for (a leaky bucket's) is spent in line too, unbooked.
+        // A wait that the rule requires (a leaky bucket's) is spent in line too, unbooked.
         let ask = Ask::reserve(self.terms.cost, Micros::ZERO);
         let its_turn = held.desk.line.is_turn_of(&self.place);
         let budget = &mut held.desk.budget;
@@ -186,7 +186,7 @@ impl<'a, C: Clock> AcquireWaiter<'a, C> {
     }
 }
 
-/// `Ok`: how waiting ended. `Err`: when to ask again, if the caller is not called before.
+/// `Ok`: the wait is over, with this result. `Err`: the instant of the next try, if the caller is not called before.
 pub(crate) type Asked = Result<Result<Duration, AcquireError>, Option<Micros>>;
 
 impl WaitTerms {
@@ -194,7 +194,7 @@ impl WaitTerms {
         Self { cost, patience, started: None }
     }
 
-    /// What follows from `decision`: taken if it is the caller's turn, else only looked at.
+    /// Returns the effect of `decision`, which took the permits if it is the caller's turn, else only peeked.
     pub(crate) fn after(&mut self, decision: &Decision, its_turn: bool, now: Micros) -> Asked {
         let started = *self.started.get_or_insert(now);
         let retry_after = match decision.outcome {

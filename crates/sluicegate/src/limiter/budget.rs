@@ -1,4 +1,4 @@
-//! What the lock of a limiter guards: its rule and, while the lane is closed, its state.
+//! The part of a limiter under its lock: its rule and, while the lane is closed, its state.
 
 use sluicegate_kernel::{
     Algorithm, Ask, Cost, Decision, Micros, Moment, Outcome, Rule, State, TokenBucket,
@@ -10,13 +10,13 @@ use super::fast_path::{FULL_AT_MAX, FastPath, Terms};
 /// (2^53), so that a full bucket with the deepest debt fits at the last instant before it.
 const HEADROOM: u64 = 1 << 55;
 
-/// A rule with its state, and how it is laid into a lane.
+/// A rule with its state, and its form in a lane.
 #[derive(Debug)]
 pub(crate) struct LimiterBudget {
     rule: Rule,
-    /// Stale while the lane is open: then the word is what counts.
+    /// Stale while the lane is open: then the word counts.
     state: Option<State>,
-    /// What the lane counts by, if the rule fits and the clock never goes back.
+    /// The terms of the lane, if the rule fits and the clock never goes back.
     terms: Option<Terms>,
     generation: u8,
     rule_changes: u64,
@@ -25,7 +25,7 @@ pub(crate) struct LimiterBudget {
 type BucketState = <TokenBucket as Algorithm>::State;
 
 impl LimiterBudget {
-    /// The budget of a limiter that is made now.
+    /// Returns the budget of a new limiter.
     pub(crate) fn new(rule: Rule, now: Micros) -> Self {
         let state = beginning(&rule, now);
         Self { rule, state, terms: None, generation: 0, rule_changes: 0 }
@@ -39,12 +39,12 @@ impl LimiterBudget {
         self.state.as_ref()
     }
 
-    /// How often the rule was changed.
+    /// Number of changes of the rule.
     pub(crate) fn rule_changes(&self) -> u64 {
         self.rule_changes
     }
 
-    /// Takes what `ask` costs, or refuses.
+    /// Takes the cost of `ask`, or refuses.
     pub(crate) fn take(&mut self, ask: &Ask, now: Micros) -> Decision {
         let at = Moment::new(now);
         self.rewind(&at);
@@ -55,17 +55,17 @@ impl LimiterBudget {
         self.decision(outcome, &at)
     }
 
-    /// Takes what there is, up to `cost`, to pass at once.
+    /// Takes the permits that can pass at once, up to `cost`.
     pub(crate) fn take_up_to(&mut self, cost: Cost, now: Micros) -> Decision {
         let at = Moment::new(now);
         self.rewind(&at);
         let available = self.rule.available(self.state.as_ref(), &at).min(cost.get());
-        // With nothing to grant, one permit says when there will be.
+        // With nothing to grant, the refusal of one permit contains the wait for it.
         let granted = Cost::new(available).unwrap_or(Cost::ONE);
         self.take(&Ask::reserve(granted, Micros::ZERO), now)
     }
 
-    /// What `ask` would be answered.
+    /// Returns the answer that `ask` would get.
     pub(crate) fn peek(&self, ask: &Ask, now: Micros) -> Decision {
         let at = Moment::new(now);
         self.decision(self.rule.check(self.state.as_ref(), ask, &at), &at)
@@ -80,7 +80,7 @@ impl LimiterBudget {
         self.decision(Outcome::Allow { granted, wait: Micros::ZERO }, &at)
     }
 
-    /// Goes on under `rule` with what is in use.
+    /// Puts `rule` in force and carries the usage over.
     pub(crate) fn set_rule(&mut self, rule: Rule, now: Micros) {
         let at = Moment::new(now);
         self.rewind(&at);
@@ -93,12 +93,12 @@ impl LimiterBudget {
         self.rule_changes += 1;
     }
 
-    /// Puts back what was before a booking.
+    /// Restores the state before a booking.
     pub(crate) fn restore(&mut self, state: Option<State>) {
         self.state = state;
     }
 
-    /// The answer `outcome` with what is left of the budget.
+    /// Returns the decision of `outcome` with the rest of the budget.
     pub(crate) fn decision(&self, outcome: Outcome, at: &Moment<'_>) -> Decision {
         self.rule.report(self.state.as_ref(), outcome, at)
     }
@@ -110,7 +110,7 @@ impl LimiterBudget {
     }
 }
 
-/// How it moves between the lane and the lock.
+/// Moves between the lane and the lock.
 impl LimiterBudget {
     /// Closes the lane, so that the state here is the one that counts.
     pub(crate) fn close(&mut self, lane: &FastPath) {
@@ -119,7 +119,7 @@ impl LimiterBudget {
         }
     }
 
-    /// What `close` would bring here, if the lane is open. Does not close it.
+    /// Returns the budget that `close` would leave here, if the lane is open. Does not close it.
     pub(crate) fn peek_closed(&self, lane: &FastPath) -> Option<Self> {
         let state = self.unfold(lane.full_at()?);
         Some(Self { rule: self.rule.clone(), state, ..*self })
@@ -138,7 +138,7 @@ impl LimiterBudget {
         self.state = self.unfold(full_at);
     }
 
-    /// The state in the lane's terms; those of before, unless they no longer fit.
+    /// Returns the state in the lane's terms; in the terms before, unless they no longer fit.
     fn fold(&self, now: Micros) -> Option<(Terms, u64)> {
         let (Rule::TokenBucket(bucket), Some(State::TokenBucket(state))) =
             (&self.rule, &self.state)
@@ -173,7 +173,7 @@ impl LimiterBudget {
     }
 }
 
-/// What a limiter remembers when it is made: a token bucket begins to fill up from its `initial`
+/// Returns the state of a new limiter: a token bucket begins to fill up from its `initial`
 /// tokens at once, and not with the first request that is allowed.
 fn beginning(rule: &Rule, now: Micros) -> Option<State> {
     let Rule::TokenBucket(bucket) = rule else { return None };

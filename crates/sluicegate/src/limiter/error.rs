@@ -1,4 +1,4 @@
-//! Why a limiter cannot be made, and why a caller did not pass.
+//! Errors of a limiter that cannot be made, and of a caller that did not pass.
 
 use sluicegate_kernel::{Micros, RangeError};
 
@@ -17,22 +17,22 @@ pub enum LimiterError {
     /// A calendar window needs a time zone; use an engine.
     #[error("rule: a calendar window needs a policy; use the engine")]
     Calendar,
-    /// The present rule has no rate; give it another rule.
+    /// The limiter's rule has no rate; set another rule.
     #[error("rate: a `{0}` rule has no rate; use a limiter with another rule")]
     NoRate(&'static str),
 }
 
-/// Why permits were not acquired. Nothing was taken.
+/// The reason for which permits were not acquired. Nothing was taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The number of permits is no cost: not within 1..=2^31.
+    /// The number of permits is outside 1..=2^31.
     #[error(transparent)]
     Cost(#[from] RangeError),
     /// More permits than the rule ever lets pass at once.
     #[error("cost: `{cost}` exceeds the limit of {limit}")]
     CostAboveLimit {
-        /// What was asked for.
+        /// The requested permits.
         cost: u64,
         /// The most that ever passes.
         limit: u64,
@@ -40,10 +40,10 @@ pub enum AcquireError {
     /// [`WAITERS_MAX`] callers wait already.
     #[error("limit reached: at most {WAITERS_MAX} callers can wait")]
     QueueFull,
-    /// It would not pass within the time given.
+    /// The permits would not pass within the given time.
     #[error("not allowed within the given time; retry {retry_after} after it")]
     TooSlow {
-        /// How much longer it would have to wait, at least.
+        /// Least time, from the error on, after which another try can pass.
         retry_after: Micros,
     },
 }

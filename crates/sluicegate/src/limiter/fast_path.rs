@@ -1,8 +1,8 @@
 //! The fast lane of a limiter: a smooth token bucket in one atomic word, decided without a lock.
 //!
 //! **What it remembers**: the instant at which the bucket will be full again, in exact units since
-//! the lane's zero. With `flowed` = µs since zero × units that flow in per µs, what is in use is
-//! `full_at - flowed`, or nothing if that instant has passed. This is the kernel's level said in one
+//! the lane's zero. With `flowed` = µs since zero × units that flow in per µs, the usage is
+//! `full_at - flowed`, or nothing if that instant has passed. This is the kernel's level in one
 //! number, so both decide alike, to the unit.
 //!
 //! **Worked example**: 10 permits a second, burst 2: one unit flows in per µs, a permit weighs
@@ -19,7 +19,7 @@
 //! The lane is closed while anything but a plain check goes on: a change of the rule, a booking, a
 //! refund, callers that wait. Rules that do not fit leave it closed for good.
 //!
-//! **Why the terms that a decision is made by belong to the word it is made on.** The terms (zero,
+//! **Why a decision is made by the terms of its word.** The terms (zero,
 //! flow, weight, depth) lie beside the word, each an atomic of its own, so a reader could see them
 //! half changed. They change only between `close` and `open`, and then the generation changes too.
 //!
@@ -34,17 +34,17 @@
 //! be fooled, a thread would have to sleep, between two neighbouring instructions, through a
 //! multiple of 255 changes of the rule and find the very same instant in the word.)
 //!
-//! **Why time is read after the word.** Whoever wrote the word had read the time before, so a time
-//! read now is not earlier than it, and no refusal is owed to a clock read too early: before others
+//! **Why time is read after the word.** The writer of the word had read the time before, so a time
+//! read now is not earlier, and no refusal results from a clock that was read before others
 //! used the bucket. A clock that lags nevertheless (counters of two cores, a few ns apart) sees more
 //! in use, not less: it never admits too much.
 
 use super::atomic::{AtomicU64, Ordering};
 
-/// A word that means: the lock knows.
+/// The word of a closed lane: the lock has to be taken.
 const CLOSED: u64 = u64::MAX;
 
-/// Bits of the word that are the instant.
+/// Number of bits of the word for the instant.
 const FULL_AT_BITS: u32 = 56;
 
 /// The instant's part of the word, and its largest value.
@@ -53,7 +53,7 @@ pub(crate) const FULL_AT_MAX: u64 = (1 << FULL_AT_BITS) - 1;
 /// Pauses after a first lost race: about as long as ten decisions of the core that won it.
 const PAUSES_MIN: u32 = 8;
 
-/// Pauses between two tries at most: about a microsecond, so that whoever lost is soon back.
+/// Most pauses between two tries: about a microsecond, so that the loser tries again soon.
 const PAUSES_MAX: u32 = 64;
 
 /// One lane.
@@ -63,10 +63,10 @@ pub(crate) struct FastPath {
     terms: CachePadded<SharedTerms>,
 }
 
-/// What a bucket is, in the lane's units.
+/// The bucket in the lane's units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// The instant that `full_at` counts from, in µs of the limiter's clock.
+    /// The zero of `full_at`, in µs of the limiter's clock.
     pub(crate) zero_us: u64,
     /// µs after zero up to which `full_at` fits; later, the lock moves zero on.
     pub(crate) horizon_us: u64,
@@ -78,29 +78,29 @@ pub(crate) struct Terms {
     pub(crate) depth: u64,
 }
 
-/// What became of a check.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FastCheck {
     /// The permits are taken.
     Taken {
         /// Units in use now, with them.
         used: u64,
-        /// By these terms.
+        /// The terms of the decision.
         terms: Terms,
     },
     /// The bucket has less; nothing was taken.
     Refused {
         /// Units in use now, without them.
         used: u64,
-        /// By these terms.
+        /// The terms of the decision.
         terms: Terms,
     },
-    /// Only the lock can say.
+    /// The lane is closed, and the lock has to be taken.
     Closed,
 }
 
-/// On cache lines of its own, and not on those that the processor fetches along with them: the word
-/// is written all the time, the terms hardly ever.
+/// Puts a value on cache lines of its own, and not on those that the processor fetches along with them: the
+/// word is written all the time, the terms hardly ever.
 #[derive(Debug)]
 #[repr(align(128))]
 struct CachePadded<T>(T);
@@ -115,7 +115,7 @@ struct SharedTerms {
 }
 
 impl FastPath {
-    /// A closed lane.
+    /// Returns a closed lane.
     pub(crate) fn closed() -> Self {
         let terms = SharedTerms {
             zero_us: AtomicU64::new(0),
@@ -127,7 +127,7 @@ impl FastPath {
         Self { word: CachePadded(AtomicU64::new(CLOSED)), terms: CachePadded(terms) }
     }
 
-    /// Takes `permits` (at least 1), if the bucket has them at the instant that `now_us` tells.
+    /// Takes `permits` (at least 1), if the bucket has them at the instant that `now_us` returns.
     #[inline]
     pub(crate) fn take(&self, permits: u64, now_us: impl Fn() -> u64) -> FastCheck {
         match self.attempt(permits, &now_us) {
@@ -136,7 +136,7 @@ impl FastPath {
         }
     }
 
-    /// One try; `None` if someone else wrote in the middle of it.
+    /// Tries once; `None` if another thread wrote in the middle of it.
     #[inline(always)]
     fn attempt(&self, permits: u64, now_us: impl Fn() -> u64) -> Option<FastCheck> {
         let word = self.word.0.load(Ordering::Acquire);
@@ -180,17 +180,17 @@ impl FastPath {
         }
     }
 
-    /// `full_at`, if the lane is open. Under the lock, the terms it counts by are known.
+    /// Returns `full_at`, if the lane is open. Under the lock, its terms are known.
     pub(crate) fn full_at(&self) -> Option<u64> {
         open_part(self.word.0.load(Ordering::Acquire))
     }
 
-    /// Closes the lane and says what `full_at` was, if it was open. Only under the lock.
+    /// Closes the lane and returns the last `full_at`, if it was open. Only under the lock.
     pub(crate) fn close(&self) -> Option<u64> {
         open_part(self.word.0.swap(CLOSED, Ordering::AcqRel))
     }
 
-    /// Changes the terms of a closed lane. The next `open` must come with another generation.
+    /// Changes the terms of a closed lane. The next `open` must have another generation.
     pub(crate) fn set_terms(&self, terms: Terms) {
         self.terms.0.store(terms);
     }

@@ -1,8 +1,8 @@
 //! One budget for one process.
 //!
 //! Read it in this order: [`RateLimiter`] here, `budget` (rule and state, and the kernel deciding on
-//! them), `lane` (the same for the commonest rule, without a lock), `acquire` (waiting for permits),
-//! `reservation` (booking them ahead).
+//! them), `fast_path` (the lane: the same for the commonest rule, without a lock), `acquire` (waiting
+//! for permits), `reservation` (booking them ahead).
 //!
 //! A smooth token bucket is decided in the lane: one atomic word. Everything else — another
 //! algorithm, a booking, a refund, a change of the rule, callers that wait — closes the lane, is
@@ -29,12 +29,12 @@ use self::fast_path::{FastCheck, FastPath, Terms};
 use crate::clock::{Clock, MonotonicClock};
 use crate::wait::{Calls, WaitQueue};
 
-/// The atomics of the lane, in one place so that a model checker can bring its own.
+/// The atomics of the lane, in one place so that a model checker can replace them.
 mod atomic {
     pub(super) use std::sync::atomic::{AtomicU64, Ordering};
 }
 
-/// One budget, shared by all who hold a reference to it.
+/// One budget, shared by all holders of a reference to it.
 ///
 /// ```
 /// use sluicegate::RateLimiter;
@@ -46,7 +46,7 @@ mod atomic {
 /// # Ok::<(), sluicegate::LimiterError>(())
 /// ```
 ///
-/// Any rule will do, but for `concurrency` and calendar windows:
+/// Every rule is supported, except `concurrency` and calendar windows:
 ///
 /// ```
 /// use sluicegate::{LeakyBucket, Micros, Rate, RateLimiter, SlidingWindow};
@@ -58,8 +58,8 @@ mod atomic {
 /// ```
 ///
 /// Callers that wait (`acquire`, [`acquire_blocking`](Self::acquire_blocking)) are served in the order
-/// in which they came, threads and tasks in one line; while anybody waits, no one else is let
-/// through. Nothing is booked for them, so a future that is dropped leaves no trace. Timers ring up
+/// in which they came, threads and tasks in one line; while a caller waits, none passes it.
+/// Nothing is booked for them, so a future that is dropped leaves no trace. Timers ring up
 /// to a millisecond late: for waiters to reach the full rate, let the burst be worth some of them.
 ///
 /// A smooth token bucket on a clock that never goes back is decided without a lock, in about the
@@ -70,7 +70,7 @@ pub struct RateLimiter<C = MonotonicClock> {
     clock: C,
 }
 
-/// What the lock guards.
+/// The part of a limiter under its lock.
 #[derive(Debug)]
 struct LimiterState {
     budget: LimiterBudget,
@@ -86,7 +86,7 @@ struct LimiterGuard<'a, C: Clock> {
 }
 
 impl RateLimiter {
-    /// At most `permits` at once and `permits` a second, on the monotonic clock.
+    /// Returns a limiter of at most `permits` at once and `permits` a second, on the monotonic clock.
     ///
     /// # Errors
     /// [`LimiterError::Range`] unless `1 <= permits <= 2^32`.
@@ -94,7 +94,7 @@ impl RateLimiter {
         Self::new(TokenBucket::new(Rate::per_second(permits)?, permits)?)
     }
 
-    /// A limiter that holds to `rule`, on the monotonic clock.
+    /// Returns a limiter under `rule`, on the monotonic clock.
     ///
     /// # Errors
     /// [`LimiterError`] for a concurrency rule or a calendar window.
@@ -104,7 +104,7 @@ impl RateLimiter {
 }
 
 impl<C: Clock> RateLimiter<C> {
-    /// A limiter that holds to `rule`, told the time by `clock`.
+    /// Returns a limiter under `rule`, with the time of `clock`.
     ///
     /// # Errors
     /// [`LimiterError`] for a concurrency rule or a calendar window.
@@ -119,7 +119,7 @@ impl<C: Clock> RateLimiter<C> {
         Ok(limiter)
     }
 
-    /// Takes one permit, if it may pass now.
+    /// Takes one permit, if it may pass now; returns whether it did.
     #[inline]
     pub fn try_acquire(&self) -> bool {
         match self.lane.take(1, || self.clock.now().get()) {
@@ -129,7 +129,7 @@ impl<C: Clock> RateLimiter<C> {
         }
     }
 
-    /// Takes `permits`, all of them, if they may pass now.
+    /// Takes `permits`, all of them, if they may pass now; returns whether they did.
     ///
     /// # Errors
     /// [`AcquireError::Cost`] unless `1 <= permits <= 2^31`; [`AcquireError::CostAboveLimit`] if they
@@ -151,10 +151,10 @@ impl<C: Clock> RateLimiter<C> {
         }
     }
 
-    /// Takes `cost`, or refuses, and says what is left.
+    /// Takes `cost`, or refuses, and returns the decision with the permits that are left.
     ///
     /// Under a leaky bucket that delays, an allowed decision has a
-    /// [`wait`](Decision::wait): hold the request back for as long. (The other methods count
+    /// [`wait`](Decision::wait): delay the request by it. (The other methods count
     /// that as not passing now.)
     pub fn check(&self, cost: Cost) -> Decision {
         match self.lane.take(cost.get(), || self.clock.now().get()) {
@@ -167,7 +167,7 @@ impl<C: Clock> RateLimiter<C> {
         }
     }
 
-    /// Takes what there is now, up to `cost`; [`Decision::granted`] says how much.
+    /// Takes the permits that are left now, up to `cost`; [`Decision::granted`] is their number.
     pub fn at_most(&self, cost: Cost) -> Decision {
         let mut held = self.hold();
         let now = held.now;
@@ -177,7 +177,7 @@ impl<C: Clock> RateLimiter<C> {
         }
     }
 
-    /// What [`check`](Self::check) would answer; changes nothing.
+    /// Returns the answer that [`check`](Self::check) would give; changes nothing.
     pub fn peek(&self, cost: Cost) -> Decision {
         let desk = lock(&self.desk);
         let in_lane = desk.budget.peek_closed(&self.lane);
@@ -186,7 +186,7 @@ impl<C: Clock> RateLimiter<C> {
         refused_behind_line(&desk.line, budget, &ask, now).unwrap_or_else(|| budget.peek(&ask, now))
     }
 
-    /// Gives `cost` back, never above full. The decision says how much that was, a part of a permit
+    /// Gives `cost` back, never above full. The decision contains the number of permits, a part of a permit
     /// counting as one.
     pub fn refund(&self, cost: Cost) -> Decision {
         let mut held = self.hold();
@@ -196,7 +196,7 @@ impl<C: Clock> RateLimiter<C> {
         decision
     }
 
-    /// Holds to `rule` from now on. What is in use stays in use (Guava's stored permits are
+    /// Puts `rule` in force from now on. Usage is kept (Guava's stored permits are
     /// rescaled), and the first caller in line asks again under the new rule.
     ///
     /// # Errors
@@ -210,7 +210,7 @@ impl<C: Clock> RateLimiter<C> {
         Ok(())
     }
 
-    /// Changes the rate of a rule that has one (buckets and Guava's two) and nothing else; for other
+    /// Changes only the rate of a rule that has one (buckets and Guava's two); for other
     /// rules there is [`set_rule`](Self::set_rule).
     ///
     /// # Errors
@@ -225,22 +225,22 @@ impl<C: Clock> RateLimiter<C> {
         Ok(())
     }
 
-    /// The rule it holds to.
+    /// The rule in force.
     pub fn rule(&self) -> Rule {
         lock(&self.desk).budget.rule().clone()
     }
 
-    /// Callers that wait.
+    /// Number of callers that wait.
     pub fn waiting(&self) -> usize {
         lock(&self.desk).line.len()
     }
 
-    /// The clock that it is told the time by.
+    /// The clock of the limiter.
     pub fn clock(&self) -> &C {
         &self.clock
     }
 
-    /// Out of the way of the lane, which fits where it is called.
+    /// Decides under the lock; not inlined, so that the code of the lane stays small enough to be.
     #[cold]
     #[inline(never)]
     fn passes_at_desk(&self) -> bool {
@@ -265,8 +265,8 @@ impl<C: Clock> RateLimiter<C> {
 }
 
 impl<C: Clock> LimiterGuard<'_, C> {
-    /// Opens the lane if it can be; otherwise leaves it closed. After this the budget is out of
-    /// hand: what is in the lane must not be written again from here.
+    /// Opens the lane if it can be; otherwise leaves it closed. After this the budget must not be used:
+    /// the state in the lane must not be overwritten from here.
     fn settle(&mut self) {
         if std::mem::replace(&mut self.settled, true) {
             return;
@@ -280,13 +280,13 @@ impl<C: Clock> LimiterGuard<'_, C> {
         refused_behind_line(&self.desk.line, &self.desk.budget, ask, self.now)
     }
 
-    /// Lets the lock go and wakes the first in line.
+    /// Releases the lock and wakes the first in line.
     fn call_first(mut self) {
         let calls = self.desk.line.call_first();
         self.release(calls);
     }
 
-    /// Lets the lock go and makes `calls`.
+    /// Releases the lock and makes `calls`.
     fn release(self, calls: Calls) {
         drop(self);
         calls.make();
@@ -325,7 +325,7 @@ fn servable(rule: Rule) -> Result<Rule, LimiterError> {
     Ok(rule)
 }
 
-/// The refusal that whoever has not waited gets while others wait: not before the first of them.
+/// Returns the refusal of a caller that has not waited, while others wait: not before the first of them.
 fn refused_behind_line(
     line: &WaitQueue,
     budget: &LimiterBudget,
@@ -346,7 +346,7 @@ fn refused_behind_line(
     Some(budget.decision(Outcome::Deny { retry }, &Moment::new(now)))
 }
 
-/// The refusal of `cost` by a bucket in the lane.
+/// Returns the refusal of `cost` by a bucket in the lane.
 fn refused(cost: Cost, used: u64, terms: &Terms) -> Decision {
     let weight = cost.get().saturating_mul(terms.per_permit);
     let retry = if weight > terms.depth {
@@ -357,7 +357,7 @@ fn refused(cost: Cost, used: u64, terms: &Terms) -> Decision {
     decision(Outcome::Deny { retry }, used, terms)
 }
 
-/// `outcome` with what is left of a bucket in the lane, as the kernel would say it.
+/// Returns `outcome` with the rest of a bucket in the lane, equal to the kernel's decision.
 fn decision(outcome: Outcome, used: u64, terms: &Terms) -> Decision {
     Decision {
         outcome,

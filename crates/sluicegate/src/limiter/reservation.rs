@@ -19,7 +19,7 @@ pub struct Reservation<'a, C: Clock> {
     undo: Option<Undo>,
 }
 
-/// What it takes to act as if nothing had been booked.
+/// The states that are needed to cancel a booking.
 #[derive(Debug)]
 struct Undo {
     rule_changes: u64,
@@ -28,7 +28,7 @@ struct Undo {
 }
 
 impl<C: Clock> RateLimiter<C> {
-    /// Takes `permits` at once by booking the future: the reservation says how long to wait before
+    /// Takes `permits` at once by booking the future: the reservation contains the wait before
     /// going on, at most `max_wait`. Token buckets, leaky buckets and Guava's limiters can do that;
     /// under the others it passes now or not at all. While callers wait in line it is refused.
     ///
@@ -47,7 +47,7 @@ impl<C: Clock> RateLimiter<C> {
     ///
     /// # Errors
     /// [`AcquireError::TooSlow`] if it would have to wait for longer; [`AcquireError::Cost`] and
-    /// [`AcquireError::CostAboveLimit`] as ever.
+    /// [`AcquireError::CostAboveLimit`] as for [`try_acquire_n`](Self::try_acquire_n).
     pub fn reserve(
         &self,
         permits: u32,
@@ -71,7 +71,7 @@ impl<C: Clock> RateLimiter<C> {
                 return Err(AcquireError::CostAboveLimit { cost, limit });
             }
         };
-        // Settled first, so that the state is in the form in which it will be found again.
+        // Settled first, so that the state has the form in which `cancel` will find it.
         held.settle();
         let undo = (wait > Micros::ZERO).then(|| Undo {
             rule_changes: held.desk.budget.rule_changes(),
@@ -84,12 +84,12 @@ impl<C: Clock> RateLimiter<C> {
 }
 
 impl<C: Clock> Reservation<'_, C> {
-    /// How long after booking to wait before going on.
+    /// The wait from the booking until going on.
     pub fn wait(&self) -> Duration {
         self.decision.wait().into()
     }
 
-    /// When to go on, by the limiter's clock.
+    /// The instant at which to go on, by the limiter's clock.
     pub fn ready_at(&self) -> Micros {
         self.ready_at
     }
@@ -99,9 +99,9 @@ impl<C: Clock> Reservation<'_, C> {
         self.decision
     }
 
-    /// Gives all of it back, as if it had never been booked. That is possible until its time has
-    /// come, and only as long as nothing else was taken or given back since: those who booked after
-    /// it have been told to wait for it. `false`: too late, the booking stands.
+    /// Gives all of it back, as if it had never been booked, and returns whether it did. That is possible
+    /// until its time has come, and only if nothing else was taken or given back since, because later
+    /// bookings wait for this one. `false`: the booking stands.
     pub fn cancel(self) -> bool {
         let Self { limiter, decision: _, ready_at, undo } = self;
         let Some(Undo { rule_changes, before, after }) = undo else { return false };

@@ -1,4 +1,4 @@
-//! Streams that are held to a rate of bytes.
+//! Streams that are limited to a rate of bytes.
 
 use std::io;
 use std::pin::Pin;
@@ -12,17 +12,17 @@ use crate::clock::{Clock, MonotonicClock};
 use crate::limiter::RateLimiter;
 use crate::wait::Alarm;
 
-/// Bytes that one read or write takes at most: what a TLS record holds, so that streams which share
-/// a limiter take turns finely, and few enough that zeroing a read's buffer costs nothing.
+/// Most bytes of one read or write: the size of a TLS record, so that streams which share
+/// a limiter take turns finely, and few enough that zeroing a read's buffer costs little.
 const CHUNK_BYTES_MAX: usize = 16 * 1024;
 
 /// A stream whose bytes are permits of a [`RateLimiter`]: in any interval Δ no more than
 /// `burst + rate·Δ` of them pass.
 ///
-/// Permits are taken before a read or write and what it did not use is given back in the same poll,
+/// Permits are taken before a read or write, and unused ones are given back in the same poll,
 /// so every byte is paid for in advance and none twice. Several streams may share a limiter. They do
-/// not stand in line for it, since a stream that nobody reads for a while would hold up all others;
-/// each takes what there is, at most 16 KiB at a time.
+/// not stand in line for it, since a stream that is not read for a while would hold up all others;
+/// each takes the permits that are left, at most 16 KiB at a time.
 ///
 /// Polling it panics where it has to wait outside a tokio runtime with its timer enabled.
 ///
@@ -48,7 +48,7 @@ pub struct Throttled<T, C: Clock = MonotonicClock> {
     writes: Option<Throttle<C>>,
 }
 
-/// One direction.
+/// The limit of one direction.
 #[derive(Debug)]
 struct Throttle<C: Clock> {
     limiter: Arc<RateLimiter<C>>,
@@ -56,18 +56,18 @@ struct Throttle<C: Clock> {
 }
 
 impl<T, C: Clock> Throttled<T, C> {
-    /// `stream`, without a limit yet.
+    /// Returns `stream`, without a limit yet.
     pub fn new(stream: T) -> Self {
         Self { stream, reads: None, writes: None }
     }
 
-    /// Every byte that is read takes a permit of `limiter`.
+    /// Takes a permit of `limiter` for every byte that is read.
     #[must_use]
     pub fn limit_reads(self, limiter: Arc<RateLimiter<C>>) -> Self {
         Self { reads: Some(Throttle { limiter, alarm: Alarm::default() }), ..self }
     }
 
-    /// Every byte that is written takes a permit of `limiter`; it may be that of the reads.
+    /// Takes a permit of `limiter` for every byte that is written; it may be the limiter of the reads.
     #[must_use]
     pub fn limit_writes(self, limiter: Arc<RateLimiter<C>>) -> Self {
         Self { writes: Some(Throttle { limiter, alarm: Alarm::default() }), ..self }
@@ -78,12 +78,12 @@ impl<T, C: Clock> Throttled<T, C> {
         &self.stream
     }
 
-    /// The stream, for what is no reading or writing.
+    /// The stream, for uses other than reading or writing.
     pub fn get_mut(&mut self) -> &mut T {
         &mut self.stream
     }
 
-    /// The stream without limits.
+    /// Returns the stream without limits.
     pub fn into_inner(self) -> T {
         self.stream
     }
@@ -107,7 +107,7 @@ impl<C: Clock> Throttle<C> {
         }
     }
 
-    /// Gives back what was taken for bytes that did not pass.
+    /// Gives back the permits for bytes that did not pass.
     fn give_back(&self, bytes: usize) {
         if bytes > 0 {
             self.limiter.refund(cost(bytes));

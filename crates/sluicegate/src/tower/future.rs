@@ -1,8 +1,8 @@
-//! The response that is on its way.
+//! The future of a response.
 //!
 //! ```text
 //! store asked ─▶ refused ─▶ response
-//!            └─▶ allowed ─▶ hold back ─▶ inner ready? ─▶ inner response ─▶ header fields ─▶ response
+//!            └─▶ allowed ─▶ delay ─▶ inner ready? ─▶ inner response ─▶ header fields ─▶ response
 //! ```
 
 use std::fmt;
@@ -51,7 +51,7 @@ pin_project! {
     }
 }
 
-/// What it takes to call the inner service.
+/// The parts that are needed to call the inner service.
 struct Call<S, In> {
     inner: S,
     request: Request<In>,
@@ -61,7 +61,7 @@ struct Call<S, In> {
 #[cfg(feature = "tokio")]
 type Sleep = tokio::time::Sleep;
 
-/// Without a timer nothing is held back; see [`Hold::Never`](super::Hold::Never).
+/// Without a timer nothing is delayed; see [`Hold::Never`](super::Hold::Never).
 #[cfg(not(feature = "tokio"))]
 type Sleep = std::future::Ready<()>;
 
@@ -86,7 +86,7 @@ impl<S: Service<Request<In>>, In> RateLimitFuture<S, In> {
 }
 
 impl<S, In, F> FutureState<S, In, F> {
-    /// What follows from what was `decided`.
+    /// Returns the state that follows from the decision.
     fn of(decided: Decided, call: Call<S, In>) -> Self {
         let Call { inner, request, limit } = call;
         let mut ruling = match decided {

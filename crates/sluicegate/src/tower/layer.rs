@@ -24,7 +24,7 @@ use crate::engine::{Engine, Observer};
 use crate::http::HeaderFormat;
 use crate::keyed::KeyedRateLimiter;
 
-/// Holds every request of a service to a limit, each key to its own budget.
+/// A layer that limits the requests of a service, each key with its own budget.
 ///
 /// The limit is that of a [`KeyedRateLimiter`] ([`new`](Self::new)), or that of a policy of an `Engine` with its store
 /// in memory or in Redis ([`by_policy`](Self::by_policy)). The limiter may be shared: with other layers, with code that
@@ -33,12 +33,12 @@ use crate::keyed::KeyedRateLimiter;
 /// | What happened | Response |
 /// |---|---|
 /// | within the limit | that of the service, with `RateLimit` and `RateLimit-Policy` |
-/// | over the limit | 429 with `Retry-After` and a problem document (RFC 9457), or what [`on_denied`](Self::on_denied) returns |
+/// | over the limit | 429 with `Retry-After` and a problem document (RFC 9457), or the result of [`on_denied`](Self::on_denied) |
 /// | over the limit of a policy with `overflow: shadow` | that of the service |
 /// | over the limit of a policy with `overflow: queue` | that of the service, later |
 /// | over the limit of a policy that degrades with a response | that response |
 /// | over the limit of a policy that degrades with a tag, or diverts | 429, unless [`marks_overflow`](Self::marks_overflow) is set |
-/// | the store does not answer | what the policy's `on_store_failure` says; 503 with `Retry-After` for `deny`, and where the engine has no fallback |
+/// | the store does not answer | by the policy's `on_store_failure`; 503 with `Retry-After` for `deny`, and if the engine has no fallback |
 /// | no key | 400 with a problem document |
 /// | unknown policy, a missing peer address | 500 without details; the log has them |
 ///
@@ -73,29 +73,29 @@ pub struct RateLimitLayer<K> {
     limit: LayerConfig,
 }
 
-/// What is done with a request that may pass, but only later: one that a leaky bucket holds back, or
-/// that another rule would let pass in a while.
+/// The treatment of a request that may pass, but only later: because a leaky bucket delays it, or
+/// another rule would let it pass in a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Hold {
-    /// It is refused, and `Retry-After` says when to come again. The only choice without the feature
-    /// `tokio`, since holding back takes a timer.
+    /// The request is refused, and `Retry-After` contains the wait. The only choice without the feature
+    /// `tokio`, since a delay needs a timer.
     Never,
-    /// It is held back if its rule says so (`leaky_bucket`), as long as that says, or its policy
+    /// The request is delayed if its rule requires that (`leaky_bucket`), as long as it requires, or its policy
     /// (`overflow: queue`), up to a minute. This is the default with the feature `tokio`.
     #[cfg(feature = "tokio")]
     AsTold,
-    /// It is held back up to this long, and has its place: `token_bucket`, `leaky_bucket` and the
-    /// `smooth_*` rules book the future. Other rules refuse it. By a policy it is held back as
-    /// under `AsTold`, up to this long.
+    /// The request is delayed up to this long, and has its place: `token_bucket`, `leaky_bucket` and the
+    /// `smooth_*` rules book the future. Other rules refuse it. Under a policy it is delayed as
+    /// by `AsTold`, up to this long.
     #[cfg(feature = "tokio")]
     UpTo(Micros),
 }
 
-/// Says how many permits a request takes.
+/// A function that returns the number of permits that a request takes.
 type CostOf = Arc<dyn Fn(&Parts) -> Cost + Send + Sync>;
 
-/// What a layer shares with its services.
+/// The settings that a layer shares with its services.
 #[derive(Clone)]
 pub(super) struct LayerConfig {
     limiter: Arc<dyn LayerLimiter>,
@@ -107,12 +107,12 @@ pub(super) struct LayerConfig {
 }
 
 impl<K: KeyExtractor> RateLimitLayer<K> {
-    /// Holds requests to `limiter`, each to the budget of the key that `key` finds.
+    /// Returns a layer that limits requests by `limiter`, each under the key that `key` finds.
     pub fn new(limiter: Arc<KeyedRateLimiter<[u8]>>, key: K) -> Self {
         Self::of(limiter, key)
     }
 
-    /// Holds requests to the limits of `policy` in `engine`, each to the budget of the key that `key` finds. The
+    /// Returns a layer that limits requests by `policy` in `engine`, each under the key that `key` finds. The
     /// policy is looked up at each request, so it may change, or appear later; while it is unknown, each request
     /// returns 500, and the log names it.
     ///
@@ -140,7 +140,7 @@ impl<K: KeyExtractor> RateLimitLayer<K> {
         Self::of(Arc::new(PolicyLimiter::new(engine, PolicyName::Fixed(policy))), key)
     }
 
-    /// The same, where `policy_of` names the policy of each request.
+    /// Returns a layer like [`by_policy`](Self::by_policy), where `policy_of` names the policy of each request.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -187,7 +187,7 @@ impl<K: KeyExtractor> RateLimitLayer<K> {
         Ok(self)
     }
 
-    /// Asks policies as the app of this name: a policy that is for some apps is not available to others. By default
+    /// Sets the app of the requests to policies: a policy that is for some apps is not available to others. By default
     /// the layer has none.
     #[must_use]
     pub fn app(mut self, app: &str) -> Self {
@@ -204,18 +204,18 @@ impl<K: KeyExtractor> RateLimitLayer<K> {
         self
     }
 
-    /// Lets `cost` say how many permits a request takes; by default 1.
+    /// Sets the function that returns the number of permits that a request takes; by default 1.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> Cost + Send + Sync + 'static) -> Self {
         self.limit.cost = Some(Arc::new(cost));
         self
     }
 
-    /// What is done with requests that may pass only later.
+    /// Sets the treatment of requests that may pass only later.
     ///
-    /// A request that is held back has been charged; it stays charged if the client goes away. How
-    /// many are held back at once is bounded by the burst or the longest wait of each key; to bound
-    /// them over all keys, put a limit on concurrency in front. Holding back panics outside a tokio
+    /// A request that is delayed has been charged; it stays charged if the client goes away. The number
+    /// of requests that are delayed at once is bounded by the burst or the longest wait of each key; to
+    /// bound it over all keys, put a limit on concurrency in front. A delay panics outside a tokio
     /// runtime with its timer enabled.
     #[must_use]
     pub fn hold(mut self, hold: Hold) -> Self {
@@ -234,7 +234,7 @@ impl<K: KeyExtractor> RateLimitLayer<K> {
         self
     }
 
-    /// The header fields that tell about the budget; none at all if `formats` is empty, but for
+    /// Sets the header fields that report the budget; if `formats` is empty, there are none, except
     /// `Retry-After`. By default [`HeaderFormat::Draft10`].
     #[must_use]
     pub fn formats(mut self, formats: impl IntoIterator<Item = HeaderFormat>) -> Self {
@@ -242,7 +242,7 @@ impl<K: KeyExtractor> RateLimitLayer<K> {
         self
     }
 
-    /// Whether responses to allowed requests tell about the budget too; by default they do.
+    /// Sets whether responses to allowed requests report the budget too; by default they do.
     #[must_use]
     pub fn headers_on_allowed(mut self, on_allowed: bool) -> Self {
         self.limit.responder.on_allowed = on_allowed;
@@ -251,7 +251,7 @@ impl<K: KeyExtractor> RateLimitLayer<K> {
 }
 
 impl LayerConfig {
-    /// Takes what `request` costs of the budget of `key`.
+    /// Takes the cost of `request` from the budget of `key`.
     pub(super) fn decide(&self, key: Key, parts: &Parts) -> Deciding {
         let cost = self.cost.as_ref().map_or(Cost::ONE, |cost_of| cost_of(parts));
         let (app, hold) = (self.app.as_ref(), self.hold);
@@ -260,7 +260,7 @@ impl LayerConfig {
 }
 
 impl Hold {
-    /// Requests are held back up to `max_wait`: see [`Hold::UpTo`].
+    /// Returns the hold for delays up to `max_wait`: see [`Hold::UpTo`].
     #[cfg(feature = "tokio")]
     pub fn up_to(max_wait: impl Into<Micros>) -> Self {
         Self::UpTo(max_wait.into())

@@ -1,4 +1,4 @@
-//! What a layer asks for a decision: a limiter of its own here, an engine in `policies`.
+//! The limiters of a layer: its own here, an engine in `policies`.
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,11 +14,11 @@ use crate::keyed::KeyedRateLimiter;
 
 /// Decides the requests of a layer.
 pub(super) trait LayerLimiter: fmt::Debug + Send + Sync {
-    /// Decides at once, or returns what is to be awaited.
+    /// Decides at once, or returns a future of the decision.
     fn decide(&self, request: &LayerRequest<'_>) -> Deciding;
 }
 
-/// What a layer asks.
+/// A request to a limiter of a layer.
 #[derive(Debug)]
 pub(super) struct LayerRequest<'a> {
     pub(super) parts: &'a Parts,
@@ -40,40 +40,40 @@ pub(super) enum Deciding {
 
 pub(super) type Decided = Result<Ruling, Undecided>;
 
-/// A decision, and what is done with the request.
+/// A decision, and the treatment of the request.
 #[derive(Debug)]
 pub(super) struct Ruling {
     pub(super) decision: Decision,
-    /// The rules that were decided together, and which of them decided.
+    /// The rules that were decided together, and the index of the deciding one.
     pub(super) rules: Arc<RuleSet>,
     pub(super) rule: usize,
-    /// How long the layer has to hold the request.
+    /// Time for which the layer has to delay the request.
     pub(super) wait: Micros,
     pub(super) way: Way,
-    /// How it was decided without the store, if it was.
+    /// The mode of a decision made without the store; `None` if the store decided.
     pub(super) mode: Option<&'static str>,
 }
 
-/// What is done with a request.
+/// The treatment of a request.
 #[derive(Debug)]
 pub(super) enum Way {
     Pass,
-    /// It is over the limit, and its policy degrades or diverts it: these extensions say how.
+    /// The request is over the limit, and its policy degrades or diverts it by these extensions.
     Mark(Extensions),
-    /// This is the response.
+    /// The policy's response to a request over the limit.
     Serve(Response<String>),
-    /// It is over the limit.
+    /// The request is over the limit.
     Refuse,
-    /// The store could not decide, and the policy refuses then.
+    /// The store could not decide, and the policy then refuses.
     Unavailable,
 }
 
-/// Why there is no decision. The texts are for the log, not for clients.
+/// The reason for which a request was not decided. The texts are for the log, not for clients.
 #[derive(Debug)]
 pub(super) enum Undecided {
-    /// The layer or its policies are set up wrong.
+    /// The layer or its policies are configured wrongly.
     SetUp(String),
-    /// The store does not answer, and nothing decides without it.
+    /// The store does not answer, and there is no decision without it.
     Unavailable(String),
 }
 
@@ -81,7 +81,7 @@ impl LayerLimiter for KeyedRateLimiter<[u8]> {
     fn decide(&self, request: &LayerRequest<'_>) -> Deciding {
         let cost = request.cost;
         let verb = match request.hold {
-            // A reservation that may not wait refuses what a check would hold back.
+            // A reservation that may not wait refuses a request that a check would delay.
             Hold::Never => Verb::Reserve { cost, max_wait: Micros::ZERO },
             #[cfg(feature = "tokio")]
             Hold::AsTold => Verb::Check { cost },

@@ -1,10 +1,10 @@
 //! A [`tower`](https://docs.rs/tower) layer that holds the requests of an HTTP service to a limit.
 //!
 //! ```text
-//! request ─▶ KeyExtractor ─▶ KeyedRateLimiter ─▶ allowed ─▶ (held back) ─▶ inner service
+//! request ─▶ KeyExtractor ─▶ KeyedRateLimiter ─▶ allowed ─▶ (delayed) ─▶ inner service
 //!                 │          or Engine ├─▶ refused ─▶ 429 with Retry-After
 //!                 │                    └─▶ no decision ─▶ 503 with Retry-After
-//!                 └─▶ no key ─▶ 400, or 500 if the server is set up wrong
+//!                 └─▶ no key ─▶ 400, or 500 if the server is configured wrongly
 //! ```
 //!
 //! ```

@@ -16,8 +16,8 @@ use crate::engine::{
     Admission, DecideError, Disposition, Engine, Mode, Observer, Patience, Request,
 };
 
-/// How long a request is held back at most under [`Hold::AsTold`]: clients and proxies give up before a minute is over
-/// unless they are configured for more. What would take longer is refused.
+/// Longest delay of a request under [`Hold::AsTold`]: clients and proxies give up before a minute is over
+/// unless they are configured for more. A request that would take longer is refused.
 const HOLD_MAX: Micros = Micros::from_secs(60);
 
 /// Finds the name of the policy that guards a request.
@@ -26,13 +26,13 @@ pub(super) enum PolicyName {
     Of(Box<dyn for<'r> Fn(&'r Parts) -> &'r str + Send + Sync>),
 }
 
-/// The limits of policies, as a layer asks them.
+/// The limits of policies, as a limiter of a layer.
 pub(super) struct PolicyLimiter<S, O: Observer> {
     engine: Arc<Engine<S, O>>,
     name: PolicyName,
 }
 
-/// A request that outlives the call of the layer.
+/// A request that owns its data, for use after the call of the layer.
 struct Asked {
     policy: String,
     key: Option<Vec<u8>>,
@@ -90,7 +90,8 @@ impl Asked {
     }
 }
 
-/// A layer is a gateway: it lets a request go on or not, and the client does not wait by itself.
+/// Returns the verb and patience of a layer, which is a gateway: it lets a request go on or not, and the
+/// client does not wait by itself.
 fn ask(cost: Cost, hold: Hold) -> (Verb, Patience) {
     match hold {
         Hold::Never => (Verb::Reserve { cost, max_wait: Micros::ZERO }, Patience::None),
@@ -99,7 +100,7 @@ fn ask(cost: Cost, hold: Hold) -> (Verb, Patience) {
     }
 }
 
-/// What the layer does with what the engine decided.
+/// Returns the layer's ruling after the engine's decision.
 fn ruling(decided: Result<Admission, DecideError>) -> Decided {
     let Admission { answer, way, held } = decided.map_err(|error| match error {
         DecideError::Store(error) => Undecided::Unavailable(format!("store: {error}")),
@@ -123,7 +124,7 @@ fn ruling(decided: Result<Admission, DecideError>) -> Decided {
     Ok(Ruling { decision, rules, rule, wait, way, mode: mode.name_without_store() })
 }
 
-/// The response that a policy has for what it degrades.
+/// Returns the response of a policy that degrades.
 fn fallback<'a>(
     status: u16,
     body: &str,
@@ -133,7 +134,7 @@ fn fallback<'a>(
     *response.status_mut() = StatusCode::from_u16(status).expect("policies have 200 to 599");
     for (name, value) in fields {
         let field = (HeaderName::try_from(name), HeaderValue::from_bytes(value.as_bytes()));
-        // How long the body is, and how it is sent, is up to the server.
+        // The server determines the length of the body, and the way in which it is sent.
         if let (Ok(name), Ok(value)) = field
             && ![CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING].contains(&name)
         {

@@ -1,4 +1,4 @@
-//! What the client gets: header fields on every response, and the responses that are not the service's.
+//! Responses to the client: header fields on every response, and the responses that are not the service's.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,36 +15,36 @@ use super::limiter::{Ruling, Undecided};
 use crate::clock::{Clock, MonotonicClock};
 use crate::http::{HeaderFormat, headers, problem};
 
-/// How often a problem of the set-up or the store is logged at most: each request would repeat it.
+/// Shortest interval between log entries about the configuration or the store: each request would repeat them.
 const LOG_EVERY: Micros = Micros::SECOND;
 
-/// When clients may retry where the store does not answer: it may be back by then.
+/// Seconds after which clients may retry if the store does not answer: it may be back by then.
 const RETRY_S: u64 = 1;
 
 /// A request that was refused.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Denied<'a> {
-    /// The request, but for its body.
+    /// The request without its body.
     pub request: &'a Parts,
     /// The refusal.
     pub decision: &'a Decision,
-    /// The name of the rule that refused, as the header fields have it.
+    /// The name of the rule that refused, as in the header fields.
     pub rule: &'a str,
 }
 
-/// Makes a response to a refused request.
+/// A function that makes a response to a refused request.
 pub(super) type OnDenied = Arc<dyn Fn(&Denied<'_>) -> Response<String> + Send + Sync>;
 
-/// Writes what a decision says into responses.
+/// The writer of decisions into responses.
 #[derive(Clone)]
 pub(super) struct Responder {
-    /// What the limit is called; `None`: each rule has its own name.
+    /// The name of the limit; `None`: each rule has its own name.
     pub(super) name: Option<Box<str>>,
     pub(super) formats: Vec<HeaderFormat>,
     pub(super) on_allowed: bool,
     pub(super) on_denied: Option<OnDenied>,
-    /// When a problem may be logged again, in µs of the monotonic clock.
+    /// The instant from which a problem may be logged again, in µs of the monotonic clock.
     log_at_us: Arc<AtomicU64>,
 }
 
@@ -56,7 +56,7 @@ impl Responder {
         }
     }
 
-    /// The response to `request`, which `ruling` refused.
+    /// Returns the response to `request`, which `ruling` refused.
     pub(super) fn denied(&self, ruling: &Ruling, request: &Parts) -> Response<String> {
         let (decision, rule) = (&ruling.decision, &*self.name_of(&ruling.rules, ruling.rule));
         let mut response = match &self.on_denied {
@@ -71,7 +71,7 @@ impl Responder {
         response
     }
 
-    /// The response where the store did not decide and the policy refuses then.
+    /// Returns the response if the store did not decide and the policy then refuses.
     pub(super) fn unavailable(&self, ruling: &Ruling) -> Response<String> {
         let retry_s = ruling.decision.retry_after().map_or(RETRY_S, Micros::ceil_secs);
         let mut response = no_store(retry_s.max(1));
@@ -79,7 +79,7 @@ impl Responder {
         response
     }
 
-    /// The response of a policy to a request over its limit, with the fields of the limit.
+    /// Returns the policy's response to a request over its limit, with the fields of the limit.
     pub(super) fn served(
         &self,
         ruling: &Ruling,
@@ -89,7 +89,7 @@ impl Responder {
         response
     }
 
-    /// The response to a request that has no key.
+    /// Returns the response to a request that has no key.
     pub(super) fn no_key(&self, error: &KeyError) -> Response<String> {
         match error.status() {
             StatusCode::INTERNAL_SERVER_ERROR => {
@@ -99,7 +99,7 @@ impl Responder {
         }
     }
 
-    /// The response where there is no decision. The log has the reason; the client could not act on it.
+    /// Returns the response if there is no decision. The log has the reason; the client could not act on it.
     pub(super) fn undecided(&self, reason: &Undecided) -> Response<String> {
         let logs = self.may_log();
         match reason {
@@ -120,7 +120,7 @@ impl Responder {
     }
 
     fn may_log(&self) -> bool {
-        // Not 0, the time of a layer that has not logged.
+        // Not 0, the value of a layer that has not logged.
         let now = MonotonicClock.now().get().max(1);
         let log = |at: u64| (at <= now).then_some(now.saturating_add(LOG_EVERY.get()));
         self.log_at_us.try_update(Ordering::Relaxed, Ordering::Relaxed, log).is_ok()
@@ -144,7 +144,7 @@ impl Responder {
         }
     }
 
-    /// The name of a rule in header fields and problem documents.
+    /// Returns the name of a rule in header fields and problem documents.
     fn name_of<'a>(&'a self, rules: &'a RuleSet, place: usize) -> Cow<'a, str> {
         let own = &*rules.rules()[place].name;
         match (&self.name, rules.rules()) {

@@ -34,8 +34,8 @@ where
     type Error = S::Error;
     type Future = RateLimitFuture<S, In>;
 
-    /// Always ready: deciding takes no more than a moment, and a refusal must not wait for the inner
-    /// service.
+    /// Always ready: a decision at once is quick, others are made by the future, and a refusal must not wait for the
+    /// inner service.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
     }

@@ -1,15 +1,15 @@
 //! The memory that buckets lie in: one mapping, reserved at once and resident only where used.
 //!
-//! Reserved is not used: the system gives a page when it is first written to. So the table grows in
-//! place, from a few pages to gigabytes, and nothing that it holds is ever moved to make room.
+//! The system gives a page of reserved memory when it is first written to. So the table grows in
+//! place, from a few pages to gigabytes, and no bucket is ever moved to make room.
 //!
 //! ```text
 //! row 0 │ segment 0 of shard 0 │ segment 0 of shard 1 │ … │
 //! row 1 │ segment 1 of shard 0 │ segment 1 of shard 1 │ … │
 //! ```
 //!
-//! Shards grow alike, so the rows fill up one after the other; and where a segment lies need not be
-//! looked up, it follows from its number.
+//! Shards grow alike, so the rows fill up one after the other; and the place of a segment need not
+//! be looked up, it follows from its number.
 //!
 //! Everything behind the first [`SMALL_BYTES`] asks for huge pages (2 MiB): a look-up of a cold key
 //! then misses the cache once, and not a second time for the page table. A small store does without,
@@ -25,14 +25,14 @@ use zerocopy::FromBytes;
 
 /// 128 bytes: two neighbouring cache lines, which processors like to fetch together.
 ///
-/// Whoever touches a bucket holds the lock of the shard that took it; the words are atomic so that
-/// this needs no unsafe code, and are only ever read and written plainly (`Relaxed`).
+/// A thread that uses a bucket holds the lock of the shard that took it; the words are atomic so
+/// that this needs no unsafe code, and are only ever read and written plainly (`Relaxed`).
 pub(super) type Bucket = [AtomicU64; BUCKET_WORDS];
 
 /// Words of a [`Bucket`].
 pub(super) const BUCKET_WORDS: usize = 16;
 
-/// How far a store grows on small pages: about what the processor's caches hold anyway.
+/// The size up to which a store uses small pages: about what the processor's caches hold anyway.
 const SMALL_BYTES: usize = 4 << 20;
 
 type Buckets<'a> = &'a [Bucket];
@@ -52,7 +52,7 @@ pub(super) struct Arena {
 }
 
 impl Arena {
-    /// Room for `rows` rows of `buckets_per_row` buckets.
+    /// Returns an arena of `rows` rows of `buckets_per_row` buckets.
     ///
     /// # Panics
     /// If the system has no address space for them, as an allocation would.
@@ -68,19 +68,19 @@ impl Arena {
         Self { mapping, buckets_per_row }
     }
 
-    /// Rows that there are.
+    /// Returns the number of rows.
     pub(super) fn rows(&self) -> usize {
         self.buckets().len() / self.buckets_per_row
     }
 
-    /// `count` buckets of a row, from its bucket number `begin` on.
+    /// Returns `count` buckets of a row, from its bucket number `begin` on.
     #[inline]
     pub(super) fn slice(&self, row: usize, begin: usize, count: usize) -> &[Bucket] {
         let begin = self.number(row, begin);
         &self.buckets()[begin..begin + count]
     }
 
-    /// The number of a bucket among all, from its row and its place there.
+    /// Returns the number of a bucket among all, from its row and its place there.
     #[inline]
     pub(super) const fn number(&self, row: usize, place: usize) -> usize {
         row * self.buckets_per_row + place
@@ -99,7 +99,7 @@ impl Arena {
     }
 }
 
-/// A wish, not a need: where the system does not know of huge pages, small ones do.
+/// Asks for huge pages; a system without them uses small ones.
 fn advise_huge_pages(map: &MmapMut) {
     #[cfg(target_os = "linux")]
     if let Some(bytes) = map.len().checked_sub(SMALL_BYTES).filter(|bytes| *bytes > 0) {

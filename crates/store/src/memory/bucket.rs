@@ -25,43 +25,43 @@ const OVERFLOWS: u64 = 1 << 63;
 const TAGS: usize = 1;
 const STATES: usize = TAGS + SLOTS;
 
-/// What a slot holds.
+/// The content of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Content {
     /// 64 bits of the key's hash.
     pub(super) tag: u64,
-    /// Which rules wrote the state; not 0.
+    /// The id of the rules that wrote the state; not 0.
     pub(super) id: u16,
     /// The state, or where it lies.
     pub(super) state: u128,
 }
 
-/// The slot that holds `tag`.
+/// Returns the slot that holds `tag`.
 #[inline]
 pub(super) fn find(bucket: &Bucket, tag: u64) -> Option<usize> {
     (0..SLOTS).find(|slot| bucket[TAGS + slot].load(Relaxed) == tag && id(bucket, *slot) != 0)
 }
 
-/// A free slot.
+/// Returns a free slot.
 pub(super) fn free(bucket: &Bucket) -> Option<usize> {
     (0..SLOTS).find(|slot| id(bucket, *slot) == 0)
 }
 
-/// The rule id of a slot; 0 if it is free.
+/// Returns the rule id of a slot; 0 if it is free.
 #[inline]
 pub(super) fn id(bucket: &Bucket, slot: usize) -> u16 {
     let shifted = bucket[0].load(Relaxed) >> (slot * ID_BITS);
     u16::try_from(shifted & u64::from(ID_MAX)).expect("an id is masked to its bits")
 }
 
-/// The state of a slot.
+/// Returns the state of a slot.
 #[inline]
 pub(super) fn state(bucket: &Bucket, slot: usize) -> u128 {
     let word = |half: usize| u128::from(bucket[STATES + 2 * slot + half].load(Relaxed));
     word(0) | (word(1) << 64)
 }
 
-/// What a slot holds; `None` if it is free.
+/// Returns the content of a slot; `None` if it is free.
 pub(super) fn content(bucket: &Bucket, slot: usize) -> Option<Content> {
     let id = id(bucket, slot);
     let tag = bucket[TAGS + slot].load(Relaxed);
@@ -99,7 +99,7 @@ pub(super) fn clear_all(bucket: &Bucket) {
     bucket[0].store(0, Relaxed);
 }
 
-/// Whether a search that did not find its key here must go on.
+/// Returns whether a search that did not find its key here must go on.
 #[inline]
 pub(super) fn overflows(bucket: &Bucket) -> bool {
     bucket[0].load(Relaxed) & OVERFLOWS != 0

@@ -1,4 +1,4 @@
-//! What stands for a key: a keyed hash, SipHash-1-3 with 128 bits
+//! A keyed hash that stands for a key: SipHash-1-3 with 128 bits
 //! (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012).
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -19,7 +19,7 @@ pub(super) struct KeyHasher {
     pub(super) layout: KeyLayout,
 }
 
-/// How a policy and a key become one text. Two pairs never become the same.
+/// The layout in which a policy and a key become one text. Two pairs never become the same text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyLayout {
     /// The policy, one byte `ff`, the key's length in 8 bytes, the key: stores that were restored from a
@@ -31,7 +31,7 @@ pub(super) enum KeyLayout {
 }
 
 impl KeyHash {
-    /// Half of its bits, for tables of their own. As random as the whole.
+    /// Returns half of its bits, for tables of their own. They are as random as the whole.
     #[inline]
     pub const fn word(self) -> u64 {
         self.tag
@@ -39,14 +39,14 @@ impl KeyHash {
 }
 
 impl KeyHasher {
-    /// With a random secret.
+    /// Returns a hasher with a random secret.
     pub(super) fn random() -> Self {
         let random = RandomState::new();
         let seed = (random.hash_one(0), random.hash_one(1));
         Self { seed, layout: KeyLayout::WholeWords }
     }
 
-    /// The hash that stands for `key` under `policy`.
+    /// Returns the hash that stands for `key` under `policy`.
     pub(super) fn hash(&self, policy: &str, key: &[u8]) -> KeyHash {
         match self.layout {
             KeyLayout::LengthFirst => self.hash_of(&(policy, key)),
@@ -54,7 +54,7 @@ impl KeyHasher {
         }
     }
 
-    /// The hash that stands for any value that can be hashed.
+    /// Returns the hash that stands for any value that can be hashed.
     #[inline]
     pub(super) fn hash_of(&self, key: &(impl Hash + ?Sized)) -> KeyHash {
         let mut hasher = self.hasher();
@@ -109,7 +109,7 @@ mod tests {
             assert_eq!(hashes.iter().collect::<HashSet<_>>().len(), hashes.len(), "{layout:?}");
         }
         let hasher = KeyHasher { seed: (1, 2), layout: KeyLayout::WholeWords };
-        // What the padding looks like, written by a key.
+        // The padding, written by a key.
         let keys: [(&str, &[u8]); 4] =
             [("p", b""), ("p", b"\0"), ("p", b"\xff\0\0\0\0\0\0\0"), ("p", &[0; 8])];
         let hashes: HashSet<_> =

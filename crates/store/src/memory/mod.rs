@@ -8,15 +8,15 @@
 //! (policy, key) ─▶ SipHash-1-3, 128 bits ─▶ shard (a lock) ─▶ segment ─▶ bucket: tag, rules, state
 //! ```
 //!
-//! The state of one rule of constant size lies in the bucket itself, beside 64 bits of the key's
-//! hash: a decision on a cold key misses the cache once. What is longer (several rules, logs) lies
-//! in a second place that the bucket leads to.
+//! The state of one rule of constant size lies in the bucket itself, beside 64 bits of the key's hash: a
+//! decision on a cold key misses the cache once. A longer state (several rules, logs) lies in a second place
+//! that the bucket leads to.
 //!
-//! A state that says no more than no state at all is forgotten before a segment grows. At the hard
-//! cap the budget with the most left of its limit makes room, of a few that are looked at, by whatever
-//! algorithm: the one that used the least loses the least. A key of which less than half is left
-//! makes no room for another. A new key that finds no room shares one budget with all others like it
-//! (`overflow`), and so it does beyond its policy's quota of keys.
+//! A state that is equal to no state at all is forgotten before a segment grows. At the hard cap, one of a
+//! few budgets that are examined makes room, of any algorithm: the one with the most left of its limit,
+//! since it loses the least. A key of which less than half is left makes no room for another. A new key
+//! without room shares one budget with all others like it (`overflow`), also if the quota of keys of its
+//! policy is used up.
 
 mod arena;
 mod bucket;
@@ -45,18 +45,18 @@ use self::overflow::QuotaOverflow;
 use self::shard::{Shard, ShardLayout};
 use crate::{Quota, RuleOrigin, StoreRequest};
 
-/// Keys that a store holds at most by default: about 50 MB, and what long states take besides.
+/// Most keys that a store holds by default: about 50 MB, and the memory of long states besides.
 pub const KEYS_MAX_DEFAULT: usize = 1_000_000;
 
-/// Bytes that long states (several rules, logs, sliding windows, held permits) take at most by default,
-/// for each key that a store may hold: a log of a handful of entries.
+/// Bytes of long states (several rules, logs, sliding windows, held permits) by default, for each key that a store
+/// may hold: a log of a handful of entries.
 const STATE_BYTES_PER_KEY: usize = 256;
 
-/// The least that this default is: a small store may hold some long logs too.
+/// The lower bound of this default: a small store may hold some long logs too.
 const STATE_BYTES_MIN: usize = 16 << 20;
 
-/// Keys that a store holds at most, whatever it is told: what 32 bits of bucket numbers can address
-/// at the loosest packing.
+/// Most keys that a store holds, whatever it is configured with: as many as 32 bits of bucket numbers can
+/// address at the loosest packing.
 pub const KEYS_MAX: usize = u32::MAX as usize;
 
 /// Most shards: enough that dozens of threads seldom meet, few enough to stay in the caches.
@@ -122,9 +122,9 @@ impl MemoryStore {
         Self { shards, arena, overflow: QuotaOverflow::default(), hasher: KeyHasher::random() }
     }
 
-    /// The same store, but at most `keys_max` keys (at least 1) count to the same [`Quota`], so that a
-    /// flood of keys of one policy leaves room for those of others. Beyond it keys that are full again
-    /// make room, and if none is found, new keys share one budget or are refused.
+    /// Limits the keys that count to the same [`Quota`] to `keys_max` (at least 1), so that a flood of keys
+    /// of one policy leaves room for those of others. Beyond it keys that are full again make room, and if
+    /// none is found, new keys share one budget or are refused.
     ///
     /// This cap is shared out to the shards as well, rounded up.
     #[must_use]
@@ -136,10 +136,9 @@ impl MemoryStore {
         self
     }
 
-    /// The same store, whose long states (several rules, logs, sliding windows, held permits) take at
-    /// most about `bytes` in all; by default 256 for each key, and at least 16 MiB. At this cap the same
-    /// is done as at the cap of keys. A state that is there goes on growing, so for a moment it can be
-    /// twice as much.
+    /// Limits the long states (several rules, logs, sliding windows, held permits) to about `bytes` in all;
+    /// by default 256 for each key, and at least 16 MiB. This cap is enforced like the cap of keys. Existing
+    /// states can still grow, so for a moment it can be twice as much.
     ///
     /// This cap is shared out to the shards as well.
     #[must_use]
@@ -151,12 +150,12 @@ impl MemoryStore {
         self
     }
 
-    /// The hash that stands for `key` under `policy`.
+    /// Returns the hash that stands for `key` under `policy`.
     pub fn hash(&self, policy: &str, key: &[u8]) -> KeyHash {
         self.hasher.hash(policy, key)
     }
 
-    /// The hash that stands for any value that can be hashed.
+    /// Returns the hash that stands for any value that can be hashed.
     #[inline]
     pub fn hash_of(&self, key: &(impl Hash + ?Sized)) -> KeyHash {
         self.hasher.hash_of(key)
@@ -174,7 +173,7 @@ impl MemoryStore {
         self.decide_request(self.hash(request.policy, request.key), request, at)
     }
 
-    /// Decides `verb` on the key that `key` stands for; it counts to the quota without a name.
+    /// Decides `verb` on the key with the hash `key`; it counts to the quota without a name.
     ///
     /// # Errors
     /// [`Unsupported`] if the rules do not know the verb; no state was changed.
@@ -198,13 +197,13 @@ impl MemoryStore {
         at: &Moment<'_>,
     ) -> Result<Verdict, Unsupported> {
         let mut has_room = true;
-        // The shard is let go before the shared budgets are locked.
+        // The lock of the shard is released before the shared budgets are locked.
         let decided = self.shard(key).decide(&self.arena, key.tag, (request, at), &mut has_room);
         if has_room { decided } else { self.overflow.decide(key, request, at) }
     }
 
-    /// Fetches what decisions on these keys, (policy, key) each, will look at, so that they do not wait
-    /// for memory one after the other. Changes nothing, and is not needed for anything but speed.
+    /// Fetches the memory that decisions on these keys, (policy, key) each, will read, so that they do not
+    /// wait for it one after the other. Changes nothing but speed.
     pub fn prefetch<'k>(&self, keys: impl IntoIterator<Item = (&'k str, &'k [u8])>) {
         let mut keys = keys.into_iter().map(|(policy, key)| self.hash(policy, key)).peekable();
         while keys.peek().is_some() {
@@ -220,8 +219,8 @@ impl MemoryStore {
         }
     }
 
-    /// Puts down how many permits of each of `rules` are in use at `at`, as somebody who knows says: `used`,
-    /// given the place of a rule and how many are here. Where that is `None`, what is remembered stays.
+    /// Records the permits of each of `rules` that are in use at `at`: `used` returns their number, given
+    /// the place of a rule and the number here. Where it returns `None`, the state stays.
     pub fn record_usage(
         &self,
         key: KeyHash,
@@ -232,39 +231,39 @@ impl MemoryStore {
         self.shard(key).record_usage(&self.arena, key.tag, (rules, used), at);
     }
 
-    /// What is remembered of the key, in the units of `rules`.
+    /// Returns the states of the key, in the units of `rules`.
     pub fn states(&self, key: KeyHash, rules: &Arc<RuleSet>, at: &Moment<'_>) -> States {
         self.shard(key).states(&self.arena, key.tag, rules, at)
     }
 
-    /// Keys that are remembered now.
+    /// Returns the number of keys with a state now.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.0.lock().keys()).sum()
     }
 
-    /// The latest instant of a decision, also of one before the snapshot that it was restored from.
+    /// Returns the latest instant of a decision, also of one before the snapshot that it was restored from.
     pub fn latest(&self) -> Micros {
         let latest = self.shards.iter().map(|shard| shard.0.lock().latest());
         latest.max().unwrap_or_default()
     }
 
-    /// Whether no key is remembered.
+    /// Returns whether no key has a state.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Budgets that were dropped at the cap although they were not full.
+    /// Returns the number of budgets that were dropped at the cap although they were not full.
     pub fn evictions(&self) -> u64 {
         self.shards.iter().map(|shard| shard.0.lock().evictions()).sum()
     }
 
-    /// Requests of keys that had no state, and for which there was no room: those that were decided by
-    /// a budget that such keys share, or refused.
+    /// Returns the number of requests whose keys had no state, and no room for one: a shared budget decided
+    /// them, or they were refused.
     pub fn overflows(&self) -> u64 {
         self.overflow.decisions()
     }
 
-    /// Bytes that long states take.
+    /// Returns the bytes that long states take.
     pub fn state_bytes(&self) -> usize {
         self.shards.iter().map(|shard| shard.0.lock().bytes()).sum()
     }

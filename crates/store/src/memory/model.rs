@@ -14,8 +14,8 @@ use super::*;
 /// Keys that a walk goes over: many times the slots of a segment.
 const KEYS: u64 = 300;
 
-/// One step: which key, under which rules, asked what, how many µs after the one before, and how many
-/// µs after its caller read the clock.
+/// One step: the key, its rules, the verb, the time after the step before, and the time after its
+/// caller read the clock.
 #[derive(Clone, Debug)]
 struct Step {
     key: u64,
@@ -25,7 +25,7 @@ struct Step {
     late_us: u64,
 }
 
-/// What the store should be: every key for ever, none packed.
+/// A model of the store: it keeps every key for ever, none packed.
 #[derive(Default)]
 struct Model(HashMap<u64, (Arc<RuleSet>, States)>);
 
@@ -104,8 +104,8 @@ fn verbs() -> impl Strategy<Value = Verb> {
     ]
 }
 
-/// Walks whose callers come up to so late, and in which a key mostly stays with its rules, and now and
-/// then is asked under others.
+/// Returns walks whose callers are late by up to `late_max_us`, and in which a key mostly stays with
+/// its rules, and now and then is decided under others.
 fn walks(late_max_us: u64) -> impl Strategy<Value = Vec<Step>> {
     let sets = rule_sets().len();
     let step = (0..KEYS, prop_oneof![9 => Just(None), 1 => (0..sets).prop_map(Some)], verbs());
@@ -119,7 +119,8 @@ fn walks(late_max_us: u64) -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..2_000)
 }
 
-/// Asks the store when callers read the clock, and the model as if none had been overtaken.
+/// Passes the instants at which callers read the clock to the store, and to the model as if none had
+/// been overtaken.
 fn answers_as_the_model(store: &MemoryStore, walk: &[Step]) -> Result<(), TestCaseError> {
     let (sets, mut model) = (rule_sets(), Model::default());
     let (mut now, mut latest) = (2_000_000, 0);
@@ -153,8 +154,8 @@ proptest! {
         answers_as_the_model(&MemoryStore::new(40_000), &walk)?;
     }
 
-    /// Nothing comes back in this walk, so all that is ever granted is the limit of each key that is
-    /// there, what its eviction gave back (at most half), and the one budget that others share.
+    /// Usage does not flow out in this walk, so all that is ever granted is the limit of each key that
+    /// is there, what its eviction gave back (at most half), and the one budget that others share.
     #[test]
     fn no_flood_grants_more_than_the_keys_that_are_there_have(
         asked in proptest::collection::vec((0..KEYS, 1_u64..5), 1..2_000),
@@ -182,7 +183,7 @@ proptest! {
                 if store.overflows() > before.1 {
                     continue;
                 }
-                // What a key had of its own since the store last evicted anything.
+                // The permits that a key had of its own since the store last evicted anything.
                 let (since, own) = of_key.entry(*key).or_default();
                 if store.evictions() > *since {
                     (*since, *own) = (store.evictions(), 0);
@@ -206,12 +207,12 @@ proptest! {
             let key = store.hash_of(&step.key);
             let verdict = store.decide_hashed(key, &sets[step.rules], &step.verb, &at);
             prop_assert!(store.len() <= keys_max, "{} keys", store.len());
-            // Nobody else has been in between: what was remembered a moment ago still is.
+            // No request came in between: a state of a moment ago is still there.
             if let (Ok(verdict), Verb::Check { cost }) = (verdict, &step.verb) {
                 let peek = Verb::Peek { cost: *cost };
                 let again = store.decide_hashed(key, &sets[step.rules], &peek, &at);
                 let again = again.expect("rules that know check know peek");
-                // Of several rules, another one may have the most to say now.
+                // Of several rules, another one may decide now.
                 let same = (again.rule != verdict.rule)
                     || again.decision.remaining == verdict.decision.remaining;
                 prop_assert!(same, "{:?}: {:?}, then {:?}", step, verdict, again);

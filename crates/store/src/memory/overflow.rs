@@ -1,8 +1,8 @@
 //! The budgets of those keys for which there is no room: new keys of the same rules share one.
 //!
-//! So a flood of made-up keys gets what one key gets, once, and the keys
-//! that were there before do not notice it. Keys that come later and are honest share with the flood: that is the price of
-//! a bound, and it lasts until keys are full again and make room.
+//! So a flood of made-up keys gets what one key gets, once, and does not affect the keys that were there before. Honest
+//! keys that come later share with the flood: that is the price of a bound, and it lasts until keys are full again and
+//! make room.
 //!
 //! ```text
 //! key ─▶ shard: it has a state, or there is room for one ─▶ its own budget
@@ -23,17 +23,16 @@ use super::KeyHash;
 use super::shard::is_late;
 use crate::{BeyondQuota, StoreRequest};
 
-/// Shared budgets that are remembered at most: as many as a shard tells rule sets apart. The keys of
-/// further rules are refused.
+/// Most shared budgets: as many as a shard tells rule sets apart. The keys of further rules are refused.
 const BUDGETS_MAX: usize = 4_096;
 
-/// How often it is looked which of them are full again, where there are so many.
+/// The period in which full budgets are removed, if there are [`BUDGETS_MAX`].
 const SWEEP_EVERY: Micros = Micros::SECOND;
 
-/// When to ask again where there is no budget at all.
+/// The retry of a refusal if there is no budget at all.
 const ASK_AGAIN: Micros = Micros::SECOND;
 
-/// The budgets that keys share, and how often they were asked.
+/// The budgets that keys share, and the number of their decisions.
 #[derive(Debug, Default)]
 pub(super) struct QuotaOverflow {
     budgets: Mutex<SharedBudgets>,
@@ -42,7 +41,7 @@ pub(super) struct QuotaOverflow {
 
 #[derive(Debug, Default)]
 struct SharedBudgets {
-    /// By the address of their rules, which are held.
+    /// The budgets by the address of their rules, which are held.
     by_rules: HashMap<usize, SharedBudget>,
     /// The latest instant of a decision, since the clock was last put back.
     latest: Micros,
@@ -56,7 +55,7 @@ struct SharedBudget {
 }
 
 impl QuotaOverflow {
-    /// Decides for a key that has no state and no room for one.
+    /// Decides on a key that has no state and no room for one.
     ///
     /// # Errors
     /// [`Unsupported`] if the rules do not know the verb; no state was changed.
@@ -86,14 +85,14 @@ impl QuotaOverflow {
         }
     }
 
-    /// Requests that were decided here.
+    /// Returns the number of requests that were decided here.
     pub(super) fn decisions(&self) -> u64 {
         self.decisions.load(Relaxed)
     }
 }
 
 impl SharedBudgets {
-    /// The states of the budget under `rules`, a new one if that is wanted and there is room.
+    /// Returns the states of the budget under `rules`; makes a new one if `is_wanted` and there is room.
     fn of(&mut self, rules: &Arc<RuleSet>, is_wanted: bool, now: Micros) -> Option<&mut States> {
         let address = Arc::as_ptr(rules).addr();
         if is_wanted && !self.by_rules.contains_key(&address) && self.has_room(now) {
@@ -113,7 +112,7 @@ impl SharedBudgets {
     }
 }
 
-/// `verb`, with a permit that no other key has: callers may call the permits of all their keys alike.
+/// Returns `verb`, with a permit that no other key has: callers may use the same permit ids for all their keys.
 fn of_key(verb: &Verb, KeyHash { shard, tag }: KeyHash) -> Verb {
     let own = |permit: PermitId| PermitId(permit.0 ^ (u128::from(shard) << 64 | u128::from(tag)));
     match *verb {
@@ -130,7 +129,7 @@ const fn is_of_own_budget(verb: &Verb) -> bool {
     matches!(verb, Verb::Refund { .. } | Verb::Reset)
 }
 
-/// The answer to `verb` where there is no budget: nothing is left, nothing is given back.
+/// Returns the answer to `verb` without a budget: no permit is left, and none is given back.
 fn nothing_left(rules: &RuleSet, verb: &Verb) -> Verdict {
     let outcome = match is_of_own_budget(verb) {
         true => Outcome::Allow { granted: 0, wait: Micros::ZERO },

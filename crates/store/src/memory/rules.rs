@@ -1,4 +1,4 @@
-//! Which rules wrote which state: small numbers in the slots instead of pointers.
+//! The rules that wrote each state: small numbers in the slots instead of pointers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use super::bucket::ID_MAX;
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct RuleTable {
-    /// Who was asked for last: nearly always the one that is asked for next.
+    /// The rules that were looked up last: nearly always those of the next look-up.
     last: Last,
     /// The rules with id `i + 1` are at `i`.
     held: Vec<Option<RuleEntry>>,
-    /// Slots whose rules count to a quota.
+    /// The number of slots whose rules count to each quota.
     slots: HashMap<QuotaId, usize>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct RuleTable {
 pub(super) struct QuotaId(u64);
 
 impl QuotaId {
-    /// Operators choose the names, so the hash needs no secret.
+    /// Returns the id of a name. Operators choose the names, so the hash needs no secret.
     pub(super) fn of(name: &str) -> Self {
         Self(SipHasher13::new().hash(name.as_bytes()))
     }
@@ -48,7 +48,7 @@ struct Last {
 }
 
 impl RuleTable {
-    /// Whether `id` stands for these very rules.
+    /// Returns whether `id` stands for these very rules.
     #[inline]
     pub(super) fn is(&self, id: u16, rules: &Arc<RuleSet>) -> bool {
         if self.last.id == id {
@@ -57,34 +57,35 @@ impl RuleTable {
         Arc::ptr_eq(self.rules(id), rules)
     }
 
-    /// The rules that `id` stands for.
+    /// Returns the rules that `id` stands for.
     pub(super) fn rules(&self, id: u16) -> &Arc<RuleSet> {
         &self.held(id).rules
     }
 
-    /// The quota that the keys with this id count to.
+    /// Returns the quota that the keys with this id count to.
     pub(super) fn quota(&self, id: u16) -> QuotaId {
         self.held(id).quota
     }
 
-    /// How many slots count to `quota`.
+    /// Returns the number of slots that count to `quota`.
     pub(super) fn slots_of(&self, quota: QuotaId) -> usize {
         self.slots.get(&quota).copied().unwrap_or_default()
     }
 
-    /// Whether `id` goes with its last slot.
+    /// Returns whether `id` is freed with its last slot.
     pub(super) fn is_last_slot(&self, id: u16) -> bool {
         self.held(id).slots == 1
     }
 
-    /// Whether `rules` have an id or can get one.
+    /// Returns whether `rules` have an id or can get one.
     pub(super) fn has_room_for(&self, rules: &Arc<RuleSet>, quota: QuotaId) -> bool {
         self.held.len() < usize::from(ID_MAX)
             || self.id(rules, quota).is_some()
             || self.held.iter().any(Option::is_none)
     }
 
-    /// The id of `rules`, for one slot more. There must be [room](Self::has_room_for) for them.
+    /// Returns the id of `rules`, for one slot more. There must be [room](Self::has_room_for) for
+    /// them.
     pub(super) fn hold(&mut self, rules: &Arc<RuleSet>, quota: QuotaId) -> u16 {
         let id = self.id(rules, quota).unwrap_or_else(|| self.add(rules, quota));
         self.last = Last { address: address(rules), id };
@@ -93,7 +94,7 @@ impl RuleTable {
         id
     }
 
-    /// One slot less carries `id`; rules that no slot needs are let go.
+    /// Counts one slot less with `id`; rules without a slot are removed.
     pub(super) fn release(&mut self, id: u16) {
         let place = &mut self.held[index(id)];
         let held = place.as_mut().expect("an id in a slot is held");
@@ -111,13 +112,13 @@ impl RuleTable {
         }
     }
 
-    /// The id with the fewest slots.
+    /// Returns the id with the fewest slots.
     pub(super) fn rarest(&self) -> Option<u16> {
         let held = (1..=ID_MAX).zip(&self.held).filter_map(|(id, held)| Some((id, held.as_ref()?)));
         held.min_by_key(|(_, held)| held.slots).map(|(id, _)| id)
     }
 
-    /// The id of `rules`, if a slot of theirs counts to `quota`.
+    /// Returns the id of `rules`, if a slot of theirs counts to `quota`.
     fn id(&self, rules: &Arc<RuleSet>, quota: QuotaId) -> Option<u16> {
         let Last { address: last, id } = self.last;
         if id != 0 && last == address(rules) && self.held(id).quota == quota {

@@ -1,4 +1,4 @@
-//! What a memory store remembers, in a file: written at shutdown or now and then, read at start.
+//! The states of a memory store in a file: written at shutdown or now and then, read at start.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -10,12 +10,12 @@
 //! | | for every shard its keys, each as below, then four zeros |
 //! | 4 | CRC-32 of all of the above |
 //!
-//! | bytes of a key | what |
+//! | bytes of a key | content |
 //! |---|---|
 //! | 4 | the number of its rule set, from 1 on |
-//! | 16 | only where this number was not there before: a hash of what the rules say |
+//! | 16 | only where this number was not there before: a hash of the rules |
 //! | 8 | the key's tag |
-//! | 4 | the length of what follows |
+//! | 4 | the length of the rest |
 //! | | the states, as [`RuleSet::write_states`] writes them |
 //!
 //! Version 3 is version 2 with keys hashed in another layout ([`KeyLayout`]). A store goes on as it was restored,
@@ -26,8 +26,8 @@
 //! every moment there is the old one or the new one. It holds the seed, with which anybody can find
 //! keys that collide or ask whether a key is in the file; so only its owner may read it (0600).
 //!
-//! Neither who writes nor who reads holds more of it in memory than a segment's keys, so a file may
-//! be larger than what is free.
+//! A writer or a reader holds no more of the file in memory than a segment's keys, so a file may be larger than
+//! the free memory.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -45,20 +45,20 @@ use super::rules::QuotaId;
 use super::shard::NewState;
 use super::{KEYS_MAX, MemoryStore, SEGMENT_BUCKETS_MIN, SHARDS_MAX};
 
-/// What the file begins with.
+/// The first bytes of a file.
 const MAGIC: [u8; 8] = *b"sluicegt";
 
-/// The version of new stores, and the newest that is understood.
+/// The version of new stores, and the newest that can be read.
 const VERSION: u32 = 3;
 
 /// The last version of [`KeyLayout::LengthFirst`].
 const LENGTH_FIRST_VERSION: u32 = 2;
 
-/// Rule sets in one file: far more than there ever are, for a document holds fewer. What a broken
-/// file may claim is bounded by it.
+/// Rule sets in one file: far more than there ever are, for a document holds fewer. It bounds the claims of a
+/// broken file.
 const RULE_SETS_MAX: usize = 1 << 24;
 
-/// What was written to a file.
+/// The size of a file that was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Saved {
     /// Keys in the file. One that moved while it was written may count twice.
@@ -67,7 +67,7 @@ pub struct Saved {
     pub bytes: u64,
 }
 
-/// What was read from a file.
+/// The result of reading a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Keys that the store remembers again.
@@ -78,26 +78,26 @@ pub struct Restored {
     pub other_rules: u64,
 }
 
-/// Why a file was not read. No store was made of it.
+/// Why a file was not read. No store was made from it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// It is not there or cannot be read or written.
+    /// The file does not exist, or cannot be read or written.
     #[error(transparent)]
     Io(io::Error),
-    /// It is not the file of a memory store.
+    /// The file is not that of a memory store.
     #[error("snapshot: not a snapshot of a memory store")]
     Foreign,
     /// A later version of this program wrote it.
     #[error("snapshot: unsupported version `{0}`, expected 1..={VERSION}")]
     Newer(u32),
-    /// It ends too early, or what it says is not what was written.
+    /// The file ends too early, or does not contain what was written.
     #[error("snapshot: file is truncated or corrupt: {0}")]
     Torn(&'static str),
 }
 
 impl MemoryStore {
-    /// Writes what is remembered to `path`, in place of what is there. One snapshot at a time.
+    /// Writes the states to `path`, and replaces an earlier file. One snapshot at a time.
     ///
     /// A shard is locked for as long as it takes to copy some hundred keys, so the file may hold one
     /// key's state of a moment earlier than another's. This takes seconds for millions of keys: it
@@ -110,14 +110,13 @@ impl MemoryStore {
         saved.map_err(SnapshotError::Io)
     }
 
-    /// A store for at most `keys_max` keys that remembers what [`snapshot`](Self::snapshot) wrote to
+    /// Returns a store for at most `keys_max` keys with the states that [`snapshot`](Self::snapshot) wrote to
     /// `path`, at the moment `now`.
     ///
-    /// States say up to which instant they have been counted, so the time that has passed since is
-    /// taken into account by itself; the instants must be of a clock that goes on while the process
-    /// does not, such as µs since the Unix epoch. A state is only taken over if the very rules that
-    /// wrote it are among `rules`; each is given with the name of the [`Quota`](crate::Quota) that its
-    /// keys count to.
+    /// States contain the instant up to which they have been counted, so the time that has passed since is taken
+    /// into account by itself; the instants must be of a clock that goes on while the process does not, such as
+    /// µs since the Unix epoch. A state is only taken over if the very rules that wrote it are among `rules`;
+    /// each is given with the name of the [`Quota`](crate::Quota) that its keys count to.
     ///
     /// A clock that is behind that one adds nothing to a budget: begin it at
     /// [`latest`](Self::latest), so that it does not catch up later and adds the same time again.
@@ -126,7 +125,7 @@ impl MemoryStore {
     /// store of quite another size start without the file.
     ///
     /// # Errors
-    /// [`SnapshotError`]; nothing of such a file is taken over.
+    /// [`SnapshotError`]; no state of such a file is taken over.
     ///
     /// # Panics
     /// If the system has no address space for so many keys.
@@ -232,7 +231,7 @@ impl Records {
 }
 
 impl Numbers {
-    /// The number of `rules`, and whether nobody asked for it before.
+    /// Returns the number of `rules`, and whether it is new.
     fn number(&mut self, rules: &Arc<RuleSet>) -> (u32, bool) {
         let next = u32::try_from(self.0.len() + 1).expect("shards have ids for far fewer rules");
         let entry = self.0.entry(Arc::as_ptr(rules).addr());
@@ -241,7 +240,7 @@ impl Numbers {
     }
 }
 
-/// What comes before the keys.
+/// The fields before the keys.
 struct SnapshotHeader {
     hasher: KeyHasher,
     shards: u32,
@@ -281,7 +280,7 @@ impl<'f> SnapshotWriter<'f> {
         self.to.write_all(bytes)
     }
 
-    /// Writes the checksum and says how long the file is.
+    /// Writes the checksum and returns the length of the file.
     fn end(self) -> io::Result<u64> {
         let Self { mut to, crc, bytes } = self;
         to.write_all(&crc.finalize().to_le_bytes())?;
@@ -330,8 +329,8 @@ impl SnapshotReader {
         Ok(SnapshotHeader { hasher: KeyHasher { seed, layout }, shards, latest })
     }
 
-    /// The next key of a shard, if it has one more. `theirs` are the rule sets met so far in the
-    /// order of their numbers, those that are not among `ours` as `None`.
+    /// Returns the next key of a shard, if it has one more. `theirs` are the rule sets met so far in the order of
+    /// their numbers, those that are not among `ours` as `None`.
     fn record<'a>(
         &mut self,
         ours: &HashMap<u128, Ours<'a>>,
@@ -392,15 +391,14 @@ fn torn(error: io::Error) -> SnapshotError {
     }
 }
 
-/// Where the next file is written before it takes the place of the last.
+/// Returns the path at which the next file is written before it replaces the last.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     name.into()
 }
 
-/// A hash of all that the rules say: their names, algorithms, parameters and units, and what becomes
-/// of usage when they change.
+/// Returns a hash of the whole rules: their names, algorithms, parameters and units, and their `carry`.
 fn fingerprint(rules: &RuleSet) -> u128 {
     let said = format!("{rules:?}");
     SipHasher13::new().hash(said.as_bytes()).as_u128()

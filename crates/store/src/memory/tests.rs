@@ -1,4 +1,4 @@
-//! What callers of the memory store may rely on.
+//! Guarantees to callers of the memory store.
 
 use proptest::prelude::*;
 use sluicegate_kernel::algorithm::{CalendarUnit, Delay, WindowKind};
@@ -39,8 +39,8 @@ fn check_in(
     store.decide_now(&request, &moment).unwrap().decision.allowed()
 }
 
-/// Whether the caller with this number takes a permit of one key under `rules` at `at_us`. It brings
-/// the calendar window around that instant along, where the rules want one.
+/// Returns whether the caller with this number takes a permit of one key under `rules` at `at_us`.
+/// It passes the calendar window around that instant, where the rules need one.
 fn taken_at(store: &MemoryStore, rules: &Arc<RuleSet>, (caller, at_us): (usize, u64)) -> bool {
     let day = at_us / DAY_US * DAY_US;
     let window = Window { start: Micros::new(day), end: Micros::new(day + DAY_US) };
@@ -58,7 +58,8 @@ fn taken_at(store: &MemoryStore, rules: &Arc<RuleSet>, (caller, at_us): (usize, 
 const DAY_US: u64 = 86_400_000_000;
 const BEGIN_US: u64 = 20_000 * DAY_US - 5_000_000;
 
-/// A rule of every algorithm, and the most that it lets pass from the beginning on in ten seconds.
+/// Returns a rule of every algorithm, and the most that it lets pass from the beginning on in ten
+/// seconds.
 fn bounded() -> Vec<(Rule, usize)> {
     let (rate, second) = (Rate::per_second(10).unwrap(), Micros::SECOND);
     let day = WindowKind::Calendar(CalendarUnit::Day, "UTC".into());
@@ -67,7 +68,7 @@ fn bounded() -> Vec<(Rule, usize)> {
         (LeakyBucket::new(rate, 5, Delay::None).unwrap().into(), 6 + 100),
         (FixedWindow::new(10, WindowKind::Epoch(second)).unwrap().into(), 10 * 11),
         (FixedWindow::new(10, WindowKind::First(second)).unwrap().into(), 10 * 11),
-        // The day ends after half of the time.
+        // Half of the time lies before the end of the day.
         (FixedWindow::new(10, day).unwrap().into(), 10 * 2),
         (SlidingWindow::new(10, second, 5).unwrap().into(), 10 * 11),
         (SlidingCounter::new(10, second).unwrap().into(), 10 * 12),
@@ -100,7 +101,8 @@ fn a_clock_that_was_put_back_freezes_no_budget() {
     assert!(!check(&store, &rules, "a", 0));
     assert!(!check(&store, &rules, "a", 999_999));
     assert!(check(&store, &rules, "a", 1_000_000));
-    // By so little that a caller may have been overtaken: for that long nothing is added.
+    // The clock goes back by so little that a caller may have been overtaken: for that long nothing
+    // is added.
     assert!(!check(&store, &rules, "a", 0));
     assert!(!check(&store, &rules, "a", 1_999_999));
     assert!(check(&store, &rules, "a", 2_000_000));
@@ -327,7 +329,7 @@ fn permits_of_the_shared_budget_come_back_to_it() {
     let permit = PermitId::named("mine");
     let (acquire, release) = (Verb::Acquire { cost: Cost::ONE, permit }, Verb::Release { permit });
     assert!(ask("own", &acquire));
-    // Permits of one name, of two keys.
+    // Permits with one name, of two keys.
     assert!(ask("a", &acquire) && ask("b", &acquire));
     assert!(!ask("a", &acquire), "it holds it");
     assert!(!ask("c", &acquire), "both are held");
@@ -361,14 +363,14 @@ fn the_key_with_the_most_left_goes_first_and_none_with_less_than_half() {
     for key in 0..8 {
         assert_eq!(take(&key.to_string(), key + 1), key + 1);
     }
-    // Each newcomer takes six at once, so that no newcomer has to go.
+    // Each new key takes six at once, so that none of the new keys has to go.
     for (newcomer, gone) in ["a", "b", "c", "d", "e"].into_iter().zip(0..) {
         let before: Vec<_> = (gone..8).map(left).collect();
         assert_eq!(before, (gone..8).map(|key| 9 - key).collect::<Vec<_>>());
         assert_eq!(take(newcomer, 6), 6, "{newcomer}");
         assert_eq!(store.evictions(), gone + 1);
     }
-    // Of all that are left, less than half is left: the next ones share a budget.
+    // Each of the remaining keys has less than half left: the next ones share a budget.
     assert_eq!(take("f", 6) + take("g", 6), 10);
     assert_eq!((store.evictions(), store.overflows()), (5, 12));
     assert_eq!((5..8).map(|key| take(&key.to_string(), 10)).collect::<Vec<_>>(), [4, 3, 2]);
@@ -432,7 +434,7 @@ fn more_rule_sets_than_ids_share_what_they_can_and_push_nobody_out() {
     let ids = u64::from(bucket::ID_MAX);
     assert_eq!((store.len() as u64, store.evictions()), (ids, 0));
     assert!(!check(&store, &rule_sets[0], "0", 0), "it keeps its state");
-    // A key that is held to rules without an id from now on keeps its state, too.
+    // A key under rules without an id keeps its state, too.
     check(&store, &rule_sets[1], "another key of these rules", 0);
     assert!(!check(&store, &rule_sets[4_999], "1", 0));
     assert!(!check(&store, &rule_sets[1], "1", 0));
@@ -444,7 +446,8 @@ fn threads_never_take_more_than_there_is() {
     assert_eq!(taken(&store, &rules, &["a"], 1_000), 1_000);
 }
 
-/// Eight threads, each of which asks for every key `times` times; how often they got one.
+/// Runs eight threads, each of which asks for every key `times` times; returns how many permits they
+/// got.
 fn taken<K: AsRef<str> + Sync>(
     store: &MemoryStore,
     rules: &Arc<RuleSet>,

@@ -9,27 +9,28 @@ const USER: &str = "sluicegate";
 /// The name of the user for programs that decide in Redis themselves.
 const PROGRAM: &str = "sluicegate-program";
 
-/// What every key begins with.
+/// The pattern of all keys.
 const KEYS: &str = "~sg:*";
 
-/// What publishing policies takes.
+/// The commands for publishing policies.
 const PUBLISHING: &[&str] =
     &["hget", "hset", "hdel", "hlen", "unlink", "rename", "pexpire", "persist", "publish"];
 
-/// What reading them takes, and `ECHO`, by which phpredis asks whether a connection that persists is alive.
+/// The commands for reading policies, and `ECHO`, by which phpredis checks that a persistent connection is
+/// alive.
 const READING: &[&str] = &["hget", "hgetall", "hscan", "hlen", "unsubscribe", "echo"];
 
-/// The line of an ACL file (Redis 6.2 or later, Valkey) for the user that `config` logs in as:
-/// the commands that the client and its scripts use, on its own keys and its own channel, and
-/// nothing else. Put the password in the place of `PASSWORD`.
+/// Returns the line of an ACL file (Redis 6.2 or later, Valkey) for the user that `config` logs in as: the
+/// commands that the client and its scripts use, on its own keys and its own channel, and nothing else.
+/// Replace `PASSWORD` by the password.
 ///
-/// What stands after `user` is also what `ACL SETUSER` takes.
+/// The part after `user` is also what `ACL SETUSER` takes.
 pub fn acl(config: &RedisConfig) -> String {
     let user = config.login.user.as_deref().unwrap_or(USER);
     of_data(config, user, PUBLISHING)
 }
 
-/// The same for programs that decide in Redis themselves and read the policies there.
+/// Returns the ACL line for programs that decide in Redis themselves and read the policies there.
 pub fn program_acl(config: &RedisConfig) -> String {
     of_data(config, PROGRAM, READING)
 }
@@ -49,7 +50,7 @@ fn of_data(config: &RedisConfig, user: &str, policies: &[&'static str]) -> Strin
     line(user, &[KEYS, "resetchannels", &format!("&{POLICIES_CHANNEL}")], &commands)
 }
 
-/// The same for the Sentinels, which have users of their own; `None` without Sentinels.
+/// Returns the ACL line for the Sentinels, which have users of their own; `None` without Sentinels.
 pub fn sentinel_acl(config: &RedisConfig) -> Option<String> {
     let Topology::Sentinel { .. } = config.topology() else { return None };
     let user = config.sentinel_login.user.as_deref().unwrap_or(USER);

@@ -1,9 +1,9 @@
-//! A connection while it serves: what waits is sent, replies are handed out, silence is noticed.
+//! A connection in use: it sends waiting calls, hands out replies, and detects silence.
 //!
-//! Where decisions may be joined, a call goes at once when nothing is in flight. What comes meanwhile
-//! waits for the last reply, or until it fills a script call, where as many are in flight already: a
-//! server that has much to do need not wait for more. Where nothing may be joined, every call goes at
-//! once, behind those that are in flight already.
+//! Where decisions may be joined, a call goes at once when no call is in flight. Later calls wait for the
+//! last reply, or until they fill a script call, where as many are in flight already: a busy server need not
+//! wait for more. Where calls may not be joined, every call goes at once, behind those that are in flight
+//! already.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -25,8 +25,8 @@ use super::handle::{ConnectTarget, ConnectionSetup, REPEATS_MAX, WAITING_MAX};
 use super::late::Late;
 use super::load::Load;
 
-/// After so much idleness the server is asked for a sign of life, so that neither a dead
-/// connection nor a forgetful firewall is discovered by a decision.
+/// The longest idle time before the server gets a `PING`, so that neither a dead connection nor a forgetful
+/// firewall is discovered by a decision.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
 /// A connection in use.
@@ -36,7 +36,8 @@ pub(super) struct ActiveConnection<'a> {
     target: &'a mut watch::Receiver<ConnectTarget>,
     inbox: &'a mut mpsc::Receiver<Call>,
     connection: Connection,
-    /// Taken from the inbox and not yet sent, or to be sent again; by another connection if this one breaks.
+    /// Calls taken from the inbox and not yet sent, or to be sent again; by another connection if this one
+    /// breaks.
     waiting: &'a mut VecDeque<Call>,
     late: Late,
     flights: FuturesUnordered<InFlight>,
@@ -45,11 +46,11 @@ pub(super) struct ActiveConnection<'a> {
     /// Calls in flight.
     flying: usize,
     heard_at: Instant,
-    /// Since when something has been in flight, as far as is not accounted for yet, and the calls that
-    /// came back since.
+    /// Since when calls have been in flight, as far as it is not accounted for yet, and the number of calls
+    /// that came back since.
     busy: (Instant, usize),
-    /// While the script is being loaded again, how many calls wait for it that were sent before: they are
-    /// the first of those that wait, in the order in which they were sent.
+    /// While the script is being loaded again, the number of calls that were sent before and wait for it:
+    /// they are the first of those that wait, in the order in which they were sent.
     reloading: Option<usize>,
 }
 
@@ -61,7 +62,7 @@ struct PacketReply {
     reply: RedisResult<Value>,
 }
 
-/// Whose reply it is.
+/// The receivers of a reply.
 enum PacketContent {
     Calls(Vec<Call>),
     Reload,
@@ -101,7 +102,7 @@ impl<'a> ActiveConnection<'a> {
         }
     }
 
-    /// Serves calls until the lane is closed (`Ok`) or the connection is of no use any more.
+    /// Serves calls until the lane is closed (`Ok`) or the connection cannot be used any more.
     pub(super) async fn run(mut self) -> Result<(), ConnectError> {
         let mut watch = interval(self.load.turn_every());
         watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -131,14 +132,15 @@ impl<'a> ActiveConnection<'a> {
         }
     }
 
-    /// Whether calls are taken from the inbox, to be sent now or to gather until they fill a script call.
+    /// Returns whether calls are taken from the inbox, to be sent now or to gather until they fill a script
+    /// call.
     fn takes_more(&self) -> bool {
         let joined_max = self.setup.joined_max;
         let gathers = joined_max == 1 || self.flying >= joined_max;
         self.may_send() && (self.flights.is_empty() || gathers) && self.waiting.len() < WAITING_MAX
     }
 
-    /// Whether what waits goes now.
+    /// Returns whether the waiting calls go now.
     fn is_time_to_send(&self) -> bool {
         let fills_a_call = self.waiting.len() + self.inbox.len() >= self.setup.joined_max;
         self.may_send() && (self.flights.is_empty() || fills_a_call)
@@ -148,7 +150,7 @@ impl<'a> ActiveConnection<'a> {
         self.reloading.is_none() && self.flights.len() < FLIGHTS_MAX
     }
 
-    /// Sends what is to be given back, and what waits.
+    /// Sends the refunds of late grants, and the waiting calls.
     fn send(&mut self) {
         for request in self.late.take() {
             self.setup.counters.late_grants.add_one();
@@ -203,7 +205,7 @@ impl<'a> ActiveConnection<'a> {
         self.heard_at = now;
         let address = || self.connection.address.clone();
         let Ok(reply) = reply else {
-            // Calls in flight are let fall, which tells their callers that the outcome is unknown.
+            // Calls in flight are dropped, so that their callers get an unknown outcome.
             return Err(ConnectError::Broken { address: address() });
         };
         let refusal = refusal(&reply);
@@ -278,7 +280,8 @@ async fn exchange(mut connection: MultiplexedConnection, packet: Packet) -> Redi
     }
 }
 
-/// Why the server refused all of what was asked, or served some of it as the wrong server would.
+/// Returns the error with which the server refused all calls, or served some of them as the wrong server
+/// would.
 fn refusal(reply: &Value) -> Option<ServerErrorReply> {
     match reply {
         Value::ServerError(error) => Some(ServerErrorReply::from(error)),
@@ -289,7 +292,7 @@ fn refusal(reply: &Value) -> Option<ServerErrorReply> {
     }
 }
 
-/// The command that makes the script known to the server.
+/// Returns the command that loads the script into the server.
 pub(super) fn load(script: &LuaScript) -> Cmd {
     let mut command = redis::cmd("SCRIPT");
     command.arg("LOAD").arg(script.text);

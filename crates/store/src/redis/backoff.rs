@@ -1,29 +1,29 @@
-//! How long to wait before the next attempt to connect: doubling, jittered, bounded.
+//! The pauses between attempts to connect: doubling, jittered, bounded.
 
 use std::time::Duration;
 
-/// The first pause: long enough not to spin, short enough not to be felt.
+/// The first pause: long enough not to spin, short enough not to be noticed.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 
 /// The longest pause: a server that comes back is noticed well within a second.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// The pauses between attempts that fail. It never gives up.
+/// The pauses between attempts that fail. Attempts never end.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     failures: u32,
 }
 
 impl Backoff {
-    /// The next pause: between half of the present bound and all of it, so that many clients that
-    /// lost one server do not come back at the same moment.
+    /// Returns the next pause: between half of the present bound and all of it, so that many
+    /// clients that lost one server do not come back at the same moment.
     pub(super) fn pause(&mut self) -> Duration {
         let bound = PAUSE_MIN.saturating_mul(1 << self.failures.min(16)).min(PAUSE_MAX);
         self.failures = self.failures.saturating_add(1);
         bound.mul_f64(0.5 + fastrand::f64() / 2.0)
     }
 
-    /// The attempt succeeded: the next pause is the shortest again.
+    /// Makes the next pause the shortest again, after a success.
     pub(super) fn reset(&mut self) {
         self.failures = 0;
     }

@@ -1,11 +1,12 @@
-//! Joins decisions that wait into one script call, and hands its replies out again.
+//! Joins waiting decisions into one script call, and hands its replies out again.
 //!
-//! The script takes n keys with two arguments each and replies n values (one key: the value
-//! itself), so what waits while a call is in flight goes together when its reply comes: a script
-//! call over 16 keys costs the server well under 16 times a script call over one, and both sides
-//! handle fewer, larger packets. When nothing is in flight a decision goes at once, alone.
+//! The script takes n keys with two arguments each and replies n values (one key: the value itself), so
+//! decisions that wait while a call is in flight go together when its reply comes: a script call over 16
+//! keys costs the server well under 16 times a script call over one, and both sides handle fewer, larger
+//! packets. When no call is in flight a decision goes at once, alone.
 //!
-//! Neighbours stay apart: each takes its own value of the reply, which may be an error of its own.
+//! Joined decisions stay independent: each takes its own value of the reply, which may be an error of its
+//! own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,8 +22,8 @@ use super::late::Late;
 use super::load::Ticket;
 use super::{LuaScript, RedisError};
 
-/// What decisions in one call cost the server together at most, in µs: a light one that travels with
-/// others waits no longer for them.
+/// The highest cost of the decisions in one call together, in µs: a light one that travels with others
+/// waits no longer for them.
 const JOINED_US_MAX: u64 = 1_000;
 
 /// One key for the script, with its arguments.
@@ -34,24 +35,24 @@ pub struct ScriptArgs {
     pub args: [Bytes; 2],
 }
 
-/// A request and whoever awaits its reply.
+/// A request, and the receiver of its reply.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) request: ServerRequest,
-    /// `None`: nobody waits for it.
+    /// `None`: no caller waits for it.
     pub(super) reply: Option<ReplyTo>,
     pub(super) stage: Arc<Stage>,
-    /// How often it has been sent and was refused without being executed.
+    /// The number of times that it has been sent and was refused without being executed.
     pub(super) repeats: u32,
     /// Its place in the queue.
     pub(super) _ticket: Ticket,
 }
 
-/// What is wanted of the server.
+/// A request to the server.
 #[derive(Clone, Debug)]
 pub(super) struct ServerRequest {
     pub(super) what: RequestKind,
-    /// Whether the server is to answer for a slot that is still being moved to it.
+    /// The server is to answer for a slot that is still being moved to it.
     pub(super) asking: bool,
 }
 
@@ -68,7 +69,7 @@ pub(super) enum RequestKind {
     Plain(Cmd),
 }
 
-/// Who waits for the reply to a call.
+/// The receiver of the reply to a call.
 #[derive(Debug)]
 pub(super) enum ReplyTo {
     /// A caller with one request.
@@ -77,7 +78,7 @@ pub(super) enum ReplyTo {
     Group(GroupPlace),
 }
 
-/// How far a call has come; says for sure whether it can still be called back.
+/// The stage of a call; it decides for sure whether the call can still be taken back.
 #[derive(Debug, Default)]
 pub(super) struct Stage(AtomicU8);
 
@@ -85,7 +86,7 @@ const WAITING: u8 = 0;
 const SENT: u8 = 1;
 const GIVEN_UP: u8 = 2;
 
-/// What is written to a connection in one piece.
+/// Commands that are written to a connection in one piece.
 #[derive(Debug)]
 pub(super) enum Packet {
     One(Cmd),
@@ -94,7 +95,7 @@ pub(super) enum Packet {
 }
 
 impl ReplyTo {
-    /// Whether the caller has given up.
+    /// Returns whether the caller has given up.
     fn is_closed(&self) -> bool {
         match self {
             Self::One(sender) => sender.is_closed(),
@@ -119,19 +120,19 @@ impl Stage {
 
     /// Marks the call as not sent any more: it was surely not executed.
     pub(super) fn call_back(&self) {
-        // A caller that gave up does not look any more.
+        // A caller that gave up does not read it any more.
         self.0.store(WAITING, Ordering::Release);
     }
 
-    /// Gives up: true if the call was not sent and never will be.
+    /// Gives up; returns `true` if the call was not sent and never will be.
     pub(super) fn give_up(&self) -> bool {
         self.0.compare_exchange(WAITING, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
 
-/// Takes from the front of `waiting` what goes in one packet: up to `joined_max` decisions that
-/// together cost the server [`JOINED_US_MAX`] at most, or one request of another kind. Those whose callers
-/// gave up are left out; nobody is left: an empty list.
+/// Takes the calls of one packet from the front of `waiting`: up to `joined_max` decisions that together
+/// cost the server [`JOINED_US_MAX`] at most, or one request of another kind. Calls whose callers gave up
+/// are left out; if none remains, the list is empty.
 pub(super) fn take(waiting: &mut VecDeque<Call>, joined_max: usize) -> Vec<Call> {
     let (mut calls, mut joined_us): (Vec<Call>, _) = (Vec::new(), 0);
     while calls.len() < joined_max {
@@ -151,13 +152,13 @@ pub(super) fn take(waiting: &mut VecDeque<Call>, joined_max: usize) -> Vec<Call>
             break;
         }
     }
-    // Those of one key in a row, in their order: the script reads and writes its state once for all that
-    // ask the same.
+    // Decisions of one key in a row, in their order: the script reads and writes its state once for all
+    // equal requests.
     calls.sort_by(|a, b| a.request.key().cmp(&b.request.key()));
     calls
 }
 
-/// What to write for `calls`, which [`take`] has taken.
+/// Returns the packet for `calls`, which [`take`] has taken.
 pub(super) fn pack(script: &LuaScript, calls: &[Call]) -> Packet {
     let command = match calls {
         [Call { request: ServerRequest { what: RequestKind::Plain(command), .. }, .. }]
@@ -186,7 +187,8 @@ pub(super) fn pack(script: &LuaScript, calls: &[Call]) -> Packet {
     Packet::Asking(pipeline)
 }
 
-/// Hands the values of `reply` to `calls`, each its own. What nobody waits for any more is noted in `late`.
+/// Hands the values of `reply` to `calls`, each its own. Values without a waiting caller are noted in
+/// `late`.
 pub(super) fn deliver(mut calls: Vec<Call>, reply: Value, late: &mut Late) {
     if calls.len() == 1 {
         let call = calls.pop().expect("there is one");
@@ -198,7 +200,7 @@ pub(super) fn deliver(mut calls: Vec<Call>, reply: Value, late: &mut Late) {
                 call.answer(value, late);
             }
         }
-        // The call as a whole was refused: that holds for each in it.
+        // The call as a whole was refused, and so was each in it.
         Value::ServerError(error) => {
             for call in calls {
                 call.finish(Ok(Value::ServerError(error.clone())));
@@ -208,7 +210,7 @@ pub(super) fn deliver(mut calls: Vec<Call>, reply: Value, late: &mut Late) {
     }
 }
 
-/// Tells all of `calls` the same error.
+/// Sends the same error to all of `calls`.
 pub(super) fn fail(calls: impl IntoIterator<Item = Call>, error: &RedisError) {
     for call in calls {
         call.finish(Err(error.clone()));
@@ -216,7 +218,7 @@ pub(super) fn fail(calls: impl IntoIterator<Item = Call>, error: &RedisError) {
 }
 
 impl Call {
-    /// The script that it calls, where decisions call `ours`.
+    /// Returns the script that it calls; decisions call `ours`.
     pub(super) fn script(&self, ours: LuaScript) -> LuaScript {
         match self.request.what {
             RequestKind::Script(_) | RequestKind::InDebt(..) | RequestKind::Plain(_) => ours,
@@ -224,13 +226,13 @@ impl Call {
         }
     }
 
-    /// A call for which nobody waits.
+    /// Returns a call without a waiting caller.
     pub(super) fn for_nobody(request: ServerRequest, ticket: Ticket) -> Self {
         Self { request, reply: None, stage: Arc::default(), repeats: 0, _ticket: ticket }
     }
 
     pub(super) fn finish(self, result: Result<Value, RedisError>) {
-        // Nobody there is no mistake: the caller may have given up.
+        // A caller that has given up is not an error.
         self.reply.map(|reply| reply.send(result).ok());
     }
 
@@ -244,12 +246,12 @@ impl Call {
 }
 
 impl ServerRequest {
-    /// A decision for whichever server the connection leads to.
+    /// Returns a decision for whichever server the connection leads to.
     pub(super) fn script(ask: ScriptArgs) -> Self {
         RequestKind::Script(ask).into()
     }
 
-    /// What it costs the server at the most, estimated.
+    /// Returns the highest cost for the server, estimated, in µs.
     fn cost_us(&self) -> u64 {
         match &self.what {
             RequestKind::Script(ask) | RequestKind::InDebt(ask, _) => blob::cost_us(&ask.args[0]),
@@ -257,7 +259,7 @@ impl ServerRequest {
         }
     }
 
-    /// The key that is decided on.
+    /// Returns the key that is decided on.
     pub(super) fn key(&self) -> Option<&Bytes> {
         match &self.what {
             RequestKind::Script(ask) | RequestKind::InDebt(ask, _) => Some(&ask.key),
@@ -271,13 +273,13 @@ impl ServerRequest {
 }
 
 impl From<RequestKind> for ServerRequest {
-    /// It is for whichever server the connection leads to.
+    /// Makes a request for whichever server the connection leads to.
     fn from(what: RequestKind) -> Self {
         Self { what, asking: false }
     }
 }
 
-/// One script call for all of `calls`.
+/// Returns one script call for all of `calls`.
 fn evalsha(script: &LuaScript, calls: &[Call]) -> Cmd {
     let asks = || {
         calls.iter().filter_map(|call| match &call.request.what {

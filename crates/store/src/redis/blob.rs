@@ -1,4 +1,4 @@
-//! A rule set as bytes, and what the states that it writes begin with. `spec/redis.md` is the format.
+//! A rule set as bytes, and the head of the states that it writes. `spec/redis.md` is the format.
 //!
 //! ```text
 //! blob   = how many bytes of the head tell these rules from others, its length, the rules, the head
@@ -6,8 +6,8 @@
 //!        = of a caller:  the rules themselves, in short
 //! ```
 //!
-//! A policy's rules are kept in Redis under the policy's name and their generation. Those of a caller
-//! are kept nowhere: who meets a state of theirs reads them there.
+//! A policy's rules are stored in Redis under the policy's name and their generation. Those of a caller
+//! are not: a reader of their state finds them at its head.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ use super::cost;
 use super::script::FORMAT;
 use crate::RuleOrigin;
 
-/// The name of the only rule of a caller's limit, which is not written down.
+/// The name of the only rule of a caller's limit, which is not stored.
 const BROUGHT: &str = "limit";
 
 /// Bytes of a rule before its numbers: code, how many numbers, flags, and 8 of the name's hash.
@@ -39,25 +39,25 @@ const SINCE_BYTES: usize = 5;
 /// The beginning of 2026, from which stamps count.
 const YEAR_2026: Micros = Micros::from_secs(1_767_225_600);
 
-/// How long a budget that does not start full is remembered after it is full.
+/// The time for which a budget that does not start full is remembered after it is full.
 const IDLE: Micros = Micros::from_secs(30 * 86_400);
 
 /// The longest window of a calendar: a leap year.
 const YEAR: Micros = Micros::from_secs(366 * 86_400);
 
-/// Longest time for which rules are kept that nobody uses: longer than the longest window. A budget
-/// that takes longer to fill counts as used up when they are gone.
+/// The longest time for which unused rules are kept: longer than the longest window. A budget that takes
+/// longer to fill counts as used up when they are gone.
 const LIFE_MAX: Micros = Micros::from_secs(400 * 86_400);
 
 /// Flags of a rule: a full budget is a new key; it has a calendar.
 const FULL_IS_FRESH: u8 = 1;
 const CALENDAR: u8 = 4;
 
-/// What tells the rules of a policy from others that it had or has: the first bytes of their hash.
+/// The id of the rules of a policy among those that it had or has: the first bytes of their hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation([u8; GENERATION_BYTES]);
 
-/// Which rules of a policy wrote a state, and since when they were in force: of two stamps the greater
+/// The rules of a policy that wrote a state, and since when they were in force: of two stamps the greater
 /// is that of the later rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp {
@@ -70,7 +70,7 @@ pub struct Stamp {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RulesBlob {
     bytes: Bytes,
-    /// How many of them are the rules.
+    /// The number of these bytes that are the rules.
     rules: usize,
 }
 
@@ -85,7 +85,7 @@ pub(super) struct BlobRule<'b> {
 }
 
 impl RulesBlob {
-    /// The blob of `rules` from `origin`.
+    /// Returns the blob of `rules` from `origin`.
     pub fn new(rules: &RuleSet, origin: RuleOrigin) -> Self {
         let carry = match rules.carry() {
             Carry::Usage => 0,
@@ -113,14 +113,14 @@ impl RulesBlob {
         }
     }
 
-    /// The blob of a policy's `rules`, as [`rules`](Self::rules) had them, for states with this stamp;
-    /// `None` if they are not the rules of its generation.
+    /// Returns the blob of a policy's `rules`, as [`rules`](Self::rules) returned them, for states with
+    /// this stamp; `None` if they are not the rules of its generation.
     pub fn of_stamp(rules: &[u8], stamp: Stamp) -> Option<Self> {
         (hash(rules) == stamp.generation && read_rules(rules).is_some())
             .then(|| Self::stamped(rules, stamp))
     }
 
-    /// The blob of the caller's rules with which a state begins.
+    /// Returns the blob of the caller's rules with which a state begins.
     pub fn read_brought(state: &[u8]) -> Option<Self> {
         let from = &mut &*state;
         let rules = at_length(from)?;
@@ -132,7 +132,8 @@ impl RulesBlob {
         Self::with_head(rules, GENERATION_BYTES, &stamp.to_bytes())
     }
 
-    /// `same` bytes of `head`, or all if that is 0, tell the rules from others.
+    /// Returns the blob with `head`, of which the first `same` bytes, or all if that is 0, identify the
+    /// rules.
     fn with_head(rules: &[u8], same: usize, head: &[u8]) -> Self {
         let mut bytes = Vec::with_capacity(BEFORE + rules.len() + head.len());
         put(&mut bytes, same as u64, 1);
@@ -142,27 +143,27 @@ impl RulesBlob {
         Self { bytes: bytes.into(), rules: rules.len() }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The same, shared.
+    /// Returns the bytes, shared.
     pub(super) fn to_bytes(&self) -> Bytes {
         self.bytes.clone()
     }
 
-    /// The rules, without what says whose they are: what is kept in Redis.
+    /// Returns the rules without their head: the part that is stored in Redis.
     pub fn rules(&self) -> &[u8] {
         &self.bytes[BEFORE..BEFORE + self.rules]
     }
 
-    /// What states under these rules begin with.
+    /// Returns the head of states under these rules.
     pub fn head(&self) -> &[u8] {
         &self.bytes[BEFORE + self.rules..]
     }
 
-    /// The stamp of a policy's rules.
+    /// Returns the stamp of a policy's rules.
     pub fn stamp(&self) -> Option<Stamp> {
         let is_of_policy = usize::from(self.bytes[0]) == GENERATION_BYTES;
         if is_of_policy { Stamp::read(self.head()) } else { None }
@@ -172,8 +173,9 @@ impl RulesBlob {
         read_rules(self.rules()).expect("a blob is made of rules that can be read")
     }
 
-    /// How long a state that is never touched again is remembered under these rules at most, but for
-    /// what is in use beyond the limit: the longest time until a budget is full, and the time after it.
+    /// Returns the longest time for which a state that is never touched again is remembered under these
+    /// rules, except for usage beyond the limit: the longest time until a budget is full, and the time
+    /// after it.
     pub(super) fn life(&self) -> Micros {
         let rules = self.each();
         let longest = rules.iter().map(BlobRule::time_to_full).max().unwrap_or_default();
@@ -183,14 +185,14 @@ impl RulesBlob {
 }
 
 impl Stamp {
-    /// The stamp with which a state under a policy begins.
+    /// Returns the stamp with which a state under a policy begins.
     pub fn read(state: &[u8]) -> Option<Self> {
         let (generation, rest) = state.split_first_chunk()?;
         let since = rest.get(..SINCE_BYTES)?;
         Some(Self { since_ms: number(since), generation: Generation(*generation) })
     }
 
-    /// What tells the rules from others of the policy.
+    /// Returns the id of the rules among those of the policy.
     pub const fn generation(self) -> Generation {
         self.generation
     }
@@ -209,23 +211,23 @@ impl fmt::Display for Generation {
 }
 
 impl BlobRule<'_> {
-    /// Whether `other` has the same name.
+    /// Returns whether `other` has the same name.
     pub(super) fn is_named_as(&self, other: &BlobRule<'_>) -> bool {
         self.name == other.name
     }
 
-    /// Whether a request brings its window along.
+    /// Returns whether requests contain its window.
     pub(super) const fn has_calendar(&self) -> bool {
         self.flags & CALENDAR != 0
     }
 
-    /// Whether `other` follows the same calendar.
+    /// Returns whether `other` follows the same calendar.
     pub(super) fn shares_calendar(&self, other: &BlobRule<'_>) -> bool {
         let calendar = |place| self.number(place) == other.number(place);
         self.has_calendar() && other.has_calendar() && calendar(3) && calendar(4)
     }
 
-    /// What decisions report as the limit.
+    /// Returns the limit that decisions report.
     pub(super) fn limit(&self) -> u64 {
         let limit = match self.code {
             1 | 4 => self.number(4),
@@ -235,7 +237,7 @@ impl BlobRule<'_> {
         whole(limit)
     }
 
-    /// From nothing left until the budget is full.
+    /// Returns the time from an empty budget to a full one.
     fn time_to_full(&self) -> Micros {
         let span_us = match self.code {
             // Permits come with whole ticks: of a bucket that is refilled by interval that is a period.
@@ -256,7 +258,8 @@ impl BlobRule<'_> {
     }
 }
 
-/// What a decision by the rules of `blob` costs the server at the most, in µs. 0 of what is no blob.
+/// Returns the highest cost of a decision by the rules of `blob` for the server, in µs; 0 if it is not a
+/// blob.
 pub(super) fn cost_us(blob: &[u8]) -> u64 {
     let Some(&[_, _, _, _, _, count, ref rules @ ..]) = blob.get(..).filter(|it| it.len() > 6)
     else {
@@ -275,16 +278,16 @@ pub(super) fn cost_us(blob: &[u8]) -> u64 {
     cost_ns / 1_000
 }
 
-/// Whether a refund under these rules is the same as if what it gives back had never been taken, until the
-/// budget is full again: one fixed window. A bucket that had been full without what was taken would have
-/// let that flow out in vain; logs and windows of several buckets take back what is newest.
+/// Returns whether a refund under these rules has the same effect as if its permits had never been taken,
+/// until the budget is full again: so for one fixed window. A bucket that had been full without them would
+/// have lost what flowed out; logs and windows of several buckets give back the newest permits.
 pub(super) fn refunds_exactly(blob: &[u8]) -> bool {
     const FIXED_WINDOW: u8 = 5;
     matches!(blob, [_, _, _, _, _, 1, FIXED_WINDOW, ..])
 }
 
-/// What the script must know of a rule whatever its algorithm: whether a full budget is a new key,
-/// whether it hands out permits, whether a request brings its window along.
+/// Returns the flags of a rule for the script, whatever its algorithm: whether a full budget is a new key,
+/// whether it hands out permits, whether a request contains its window.
 fn flags(rule: &Rule) -> u8 {
     let flags = [rule.full_is_fresh(), rule.holds_permits(), rule.calendar().is_some()];
     flags.into_iter().enumerate().map(|(bit, set)| u8::from(set) << bit).sum()
@@ -309,7 +312,7 @@ pub(super) fn whole(number: f64) -> u64 {
     number.clamp(0.0, UNITS_MAX as f64) as u64
 }
 
-/// The rules of a blob; `None` if these bytes are none.
+/// Returns the rules of a blob; `None` if these bytes are not one.
 fn read_rules(bytes: &[u8]) -> Option<Vec<BlobRule<'_>>> {
     let &[FORMAT, carry, count, ref rest @ ..] = bytes else { return None };
     let mut rest = rest;
@@ -326,8 +329,8 @@ fn read_rules(bytes: &[u8]) -> Option<Vec<BlobRule<'_>>> {
     rules.filter(|rules| carry <= 2 && (1..=8).contains(&rules.len()) && rest.is_empty())
 }
 
-/// A caller's rules in short. Of one rule of the usual name and `carry: usage` that is the rule;
-/// otherwise a byte that says how many there are and what becomes of usage, and the name of each.
+/// Returns a caller's rules in short: for one rule of the usual name and `carry: usage` the rule alone;
+/// otherwise a byte with their number and `carry`, and the name of each.
 fn brief(rules: &[u8]) -> Option<Vec<u8>> {
     let (carry, each) = (rules[1], read_rules(rules)?);
     let mut bytes = Vec::new();
@@ -347,7 +350,7 @@ fn brief(rules: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The rules that [`brief`] made the first bytes of `from` of.
+/// Returns the rules whose [`brief`] form `from` begins with.
 fn at_length(from: &mut &[u8]) -> Option<Vec<u8>> {
     let (carry, count, is_usual) = match *from.first()? {
         usual if usual < 0x80 => (0, 1, true),
@@ -372,8 +375,8 @@ fn at_length(from: &mut &[u8]) -> Option<Vec<u8>> {
     read_rules(&rules).is_some().then_some(rules)
 }
 
-/// One more than a whole number, 7 bits a byte, the lowest first, all but the last with a bit 8; of
-/// others a 0 and the double.
+/// Appends one more than a whole number, 7 bits a byte, the lowest first, all but the last with a bit 8;
+/// or, for other numbers, a 0 and the double.
 fn put_number(bytes: &mut Vec<u8>, number: f64) {
     if !(0.0..=UNITS_MAX as f64).contains(&number) || number.fract() != 0.0 {
         bytes.push(0);

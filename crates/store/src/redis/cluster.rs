@@ -2,14 +2,15 @@
 //!
 //! redis-rs has a cluster client of its own; it is not used, since it repeats calls after IO errors
 //! at its own discretion, and one node that does not answer holds up calls to the others. Here, a
-//! node is a few lanes like any other server, and a call knows what became of it:
+//! node is a few lanes like any other server, and a call reports its outcome:
 //!
-//! - `MOVED`: the map learns the slot's new owner, and the call goes there.
+//! - `MOVED`: the map gets the slot's new owner, and the call goes there.
 //! - `ASK`: the slot is being moved and the key has gone ahead; the call follows it, once.
-//! - A node that is down fails the calls to its own slots, at once; the others do not notice.
+//! - A node that is down fails the calls to its own slots, at once; calls to others are not
+//!   affected.
 //!
-//! Whatever looks wrong makes the map be read again, by one task for all calls, from whichever of
-//! a few nodes answers first.
+//! Any sign of a change makes the map be read again, by one task for all calls, from whichever of a
+//! few nodes answers first.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,19 +35,19 @@ use super::task::Task;
 /// Most nodes that the map knows: as many as a cluster is built for.
 const NODES_MAX: usize = 1000;
 
-/// Most nodes asked for the map at once: one of them will be well.
+/// Most nodes asked for the map at once: at least one of them is likely to work.
 const ASKED_MAX: usize = 5;
 
 /// The least time between two readings of the map, however many calls want one.
 const READ_PAUSE_MIN: Duration = Duration::from_millis(100);
 
-/// The same after readings that brought nothing new.
+/// The least time between two readings of the map that found no change.
 const READ_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// How often the map is read although nothing happened.
+/// The period in which the map is read although no call suggests it.
 const READ_EVERY: Duration = Duration::from_secs(30);
 
-/// How long a call waits where the slot's keys are between two nodes.
+/// The pause of a call whose slot has its keys on two nodes.
 const TRY_AGAIN_PAUSE: Duration = Duration::from_millis(1);
 
 /// No node is known for the slot.
@@ -60,7 +61,7 @@ pub(super) struct Cluster {
     _reader: Task,
 }
 
-/// The nodes, and who owns which slot.
+/// The nodes, and the owners of slots.
 #[derive(Debug)]
 pub(super) struct Nodes {
     setup: ConnectionSetup,
@@ -69,7 +70,7 @@ pub(super) struct Nodes {
     map: ArcSwap<SlotMap>,
 }
 
-/// Who owns which slot.
+/// The owner of each slot.
 #[derive(Debug)]
 struct SlotMap {
     /// Indices into `nodes`, or [`NOBODY`].
@@ -83,7 +84,7 @@ struct ClusterNode {
     server: Standalone,
 }
 
-/// Where a node sends a call that it does not execute itself.
+/// The redirection of a call that a node does not execute itself.
 #[derive(Debug, PartialEq, Eq)]
 enum Redirect {
     Moved(Address),
@@ -102,7 +103,7 @@ impl Cluster {
         Self { nodes, status, _reader: reader }
     }
 
-    /// The nodes, as they come and go.
+    /// Returns the nodes, which come and go.
     pub(super) fn nodes(&self) -> Arc<Nodes> {
         Arc::clone(&self.nodes)
     }
@@ -117,7 +118,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The script's reply to `ask` from the node that has its key.
+    /// Returns the script's reply to `ask` from the node that has its key.
     pub(super) async fn eval(
         &self,
         ask: ScriptArgs,
@@ -131,7 +132,7 @@ impl Cluster {
         .await
     }
 
-    /// The reply to `what` from the node that has `key`.
+    /// Returns the reply to `what` from the node that has `key`.
     pub(super) async fn command(
         &self,
         key: &[u8],
@@ -196,7 +197,7 @@ impl Nodes {
         map.nodes.get(usize::from(owner)).cloned()
     }
 
-    /// The node at `address`, which becomes known if it was not; `None` if too many are.
+    /// Returns the node at `address`, and adds it if it is new; `None` if there are too many.
     fn node(&self, address: &Address) -> Option<Arc<ClusterNode>> {
         if let Some(node) = self.map.load().at(address) {
             return Some(node);
@@ -236,7 +237,7 @@ impl Nodes {
                     status.send_replace(ConnectionStatus::Ready);
                     changed
                 }
-                // Without news, the nodes that are known serve on.
+                // Without an answer, the known nodes serve on.
                 Err(cause) => {
                     status.send_if_modified(|status| {
                         let is_known = matches!(status, ConnectionStatus::Ready);
@@ -251,13 +252,13 @@ impl Nodes {
             pause = if changed { READ_PAUSE_MIN } else { (pause * 2).min(READ_PAUSE_MAX) };
             sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
             if matches!(*status.borrow(), ConnectionStatus::Ready) {
-                // Whether it was a suspicion or the time does not matter.
+                // A suspicion and the end of the time have the same effect.
                 let _ = timeout(READ_EVERY, self.setup.suspicion.notified()).await;
             }
         }
     }
 
-    /// Every node that is known or was named, in no order.
+    /// Returns every known or configured node, in random order.
     fn addresses(&self) -> Vec<Address> {
         let known = self.map.load_full();
         let mut addresses: Vec<_> = known.nodes.iter().map(|node| node.address.clone()).collect();
@@ -266,15 +267,15 @@ impl Nodes {
         addresses
     }
 
-    /// Some node, another one each time.
+    /// Returns one node, another one each time.
     pub(super) fn any_address(&self) -> Option<Address> {
         self.addresses().pop()
     }
 
-    /// The map of the first node that has one, of a few that are asked.
+    /// Returns the map of the first node that has one, of a few that are asked.
     ///
     /// # Errors
-    /// What the nodes are instead of ready nodes of a cluster, or why none answers.
+    /// The error of nodes that are not ready nodes of a cluster, or the reason why none answers.
     async fn read(&self) -> Result<Vec<SlotRange>, ConnectError> {
         let candidates = self.addresses();
         let mut question = redis::cmd("CLUSTER");
@@ -303,7 +304,7 @@ impl Nodes {
         })
     }
 
-    /// Makes the map say what `ranges` say; true if it said something else before.
+    /// Replaces the map by `ranges`; returns whether it changed.
     fn install(&self, ranges: &[SlotRange]) -> bool {
         let old = self.map.load_full();
         let mut new = SlotMap::new(Vec::new());
@@ -353,7 +354,7 @@ impl Clone for SlotMap {
 }
 
 impl Redirect {
-    /// Where `refusal`, which came from `from`, sends the call; `None` if nowhere.
+    /// Returns the redirection in `refusal`, which came from `from`; `None` if there is none.
     fn read(refusal: &ServerErrorReply, from: &Address) -> Option<Self> {
         let target = || {
             let (_slot, target) = refusal.message.split_once(' ')?;

@@ -1,4 +1,4 @@
-//! What the script is told and what it answers, as bytes. `spec/redis.md` is the format.
+//! The requests and replies of the script, as bytes. `spec/redis.md` is the format.
 //!
 //! A rule set travels as a blob that is made once ([`RulesBlob`]); a request is a few bytes
 //! ([`ScriptRequest`]); the answer is a packed string ([`ScriptReply`]). All numbers are little-endian.
@@ -30,39 +30,38 @@ const DEBIT: u8 = 11;
 const RAISE: u8 = 13;
 const IN_DEBT: u8 = 12;
 
-/// What is taken of a window is given back only if the window lasts for a minute more: a server that stood
-/// still executes a refund when it goes on, and what is taken of a shorter one is soon there again.
+/// The least time that a window must still last for a refund of a late grant: a server that stood still
+/// executes a refund when it goes on, and permits of a shorter window are soon there again.
 const UNDONE_MIN: Micros = Micros::from_secs(60);
 
-/// Length of a longest wait.
+/// Length of a longest wait, in bytes.
 const MAX_WAIT_BYTES: usize = 7;
 
-/// Length of a reply that is a decision by one rule.
+/// Length of a reply that is a decision by one rule, in bytes.
 const VERDICT_BYTES: usize = 27;
 
-/// Length of what is left under a rule.
+/// Length of the remaining permits of a rule, in bytes.
 const REMAINING_BYTES: usize = 7;
 
-/// The Redis key of the state of `key` under `policy`: 27 characters, of which the braces keep
-/// whatever belongs to the key in one slot. Any bytes are spread evenly, and none of them can be
-/// read back.
+/// Returns the Redis key of the state of `key` under `policy`: 27 characters, of which the braces keep all
+/// keys that belong to it in one slot. Any bytes are spread evenly, and none of them can be read back.
 pub fn state_key(policy: &str, key: &[u8]) -> String {
     format!("sg:{{{}}}", name_of([policy.as_bytes(), key]))
 }
 
-/// The Redis key of the rules of `policy` that are of this generation, for those who meet a state that
-/// was written under them. No other policy's rules can be there.
+/// Returns the Redis key of the rules of `policy` with this generation, for clients that meet a state that was
+/// written under them. No other policy's rules can be there.
 pub fn rules_key(policy: &str, generation: Generation) -> String {
     format!("sg:rules:{}:{generation}", name_of([policy.as_bytes()]))
 }
 
-/// The Redis key that says what was charged of the debt with this id, beside the state at `state_key`
-/// and in its slot.
+/// Returns the Redis key of the permits that were charged of the debt with this id, beside the state at
+/// `state_key` and in its slot.
 pub(super) fn debt_key(state_key: &str, id: u128) -> String {
     format!("{state_key}:{}", URL_SAFE_NO_PAD.encode(id.to_be_bytes()))
 }
 
-/// 22 characters that stand for `parts`.
+/// Returns 22 characters that stand for `parts`.
 fn name_of<const N: usize>(parts: [&[u8]; N]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -72,47 +71,47 @@ fn name_of<const N: usize>(parts: [&[u8]; N]) -> String {
     URL_SAFE_NO_PAD.encode(&hash.finalize()[..16])
 }
 
-/// Whose clock says what time it is.
+/// The clock of decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScriptClock {
-    /// The server's (`TIME`).
+    /// The clock of the server (`TIME`).
     #[default]
     Server,
     /// The moment that is passed in, and nothing else: as the kernel decides. For replays and
     /// tests. Keys outlive their budgets by a day, as this time need not be the server's.
     Given,
-    /// The moment that is passed in, but never earlier than what the key has seen: several callers
-    /// whose clocks differ add nothing to its budget.
+    /// The moment that is passed in, but never earlier than the latest one of the key: several callers whose
+    /// clocks differ add nothing to its budget.
     Client,
 }
 
 /// The rules that wrote a state, where they are not those of the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PreviousRules<'a> {
-    /// Not looked for yet.
+    /// The script has not asked for them yet.
     #[default]
     Unsaid,
-    /// These.
+    /// Known rules.
     Rules(&'a RulesBlob),
-    /// Nobody knows them: every budget of the key counts as used up.
+    /// Unknown rules: every budget of the key counts as used up.
     Lost,
 }
 
 /// One request as the script takes it.
 #[derive(Clone, Copy, Debug)]
 pub struct ScriptRequest<'a> {
-    /// What is wanted.
+    /// The verb.
     pub verb: &'a Verb,
-    /// When, with the calendar windows around it; with [`ScriptClock::Server`] only the windows count.
+    /// The moment, with the calendar windows around it; with [`ScriptClock::Server`] only the windows count.
     pub at: &'a Moment<'a>,
-    /// Whose clock rules.
+    /// The clock of the decision.
     pub clock: ScriptClock,
     /// The rules that wrote the state, once the script has asked for them.
     pub before: PreviousRules<'a>,
 }
 
 impl ScriptRequest<'_> {
-    /// The bytes.
+    /// Returns the bytes.
     ///
     /// # Panics
     /// If a rule with a calendar has no window in `at`, as the kernel would.
@@ -120,7 +119,7 @@ impl ScriptRequest<'_> {
         self.encode_with(windows_at(rules, self.at).into_iter())
     }
 
-    /// The bytes for rules whose calendars have these windows, in their order.
+    /// Returns the bytes for rules whose calendars have these windows, in their order.
     pub(super) fn encode_with(&self, windows: impl Iterator<Item = Window>) -> Vec<u8> {
         let Self { verb, .. } = self;
         let (code, cost) = match verb {
@@ -149,7 +148,7 @@ impl ScriptRequest<'_> {
         bytes
     }
 
-    /// The same, after a debt is charged: so many permits of each rule.
+    /// Returns the bytes of the request after a debt is charged: `permits` of each rule.
     pub(super) fn encode_in_debt(
         &self,
         charge: Charge,
@@ -177,7 +176,7 @@ impl ScriptRequest<'_> {
     }
 }
 
-/// Appends what every request ends with: the time unless it is the server's, the windows of calendars, and the
+/// Appends the end of every request: the time unless it is the server's, the windows of calendars, and the
 /// rules that wrote the state.
 pub(super) fn put_rest(
     bytes: &mut Vec<u8>,
@@ -203,9 +202,9 @@ pub(super) fn put_rest(
     }
 }
 
-/// The refund of what `reply` granted to the request `asked` under `rules`. `None` if it granted nothing, or
-/// if giving it back could let more than the limit pass: the refund may be executed late, when what was
-/// granted is there again in any case. So a permit stays held: by then its caller may have released it, and
+/// Returns the refund of the permits that `reply` granted to the request `asked` under `rules`. `None` if it
+/// granted none, or if a refund could let more than the limit pass: it may be executed late, when the permits
+/// are there again in any case. So a held permit stays held: by then its caller may have released it, and
 /// acquired another one of the same name.
 pub(super) fn undoing(rules: &[u8], asked: &[u8], reply: &[u8]) -> Option<Vec<u8>> {
     let asked = match *asked {
@@ -225,7 +224,7 @@ pub(super) fn undoing(rules: &[u8], asked: &[u8], reply: &[u8]) -> Option<Vec<u8
     is_undone.then(|| [&[REFUND, clock], &granted[..], rest].concat())
 }
 
-/// The windows of the calendars of `rules` at this moment.
+/// Returns the windows of the calendars of `rules` at this moment.
 ///
 /// # Panics
 /// If a rule with a calendar has no window, as the kernel would.
@@ -238,8 +237,8 @@ pub(super) fn windows_at(rules: &RuleSet, at: &Moment<'_>) -> Vec<Window> {
     windows.collect()
 }
 
-/// What was charged of a debt for so many rules, and the decision behind it: the two parts of a reply to
-/// [`ScriptRequest::encode_in_debt`]. `None` if it is another reply.
+/// Splits a reply to [`ScriptRequest::encode_in_debt`] for so many rules into the decision and the permits
+/// that were charged of the debt. `None` if it is another reply.
 pub(super) fn split_charged(reply: &[u8], rules: usize) -> Option<(&[u8], Permits)> {
     let (verdict, charged) = reply.split_at_checked(verdict_bytes(rules))?;
     let is_verdict = verdict[0] <= 1 && charged.len() == 4 * rules && rules <= RULES_MAX;
@@ -250,46 +249,47 @@ pub(super) fn split_charged(reply: &[u8], rules: usize) -> Option<(&[u8], Permit
     is_verdict.then_some((verdict, permits))
 }
 
-/// Length of a reply that is a decision by so many rules.
+/// Returns the length of a reply that is a decision by so many rules, in bytes.
 const fn verdict_bytes(rules: usize) -> usize {
     if rules > 1 { VERDICT_BYTES + REMAINING_BYTES * rules } else { VERDICT_BYTES }
 }
 
-/// What the script answers.
+/// A reply of the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptReply {
     /// A decision.
     Decided(StoreAnswer),
     /// The rules do not know the verb; no state was changed.
     Unsupported(Unsupported),
-    /// The state was written under other rules, and the script does not know them; no state was
-    /// changed. Ask again with [`PreviousRules`]. This is how the state begins: see [`Stamp::read`] and
+    /// The state was written under other rules that the script does not have; no state was changed. Ask again
+    /// with [`PreviousRules`]. The bytes are the head of the state: see [`Stamp::read`] and
     /// [`RulesBlob::read_brought`].
     Unknown(Vec<u8>),
-    /// The script could not read this part of what it was given (`rules`, `ask`) or of what is
-    /// stored (`state`); no state was changed.
+    /// The script could not read this part of the request (`rules`, `ask`) or of the stored value (`state`);
+    /// no state was changed.
     Malformed(String),
 }
 
-/// Bytes that are no reply of the script.
+/// Bytes that are not a reply of the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unexpected reply of {length} bytes from the script")]
 pub struct ForeignReply {
-    /// How long it is.
+    /// The length of the bytes.
     pub length: usize,
 }
 
 impl ScriptReply {
-    /// The answer to `verb` under `rules` that `bytes` are.
+    /// Decodes `bytes`, the reply to `verb` under `rules`.
     ///
     /// # Errors
-    /// [`ForeignReply`] if they are none.
+    /// [`ForeignReply`] if they are not a reply.
     pub fn decode(bytes: &[u8], rules: &RuleSet, verb: &Verb) -> Result<Self, ForeignReply> {
         let limits = rules.rules().iter().map(|named| named.rule.limit());
         Self::decode_with(bytes, limits, || rules.supports(verb).err())
     }
 
-    /// The answer under rules with these limits, which do not know the verb for this reason.
+    /// Decodes the reply under rules with these limits; `unsupported` is the reason if they do not support the
+    /// verb.
     pub(super) fn decode_with(
         bytes: &[u8],
         limits: impl ExactSizeIterator<Item = u64> + Clone,
@@ -336,8 +336,8 @@ fn answer(
     Some(StoreAnswer { verdict, in_use: in_use.enumerate().collect() })
 }
 
-/// What the script stores for `states` under `rules` from `origin`; `None` if that is no key at all.
-/// The documented form of a state, for tools and tests: only the script writes it.
+/// Returns the stored value of `states` under `rules` from `origin`; `None` if there is no key then. It is the
+/// documented form of a state, for tools and tests: only the script writes it.
 pub fn state_value(rules: &RuleSet, origin: RuleOrigin, states: &States) -> Option<Vec<u8>> {
     if states.is_empty() {
         return None;
@@ -352,10 +352,10 @@ pub(super) fn put(out: &mut Vec<u8>, value: u64, bytes: usize) {
     out.extend_from_slice(&value.to_le_bytes()[..bytes]);
 }
 
-/// The little-endian number of at most 7 bytes.
+/// Returns the little-endian number of at most 7 bytes.
 pub(super) fn number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// The largest number of 7 bytes stands for a retry that never comes.
+/// The largest number of 7 bytes: a retry that never comes.
 pub(super) const NEVER: u64 = (1 << 56) - 1;

@@ -1,4 +1,4 @@
-//! Which Redis, and how: a URL and a few options, each error naming the field and its range.
+//! The configuration of a Redis: a URL and a few options, each error naming the field and its range.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use super::url::{self, Parts};
 /// Most servers that a URL may name: a few suffice to find all others.
 pub const HOSTS_MAX: usize = 16;
 
-/// Where Redis is and how it is talked to: read from a URL.
+/// The address of Redis and the settings of its connections: read from a URL.
 ///
 /// | Form | Topology |
 /// |---|---|
@@ -32,8 +32,8 @@ pub const HOSTS_MAX: usize = 16;
 /// | Option | Means | Range (default) |
 /// |---|---|---|
 /// | `connections` | connections to each server | 1..=16 (2) |
-/// | `deadline_ms` | what a decision may take, in milliseconds | 1..=10000 (20) |
-/// | `connect_timeout_ms` | what a connection may take, handshakes included | 10..=30000 (1000) |
+/// | `deadline_ms` | longest time of a decision, in milliseconds | 1..=10000 (20) |
+/// | `connect_timeout_ms` | longest time of a connection attempt, handshakes included | 10..=30000 (1000) |
 /// | `joined_max` | decisions that travel in one script call | 1..=64 (16) |
 /// | `database` | the same as in the path | 0..=65535 (0) |
 /// | `ca_file` | PEM file of the authorities to trust instead of the system's | – |
@@ -63,12 +63,12 @@ pub struct RedisConfig {
     pub(super) connect_timeout: Duration,
 }
 
-/// How the servers belong together.
+/// The kind of deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topology {
     /// One server.
     Standalone(Address),
-    /// The master of a replicated set; Sentinels know which server that is.
+    /// The master of a replicated set, which Sentinels name.
     Sentinel {
         /// Some of the Sentinels.
         sentinels: Vec<Address>,
@@ -82,7 +82,7 @@ pub enum Topology {
     },
 }
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// A host name or IP address, and a port.
@@ -101,7 +101,7 @@ pub enum RedisConfigError {
          or rediss+cluster, such as `redis://127.0.0.1:6379`"
     )]
     Scheme,
-    /// A part that must be there is not.
+    /// A required part is missing.
     #[error("{field}: is missing")]
     Missing {
         /// The part.
@@ -118,9 +118,9 @@ pub enum RedisConfigError {
     Malformed {
         /// The part.
         field: &'static str,
-        /// What was given.
+        /// The given text.
         value: String,
-        /// What can be read.
+        /// The expected form.
         expected: &'static str,
     },
     /// User or password contain characters that end them.
@@ -131,7 +131,7 @@ pub enum RedisConfigError {
     Range {
         /// The option.
         field: &'static str,
-        /// What was given.
+        /// The given text.
         value: String,
         /// The smallest permitted.
         min: u64,
@@ -144,7 +144,7 @@ pub enum RedisConfigError {
          `joined_max`, `database`, `ca_file`, `sentinel_user` or `sentinel_password`"
     )]
     UnknownOption {
-        /// What was given.
+        /// The given name.
         name: String,
     },
     /// A part cannot be used as it is, or not with the others.
@@ -152,7 +152,7 @@ pub enum RedisConfigError {
     Unusable {
         /// The part.
         field: &'static str,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
     /// The authorities to trust cannot be loaded.
@@ -160,7 +160,7 @@ pub enum RedisConfigError {
     Authorities(AuthoritiesError),
 }
 
-/// Who we say we are. The password is not shown, and wiped from memory when it is dropped.
+/// The login. The password is not shown, and wiped from memory when it is dropped.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RedisCredentials {
     pub(super) user: Option<Arc<str>>,
@@ -168,13 +168,13 @@ pub(super) struct RedisCredentials {
 }
 
 impl RedisConfig {
-    /// How the servers belong together.
+    /// Returns the kind of deployment.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// Whether somebody on the way can read along: there is no TLS, and a server that the URL names is on
-    /// another machine. Servers that Sentinels or a cluster name are not known yet.
+    /// Returns whether others on the network can read the traffic: there is no TLS, and a server that the URL names
+    /// is on another machine. Servers that Sentinels or a cluster name are not known yet.
     pub fn is_open(&self) -> bool {
         let named = match &self.topology {
             Topology::Standalone(address) => std::slice::from_ref(address),
@@ -192,14 +192,14 @@ impl RedisConfig {
         Dialer::for_data(self).map(drop)
     }
 
-    /// The same, where a call may take `deadline`: programs whose decisions are not waited for by anybody, such as
-    /// a replay, take longer than a server.
+    /// Sets the deadline of a call: programs without waiting callers, such as a replay, can use a longer one than a
+    /// server.
     #[must_use]
     pub fn with_deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
     }
 
-    /// What a decision may take.
+    /// Returns the longest time that a decision may take.
     pub fn deadline(&self) -> Duration {
         self.deadline
     }
@@ -273,14 +273,14 @@ impl FromStr for RedisConfig {
 }
 
 impl Address {
-    /// Whether it is on this machine.
+    /// Returns whether it is on this machine.
     fn is_local(&self) -> bool {
         let Self::Tcp(host, _) = self else { return true };
         let is_loopback = |host: &str| host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
         &**host == "localhost" || is_loopback(host.trim_matches(['[', ']']))
     }
 
-    /// The host name that a certificate must be for.
+    /// Returns the host name that a certificate must be for.
     pub(super) fn host(&self) -> Option<&str> {
         match self {
             Self::Tcp(host, _) => Some(host),
@@ -309,13 +309,13 @@ impl PartialEq for RedisCredentials {
 
 impl Eq for RedisCredentials {}
 
-/// The plain decimal number that `value` says, if it is within `range`.
-/// How `value` misses a range of numbers.
+/// Returns how `value` misses a range of numbers.
 fn not_whole_or_outside(value: &str) -> &'static str {
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { "outside " } else { "not a whole number " }
 }
 
+/// Reads `value` as a plain decimal number within `range`.
 fn whole<N>(
     field: &'static str,
     value: &str,

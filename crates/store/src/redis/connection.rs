@@ -1,11 +1,10 @@
 //! One connection: made within its time, with the handshakes that it needs, and closed when dropped.
 //!
-//! The streams are opened here rather than by redis-rs, so that one deadline covers name lookup,
-//! TCP, TLS and login, Nagle's algorithm is off, the TLS settings are read once instead of at every
-//! connection, and aws-lc-rs is the crypto provider whatever else the process uses. What
-//! redis-rs does on the stream is what we want of it: RESP, login, and a pipeline that never
-//! repeats a command by itself (its multiplexed connection has no retries, and a future that is
-//! dropped leaves its reply to be read and thrown away).
+//! The streams are opened here rather than by redis-rs, so that one deadline covers name lookup, TCP, TLS
+//! and login, Nagle's algorithm is off, the TLS settings are read once instead of at every connection, and
+//! aws-lc-rs is the crypto provider whatever else the process uses. On the stream, redis-rs does the rest:
+//! RESP, login, and a pipeline that never repeats a command by itself (its multiplexed connection has no
+//! retries, and a future that is dropped leaves its reply to be read and thrown away).
 
 use std::fmt;
 use std::io;
@@ -32,10 +31,11 @@ use super::task::Task;
 /// enough that the last of them still has a chance to meet its deadline.
 pub(super) const FLIGHTS_MAX: usize = 1024;
 
-/// How long a server that did not finish a handshake is asked whether it expects one with TLS, or without.
+/// The longest probe of a server that did not finish a handshake: whether it expects one with TLS, or
+/// without.
 const PROBE_MAX: Duration = Duration::from_millis(300);
 
-/// Most bytes that are read of an answer to a question that finds out what answers.
+/// Most bytes that are read of an answer to a probe.
 const ANSWER_BYTES_MAX: u64 = 128;
 
 /// Opens connections of one kind.
@@ -55,20 +55,20 @@ pub(super) struct Connection {
     pub(super) driver: Task,
 }
 
-/// By when one connection must be there.
+/// The instant by which a connection must be made.
 struct ConnectDeadline<'a> {
     address: &'a Address,
     timeout: Duration,
     deadline: Instant,
 }
 
-/// A stream of bytes, whatever it goes through.
+/// A stream of bytes of any transport.
 trait AsyncStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> AsyncStream for S {}
 
 impl Dialer {
-    /// A dialer for the servers that hold data.
+    /// Returns a dialer for the servers that hold data.
     ///
     /// # Errors
     /// [`RedisConfigError::Authorities`] if the certificates to trust cannot be read.
@@ -76,7 +76,7 @@ impl Dialer {
         Self::new(config, ServerKind::of_data(config), &config.login)
     }
 
-    /// A dialer for Sentinels.
+    /// Returns a dialer for Sentinels.
     ///
     /// # Errors
     /// [`RedisConfigError::Authorities`] if the certificates to trust cannot be read.
@@ -102,8 +102,8 @@ impl Dialer {
         Ok(Self { kind, tls, login: info, connect_timeout: config.connect_timeout })
     }
 
-    /// A connection to `address`, logged in, on which `prepare` has been done; all of it within
-    /// the configured time.
+    /// Opens a connection to `address`, logs in, and runs `prepare` on it; all of it within the configured
+    /// time.
     pub(super) async fn open(
         &self,
         address: &Address,
@@ -132,7 +132,7 @@ impl Dialer {
         Ok(connection)
     }
 
-    /// The reply of `address` to one question, on a connection of its own.
+    /// Returns the reply of `address` to one question, on a connection of its own.
     pub(super) async fn query(
         &self,
         address: &Address,
@@ -147,7 +147,7 @@ impl Dialer {
         Ok(reply)
     }
 
-    /// A connection to `address` that listens to `channel`.
+    /// Opens a connection to `address` that is subscribed to `channel`.
     pub(super) async fn listen(
         &self,
         address: &Address,
@@ -195,7 +195,7 @@ impl Dialer {
         }
     }
 
-    /// Why the login failed: `error`, unless the answers to other first words say more.
+    /// Returns why the login failed: `error`, unless the answers to probes are more specific.
     async fn cause(&self, address: &Address, error: ConnectError) -> ConnectError {
         match &error {
             ConnectError::Login { .. } => {
@@ -226,7 +226,7 @@ impl Dialer {
                 let advice = "name the address of Redis, whose port is 6379 by default".to_owned();
                 kind::wrong(address, "an HTTP server, not a Redis", advice)
             }
-            // A server without room for another client says so before it is asked, and closes.
+            // A server without room for another client reports it before any request, and closes.
             Some(answer) if answer.starts_with("-ERR max number of clients") => {
                 let message = answer.trim_start_matches("-ERR ").trim_end();
                 let refusal = ServerErrorReply::new("ERR", message);
@@ -236,11 +236,11 @@ impl Dialer {
         }
     }
 
-    /// The first line of the server's answer to these first words, as far as [`ANSWER_BYTES_MAX`].
+    /// Returns the first line of the server's answer to these first words, up to [`ANSWER_BYTES_MAX`].
     async fn answer(&self, address: &Address, words: &[u8]) -> Option<String> {
         let answered = async {
             let mut stream = self.stream(&self.limit(address)).await.ok()?;
-            // A server may have answered, and closed, before it is asked.
+            // A server may have answered, and closed, before this request.
             stream.write_all(words).await.ok();
             stream.flush().await.ok();
             let mut line = Vec::new();
@@ -251,7 +251,7 @@ impl Dialer {
         timeout(PROBE_MAX, answered).await.ok().flatten()
     }
 
-    /// Why TLS failed: `error`, unless the server answers without it.
+    /// Returns why TLS failed: `error`, unless the server answers without it.
     async fn or_speaks_plainly(&self, address: &Address, error: ConnectError) -> ConnectError {
         let Address::Tcp(host, port) = address else { return error };
         let answers = async {
@@ -269,7 +269,7 @@ impl Dialer {
     }
 }
 
-/// Whether a server answers the first message of TLS with TLS; its certificate does not matter.
+/// Returns whether a server answers the first message of TLS with TLS; its certificate does not matter.
 async fn speaks_tls(host: &str, port: u16) -> bool {
     let connector = TlsConnector::from(tls::client(rustls::RootCertStore::empty()));
     let (Ok(name), Ok(tcp)) =
@@ -283,7 +283,7 @@ async fn speaks_tls(host: &str, port: u16) -> bool {
 }
 
 impl ConnectDeadline<'_> {
-    /// What `work` gives, unless there is no time left for it.
+    /// Returns the result of `work`, unless no time is left for it.
     async fn step<T>(
         &self,
         step: &'static str,
@@ -309,7 +309,7 @@ impl fmt::Debug for Dialer {
 }
 
 impl Connection {
-    /// The reply to `command`, which may be an error of the server.
+    /// Returns the reply to `command`, which may be an error of the server.
     pub(super) async fn ask(&mut self, command: &Cmd) -> Result<Value, ConnectError> {
         match self.commands.send_packed_command(command).await {
             Ok(Value::ServerError(error)) => {
@@ -320,7 +320,7 @@ impl Connection {
         }
     }
 
-    /// The error that says that this server replies as no Redis would.
+    /// Returns the error for a server whose replies are not those of Redis.
     pub(super) fn foreign(&self, reason: &str) -> ConnectError {
         ConnectError::Foreign { address: self.address.clone(), reason: reason.into() }
     }
@@ -341,7 +341,7 @@ fn refusal(address: &Address, refusal: ServerErrorReply) -> ConnectError {
         }
         "WRONGPASS" => ConnectError::Login { address, reason: refusal.to_string().into() },
         "NOPERM" => ConnectError::NotPermitted { address, refusal },
-        // What Redis says to the first words of a client that sends no password.
+        // The answer of Redis to the first words of a client that sends no password.
         "ERR" if refusal.to_string().contains("unauthenticated") => ConnectError::Login {
             address,
             reason: "a password is required, and the URL has none".into(),
@@ -350,7 +350,7 @@ fn refusal(address: &Address, refusal: ServerErrorReply) -> ConnectError {
     }
 }
 
-/// What went wrong while redis-rs greeted the server.
+/// Returns the error of a failed login by redis-rs.
 fn login_error(address: &Address, error: &redis::RedisError) -> ConnectError {
     match error.kind() {
         ErrorKind::AuthenticationFailed => ConnectError::Login {
@@ -383,7 +383,7 @@ fn io_error(address: &Address, error: &io::Error) -> ConnectError {
     ConnectError::Io { address, kind: error.kind(), reason: error.to_string().into() }
 }
 
-/// TLS that trusts the authorities in `ca_file`, or those of the system.
+/// Returns TLS that trusts the authorities in `ca_file`, or those of the system.
 fn tls_connector(ca_file: Option<&Path>) -> Result<TlsConnector, RedisConfigError> {
     let roots = tls::authorities(ca_file).map_err(RedisConfigError::Authorities)?;
     Ok(TlsConnector::from(tls::client(roots)))

@@ -1,4 +1,4 @@
-//! What a decision may cost Redis, which has one thread for all keys of everybody.
+//! The cost of a decision for Redis, which has one thread for all keys.
 //!
 //! The costs are measured with states as long as their rules allow, on the server's side
 //! (`examples/redis_state_cost.rs`, `bench/README.md`).
@@ -7,28 +7,29 @@ use sluicegate_kernel::{NamedRule, RangeError, RuleSet};
 
 use super::blob::whole;
 
-/// What a decision may cost Redis at most, in µs: a key with a long state takes that from all others.
+/// The highest cost of a decision for Redis, in µs: a key with a long state takes that time from all
+/// others.
 pub const DECISION_US_MAX: u64 = 300;
 
-/// What every decision costs, and every rule of constant size.
+/// The cost of every decision, and of every rule of constant size, in ns.
 pub(super) const CALL_NS: u64 = 10_000;
 const RULE_NS: u64 = 5_000;
 
-/// The rules whose states grow: code, name, which of their numbers says how far and its name, and
-/// what each entry costs in ns.
+/// The rules whose states grow: code, name, the place of the number that bounds the state and its name,
+/// and the cost of each entry in ns.
 const GROWING: [(u8, &str, usize, &str, u64); 3] = [
     (6, "sliding_window", 3, "buckets", 285),
     (8, "sliding_log", 0, "limit", 114),
     (9, "concurrency", 0, "limit", 285),
 ];
 
-/// What a rule adds to the cost of a decision: its code, and its numbers by place.
+/// Returns the cost that a rule adds to a decision, in ns; `number` returns its numbers by place.
 pub(super) fn rule_ns(code: u8, number: impl Fn(usize) -> u64) -> u64 {
     let growing = GROWING.iter().find(|growing| growing.0 == code);
     RULE_NS + growing.map_or(0, |(_, _, place, _, each_ns)| number(*place) * each_ns)
 }
 
-/// Whether Redis may decide by `rules`.
+/// Checks that Redis may decide by `rules`.
 ///
 /// # Errors
 /// [`RangeError`] if a decision could cost more than [`DECISION_US_MAX`]: it names the rule whose state

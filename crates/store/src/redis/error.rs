@@ -1,4 +1,4 @@
-//! What can go wrong between this process and Redis, and whether the call may have been executed.
+//! The errors between this process and Redis, and whether the call may have been executed.
 //!
 //! The second question is the important one. A call that was surely not executed may be made
 //! again; one with an unknown outcome may not, for it may have charged a budget already.
@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use super::config::Address;
 
-/// Whether a call that failed may have changed something.
+/// The effect of a call that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallEffect {
-    /// It was surely not executed: it never left, or the server refused it before it began.
+    /// The call had surely no effect: it was never sent, or the server refused it.
     NotExecuted,
-    /// It was sent, and may have been executed: it must not be made again.
+    /// The call was sent, and may have been executed: it must not be made again.
     Unknown,
 }
 
@@ -22,10 +22,10 @@ pub enum CallEffect {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RedisError {
-    /// There is no connection now; the call never left.
+    /// There is no connection now; the call was not sent.
     #[error("redis is unavailable: {cause}")]
     Unavailable {
-        /// What keeps the connection from being there.
+        /// The reason why there is no connection.
         #[from]
         cause: ConnectError,
     },
@@ -69,20 +69,20 @@ pub enum ConnectError {
     /// The first attempt is still under way.
     #[error("still connecting for the first time")]
     NotYet,
-    /// The operating system or the network said no.
+    /// The operating system or the network refused the connection.
     #[error("cannot connect to {address}: {reason}")]
     Io {
         /// The server.
         address: Address,
-        /// What kind of failure it is.
+        /// The kind of the failure.
         kind: io::ErrorKind,
-        /// What the operating system says.
+        /// The message of the operating system.
         reason: Arc<str>,
     },
     /// The server did not finish the handshake in time.
     #[error("cannot connect to {address}: {step} took more than {} ms", timeout.as_millis())]
     Timeout {
-        /// What was under way when the time was over: TCP, TLS, the login...
+        /// The step under way when the time was over: TCP, TLS, the login...
         step: &'static str,
         /// The server.
         address: Address,
@@ -94,15 +94,15 @@ pub enum ConnectError {
     Tls {
         /// The server.
         address: Address,
-        /// What TLS says.
+        /// The message of TLS.
         reason: Arc<str>,
     },
-    /// The server does not accept the user and the password, or wants some.
+    /// The server rejects the user and the password, or requires them.
     #[error("{address} rejects the login: {reason}")]
     Login {
         /// The server.
         address: Address,
-        /// What the server says.
+        /// The message of the server.
         reason: Arc<str>,
     },
     /// The user lacks the right to a command that is needed.
@@ -112,15 +112,15 @@ pub enum ConnectError {
     NotPermitted {
         /// The server.
         address: Address,
-        /// What the server says.
+        /// The reply of the server.
         refusal: ServerErrorReply,
     },
-    /// The server refuses what a new connection needs: it is loading, for example.
+    /// The server refuses a command that a new connection needs: it is loading, for example.
     #[error("{address} refuses the connection: {refusal}{advice}", advice = refusal.advice())]
     Refused {
         /// The server.
         address: Address,
-        /// What the server says.
+        /// The reply of the server.
         refusal: ServerErrorReply,
     },
     /// The server keeps another script under the expected hash, or replies in no known way.
@@ -128,20 +128,20 @@ pub enum ConnectError {
     Foreign {
         /// The server.
         address: Address,
-        /// What was expected.
+        /// The expected reply.
         reason: Arc<str>,
     },
-    /// The server is of another kind than the URL names, or speaks TLS where the URL names none.
+    /// The server is of another kind than the URL names, or uses TLS where the URL names none.
     #[error("{address} is {found}: {advice}")]
     WrongServer {
         /// The server.
         address: Address,
-        /// What it is, such as `a node of a Redis Cluster`.
+        /// The kind of server, such as `a node of a Redis Cluster`.
         found: &'static str,
-        /// What to do, such as `use redis+cluster://`.
+        /// The remedy, such as `use redis+cluster://`.
         advice: Arc<str>,
     },
-    /// The server is not the master, although it was said to be.
+    /// The server is not the master, although a Sentinel named it.
     #[error("{address} is a {role}, not the master")]
     NotMaster {
         /// The server.
@@ -154,19 +154,19 @@ pub enum ConnectError {
     NoMaster {
         /// The configured name.
         name: Arc<str>,
-        /// The names of masters that a Sentinel knows, as far as it says them.
+        /// The names of masters that a Sentinel knows, as far as it reports them.
         known: Arc<[Box<str>]>,
     },
     /// No Sentinel answers.
     #[error("no sentinel answers: {cause}")]
     NoSentinel {
-        /// Why one of them does not.
+        /// Why one of them does not answer.
         cause: Arc<str>,
     },
     /// No node of the cluster answers.
     #[error("no cluster node answers: {cause}")]
     NoNode {
-        /// Why one of them does not.
+        /// Why one of them does not answer.
         cause: Arc<str>,
     },
     /// The nodes of the cluster answer, and serve no slot.
@@ -190,12 +190,12 @@ pub enum ConnectError {
         /// The server.
         address: Address,
     },
-    /// Requests were outstanding, and nothing was heard for too long.
+    /// Requests were outstanding, and no reply came for too long.
     #[error("no reply from {address} for {} ms", silence.as_millis())]
     Silent {
         /// The server.
         address: Address,
-        /// How long a reply was awaited.
+        /// The time for which a reply was awaited.
         silence: Duration,
     },
     /// Another server became the master; a connection to it is being made.
@@ -206,14 +206,15 @@ pub enum ConnectError {
     },
 }
 
-/// The names of masters in a message.
+/// Returns the names of masters for a message.
 fn known_masters(known: &[Box<str>]) -> String {
     let names: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
     if names.is_empty() { String::new() } else { format!("; expected {}", names.join(" or ")) }
 }
 
 impl ConnectError {
-    /// Whether a server answered and is not what it has to be: of several errors, this one names the cause.
+    /// Returns whether a server answered and is not of the required kind: of several errors, this one names the
+    /// cause.
     pub(super) fn is_an_answer(&self) -> bool {
         matches!(
             self,
@@ -223,7 +224,7 @@ impl ConnectError {
 }
 
 impl RedisError {
-    /// Whether the call may have been executed.
+    /// Returns whether the call may have been executed.
     pub fn outcome(&self) -> CallEffect {
         match self {
             Self::Unavailable { .. } => CallEffect::NotExecuted,
@@ -234,19 +235,20 @@ impl RedisError {
     }
 }
 
-/// What an error reply says of the call and of the server. Only a call that was surely not executed may be
+/// The meaning of an error reply for the call and for the server. Only a call that was surely not executed may be
 /// made again; the store fails (`on_store_failure` decides) unless the error is of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ErrorClass {
     /// The server refused the call before the script began.
     NotBegun,
-    /// The same, and refuses every call for as long as it is what it is: the connection is of no use.
+    /// The server refused the call before the script began, and refuses every call in its present role or state: the
+    /// connection cannot be used.
     WrongServer,
-    /// The server writes nothing at present: the script writes a key once, at its very end.
+    /// The server accepts no writes at present: the script writes a key once, at its very end.
     NoWrites,
-    /// There is something of another type at the key; the server answers others as ever.
+    /// The key has a value of another type; the server serves other keys as usual.
     OneKey,
-    /// A script may have written something before it ran into any other error.
+    /// Any other error: a script may have written something before it.
     Other,
 }
 
@@ -276,7 +278,7 @@ impl ServerErrorReply {
         known.map_or(ErrorClass::Other, |(_, class)| *class)
     }
 
-    /// Whether the call may have been executed in spite of the error.
+    /// Returns whether the call may have been executed in spite of the error.
     pub fn outcome(&self) -> CallEffect {
         match self.class() {
             ErrorClass::Other => CallEffect::Unknown,
@@ -284,17 +286,17 @@ impl ServerErrorReply {
         }
     }
 
-    /// Whether there is something of another type at the key, while the server answers others as ever.
+    /// Returns whether the key has a value of another type, while the server serves other keys as usual.
     pub(super) fn is_wrong_type(&self) -> bool {
         self.class() == ErrorClass::OneKey
     }
 
-    /// Whether the server writes nothing at present, as when its memory is full.
+    /// Returns whether the server accepts no writes at present, as when its memory is full.
     pub fn means_no_writes(&self) -> bool {
         self.class() == ErrorClass::NoWrites
     }
 
-    /// What to do about a server that writes nothing, or not for this user, in parentheses.
+    /// Returns a remedy in parentheses, for errors such as a server that accepts no writes.
     fn advice(&self) -> &'static str {
         match &*self.code {
             "OOM" => " (its memory is full: raise `maxmemory`)",
@@ -314,24 +316,24 @@ impl ServerErrorReply {
         }
     }
 
-    /// Whether the server does not have the command.
+    /// Returns whether the server does not have the command.
     pub(super) fn is_unknown_command(&self) -> bool {
         &*self.code == "ERR" && self.message.starts_with("unknown command")
     }
 
-    /// Whether the server has no room for another client: it says so at once, and closes.
+    /// Returns whether the server has no room for another client: it replies so at once, and closes.
     pub(super) fn means_no_room(&self) -> bool {
         &*self.code == "ERR" && self.message.starts_with("max number of clients")
     }
 
-    /// Whether the server is no place for calls at present: the connection is of no use.
+    /// Returns whether the server cannot serve calls at present: the connection cannot be used.
     pub(super) fn means_wrong_server(&self) -> bool {
         self.class() == ErrorClass::WrongServer
     }
 }
 
-/// Of an error's code and of its text so much is kept, each: what Redis says is shorter, and an answer and a line of
-/// the log stay readable whatever is in its place.
+/// The most bytes that are kept of an error's code and of its text, each: real messages of Redis are shorter, and an
+/// answer and a line of the log stay readable whatever the server sends.
 const TEXT_BYTES_KEPT: usize = 512;
 
 impl From<&redis::ServerError> for ServerErrorReply {
@@ -341,10 +343,9 @@ impl From<&redis::ServerError> for ServerErrorReply {
 }
 
 impl ServerErrorReply {
-    /// The error `code message`. Redis before 7 wraps what a command in a script was refused with,
-    /// in `ERR Error running script (..): @user_script:8: @user_script: 8: -READONLY You can't..`
-    /// where it ended the script, in `@user_script: 8: -READONLY You can't..` where the script
-    /// replied it: then it is the inner error.
+    /// Returns the error `code message`. Redis before 7 wraps the error of a command in a script, in
+    /// `ERR Error running script (..): @user_script:8: @user_script: 8: -READONLY You can't..` where it ended the
+    /// script, in `@user_script: 8: -READONLY You can't..` where the script replied it: then it is the inner error.
     pub(super) fn new(code: &str, message: &str) -> Self {
         let wrapped = code == "@user_script:" || message.starts_with("Error running script");
         let inner = wrapped.then(|| message.split_once(": -")).flatten();
@@ -364,7 +365,7 @@ mod tests {
         RedisError::Refused(ServerErrorReply::new(code, "")).into()
     }
 
-    /// What the store reports for each code, as `spec/failure.md` has it.
+    /// Compares the store's report for each code with `spec/failure.md`.
     #[test]
     fn each_code_fails_the_store_or_one_key_as_the_specification_says() {
         let page = include_str!("../../../../spec/failure.md");

@@ -1,9 +1,9 @@
-//! Who shares this Redis, and whether it still has what it was given.
+//! The nodes that share this Redis, and whether it has lost data.
 //!
-//! Each node notes under one key that it lives, and numbers its notes. The answer says which of its
-//! notes was there before, and how many nodes live. A note that was answered and is gone, or is older
-//! than that, was lost: by a failover, a restart without its file, or `FLUSHALL`. So was whatever else
-//! was written since.
+//! Each node notes under one key that it lives, and numbers its notes. The answer contains the number
+//! of its note that was there before, and the number of live nodes. A note that was answered and is
+//! gone, or is older than that, was lost: by a failover, a restart without its file, or `FLUSHALL`. So
+//! were all other writes since.
 
 use redis::Value;
 use tokio::time::Instant;
@@ -31,24 +31,24 @@ pub struct FleetPresence {
     answered: u32,
 }
 
-/// What the answer to a note says.
+/// The answer to a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fleet {
-    /// How many nodes live, this one included: at least 1, at most 1025.
+    /// The number of live nodes, this one included: at least 1, at most 1025.
     pub nodes: u32,
-    /// How many nodes have [left](super::RedisStore::record_leave) within the last 15 s.
+    /// The number of nodes that have [left](super::RedisStore::record_leave) within the last 15 s.
     pub left: u32,
-    /// Whether Redis has forgotten something since the note before.
+    /// Redis has forgotten something since the note before.
     pub has_forgotten: bool,
 }
 
 impl FleetPresence {
-    /// A node that has noted nothing yet. Each process is another node: `id` is random.
+    /// Returns a node that has noted nothing yet. Each process is another node: `id` is random.
     pub fn new(id: u64) -> Self {
         Self { node: id.to_be_bytes(), sent: 0, answered: 0 }
     }
 
-    /// Notes once more that this node lives. `now_ms` is the time where Redis is not asked for it.
+    /// Notes once more that this node lives. `now_ms` is the time if the server's clock is not used.
     ///
     /// # Errors
     /// [`RedisError`] if there is no answer by `deadline`.
@@ -80,7 +80,8 @@ impl FleetPresence {
         self.note(client, LEFT, now_ms, deadline).await.map(drop)
     }
 
-    /// Sends a note: the number of the one before, how many nodes live, and how many have left.
+    /// Sends a note; returns the number of the one before, and the numbers of nodes that live and that
+    /// have left.
     async fn note(
         &self,
         client: &RedisClient,

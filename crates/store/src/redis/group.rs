@@ -12,43 +12,43 @@ use super::RedisError;
 #[derive(Debug)]
 struct Group {
     replies: Mutex<Replies>,
-    /// There is something new.
+    /// Wakes the caller when there are new replies.
     more: Notify,
 }
 
 #[derive(Debug)]
 struct Replies {
-    /// Those that the caller has not seen yet, with their places.
+    /// The replies that the caller has not read yet, with their places.
     new: Vec<(usize, GroupReply)>,
-    /// How many are waited for.
+    /// The number of missing replies.
     missing: usize,
-    /// Whether the caller has given up those.
+    /// The caller has given up the missing ones.
     is_closed: bool,
 }
 
-/// What became of one request.
+/// The outcome of one request.
 #[derive(Debug)]
 pub(super) enum GroupReply {
-    /// Its connection let it fall.
+    /// The connection dropped the request.
     Dropped,
-    /// The server replied, or it is known why it did not.
+    /// The server replied, or there is an error instead.
     Here(Result<Value, RedisError>),
 }
 
-/// The caller of a group. Dropped, it has given up what is not there.
+/// The caller of a group. When dropped, it gives up the missing replies.
 #[derive(Debug)]
 pub(super) struct GroupCaller(Arc<Group>);
 
-/// The place of one request in a group. Dropped without a reply, the request was let fall.
+/// The place of one request in a group. When dropped without a reply, the request counts as dropped.
 #[derive(Debug)]
 pub(super) struct GroupPlace {
-    /// `None`: a reply was given.
+    /// `None`: a reply was sent.
     group: Option<Arc<Group>>,
     place: usize,
 }
 
 impl GroupCaller {
-    /// A group of `count` requests, each with its place.
+    /// Returns a group of `count` requests, each with its place.
     pub(super) fn new(count: usize) -> (Self, impl Iterator<Item = GroupPlace>) {
         let replies = Replies { new: Vec::new(), missing: count, is_closed: false };
         let group = Arc::new(Group { replies: Mutex::new(replies), more: Notify::new() });
@@ -57,8 +57,8 @@ impl GroupCaller {
         (Self(group), (0..count).map(place))
     }
 
-    /// What has become of some requests, with their places, as soon as it is known; `None` once it was
-    /// said of all.
+    /// Returns the outcomes of some requests, with their places, as soon as there are any; `None` once
+    /// all have been returned.
     pub(super) async fn next(&self) -> Option<Vec<(usize, GroupReply)>> {
         loop {
             {
@@ -74,7 +74,8 @@ impl GroupCaller {
         }
     }
 
-    /// Gives up what is not there. Returns what has become of the others, as far as it was not said.
+    /// Gives up the missing replies. Returns the other outcomes, as far as they have not been returned
+    /// yet.
     pub(super) fn close(&self) -> Vec<(usize, GroupReply)> {
         self.0.close()
     }
@@ -93,7 +94,7 @@ impl Group {
         std::mem::take(&mut replies.new)
     }
 
-    /// Puts `reply` down at `place`; returns it if the caller has given up.
+    /// Stores `reply` at `place`; returns it if the caller has given up.
     fn put(&self, place: usize, reply: GroupReply) -> Result<(), GroupReply> {
         let mut replies = self.lock();
         if replies.is_closed {
@@ -106,7 +107,7 @@ impl Group {
         Ok(())
     }
 
-    /// The replies, also after a panic elsewhere: each is put down in one step.
+    /// Returns the replies, also after a panic elsewhere: each is stored in one step.
     fn lock(&self) -> MutexGuard<'_, Replies> {
         self.replies.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -117,7 +118,7 @@ impl GroupPlace {
         self.group.as_ref().is_none_or(|group| group.lock().is_closed)
     }
 
-    /// Gives the reply; returns it if the caller has given up.
+    /// Sends the reply; returns it if the caller has given up.
     pub(super) fn send(
         mut self,
         reply: Result<Value, RedisError>,
@@ -133,7 +134,7 @@ impl GroupPlace {
 impl Drop for GroupPlace {
     fn drop(&mut self) {
         if let Some(group) = self.group.take() {
-            // A caller that gave up does not look any more.
+            // A caller that gave up does not read it any more.
             group.put(self.place, GroupReply::Dropped).ok();
         }
     }
@@ -150,7 +151,7 @@ mod tests {
     /// Places, and numbers that stand for replies.
     type New = Vec<(usize, Option<i64>)>;
 
-    /// What is new; `None`: nothing is.
+    /// Returns the new outcomes; `None`: there are none.
     fn new(group: &GroupCaller) -> Option<Option<New>> {
         let number = |reply| match reply {
             GroupReply::Here(Ok(Value::Int(number))) => Some(number),

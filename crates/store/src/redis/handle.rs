@@ -5,14 +5,14 @@
 //!             (bounded)   │ joined when nothing is in flight
 //! ```
 //!
-//! A caller waits until its deadline and no longer, whatever the connection does; what it leaves
-//! behind is thrown away when the reply comes. While there is no connection, calls fail at once.
-//! Only during the first attempt do they wait (until their deadline), so that neither a process that
-//! has just started nor one whose connection was closed fails for want of a millisecond.
+//! A caller waits until its deadline and no longer, whatever the connection does; a reply that comes
+//! later is thrown away. While there is no connection, calls fail at once. Only during the first
+//! attempt do they wait (until their deadline), so that neither a process that has just started nor one
+//! whose connection was closed fails for want of a millisecond.
 //!
-//! Death is noticed by the age of the oldest request without a reply, since a connection into a
-//! black hole gives no error. Nothing that was sent is sent again, except when the server says
-//! that it did not know the script: then it was not executed, and goes again behind a reload.
+//! A dead connection is detected by the age of the oldest request without a reply, since a connection
+//! into a black hole gives no error. No call that was sent is sent again, except when the server
+//! replies that it does not have the script: then it was not executed, and goes again behind a reload.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,37 +36,37 @@ use super::stats::Counters;
 use super::task::Task;
 
 /// Most calls that wait for one connection: as many as its queue holds, where the pace of the server
-/// does not say how many could be served within a deadline.
+/// does not limit them to those that can be served within a deadline.
 pub(super) const WAITING_MAX: usize = 4096;
 
 /// Most times a call goes again after the server surely did not execute it.
 pub(super) const REPEATS_MAX: u32 = 3;
 
-/// How long a request may go without a reply before the connection counts as dead, unless the
-/// deadline of calls is longer: a server that forks pauses for less, and a black hole is still
-/// noticed well within a second.
+/// The longest time that a request may go without a reply before the connection counts as dead, unless
+/// the deadline of calls is longer: a server that forks pauses for less, and a black hole is still
+/// detected well within a second.
 const SILENCE_MAX: Duration = Duration::from_millis(500);
 
-/// A connection that held so long was a good one: the next pause is the shortest again.
+/// The age from which a connection counts as good: the next pause is the shortest again.
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
 
-/// Where a lane leads: a server, or why none is known.
+/// The target of a lane: a server, or the reason why none is known.
 pub(super) type ConnectTarget = Result<Address, ConnectError>;
 
-/// What all lanes of a client have in common.
+/// The settings that all lanes of a client have in common.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionSetup {
     pub(super) dialer: Dialer,
     pub(super) script: LuaScript,
     /// Decisions that may travel in one script call; 1 where keys live on several servers.
     pub(super) joined_max: usize,
-    /// Whether the server must say that it is a master before it is used.
+    /// The server must report that it is a master before it is used.
     pub(super) master_only: bool,
-    /// Told when a server turned out to be the wrong one or could not be reached.
+    /// Notified when a server turned out to be the wrong one or could not be reached.
     pub(super) suspicion: Arc<Notify>,
-    /// Told when there is a connection again.
+    /// Notified when there is a connection again.
     pub(super) reconnected: Arc<Notify>,
-    /// What a call may take.
+    /// The longest time of a call.
     pub(super) deadline: Duration,
     pub(super) silence_max: Duration,
     pub(super) counters: Arc<Counters>,
@@ -81,7 +81,7 @@ pub(super) struct ConnectionHandle {
     _worker: Task,
 }
 
-/// Whether there is a connection.
+/// The state of the connection.
 #[derive(Clone, Debug)]
 pub(super) enum ConnectionStatus {
     /// The first attempt is under way, or the first after a connection was lost.
@@ -101,7 +101,7 @@ struct Worker {
     waiting: VecDeque<Call>,
     status: watch::Sender<ConnectionStatus>,
     load: Arc<Load>,
-    /// Whether there has been a connection before.
+    /// There has been a connection before.
     connected_before: bool,
 }
 
@@ -109,14 +109,14 @@ struct Worker {
 struct Closed;
 
 impl ConnectionSetup {
-    /// How long a connection may be silent while the calls on it may take `deadline`.
+    /// Returns the longest silence of a connection whose calls may take `deadline`.
     pub(super) fn silence_max(deadline: Duration) -> Duration {
         SILENCE_MAX.max(deadline)
     }
 }
 
 impl ConnectionHandle {
-    /// A lane that leads to whatever `target` says, now and later.
+    /// Starts a lane that leads to the server that `target` names, now and later.
     pub(super) fn start(setup: ConnectionSetup, target: watch::Receiver<ConnectTarget>) -> Self {
         let (inbox, calls) = mpsc::channel(WAITING_MAX);
         let (status_sender, status) = watch::channel(ConnectionStatus::Connecting);
@@ -133,7 +133,7 @@ impl ConnectionHandle {
         Self { inbox, status, load, _worker: Task::start(worker.run()) }
     }
 
-    /// Whether calls are served now.
+    /// Returns whether calls are served now.
     pub(super) fn is_ready(&self) -> bool {
         matches!(*self.status.borrow(), ConnectionStatus::Ready)
     }
@@ -143,8 +143,8 @@ impl ConnectionHandle {
         settled(&self.status).await
     }
 
-    /// The reply to `request`, which may be an error of the server, or why there is none by
-    /// `deadline`.
+    /// Returns the reply to `request`, which may be an error of the server, or the reason why there is
+    /// none by `deadline`.
     pub(super) async fn call(
         &self,
         request: ServerRequest,
@@ -154,7 +154,7 @@ impl ConnectionHandle {
         let stage = self.enqueue(request, ReplyTo::One(reply), deadline)?;
         match timeout_at(deadline, &mut answer).await {
             Ok(Ok(result)) => result,
-            // The worker let the call fall, which it does when its connection breaks.
+            // The worker dropped the call, which it does when its connection breaks.
             Ok(Err(_)) if stage.give_up() => Err(self.unavailable()),
             Ok(Err(_)) => Err(RedisError::Lost),
             Err(_) if stage.give_up() => Err(self.too_late(CallEffect::NotExecuted, deadline)),
@@ -167,8 +167,8 @@ impl ConnectionHandle {
         }
     }
 
-    /// Tells `said` the reply to each of `requests` with its place as soon as it comes, or why there is
-    /// none by `deadline`. They are waited for together.
+    /// Passes the reply to each of `requests` with its place to `said` as soon as it comes, or the
+    /// reason why there is none by `deadline`. They are waited for together.
     pub(super) async fn call_each(
         &self,
         requests: impl ExactSizeIterator<Item = ServerRequest> + Send,
@@ -205,7 +205,7 @@ impl ConnectionHandle {
         }
     }
 
-    /// Puts `request` into the queue. Returns what says how far it has come.
+    /// Puts `request` into the queue. Returns its stage.
     fn enqueue(
         &self,
         request: ServerRequest,
@@ -224,13 +224,13 @@ impl ConnectionHandle {
         }
     }
 
-    /// Why a call that came now would be refused, if it would be.
+    /// Returns the error with which a call would be refused now, if it would be.
     pub(super) fn refuses(&self) -> Option<RedisError> {
         let is_full = self.is_ready() && !self.load.has_room();
         is_full.then(|| self.too_late(CallEffect::NotExecuted, Instant::now()))
     }
 
-    /// Why there is no reply in time: the server is silent, or has too much to do.
+    /// Returns the error of a call without a reply in time: the server is silent, or overloaded.
     fn too_late(&self, outcome: CallEffect, deadline: Instant) -> RedisError {
         let (now, load) = (Instant::now(), &self.load);
         let is_own =
@@ -265,7 +265,7 @@ impl Worker {
                         backoff.reset();
                     }
                     match cause {
-                        // The server may be there all the same: calls wait for what one attempt says.
+                        // The server may still be available: calls wait for the result of one attempt.
                         ConnectError::Broken { .. } => ConnectionStatus::Connecting,
                         cause => ConnectionStatus::Down(cause),
                     }
@@ -295,7 +295,7 @@ impl Worker {
         self.status.send_replace(ConnectionStatus::Ready);
     }
 
-    /// One attempt to connect to the present target; again if the target changes meanwhile.
+    /// Makes one attempt to connect to the present target; again if the target changes meanwhile.
     async fn connect(&mut self) -> Result<Result<Connection, ConnectError>, Closed> {
         loop {
             let target = self.target.borrow_and_update().clone();
@@ -352,7 +352,7 @@ impl Worker {
 }
 
 impl ConnectionSetup {
-    /// What a new connection needs before it serves calls.
+    /// Prepares a new connection before it serves calls.
     async fn prepare(&self, connection: &mut Connection) -> Result<(), ConnectError> {
         if self.master_only {
             let role = connection.ask(Cmd::new().arg("ROLE")).await?;
@@ -371,7 +371,7 @@ impl ConnectionSetup {
     }
 }
 
-/// Waits for the end of the first attempt, whatever came of it.
+/// Waits for the end of the first attempt, and returns its result.
 pub(super) async fn settled(
     status: &watch::Receiver<ConnectionStatus>,
 ) -> Result<(), ConnectError> {
@@ -387,7 +387,7 @@ pub(super) async fn settled(
     }
 }
 
-/// The text that `value` is or begins with.
+/// Returns the text that `value` is or begins with.
 fn first_text(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),

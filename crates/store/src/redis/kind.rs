@@ -13,7 +13,7 @@ const NO_SCRIPT_SHA1: &str = "0000000000000000000000000000000000000000";
 /// The kind of server that a connection is meant for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServerKind {
-    /// A Redis that is written to: no node of a cluster, and no replica.
+    /// A Redis that accepts writes: neither a node of a cluster nor a replica.
     Single,
     /// A Redis that a Sentinel names; its role is asked for by `ROLE`, which changes with a failover.
     Watched,
@@ -23,7 +23,7 @@ pub(super) enum ServerKind {
     Sentinel,
 }
 
-/// The fields of a reply to `HELLO` that say what answers; those that are missing are empty.
+/// The fields of a reply to `HELLO` that identify a server; those that are missing are empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Hello<'a> {
     server: &'a str,
@@ -32,7 +32,7 @@ struct Hello<'a> {
 }
 
 impl ServerKind {
-    /// The kind of the servers that hold data.
+    /// Returns the kind of the servers that hold data.
     pub(super) fn of_data(config: &RedisConfig) -> Self {
         match config.topology {
             Topology::Standalone(_) => Self::Single,
@@ -41,7 +41,7 @@ impl ServerKind {
         }
     }
 
-    /// How a URL of such a server begins.
+    /// Returns the scheme of a URL of such a server.
     pub(super) fn scheme(self, tls: bool) -> &'static str {
         match (self, tls) {
             (Self::Single, false) => "redis://",
@@ -57,8 +57,8 @@ impl ServerKind {
     /// proxies), or replies to it in another shape, passes: its kind stays unknown.
     ///
     /// # Errors
-    /// [`ConnectError::WrongServer`] if it is of another kind, [`ConnectError::Foreign`] if its reply is none of Redis,
-    /// and what broke the connection.
+    /// [`ConnectError::WrongServer`] if it is of another kind, [`ConnectError::Foreign`] if its reply is not one of
+    /// Redis, and the error that broke the connection.
     pub(super) async fn check(
         self,
         connection: &mut Connection,
@@ -82,7 +82,7 @@ impl ServerKind {
         }
     }
 
-    /// What the server is instead, and what to do about it.
+    /// Returns the kind of the server, if it is another one, and the remedy.
     fn mismatch(self, hello: Hello<'_>, tls: bool) -> Option<(&'static str, String)> {
         let scheme = |kind: Self| kind.scheme(tls);
         match (self, hello) {
@@ -114,7 +114,7 @@ impl ServerKind {
     }
 }
 
-/// The error that names what is at `address`, and what to do about it.
+/// Returns the error that names the kind of the server at `address`, and the remedy.
 pub(super) fn wrong(address: &Address, found: &'static str, advice: String) -> ConnectError {
     ConnectError::WrongServer { address: address.clone(), found, advice: advice.into() }
 }
@@ -123,8 +123,8 @@ pub(super) fn wrong(address: &Address, found: &'static str, advice: String) -> C
 /// would be healthy, and every decision fail.
 ///
 /// # Errors
-/// [`ConnectError::WrongServer`] or [`ConnectError::NotPermitted`], and what broke the connection. Any other reply
-/// passes: the script with this hash is never there.
+/// [`ConnectError::WrongServer`] or [`ConnectError::NotPermitted`], and the error that broke the connection. Any other
+/// reply passes: the script with this hash is never there.
 pub(super) async fn check_evalsha(connection: &mut Connection) -> Result<(), ConnectError> {
     match connection.ask(Cmd::new().arg("EVALSHA").arg(NO_SCRIPT_SHA1).arg(0)).await {
         Err(ConnectError::Refused { address, refusal }) if refusal.is_unknown_command() => {

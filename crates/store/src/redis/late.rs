@@ -1,9 +1,9 @@
-//! What was granted too late is given back.
+//! Refunds of permits that were granted too late.
 //!
-//! A caller waits until its deadline. A reply that comes later may grant permits that nobody uses; so may
-//! one whose caller went away. The next packet of the connection gives them back: one refund for all that
-//! a key was granted. That is done only where it cannot let more than the limit pass (see [`undoing`]), and a
-//! refund whose fate is not known is not repeated: then less passes.
+//! A caller waits until its deadline. A reply that comes later may grant permits that are never used; so may
+//! one whose caller went away. The next packet of the connection gives them back: one refund for all that a
+//! key was granted. That is done only where it cannot let more than the limit pass (see [`undoing`]), and a
+//! refund whose outcome is unknown is not repeated: then less passes.
 
 use std::collections::HashMap;
 
@@ -15,24 +15,24 @@ use super::batch::{RequestKind, ScriptArgs, ServerRequest};
 use super::codec::{number, undoing};
 use super::handle::WAITING_MAX;
 
-/// Refunds that wait at most: as many as calls. What is granted late beyond them stays charged.
+/// Most refunds that wait: as many as calls. Late grants beyond them stay charged.
 const REFUNDS_MAX: usize = WAITING_MAX;
 
-/// Refunds that go before what waits, each time: as many as travel together.
+/// Most refunds that go before waiting calls, each time: as many as travel together.
 const AT_ONCE_MAX: usize = 16;
 
-/// Where the cost stands in a request.
+/// The place of the cost in a request, in bytes.
 const COST: std::ops::Range<usize> = 2..6;
 
-/// What is to be given back on a connection.
+/// The refunds that are due on a connection.
 #[derive(Debug, Default)]
 pub(super) struct Late {
-    /// The refunds, without their costs, and those.
+    /// The refunds without their costs, and the costs.
     refunds: HashMap<ScriptArgs, u64>,
 }
 
 impl Late {
-    /// Notes `value`, the reply to `request` that nobody waits for.
+    /// Notes `value`, the reply to `request` without a waiting caller.
     pub(super) fn record(&mut self, request: &ServerRequest, value: &Value) {
         let (
             RequestKind::Script(ask) | RequestKind::InDebt(ask, _),
@@ -54,7 +54,7 @@ impl Late {
         }
     }
 
-    /// What goes before anything else that waits.
+    /// Takes the refunds that go before all waiting calls.
     pub(super) fn take(&mut self) -> Vec<ServerRequest> {
         let asks: Vec<_> = self.refunds.keys().take(AT_ONCE_MAX).cloned().collect();
         asks.into_iter().filter_map(|ask| self.take_one(ask)).collect()

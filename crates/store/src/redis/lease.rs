@@ -14,30 +14,30 @@ const LEASE: u8 = 10;
 /// A message as the script takes it.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseRequest<'a> {
-    /// What the holder says.
+    /// The message of the holder.
     pub message: &'a Message,
-    /// When, with the calendar windows around it; with [`ScriptClock::Server`] only the windows count.
+    /// The moment, with the calendar windows around it; with [`ScriptClock::Server`] only the windows count.
     pub at: &'a Moment<'a>,
-    /// Whose clock rules: the server's, or the one that is passed in. Leases need one clock, so
+    /// The clock of the decision: the server's, or the moment that is passed in. Leases need one clock, so
     /// [`ScriptClock::Client`] is refused.
     pub clock: ScriptClock,
     /// The rules that wrote the state, once the script has asked for them.
     pub before: PreviousRules<'a>,
 }
 
-/// What the script answers to a message.
+/// A reply of the script to a message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LeaseReply {
-    /// The store's word.
+    /// The store's answer.
     Said(Word),
     /// The state was written under other rules: see [`ScriptReply::Unknown`](super::codec::ScriptReply::Unknown).
     Unknown(Vec<u8>),
-    /// The script could not read this part of what it was given or of what is stored; nothing was changed.
+    /// The script could not read this part of the message or of the stored value; no state was changed.
     Malformed(String),
 }
 
 impl LeaseRequest<'_> {
-    /// The bytes.
+    /// Returns the bytes.
     ///
     /// # Panics
     /// If a rule with a calendar has no window in `at`, as the kernel would.
@@ -45,7 +45,7 @@ impl LeaseRequest<'_> {
         self.encode_with(rules.rules().len(), windows_at(rules, self.at).into_iter())
     }
 
-    /// The bytes for so many rules, whose calendars have these windows.
+    /// Returns the bytes for so many rules, whose calendars have these windows.
     pub(super) fn encode_with(
         &self,
         rules: usize,
@@ -108,15 +108,15 @@ impl LeaseRequest<'_> {
 }
 
 impl LeaseReply {
-    /// The answer to `message` under `rules` that `bytes` are.
+    /// Decodes `bytes`, the reply to `message` under `rules`.
     ///
     /// # Errors
-    /// [`ForeignReply`] if they are none.
+    /// [`ForeignReply`] if they are not a reply.
     pub fn decode(bytes: &[u8], rules: &RuleSet, message: &Message) -> Result<Self, ForeignReply> {
         Self::decode_with(bytes, rules.rules().iter().map(|named| named.rule.limit()), message)
     }
 
-    /// The same under rules with these limits.
+    /// Decodes the reply under rules with these limits.
     pub(super) fn decode_with(
         bytes: &[u8],
         limits: impl ExactSizeIterator<Item = u64>,
@@ -136,11 +136,11 @@ impl LeaseReply {
     }
 }
 
-/// What is left of a reply.
+/// The rest of a reply.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
-    /// The number in the next `bytes` bytes.
+    /// Returns the number in the next `bytes` bytes.
     fn take(&mut self, bytes: usize) -> Option<u64> {
         let (taken, rest) = self.0.split_at_checked(bytes)?;
         self.0 = rest;

@@ -1,4 +1,4 @@
-//! Leases of the store on Redis: a message takes the way of a decision.
+//! Leases of the store on Redis: a message is sent like a decision.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use super::store::{CALLS_MAX, RedisStore, WriterRules, failed, unreadable, windo
 use super::{ScriptArgs, ScriptServer, codec::ForeignReply};
 use crate::{Executed, StoreError, StoreRequest};
 
-/// Time for which a message that asks for nothing may wait behind other calls: no request waits for its answer, and it gives
-/// back what nobody else can use before the lease ends.
+/// Time for which a message that only gives permits back may wait behind other calls: no request waits for its answer,
+/// and no other holder can use the permits before the lease ends.
 const GIVE_BACK_WITHIN: Duration = Duration::from_secs(1);
 
 impl<C: ScriptServer> RedisStore<C> {
-    /// The store's word to `message` about the key of `request`.
+    /// Returns the store's answer to `message` about the key of `request`.
     ///
-    /// If a later version of the policy decides already, the message is answered under its rules: the holder
-    /// keeps what it has, which it may be spending at this moment, and is granted what its requests wait for,
-    /// but nothing beyond: it leases under the rules that it decides by.
+    /// If a later version of the policy decides already, the message is answered under its rules: the holder keeps what
+    /// it has, which it may be spending at this moment, and is granted what its requests wait for, but nothing beyond:
+    /// it leases under the rules that it decides by.
     pub(super) async fn word(
         &self,
         request: &StoreRequest<'_>,
@@ -81,7 +81,8 @@ impl<C: ScriptServer> RedisStore<C> {
     }
 }
 
-/// The word under `later` rules for a holder under `own` ones: of the own rule of the same name, else of the first.
+/// Returns the answer under `later` rules for a holder under `own` ones: for the own rule of the same name, or the
+/// first.
 fn decode_later(
     reply: &[u8],
     later: &RulesBlob,
@@ -93,7 +94,7 @@ fn decode_later(
     let LeaseReply::Said(Word::Stands(mut stands)) = reply else { return Ok(reply) };
     let named = &later[stands.verdict.rule];
     stands.verdict.rule = own.iter().position(|own| own.is_named_as(named)).unwrap_or(0);
-    // Usage of other rules is not that of the holder's.
+    // Usage under other rules is not that under the holder's.
     stands.hint.used = Default::default();
     Ok(LeaseReply::Said(Word::Stands(stands)))
 }

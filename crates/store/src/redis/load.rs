@@ -1,9 +1,9 @@
-//! How much work waits for a connection, and how much of it the server can do in time.
+//! The calls that wait for a connection, and how many of them the server can do in time.
 //!
-//! A call that cannot be answered by its deadline is not worth sending: it would delay those behind
-//! it, and be charged without use. So a lane takes only as many calls as the server works off within
-//! half a deadline, by the pace at which it has worked off others. That pace is the server's whole:
-//! what other connections and other processes ask of it makes it slower.
+//! A call that cannot be answered by its deadline is not worth sending: it would delay those behind it, and
+//! be charged without use. So a lane takes only as many calls as the server works off within half a
+//! deadline, by the pace at which it has worked off others. That pace is that of the whole server: calls of
+//! other connections and other processes make it slower.
 //!
 //! Example: 160 decisions that were sent together are back after 1.6 ms, so one takes 10 µs, and with a
 //! deadline of 20 ms there is room for 1,000. The next one is refused at once.
@@ -16,35 +16,33 @@ use tokio::time::Instant;
 
 use super::handle::WAITING_MAX;
 
-/// Calls for which there is always room: as many as travel together, fewer say nothing about the server's
+/// Calls for which there is always room: as many as travel together; fewer are no measure of the server's
 /// pace.
 const ROOM_MIN: usize = 16;
 
-/// Calls that wait at least where there is a queue.
+/// The fewest calls that count as a queue.
 const LONG: usize = 64;
 
 /// The part of the deadline that may be spent in the queue: the rest is for the way there and back,
 /// and for a pace that changes.
 const QUEUED_PERCENT: u64 = 50;
 
-/// What a call takes before anything was measured: some three times what a server takes that has nothing
-/// else to do.
+/// The time of a call before any was measured, in ns: about three times that of an idle server.
 const PACE_UNKNOWN_NS: u64 = 20_000;
 
-/// A faster pace counts as one part in so many of what is known, and a slower one as half: a queue that is
-/// too long makes callers wait in vain.
+/// The weight of a faster pace: one part in so many of the known one; a slower pace counts as half. A queue
+/// that is too long makes callers wait in vain.
 const PACE_MEMORY: u64 = 4;
 
-/// Calls on end that are too late before the server counts as too slow: one may be this process' own
-/// doing.
+/// Late calls in a row before the server counts as too slow: a single one may be due to this process.
 const SLOW_MIN: u64 = 3;
 
-/// Deadlines of silence that a process waits for before it calls the server gone, if it is behind by itself
-/// or has asked for much: a reply may lie there unread, or take its time.
+/// Deadlines of silence that a process waits for before the server counts as gone, if it is behind itself or
+/// has many calls under way: a reply may be unread, or take its time.
 const OWN_SILENCE: u32 = 10;
 
-/// How often a connection is looked after: twice within that silence, neither for nothing nor so seldom that
-/// a process which stood still takes that for the server's silence.
+/// The bounds of the period in which a connection is checked: twice within that silence, neither for nothing
+/// nor so seldom that a process which stood still takes that for the server's silence.
 const TURN_MIN: Duration = Duration::from_millis(10);
 const TURN_MAX: Duration = Duration::from_millis(100);
 
@@ -59,14 +57,14 @@ pub(super) struct Load {
     pace_ns: AtomicU64,
     /// When the last reply came, in µs after `since`; 0: never.
     heard_us: AtomicU64,
-    /// Since when something has been asked for, in µs after `since`: before that nothing could be heard.
+    /// Since when a call has been under way, in µs after `since`: before that no reply could come.
     asked_us: AtomicU64,
-    /// When the connection was looked after last, in µs after `since`.
+    /// When the connection was checked last, in µs after `since`.
     turned_us: AtomicU64,
-    /// When this process was last found to have stood still, in µs after `since`: what arrived
-    /// meanwhile may lie there unread.
+    /// When this process was last found to have stood still, in µs after `since`: replies that arrived
+    /// meanwhile may be unread.
     woke_us: AtomicU64,
-    /// Calls on end that had nothing before them and took longer than the deadline.
+    /// Calls in a row that had none before them and took longer than the deadline.
     slow: AtomicU64,
 }
 
@@ -75,7 +73,7 @@ pub(super) struct Load {
 pub(super) struct Ticket(Arc<Load>);
 
 impl Load {
-    /// No calls yet, each to be answered within `deadline`.
+    /// Returns a load without calls, each to be answered within `deadline`.
     pub(super) fn new(deadline: Duration) -> Self {
         Self {
             deadline,
@@ -91,40 +89,41 @@ impl Load {
         }
     }
 
-    /// A place for one call more, if it can be answered in time.
+    /// Returns a place for one call more, if it can be answered in time.
     pub(super) fn enter(self: &Arc<Self>) -> Option<Ticket> {
         let ticket = Ticket(Arc::clone(self));
         let before = self.pending.fetch_add(1, Ordering::Relaxed);
         (before < self.room.load(Ordering::Relaxed)).then_some(ticket)
     }
 
-    /// A place for a call of the connection's own, which is made in any case.
+    /// Returns a place for a call of the connection's own, which is made in any case.
     pub(super) fn enter_anyway(self: &Arc<Self>) -> Ticket {
         self.pending.fetch_add(1, Ordering::Relaxed);
         Ticket(Arc::clone(self))
     }
 
-    /// Whether there is a place for one call more.
+    /// Returns whether there is a place for one call more.
     pub(super) fn has_room(&self) -> bool {
         self.pending.load(Ordering::Relaxed) < self.room.load(Ordering::Relaxed)
     }
 
-    /// Whether there is a queue.
+    /// Returns whether there is a queue.
     pub(super) fn is_long(&self) -> bool {
         self.pending.load(Ordering::Relaxed) >= LONG.min(self.room.load(Ordering::Relaxed))
     }
 
-    /// Something was asked for at `now`, and nothing before it that is still to be answered.
+    /// Notes that a call was sent at `now`, with none before it that is still to be answered.
     pub(super) fn record_call(&self, now: Instant) {
         self.asked_us.store(self.us_at(now), Ordering::Relaxed);
     }
 
-    /// How often the connection is looked after at least, so that a process that stood still notices.
+    /// Returns the longest period between checks of the connection, so that a process that stood still
+    /// notices.
     pub(super) fn turn_every(&self) -> Duration {
         (self.deadline * OWN_SILENCE / 2).clamp(TURN_MIN, TURN_MAX)
     }
 
-    /// The connection is looked after at `now`.
+    /// Notes that the connection is checked at `now`.
     pub(super) fn turned(&self, now: Instant) {
         if self.was_suspended(now) {
             self.woke_us.store(self.us_at(now), Ordering::Relaxed);
@@ -132,7 +131,7 @@ impl Load {
         self.turned_us.store(self.us_at(now), Ordering::Relaxed);
     }
 
-    /// Whether this process, or what looks after the connection, has not run for a while: it was stopped,
+    /// Returns whether this process, or the task of the connection, has not run for a while: it was stopped,
     /// or had no processor.
     fn was_suspended(&self, now: Instant) -> bool {
         let turned_us = self.turned_us.load(Ordering::Relaxed);
@@ -140,39 +139,39 @@ impl Load {
         turned_us > 0 && still >= self.turn_every() * 2
     }
 
-    /// For how long the server has been silent at `now`: since it was heard last, or asked for something,
-    /// or could be heard again.
+    /// Returns how long the server has been silent at `now`: since its last reply, since a call was sent, or
+    /// since this process could read again.
     pub(super) fn silence(&self, now: Instant) -> Duration {
         let since_us = [&self.heard_us, &self.asked_us, &self.woke_us];
         let since_us = since_us.into_iter().map(|us| us.load(Ordering::Relaxed)).max();
         Duration::from_micros(self.us_at(now).saturating_sub(since_us.unwrap_or_default()))
     }
 
-    /// The server answered at `now`, as it does to a new connection.
+    /// Notes that the server answered at `now`, as it does to a new connection.
     pub(super) fn greeted(&self, now: Instant) {
         self.heard_us.store(self.us_at(now).max(1), Ordering::Relaxed);
     }
 
-    /// A reply came at `now`; it was asked for at `sent`, and the reply before it came at `before`.
+    /// Notes a reply at `now` to a call that was sent at `sent`; the reply before it came at `before`.
     pub(super) fn record_reply(&self, sent: Instant, before: Instant, now: Instant) {
         self.greeted(now);
         if sent > before {
-            // Nothing was before it: this is the way there and back.
+            // No call was before it: this is the round trip.
             let is_slow = now.saturating_duration_since(sent) > self.deadline;
             let slow = if is_slow { self.slow.load(Ordering::Relaxed) + 1 } else { 0 };
             self.slow.store(slow, Ordering::Relaxed);
         }
     }
 
-    /// The server worked `calls` off from `begun` to `now`, and had some to work off all the time. Replies
-    /// tell nothing one by one: a server writes those to all that it read together.
+    /// Notes that the server worked `calls` off from `begun` to `now`, without a pause. Single replies are
+    /// no measure: a server writes those to all calls that it read together.
     pub(super) fn worked_off(&self, calls: usize, begun: Instant, now: Instant) {
         let span_ns = micros(now.saturating_duration_since(begun)).saturating_mul(1_000);
         let is_brief = span_ns < micros(self.deadline).saturating_mul(1_000) / 4;
         let Some(each_ns) = span_ns.checked_div(calls as u64) else { return };
         let known = self.pace_ns.load(Ordering::Relaxed);
         let pace_ns = match each_ns > known {
-            // Most of it is the way there and back.
+            // Most of it is the round trip.
             true if is_brief && calls < ROOM_MIN => return,
             true => known.midpoint(each_ns),
             false => (known * (PACE_MEMORY - 1) + each_ns) / PACE_MEMORY,
@@ -181,8 +180,8 @@ impl Load {
         self.room.store(room(self.deadline, pace_ns), Ordering::Relaxed);
     }
 
-    /// Whether the server answers, so that a call that came too late was one too many. `is_own` says
-    /// that this process may be the reason: the call waited here, its timer was late, or many were sent.
+    /// Returns whether the server answers, so that a late call was one too many. `is_own`: this process may
+    /// be the reason: the call waited here, its timer was late, or many were sent.
     pub(super) fn answers(&self, is_own: bool, now: Instant) -> bool {
         if self.heard_us.load(Ordering::Relaxed) == 0 {
             return false;
@@ -198,7 +197,7 @@ impl Load {
         micros(now.saturating_duration_since(self.since))
     }
 
-    /// Whether a timer that was to fire at `due` says that this process is behind.
+    /// Returns whether a timer that was due at `due` shows that this process is behind.
     pub(super) fn is_behind(&self, due: Instant, now: Instant) -> bool {
         now.saturating_duration_since(due) > self.deadline / 4
     }
@@ -210,7 +209,8 @@ impl Drop for Ticket {
     }
 }
 
-/// Calls that are worked off at this pace within the part of a deadline that may be spent in the queue.
+/// Returns the calls that are worked off at this pace within the part of a deadline that may be spent in the
+/// queue.
 fn room(deadline: Duration, pace_ns: u64) -> usize {
     let queued_ns = micros(deadline).saturating_mul(1_000) / 100 * QUEUED_PERCENT;
     let calls = usize::try_from(queued_ns / pace_ns.max(1)).unwrap_or(WAITING_MAX);
@@ -231,7 +231,7 @@ mod tests {
         load.since + Duration::from_micros(us)
     }
 
-    /// So many times 160 calls, each of which takes this long.
+    /// Notes `times` times 160 calls, each of which takes this long.
     fn flush(load: &Load, times: u64, each_us: u64) {
         for time in 1..=times {
             let (begun, now) =

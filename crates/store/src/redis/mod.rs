@@ -1,8 +1,8 @@
 //! The way to Redis and Valkey: one script, called with keys and arguments.
 //!
-//! [`RedisClient`] neither knows rules nor decisions. It carries an [`ScriptArgs`], a key with two
-//! arguments, to the server that has the key, and brings back what the script says, or a
-//! [`RedisError`] that says whether the call may have been executed.
+//! [`RedisClient`] does not interpret rules or decisions. It carries an [`ScriptArgs`], a key with two
+//! arguments, to the server that has the key, and returns the script's reply, or a [`RedisError`] that
+//! tells whether the call may have been executed.
 //!
 //! ```no_run
 //! # use sluicegate_store::redis::{ScriptArgs, LuaScript, RedisClient, RedisConfig};
@@ -14,13 +14,13 @@
 //! # }
 //! ```
 //!
-//! What it promises:
+//! Its promises:
 //!
 //! - No call returns later than its deadline. While there is no connection it fails at once.
-//! - What may have been executed is never sent again. The server forgot the script, or the key has
-//!   moved: then the call was surely not executed, and goes again within its deadline.
+//! - A call that may have been executed is never sent again. If the server lacks the script, or the key has
+//!   moved, the call was surely not executed, and goes again within its deadline.
 //! - Connections come back by themselves, with jittered pauses, for ever.
-//! - Policies are [published](RedisClient::publish) whole or not at all, and [told of](Revisions).
+//! - Policies are [published](RedisClient::publish) whole or not at all, and [announced](Revisions).
 //! - The bounds: calls that wait, requests in flight, repeats and pauses have their maxima beside
 //!   the code that keeps them.
 
@@ -125,8 +125,8 @@ impl RedisClient {
     /// Starts to connect, in tasks of the present tokio runtime that end with this client.
     ///
     /// # Errors
-    /// [`RedisConfigError`] if the certificates to trust cannot be read. That a server cannot be
-    /// reached is no error here: it may come later.
+    /// [`RedisConfigError`] if the certificates to trust cannot be read. An unreachable server is not an
+    /// error here: it may come later.
     ///
     /// # Panics
     /// Outside of a tokio runtime with time and IO.
@@ -161,8 +161,8 @@ impl RedisClient {
         Ok(Self { servers, dialer, deadline: config.deadline, reconnected, counters })
     }
 
-    /// Waits for the end of the first attempt to connect, which the connect timeout bounds; says
-    /// whether there is a connection now. Calls may be made before.
+    /// Waits for the end of the first attempt to connect, which the connect timeout bounds. Calls may be
+    /// made before.
     ///
     /// # Errors
     /// [`ConnectError`] if there is none; further attempts go on in the background.
@@ -174,14 +174,14 @@ impl RedisClient {
         }
     }
 
-    /// When a call that is made now must have ended. A decision that takes several calls keeps to
-    /// one deadline.
+    /// Returns the deadline of a call that is made now. A decision that takes several calls keeps to one
+    /// deadline.
     pub fn deadline(&self) -> Instant {
         Instant::now() + self.deadline
     }
 
-    /// Why a call that came now would be refused at once, where that can be said before it is made: so much
-    /// waits already.
+    /// Returns the error with which a call would be refused now, if that is known before it is made: the
+    /// queue is full.
     pub(crate) fn refuses(&self) -> Option<RedisError> {
         match &self.servers {
             Servers::Standalone(servers) => servers.lanes.refuses(),
@@ -190,7 +190,7 @@ impl RedisClient {
         }
     }
 
-    /// What the script says about `ask`.
+    /// Returns the script's reply to `ask`.
     ///
     /// # Errors
     /// [`RedisError`] if there is no answer by `deadline`;
@@ -209,7 +209,7 @@ impl RedisClient {
         self.account(reply.and_then(bytes))
     }
 
-    /// Tells `said` what the script says about each of `asks`, with its place, as soon as that is there: as
+    /// Passes the script's reply to each of `asks`, with its place, to `said` as soon as it is there: as
     /// [`eval`](Self::eval), but waited for together. In a cluster each goes to the server of its key.
     pub async fn eval_each(
         &self,
@@ -238,8 +238,8 @@ impl RedisClient {
         lanes.call_each(asks.into_iter().map(ServerRequest::script), deadline, &mut hear).await;
     }
 
-    /// What the script says about `ask`, which begins with a debt. The script notes at `noted`, a key in
-    /// the slot of the other, what it charged, and charges it once however often it is asked.
+    /// Returns the script's reply to `ask`, which begins with a debt. The script notes the charged permits
+    /// at `noted`, a key in the same slot, and charges the debt once however often it is called.
     ///
     /// # Errors
     /// As [`eval`](Self::eval).
@@ -254,7 +254,7 @@ impl RedisClient {
         self.account(reply.and_then(bytes))
     }
 
-    /// The string at `key`; `None` if there is none.
+    /// Returns the string at `key`; `None` if there is none.
     ///
     /// # Errors
     /// As [`eval`](Self::eval).
@@ -268,7 +268,7 @@ impl RedisClient {
         }))
     }
 
-    /// Writes `value` at `key`, to be forgotten after `ttl` (at least a millisecond).
+    /// Writes `value` at `key`, to be removed after `ttl` (at least a millisecond).
     ///
     /// # Errors
     /// As [`eval`](Self::eval).
@@ -289,10 +289,10 @@ impl RedisClient {
         }))
     }
 
-    /// Writes `publication` where programs find it that decide in Redis themselves, unless it is
-    /// there already; see `spec/redis-protocol.md`. It takes a call where nothing is to be done, and
-    /// another where little has changed. Whole, it is as many calls as its size wants, and is seen when
-    /// the last of them is done. Whatever came of one, it may be tried again.
+    /// Writes `publication` to the key from which programs that decide in Redis themselves read policies,
+    /// unless it is there already; see `spec/redis-protocol.md`. It takes one call if there is no change,
+    /// and two if little has changed. A whole publication takes as many calls as its size needs, and
+    /// becomes visible with the last of them. It may be tried again after any outcome.
     ///
     /// # Errors
     /// [`PublishError`] if it cannot be published, or if Redis did not answer in time, which is a
@@ -304,7 +304,7 @@ impl RedisClient {
         publish::publish(self, publication).await
     }
 
-    /// The policies that servers publish here; `None`: there are none in a format that is known.
+    /// Returns the policies that servers publish here; `None`: there are none in a known format.
     ///
     /// # Errors
     /// [`RedisError`] if there is no answer within a second.
@@ -312,7 +312,7 @@ impl RedisClient {
         published::read(self).await
     }
 
-    /// The same without the policies: whether there is something new to read.
+    /// Returns the published policies without their texts: enough to find a new revision.
     ///
     /// # Errors
     /// As [`published`](Self::published).
@@ -320,8 +320,8 @@ impl RedisClient {
         published::read_head(self).await
     }
 
-    /// The revisions that are published from now on, as they are told: over a connection of its own,
-    /// in a task of the present tokio runtime.
+    /// Returns the revisions that are published from now on: over a connection of its own, in a task of the
+    /// present tokio runtime.
     ///
     /// # Panics
     /// Outside of a tokio runtime with time and IO.
@@ -339,7 +339,7 @@ impl RedisClient {
         self.reconnected.notified().await;
     }
 
-    /// What was done since the start.
+    /// Returns the counters since the start.
     pub fn stats(&self) -> Stats {
         self.counters.read()
     }
@@ -371,7 +371,7 @@ impl RedisClient {
     }
 }
 
-/// The string that the reply is.
+/// Returns the string of a reply.
 fn bytes(reply: Value) -> Result<Bytes, RedisError> {
     match reply {
         Value::BulkString(bytes) => Ok(Bytes::from(bytes)),

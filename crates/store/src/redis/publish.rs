@@ -1,4 +1,4 @@
-//! Policies where programs find them that decide in Redis themselves: `spec/redis-protocol.md`.
+//! Policies for programs that decide in Redis themselves: `spec/redis-protocol.md`.
 //!
 //! ```text
 //! look ─▶ as new, or newer ─▶ nothing to do
@@ -6,10 +6,10 @@
 //!      └▶ nothing, or too much ─▶ stage, stage, .. beside it ─▶ swap
 //! ```
 //!
-//! A write says what was found, and does nothing where that is not there any more: whoever is late
-//! looks again, and finds that there is nothing left to do. No call carries more than
-//! [`CALL_BYTES_MAX`] and a policy, and nobody sees what is half staged. All of a fleet stage under
-//! one name, so only one of them does at a time.
+//! A write names the head that was found, and changes nothing if that is not there any more: a late writer looks
+//! again, and finds that there is nothing left to do. No call carries more than [`CALL_BYTES_MAX`] and a policy,
+//! and half a publication is never visible. All of a fleet stage under one name, so only one of them does at a
+//! time.
 
 use std::time::Duration;
 
@@ -27,16 +27,16 @@ use crate::{Executed, StoreError};
 /// The hash that has the policies.
 pub const POLICIES_KEY: &str = "sg:{policies}";
 
-/// The channel on which new revisions are told.
+/// The channel on which new revisions are announced.
 pub const POLICIES_CHANNEL: &str = "sg:policies";
 
-/// The format of what is written.
+/// The format of the written fields.
 pub const POLICIES_FORMAT: u32 = 1;
 
-/// The largest revision: as every number, exact in a double.
+/// The largest revision: like every number, exact in a double.
 pub const REVISION_MAX: i64 = (1 << 53) - 1;
 
-/// Where policies are staged, in the same slot.
+/// The key at which policies are staged, in the same slot.
 const NEXT_KEY: &str = "sg:{policies}:next";
 
 /// Most policies in one call: some 0.1 ms of Redis' time.
@@ -45,19 +45,19 @@ const CALL_POLICIES_MAX: usize = 100;
 /// Bytes of policies after which no other is added to a call: less than a millisecond of a link.
 const CALL_BYTES_MAX: usize = 128 << 10;
 
-/// How long a call may take: decisions have deadlines that are shorter, but nobody waits here.
+/// The longest time of a call: longer than the deadlines of decisions, because no request waits here.
 pub(super) const CALL_MAX: Duration = Duration::from_secs(1);
 
-/// How long one publication may take: ten thousand policies are a hundred calls, of a few
-/// milliseconds each where Redis is far away.
+/// The longest time of one publication: ten thousand policies are a hundred calls, of a few milliseconds each where
+/// Redis is far away.
 const PUBLISH_MAX: Duration = Duration::from_secs(30);
 
-/// How long what is staged outlives its last call. Longer than a call may take, and short enough that
+/// The time for which staged policies outlive their last call. Longer than a call may take, and short enough that
 /// others go on soon after a writer died.
 const NEXT_TTL: Duration = Duration::from_secs(5);
 
-/// How often a writer looks again after others came first. Once is what happens; each time means
-/// that somebody has published.
+/// The most times that a writer reads the head: again only if another writer has published since, which seldom
+/// happens twice.
 const LOOKS_MAX: usize = 4;
 
 /// Fields that are staged beside the policies: `#attempt`, `#format` and `#revision`.
@@ -75,15 +75,15 @@ pub struct Publication<'p> {
     pub revision: i64,
     /// Every policy, in the order of their names.
     pub policies: &'p [PublicationPolicy<'p>],
-    /// What is known to have changed. Without it, what is in Redis is written whole.
+    /// The changes, if they are known. Without them, all policies are written.
     pub changed: Option<RevisionDiff<'p>>,
-    /// The revision that this one is written in place of: the catalog went back, or is another one. Who
-    /// is told [`PublishOutcome::Later`], and looks at the catalog after that, and finds that it has not got so
-    /// far, may say so; and who published that revision of a catalog that is no more.
+    /// The revision that this one replaces although it is later: the catalog went back, or is another one. A writer
+    /// that got [`PublishOutcome::Later`], and then finds that the catalog has not got so far, may set it; so may
+    /// one that published that revision from a catalog that no longer exists.
     pub instead_of: Option<i64>,
-    /// What they come from.
+    /// The source of the policies.
     pub source: PublicationSource<'p>,
-    /// By which clock servers decide in this Redis.
+    /// The clock by which servers decide in this Redis.
     pub clock: ScriptClock,
     /// Number of nodes that share a limit without Redis, where it is configured.
     pub nodes: Option<u32>,
@@ -91,20 +91,20 @@ pub struct Publication<'p> {
     pub compile: fn(&PublicationPolicy<'_>) -> Option<PolicyRecord>,
 }
 
-/// What policies come from.
+/// The source of policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublicationSource<'p> {
     /// A catalog, of which every server has the same revisions. It takes the place of files.
     Catalog,
-    /// Files, which every server reads by itself: the revision is when this one took them over, and
-    /// what is there already is not written again. A catalog's policies stay.
+    /// Files, which every server reads by itself: the revision is when this one took them over, and published files
+    /// are not written again. A catalog's policies stay.
     Files {
         /// A hash of all that is in them.
         digest: &'p str,
     },
 }
 
-/// What is otherwise in a revision than in an earlier one.
+/// The difference between a revision and an earlier one.
 #[derive(Clone, Copy, Debug)]
 pub struct RevisionDiff<'p> {
     /// The earlier one.
@@ -119,11 +119,11 @@ pub struct RevisionDiff<'p> {
 pub struct PublicationPolicy<'p> {
     /// Unique; it does not begin with `#`.
     pub name: &'p str,
-    /// Whose it is.
+    /// The name of its app.
     pub app: &'p str,
-    /// Whether it only says what it would refuse.
+    /// The policy only reports what it would refuse: its state is `shadow`.
     pub is_shadow: bool,
-    /// Which version it is.
+    /// The number of its version.
     pub version: i64,
     /// When this version was made or taken over, in ms since the Unix epoch, 0..=[`REVISION_MAX`]: programs take it
     /// over as of then, so that none that starts late has an earlier version that looks like the later one.
@@ -132,39 +132,39 @@ pub struct PublicationPolicy<'p> {
     pub document: &'p str,
 }
 
-/// What became of a publication.
+/// The outcome of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublishOutcome {
-    /// It is there now, and those who listen were told.
+    /// Redis has it now, and it was announced on the channel.
     Written,
-    /// It was there already.
+    /// Redis had it before.
     Known,
-    /// A later revision is there, and stays: somebody else was faster, or the catalog went back.
+    /// A later revision is there, and stays: another writer was faster, or the catalog went back.
     Later {
-        /// Which.
+        /// The later revision.
         revision: i64,
     },
-    /// Somebody else is writing all policies just now. To be tried again a little later.
+    /// Another writer is writing all policies just now. Try again a little later.
     Busy,
     /// A later version of Sluicegate writes policies here, in another format, which stays.
     LaterFormat {
-        /// Which.
+        /// The later format.
         format: u32,
     },
     /// A catalog publishes here, and files do not take its place.
     OfCatalog,
 }
 
-/// Why policies were not published. It may be tried again: what is there already is not written twice.
+/// Why policies were not published. It may be tried again: present policies are not written twice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PublishError {
-    /// It cannot be published.
+    /// The publication is invalid.
     #[error("{field}: {problem}")]
     Unusable {
         /// The field, with its place.
         field: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// Redis did not answer in time, or refused.
@@ -172,7 +172,7 @@ pub enum PublishError {
     Store(#[from] StoreError),
 }
 
-/// What the hash says of itself; empty where there is none.
+/// The fields of the hash beside the policies; empty where there is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct PublishedHead {
     format: String,
@@ -182,18 +182,18 @@ struct PublishedHead {
     nodes: String,
 }
 
-/// What is to be done.
+/// The plan of a writer.
 #[derive(Debug, PartialEq, Eq)]
 enum PublishPlan {
-    /// Nothing.
+    /// No write.
     Leave(PublishOutcome),
-    /// These policies are to be written in place.
+    /// Write these policies in place.
     Change(Vec<String>),
-    /// All policies are to be written.
+    /// Write all policies.
     Whole,
 }
 
-/// What a policy's field says.
+/// The field of a policy.
 #[derive(Serialize)]
 struct PolicyField<'p> {
     version: i64,
@@ -231,7 +231,7 @@ pub(super) async fn publish(
 }
 
 impl<'p> Publication<'p> {
-    /// All of `policies`, of whose last revision nothing is known; decided by Redis' clock among any number
+    /// Returns a publication of all of `policies`, without known changes; decided by Redis' clock among any number
     /// of nodes.
     pub const fn new(
         revision: i64,
@@ -270,10 +270,10 @@ impl Publication<'_> {
         self.policies.get(place)
     }
 
-    /// What makes this revision of the one that is `there`: names and texts in turn; `None` if it is
-    /// not known, or too much for one call.
+    /// Returns the changes from revision `there` to this one: names and texts in turn; `None` if they are not
+    /// known, or too much for one call.
     fn changes(&self, there: i64) -> Result<Option<Vec<String>>, PublishError> {
-        // What changed since an earlier one than is there contains what changed since.
+        // The changes since an earlier revision than `there` contain those since `there`.
         let changed = self.changed.filter(|changed| changed.since <= there);
         let Some(RevisionDiff { names, .. }) = changed else { return Ok(None) };
         if names.len() > CALL_POLICIES_MAX {
@@ -292,7 +292,7 @@ impl Publication<'_> {
         Ok(Some(policies))
     }
 
-    /// The fields beside the policies: names and texts. An empty text is no field.
+    /// Returns the fields beside the policies: names and texts. An empty text means no field.
     fn settings(&self) -> [(&'static str, String); 3] {
         let clock = if self.clock == ScriptClock::Server { "server" } else { "client" };
         let files = match self.source {
@@ -303,7 +303,7 @@ impl Publication<'_> {
         [("#clock", clock.to_owned()), ("#files", files.to_owned()), ("#nodes", nodes)]
     }
 
-    /// Whether `found` has the same fields beside the policies.
+    /// Returns whether `found` has the same fields beside the policies.
     fn is_set_as(&self, found: &PublishedHead) -> bool {
         let [(_, clock), (_, files), (_, nodes)] = self.settings();
         (&clock, &files, &nodes) == (&found.clock, &found.files, &found.nodes)
@@ -311,7 +311,7 @@ impl Publication<'_> {
 }
 
 impl PublicationPolicy<'_> {
-    /// The text of its field: its record, and the document that the record was made of.
+    /// Returns the text of its field: its record, and the document that the record was made of.
     ///
     /// # Errors
     /// [`PublishError::Unusable`] if `document` is not a JSON object.
@@ -334,7 +334,7 @@ impl PublicationPolicy<'_> {
     }
 }
 
-/// Refuses what is no name, and would be another field.
+/// Refuses an invalid name, which would be another field.
 fn named(name: &str, field: impl Fn() -> String) -> Result<(), PublishError> {
     match name.is_empty() || name.starts_with('#') {
         true => Err(unusable(field(), &format!("invalid name `{name}`"))),
@@ -347,7 +347,7 @@ fn unusable(field: String, problem: &str) -> PublishError {
 }
 
 impl PublishedHead {
-    /// The reply to `HMGET`.
+    /// Reads the reply to `HMGET`.
     fn read(reply: &Value) -> Option<Self> {
         let text = |value: &Value| match value {
             Value::Nil => Some(String::new()),
@@ -407,7 +407,7 @@ impl Writer<'_> {
         let mut command = redis::cmd("HMGET");
         command.arg(POLICIES_KEY).arg(&["#format", "#revision", "#files", "#clock", "#nodes"]);
         match self.call(RequestKind::Plain(command)).await {
-            // What is no hash makes room.
+            // A value of another type is replaced.
             Err(RedisError::Refused(error)) if error.is_wrong_type() => {
                 Ok(PublishedHead::default())
             }
@@ -415,7 +415,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes `policies` where `found` still is.
+    /// Writes `policies` if the head is still `found`.
     async fn change(
         &self,
         found: &PublishedHead,
@@ -424,7 +424,7 @@ impl Writer<'_> {
     ) -> Result<bool, RedisError> {
         let mut command = script(&[POLICIES_KEY], "change");
         command.arg(&found.format).arg(&found.revision);
-        // Of files that are there already, the revision stays.
+        // The revision of files that are there already stays.
         match publication.source {
             PublicationSource::Files { .. } => command.arg(POLICIES_CHANNEL).arg(&found.revision),
             PublicationSource::Catalog => command.arg(POLICIES_CHANNEL).arg(publication.revision),
@@ -436,7 +436,7 @@ impl Writer<'_> {
         self.run(command).await
     }
 
-    /// Writes all policies in place of `found`; `None` if somebody else is writing.
+    /// Writes all policies in place of `found`; `None` if another writer is at work.
     async fn write_whole(
         &self,
         found: &PublishedHead,
@@ -471,7 +471,7 @@ impl Writer<'_> {
         Ok(Some(self.run(command).await?))
     }
 
-    /// Whether the script did what it was asked for.
+    /// Returns whether the script made the change.
     async fn run(&self, command: Cmd) -> Result<bool, RedisError> {
         match self.call(RequestKind::Other(SCRIPT, command)).await? {
             Value::Int(done @ 0..=1) => Ok(done == 1),
@@ -501,14 +501,14 @@ fn script(keys: &[&str], what: &str) -> Cmd {
     command
 }
 
-/// The command that stages policies of `attempt` behind those that `before` has staged.
+/// Returns the command that stages policies of `attempt` behind those that `before` has staged.
 fn stage(attempt: &str, before: &str) -> Cmd {
     let mut command = script(&[NEXT_KEY], "stage");
     command.arg(attempt).arg(before).arg(NEXT_TTL.as_millis().to_string());
     command
 }
 
-/// Adds the first of `policies` to `command`, as many as one call may carry, and gives the others.
+/// Adds the first of `policies` to `command`, as many as one call may carry, and returns the others.
 fn add<'p>(
     command: &mut Cmd,
     policies: &'p [PublicationPolicy<'p>],

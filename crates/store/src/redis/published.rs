@@ -10,10 +10,10 @@ use super::codec::ScriptClock;
 use super::publish::{CALL_MAX, POLICIES_FORMAT, POLICIES_KEY};
 use super::{RedisClient, RedisError, ServerErrorReply};
 
-/// What is published.
+/// The published policies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishedPolicies {
-    /// The revision. What comes later has a larger one.
+    /// The revision. Later ones are larger.
     pub revision: i64,
     /// The clock that servers decide by.
     pub clock: ScriptClock,
@@ -24,8 +24,8 @@ pub struct PublishedPolicies {
     pub policies: BTreeMap<String, String>,
 }
 
-/// The policies that are published in the Redis of `client`; `None`: there are none in a format that is
-/// known.
+/// Reads the policies that are published in the Redis of `client`; `None`: there are none in a known
+/// format.
 pub(super) async fn read(client: &RedisClient) -> Result<Option<PublishedPolicies>, RedisError> {
     let mut command = redis::cmd("HGETALL");
     command.arg(POLICIES_KEY);
@@ -40,7 +40,7 @@ pub(super) async fn read(client: &RedisClient) -> Result<Option<PublishedPolicie
     Ok(head.map(|head| PublishedPolicies { policies: fields, ..head }))
 }
 
-/// The same without the policies.
+/// Reads the published policies without their texts.
 pub(super) async fn read_head(
     client: &RedisClient,
 ) -> Result<Option<PublishedPolicies>, RedisError> {
@@ -68,7 +68,7 @@ async fn call(client: &RedisClient, command: redis::Cmd) -> Result<Value, RedisE
     let reply = client.command(POLICIES_KEY.as_bytes(), what, deadline).await;
     client.account(reply.and_then(|value| match value {
         Value::ServerError(error) => Err(RedisError::Refused(ServerErrorReply::from(&error))),
-        // The third version of the protocol has a type of its own for pairs.
+        // RESP3 has a type of its own for pairs.
         Value::Map(pairs) => Ok(Value::Array(pairs.into_iter().flat_map(<[_; 2]>::from).collect())),
         value => Ok(value),
     }))

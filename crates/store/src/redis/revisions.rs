@@ -1,9 +1,9 @@
-//! Revisions of the policies as they are told on the channel: `spec/redis-protocol.md`.
+//! Revisions of the policies as announced on the channel: `spec/redis-protocol.md`.
 //!
-//! Whoever hears one looks at the catalog now rather than at the next second. Nothing else depends
-//! on it: a message that is lost, while there is no connection or for any other reason, costs that
-//! second. So only the latest is kept, and what was said before there was a connection is not asked
-//! for.
+//! A server that receives one reads the catalog now rather than at the next second. Nothing else
+//! depends on it: a message that is lost, while there is no connection or for any other reason,
+//! costs that second. So only the latest is kept, and earlier messages are not requested after a
+//! reconnect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,15 +22,15 @@ use super::handle::ConnectTarget;
 use super::publish::POLICIES_CHANNEL;
 use super::task::Task;
 
-/// How often the server is asked for a sign of life: messages are few, and a connection into a black
-/// hole says nothing either.
+/// The period of pings to the server: messages are few, and a connection into a black hole gives no
+/// error.
 const PING_EVERY: Duration = Duration::from_secs(5);
 
-/// How long that sign may take.
+/// The longest time until the answer to a ping.
 const PONG_MAX: Duration = Duration::from_secs(1);
 
-/// The revisions that are told from now on. Its connection comes back by itself, for ever, and ends
-/// with it.
+/// The revisions that are announced from now on. Its connection is restored for ever, and ends with
+/// it.
 #[derive(Debug)]
 pub struct Revisions {
     latest: watch::Receiver<i64>,
@@ -38,12 +38,12 @@ pub struct Revisions {
     _listener: Task,
 }
 
-/// Where to listen.
+/// The server to listen at.
 #[derive(Debug)]
 pub(super) enum ListenTarget {
-    /// At the server that this names.
+    /// The server that this names.
     At(watch::Receiver<ConnectTarget>),
-    /// At any node: they pass messages on to each other.
+    /// Any node: they pass messages on to each other.
     Cluster(Arc<Nodes>),
 }
 
@@ -55,15 +55,15 @@ impl Revisions {
         Self { latest, subscribed, _listener: Task::start(listener) }
     }
 
-    /// Notifies of each new connection. Messages before it were not heard.
+    /// Returns a notification for each new connection. Messages before it are lost.
     pub fn subscribed(&self) -> Arc<Notify> {
         Arc::clone(&self.subscribed)
     }
 
-    /// The next revision that is told, or the latest of those that were told since the last call. It
-    /// never ends where nobody publishes, and may be dropped at any time.
+    /// Returns the next revision that is announced, or the latest of those since the last call. It
+    /// never ends while none is published, and may be dropped at any time.
     pub async fn next(&mut self) -> i64 {
-        // The listener goes on for ever, unless its runtime ends: then nothing is told any more.
+        // The listener goes on for ever, unless its runtime ends: then no revision comes any more.
         if self.latest.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -72,7 +72,7 @@ impl Revisions {
 }
 
 impl ListenTarget {
-    /// A server to listen at; waits until one is known.
+    /// Returns a server to listen at; waits until one is known.
     async fn address(&mut self) -> Option<Address> {
         match self {
             Self::At(target) => {
@@ -83,7 +83,7 @@ impl ListenTarget {
         }
     }
 
-    /// Waits until it is another server.
+    /// Waits until the server to listen at changes.
     async fn moved(&mut self) {
         let is_told = match self {
             Self::At(target) => target.changed().await.is_ok(),
@@ -117,13 +117,13 @@ async fn listen(
     }
 }
 
-/// Passes on what is said, until the connection is of no use any more.
+/// Passes messages on, until the connection cannot be used any more.
 async fn receive(messages: PubSub, latest: &watch::Sender<i64>) {
     let (mut asking, mut messages) = messages.split();
     let hearing = async {
         while let Some(message) = messages.next().await {
             let text = std::str::from_utf8(message.get_payload_bytes()).unwrap_or_default();
-            // Others may say on the channel what they like.
+            // Other clients may publish other texts on the channel.
             if let Ok(revision) = text.parse() {
                 latest.send_replace(revision);
             }

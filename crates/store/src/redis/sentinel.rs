@@ -1,12 +1,11 @@
-//! The master of a replicated set, followed wherever Sentinels say it goes.
+//! The master of a replicated set, followed to each server that Sentinels name.
 //!
-//! A listener on every Sentinel hears `+switch-master`; a lane that is refused, lost or led to a
-//! server that is no master raises a suspicion; and now and then nothing has to happen at all. Each
-//! makes the supervisor ask all Sentinels, and the answer with the highest configuration epoch
-//! counts: a Sentinel that was cut off together with an old master tells old news, and an epoch
-//! that has been seen is never gone behind again. Where the target moves, lanes drop their
-//! connections at once, and each new connection is used only after the server itself has said
-//! that it is a master.
+//! A listener on every Sentinel receives `+switch-master`; a lane that is refused, lost or connected to a
+//! server that is not a master raises a suspicion; and now and then the time alone is a reason. Each makes
+//! the supervisor ask all Sentinels, and the answer with the highest configuration epoch counts: a Sentinel
+//! that was cut off together with an old master has old news, and the supervisor never goes back to an
+//! earlier epoch. When the target moves, lanes drop their connections at once, and each new connection is
+//! used only after the server itself has reported that it is a master.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,22 +25,22 @@ use super::kind::field;
 use super::standalone::ConnectionPool;
 use super::task::Task;
 
-/// What a Sentinel publishes when the master has changed.
+/// The channel on which a Sentinel announces that the master has changed.
 const SWITCH_MASTER: &str = "+switch-master";
 
-/// How long a Sentinel may take to answer: one that is dead must not hold up the others' news.
+/// The longest time until a Sentinel answers: a dead one must not delay the others' news.
 const ANSWER_MAX: Duration = Duration::from_millis(300);
 
 /// The least time between two questions to the Sentinels, however many suspicions there are.
 const ASK_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often Sentinels are asked although nothing happened: a message may have been lost.
+/// The period of questions to Sentinels while a master is known: a message may have been lost.
 const ASK_EVERY: Duration = Duration::from_secs(5);
 
-/// How often they are asked while no master is known.
+/// The period of questions while no master is known.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
-/// Most names of masters that an error lists, and the longest: they are to be read at a glance.
+/// Most names of masters in an error, and the longest name, in bytes: they are to be read at a glance.
 const MASTERS_MAX: usize = 5;
 const MASTER_BYTES_MAX: usize = 64;
 
@@ -53,7 +52,7 @@ pub(super) struct Sentinel {
     _supervisor: Task,
 }
 
-/// Which master to watch, and whom to ask.
+/// The master to watch, and its Sentinels.
 #[derive(Debug)]
 pub(super) struct MasterWatch {
     dialer: Dialer,
@@ -61,7 +60,7 @@ pub(super) struct MasterWatch {
     master: Arc<str>,
 }
 
-/// What one Sentinel says.
+/// The answer of one Sentinel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SentinelReply {
     epoch: u64,
@@ -76,7 +75,7 @@ impl Sentinel {
         Self { lanes, target, _supervisor: Task::start(watch.run(publisher, setup.suspicion)) }
     }
 
-    /// Where the present master is.
+    /// Returns the address of the present master, as it changes.
     pub(super) fn target(&self) -> watch::Receiver<ConnectTarget> {
         self.target.clone()
     }
@@ -106,20 +105,21 @@ impl MasterWatch {
                 }
                 Ok(_) => {}
                 Err(cause) if publisher.borrow().is_err() => publish(&publisher, Err(cause)),
-                // The master that was known serves on, Sentinels or not.
+                // The known master serves on, with or without Sentinels.
                 Err(_) => {}
             }
             let patience = if publisher.borrow().is_ok() { ASK_EVERY } else { ASK_AGAIN };
             sleep(ASK_PAUSE).await;
-            // Whether it was a suspicion or the time does not matter.
+            // A suspicion and the end of the time have the same effect.
             let _ = timeout(patience, suspicion.notified()).await;
         }
     }
 
-    /// The newest answer of the Sentinels.
+    /// Returns the newest answer of the Sentinels.
     ///
     /// # Errors
-    /// What they are instead of Sentinels that know the master, or why none answers.
+    /// The error of Sentinels that do not know the master, or of servers of another kind, or the reason why
+    /// none answers.
     async fn ask_all(&self) -> Result<SentinelReply, ConnectError> {
         let answers = join_all(self.sentinels.iter().map(|sentinel| self.ask(sentinel))).await;
         let (mut newest, mut cause) = (None::<SentinelReply>, ConnectError::NotYet);
@@ -138,7 +138,7 @@ impl MasterWatch {
         })
     }
 
-    /// The answer of one Sentinel.
+    /// Returns the answer of one Sentinel.
     async fn ask(&self, sentinel: &Address) -> Result<SentinelReply, ConnectError> {
         let mut question = redis::cmd("SENTINEL");
         question.arg("MASTER").arg(&*self.master);
@@ -160,7 +160,8 @@ impl MasterWatch {
         }
     }
 
-    /// The error that this `sentinel` does not know the master, with those that it knows, if it may say them.
+    /// Returns the error that this `sentinel` does not know the master, with the masters that it knows, if it
+    /// may list them.
     async fn unknown(&self, sentinel: &Address) -> ConnectError {
         let mut question = redis::cmd("SENTINEL");
         question.arg("MASTERS");
@@ -180,13 +181,13 @@ fn publish(publisher: &watch::Sender<ConnectTarget>, news: ConnectTarget) {
     });
 }
 
-/// Raises a suspicion whenever `sentinel` says that the master has changed, for ever.
+/// Raises a suspicion whenever `sentinel` announces that the master has changed, for ever.
 async fn listen(dialer: Dialer, sentinel: Address, master: Arc<str>, suspicion: Arc<Notify>) {
     let mut backoff = Backoff::default();
     loop {
         if let Ok(messages) = dialer.listen(&sentinel, SWITCH_MASTER).await {
             backoff.reset();
-            // What was said before is lost.
+            // Earlier messages are lost.
             suspicion.notify_one();
             let mut messages = messages.into_on_message();
             while let Some(message) = messages.next().await {
@@ -200,14 +201,14 @@ async fn listen(dialer: Dialer, sentinel: Address, master: Arc<str>, suspicion: 
     }
 }
 
-/// The reply to `SENTINEL MASTER`: names and values in turn.
+/// Reads the reply to `SENTINEL MASTER`: names and values in turn.
 fn read_answer(reply: &Value) -> Option<SentinelReply> {
     let (host, port) = (field(reply, "ip")?, field(reply, "port")?.parse().ok()?);
     let epoch = field(reply, "config-epoch")?.parse().ok()?;
     Some(SentinelReply { epoch, address: Address::Tcp(host.into(), port) })
 }
 
-/// The names in the reply to `SENTINEL MASTERS`, in order.
+/// Returns the names in the reply to `SENTINEL MASTERS`, in order.
 fn masters(reply: &Value) -> Vec<Box<str>> {
     let Value::Array(all) = reply else { return Vec::new() };
     let name = |master| field(master, "name").filter(|name| name.len() <= MASTER_BYTES_MAX);

@@ -1,5 +1,5 @@
-//! The calls that a store makes to Redis, so that the same store runs on a server in the network and on one in the process
-//! of a test.
+//! The calls of a store to Redis, so that the same store runs on a server in the network and on one in the process of a
+//! test.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -9,27 +9,27 @@ use tokio::time::Instant;
 
 use super::{RedisClient, RedisError, ScriptArgs};
 
-/// Redis with the script, as [`RedisStore`](super::RedisStore) calls it: [`RedisClient`] by the network.
+/// Redis with the script, as [`RedisStore`](super::RedisStore) calls it: [`RedisClient`] over the network.
 ///
-/// Every call ends by its deadline. [`RedisError::outcome`] says of one that failed whether it may have been executed.
+/// Every call ends by its deadline. [`RedisError::outcome`] tells whether a failed call may have been executed.
 pub trait ScriptServer: Debug + Send + Sync {
-    /// When a call that is made now must have ended. A decision that takes several calls keeps to one deadline.
+    /// Returns the deadline of a call that is made now. A decision that takes several calls keeps to one deadline.
     fn deadline(&self) -> Instant;
 
-    /// Why a call that came now would be refused at once, where that can be said before it is made.
+    /// Returns the error with which a call would be refused now, if that is known before it is made.
     fn refuses(&self) -> Option<RedisError> {
         None
     }
 
-    /// The script's reply to `ask`.
+    /// Returns the script's reply to `ask`.
     fn eval(
         &self,
         ask: ScriptArgs,
         deadline: Instant,
     ) -> impl Future<Output = Result<Bytes, RedisError>> + Send;
 
-    /// The script's reply to `ask`, which begins with a debt. The script notes at `noted`, a key in the slot of the
-    /// other, what it charged, and charges it once however often it is asked.
+    /// Returns the script's reply to `ask`, which begins with a debt. The script notes the charged permits at `noted`,
+    /// a key in the same slot, and charges the debt once however often it is called.
     fn eval_once(
         &self,
         ask: ScriptArgs,
@@ -45,14 +45,14 @@ pub trait ScriptServer: Debug + Send + Sync {
         said: &mut (impl FnMut(usize, Result<Bytes, RedisError>) + Send),
     ) -> impl Future<Output = ()> + Send;
 
-    /// The string at `key`; `None` if there is none.
+    /// Returns the string at `key`; `None` if there is none.
     fn get(
         &self,
         key: &[u8],
         deadline: Instant,
     ) -> impl Future<Output = Result<Option<Bytes>, RedisError>> + Send;
 
-    /// Writes `value` at `key`, to be forgotten after `ttl` (at least a millisecond).
+    /// Writes `value` at `key`, to be removed after `ttl` (at least a millisecond).
     fn set(
         &self,
         key: &[u8],

@@ -1,4 +1,4 @@
-//! Slots of a cluster: which one a key is in, and what a node says of them.
+//! Slots of a cluster: the slot of a key, and the replies of nodes about slots.
 
 use redis::Value;
 
@@ -16,7 +16,8 @@ pub(super) struct SlotRange {
     pub(super) address: Address,
 }
 
-/// The slot of `key`: of the part between the first braces, if there is one that is not empty.
+/// Returns the slot of `key`: of the part between the first braces, if there is one that is not
+/// empty.
 pub(super) fn slot_of(key: &[u8]) -> u16 {
     let tag = key.iter().position(|&byte| byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];
@@ -26,15 +27,15 @@ pub(super) fn slot_of(key: &[u8]) -> u16 {
     crc16::State::<crc16::XMODEM>::calculate(tag.unwrap_or(key)) % SLOTS
 }
 
-/// The reply to `CLUSTER SLOTS` by the node at `from`; `None` if it is no such reply, or if it
-/// serves no slot at all.
+/// Reads the reply to `CLUSTER SLOTS` by the node at `from`; `None` if it is not such a reply, or
+/// if the node serves no slot at all.
 pub(super) fn read_slots(reply: &Value, from: &Address) -> Option<Vec<SlotRange>> {
     let Value::Array(ranges) = reply else { return None };
     let ranges: Option<Vec<_>> = ranges.iter().map(|range| read_range(range, from)).collect();
     ranges.filter(|ranges| !ranges.is_empty())
 }
 
-/// A `host:port` in a redirection by the node at `from`.
+/// Reads a `host:port` in a redirection by the node at `from`.
 pub(super) fn read_target(text: &str, from: &Address) -> Option<Address> {
     let (host, port) = text.rsplit_once(':')?;
     match host {
@@ -58,7 +59,8 @@ fn read_range(range: &Value, from: &Address) -> Option<SlotRange> {
     Some(SlotRange { first: slot(first)?, last: slot(last)?, address })
 }
 
-/// A node that does not know its own name leaves it out: then it is where it was asked.
+/// Returns the address of a node. A node that does not know its own name leaves it out: then it is
+/// that of `from`.
 fn place(host: Option<&str>, port: u16, from: &Address) -> Option<Address> {
     match host {
         Some(host) if !host.is_empty() && host != "?" => Some(Address::Tcp(host.into(), port)),
@@ -86,7 +88,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_the_servers() {
-        // As `CLUSTER KEYSLOT` says.
+        // The slots of `CLUSTER KEYSLOT`.
         for (key, slot) in [
             ("123456789", 12739),
             ("foo", 12182),

@@ -1,5 +1,5 @@
-//! A few lanes to one server. What is asked about one key takes one lane, so that it is decided in the order
-//! in which it was asked; the rest takes them in turn.
+//! A few lanes to one server. Calls about one key take one lane, so that they are decided in order; others
+//! take the lanes in turn.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,7 +12,7 @@ use super::config::Address;
 use super::error::{ConnectError, RedisError};
 use super::handle::{ConnectTarget, ConnectionHandle, ConnectionSetup};
 
-/// Several connections to wherever the target leads.
+/// Several connections to the server of the target.
 #[derive(Debug)]
 pub(super) struct ConnectionPool {
     lanes: Box<[ConnectionHandle]>,
@@ -32,7 +32,7 @@ impl Standalone {
         Self { lanes: ConnectionPool::start(setup, &target, connections), target: sender }
     }
 
-    /// Where the server is.
+    /// Returns the address of the server.
     pub(super) fn target(&self) -> watch::Receiver<ConnectTarget> {
         self.target.subscribe()
     }
@@ -61,7 +61,7 @@ impl ConnectionPool {
         result
     }
 
-    /// The reply to `request` over the lane of its key, or over the next one if it has none.
+    /// Returns the reply to `request` over the lane of its key, or over the next one if it has none.
     pub(super) async fn call(
         &self,
         request: ServerRequest,
@@ -71,7 +71,7 @@ impl ConnectionPool {
         self.pick(first).call(request, deadline).await
     }
 
-    /// Tells `said` the reply to each of `requests`, all over the next lane that serves calls.
+    /// Passes the reply to each of `requests` to `said`, all over the next lane that serves calls.
     pub(super) async fn call_each(
         &self,
         requests: impl ExactSizeIterator<Item = ServerRequest> + Send,
@@ -81,27 +81,28 @@ impl ConnectionPool {
         self.pick(self.turn()).call_each(requests, deadline, said).await;
     }
 
-    /// Why a call that came now would be refused, if every lane that serves calls is full.
+    /// Returns the error with which a call would be refused now, if every lane that serves calls is full.
     pub(super) fn refuses(&self) -> Option<RedisError> {
         let mut serving = self.lanes.iter().filter(|lane| lane.is_ready());
         let first = serving.next()?.refuses()?;
         serving.all(|lane| lane.refuses().is_some()).then_some(first)
     }
 
-    /// The number of the next lane, to be counted around.
+    /// Returns the number of the next lane, to be counted around.
     fn turn(&self) -> usize {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The lane with the number `first`, counted around, or the one after it that serves calls. If none
-    /// does, the first says why.
+    /// Returns the lane with the number `first`, counted around, or the one after it that serves calls. If
+    /// none does, the first reports why.
     fn pick(&self, first: usize) -> &ConnectionHandle {
         let lane = |offset: usize| &self.lanes[first.wrapping_add(offset) % self.lanes.len()];
         (0..self.lanes.len()).map(lane).find(|lane| lane.is_ready()).unwrap_or_else(|| lane(0))
     }
 }
 
-/// The number of the lane for `key`, to be counted around: keys are hashes, so their sums are spread evenly.
+/// Returns the number of the lane for `key`, to be counted around: keys are hashes, so their sums are spread
+/// evenly.
 fn lane_of(key: &[u8]) -> usize {
     key.iter().map(|&byte| usize::from(byte)).sum()
 }

@@ -1,29 +1,29 @@
-//! Counters of what the client did; whoever exports metrics reads them.
+//! Counters of a client's actions, for an exporter of metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a client did since it was started.
+/// The actions of a client since it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Calls made, of scripts and of plain commands.
     pub calls: u64,
-    /// Script calls sent; several decisions may travel in one.
+    /// Packets of calls sent; several decisions may travel in one.
     pub batches: u64,
     /// Connections made after the first of their kind.
     pub reconnects: u64,
-    /// Times the script was loaded again because the server did not know it any more.
+    /// Times the script was loaded again because the server did not have it any more.
     pub script_reloads: u64,
     /// Redirections followed in a cluster.
     pub redirects: u64,
-    /// Calls whose deadline passed.
+    /// Calls that failed with [`RedisError::Timeout`](super::RedisError::Timeout).
     pub timeouts: u64,
     /// Calls that failed with [`CallEffect::Unknown`](super::CallEffect::Unknown).
     pub unknown_outcomes: u64,
-    /// Refunds of what was granted to callers that had given up; one may be of several grants.
+    /// Refunds of late grants to callers that had given up; one may be of several grants.
     pub late_grants: u64,
 }
 
-/// The same, being counted.
+/// The counters of [`Stats`].
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) calls: Counter,

@@ -5,13 +5,13 @@
 //! Verdict ◀─ ScriptReply ◀────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! One call a decision. A key whose state was written under other rules takes a second one. Of two
+//! A decision takes one call. A key whose state was written under other rules takes a second one. Of two
 //! versions of a policy the one that was taken over later decides: if that is the caller's, the call is
-//! repeated with the older rules, and the script takes usage over; if it is the one that wrote the
-//! state, the call is repeated under it, and the state stays as it is. So no two versions convert a key
-//! back and forth. Rules are known from this store's own past or from Redis, where every store puts
-//! those of policies before it first uses them. If they are lost the key's budgets count as used
-//! up, which is never more than the limit.
+//! repeated with the older rules, and the script takes usage over; if it is the one that wrote the state,
+//! the call is repeated under it, and the state stays as it is. So no two versions convert a key back and
+//! forth. Rules are known from earlier requests to this store or from Redis, where every store puts those of
+//! policies before it first uses them. If they are lost the key's budgets count as used up, which is never
+//! more than the limit.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -38,21 +38,21 @@ use super::{
 };
 use crate::{Debt, Executed, Permits, RuleOrigin, Store, StoreAnswer, StoreError, StoreRequest};
 
-/// How often rules in use are put into Redis again: one that lost its data has them back soon. They
-/// are kept for twice as long after the last state that was written under them is full again.
+/// The period in which rules in use are put into Redis again: one that lost its data has them back soon.
+/// They are kept for twice as long after the last state that was written under them is full again.
 const RULES_AGAIN: Duration = Duration::from_secs(600);
 
-/// How much longer than its budget a state is remembered at most where the server's clock does not
-/// tell the time: a day.
+/// The longest time that a state is remembered after its budget is full, if decisions do not use the
+/// server's clock: a day.
 const CLOCKS_APART: Duration = Duration::from_secs(86_400);
 
-/// Rule sets that are remembered at most: some ten thousand policies and what they were before.
-/// Those beyond are encoded and put into Redis again, which costs time and nothing else.
+/// Most rule sets that are remembered: some ten thousand policies and their earlier versions. Those beyond
+/// are encoded and put into Redis again, which only costs time.
 const RULES_MAX: usize = 65_536;
 
-/// Calls of one decision at most, if there is time for them before the deadline: the first, and those
-/// in which others come in between with rules of their own. Where two versions of a policy meet, two
-/// are enough; a key with more than a handful of rule sets at a time is no one's in particular.
+/// Most calls of one decision, if there is time for them before the deadline: the first, and those in which
+/// others come in between with rules of their own. Where two versions of a policy meet, two are enough; a
+/// key with more than a handful of rule sets at a time cannot be decided.
 pub(super) const CALLS_MAX: usize = 8;
 
 /// State in Redis or Valkey, shared by every process that uses the same. `C` is the way to the server.
@@ -65,11 +65,11 @@ pub struct RedisStore<C = RedisClient> {
     rules: RwLock<KnownRules>,
 }
 
-/// The rule sets that were used. A set that a `Weak` points to keeps its address to itself.
+/// The rule sets that were used. A set that a `Weak` points to keeps its address.
 #[derive(Debug, Default)]
 struct KnownRules {
     sets: HashMap<usize, KnownSet>,
-    /// What is at a key of Redis where rules are kept.
+    /// The stored rules by their keys in Redis.
     kept: HashMap<String, Bytes>,
 }
 
@@ -80,13 +80,13 @@ struct KnownSet {
     policy: Box<str>,
     origin: RuleOrigin,
     blob: RulesBlob,
-    /// Until when Redis surely has it.
+    /// The instant until which Redis surely has it.
     kept_until: Option<Instant>,
 }
 
 impl RedisStore {
-    /// A store that begins to connect, in tasks of the present tokio runtime. That a server cannot
-    /// be reached yet is no error.
+    /// Starts a store that begins to connect, in tasks of the present tokio runtime. An unreachable server
+    /// is not an error.
     ///
     /// # Errors
     /// [`RedisConfigError`] if the certificates to trust cannot be read.
@@ -106,7 +106,8 @@ impl RedisStore {
         self.client.ready().await
     }
 
-    /// Notes that a node lives, and says how many do and whether Redis has forgotten something.
+    /// Notes that a node lives, and returns the number of live nodes and whether Redis has forgotten
+    /// something.
     ///
     /// # Errors
     /// [`RedisError`] if Redis does not answer within the deadline of a decision.
@@ -138,13 +139,13 @@ impl RedisStore {
         self.client.reconnected().await;
     }
 
-    /// What was done since the start.
+    /// Returns the counters since the start.
     pub fn stats(&self) -> Stats {
         self.client.stats()
     }
 
-    /// Publishes policies: see [`RedisClient::publish`], and that decisions go by the clock of this store.
-    /// They have no namespace: a Redis holds those of one catalog.
+    /// Publishes policies: see [`RedisClient::publish`]; their clock is that of this store. They have no
+    /// namespace: a Redis holds those of one catalog.
     ///
     /// # Errors
     /// [`PublishError`] if they cannot be published or Redis does not answer.
@@ -155,7 +156,7 @@ impl RedisStore {
         self.client.publish(&Publication { clock: self.clock(), ..*publication }).await
     }
 
-    /// The policies that servers publish in this Redis: see [`RedisClient::published`].
+    /// Returns the policies that servers publish in this Redis: see [`RedisClient::published`].
     ///
     /// # Errors
     /// [`RedisError`] if Redis does not answer.
@@ -163,7 +164,7 @@ impl RedisStore {
         self.client.published().await
     }
 
-    /// The same without the policies: see [`RedisClient::published_head`].
+    /// Returns the published policies without their texts: see [`RedisClient::published_head`].
     ///
     /// # Errors
     /// [`RedisError`] if Redis does not answer.
@@ -171,7 +172,7 @@ impl RedisStore {
         self.client.published_head().await
     }
 
-    /// The revisions that are published from now on: see [`RedisClient::revisions`].
+    /// Returns the revisions that are published from now on: see [`RedisClient::revisions`].
     ///
     /// # Panics
     /// Outside of a tokio runtime with time and IO.
@@ -181,7 +182,7 @@ impl RedisStore {
 }
 
 impl<C: ScriptServer> RedisStore<C> {
-    /// A store on the server that `client` leads to.
+    /// Returns a store on the server of `client`.
     pub fn on(client: C) -> Self {
         Self {
             client,
@@ -191,24 +192,24 @@ impl<C: ScriptServer> RedisStore<C> {
         }
     }
 
-    /// The way to the server.
+    /// Returns the client of the server.
     pub const fn client(&self) -> &C {
         &self.client
     }
 
-    /// The same store, told the time by `clock`.
+    /// Sets the clock of decisions.
     #[must_use]
     pub fn with_clock(self, clock: ScriptClock) -> Self {
         self.set_clock(clock);
         self
     }
 
-    /// Goes by `clock` from the next decision on.
+    /// Uses `clock` from the next decision on.
     pub fn set_clock(&self, clock: ScriptClock) {
         self.clock.store(clock as u8, Ordering::Relaxed);
     }
 
-    /// Whose clock decisions go by.
+    /// Returns the clock of decisions.
     pub(super) fn clock(&self) -> ScriptClock {
         match self.clock.load(Ordering::Relaxed) {
             0 => ScriptClock::Server,
@@ -217,20 +218,21 @@ impl<C: ScriptServer> RedisStore<C> {
         }
     }
 
-    /// The same store with budgets of its own: those of another namespace are not seen.
+    /// Gives the store budgets of its own: it does not see those of another namespace.
     #[must_use]
     pub fn in_namespace(self, namespace: &str) -> Self {
         Self { namespace: format!("{namespace}:"), ..self }
     }
 
-    /// Decides `request`, once `debt` is charged if there is one, and says what was charged.
+    /// Decides `request`, after `debt` is charged if there is one, and returns the permits that were
+    /// charged.
     async fn verdict(
         &self,
         debt: Option<&Debt>,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> Result<(StoreAnswer, Permits), StoreError> {
-        // Redis bounds its keys by its own memory: the quota says nothing here.
+        // Redis bounds its keys by its own memory: the quota is ignored here.
         let StoreRequest { policy, key, rules, verb, .. } = *request;
         let deadline = self.client.deadline();
         let own = self.blob(request, deadline).await?;
@@ -295,8 +297,8 @@ impl<C: ScriptServer> RedisStore<C> {
         Err(StoreError::Contended { executed: Executed::No })
     }
 
-    /// Decides each of `requests`, which are in no debt. Those whose keys have a state of other rules are
-    /// decided once more, each on its own.
+    /// Decides each of `requests`, without debts. Those whose keys have a state of other rules are decided
+    /// once more, each on its own.
     async fn verdicts(
         &self,
         requests: &[(StoreRequest<'_>, Moment<'_>)],
@@ -321,7 +323,7 @@ impl<C: ScriptServer> RedisStore<C> {
             match reply {
                 Ok(Ok(ScriptReply::Decided(answer))) => said(place, Ok(answer)),
                 Err(error) => said(place, Err(error.into())),
-                // Nothing was done: the way of a single request goes on from here.
+                // The script changed nothing: the request is decided again as a single one.
                 Ok(_) => again.push(place),
             }
         };
@@ -336,7 +338,7 @@ impl<C: ScriptServer> RedisStore<C> {
         }
     }
 
-    /// What the script is asked first about `request`.
+    /// Returns the first call of the script for `request`.
     async fn first_ask(
         &self,
         request: &StoreRequest<'_>,
@@ -359,7 +361,7 @@ impl<C: ScriptServer> RedisStore<C> {
         }
     }
 
-    /// The blob of the rules of `request`. Those of a policy are in Redis when this returns.
+    /// Returns the blob of the rules of `request`. Those of a policy are in Redis when this returns.
     pub(super) async fn blob(
         &self,
         request: &StoreRequest<'_>,
@@ -379,7 +381,7 @@ impl<C: ScriptServer> RedisStore<C> {
         if let Some(stamp) = known.blob.stamp() {
             let rules_key = rules_key(&self.in_own_namespace(request.policy), stamp.generation());
             let (rules, ttl) = (known.blob.rules(), self.life_of(&known.blob));
-            // On the heap, as all that is rare: no decision carries the space for it.
+            // On the heap, like all rare futures: no decision carries the space for it.
             Box::pin(self.client.set(rules_key.as_bytes(), rules, ttl, deadline)).await?;
             key = Some(rules_key);
         }
@@ -388,14 +390,13 @@ impl<C: ScriptServer> RedisStore<C> {
         Ok(blob)
     }
 
-    /// How long rules are kept that nobody uses any more: as long as the last state under them may be
-    /// of use.
+    /// Returns how long unused rules are kept: as long as the last state under them may be needed.
     fn life_of(&self, blob: &RulesBlob) -> Duration {
         let apart = if self.clock() == ScriptClock::Server { Duration::ZERO } else { CLOCKS_APART };
         Duration::from_micros(blob.life().get()) + apart + 2 * RULES_AGAIN
     }
 
-    /// The rules that wrote a state which begins like this.
+    /// Returns the rules that wrote a state with this beginning.
     pub(super) async fn writer_rules(
         &self,
         request: &StoreRequest<'_>,
@@ -419,7 +420,7 @@ impl<C: ScriptServer> RedisStore<C> {
         Ok(blob.map_or(WriterRules::Lost, WriterRules::Rules))
     }
 
-    /// What is known, also after a panic elsewhere: entries are written whole.
+    /// Reads the known rules, also after a panic elsewhere: entries are written whole.
     fn read<T>(&self, look: impl FnOnce(&KnownRules) -> T) -> T {
         look(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -462,7 +463,7 @@ impl KnownSet {
         })
     }
 
-    /// Whether it is used in the same way again.
+    /// Returns whether `request` has the same origin, and, unless that is a caller, the same policy.
     fn is_of(&self, request: &StoreRequest<'_>) -> bool {
         let is_same_policy =
             request.origin == RuleOrigin::Caller || *self.policy == *request.policy;
@@ -487,7 +488,7 @@ impl WriterRules {
     }
 }
 
-/// The windows of the calendars of `later`, of which those of `own` are known at `at`.
+/// Returns the windows of the calendars of `later`; those of `own` are known at `at`.
 pub(super) fn windows_of(
     later: &RulesBlob,
     own: &RulesBlob,
@@ -506,8 +507,8 @@ pub(super) fn windows_of(
     })
 }
 
-/// The permits that a debt of `rules` is under the rules that decide. Which rule is which of `later` ones is
-/// not known: each is charged the most.
+/// Returns the permits of a debt of `rules` under the rules that decide. Which rule of `later` ones stands
+/// for which is unknown: each is charged the most.
 fn permits_under(debt: &Debt, rules: &RuleSet, later: Option<&RulesBlob>) -> Vec<u64> {
     match later {
         None => debt.permits[..rules.rules().len()].to_vec(),
@@ -515,7 +516,8 @@ fn permits_under(debt: &Debt, rules: &RuleSet, later: Option<&RulesBlob>) -> Vec
     }
 }
 
-/// The decision in a reply to a request in debt, and what was charged; other replies are left as they are.
+/// Splits a reply to a request in debt into the decision and the charged permits; other replies are returned
+/// as they are.
 fn charged_of(
     reply: Bytes,
     debt: &Debt,
@@ -536,8 +538,8 @@ fn charged_of(
     (Bytes::copy_from_slice(verdict), charged)
 }
 
-/// What the script said under `later` rules, as an answer under `own`: what it says of a rule is of the own
-/// rule of the same name; where the own rules have none, the first is the one that decided.
+/// Decodes a reply under `later` rules as an answer under `own`: values of a rule are those of the own rule
+/// of the same name; if there is none, the first own rule counts as the one that decided.
 fn decode_later(
     reply: &[u8],
     later: &RulesBlob,
@@ -592,8 +594,8 @@ impl<C: ScriptServer> Store for RedisStore<C> {
         self.word(request, message, at).await
     }
 
-    /// Where so much waits that a request would be refused. Under a flood most requests end here, before
-    /// anything is made ready for them.
+    /// Returns an error if the queue is so full that a request would be refused. Under a flood most requests
+    /// end here, before any work is done for them.
     fn decide_at_once(
         &self,
         _request: &StoreRequest<'_>,
@@ -628,8 +630,8 @@ impl From<CallEffect> for Executed {
     }
 }
 
-/// What `error` means after so many calls that were answered. Whoever had answers, and no more time for
-/// another, lost it to others.
+/// Returns the error of a decision after so many calls that were answered. If there were any, and the time
+/// is over, other callers came in between.
 pub(super) fn failed(error: RedisError, answered: usize) -> StoreError {
     match (error, answered) {
         (RedisError::Timeout { outcome }, 1..) => {

@@ -15,7 +15,7 @@ impl Task {
 
     /// Waits until the task has ended by itself; to be called once.
     pub(super) async fn ended(&mut self) {
-        // How it ended does not matter: it is not there any more.
+        // The result does not matter: the task has ended.
         let _ = (&mut self.0).await;
     }
 }

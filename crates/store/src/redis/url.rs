@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 
 use super::config::{Address, HOSTS_MAX, RedisConfigError, RedisCredentials, Topology};
 
-/// What a URL says.
+/// The parts of a URL.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) topology: Topology,
@@ -16,13 +16,13 @@ pub(super) struct Parts {
     pub(super) options: Vec<(String, String)>,
 }
 
-/// Where a Redis server listens unless it is told otherwise.
+/// The default port of a Redis server.
 const PORT: u16 = 6379;
 
-/// Where a Sentinel listens unless it is told otherwise.
+/// The default port of a Sentinel.
 const SENTINEL_PORT: u16 = 26379;
 
-/// Takes `url` apart.
+/// Splits `url` into its parts.
 ///
 /// # Errors
 /// [`RedisConfigError`] that names the part; never with user or password in it.
@@ -41,7 +41,7 @@ pub(super) fn parse(url: &str) -> Result<Parts, RedisConfigError> {
         Some((login, hosts)) => (parse_login(login)?, hosts),
         None => (RedisCredentials::default(), authority),
     };
-    // What looks like host and path may be half a password: say nothing of it.
+    // The text that looks like host and path may be half a password: it is not repeated.
     if path.contains('@') || options.contains('@') || rest.contains('#') {
         return Err(RedisConfigError::Credentials);
     }
@@ -126,7 +126,7 @@ fn parse_hosts(text: &str, port: u16) -> Result<Vec<Address>, RedisConfigError> 
     hosts.into_iter().map(|host| parse_host(host, port)).collect()
 }
 
-/// `host`, `host:port`, `[v6]` or `[v6]:port`.
+/// Reads `host`, `host:port`, `[v6]` or `[v6]:port`.
 pub(super) fn parse_host(text: &str, default_port: u16) -> Result<Address, RedisConfigError> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
@@ -141,7 +141,7 @@ pub(super) fn parse_host(text: &str, default_port: u16) -> Result<Address, Redis
     };
     let port = match port {
         Some("") if !text.ends_with(':') => default_port,
-        // Without a host, what stands here may be a password: it is not repeated.
+        // Without a host, this text may be a password: it is not repeated.
         Some(port) => {
             port.parse().ok().filter(|&port: &u16| port > 0).ok_or(RedisConfigError::Unusable {
                 field: "port",

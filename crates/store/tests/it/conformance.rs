@@ -54,7 +54,7 @@ fn the_memory_store_answers_every_vector() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// A subject has rules before its first vector; which, does not matter.
+/// Returns a rule for a subject that has not started a vector yet; its kind does not matter.
 fn any_rule() -> sluicegate_kernel::Rule {
     let rate = sluicegate_kernel::Rate::per_second(1).unwrap();
     sluicegate_kernel::TokenBucket::new(rate, 1).unwrap().into()

@@ -1,4 +1,5 @@
-//! A flood of keys gives no exhausted budget back, whatever counts it and wherever the flood is.
+//! A flood of keys gives no exhausted budget back, whatever algorithm counts it and wherever the
+//! flood is.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
@@ -24,7 +25,7 @@ const LIMIT: u64 = 5;
 const DAY_US: u64 = 86_400_000_000;
 const BEGIN_US: u64 = 20_000 * DAY_US + 1_000_000;
 
-/// Five in ten minutes by every algorithm, and by several at once.
+/// Returns five in ten minutes by every algorithm, and by several at once.
 fn policies() -> Vec<(&'static str, Arc<RuleSet>)> {
     let span = Micros::from_secs(600);
     let rate = Rate::new(LIMIT, span).unwrap();
@@ -56,7 +57,7 @@ fn policies() -> Vec<(&'static str, Arc<RuleSet>)> {
     alone.chain([("two rules", Arc::new(both))]).collect()
 }
 
-/// Where the keys of a flood are.
+/// The place of the keys of a flood.
 #[derive(Clone, Copy, Debug)]
 enum Flood {
     /// Under the victims' policy.
@@ -67,7 +68,7 @@ enum Flood {
     Callers,
 }
 
-/// Whether one permit of `key` could be taken.
+/// Returns whether one permit of `key` could be taken.
 fn take(
     store: &MemoryStore,
     (policy, rules): (&str, &Arc<RuleSet>),
@@ -95,7 +96,7 @@ fn take(
     store.decide_now(&request, &at).unwrap().decision.allowed()
 }
 
-/// Victims that were exhausted before the flood and are not after it.
+/// Returns the number of victims that were exhausted before the flood and are not after it.
 fn resets(policy: (&str, &Arc<RuleSet>), flood: Flood, quota: Option<usize>) -> usize {
     let store = match quota {
         Some(keys_max) => MemoryStore::new(KEYS_MAX).with_keys_per_policy_max(keys_max),

@@ -1,4 +1,4 @@
-//! A snapshot is taken over whole or not at all.
+//! A snapshot is restored whole or not at all.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -25,7 +25,7 @@ fn set(rule: Rule) -> Arc<RuleSet> {
     Arc::new(RuleSet::single("rule", rule))
 }
 
-/// These rules, whose keys all count to one quota.
+/// Returns these rules, whose keys all count to one quota.
 fn in_quota(rules: &[Arc<RuleSet>]) -> Vec<(&'static str, Arc<RuleSet>)> {
     rules.iter().map(|rules| ("p", Arc::clone(rules))).collect()
 }
@@ -44,7 +44,7 @@ fn check(store: &MemoryStore, rules: &Arc<RuleSet>, key: &str, now: u64) -> bool
     verdict.expect("every rule here knows check").decision.allowed()
 }
 
-/// A directory with the snapshot of 1,000 keys that have used 1 to 4 of 5 permits a second.
+/// Returns a directory with the snapshot of 1,000 keys that have used 1 to 4 of 5 permits a second.
 fn saved() -> (TempDir, PathBuf) {
     let (directory, store, rules) =
         (tempfile::tempdir().unwrap(), MemoryStore::default(), bucket(5));
@@ -93,7 +93,7 @@ fn a_state_is_taken_over_under_the_rules_that_wrote_it_and_no_others() {
     assert!(store.is_empty());
 }
 
-/// Every algorithm alone, two together, and as many as a policy may have.
+/// Returns every algorithm alone, two together, and as many as a policy may have.
 fn every_kind() -> Vec<Arc<RuleSet>> {
     let (rate, second) = (Rate::per_second(3).unwrap(), Micros::SECOND);
     let first = WindowKind::First(second);
@@ -118,7 +118,7 @@ fn every_kind() -> Vec<Arc<RuleSet>> {
     sets.chain([together(&rules[..2]), together(&rules[..8]), together(&rules[4..])]).collect()
 }
 
-/// What `store` answers about one permit of `key`, which it takes if it can.
+/// Returns the answer of `store` about one permit of `key`, which it takes if it can.
 fn take(store: &MemoryStore, rules: &Arc<RuleSet>, key: u32, now: u64) -> Verdict {
     let (cost, permit) = (Cost::ONE, PermitId(now.into()));
     let check = Verb::Check { cost };
@@ -137,7 +137,7 @@ fn take(store: &MemoryStore, rules: &Arc<RuleSet>, key: u32, now: u64) -> Verdic
 /// Keys of a small snapshot.
 const KEYS: u32 = 24;
 
-/// A small snapshot of every kind of state, with its store and rules.
+/// Returns a small snapshot of every kind of state, with its store and rules.
 fn saved_of_every_kind() -> (TempDir, PathBuf, MemoryStore, Vec<Arc<RuleSet>>) {
     let (directory, store) = (tempfile::tempdir().unwrap(), MemoryStore::new(1_000));
     let rules = every_kind();
@@ -329,7 +329,7 @@ fn keys_that_are_restored_count_to_their_policy_s_quota() {
 fn a_snapshot_of_the_future_gives_no_budget_back() {
     let hour = 3_600_000_000;
     let (_directory, path) = saved();
-    // The clock has been put back by an hour; it says so to the one that begins it anew.
+    // The clock has been put back by an hour; the restored store returns the later instant.
     let (store, restored) = restore(&path, 1_000_000, START - hour).unwrap();
     assert_eq!((restored.keys, restored.full), (1_000, 0));
     assert_eq!(store.latest(), Micros::new(START));
@@ -338,7 +338,7 @@ fn a_snapshot_of_the_future_gives_no_budget_back() {
         let left = (0..9).filter(|_| check(&store, &rules, &key.to_string(), START)).count();
         assert_eq!(left, 4 - key % 4, "{key}");
     }
-    // And if that clock goes by the wall nevertheless: nothing is given back, and nothing is frozen.
+    // A clock that uses the wall time nevertheless gives nothing back, and freezes no budget.
     let (store, _) = restore(&path, 1_000_000, START - hour).unwrap();
     let taken =
         |key: usize, at| (0..9).filter(|_| check(&store, &rules, &key.to_string(), at)).count();

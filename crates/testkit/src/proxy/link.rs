@@ -17,8 +17,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::requests::RequestCounter;
 use super::{Faults, ProxyCounters};
 
-/// Carries bytes between `client` and `server` until both have said all. If this future is dropped,
-/// or the connection breaks on one side, it is reset on both.
+/// Carries bytes between `client` and `server` until both directions have ended. If this future is
+/// dropped, or the connection breaks on one side, it is reset on both.
 pub(super) async fn serve(
     mut client: TcpStream,
     server: SocketAddr,
@@ -72,7 +72,7 @@ impl Direction<'_> {
         Ok(())
     }
 
-    /// Queues what comes until its end, which is queued as an empty chunk.
+    /// Queues the bytes that arrive until their end, which is queued as an empty chunk.
     async fn read(&self, mut from: ReadHalf<'_>, queue: mpsc::Sender<Chunk>) -> io::Result<()> {
         loop {
             let mut bytes = vec![0; CHUNK_BYTES_MAX];
@@ -89,7 +89,7 @@ impl Direction<'_> {
         }
     }
 
-    /// Writes what is queued when it is due. What is lost, is lost with all that follows.
+    /// Writes queued bytes when they are due. After lost bytes, all that follow are lost as well.
     async fn write(
         &self,
         mut to: WriteHalf<'_>,
@@ -129,7 +129,7 @@ impl Direction<'_> {
         if self.to_server { faults.lose_to_server } else { faults.lose_to_client }
     }
 
-    /// How many of `length` bytes may go at once, and how long nothing may go after them.
+    /// The number of the `length` bytes that may be sent at once, and the pause after them.
     fn piece(&self, length: usize) -> (usize, Duration) {
         match self.faults.borrow().bytes_per_s {
             None => (length, Duration::ZERO),
@@ -142,13 +142,14 @@ impl Direction<'_> {
     }
 }
 
-/// Reads and forgets what `client` sends, also its end, for as long as the proxy stands.
+/// Reads and discards what `client` sends, also its end, for as long as the proxy exists.
 async fn lose(client: &mut TcpStream) {
     let mut bytes = vec![0; CHUNK_BYTES_MAX];
     while client.read(&mut bytes).await.is_ok_and(|length| length > 0) {}
 }
 
-/// Whether closing `stream` resets the connection. It may be gone already, and is fine then.
+/// Sets whether closing `stream` resets the connection. An error is ignored: the connection may be
+/// gone already.
 fn reset_when_dropped(stream: &TcpStream, reset: bool) {
     SockRef::from(stream).set_linger(reset.then_some(Duration::ZERO)).ok();
 }
@@ -157,5 +158,5 @@ fn reset_when_dropped(stream: &TcpStream, reset: bool) {
 const CHUNK_BYTES_MAX: usize = 16 << 10;
 /// Chunks under way in one direction: with a delay of a second this lets 16 MB a second through.
 const CHUNKS_MAX: usize = 1_024;
-/// A limited connection sends its bytes in so many pieces a second.
+/// The number of pieces a second in which a limited connection sends its bytes.
 const PIECES_PER_S: u32 = 100;

@@ -1,4 +1,4 @@
-//! A TCP proxy that does to connections what networks do.
+//! A TCP proxy with the faults of networks.
 
 mod link;
 mod requests;
@@ -18,8 +18,8 @@ use tokio::task::JoinSet;
 use crate::Error;
 use crate::port::Port;
 
-/// Stands between clients and one server. It has a thread of its own, so it keeps its times also
-/// while a test blocks.
+/// A proxy between clients and one server. It has its own thread, so it keeps its times also while
+/// a test blocks.
 #[derive(Debug)]
 pub struct FaultProxy {
     port: Arc<Port>,
@@ -28,28 +28,28 @@ pub struct FaultProxy {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What is wrong with the network. The default is nothing.
+/// The faults of the network. The default has none.
 ///
 /// A direction of a connection that has once lost a byte stays silent for good, also when the
 /// network is well again: TCP never goes on after a hole.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// How late a client's bytes reach the server.
+    /// The delay of a client's bytes on the way to the server.
     pub delay_to_server: Duration,
-    /// How late a server's bytes reach the client.
+    /// The delay of a server's bytes on the way to the client.
     pub delay_to_client: Duration,
-    /// Whether a client's bytes are taken and lost. New connections are accepted, and not even
-    /// begun with the server.
+    /// A client's bytes are taken and lost. New connections are accepted, and not opened to the
+    /// server.
     pub lose_to_server: bool,
-    /// Whether a server's bytes are taken and lost.
+    /// A server's bytes are taken and lost.
     pub lose_to_client: bool,
     /// Most bytes a second, in each direction of each connection.
     pub bytes_per_s: Option<NonZeroU32>,
-    /// Whether nobody listens: new connections are refused, those that exist go on.
+    /// New connections are refused, as if no server listened; those that exist go on.
     pub refuse: bool,
 }
 
-/// What has passed a proxy since its start.
+/// The traffic through a proxy since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Connections that were accepted.
@@ -62,7 +62,7 @@ pub struct Counts {
     pub bytes_to_client: u64,
 }
 
-/// As [`Counts`], while it is counted.
+/// [`Counts`] while they are counted.
 #[derive(Debug, Default)]
 struct ProxyCounters {
     connections: AtomicU64,
@@ -71,7 +71,7 @@ struct ProxyCounters {
     bytes_to_client: AtomicU64,
 }
 
-/// What a test tells the proxy, with what is answered when it is done.
+/// A command of a test to the proxy, with the sender for its result.
 #[derive(Debug)]
 enum Order {
     Set(Faults, oneshot::Sender<io::Result<()>>),
@@ -89,7 +89,7 @@ impl Faults {
         Self { lose_to_server: true, lose_to_client: true, ..Self::default() }
     }
 
-    /// Requests reach the server and are carried out; what it answers is lost.
+    /// Requests reach the server and are carried out; its answers are lost.
     pub fn cut_replies() -> Self {
         Self { lose_to_client: true, ..Self::default() }
     }
@@ -106,7 +106,7 @@ impl Faults {
 }
 
 impl FaultProxy {
-    /// A proxy in front of `server`, with nothing wrong.
+    /// Starts a proxy in front of `server`, without faults.
     ///
     /// # Errors
     /// [`Error::Io`] if it cannot listen.
@@ -125,18 +125,18 @@ impl FaultProxy {
         };
         let thread = std::thread::spawn(move || runtime.block_on(service.serve(received)));
         let proxy = Self { port, orders: Some(orders), counters, thread: Some(thread) };
-        // Answered once it listens.
+        // The answer comes once it listens.
         proxy.set(Faults::default()).await?;
         Ok(proxy)
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     pub fn address(&self) -> SocketAddr {
         self.port.address()
     }
 
-    /// What is wrong from now on, for the connections that exist and for new ones. Bytes that are
-    /// on their way keep the delay with which they set out.
+    /// Sets the faults, for the connections that exist and for new ones. Bytes that are on their
+    /// way keep the delay with which they were sent.
     ///
     /// # Errors
     /// [`Error::Io`] if it cannot listen again.
@@ -144,7 +144,7 @@ impl FaultProxy {
         self.order(|done| Order::Set(faults, done)).await
     }
 
-    /// Makes everything well again.
+    /// Removes all faults.
     ///
     /// # Errors
     /// [`Error::Io`] if it cannot listen again.
@@ -160,7 +160,7 @@ impl FaultProxy {
         self.order(Order::Reset).await
     }
 
-    /// What has passed.
+    /// The traffic so far.
     pub fn counts(&self) -> Counts {
         let ProxyCounters { connections, requests, bytes_to_server, bytes_to_client } =
             &*self.counters;
@@ -203,12 +203,12 @@ struct ProxyService {
 }
 
 impl ProxyService {
-    /// Serves until nobody can give orders any more.
+    /// Serves until the last sender of commands is dropped.
     async fn serve(mut self, mut orders: mpsc::Receiver<Order>) {
         let mut listener = None;
         loop {
             tokio::select! {
-                // Orders first: who waits for one counts on it for the next connection.
+                // Commands first: after one, its sender relies on it for the next connection.
                 biased;
                 order = orders.recv() => match order {
                     Some(Order::Set(faults, done)) => {
@@ -237,7 +237,7 @@ impl ProxyService {
         Ok(())
     }
 
-    /// Serves a connection, or drops it where there are too many.
+    /// Serves a connection, or drops it if there are too many.
     fn link(&mut self, client: io::Result<TcpStream>) {
         if let Ok(client) = client
             && self.links.len() < CONNECTIONS_MAX
@@ -256,7 +256,7 @@ async fn accept(listener: Option<&TcpListener>) -> io::Result<TcpStream> {
     }
 }
 
-/// Orders that wait: a test gives one after the other.
+/// Commands that wait: a test sends one after the other.
 const ORDERS_MAX: usize = 16;
 /// Connections at once: each costs two sockets, and processes usually have 1,024 or more.
 const CONNECTIONS_MAX: usize = 400;

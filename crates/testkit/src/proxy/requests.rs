@@ -1,20 +1,20 @@
-//! Counts the commands of Redis in a stream of bytes, wherever it is cut.
+//! Counts the commands of Redis in a stream of bytes, in pieces of any size.
 
-/// Where in a stream it is.
+/// The position in a stream.
 #[derive(Debug, Default)]
 pub(super) struct RequestCounter {
     /// The line so far, without its end.
     line: Vec<u8>,
-    /// Strings that the command still has, after the one that is being skipped.
+    /// The number of strings that the command still has, after the one that is being skipped.
     parts: u64,
-    /// Bytes that are of no interest.
+    /// The number of bytes to skip.
     skip: usize,
-    /// Something else than RESP was seen, such as TLS: nothing is counted any more.
+    /// Bytes other than RESP were seen, such as TLS: nothing is counted any more.
     foreign: bool,
 }
 
 impl RequestCounter {
-    /// How many commands end in `bytes`, which follow on those before.
+    /// Returns the number of commands that end in `bytes`, which follow those before.
     pub(super) fn feed(&mut self, mut bytes: &[u8]) -> u64 {
         let mut ended = 0;
         while !bytes.is_empty() && !self.foreign {

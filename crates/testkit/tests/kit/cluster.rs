@@ -1,4 +1,4 @@
-//! Three masters, a slot on its way between two of them, and one that dies.
+//! Three masters, the migration of a slot between two of them, and one that dies.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn every_slot_is_served_by_one_of_three_masters() {
     assert_eq!((a, b), (15_495, 15_495));
     let moved = ask(&cluster, 0, &["GET", "a"]).await;
     assert_eq!(moved, format!("MOVED 15495 {}", cluster.addresses()[2]));
-    // Those who are asked need not be well.
+    // The node that is asked need not be well.
     cluster.nodes()[0].stop_process().unwrap();
     let node = tokio::time::timeout(Duration::from_secs(5), cluster.node_of(0)).await.unwrap();
     assert_eq!(node.unwrap(), 0);
@@ -47,7 +47,7 @@ async fn a_slot_moves_step_by_step_through_ask_to_moved() {
 
     let migration = cluster.begin_migration(slot, to).await.unwrap();
     assert_eq!(migration.from(), from);
-    // What is still there is served there, what is not is asked for over there.
+    // Present keys are served there; requests for absent ones are sent to the other master.
     assert_eq!(ask(&cluster, from, &["GET", "{a}1"]).await, "value");
     assert_eq!(ask(&cluster, from, &["GET", "{a}new"]).await, format!("ASK {slot} {new}"));
     assert_eq!(ask(&cluster, to, &["GET", "{a}1"]).await, format!("MOVED {slot} {old}"));

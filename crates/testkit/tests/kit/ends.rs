@@ -19,7 +19,7 @@ async fn a_server_ends_with_a_process_that_is_killed() {
         std::future::pending::<()>().await;
     }
     need!(RedisServer::start(Options::default()).await);
-    // It cannot tidy up after itself.
+    // It cannot clean up.
     let dir = tempfile::tempdir().unwrap();
     let mut victim = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "--nocapture", "ends::a_server_ends_with_a_process_that_is_killed"])

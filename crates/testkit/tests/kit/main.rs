@@ -1,4 +1,4 @@
-//! The kit does to real servers what it says.
+//! The promises of the kit, on real servers.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

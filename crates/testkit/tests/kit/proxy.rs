@@ -1,4 +1,4 @@
-//! What the proxy does to connections, seen from both ends.
+//! The effects of the proxy on connections, seen from both ends.
 
 use std::io::ErrorKind;
 use std::num::NonZeroU32;
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 /// Long enough for an answer over loopback, short enough to wait for none.
 const SHORTLY: Duration = Duration::from_millis(100);
-/// Longest wait for what happens in milliseconds.
+/// Longest wait for events that take milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 const NEVER: Duration = Duration::from_secs(3_600);
 
@@ -132,7 +132,8 @@ async fn a_black_hole_takes_everything_and_never_closes() {
     assert!(silent(&mut new, &["SET", "key", "new"]).await);
     assert_eq!(redis.cli(&["GET", "key"]).await.unwrap(), Reply::Nil);
 
-    // What has lost bytes stays silent when all is well again: no half a request, no old reply.
+    // A connection that has lost bytes stays silent after the proxy is healed: no half a request,
+    // no old reply.
     proxy.heal().await.unwrap();
     assert!(silent(&mut client, &["SET", "key", "after"]).await);
     assert!(silent(&mut new, &["SET", "key", "after"]).await);

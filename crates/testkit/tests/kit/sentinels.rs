@@ -1,4 +1,4 @@
-//! Sentinels that fail over, because they are told to and because they must.
+//! Sentinels that fail over, on command and when the master dies.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ async fn a_failover_makes_a_replica_the_master_with_the_data() {
     let group = need!(Sentinels::start(SentinelOptions::default()).await);
     assert_eq!(group.master().await.unwrap(), 0);
     assert_eq!((group.addresses().len(), group.nodes().len()), (3, 3));
-    // One connection: what is waited for are its own writes.
+    // One connection: `WAIT` waits for its own writes.
     let mut client = group.nodes()[0].client().await.unwrap();
     client.call(&["SET", "key", "value"]).await.unwrap();
     assert_eq!(client.call(&["WAIT", "2", "5000"]).await.unwrap().int(), 2);
@@ -20,7 +20,7 @@ async fn a_failover_makes_a_replica_the_master_with_the_data() {
     let new = group.failover().await.unwrap();
     assert_ne!(new, 0);
     assert_eq!(group.nodes()[new].cli(&["GET", "key"]).await.unwrap().text(), "value");
-    // A client that asks any of them is told the same.
+    // A client gets the same answer from each of them.
     for sentinel in group.addresses() {
         let mut client = Client::connect(sentinel).await.unwrap();
         let command = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Sentinels::NAME];
@@ -44,7 +44,7 @@ async fn a_dead_master_is_replaced_and_not_at_once_aware_of_it() {
     assert_eq!(group.master().await.unwrap(), new);
     group.nodes()[new].cli(&["SET", "key", "value"]).await.unwrap();
 
-    // It knows nothing of all that until the sentinels tell it.
+    // It does not know about the failover until the sentinels report it.
     group.nodes_mut()[old].restart().await.unwrap();
     let role = group.nodes()[old].cli(&["ROLE"]).await.unwrap();
     assert_eq!(role.list()[0].text(), "master");

@@ -1,4 +1,4 @@
-//! One server: how it is asked for, and what is done to it.
+//! One server: its options, and its operations.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -120,7 +120,7 @@ async fn scripts_are_forgotten_at_once() {
     assert!(says(redis.cli(&["EVALSHA", &sha, "0"]).await.unwrap_err(), "NOSCRIPT"));
 }
 
-/// What `TIME` says, in microseconds.
+/// The time of `TIME`, in microseconds.
 async fn time_us(redis: &RedisServer) -> i64 {
     let time = redis.cli(&["TIME"]).await.unwrap();
     time.list()[0].int() * 1_000_000 + time.list()[1].int()

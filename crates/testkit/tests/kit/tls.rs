@@ -1,4 +1,4 @@
-//! A server that speaks TLS, asked by the command line client of Redis.
+//! A server with TLS, and the command line client of Redis.
 
 use std::process::Command;
 
@@ -29,6 +29,6 @@ async fn tls_is_proved_by_the_tests_own_authority() {
     let known = [&trusting[..], &[cert, files.client_cert.as_os_str()]].concat();
     let known = [&known[..], &[key, files.client_key.as_os_str()]].concat();
     assert_eq!(ping(&known).unwrap(), "PONG");
-    // The server's certificate is no authority: nothing that it did not sign is trusted.
+    // A client's certificate as the authority: nothing that it did not sign is trusted.
     assert_eq!(ping(&[cacert, files.client_cert.as_os_str()]).unwrap(), "");
 }

@@ -1,33 +1,33 @@
-//! What can be wrong with an object before anybody asks what it means.
+//! The errors of an object that cannot be read, apart from the meaning of its values.
 
 use super::names::{Field, listed};
 
-/// Why an object could not be read.
+/// The reason why an object cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FieldError {
-    /// It is something else than an object.
+    /// The text is not an object.
     #[error("expected an object such as `{example}`, found {}", or_nothing(.found))]
     NoObject {
-        /// An object.
+        /// An example of an object.
         example: &'static str,
-        /// What was given, in short.
+        /// The value that was given, shortened.
         found: String,
     },
-    /// It is not JSON; if the trouble lies in a field, which.
+    /// The text is not JSON.
     #[error("{}", not_json(*.field, .problem))]
     Json {
-        /// The field that was being read.
+        /// The field whose value is invalid, if the error is in a value.
         field: Option<Field>,
-        /// What is wrong and where.
+        /// The error and its place.
         problem: String,
     },
-    /// There is no such field.
+    /// The field is unknown.
     #[error("unknown field `{name}`, expected one of {}", listed(.known.iter().map(|field| field.name())))]
     Unknown {
-        /// Its name, in short.
+        /// Its name, shortened.
         name: String,
-        /// The fields that there are.
+        /// The known fields.
         known: &'static [Field],
     },
     /// A field comes twice.
@@ -38,7 +38,7 @@ pub enum FieldError {
     Kind {
         /// The field.
         field: Field,
-        /// What was given, in short.
+        /// The value that was given, shortened.
         given: String,
     },
     /// A field is missing.

@@ -1,8 +1,8 @@
-//! One JSON object taken apart: fields in any order, each once, each of its kind.
+//! Parses one JSON object: fields in any order, each once, each of its kind.
 //!
-//! The bodies of the HTTP wire and the events of `replay` are such objects; each says which of the
-//! fields it knows. What is wrong is told in our words, not the parser's: with the field's name and
-//! what is permitted there. What the text says is borrowed from it unless it uses escapes.
+//! The bodies of the HTTP wire and the events of `replay` are such objects; each has a [`Form`]
+//! with the fields that it may have. Errors name the field and the values that it may have, in our
+//! words, not the parser's. Texts are borrowed from the input unless they have escapes.
 
 mod error;
 mod names;
@@ -23,17 +23,17 @@ pub use object::{Object, whole_number};
 pub use value::whole;
 use value::{AnyValue, FieldName, FieldValue};
 
-/// Which fields an object may have, and an example of it.
+/// The fields that an object may have, and an example of it.
 #[derive(Debug)]
 pub struct Form {
-    /// The fields that may be there.
+    /// The permitted fields.
     pub fields: &'static [Field],
     /// An object of this form, for errors.
     pub example: &'static str,
 }
 
-/// The fields as they come in; the first problem is kept while the rest is read on, so that every
-/// other field is known wherever it stands. `None`: left out, or `null` where that may be.
+/// The fields that were read. The first error is kept while the rest is read, so that every other
+/// field is known, wherever it stands. `None`: left out, or `null` where that is permitted.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "see `Field::expected`")]
 pub struct RequestFields<'a> {
@@ -52,7 +52,7 @@ pub struct RequestFields<'a> {
     pub id: Option<Cow<'a, str>>,
     pub document: Option<&'a RawValue>,
     form: &'static Form,
-    /// The fields that have come, a bit each.
+    /// The fields that were read, a bit each.
     seen: u16,
     /// The field whose value is being read.
     reading: Option<Field>,
@@ -60,7 +60,7 @@ pub struct RequestFields<'a> {
 }
 
 impl<'a> RequestFields<'a> {
-    /// None yet, of an object of this form.
+    /// No fields yet, of an object of this form.
     pub const fn new(form: &'static Form) -> Self {
         Self {
             at_us: None,
@@ -84,10 +84,10 @@ impl<'a> RequestFields<'a> {
         }
     }
 
-    /// Reads the object that `text` is.
+    /// Reads the object in `text`.
     ///
     /// # Errors
-    /// The first [`FieldError`]; the fields that were read are there all the same.
+    /// The first [`FieldError`]; fields that could be read are set all the same.
     pub fn read(&mut self, text: &'a str) -> Result<(), FieldError> {
         if !text.trim_ascii_start().starts_with('{') {
             let (example, found) = (self.form.example, one_line(text.trim_ascii()));
@@ -184,7 +184,7 @@ impl<'a> Visitor<'a> for &mut RequestFields<'a> {
     }
 }
 
-/// The error without its "at line 1": most objects are on one line.
+/// The text of `error` without its "at line 1": most objects are on one line.
 fn problem(error: &serde_json::Error) -> String {
     error.to_string().replacen(" at line 1 column ", " at column ", 1)
 }

@@ -1,4 +1,4 @@
-//! The names of fields, as they are written, and what may be written there.
+//! The names of fields, and the values that they may have.
 
 use std::fmt::Write as _;
 
@@ -18,37 +18,37 @@ pub enum Field {
     MaxWaitMs,
     Id,
     Document,
-    /// What a check charged, that is settled now.
+    /// The permits that a check charged, which is settled now.
     Charged,
-    /// What it cost in truth: also nothing.
+    /// The actual cost, which may be 0.
     ActualCost,
     Checks,
     Atomic,
 }
 
-/// What kind of value a field has.
+/// The kind of value that a field has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldKind {
-    /// A whole number of this range, which whoever takes it checks.
+    /// A whole number of this range, which the reader of the field checks.
     Whole {
         /// The smallest one.
         min: u64,
         /// The largest one.
         max: u64,
     },
-    /// A string, of so many bytes if that is said.
+    /// A string; the reader of the field checks its length.
     Text {
-        /// Longest text.
+        /// Longest text, in bytes; `None`: no limit.
         bytes_max: Option<usize>,
     },
-    /// Yes or no.
+    /// A boolean.
     Flag,
-    /// JSON that is not looked into here.
+    /// JSON that is not parsed here.
     Raw,
 }
 
 impl Field {
-    /// As it is written.
+    /// Returns the name as it is written.
     pub const fn name(self) -> &'static str {
         match self {
             Self::AtUs => "at_us",
@@ -68,7 +68,7 @@ impl Field {
         }
     }
 
-    /// What may be written there.
+    /// Describes the values that the field may have.
     pub const fn expected(self) -> &'static str {
         match self {
             Self::AtUs | Self::MaxWaitUs => "a whole number of microseconds 0..=9007199254740991",
@@ -86,7 +86,7 @@ impl Field {
         }
     }
 
-    /// What kind of value it has.
+    /// Returns the kind of value of the field.
     pub const fn kind(self) -> FieldKind {
         match self {
             Self::AtUs | Self::MaxWaitUs => FieldKind::Whole { min: 0, max: SPAN_MAX_US },
@@ -100,12 +100,12 @@ impl Field {
         }
     }
 
-    /// `null` is the budget that all share, and nobody in particular; elsewhere it is a slip.
+    /// Returns whether `null` is permitted: the shared budget, or no app. In other fields it is an error.
     pub const fn may_be_null(self) -> bool {
         matches!(self, Self::Key | Self::App)
     }
 
-    /// Whether `text` may stand there: an app has a name. What is empty elsewhere is judged by its reader.
+    /// Returns whether `text` is permitted: the name of an app is not empty. The readers of other fields check those.
     pub(super) fn may_be(self, text: &str) -> bool {
         self != Self::App || !text.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Values that serde would take in more forms than JSON means.
+//! Values that serde accepts in more forms than JSON documents should have.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,7 +8,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Unexpected};
 
 use super::value::whole;
 
-/// An object: serde alone takes a list of values in the order of the fields, too.
+/// An object: serde alone also accepts a list of values in the order of the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object<T>(pub T);
 
@@ -35,7 +35,7 @@ impl<'de, T: Deserialize<'de>> serde::de::Visitor<'de> for ObjectVisitor<T> {
 /// Reads a whole number that may be written with a point: `5.0` is 5. For `#[serde(deserialize_with = …)]`.
 ///
 /// # Errors
-/// If it is no whole number, or none of `T`.
+/// If it is not a whole number, or is out of the range of `T`.
 pub fn whole_number<'de, T, D>(deserializer: D) -> Result<T, D::Error>
 where
     T: TryFrom<i64>,

@@ -1,4 +1,4 @@
-//! Names and values as they stand in the text, before they are judged.
+//! Names and values as they stand in the text, before they are checked.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,7 @@ use super::Form;
 use super::names::Field;
 use crate::terminal::one_line;
 
-/// A field's name, or one that is none.
+/// Reads the name of a field, known or unknown.
 pub(super) struct FieldName(pub(super) &'static Form);
 
 impl<'a> DeserializeSeed<'a> for FieldName {
@@ -33,7 +33,7 @@ impl Visitor<'_> for FieldName {
     }
 }
 
-/// A value of any kind: whether it fits its field is said in our words, not the parser's.
+/// A value of any kind. Its field checks the kind, so that the error is in our words, not the parser's.
 pub(super) enum FieldValue<'a> {
     Whole(u64),
     Text(Cow<'a, str>),
@@ -54,8 +54,8 @@ impl FieldValue<'_> {
     }
 }
 
-/// The whole number that a number with a point or an exponent is: `5.0` is 5, as in JSON Schema, and as PHP and Python
-/// write it. Up to 2^53 - 1, beyond which such numbers are not told from others.
+/// The whole number that a number with a point or an exponent has: `5.0` is 5, as in JSON Schema, and as PHP and Python
+/// write it. At most 2^53 - 1: a double does not represent all larger numbers.
 pub fn whole(number: f64) -> Option<u64> {
     const DOUBLES_MAX: f64 = 9_007_199_254_740_991.0;
     let is_whole = number.fract() == 0.0 && (0.0..=DOUBLES_MAX).contains(&number);

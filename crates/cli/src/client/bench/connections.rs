@@ -1,4 +1,4 @@
-//! The connections of one thread, each asking whenever something is due.
+//! The connections of one thread, each of which sends requests when they are due.
 
 use std::cell::RefCell;
 use std::fs;
@@ -14,15 +14,15 @@ use super::plan::BenchPlan;
 use super::schedule::Schedule;
 use super::tally::{BenchOutcome, BenchTally};
 
-/// How long an answer may take: as long as servers give themselves.
+/// Longest wait for an answer, as long as servers take at most.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// How long a connection that broke waits before it is made again, so that a server that closes them
-/// all is not asked without end.
+/// Pause before a broken connection is made again, so that a server that closes all connections is not asked without
+/// end.
 const BROKEN_PAUSE: Duration = Duration::from_millis(10);
 
-/// Makes `connections` connections. The first of them asks once, for a key of its own, so that what
-/// is wrong with the question is known at once and not at the end.
+/// Makes `connections` connections. The first asks once, for a key of its own, so that a wrong request fails before the
+/// run.
 ///
 /// # Errors
 /// If one cannot be made, or the question is not answered with a decision.
@@ -48,7 +48,7 @@ async fn try_out(line: &mut BenchConnection, key: u64) -> Result<()> {
     }
 }
 
-/// Asks whatever `schedule` says, until nothing more is due.
+/// Sends the requests of `schedule`, until no more are due.
 pub(super) async fn run(
     plan: &BenchPlan,
     lines: Vec<BenchConnection>,
@@ -102,7 +102,7 @@ fn late() -> String {
     format!("no answer within {}", human::span(ANSWER_WAIT_MAX.into()))
 }
 
-/// How long this thread has run on a core; none where the system does not say.
+/// The time that this thread has run on a core; `None` where the system does not report it.
 fn busy() -> Option<Duration> {
     let stat = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     stat.split(' ').next()?.parse().ok().map(Duration::from_nanos)

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! plan ─▶ threads ─▶ lines: one connection each ─▶ tally ─▶ report
-//!                      ▲ schedule: what is due, and when
+//!                      ▲ schedule: which questions are due, and when
 //! ```
 //!
 //! **Closed loop** (the default): each connection asks, waits for the answer, asks again. A slow server
 //! is asked less, so latencies are those of the load that it could bear.
 //!
-//! **Open loop** (`--rate`): question *n* is due at `n / rate` whatever became of those before, and
-//! its latency counts from then, so that a server that stands still for a second is charged for all
-//! who would have come meanwhile (what is called the correction for coordinated omission).
+//! **Open loop** (`--rate`): question *n* is due at `n / rate`, independent of earlier answers, and its latency counts
+//! from then. So a server that stands still for a second is charged for all requests of that second (the correction for
+//! coordinated omission).
 //!
 //! A pipeline is sent together and waited for together: on RESP in one write, on rls as streams of one
 //! connection. HTTP/1 has none.
@@ -39,7 +39,7 @@ use report::Report;
 use schedule::Schedule;
 use tally::BenchTally;
 
-/// Measures, and prints what was measured. Exit status 1: something failed.
+/// Measures, and prints the report. Exit status 1: requests or connections failed.
 pub(super) fn run(args: BenchArgs, runtime: &Runtime) -> Result<ExitCode> {
     let output = args.output();
     let planned = async { BenchPlan::new(args.with_url_of_environment()?).await };
@@ -71,7 +71,7 @@ fn measure(plan: &BenchPlan) -> Result<Report> {
             waiting.push((is_ready, start));
         }
         for (is_ready, _) in &waiting {
-            // Whoever still waits for the start when this returns ends, too.
+            // If this returns early, threads that wait for the start end, too.
             is_ready.recv().unwrap_or_else(|_| Err(anyhow!(PANICKED)))?;
         }
         let schedule = Schedule::new(plan);
@@ -86,8 +86,7 @@ fn measure(plan: &BenchPlan) -> Result<Report> {
     })
 }
 
-/// One thread: connects, says whether it is ready, waits for the start, asks. None if it came to no
-/// start.
+/// Runs one thread: connects, reports whether it is ready, waits for the start, asks. `None` if it did not start.
 fn load(
     plan: &BenchPlan,
     connections: usize,
@@ -112,5 +111,5 @@ fn prepare(plan: &BenchPlan, connections: usize) -> Result<(Runtime, Vec<BenchCo
     Ok((runtime, lines))
 }
 
-/// What is said of a thread that ended without a word.
+/// The error of a thread that panicked.
 const PANICKED: &str = "a thread that loads the server panicked";

@@ -1,4 +1,4 @@
-//! What is to be measured: the command line, checked.
+//! The plan of a measurement: the command line, checked.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::client::target::{Target, URL};
 use crate::client::token::TokenArgs;
 use crate::client::whole;
 
-/// Most connections: two of a server's caps, and more than a process may open files unless told.
+/// Most connections: twice the limit of a server, and more than a process may open files by default.
 const CONNECTIONS_MAX: u64 = 8_192;
 
 /// Most questions that are sent together. The answers to as many fit into what the system buffers of
@@ -31,7 +31,7 @@ const REQUESTS_MAX: u64 = 86_400_000_000;
 /// Longest run.
 const DURATION_MAX: Duration = Duration::from_secs(86_400);
 
-/// Most keys: what a large server holds ten times over.
+/// Most keys: ten times those of a large server.
 const KEYS_MAX: u64 = 100_000_000;
 
 /// Highest rate per second: more than two cores can decide.
@@ -43,10 +43,10 @@ const THREADS_MAX: u64 = 64;
 /// Longest password.
 const PASSWORD_BYTES_MAX: usize = 1_024;
 
-/// Largest file of one: the longest password, and line breaks at its end.
+/// Largest password file: the longest password, and line breaks at its end.
 const PASSWORD_FILE_BYTES_MAX: u64 = 4 << 10;
 
-/// What can be said to `sluicegate bench`.
+/// Arguments of `sluicegate bench`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     /// Protocol: JSON over HTTP, Redis protocol, or Envoy rate limit service.
@@ -106,7 +106,7 @@ pub(crate) struct BenchArgs {
     output: OutputFormat,
 }
 
-/// What is spoken.
+/// The protocol to measure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum BenchProtocol {
@@ -119,19 +119,19 @@ pub(super) enum BenchProtocol {
     Rls,
 }
 
-/// What is to be measured. Every number is in its range.
+/// The plan of a measurement. Every number is in its range.
 #[derive(Debug)]
 pub(super) struct BenchPlan {
     pub(super) wire: BenchProtocol,
     pub(super) to: Target,
-    /// Where that is: all of it this machine, unless others were permitted.
+    /// Addresses of `to`: all on this machine, unless others were permitted.
     pub(super) addresses: Vec<Listen>,
     pub(super) question: BenchRequest,
     pub(super) connections: usize,
     pub(super) pipeline: usize,
     pub(super) keys: u64,
     pub(super) until: Until,
-    /// Questions a second.
+    /// Questions per second; `None`: as fast as possible.
     pub(super) rate: Option<NonZeroU32>,
     pub(super) threads: usize,
     pub(super) password: Option<ConfigSecret>,
@@ -139,7 +139,7 @@ pub(super) struct BenchPlan {
     pub(super) bearer: Option<HeaderValue>,
 }
 
-/// What each question says, but for its key.
+/// The fields of each question, except its key.
 #[derive(Debug)]
 pub(super) struct BenchRequest {
     pub(super) policy: String,
@@ -147,12 +147,12 @@ pub(super) struct BenchRequest {
     pub(super) cost: u32,
 }
 
-/// When a run ends.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// So many were asked.
+    /// After this number of questions.
     Requests(u64),
-    /// So long it went.
+    /// After this time.
     Elapsed(Duration),
 }
 
@@ -161,7 +161,7 @@ impl BenchArgs {
         self.output
     }
 
-    /// The same with the address in SLUICEGATE_URL, which is one for HTTP, unless `--to` is set.
+    /// Takes the address from SLUICEGATE_URL for HTTP, unless `--to` is set.
     ///
     /// # Errors
     /// If the variable is not an address.
@@ -178,10 +178,10 @@ impl BenchArgs {
 }
 
 impl BenchPlan {
-    /// What `args` mean together.
+    /// Checks `args` together, and resolves the address.
     ///
     /// # Errors
-    /// What does not go together, and an address of another machine that was not permitted.
+    /// If arguments conflict, or the address is another machine that was not permitted.
     pub(super) async fn new(args: BenchArgs) -> Result<Self> {
         let BenchArgs { wire, to, allow_remote, policy, app, cost, password_file, token, .. } =
             args;
@@ -220,7 +220,7 @@ impl BenchPlan {
         })
     }
 
-    /// What to say if the server speaks another protocol than is measured.
+    /// Returns the error if the server uses another protocol than the plan.
     pub(super) async fn other_protocol(&self) -> Option<String> {
         let spoken = spoken_at(&self.addresses).await?;
         let (is_other, instead) = match spoken {
@@ -241,7 +241,7 @@ impl BenchPlan {
         })
     }
 
-    /// How many connections each thread has.
+    /// Returns the number of connections of each thread.
     pub(super) fn shares(&self) -> impl Iterator<Item = usize> {
         let (each, more) = (self.connections / self.threads, self.connections % self.threads);
         (0..self.threads).map(move |thread| each + usize::from(thread < more))
@@ -249,7 +249,7 @@ impl BenchPlan {
 }
 
 impl BenchProtocol {
-    /// Where a server listens for it unless told otherwise.
+    /// The port where a server listens for it by default.
     const fn port(self) -> u16 {
         match self {
             Self::Http => 8080,

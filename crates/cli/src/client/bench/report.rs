@@ -1,4 +1,4 @@
-//! What was measured, for people and as data.
+//! The result of a measurement, for people and as data.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,10 +12,10 @@ use super::plan::{BenchPlan, BenchProtocol};
 use super::schedule::Schedule;
 use super::tally::BenchTally;
 
-/// From this part of its threads' time on the generator is probably what was measured.
+/// If the generator ran for this share of its threads' time, it was probably the bottleneck.
 const BUSY_TOO_MUCH: f64 = 0.9;
 
-/// What was measured.
+/// The result of a measurement.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     wire: BenchProtocol,
@@ -25,7 +25,7 @@ pub(super) struct Report {
     pipeline: usize,
     keys: u64,
     threads: usize,
-    /// Questions a second that were to be asked; null: as many as were answered.
+    /// Target questions per second; null: as many as were answered.
     rate: Option<u32>,
     elapsed_s: f64,
     decisions: u64,
@@ -33,15 +33,16 @@ pub(super) struct Report {
     passed: u64,
     refused: u64,
     failed: u64,
-    /// What the failures were, and how many of each.
+    /// The errors, each with its number of failures.
     problems: BTreeMap<String, u64>,
     /// Connections that broke and could not be made again.
     connections_lost: u64,
-    /// Of decisions; null if there was none.
+    /// Latencies of decisions; null if there was none.
     latency_us: Option<Latency>,
-    /// How much of its threads' time the generator was running; null where the system does not say.
+    /// Share of its threads' time that the generator was running; null where the system does not
+    /// report it.
     generator_busy: Option<f64>,
-    /// How long it ran for each decision.
+    /// CPU time of the generator per decision, µs.
     generator_us_per_decision: Option<f64>,
 }
 
@@ -56,7 +57,7 @@ struct Latency {
 }
 
 impl Report {
-    /// What `tally` says of a run of `plan`.
+    /// Computes the report of `tally`, for a run of `plan`.
     pub(super) fn new(plan: &BenchPlan, schedule: &Schedule, tally: BenchTally) -> Self {
         let decisions = tally.decided();
         let BenchTally { latency, passed, refused, failed, problems, lost, end, busy } = tally;
@@ -94,12 +95,12 @@ impl Report {
         }
     }
 
-    /// Whether every question was decided.
+    /// Returns whether every question was decided, and no connection was lost.
     pub(super) const fn is_clean(&self) -> bool {
         self.failed == 0 && self.connections_lost == 0
     }
 
-    /// As `output` wants it, without the last end of line.
+    /// The report in the format `output`, without the last end of line.
     pub(super) fn said(&self, output: OutputFormat) -> String {
         match output {
             OutputFormat::Json => {

@@ -1,4 +1,4 @@
-//! Which questions are due, and when: shared by all connections.
+//! The times at which questions are due, shared by all connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::plan::{BenchPlan, Until};
 
-/// How late a timer may wake whoever waits for the time of a question: it counts in milliseconds.
-/// Within that the question counts from when it is sent, for the delay is ours and not the server's.
+/// Delay of a timer, which counts in milliseconds, that is not charged to the server: within it, a question counts from
+/// when it is sent.
 const TIMER_SLACK: Duration = Duration::from_millis(2);
 
 /// The questions of a run.
@@ -22,20 +22,20 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// One that begins now.
+    /// A schedule that begins now.
     pub(super) fn new(plan: &BenchPlan) -> Self {
         let BenchPlan { until, rate, .. } = plan;
         let rate = rate.map(|rate| rate.get().into());
         Self { begin: Instant::now(), until: *until, rate, next: Arc::default() }
     }
 
-    /// When it began.
+    /// The time at which it began.
     pub(super) const fn begin(&self) -> Instant {
         self.begin
     }
 
-    /// Puts the next questions into `due`, `most` of them at most, each with the time from which its
-    /// latency counts. None of them: no more come.
+    /// Puts the next questions into `due`, at most `most`, each with the time from which its latency counts. Empty: no
+    /// more come.
     pub(super) async fn next(&self, most: usize, due: &mut Vec<Instant>) {
         due.clear();
         let Some(rate) = self.rate else { return self.next_at_once(most, due) };
@@ -95,7 +95,7 @@ mod tests {
         Schedule { begin: Instant::now(), until, rate, next: Arc::default() }
     }
 
-    /// What comes, in ms since the beginning, to one who takes `work` for each batch.
+    /// The due times of each batch, in ms since the beginning, for a connection that takes `work` for each batch.
     async fn times(schedule: &Schedule, most: usize, work: Duration) -> Vec<Vec<u128>> {
         let (mut batches, mut due) = (Vec::new(), Vec::new());
         loop {
@@ -129,7 +129,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_open_loop_does_not_count_the_lateness_of_its_own_timer() {
-        // At 3,000/s questions are due within milliseconds, in which timers do not wake anybody.
+        // At 3,000/s questions are due within milliseconds, which timers do not distinguish.
         let schedule = schedule(Until::Requests(6), Some(3_000));
         let mut due = Vec::new();
         schedule.next(1, &mut due).await;

@@ -1,4 +1,4 @@
-//! What came back, counted.
+//! Counts of outcomes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,46 +6,46 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use tokio::time::Instant;
 
-/// Longest latency that is told apart, in ns: an hour, more than is ever waited for.
+/// Longest latency that is distinguished, in ns: an hour, more than any wait.
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 
 /// Significant digits of a latency.
 const DIGITS: u8 = 3;
 
-/// Most kinds of failures that are told apart; more are counted together.
+/// Most kinds of failures that are distinguished; others are counted together.
 const PROBLEMS_MAX: usize = 8;
 
-/// What became of a question.
+/// The outcome of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum BenchOutcome {
-    /// It passes.
+    /// The request passes.
     Passed,
-    /// It is over the limit.
+    /// The request is over the limit.
     Refused,
-    /// It was not decided; why.
+    /// The request was not decided, for this reason.
     Failed(String),
 }
 
-/// What became of many.
+/// The outcomes of many questions.
 #[derive(Debug)]
 pub(super) struct BenchTally {
-    /// In ns, of all that were decided.
+    /// Latencies of decisions, in ns.
     pub(super) latency: Histogram<u64>,
     pub(super) passed: u64,
     pub(super) refused: u64,
     pub(super) failed: u64,
-    /// How often which, by what was said.
+    /// The errors, each with its number of failures.
     pub(super) problems: BTreeMap<String, u64>,
     /// Connections that broke and could not be made again.
     pub(super) lost: u64,
-    /// When the last answer came.
+    /// When the last outcome was counted.
     pub(super) end: Option<Instant>,
-    /// Time that threads have run, as the system counts; none where it does not.
+    /// Time that threads have run, as the system counts; `None` where it does not.
     pub(super) busy: Option<Duration>,
 }
 
 impl BenchTally {
-    /// Nothing yet.
+    /// A tally without outcomes.
     pub(super) fn new() -> Self {
         let latency = Histogram::new_with_max(LATENCY_NS_MAX, DIGITS);
         Self {
@@ -79,7 +79,7 @@ impl BenchTally {
         self.record(count, problem);
     }
 
-    /// Adds what another thread has counted.
+    /// Adds the tally of another thread.
     pub(super) fn add(&mut self, other: Self) {
         let Self { latency, passed, refused, failed, problems, lost, end, busy } = other;
         self.latency.add(latency).expect("both are made alike");
@@ -94,7 +94,7 @@ impl BenchTally {
         self.busy = self.busy.zip(busy).map(|(mine, other)| mine + other);
     }
 
-    /// How many were decided.
+    /// Returns the number of decisions.
     pub(super) const fn decided(&self) -> u64 {
         self.passed + self.refused
     }
@@ -107,7 +107,7 @@ impl BenchTally {
     }
 }
 
-/// What failures are called that are not told apart.
+/// The name of failures that are counted together.
 const OTHERS: &str = "others";
 
 #[cfg(test)]

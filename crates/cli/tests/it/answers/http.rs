@@ -6,10 +6,10 @@ use std::net::{SocketAddr, TcpStream};
 use super::{compare, server, without_times};
 use crate::program::PATIENCE;
 
-/// Header fields that are not compared: they say the time, or how long the rest is.
+/// Header fields that are not compared: they depend on the time, or on the length of other parts.
 const LEFT_OUT: &[&str] = &["date", "content-length", "connection"];
 
-/// What numbers that depend on the time follow on.
+/// Texts before numbers that depend on the time.
 const TIMES: &[&str] = &[
     "_us\":",
     ";t=",

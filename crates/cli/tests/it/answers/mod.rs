@@ -1,7 +1,7 @@
-//! What each wire answers, byte for byte: requests and answers lie side by side in the files of this
-//! folder, in the order in which one server is asked.
+//! The answers of each wire, byte for byte: requests and answers lie side by side in the files of this folder, in the
+//! order in which one server gets them.
 //!
-//! `SLUICEGATE_RECORD=1 cargo test -p sluicegate-cli --test it answers` writes the answers anew.
+//! `SLUICEGATE_RECORD=1 cargo test -p sluicegate-cli --test it answers` writes the answers again.
 //! Numbers that depend on the time are written as `*`.
 
 mod http;
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use crate::server::Server;
 
-/// What stands before a request, and before its answer.
+/// Marks before a request, and before its answer.
 const ASKED: &str = ">>> ";
 const ANSWERED: &str = "<<<\n";
 
@@ -27,7 +27,7 @@ fn file(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests/it/answers", name].iter().collect()
 }
 
-/// Asks everything in the file of this name, and compares the answers.
+/// Sends all requests of the file `name`, and compares the answers.
 fn compare(name: &str, mut answer: impl FnMut(&str) -> String) {
     let text = fs::read_to_string(file(name)).expect("it is there");
     let (head, exchanges) = text.split_once(ASKED).expect("it has a request");
@@ -54,7 +54,7 @@ fn compare(name: &str, mut answer: impl FnMut(&str) -> String) {
     );
 }
 
-/// `text` with a `*` in place of the digits that follow on one of `names`, unless they are a single 0.
+/// `text` with a `*` instead of the digits after each of `names`, unless they are a single 0.
 fn without_times(text: &str, names: &[&str]) -> String {
     names.iter().fold(text.to_owned(), |text, name| {
         let mut parts = text.split(name);

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use super::{compare, server};
 use crate::program::PATIENCE;
 
-/// Numbers from here on depend on the time: the limits of the file are smaller.
+/// Least number that depends on the time: the limits of the file are smaller.
 const TIME_MIN: u64 = 2_000;
 
 #[test]
@@ -23,7 +23,7 @@ fn answer(stream: &mut TcpStream, asked: &str) -> String {
     for word in words {
         command += &format!("${}\r\n{word}\r\n", word.len());
     }
-    // A second command, whose answer is known, says where the first one's ends.
+    // A second command, whose answer is known, shows where the first answer ends.
     command += "*2\r\n$4\r\nECHO\r\n$7\r\n--end--\r\n";
     stream.write_all(command.as_bytes()).expect("it reads");
     let (mut said, mut bytes) = (String::new(), [0; 4096]);

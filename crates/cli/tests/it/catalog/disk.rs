@@ -29,7 +29,7 @@ fn a_catalog_whose_disk_was_full_takes_sign_ins_and_edits_as_soon_as_there_is_ro
     fill(&node);
     let mut failures = 0;
     while failures < FAILURES {
-        // There may be room left in the files of the database.
+        // The files of the database may still have room.
         match create() {
             (201, _) => {}
             (503, problem) => {
@@ -46,7 +46,7 @@ fn a_catalog_whose_disk_was_full_takes_sign_ins_and_edits_as_soon_as_there_is_ro
     assert_eq!(node.limit("p1"), Some(1));
 
     fs::remove_file(node.on_small_disk("filling")).unwrap();
-    // Also if nobody changes anything.
+    // This must hold even if no change is attempted.
     until(|| is_measured(&node, "sluicegate_catalog_writable 1"));
     for _ in 0..FAILURES {
         let (status, made) = create();
@@ -65,13 +65,13 @@ fn a_catalog_whose_file_was_moved_away_is_not_there_until_it_is_put_back() {
     until(|| status(&node).contains("\ncatalog: ok, revision "));
     let (file, away) = (node.folder.path().join("catalog.db"), node.folder.path().join("away.db"));
     fs::rename(&file, &away).unwrap();
-    // Also if nobody changes anything.
+    // This must hold even if no change is attempted.
     until(|| is_measured(&node, "sluicegate_catalog_up 0"));
     assert!(is_measured(&node, "sluicegate_catalog_writable 0"));
     let told = status(&node);
     assert!(told.contains("\ncatalog: unavailable; policies of revision "), "{told}");
     assert!(node.told().contains("catalog.db: the file was moved or removed while it was open"));
-    // What is written to it would be lost.
+    // A write to it would be lost.
     let (refused, problem) = node.admin(&ada, "POST", "/apps", &json!({ "name": "lost" }));
     assert_eq!(refused, 503, "{problem}");
     fs::rename(&away, &file).unwrap();
@@ -80,7 +80,7 @@ fn a_catalog_whose_file_was_moved_away_is_not_there_until_it_is_put_back() {
     assert!(is_measured(&node, "sluicegate_catalog_writable 1"));
 }
 
-/// What `sluicegate status` prints.
+/// The output of `sluicegate status`.
 fn status(node: &Node) -> String {
     let to = format!("http://{}", node.address("admin"));
     let ran = program().args(["status", "--to", &to]).output().expect("the program is built");

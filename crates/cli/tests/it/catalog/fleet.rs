@@ -23,7 +23,7 @@ async fn an_edit_holds_on_every_node_of_a_fleet_that_shares_its_budgets() {
     let codes: Vec<_> = codes.map(|answer| answer["code"].as_i64().unwrap()).collect();
     assert_eq!(codes, [1, 1, 1, 1, 1, -1]);
 
-    // Whoever signed in at one node is known at the others, and a change at one holds at all.
+    // A session of one node is valid at the others, and a change at one is in force at all.
     let change = json!({ "document": policy("orders", 7) });
     let path = "/apps/shop/policies/orders";
     assert_eq!(nodes[2].admin(&ada.of_version(1), "PUT", path, &change).0, 200);
@@ -124,7 +124,7 @@ async fn while_the_database_says_nothing_nodes_decide_and_start_by_what_it_said_
     away(Faults::black_hole()).await;
 }
 
-/// A database that is reached through a network with these faults, for a while.
+/// Makes a database unreachable for a while: the network to it has these faults.
 async fn away(faults: Faults) {
     let server = need!(SqlServer::shared(SqlKind::Postgres).await);
     let network = FaultProxy::start(server.address()).await.unwrap();

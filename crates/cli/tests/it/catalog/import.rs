@@ -1,4 +1,4 @@
-//! Configurations of other rate limiters, previewed by the admin API.
+//! Previews of other rate limiters' configurations by the admin API.
 
 use serde_json::{Value, json};
 

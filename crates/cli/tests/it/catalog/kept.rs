@@ -1,4 +1,4 @@
-//! The copy of a catalog, for a start without it: it is used by servers of that catalog alone.
+//! The copy of a catalog, for a start without the catalog: only servers of the same catalog use it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::catalog::stage::{Node, Who, policy, until};
 use crate::program::serve;
 
-/// A database that nobody reaches.
+/// A database that cannot be reached.
 const PRODUCTION: &str = "postgres://u:hunter2@127.0.0.1:1/production";
 
 /// A node of `DIR/staging.db` with a policy and a token, which has written its copy and is killed.
@@ -62,7 +62,7 @@ fn a_server_obeys_no_policies_and_tokens_of_the_copy_of_another_catalog() {
         assert!(!told.contains("hunter2"), "{told}");
     }
 
-    // On purpose, by the setting that is printed.
+    // An operator can permit it by the setting that the error prints.
     let more = format!(
         "kept = '{}'\nkept_of = \"{address}\"\ntokens_required = 'always'\n",
         kept.display()
@@ -159,7 +159,7 @@ fn a_catalog_whose_file_is_gone_is_decided_by_its_copy_and_not_begun_anew() {
     assert!(!told.contains("setup token"), "{told}");
     assert!(!database.exists());
     assert_eq!(fs::read(&kept).unwrap(), before, "the copy is of when the catalog answered");
-    // The volume is back.
+    // The volume returns.
     for end in ["-wal", "-shm", ""] {
         fs::rename(folder.join(format!("away{end}")), folder.join(format!("staging.db{end}"))).ok();
     }
@@ -167,7 +167,7 @@ fn a_catalog_whose_file_is_gone_is_decided_by_its_copy_and_not_begun_anew() {
     assert_eq!(staging.admin(&ada, "GET", "/apps/shop/policies", &Value::Null).0, 200);
 }
 
-/// A session, once the admin API answers.
+/// Signs in as soon as the admin API answers.
 fn until_signed_in(node: &Node) -> Who {
     let nobody = Who::default();
     let status = || node.try_admin(&nobody, "GET", "/apps", &Value::Null).map(|answer| answer.0);

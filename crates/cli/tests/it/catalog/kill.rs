@@ -6,7 +6,7 @@ use sluicegate_testkit::{SqlKind, SqlServer, need};
 
 use crate::catalog::stage::{Node, Who, policy};
 
-/// Edits in all, and after how many each time the node is killed while the next is under way.
+/// Number of edits, and number of edits between two kills, each during an edit.
 const EDITS: u64 = 1_000;
 const KILLED_AFTER: u64 = 20;
 
@@ -34,13 +34,13 @@ fn edit(url: &str) {
     node.admin(&ada, "POST", "/apps", &json!({ "name": "shop" }));
     let new = json!({ "document": policy("orders", 1), "state": "active" });
     node.admin(&ada, "POST", "/apps/shop/policies", &new);
-    // What each version that was acknowledged has as its limit.
+    // The limit of each acknowledged version.
     let (mut version, mut acknowledged) = (1, vec![(1, 1)]);
     let (mut took_us, mut kills) = (0, 0);
     for edit in 0..EDITS {
         let limit = edit + 2;
         let is_killed = edit % KILLED_AFTER == KILLED_AFTER - 1;
-        // From nothing of an edit to all of it.
+        // The kill comes at any time between the beginning and the end of an edit.
         let kill_after = is_killed.then_some(took_us * kills / (EDITS / KILLED_AFTER));
         let begun = MonotonicClock.now();
         match change(&node, &ada.of_version(version), limit, kill_after) {
@@ -71,8 +71,8 @@ fn edit(url: &str) {
     assert_eq!(status, 200, "{verified}");
 }
 
-/// Changes the limit; what is answered, if anything is. The node is killed so many µs after the request
-/// was sent, if it is.
+/// Changes the limit and returns the answer, if there is one. With `kill_after`, the node is killed that many µs after
+/// the request was sent.
 fn change(node: &Node, who: &Who, limit: u64, kill_after: Option<u64>) -> Option<(u16, Value)> {
     let document = json!({ "document": policy("orders", limit) });
     std::thread::scope(|scope| {
@@ -88,15 +88,14 @@ fn change(node: &Node, who: &Who, limit: u64, kill_after: Option<u64>) -> Option
     })
 }
 
-/// The version that there is once the database has done with what the killed node had begun: a change
-/// that is only tried waits for it.
+/// The version after the database has finished the edit of the killed node: a dry run of a change waits for it.
 fn settled(node: &Node, who: &Who) -> i64 {
     let path = format!("{POLICY}?dry_run=true");
     let document = json!({ "document": policy("orders", 1) });
     let version = || node.admin(who, "GET", POLICY, &Value::Null).1["version"].as_i64().unwrap();
     loop {
         let found = version();
-        // Waits for the lock, and looks at the version behind it.
+        // Waits for the lock, and compares the version after it.
         let (status, said) =
             node.admin(&who.of_version(found), "PUT", &format!("{path}&force=true"), &document);
         if status == 200 {

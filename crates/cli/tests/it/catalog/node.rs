@@ -124,7 +124,7 @@ fn a_live_budget_is_seen_forgotten_and_granted() {
     assert!(text.contains("key.reset") && text.contains("key.grant"), "{text}");
 }
 
-/// The outcomes in the audit of what was done to live budgets, the newest first.
+/// The outcomes in the audit of `action` on live budgets, the newest first.
 fn outcomes(node: &Node, who: &Who, action: &str) -> Vec<String> {
     let path = format!("/apps/shop/audit?action={action}");
     let (_, entries) = node.admin(who, "GET", &path, &Value::Null);
@@ -155,7 +155,7 @@ async fn a_budget_is_not_changed_without_the_store_and_the_audit_says_so_once() 
     let reset = outcomes(&node, &ada, "key.reset");
     assert_eq!((&*reset[0], &reset[1..]), ("failed", &*before));
     assert_eq!(outcomes(&node, &ada, "key.grant"), ["failed"]);
-    // A request that is tried is decided by the share of this node, as any other is.
+    // A tried request is decided from the share of this node, as any other is.
     assert_eq!(of_key("try", &alice).1["mode"], "local");
     assert_eq!(outcomes(&node, &ada, "key.try"), ["done"]);
     redis.restart().await.expect("it comes back on its port");
@@ -261,7 +261,7 @@ fn the_audit_has_where_a_request_came_from_also_behind_a_proxy() {
     }
 }
 
-/// What a proxy sends on comes from `expected`, what comes by itself does not.
+/// Checks that a forwarded request has the source `expected`, and a direct one its own address.
 fn came_from(node: &Node, expected: &str) {
     let who = node.set_up();
     let by_proxy = who.forwarded_for("192.0.2.9, 198.51.100.7");
@@ -274,7 +274,7 @@ fn came_from(node: &Node, expected: &str) {
         let mut of = entries.filter(|entry| entry["app"] == app);
         of.next().expect("it was noted")["source"].clone()
     };
-    // Only what the proxy itself saw is believed: the last one.
+    // Only the address that the proxy itself added is trusted: the last one.
     assert_eq!((source("here"), source("there")), (json!("127.0.0.1"), json!(expected)));
 }
 
@@ -293,7 +293,7 @@ fn a_database_on_another_machine_is_verified_or_not_gone_to() {
     assert!(told.contains("catalog.url_insecure") && !told.contains("secret@"), "{told}");
 }
 
-/// Why a node of this catalog does not start.
+/// The error of a node that does not start with this catalog.
 fn why_not(url: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let config = format!("[catalog]\nurl = '{url}'\nkept = '/none/kept'");

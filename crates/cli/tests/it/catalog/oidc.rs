@@ -1,4 +1,4 @@
-//! Signing in elsewhere, as far as it is the server's: what is configured is what holds.
+//! Single sign-on, as far as the server decides it: the configuration is in force.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::catalog::stage::{Node, Who};
 
 #[test]
 fn who_signs_in_elsewhere_is_sent_to_the_provider_that_is_configured_which_may_be_away() {
-    // Nobody listens at port 1.
+    // Nothing listens at port 1.
     let more = "[catalog.oidc]\nissuer = 'http://127.0.0.1:1'\nclient_id = 'c'\n\
                 client_secret = 's'\nredirect_url = 'http://localhost/v1/admin/oidc/callback'\n";
     let node = Node::start("sqlite:DIR/catalog.db", more);
@@ -19,7 +19,7 @@ fn who_signs_in_elsewhere_is_sent_to_the_provider_that_is_configured_which_may_b
     assert_eq!(status, 503, "{detail}");
     assert!(detail.starts_with("identity provider unavailable"), "{detail}");
     assert!(node.told().contains("oidc sign-in failed: "), "{}", node.told());
-    // Passwords do, with the provider away.
+    // Passwords work while the provider is unavailable.
     node.sign_in();
 
     let node = Node::start("sqlite:DIR/catalog.db", "");

@@ -10,14 +10,14 @@ use crate::catalog::stage::Node;
 const PAGE: &str = include_str!("../../../../../docs/catalog.md");
 const PASSWORD: &str = "correct horse battery staple";
 
-/// The block of this language behind a heading, `skipped` of which come before it.
+/// The block of `language` below a heading, after `skipped` others.
 fn block(heading: &str, language: &str, skipped: usize) -> &'static str {
     let section = PAGE.split(&format!("\n{heading}\n")).nth(1).unwrap();
     let block = section.split(&format!("\n```{language}\n")).nth(1 + skipped).unwrap();
     block.split("\n```").next().unwrap()
 }
 
-/// What the script prints to a client of `node`, with the program as `sluicegate`.
+/// The output of the script for a client of `node`, in which `sluicegate` is the program.
 fn run(node: &Node, script: &str) -> String {
     let script = script
         .replace("127.0.0.1:8080", &node.address("http").to_string())
@@ -56,7 +56,7 @@ fn five_commands_lead_from_a_setup_token_to_a_decision() {
     assert_eq!(printed.lines().last(), Some(block(begin, "text", 0)), "{printed}");
     let mode = fs::metadata(node.folder.path().join("web.token")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // What the page says about Bea.
+    // The page also adds Bea.
     let bea = "sluicegate accounts create bea\nsluicegate members set bea --app shop --role owner";
     let said = run(&node, bea);
     assert!(said.ends_with("bea is now an owner of shop\n"), "{said}");

@@ -1,4 +1,4 @@
-//! Nodes of a catalog: the real program, that can be killed and started again, and clients of it.
+//! Nodes of a catalog: the real program, which tests can kill and start again, and clients of it.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -25,12 +25,13 @@ pub(crate) struct Node {
     process: Process,
 }
 
-/// Somebody who asks: with header fields that say who.
+/// A client with header fields that authenticate it.
 #[derive(Clone, Default)]
 pub(crate) struct Who(String);
 
 impl Node {
-    /// A node of the catalog at `url`, in a folder of its own, with more of a configuration.
+    /// Starts a node of the catalog at `url`, in a folder of its own, with `more` of a
+    /// configuration.
     pub(crate) fn start(url: &str, more: &str) -> Self {
         Self::start_in(tempfile::tempdir().expect("there is room for files"), url, more)
     }
@@ -43,7 +44,7 @@ impl Node {
         Self { folder, config, process }
     }
 
-    /// The same, whose copy of the catalog is where it lies by default, unless `more` says where.
+    /// Starts a node whose copy of the catalog is at the default path, unless `more` sets another.
     pub(crate) fn start_with_own_copy(folder: TempDir, url: &str, more: &str) -> Self {
         let config = format!("[catalog]\nurl = '{url}'\n{more}");
         let process = spawn(&folder, &config);
@@ -77,46 +78,46 @@ impl Node {
         Path::new("/proc").join(self.process.id().to_string()).join("root").join(inside)
     }
 
-    /// The same node, killed and started again.
+    /// Kills the node and starts it again.
     pub(crate) fn restart(&mut self) {
         self.kill();
         self.process = spawn(&self.folder, &self.config);
     }
 
-    /// Ends it as an operator does, and waits for that.
+    /// Stops the node as an operator does, and waits for its end.
     pub(crate) fn end(&mut self) {
         self.process.signal("TERM");
         self.process.wait().expect("it was not waited for");
     }
 
-    /// The same node, started again after its end.
+    /// Starts the node again after its end.
     pub(crate) fn start_again(&mut self) {
         self.process = spawn(&self.folder, &self.config);
     }
 
-    /// Ends it between any two of its instructions.
+    /// Kills the node, at any point of its work, and waits for its end.
     pub(crate) fn kill(&mut self) {
         self.process.kill().ok();
         self.process.wait().ok();
     }
 
-    /// The same while somebody asks it.
+    /// Kills the node without waiting, so that requests may be under way.
     pub(crate) fn kill_at_once(&self) {
         let id = rustix::process::Pid::from_child(&self.process);
         rustix::process::kill_process(id, rustix::process::Signal::KILL).expect("it runs");
     }
 
-    /// Where it listens to those who speak this.
+    /// The address of its listener for `scheme`.
     pub(crate) fn address(&self, scheme: &str) -> SocketAddr {
         self.process.address(scheme)
     }
 
-    /// What it has told people since it was started last.
+    /// Its standard error since the last start.
     pub(crate) fn told(&self) -> String {
         fs::read_to_string(self.folder.path().join("told")).expect("it is there")
     }
 
-    /// The setup token that it told.
+    /// The setup token that it printed.
     pub(crate) fn setup_token(&self) -> String {
         let told = || {
             self.told()
@@ -128,7 +129,7 @@ impl Node {
         told().expect("it was there")
     }
 
-    /// The first administrator, signed in.
+    /// Creates the first administrator, signed in.
     pub(crate) fn set_up(&self) -> Who {
         let token = self.setup_token();
         let body = json!({ "token": token, "account": ADMIN, "password": PASSWORD });
@@ -137,12 +138,12 @@ impl Node {
         self.sign_in()
     }
 
-    /// The first administrator, signed in again.
+    /// Signs the first administrator in again.
     pub(crate) fn sign_in(&self) -> Who {
         self.sign_in_as(ADMIN)
     }
 
-    /// A new account with these roles, signed in.
+    /// Creates an account with these roles, signed in.
     pub(crate) fn join(&self, admin: &Who, name: &str, roles: &[(&str, &str)]) -> Who {
         let new = json!({ "name": name, "password": PASSWORD });
         assert_eq!(self.admin(admin, "POST", "/accounts", &new).0, 201);
@@ -165,12 +166,13 @@ impl Node {
         Who(format!("cookie: {cookie}\r\n"))
     }
 
-    /// What the admin API answers.
+    /// Returns the status and the body of the admin API's answer.
     pub(crate) fn admin(&self, who: &Who, method: &str, path: &str, body: &Value) -> (u16, Value) {
         self.try_admin(who, method, path, body).expect("it answers")
     }
 
-    /// The same of one that may be killed meanwhile.
+    /// Like [`admin`](Self::admin), for a node that may be killed meanwhile: `None` if it does not
+    /// answer.
     pub(crate) fn try_admin(
         &self,
         who: &Who,
@@ -184,7 +186,7 @@ impl Node {
         Some((status, serde_json::from_str(&body).unwrap_or_default()))
     }
 
-    /// What a check of `key` comes to.
+    /// Returns the status and the body of a check of `key`.
     pub(crate) fn check(&self, who: &Who, policy: &str, key: &str) -> (u16, Value) {
         let body = json!({ "policy": policy, "key": key, "app": "shop" }).to_string();
         let reply = ask(self.address("http"), who, "POST", "/v1/check", &body);
@@ -192,7 +194,7 @@ impl Node {
         (status, serde_json::from_str(&body).expect("it says JSON"))
     }
 
-    /// The limit that a policy has here; none: it is unknown.
+    /// Returns the limit that a policy has here; `None` if it is unknown.
     pub(crate) fn limit(&self, policy: &str) -> Option<u64> {
         let body = json!({ "policy": policy, "key": "nobody", "app": "shop" }).to_string();
         let reply = ask(self.address("http"), &Who::default(), "POST", "/v1/peek", &body);
@@ -202,22 +204,22 @@ impl Node {
 }
 
 impl Who {
-    /// The holder of this token.
+    /// A client with this token.
     pub(crate) fn with_token(secret: &str) -> Self {
         Self(format!("authorization: Bearer {secret}\r\n"))
     }
 
-    /// The holder of a session with this cookie.
+    /// A client with a session of this cookie.
     pub(crate) fn with_cookie(cookie: &str) -> Self {
         Self(format!("cookie: {cookie}\r\n"))
     }
 
-    /// The same, who changes what has this version.
+    /// This client, for a change of the item in this version.
     pub(crate) fn of_version(&self, version: i64) -> Self {
         Self(format!("{}if-match: \"{version}\"\r\n", self.0))
     }
 
-    /// The lines of an answer that goes on.
+    /// The lines of an answer that is streamed.
     pub(crate) fn lines(&self, address: SocketAddr, path: &str) -> impl Iterator<Item = String> {
         let mut stream = TcpStream::connect(address).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
@@ -226,7 +228,7 @@ impl Who {
         BufReader::new(stream).lines().map(|line| line.expect("it goes on"))
     }
 
-    /// The same, whose request a proxy sends on.
+    /// This client behind a proxy that adds these addresses.
     pub(crate) fn forwarded_for(&self, addresses: &str) -> Self {
         Self(format!("{}x-forwarded-for: {addresses}\r\n", self.0))
     }
@@ -238,7 +240,7 @@ impl Drop for Node {
     }
 }
 
-/// Waits until it is so.
+/// Waits until `is_so`.
 pub(crate) fn until(is_so: impl Fn() -> bool) {
     let begin = MonotonicClock.now();
     while !is_so() {
@@ -252,7 +254,7 @@ pub(crate) fn policy(name: &str, limit: u64) -> Value {
     json!({ "name": name, "rules": [{ "fixed_window": { "limit": limit, "window": "1d" } }] })
 }
 
-/// Starts a node of this configuration, whose standard error goes to the file `told`.
+/// Starts a node with this configuration, whose standard error goes to the file `told`.
 fn spawn(folder: &TempDir, config: &str) -> Process {
     let told = File::create(folder.path().join("told")).expect("it can be written");
     // The admin API may have an address of its own.
@@ -260,7 +262,7 @@ fn spawn(folder: &TempDir, config: &str) -> Process {
     Process::start(serve(folder, config).stderr(told), listens)
 }
 
-/// `program` with a file system of its own at `disk`. It ends with the program.
+/// `program` with a file system of its own at `disk`, which ends with the program.
 fn on_disk(disk: &Path, program: &Command) -> Command {
     let mut on_disk = Command::new("unshare");
     let mount = "mount -t tmpfs -o size=8m none \"$0\" && exec \"$@\"";
@@ -275,7 +277,7 @@ fn on_disk(disk: &Path, program: &Command) -> Command {
     on_disk
 }
 
-/// Asks, and returns status, head and body; none: nobody answered.
+/// Sends a request, and returns status, head and body; `None`: there was no answer.
 pub(crate) fn ask(
     address: SocketAddr,
     Who(who): &Who,
@@ -294,7 +296,7 @@ pub(crate) fn ask(
     answer(&mut stream)
 }
 
-/// Sends the head of a `POST` with a body of this type and length, which the caller sends.
+/// Sends the head of a `POST` with a body of this type and length; the caller sends the body.
 pub(crate) fn begin(
     address: SocketAddr,
     Who(who): &Who,
@@ -312,7 +314,7 @@ pub(crate) fn begin(
     stream
 }
 
-/// Status, head and body; none: nobody answered.
+/// Reads status, head and body; `None`: there was no answer.
 pub(crate) fn answer(stream: &mut TcpStream) -> Option<(u16, String, String)> {
     let mut reply = String::new();
     stream.read_to_string(&mut reply).ok()?;

@@ -1,4 +1,4 @@
-//! What nodes count, asked of any of them.
+//! Traffic of all nodes, as any of them reports it.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn tells_what_all_counted(mut first: Node, second: &Node) {
         second.check(&Who::default(), "orders", "bob");
     }
 
-    // A node has its own at once when a bucket is over, and those of others from the catalog.
+    // A node has its own counts as soon as a bucket is over, and those of others from the catalog.
     until(|| sum(&first, &ada) == (8, 2) && sum(second, &ada) == (8, 2));
     first.restart();
     assert_eq!(sum(&first, &ada), (8, 2), "the rows are there");
@@ -102,9 +102,9 @@ fn a_node_that_ends_loses_nothing_that_it_counted() {
         node.check(&Who::default(), "orders", "ann");
     }
     node.end();
-    // In memory every key begins anew.
+    // In memory, every key begins again.
     node.start_again();
-    // What was decided right before the end is there when its ten seconds are over.
+    // Decisions right before the end are visible when their ten seconds are over.
     until(|| sum(&node, &ada) == (5, 2));
     assert_eq!(sum(&other, &ada), (5, 2));
 }
@@ -162,7 +162,7 @@ fn a_stream_tells_each_second_and_decisions_as_they_are_made() {
     }
 }
 
-/// Requests of `orders` that were allowed and refused.
+/// Numbers of requests of `orders` that were allowed and refused.
 fn sum(node: &Node, who: &Who) -> (u64, u64) {
     let path = "/apps/shop/traffic?policy=orders";
     let (status, traffic) = node.admin(who, "GET", path, &Value::Null);

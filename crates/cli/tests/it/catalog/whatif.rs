@@ -1,4 +1,4 @@
-//! What a draft of policies would do to the requests of a log, asked of the admin API.
+//! The what-if of the admin API: a draft of policies on the requests of a log.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -29,7 +29,7 @@ fn site(limit: u64) -> Value {
     json!({ "name": "site", "key": ["remote_ip"], "rules": [rule] })
 }
 
-/// Requests of three addresses in half an hour, one with markup where browsers say what they are.
+/// Requests of three addresses in half an hour, one with markup as its browser's name.
 fn log() -> String {
     let mut log = String::new();
     for second in 0..1_800 {
@@ -65,7 +65,7 @@ fn draft(limit: u64) -> String {
     json!({ "policies": { "name": "site", "document": site(limit) } }).to_string()
 }
 
-/// What is wrong: the code, and the first place with its code.
+/// The error: its status and code, and the pointer and code of the first field.
 fn wrong((status, reply): &(u16, Value)) -> (u16, &str, &str, &str) {
     let text = |value: &'_ Value| value.as_str().unwrap_or_default().to_owned().leak() as &str;
     let first = &reply["errors"][0];
@@ -187,7 +187,7 @@ fn what_cannot_be_compared_is_named() {
         let same = status == expected.0 && pointer == expected.2;
         assert!(same && (expected.3.is_empty() || code == expected.3), "{first}: {answer:?}");
     }
-    // What is not a log at all has lines that are not decided.
+    // Binary data has lines that cannot be decided.
     let (status, compared) = ask(&draft(10), "\u{0}\u{1}\nnothing\n");
     assert_eq!((status, &compared["requests"], &compared["errors"]), (200, &json!(0), &json!(2)));
     let body = format!("{}\n{line}", draft(10));
@@ -206,7 +206,8 @@ fn one_runs_at_a_time_and_a_client_that_goes_away_makes_room() {
         stream.write_all(body.as_bytes()).ok();
         answer(&mut stream).expect("it answers")
     };
-    // Which of two has its turn first is left to the server: until the one that sends nothing more has it.
+    // The server chooses which of two requests gets its turn; the helper retries until the one that sends nothing more
+    // has it.
     let hold = || {
         let begun = || begin(node.address("admin"), &ada, PATH, KIND, body.len());
         (0..100).find_map(|_| Some(begun()).filter(|_| busy().0 == 429)).expect("it has its turn")

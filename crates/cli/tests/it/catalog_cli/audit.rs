@@ -14,7 +14,7 @@ fn stage() -> Stage {
     stage
 }
 
-/// What somebody does who has the database.
+/// Changes the catalog by SQL, as an attacker with access to the database could.
 fn harm(stage: &Stage, sql: &str) {
     let script =
         "import sqlite3, sys\nwith sqlite3.connect('catalog.db') as db: db.execute(sys.argv[1])";
@@ -32,7 +32,7 @@ fn a_chain_that_holds_is_told_with_its_head() {
     // Two apps, a token and two policies.
     assert_eq!(said, format!("chain intact: 5 entries, head {head}\n"));
     assert_eq!((&told["ok"], &told["entries"]), (&true.into(), &5.into()));
-    // The head of before is still in the chain when it has grown.
+    // The earlier head is still in the chain after it has grown.
     stage.policy("c", "1/s");
     assert_eq!(stage.run(&format!("audit verify --head {head}")).status, Some(0));
     let other = stage
@@ -62,7 +62,7 @@ fn what_is_exported_can_be_verified_without_the_database() {
     stage.file("audit.jsonl", &all);
     let verified = stage.run("audit verify").ok();
     assert_eq!(stage.run("audit verify --file audit.jsonl").ok(), verified);
-    // An export goes on where the one before ended.
+    // An export continues where the previous one ended.
     stage.policy("c", "1/s");
     stage.file("more.jsonl", &stage.run("audit export --after 5").ok());
     let both = stage.shell("cat audit.jsonl more.jsonl | sluicegate audit verify --file -");

@@ -1,4 +1,4 @@
-//! What `docs/gitops.md` and `docs/audit.md` show is what is printed.
+//! The output in `docs/gitops.md` and `docs/audit.md` is that of the program.
 
 use serde_json::json;
 use sluicegate_control::catalog::PolicyState;
@@ -8,7 +8,7 @@ use crate::catalog_cli::stage::{Stage, by};
 const GITOPS: &str = include_str!("../../../../../docs/gitops.md");
 const AUDIT: &str = include_str!("../../../../../docs/audit.md");
 
-/// What the pages begin with.
+/// The policies and the log with which the pages begin.
 fn stage() -> Stage {
     let stage = Stage::start();
     for (name, burst) in [("orders", 10), ("search", 3)] {
@@ -52,7 +52,7 @@ fn check(page: &str, commands_min: usize) {
     assert!(commands >= commands_min, "{commands} commands");
 }
 
-/// `text` with an ellipsis in the place of each SHA-256.
+/// `text` with an ellipsis in place of each SHA-256.
 fn without_hashes(text: &str) -> String {
     let is_hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
     let (mut plain, mut rest) = (String::new(), text);

@@ -56,7 +56,7 @@ fn a_directory_has_a_file_for_each_policy_and_is_applied_as_it_is() {
     names.sort();
     assert_eq!(names, ["%2ehidden.yaml", "a.b.yaml", "orders.yaml"]);
     assert_eq!(stage.run("policies diff -f policies --app shop").status, Some(0));
-    // Again, when one has changed.
+    // A second export, after one policy has changed.
     stage.wait(async {
         let changed = document("orders", "20/s");
         stage
@@ -113,7 +113,7 @@ fn who_has_no_right_or_no_token_is_told() {
     assert!(none.err.contains("no token and no login for 127.0.0.1:"), "{none:?}");
     let forbidden = stage.run("policies export --app bank");
     assert_eq!(forbidden.err, "error: permission denied\n");
-    // What a file says holds, not the variable.
+    // The file takes precedence over the variable.
     let token = stage.token("bank", &[Scope::PolicyRead]);
     stage.file("token", &format!("{token}\n"));
     assert_eq!(stage.run("policies export --app bank --token-file token").ok(), "policies: []\n");

@@ -38,7 +38,7 @@ fn rows_become_token_buckets_that_begin_full() {
                1,pay,\"shop, bank\",20,5,ada,bob\n\
                2,login,\"[\"\"shop\"\"]\",10.00,0.50,NULL,\\N\n";
     assert_eq!(import(&stage, csv).ok(), TWO);
-    // The columns may come in any order, and those of who made it need not.
+    // The columns may come in any order; those of its authors are optional.
     let csv = "\u{feff}Rate,MAX_PERMITS,apps,name\n5,20,\"shop,bank\",pay\n0.5,10,shop,login\n";
     let bare = TWO.replace("# created by ada, updated by bob\n", "");
     assert_eq!(import(&stage, csv).ok(), bare);
@@ -122,7 +122,7 @@ fn what_is_no_table_is_told() {
     assert_eq!((none.status, none.out.as_str(), none.err.as_str()), expected);
     let nothing = stage.run("import rate-limiter-info");
     assert_eq!((nothing.status, nothing.err.contains("expected --csv FILE")), (Some(1), true));
-    // A variable that is there for others does not stand in the way of a file.
+    // A variable that is set for other commands does not conflict with a file.
     let mut command = stage.command("import rate-limiter-info --csv limits.csv");
     let ran = finish(command.env("SLUICEGATE_IMPORT_URL", "mysql://me:hunter2@x/"));
     assert_eq!((ran.status, ran.out.as_str()), (Some(0), "policies: []\n"));

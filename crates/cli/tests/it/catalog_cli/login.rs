@@ -38,7 +38,7 @@ impl Stage {
         Self { node }
     }
 
-    /// The same with the account `ann`, signed in.
+    /// A stage with the account `ann`, signed in.
     fn signed_in() -> Self {
         let stage = Self::start();
         let setup = stage.node.setup_token();
@@ -76,7 +76,7 @@ impl Stage {
         file
     }
 
-    /// Ends all sessions of `ann`, as another client of hers.
+    /// Ends all sessions of `ann`, as another client with the same account.
     fn end_sessions(&self) {
         let other = self.config().join("other");
         let run = |command: &str| {
@@ -426,6 +426,6 @@ fn a_list_has_all_items_of_all_pages() {
         finish(stage.command(command).env("XDG_CONFIG_HOME", config))
     };
     run("login --name ann --password-file password").ok();
-    // Two are there from the beginning.
+    // Two exist from the beginning.
     assert_eq!(run("apps list --json").json().as_array().map(Vec::len), Some(1_002));
 }

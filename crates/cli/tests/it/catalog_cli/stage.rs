@@ -1,4 +1,4 @@
-//! A catalog with its admin API, on a port of its own, and the program to ask it.
+//! A catalog with its admin API on a port of its own, and the program as a client of it.
 
 use std::convert::Infallible;
 use std::fs;
@@ -30,7 +30,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tower::ServiceExt;
 
-/// When tests are.
+/// The time of tests.
 const NOW_S: u64 = 1_800_000_000;
 const NOW_MS: i64 = 1_800_000_000_000;
 
@@ -39,9 +39,9 @@ pub(crate) struct Stage {
     pub(crate) catalog: Catalog,
     pub(crate) folder: TempDir,
     address: SocketAddr,
-    /// Of `shop`, to read and write policies.
+    /// A token of `shop`, with the scopes to read and write policies.
     token: String,
-    /// Changes that the API answers 503 to, before it does them or after.
+    /// Changes that the API answers with 503, before it makes them or after.
     failures: Arc<Failures>,
     runtime: Runtime,
 }
@@ -49,12 +49,12 @@ pub(crate) struct Stage {
 struct Failures {
     before: AtomicU32,
     after: AtomicU32,
-    /// Changes before which somebody else makes a policy.
+    /// Changes before which another client makes a policy.
     meddled: AtomicU32,
     catalog: Catalog,
 }
 
-/// What a command printed, and its exit status.
+/// Output and exit status of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ran {
     pub(crate) out: String,
@@ -94,12 +94,12 @@ impl Stage {
         Self { token, ..stage }
     }
 
-    /// Waits for something that is done to the catalog.
+    /// Runs a future on the catalog to its end.
     pub(crate) fn wait<T>(&self, what: impl Future<Output = T>) -> T {
         self.runtime.block_on(what)
     }
 
-    /// The secret of a new token.
+    /// Creates a token and returns its secret.
     pub(crate) fn token(&self, app: &str, scopes: &[Scope]) -> String {
         let secret = Secret::new(SecretKind::Token);
         let new = NewToken { name: "ci", scopes, expires_at: NOW_MS + 1_000, hash: &secret.hash() };
@@ -107,7 +107,7 @@ impl Stage {
         secret.expose().to_owned()
     }
 
-    /// A new policy of `shop`.
+    /// Creates a policy of `shop`.
     pub(crate) fn policy(&self, name: &str, rate: &str) {
         let document = document(name, rate);
         self.wait(self.catalog.create_policy(&by(), "shop", &document, PolicyState::Active))
@@ -124,7 +124,7 @@ impl Stage {
         .unwrap()
     }
 
-    /// A file of the folder, which nobody else can read: it may hold a token.
+    /// Writes a file to the folder, which other users cannot read: it may hold a token.
     pub(crate) fn file(&self, name: &str, content: &str) -> PathBuf {
         let path = self.folder.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -133,28 +133,27 @@ impl Stage {
         path
     }
 
-    /// The next so many changes are answered 503, though they are made.
+    /// The next `count` changes are answered with 503, though they are made.
     pub(crate) fn lose_answers(&self, count: u32) {
         self.failures.after.store(count, Ordering::Relaxed);
     }
 
-    /// The next so many changes are answered 503, and not made.
+    /// The next `count` changes are answered with 503, and not made.
     pub(crate) fn lose_changes(&self, count: u32) {
         self.failures.before.store(count, Ordering::Relaxed);
     }
 
-    /// Somebody else makes a policy `meddled` just before the next change.
+    /// Another client makes a policy `meddled` just before the next change.
     pub(crate) fn meddle(&self) {
         self.failures.meddled.store(1, Ordering::Relaxed);
     }
 
-    /// `sluicegate COMMAND` in the folder, with the token and the address of the API, and the URL of
-    /// the catalog.
+    /// Runs `sluicegate COMMAND` in the folder, with the token and the address of the API, and the URL of the catalog.
     pub(crate) fn run(&self, command: &str) -> Ran {
         finish(&mut self.command(command))
     }
 
-    /// The same, to be started.
+    /// The command of [`run`](Self::run), not yet started.
     pub(crate) fn command(&self, command: &str) -> Command {
         let mut program = program();
         program.args(command.split_whitespace());
@@ -162,7 +161,7 @@ impl Stage {
         program
     }
 
-    /// A line of a shell, in which `sluicegate` is the program.
+    /// Runs a line of a shell, in which `sluicegate` is the program.
     pub(crate) fn shell(&self, line: &str) -> Ran {
         let folder = PathBuf::from(env!("CARGO_BIN_EXE_sluicegate"));
         let path = std::env::var("PATH").unwrap();
@@ -182,7 +181,7 @@ impl Stage {
     }
 }
 
-/// Runs it to its end.
+/// Runs a program to its end.
 pub(crate) fn finish(program: &mut Command) -> Ran {
     let Output { status, stdout, stderr } = program.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -199,12 +198,12 @@ pub(crate) fn document(name: &str, rate: &str) -> Value {
 }
 
 impl Ran {
-    /// What it printed as data.
+    /// Its standard output, parsed as JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// What it printed, if it ended well and said nothing else.
+    /// Its standard output, after checking that it succeeded without messages.
     pub(crate) fn ok(self) -> String {
         assert_eq!((self.status, self.err.as_str()), (Some(0), ""), "{}", self.out);
         self.out

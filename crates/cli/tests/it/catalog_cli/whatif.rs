@@ -5,7 +5,7 @@ use sluicegate_control::catalog::{PolicyAt, PolicyState};
 
 use crate::catalog_cli::stage::{Stage, by};
 
-/// Requests of one address, all in one second, and what they ask for.
+/// Lines of a log: `count` requests for `path` from one address, all in one second.
 fn requests(address: &str, count: usize, path: &str) -> String {
     let line = format!(
         "{address} - - [17/May/2015:10:00:00 +0000] \"GET {path} HTTP/1.1\" 200 12 \"-\" \"curl\"\n"
@@ -58,7 +58,7 @@ keys newly refused the most
 ";
     assert_eq!((ran.status, ran.out.as_str()), (Some(0), expected));
     assert!(ran.err.starts_with("access.log:12: "), "{}", ran.err);
-    // The other way round.
+    // The comparison in the opposite direction.
     let told = stage
         .run("policies whatif -f today.yaml --policies new.yaml --log access.log --output json")
         .json();
@@ -119,7 +119,7 @@ fn a_line_may_be_guarded_by_another_policy_then_or_by_none() {
         .run("policies whatif -f none.yaml --policies today --log access.log --output json")
         .json();
     assert_eq!((&told["no_longer_refused"], &told["unguarded"]), (&6.into(), &3.into()));
-    // One policy by name, which there need not be on either side.
+    // One policy by name, which only one side has.
     let told = stage.run("policies whatif -f new.yaml --policies today --log access.log --policy two --output json").json();
     assert_eq!((&told["requests"], &told["newly_refused"]), (&11.into(), &9.into()));
     let unknown =

@@ -9,7 +9,7 @@ use super::{Ran, Server, ran, run, sluicegate};
 use crate::program::PATIENCE;
 use crate::terminal::on_terminal;
 
-/// What is told of an error.
+/// The result of a command that fails with this error.
 fn wrong(told: &str) -> Ran {
     Ran { out: String::new(), err: format!("error: {told}\n"), status: Some(2) }
 }
@@ -37,7 +37,7 @@ fn what_was_taken_is_seen_given_back_and_forgotten() {
     assert_eq!(server.ask("refund login --cost 2"), ran(0, &format!("gave back 2: {}", left(2))));
     assert_eq!(server.ask("peek login"), ran(0, &format!("would be allowed: {}", left(2))));
     assert_eq!(server.ask("reset login"), ran(0, "reset: 5 of 5 left in \"tries\""));
-    // Another key has a budget of its own, also one that looks like an option.
+    // Another key has a budget of its own, including one that looks like an option.
     let asked = sluicegate(&format!("check login --to {} -- -k", server.http)).output();
     assert_eq!(super::finish(asked), ran(0, &format!("allowed: {}", left(4))));
 }
@@ -183,8 +183,8 @@ fn a_server_is_found_by_its_socket_its_name_and_the_environment() {
     assert_eq!(super::finish(asked).status, Some(0));
 }
 
-/// What a check says of a server that reads the request, says `answer`, and then nothing; and what
-/// it was asked.
+/// Runs a check against a server that reads the request and sends only `answer`. Returns the result
+/// of the command, and the request.
 fn check_against(answer: &'static [u8], options: &str) -> (Ran, String) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there are free ports");
     let address = listener.local_addr().expect("it has one");
@@ -194,7 +194,7 @@ fn check_against(answer: &'static [u8], options: &str) -> (Ran, String) {
         let mut request = vec![0; 4096];
         let length = stream.read(&mut request).expect("the program asks");
         stream.write_all(answer).ok();
-        // Until the program has enough.
+        // The server reads until the program ends.
         std::io::copy(&mut (&stream).take(1 << 20), &mut std::io::sink()).ok();
         String::from_utf8(request[..length].to_vec()).expect("it asks in text")
     });

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::{POLICIES, Ran, Server, finish, path, run, sluicegate};
 use crate::program::PATIENCE;
 
-/// What `sluicegate bench COMMAND` measures, and its exit status.
+/// The report of `sluicegate bench COMMAND`, and its exit status.
 fn bench(command: &str) -> (Value, Option<i32>) {
     let Ran { out, err, status } = run(&format!("bench {command} --output json"));
     (serde_json::from_str(&out).unwrap_or_else(|_| panic!("{command}: {err}")), status)
@@ -59,7 +59,7 @@ fn the_cost_the_app_and_the_password_go_along() {
         assert_eq!(status, Some(0), "{report}");
         report["refused"].as_u64()
     });
-    // One question takes all that there is.
+    // One request takes all permits.
     assert_eq!(refused, [Some(9), Some(10), Some(10)]);
 
     let resp = format!("bench {} --policy wide --requests 1", wires(&server)[1]);
@@ -132,7 +132,7 @@ fn an_open_loop_keeps_to_its_rate() {
     }
 }
 
-/// Waits until the key that the load is for has been asked for.
+/// Waits until the load has used its key.
 async fn begun(server: &Server) {
     let asked = async || {
         let peeked = server.ask("peek hundred bench:0");
@@ -156,8 +156,8 @@ async fn an_open_loop_charges_a_server_that_stood_still_for_all_who_would_have_c
     server.process.signal("CONT");
     let Ran { out, .. } = finish(running.wait_with_output());
     let report: Value = serde_json::from_str(&out).unwrap();
-    // 300 of 750 were due meanwhile, 200 of them more than 200 ms before the end of it. A closed
-    // loop would have asked two of them.
+    // 300 of 750 were due meanwhile, 200 of them more than 200 ms before its end. A closed loop
+    // would have sent two of them.
     assert!(report["latency_us"]["p90"].as_f64().is_some_and(|us| us > 200_000.0), "{report}");
     assert_eq!(report["decisions"], 750);
 }

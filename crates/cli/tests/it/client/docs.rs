@@ -1,4 +1,4 @@
-//! What `docs/cli.md` shows is what is printed.
+//! The output in `docs/cli.md` is that of the program.
 
 use std::iter::zip;
 
@@ -25,7 +25,7 @@ fn what_the_page_shows_is_printed() {
         let (said, is_bench) = (super::finish(ran), command.starts_with("bench"));
         let said = format!("{}{}", said.out, said.err);
         if is_bench {
-            // Figures are those of a machine, and so is the hint that it was busy.
+            // Figures depend on the machine, as does the hint that it was busy.
             let lines = |text: &str| text.lines().map(first_word).collect::<Vec<_>>();
             let words = |text: &str| lines(text.split("\nit may be slower").next().expect("one"));
             assert_eq!(words(&said), words(shown), "{command}");

@@ -1,4 +1,4 @@
-//! What people read who make a mistake: each message names the place, what was found and the way out.
+//! Messages about users' mistakes: each names the place, the value that was found, and the correction.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -247,7 +247,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("config check nope.toml", "cannot read nope.toml: No such file or directory"),
 ];
 
-/// What `command`, run in `folder`, prints on standard error. It fails, and nothing panics.
+/// The standard error of `command`, run in `folder`. The command fails, without a panic.
 fn told(folder: &Path, command: &str, variables: &[(&str, &str)]) -> String {
     let mut program = program();
     program.current_dir(folder).args(command.split_whitespace());
@@ -354,7 +354,7 @@ fn mistakes_on_the_command_line() {
     check_commands(COMMANDS);
 }
 
-/// What other programs call so, and what is put in the wrong place.
+/// Words of other programs, and arguments in the wrong place.
 #[test]
 fn mistakes_of_a_first_try() {
     check_commands(&[
@@ -425,7 +425,7 @@ fn mistakes_of_a_first_try() {
     ]);
 }
 
-/// Files of other programs, and files that are given to the wrong command.
+/// Files of other programs, and files for the wrong command.
 #[test]
 fn mistakes_in_files_of_others_and_in_arguments() {
     check_commands(&[
@@ -606,7 +606,7 @@ fn a_server_without_policies_warns_and_names_the_ways_to_get_some() {
     assert!(log.contains(expected), "{log}");
 }
 
-/// The log of a server without addresses for operators, up to a line with `last`, started by this `program`.
+/// The log of a server without an admin address, up to a line with `last`; `program` starts it.
 fn logged_without_admin(program: &mut std::process::Command, last: &str) -> String {
     program.args("serve --listen 127.0.0.1:0 --resp off --rls off --admin off".split(' '));
     let mut server = Process::start(program.stderr(Stdio::piped()), 1);

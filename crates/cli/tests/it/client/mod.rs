@@ -1,4 +1,4 @@
-//! What people see who ask a running server from the command line: the real program at both ends.
+//! The command line as a client of a running server: the real program at both ends.
 
 mod ask;
 mod bench;
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::program::Process;
 use crate::program::program;
 
-/// Policies that the tests ask for.
+/// Policies of the tests.
 const POLICIES: &str = "
 policies:
   - name: login
@@ -45,12 +45,12 @@ struct Server {
     resp: String,
     rls: String,
     admin: String,
-    /// Another way to `http`.
+    /// A Unix socket of the `http` wire.
     unix: String,
     _directory: TempDir,
 }
 
-/// What a command printed, and its exit status.
+/// Output and exit status of a command.
 #[derive(Debug, PartialEq, Eq)]
 struct Ran {
     out: String,
@@ -63,7 +63,7 @@ impl Server {
         Self::start_with(POLICIES, &[])
     }
 
-    /// With these policies, and these options beside.
+    /// Starts a server with these policies, and with more options.
     fn start_with(document: &str, options: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("there is room for files");
         let policies = directory.path().join("policies.yaml");
@@ -84,7 +84,7 @@ impl Server {
         Self { process, http, resp, rls, admin, unix, _directory: directory }
     }
 
-    /// What `sluicegate COMMAND` says of this server.
+    /// Runs `sluicegate COMMAND` for this server.
     fn ask(&self, command: &str) -> Ran {
         run(&format!("{command} --to {}", self.http))
     }
@@ -107,7 +107,7 @@ fn finish(output: std::io::Result<std::process::Output>) -> Ran {
     Ran { out: text(output.stdout), err: text(output.stderr), status: output.status.code() }
 }
 
-/// What a command prints that ends with this status and says nothing else.
+/// The result of a command that ends with this status and prints nothing else.
 fn ran(status: i32, out: &str) -> Ran {
     Ran { out: format!("{out}\n"), err: String::new(), status: Some(status) }
 }

@@ -25,7 +25,8 @@ fn every_shell_gets_a_script_that_asks_the_program() {
     assert!(unknown.err.contains("[possible values: bash, elvish, fish, powershell, zsh]"));
 }
 
-/// What bash offers behind `typed`, whose last word is the one at the cursor, with these variables.
+/// The candidates of bash for `typed`, whose last word is the one at the cursor, with these
+/// variables.
 fn completed(typed: &str, variables: &[(&str, &str)]) -> String {
     let script = run("completions bash").out;
     let ask = r#"
@@ -91,7 +92,7 @@ fn bash_completes_policies_of_the_file_where_no_server_answers() {
 fn bash_completes_no_name_that_it_would_run() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("it listens"));
-    // Any user of the machine may listen where the server is not.
+    // Any user of the machine may listen at the address while the server does not.
     let answering = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("the program asks");
         let mut asked = [0; 1_024];

@@ -1,4 +1,4 @@
-//! What operators see: status, the most refused keys, events, and what explains a refusal.
+//! Commands for operators: status, the most refused keys, events, and explanations of refusals.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -47,7 +47,7 @@ fn events_are_printed_as_they_happen() {
     watching.args(["events", "--policy", "login", "--result", "refused", "--to", &server.admin]);
     let mut watching = watching.stdout(Stdio::piped()).spawn().expect("the program is built");
     let mut lines = BufReader::new(watching.stdout.take().expect("it is piped")).lines();
-    // The stream is there once an event comes: each further refusal is one.
+    // The stream has begun once an event comes: each further refusal is one.
     let asking = std::thread::spawn(move || {
         for _ in 0..200 {
             server.ask("check login bob");
@@ -103,7 +103,7 @@ fn a_variable_with_one_underscore_for_two_stops_the_start() {
     let expected =
         "SLUICEGATE_HTTP_LISTEN: unknown variable; did you mean `SLUICEGATE__HTTP__LISTEN`?";
     assert!(!is_fine && told.contains(expected), "{told}");
-    // Kubernetes makes such variables of a service of this name.
+    // Kubernetes sets such variables for a service of this name.
     for other in [
         "SLUICEGATE_HTTP_SERVICE_HOST",
         "SLUICEGATE_HTTP_PORT",

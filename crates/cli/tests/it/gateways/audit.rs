@@ -1,20 +1,21 @@
-//! Whether what passed is what a token bucket lets pass, by the times at which requests were sent and
-//! answered: each was decided somewhere in between.
+//! Checks that the requests that passed are those that a token bucket lets pass, by the times at which they were sent
+//! and answered: each was decided in between.
 
 use super::client::{Call, get, get_at_once, now_us};
 use super::stage::Stage;
 
-/// Of `examples/gateways/policies.yaml`: five at once, one more each 100 ms.
+/// The policy of `examples/gateways/policies.yaml`: five at once, one more each 100 ms.
 const BURST: i64 = 5;
 const EVERY_US: i64 = 100_000;
 
-/// What a clock that is set right may gain on one that is not within the seconds of a test.
+/// Most by which a clock that is adjusted may run ahead within the seconds of a test.
 const SKEW_US: i64 = 2_000;
 
-/// How long a test keeps asking.
+/// Time that a test keeps asking.
 const ASK_US: i64 = 1_500_000;
 
-/// Twenty at once, then one after the other for a while: what passes is what the policy allows.
+/// Sends twenty requests at once, then one after the other for a while, and checks that exactly those pass that the
+/// policy allows.
 pub(crate) async fn exactly_what_the_policy_allows_passes(stage: &Stage) {
     let begin = now_us();
     let before = stage.app.requests();
@@ -32,7 +33,7 @@ pub(crate) async fn exactly_what_the_policy_allows_passes(stage: &Stage) {
     no_less_than_allowed(&passed, &refused);
 }
 
-/// In no time more than a burst and what flows back meanwhile.
+/// Checks that in no interval more passed than a burst and the permits that refilled meanwhile.
 fn no_more_than_allowed(passed: &[&Call]) {
     for first in passed {
         for last in passed {
@@ -46,8 +47,8 @@ fn no_more_than_allowed(passed: &[&Call]) {
     }
 }
 
-/// Whoever was refused came when less than one was left: there is an instant since which a burst and
-/// what flowed back were used up to the last.
+/// Checks each refusal: less than one permit was left, so there is an instant since which a burst and all refilled
+/// permits were used.
 fn no_less_than_allowed(passed: &[&Call], refused: &[&Call]) {
     for call in refused {
         let is_used_up = passed.iter().any(|since| {
@@ -62,7 +63,7 @@ fn no_less_than_allowed(passed: &[&Call], refused: &[&Call]) {
     }
 }
 
-/// Of twenty at once exactly five pass: nothing flows back while the test runs.
+/// Checks that of twenty at once exactly five pass: nothing refills while the test runs.
 pub(crate) async fn exactly_five_of_twenty_pass(stage: &Stage) {
     let before = stage.app.requests();
     let calls = get_at_once(stage.gateway, "/", 20).await;

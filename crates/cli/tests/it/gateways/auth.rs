@@ -1,4 +1,4 @@
-//! `/v1/auth` itself, as gateways ask it.
+//! `/v1/auth` itself, with requests like those of gateways.
 
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
@@ -65,7 +65,7 @@ async fn only_trusted_peers_are_believed() {
     let call = ask(server.http, "/v1/auth", ASKS).await;
     assert_eq!(call.status, 500);
     assert!(call.body.contains("peer `127.0.0.1` is not in http.trusted_peers"), "{}", call.body);
-    // The client is 127.0.0.1 now, whatever it wrote before its gateway added that.
+    // The client is 127.0.0.1 now: its gateway added that after the forged address.
     let mut statuses = Vec::new();
     for forged in 0..6 {
         let request = format!(

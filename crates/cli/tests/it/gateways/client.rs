@@ -10,21 +10,20 @@ use tokio::time::timeout;
 
 use super::PATIENCE;
 
-/// Where requests come from that are not to take from the budgets of a test: all of `127.0.0.0/8` is
-/// this machine.
+/// Source of requests that must not use the budgets of a test: all of `127.0.0.0/8` is this machine.
 pub(crate) const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// A gateway that is not at the address of its clients.
+/// The address of a gateway, other than that of its clients.
 pub(crate) const GATEWAY: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 3));
 
 /// A request that was answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
-    /// When it was sent, and when it was answered: µs.
+    /// Time at which it was sent, and at which it was answered, µs.
     pub(crate) sent_us: i64,
     pub(crate) answered_us: i64,
     pub(crate) status: u16,
-    /// The head of the answer, in small letters.
+    /// The head of the answer, in lower case.
     pub(crate) head: String,
     pub(crate) body: String,
 }
@@ -35,32 +34,32 @@ impl Call {
     }
 }
 
-/// Asks for `path`, with the lines of `headers` beside.
+/// Requests `path`, with the lines of `headers`.
 pub(crate) async fn get(gateway: SocketAddr, path: &str, headers: &str) -> Call {
     let request =
         format!("GET {path} HTTP/1.1\r\nhost: shop\r\nconnection: close\r\n{headers}\r\n");
     send(gateway, Ipv4Addr::LOCALHOST.into(), &request).await.expect("the gateway answers")
 }
 
-/// Asks the server itself for `path`, as a gateway does.
+/// Requests `path` from the server itself, as a gateway does.
 pub(crate) async fn ask(server: SocketAddr, path: &str, headers: &str) -> Call {
     let request =
         format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n");
     send(server, Ipv4Addr::LOCALHOST.into(), &request).await.expect("the server answers")
 }
 
-/// Asks for `path` so many times at once.
+/// Requests `path` that many times at once.
 pub(crate) async fn get_at_once(gateway: SocketAddr, path: &str, times: usize) -> Vec<Call> {
     join_all((0..times).map(|_| get(gateway, path, ""))).await
 }
 
-/// The status of `path` for somebody else, if there is one.
+/// The status of `path` for another client, if there is an answer.
 pub(crate) async fn probe(gateway: SocketAddr, path: &str) -> Option<u16> {
     let request = format!("GET {path} HTTP/1.1\r\nhost: shop\r\nconnection: close\r\n\r\n");
     send(gateway, ELSEWHERE, &request).await.map(|call| call.status)
 }
 
-/// Sends `request` as it is from one of the addresses of this machine.
+/// Sends `request` unchanged from one of the addresses of this machine.
 pub(crate) async fn send(to: SocketAddr, from: IpAddr, request: &str) -> Option<Call> {
     let sent_us = now_us();
     let answer = async {

@@ -1,4 +1,4 @@
-//! Envoy, whose rate limit filter asks over gRPC.
+//! Envoy, whose rate limit filter uses gRPC.
 
 use sluicegate_testkit::{Error, Launch, Options, Program, RedisServer, need};
 
@@ -63,7 +63,7 @@ async fn without_the_store_the_policy_does_what_it_says() {
         let url = format!("{}?deadline_ms=50", redis.url());
         let stage = need!(changing(&[], &policies, &["--store", &url]).await);
         redis.kill();
-        // The answer says who decided only to those who ask for it.
+        // The answer names the mode only for callers that ask for it.
         let missed = async || {
             let headers =
                 "x-original-uri: /\r\nx-original-method: GET\r\nx-forwarded-for: 192.0.2.1\r\n";
@@ -92,8 +92,8 @@ async fn without_sluicegate_nothing_passes_or_everything_as_the_configuration_sa
     }
 }
 
-/// Envoy looks before each request and charges when it has been answered, as for costs that are known only then. It
-/// takes hits and the time of a charge from the configuration of the filter alone.
+/// Envoy peeks before each request and charges after its answer, as for costs that are known only then. Hits and the
+/// time of the charge come only from the configuration of the filter.
 const LOOKS: [(&str, &str); 1] = [(
     "                      rate_limits:
                         - actions:

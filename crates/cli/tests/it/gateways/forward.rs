@@ -1,4 +1,4 @@
-//! Traefik and Caddy, which ask by a directive of theirs for forward authentication.
+//! Traefik and Caddy, with their directives for forward authentication.
 
 use sluicegate_testkit::{Error, Launch, Program, need};
 
@@ -9,7 +9,7 @@ use super::stage::{Places, Stage, changed, example, tool};
 
 struct Gateway {
     start: fn(&Places) -> Result<Program, Error>,
-    /// What its clients get while there is nobody to ask.
+    /// The status for its clients while the server is down.
     unanswered: u16,
 }
 
@@ -65,12 +65,12 @@ async fn what_a_client_says_of_its_own_request_does_not_reach_the_application_as
     let policies = changed(&example("gateways/policies.yaml"), &[("prefix: /", "prefix: /orders")]);
     for gateway in GATEWAYS {
         let stage = need!(gateway.stage(&policies).await);
-        // No policy guards this one, so there is no verdict.
+        // No policy matches this request, so there is no verdict.
         let call = get(stage.gateway, "/", "x-sluicegate-divert: spare\r\n").await;
         assert!(call.status == 200 && !call.body.contains("x-sluicegate"), "{}", call.body);
         let call = get(stage.gateway, "/orders", "x-sluicegate-verdict: refuse\r\n").await;
         assert!(call.body.contains("x-sluicegate-verdict: pass"), "{}", call.body);
-        // The client's query is no query of ours.
+        // The client's query is not a query to the server.
         let call = get(stage.gateway, "/orders?deny=200&app=x", "").await;
         assert_eq!(call.status, 200, "{}", call.body);
         let forged = get(stage.gateway, "/orders", "x-original-uri: /free\r\n").await;

@@ -1,4 +1,4 @@
-//! Configurations of nginx beside the policies that are imported from them: the same requests to both.
+//! Configurations of nginx beside the policies that are imported from them: both get the same requests.
 
 use std::fmt::Write;
 use std::net::Ipv4Addr;
@@ -14,10 +14,10 @@ use super::client::{ask, send};
 use super::nginx::start;
 use super::stage::{Places, Server};
 
-/// Configurations whose policies have to decide as nginx does.
+/// Number of random configurations whose policies must decide as nginx does.
 const CONFIGURATIONS: usize = 30;
 
-/// Requests to each.
+/// Requests to each configuration.
 const REQUESTS: usize = 40;
 
 const KEYS: [&str; 7] = [
@@ -51,7 +51,7 @@ impl Nginx {
     }
 }
 
-/// A request that both are asked for.
+/// A request that both get.
 struct Asked {
     host: &'static str,
     path: &'static str,
@@ -69,7 +69,7 @@ impl Asked {
         }
     }
 
-    /// The answers of nginx and of the policies: true lets it pass.
+    /// The answers of nginx and of the policies: `true` lets the request pass.
     async fn ask(&self, nginx: &Nginx, server: &Server) -> [bool; 2] {
         let Self { host, path, address, key } = self;
         let key = key.map_or_else(String::new, |key| format!("x-key: {key}\r\n"));
@@ -88,7 +88,7 @@ impl Asked {
     }
 }
 
-/// A server block for each of some names; locations in one another and beside one another.
+/// A server block for each of some names; locations within others and beside others.
 fn site(rng: &mut Rng) -> String {
     let mut text = "root /nonexistent; limit_req_status 429;\n".to_owned();
     let zones: Vec<_> = (0..3).map(|_| (KEYS[rng.usize(..KEYS.len())], rng.u8(..3))).collect();
@@ -152,7 +152,7 @@ async fn imported_policies_decide_as_nginx_does() {
         let site = site(&mut rng);
         let found = import(ImportSource::Nginx, &site).expect("nginx reads it, too");
         let Ok(found) = found.unless_wider(false) else { continue };
-        // A policy is never stricter than nginx without a note.
+        // Without a note, a policy is exactly as strict as nginx.
         let is_same = found.notes.is_empty();
         let documents: Vec<_> = found.policies.into_iter().map(|policy| policy.document).collect();
         if documents.is_empty() {

@@ -1,5 +1,4 @@
-//! What clients of real gateways see, with Sluicegate behind them: the configurations of `examples/`,
-//! run as they are but for the ports.
+//! Real gateways in front of Sluicegate, with the configurations of `examples/`, unchanged except for the ports.
 
 mod audit;
 mod auth;

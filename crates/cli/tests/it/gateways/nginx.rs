@@ -1,4 +1,4 @@
-//! nginx, both ways: `auth_request`, and its Lua module that speaks the protocol of Redis.
+//! nginx in both ways: `auth_request`, and its Lua module with the protocol of Redis.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -16,12 +16,11 @@ use super::stage::{Places, Stage, changed, example, root, tool};
 const AUTH_REQUEST: &str = "gateways/nginx/auth_request.conf";
 const LUA: &str = "gateways/nginx/lua.conf";
 
-/// Where Debian keeps them.
+/// Modules, and the folder in which Debian keeps them.
 const MODULES: [&str; 2] = ["ndk_http_module.so", "ngx_http_lua_module.so"];
 const MODULES_DIR: &str = "/usr/lib/nginx/modules";
 
-/// Starts nginx with `site` as a file of `conf.d`: the rest is what the package of a system has around
-/// it, as far as it is needed.
+/// Starts nginx with `site` as a file of `conf.d`; the main file has the necessary parts of a distribution's package.
 pub(crate) fn start(places: &Places, site: &str) -> Result<Program, Error> {
     let mut main = String::new();
     if site.contains("lua_package_path") {
@@ -39,7 +38,7 @@ pub(crate) fn start(places: &Places, site: &str) -> Result<Program, Error> {
     for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
         writeln!(main, "{kind}_temp_path {{dir}}/{kind};").expect("a String takes all text");
     }
-    // A client that a test wants to be elsewhere says so.
+    // A test can give a client another address.
     main += "set_real_ip_from 127.0.0.1; real_ip_header X-Test-Address;\n";
     main += "include {dir}/site.conf;\n}\n";
     let files = [("nginx.conf", main), ("site.conf", places.in_text(site))];
@@ -47,7 +46,7 @@ pub(crate) fn start(places: &Places, site: &str) -> Result<Program, Error> {
     Program::start(&tool("nginx"), &Launch { files: &files, args: &args })
 }
 
-/// The example with its Lua file where it is here.
+/// The example, with the path of its Lua file on this machine.
 fn site(path: &str) -> String {
     let text = example(path);
     if path != LUA {
@@ -85,7 +84,7 @@ async fn ten_a_second_and_five_at_once_pass_with_budgets_in_redis() {
     exactly_what_the_policy_allows_passes(&stage).await;
 }
 
-/// How many of twenty requests at once pass by the policy that is imported from `limits`.
+/// The number of twenty requests at once that the policy imported from `limits` lets pass.
 fn passed_by_policy(limits: &str) -> usize {
     let imported = import(ImportSource::Nginx, limits).expect("nginx reads it, too");
     let [policy] = &imported.policies[..] else { panic!("{imported:?}") };
@@ -156,7 +155,7 @@ async fn five_of_twenty_at_once_pass_both_ways() {
     }
 }
 
-/// One policy for each thing that can be done without a store.
+/// A policy for each behaviour without a store.
 const WITHOUT_STORE: &str = "
 policies:
   - { name: local, match: { path: { prefix: /local } }, rules: [ { token_bucket: { rate: 10/h, burst: 5 } } ] }
@@ -212,8 +211,8 @@ policies:
   - { name: address, match: { path: { prefix: /address } }, key: [remote_ip], rules: [ { token_bucket: { rate: 2/h } } ] }
 ";
 
-/// What a client may write to be somebody else. The server does not have to answer: it may be an error,
-/// but never leave to pass.
+/// Checks that a client cannot forge another identity. The server may answer with an error, but never lets such a
+/// request pass.
 pub(crate) async fn nobody_is_somebody_else(stage: &Stage, by_address: Option<&str>) {
     assert_eq!(get(stage.gateway, "/host", "").await.status, 200);
     for forged in 0..5 {
@@ -240,7 +239,7 @@ async fn a_client_chooses_neither_its_host_nor_its_address() {
     }
 }
 
-/// Tagged and diverted by Lua, for one app alone.
+/// Tagged and diverted by Lua, for one app only.
 const MARKED: &str = "
 policies:
   - { name: site, apps: [shop], overflow: OVERFLOW, rules: [ { token_bucket: { rate: 1/h } } ] }
@@ -337,7 +336,7 @@ policies:
     }
 }
 
-/// The example at `path` for a site of files, among them `/index.html`, whose locations redirect internally.
+/// The example at `path` for a site of static files, such as `/index.html`, whose locations redirect internally.
 fn site_of_files(path: &str, folder: &Path) -> String {
     let text = site(path);
     let ask = match path {
@@ -345,7 +344,7 @@ fn site_of_files(path: &str, folder: &Path) -> String {
         _ => "access_by_lua_block {",
     };
     let (_, from) = text.split_once(ask).expect("the example asks");
-    // What the location of the example says, up to where it goes on to the application.
+    // The directives of the example's location, up to the one that passes requests to the application.
     let (guard, _) = from.split_once("proxy_pass http://127.0.0.1:9000;").expect("it has one");
     let guard = format!("{ask}{guard}");
     let locations = format!(
@@ -387,7 +386,7 @@ async fn a_request_that_nginx_redirects_internally_is_charged_once() {
             let stage = need!(Stage::set(&policies, &[], launch).await);
             let mut statuses = Vec::new();
             for _ in 0..8 {
-                // What a client says of its own verdict is nothing to nginx.
+                // nginx ignores a verdict that a client sends.
                 let forged = "x-sluicegate-verdict: pass\r\nsluicegate_verdict: pass\r\n";
                 statuses.push(get(stage.gateway, target, forged).await.status);
             }

@@ -1,4 +1,4 @@
-//! What becomes of traffic over the limit: `examples/overflow/`, on nginx.
+//! Traffic over the limit: `examples/overflow/`, on nginx.
 
 use sluicegate_testkit::{Error, Port, need};
 
@@ -60,7 +60,7 @@ async fn over_the_limit_a_request_waits_for_its_turn() {
         // One each 50 ms.
         assert!(answered_us >= place * 50_000 - 2_000, "{place}: {answered_us} us");
     }
-    // Whoever would wait for more than a second is refused at once.
+    // A request that would wait for more than a second is refused at once.
     let calls = get_at_once(stage.gateway, "/queue", 60).await;
     let refused = calls.iter().filter(|call| call.status == 429).count();
     let passed = calls.iter().filter(|call| call.status == 200).count();

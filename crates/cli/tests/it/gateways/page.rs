@@ -38,7 +38,7 @@ async fn behind_the_nginx_of_the_page_a_client_does_not_choose_its_host() {
     let site = block("nginx", "server {");
     let policies =
         "policies: [ { name: site, key: [host], rules: [ { token_bucket: { rate: 1/h } } ] } ]";
-    // That something answers is probed by a request, for which there is a permit more.
+    // A request probes whether the gateway answers, so there is one more permit.
     let stage = Stage::set(policies, &[], async |places| nginx::start(places, &site));
     let stage = need!(stage.await);
     for forged in ["x-forwarded-host: a\r\n", "x-original-host: b\r\n"] {

@@ -13,17 +13,17 @@ use tokio::task::JoinHandle;
 use super::PATIENCE;
 use super::client::probe;
 
-/// What a test has started.
+/// The processes of a test.
 pub(crate) struct Stage {
     pub(crate) server: Server,
     pub(crate) app: App,
-    /// Where the gateway listens.
+    /// The address of the gateway.
     pub(crate) gateway: SocketAddr,
     _program: Program,
     _port: Port,
 }
 
-/// The ports of the examples, and where in truth those listen who have them there.
+/// The ports of the examples, and the actual addresses of those programs.
 pub(crate) struct Places(pub(crate) Vec<(u16, SocketAddr)>);
 
 /// A server of Sluicegate on free ports.
@@ -34,7 +34,7 @@ pub(crate) struct Server {
     pub(crate) rls: SocketAddr,
 }
 
-/// What is protected: answers every request with its head.
+/// The protected application, which answers every request with its head.
 pub(crate) struct App {
     pub(crate) address: SocketAddr,
     seen: Arc<Mutex<Vec<String>>>,
@@ -42,13 +42,13 @@ pub(crate) struct App {
 }
 
 impl Server {
-    /// With these policies, and these options beside.
+    /// Starts a server with these policies, and with more options.
     pub(crate) async fn start(policies: &str, options: &[&str]) -> Result<Self, Error> {
         let config = "[admin]\nlisten = []\n[http]\nlisten = '127.0.0.1:0'\n";
         Self::start_with(policies, options, config).await
     }
 
-    /// With this configuration.
+    /// Starts a server with this configuration.
     pub(crate) async fn start_with(
         policies: &str,
         options: &[&str],
@@ -87,7 +87,7 @@ impl Server {
 }
 
 impl App {
-    /// Called `name`.
+    /// Starts an application with the name `name`.
     pub(crate) async fn start(name: &'static str) -> Result<Self, Error> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -116,15 +116,14 @@ impl App {
         Ok(Self { address, seen, serving })
     }
 
-    /// How many requests got here.
+    /// Number of requests that reached the application.
     pub(crate) fn requests(&self) -> usize {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }
 
 impl Stage {
-    /// Sluicegate with `policies` and `options`, and an application behind the gateway that `launch`
-    /// starts.
+    /// Starts Sluicegate with `policies` and `options`, and an application behind the gateway that `launch` starts.
     pub(crate) async fn set(
         policies: &str,
         options: &[&str],
@@ -133,7 +132,7 @@ impl Stage {
         Self::before(Server::start(policies, options).await?, launch).await
     }
 
-    /// An application behind the gateway that `launch` starts, and which asks `server`.
+    /// Starts an application behind the gateway that `launch` starts, which uses `server`.
     pub(crate) async fn before(
         server: Server,
         launch: impl AsyncFnOnce(&Places) -> Result<Program, Error>,
@@ -168,7 +167,7 @@ pub(crate) fn example(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// `text` with each of `changes` made, every one of which is to be made.
+/// `text` with all of `changes` made; each must apply.
 pub(crate) fn changed(text: &str, changes: &[(&str, &str)]) -> String {
     changes.iter().fold(text.to_owned(), |text, (from, to)| {
         assert!(text.contains(from), "there is no `{from}` in: {text}");
@@ -177,10 +176,10 @@ pub(crate) fn changed(text: &str, changes: &[(&str, &str)]) -> String {
 }
 
 impl Places {
-    /// `text` of an example with these ports in the place of its own.
+    /// `text` of an example with these ports instead of its own.
     pub(crate) fn in_text(&self, text: &str) -> String {
         let ways = ["127.0.0.1:{}", "//:{}", "port_value: {} ", "port = {},"];
-        // Two steps, so that a port that was put in is not taken for another.
+        // Two steps, so that an inserted port is not replaced again.
         let marked = self.0.iter().fold(text.to_owned(), |text, (port, _)| {
             ways.iter().fold(text, |text, way| {
                 let marked = way.replace("{}", &format!("<{port}>"));
@@ -197,7 +196,7 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The program `name`: of `make deps`, of the system, or not there.
+/// The path of the program `name`: from `make deps`, from the system, or only its name.
 pub(crate) fn tool(name: &str) -> PathBuf {
     let own = root().join(".tools/bin").join(name);
     let system = Path::new("/usr/sbin").join(name);

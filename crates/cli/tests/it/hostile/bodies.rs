@@ -1,4 +1,4 @@
-//! Bodies that are larger than anything that is asked.
+//! Bodies that are larger than any request.
 
 use std::io::Write;
 
@@ -6,7 +6,7 @@ use super::{Attacked, rest};
 
 const BODY_BYTES: usize = 64 << 20;
 
-/// What the system buffers of a connection on its own, at both ends.
+/// Most bytes of a connection that the system buffers itself, at both ends.
 const BUFFERED_BYTES_MAX: usize = 16 << 20;
 
 #[test]

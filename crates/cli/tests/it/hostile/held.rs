@@ -1,4 +1,4 @@
-//! Clients that hang up while a queue holds them: each wire frees their places.
+//! Clients that close their connection while a queue holds them: each wire frees their places.
 
 use std::fs;
 use std::io::Write;
@@ -15,19 +15,19 @@ use tonic::transport::Endpoint;
 use super::{Attacked, post};
 use crate::program::PATIENCE;
 
-/// Who comes after the first one waits for nearly a minute, or for as long as an Envoy waits.
+/// After the first request, others wait for nearly a minute, or for as long as an Envoy waits.
 const POLICIES: &str = "
 policies:
   - { name: q, overflow: { queue: { max_wait: 1h } }, rules: [ { fixed_window: { limit: 1, window: 55s, align: first } } ] }
   - { name: e, overflow: { queue: { max_wait: 1h } }, rules: [ { fixed_window: { limit: 1, window: 8s, align: first } } ] }
 ";
 
-/// Longest time after which nobody is held any more who has gone.
+/// Longest time until requests of closed connections are no longer held.
 const FREED_WITHIN: Duration = Duration::from_secs(4);
 
 const HELD: usize = 5;
 
-/// A server whose only policy is a queue, in which nobody is.
+/// A server whose only policy is an empty queue.
 async fn queue() -> (Attacked, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("there is room for files");
     let path = folder.path().join("policies.yaml");
@@ -38,7 +38,7 @@ async fn queue() -> (Attacked, tempfile::TempDir) {
     (server, folder)
 }
 
-/// Requests that are held, as operators see it.
+/// Number of held requests, according to the metrics.
 fn held(server: &Attacked) -> usize {
     let request = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     let said = server.answer("admin", request);
@@ -52,7 +52,7 @@ async fn until_held(server: &Attacked, count: usize) {
     held.await.unwrap_or_else(|error| panic!("{error}: {} are", self::held(server)));
 }
 
-/// All of `requests`, each on a connection of its own, are held but one; and none once they hang up.
+/// Checks that all of `requests`, each on its own connection, are held except one, and that none is once they close.
 async fn check(scheme: &str, requests: &[Vec<u8>], held: usize) {
     let (server, _folder) = queue().await;
     let ask = |request: &Vec<u8>| {
@@ -77,7 +77,7 @@ async fn a_pipeline_of_http_that_hangs_up_is_not_held() {
     let check_q = post("/v1/check", r#"{"policy":"q","key":"k"}"#);
     let check_q = String::from_utf8(check_q).expect("it is text");
     let pipeline = check_q.replace("connection: close\r\n", "").repeat(3).into_bytes();
-    // The first that passes is answered, and the second of its pipeline is held in its place.
+    // The first request passes and is answered; the second of its pipeline is held.
     check("http", &vec![pipeline; HELD + 1], HELD + 1).await;
 }
 
@@ -98,7 +98,7 @@ async fn a_gateway_that_hangs_up_is_not_held() {
 async fn a_redis_client_that_hangs_up_is_not_held_whatever_it_has_said_besides() {
     let checks = "SG.CHECK q k\r\n".repeat(HELD + 1);
     check("resp", &[checks.clone().into_bytes()], HELD).await;
-    // More than is read while they are waited for.
+    // More than the server reads while the checks wait.
     let more = format!("{checks}{}", "PING\r\n".repeat(20_000));
     check("resp", &[more.into_bytes()], HELD).await;
 }

@@ -1,4 +1,4 @@
-//! Keys of bytes that mean something elsewhere: they are keys.
+//! Keys with bytes that are special elsewhere: they are ordinary keys.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::{Attacked, post};
 
 const KEYS: [&str; 6] = ["\0", "{", "}", "\\", "\"", "\u{7f}"];
 
-/// `key` as a text of JSON.
+/// `key` as a JSON string.
 fn quoted(key: &str) -> String {
     let mut quoted = String::from("\"");
     for char in key.chars() {

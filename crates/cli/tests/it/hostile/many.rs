@@ -1,4 +1,4 @@
-//! Ten thousand connections that say a byte, and no more.
+//! Ten thousand connections that each send a few bytes, and no more.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,14 +13,14 @@ use super::{Attacked, post};
 
 const CONNECTIONS: usize = 10_000;
 
-/// The longest that an honest client may wait meanwhile. They wait for milliseconds, and the machine
-/// may be busy with other tests.
+/// Longest that an honest client may wait meanwhile. It usually waits for milliseconds, but the machine may be busy
+/// with other tests.
 const WAIT_US_MAX: u64 = 5_000_000;
 
-/// The files that this process needs for them, and for what it does besides.
+/// Open files that this process needs for the connections, and for other purposes.
 const FILES: u64 = 12_000;
 
-/// What is said to a wire that waits for more of it.
+/// Beginnings of requests, for a wire that waits for the rest.
 const BEGINNINGS: [(&str, &[u8]); 4] = [
     ("http", b"POST /v1/check HTTP/1.1\r\nhost: localhost\r\nx: "),
     ("http", b"POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{"),
@@ -28,14 +28,14 @@ const BEGINNINGS: [(&str, &[u8]); 4] = [
     ("rls", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\xff\x01\x04\0\0\0\x01"),
 ];
 
-/// May this process have so many files?
+/// Returns whether this process can have that many files, after raising its limit.
 fn has_files() -> bool {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let enough = maximum.is_none_or(|maximum| maximum >= FILES);
     enough && setrlimit(Resource::Nofile, Rlimit { current: Some(FILES), maximum }).is_ok()
 }
 
-/// Opens them, with these beginnings in turn. Some have to go for others, and the server closes them.
+/// Opens the connections, with these beginnings in turn. Some must close for others, and the server closes them.
 fn open(attacked: &Attacked, beginnings: &[(&str, &[u8])]) -> Vec<TcpStream> {
     let open = |number: usize| {
         let (scheme, beginning) = beginnings[number % beginnings.len()];
@@ -46,15 +46,15 @@ fn open(attacked: &Attacked, beginnings: &[(&str, &[u8])]) -> Vec<TcpStream> {
     (0..CONNECTIONS).map(open).collect()
 }
 
-/// Ten thousand of them while `attacked` is asked by a client that keeps its connections and by one
-/// that comes and goes. Both are answered every time, and soon.
+/// Opens ten thousand connections while one client keeps its connections to `attacked`, and another comes and goes.
+/// Both are answered every time, and soon.
 fn attack(attacked: &Attacked, beginnings: &[(&str, &[u8])]) {
-    // They need nearly all files of this process.
+    // Each attack needs nearly all files of this process.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     assert!(has_files(), "this test needs {FILES} open files: raise `ulimit -n`");
     let done = AtomicBool::new(false);
-    // The longest that one of them waited.
+    // The longest wait of one client.
     let until_done = |mut ask: Box<dyn FnMut() + '_>| {
         let mut longest_us = None;
         while !done.load(Ordering::Relaxed) {
@@ -97,7 +97,7 @@ fn ten_thousand_connections_that_do_not_finish_the_greeting_of_tls_harm_nobody()
     attack(&Attacked::of(server, Some(ca)), &[("grpcs", &hello)]);
 }
 
-/// An honest client of both text wires, over and over.
+/// An honest client of both text wires, which keeps its connections.
 struct Kept {
     http: TcpStream,
     resp: TcpStream,

@@ -1,5 +1,5 @@
-//! Clients that wish the server ill: one server each, which goes on answering honest clients, takes
-//! little memory, and does not panic.
+//! Malicious clients, with one server each, which continues to answer honest clients, takes little memory, and does not
+//! panic.
 
 mod bodies;
 mod held;
@@ -22,16 +22,16 @@ use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
-/// By how much a server that is attacked may grow: 10,000 connections of 12 KiB, whose tasks are larger where
-/// nothing is optimised.
+/// Most KiB by which a server under attack may grow: 10,000 connections of 12 KiB, whose tasks are larger without
+/// optimisation.
 const GROWTH_KIB_MAX: u64 = 128 * 1024;
 
-/// A server that is attacked while this lives. In the end it must be well.
+/// A server under attack. At the end, it must be well.
 struct Attacked {
     server: crate::server::Server,
     /// The authority of its certificate for gateways, if it has one.
     ca: Option<PathBuf>,
-    /// The memory it had before.
+    /// Its memory before the attack.
     kib: u64,
 }
 
@@ -42,7 +42,7 @@ impl Attacked {
 
     fn of(server: crate::server::Server, ca: Option<PathBuf>) -> Self {
         let attacked = Self { kib: 0, server, ca };
-        // What it needs at all, it has taken with the first requests.
+        // The first requests allocate the memory that it always needs.
         attacked.answers();
         Self { kib: memory_kib(attacked.id()), ..attacked }
     }
@@ -54,10 +54,10 @@ impl Attacked {
         stream
     }
 
-    /// What is answered to `bytes`, behind which nothing comes: those of HTTP are to say so.
+    /// The answer to `bytes`, after which nothing is sent; requests of HTTP must say that they close the connection.
     fn answer(&self, scheme: &str, bytes: &[u8]) -> String {
         let mut stream = self.connect(scheme);
-        // A server that gives up may do so before it has read everything.
+        // A server that refuses may close before it has read everything.
         stream.write_all(bytes).ok();
         if scheme == "resp" {
             stream.shutdown(Shutdown::Write).ok();
@@ -65,7 +65,7 @@ impl Attacked {
         String::from_utf8_lossy(&rest(&mut stream)).into_owned()
     }
 
-    /// Permits that `key` has, by an honest client.
+    /// The permits that `key` has left, for an honest client.
     fn remaining(&self, key: &str) -> u64 {
         let said = self
             .answer("http", &post("/v1/peek", &format!(r#"{{"policy":"login","key":"{key}"}}"#)));
@@ -74,7 +74,7 @@ impl Attacked {
         digits.parse().expect("a number")
     }
 
-    /// Honest clients who come now are answered.
+    /// Checks that a new honest client is answered.
     fn answers(&self) {
         assert_eq!(self.remaining("nobody"), 5);
         assert_eq!(self.answer("resp", b"PING\r\n"), "+PONG\r\n");
@@ -86,7 +86,7 @@ impl Attacked {
         runtime.expect("there are threads").block_on(self.answers_gateways());
     }
 
-    /// A gateway that comes now is answered, by Envoy's own protocol.
+    /// Checks that a new gateway is answered, by Envoy's own protocol.
     async fn answers_gateways(&self) {
         let (scheme, url) = match &self.ca {
             None => ("rls", "http"),
@@ -109,12 +109,12 @@ impl Attacked {
         assert_ne!(code, Code::Unknown);
     }
 
-    /// By how many KiB it has grown.
+    /// Growth of its memory, KiB.
     fn growth_kib(&self) -> u64 {
         memory_kib(self.id()).saturating_sub(self.kib)
     }
 
-    /// After everything: it answers, has not grown, and said nothing but of other protocols.
+    /// Checks that the server answers, has not grown, and has warned only of other protocols.
     fn is_well(&self) {
         self.answers();
         let growth = self.growth_kib();
@@ -132,19 +132,19 @@ impl Deref for Attacked {
     }
 }
 
-/// The memory of a process that is not on loan.
+/// The resident memory of a process, KiB.
 fn memory_kib(id: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{id}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// What comes until the connection ends.
+/// All bytes until the connection ends.
 fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut said = Vec::new();
     match stream.read_to_end(&mut said) {
         Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("it does not end"),
-        // It may be let go before all that it sent was read.
+        // The connection may be reset before all bytes were read.
         _ => said,
     }
 }

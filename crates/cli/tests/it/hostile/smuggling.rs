@@ -1,31 +1,31 @@
-//! Requests that two readers may end at different bytes: whoever stands in front lets one request
-//! through, and here there would be two.
+//! Requests that two readers may end at different bytes: a proxy would forward one request, and the server would read
+//! two.
 
 use std::io::{Read, Write};
 use std::time::Duration;
 
 use super::Attacked;
 
-/// How long a client waits for an answer, and for another one behind it.
+/// Wait of a client for an answer, and for another one after it.
 const ANSWER_WAIT: Duration = Duration::from_millis(200);
 
-/// What is answered to `request` within a while, whether the connection ends or not.
+/// The answer to `request` within that time, whether the connection ends or not.
 fn answer(attacked: &Attacked, request: &str) -> String {
     let mut stream = attacked.connect("http");
     stream.set_read_timeout(Some(ANSWER_WAIT)).expect("the time is not zero");
     stream.write_all(request.as_bytes()).expect("it reads");
     let mut said = Vec::new();
-    // What came until nothing more does is kept.
+    // The bytes before the timeout are kept.
     stream.read_to_end(&mut said).ok();
     String::from_utf8(said).expect("it says text")
 }
 
-/// What is hidden behind the end that somebody sees.
+/// A second request, hidden after the end that one of the readers sees.
 const HIDDEN: &str = "POST /v1/check HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
     content-type: application/json\r\ncontent-length: 33\r\n\r\n{\"policy\":\"login\",\"key\":\"hidden\"}";
 
-/// Fields that say twice, or not clearly, where a body ends; and a body to them in front of which, or
-/// behind which, the hidden request begins.
+/// Header fields that give the end of a body twice, or unclearly; and the body before which, or after which, the hidden
+/// request begins.
 const SHAPES: [(&str, &str); 22] = [
     ("content-length: 5\r\ntransfer-encoding: chunked", "0\r\n\r\n"),
     ("transfer-encoding: chunked\r\ncontent-length: 5", "0\r\n\r\n"),

@@ -1,5 +1,5 @@
-//! HTTP/2 by hand, for what no library sends. That a flood ends its connection is a test of the rls
-//! wire; here it is what floods on many connections cost.
+//! HTTP/2 frames that no library sends. The tests of the rls wire check that a flood ends its
+//! connection; these check the cost of floods on many connections.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -34,7 +34,7 @@ fn call() -> Vec<u8> {
     block
 }
 
-/// A connection that has greeted and sends `flood`, as far as it is taken.
+/// A connection with a preface that sends as much of `flood` as the server takes.
 fn flood(attacked: &Attacked, flood: &[u8]) -> TcpStream {
     let mut stream = attacked.connect("rls");
     stream.write_all(PREFACE).expect("it reads");
@@ -48,7 +48,7 @@ fn floods_of_resets_continuations_settings_and_pings_cost_little() {
     let resets = (1..4_000).step_by(2).flat_map(|stream| {
         [frame(HEADERS, END_HEADERS, stream, &call()), frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])]
     });
-    // A field of 100 bytes, again and again.
+    // A field of 100 bytes, repeated.
     let field = [&[0x00, 0x01, b'a', 98][..], &[b'x'; 98]].concat();
     let continuations =
         [frame(HEADERS, 0, 1, &call()), frame(CONTINUATION, 0, 1, &field).repeat(20_000)].concat();
@@ -61,7 +61,7 @@ fn floods_of_resets_continuations_settings_and_pings_cost_little() {
         frame(SETTINGS, 0, 0, &[0, 1, 0, 0, 16, 0]).repeat(100_000),
         frame(PING, 0, 0, &[7; 8]).repeat(100_000),
     ] {
-        // Who floods does not read.
+        // Attackers do not read.
         let unread: Vec<_> = (0..20)
             .map(|_| {
                 let mut stream = attacked.connect("rls");
@@ -82,8 +82,8 @@ fn floods_of_resets_continuations_settings_and_pings_cost_little() {
 #[test]
 fn heads_without_their_messages_cost_little() {
     let attacked = Attacked::start();
-    // Fields of two bytes each: the first is remembered, and all others mean the same by one byte.
-    // Some heads have too many of them, others do not.
+    // Fields of two bytes each: the first is indexed, and each of the others refers to it by one
+    // byte. Some heads have too many of them, others do not.
     let remembered = [call(), b"\x40\x01a\x01b".to_vec()].concat();
     let mut heads = frame(HEADERS, END_HEADERS, 1, &remembered);
     for stream in 1..STREAMS {
@@ -100,7 +100,7 @@ fn heads_without_their_messages_cost_little() {
 fn messages_that_do_not_end_cost_little() {
     let attacked = Attacked::start();
     let mut ahead = frame(HEADERS, END_HEADERS, 1, &call());
-    // A message of 64 KiB is announced, and nearly all of it comes.
+    // A message of 64 KiB is announced, and nearly all of it is sent.
     ahead.extend(frame(DATA, 0, 1, &[&[0, 0, 1, 0, 0][..], &[0; 16_000]].concat()));
     for _ in 0..3 {
         ahead.extend(frame(DATA, 0, 1, &[0; 16_000]));

@@ -1,4 +1,4 @@
-//! Whether answers are what `docs/openapi.json` says of them: asked of every answer of these tests.
+//! Checks that answers conform to `docs/openapi.json`, for every answer of these tests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -11,13 +11,13 @@ static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(text).expect("it is JSON")
 });
 
-/// What a path is there for one that has something else in its place.
+/// The template of `path` in the description.
 fn template(path: &str) -> &str {
     if path.starts_with("/v1/auth/") { "/v1/auth/{policy}" } else { path }
 }
 
-/// Fails if the answer to `request` is none that is described. Paths and methods that are not
-/// described are no matter of this.
+/// Fails if the answer to `request` does not conform to its description. Paths and methods without
+/// a description are ignored.
 pub(crate) fn holds(request: &[u8], (status, head, body): (u16, &str, &str)) {
     let line = String::from_utf8_lossy(request);
     let mut words = line.lines().next().unwrap_or_default().split(' ');
@@ -43,7 +43,7 @@ pub(crate) fn holds(request: &[u8], (status, head, body): (u16, &str, &str)) {
     assert!(wrong.is_empty(), "{method} {path}: {status} {media}: {wrong:?}: {body}");
 }
 
-/// Of what is described there, made once.
+/// The validator of the schema at `at`, made once.
 fn validator(at: &str) -> Arc<Validator> {
     static MADE: Mutex<BTreeMap<String, Arc<Validator>>> = Mutex::new(BTreeMap::new());
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);

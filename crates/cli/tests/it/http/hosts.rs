@@ -1,4 +1,4 @@
-//! For which hosts the real server answers: pages in browsers come by a name of their own.
+//! Hosts for which the real server answers: pages in browsers send a host of their own.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::{Server, ask, raw};
 use crate::program::program;
 
-/// What a page of `evil.example`, whose name leads to this machine, has a browser send.
+/// The answer to a request that a browser sends for a page of `evil.example`, a name that resolves
+/// to this machine.
 fn from_a_page(address: SocketAddr, method: &str, path: &str, body: &str) -> (u16, String, String) {
     let (port, length) = (address.port(), body.len());
     let request = format!(

@@ -11,10 +11,10 @@ use tempfile::TempDir;
 
 use super::{PATIENCE, Server, signal};
 
-/// Asks of a hot key: a call in 96 of them is what leases promise.
+/// Requests for a hot key: leases promise one call in 96 of them.
 const ASKS: usize = 1_000;
 
-/// Calls that they may take on a machine that is busy with other tests, a tenth.
+/// Most calls that they may take on a machine that is busy with other tests: a tenth.
 const CALLS_MAX: u64 = 100;
 
 const POLICIES: &str = "policies:
@@ -50,7 +50,7 @@ impl Stage {
         fs::read_to_string(self.folder.path().join("told")).unwrap()
     }
 
-    /// How often Redis ran a script.
+    /// Number of script calls in Redis.
     async fn calls(&self) -> u64 {
         let stats = self.redis.cli(&["INFO", "commandstats"]).await.expect("it answers").text();
         let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
@@ -157,7 +157,7 @@ async fn operators_see_what_is_leased_and_why_a_policy_never_is() {
     let explain = |policy| servers[0].post("/v1/explain", &json!({"policy": policy, "key": "k"})).1;
     assert_eq!(explain("small")["leases"], json!({"status": "never: limit 5 is below 160"}));
     assert_eq!(explain("central")["leases"], json!({"status": "off"}));
-    // Busy until both have permits: idle leases end soon.
+    // Requests continue until both have permits: idle leases end soon.
     let both = || {
         servers.iter().for_each(|server| _ = checks(server, "daily", 20));
         let leases = explain("daily")["leases"].take();
@@ -189,7 +189,7 @@ async fn a_server_that_stops_gives_its_permits_back() {
     assert!(leased(&checks(&server, "daily", asks)) > asks / 2);
     signal(&server);
     assert!(server.process.wait().expect("it stops").success());
-    // What is not given back counts as used, also after its time.
+    // Permits that are not returned count as used, even after the lease ends.
     let (_, peeked) = stage.start("").post("/v1/peek", &json!({"policy": "daily", "key": "k"}));
     assert_eq!(peeked["remaining"], 100_000 - asks, "{peeked}");
 }

@@ -1,4 +1,4 @@
-//! Policies that change while a server runs, and what operators see of it.
+//! Policies that change while a server runs, and their status for operators.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use super::{PATIENCE, Server, ask};
 use crate::program::EXAMPLES;
 use crate::program::program;
 
-/// A policy of this name with this limit.
+/// A document with one policy of this name and this limit.
 fn document(name: &str, limit: u32) -> String {
     format!(
         "policies: [ {{ name: {name}, rules: [ {{ sliding_log: {{ limit: {limit}, window: 1h }} }} ] }} ]"
@@ -23,7 +23,7 @@ fn start(folder: &Path) -> Server {
     Server::spawn(folder.to_str().expect("a path of the test"), &[], Stdio::inherit())
 }
 
-/// What operators see of the policies, once `done`.
+/// The status of the policies for operators, once `done`.
 async fn policies(server: &Server, what: &str, done: impl Fn(&Value) -> bool) -> Value {
     let look = async || {
         let (status, body) = ask(server.admin, "/v1/policies");
@@ -90,7 +90,8 @@ async fn a_link_that_is_turned_to_another_directory_is_a_change() {
         fs::create_dir(folder.path().join(version)).unwrap();
         fs::write(folder.path().join(version).join("p.yaml"), document("p", limit)).unwrap();
     }
-    // As Kubernetes mounts a ConfigMap: `p.yaml` leads to `..data/p.yaml`, and `..data` is turned.
+    // As Kubernetes mounts a ConfigMap: `p.yaml` leads to `..data/p.yaml`, and `..data` is
+    // redirected.
     let mount = folder.path().join("mount");
     fs::create_dir(&mount).unwrap();
     symlink("../v1", mount.join("..data")).unwrap();

@@ -1,4 +1,4 @@
-//! What a client of the HTTP wire sees: the real program, started as users start it.
+//! The HTTP wire for clients: the real program, started as users start it.
 #![expect(clippy::unwrap_used, reason = "what a test builds is known to be right")]
 
 mod description;
@@ -26,7 +26,7 @@ use crate::program::{EXAMPLES, PATIENCE, Process};
 struct Server {
     process: Process,
     address: SocketAddr,
-    /// Where operators ask.
+    /// The admin address.
     admin: SocketAddr,
 }
 
@@ -35,13 +35,13 @@ impl Server {
         Self::start_with(&[])
     }
 
-    /// With these options beside.
+    /// Starts a server with more options.
     fn start_with(options: &[&str]) -> Self {
         let policies = EXAMPLES;
         Self::spawn(policies, options, Stdio::inherit())
     }
 
-    /// With these policies, and what it says to people sent to `told`.
+    /// Starts a server with these policies, whose standard error goes to `told`.
     fn spawn(policies: &str, options: &[&str], told: Stdio) -> Self {
         let mut program = program();
         program
@@ -66,7 +66,7 @@ impl Server {
         let head =
             "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
         stream.write_all(format!("{head}{rest}").as_bytes()).expect("the server reads");
-        // Connections are accepted in their order: this one comes behind.
+        // Connections are accepted in their order: this one comes after.
         let live = self.raw(b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         assert_eq!(live.0, 200);
         stream
@@ -102,7 +102,7 @@ fn raw(address: SocketAddr, request: &[u8]) -> (u16, String, String) {
     (status, head.to_owned(), body.to_owned())
 }
 
-/// What is at `path`.
+/// Status and body of the answer for `path`.
 fn ask(address: SocketAddr, path: &str) -> (u16, String) {
     let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     let (status, _, body) = raw(address, request.as_bytes());
@@ -193,7 +193,7 @@ fn what_is_no_request_for_a_decision_is_told_so() {
     assert_eq!((live.0, live.2.as_str()), (200, "ok\n"));
 }
 
-/// Tells `server` to stop, and returns once it no longer listens.
+/// Sends `server` the signal to stop, and returns once it no longer listens.
 fn stop(server: &Server) {
     signal(server);
     let begin = MonotonicClock.now();

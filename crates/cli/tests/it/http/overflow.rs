@@ -1,4 +1,4 @@
-//! What a server does with requests over the limit, as their policies say.
+//! Requests over the limit, handled as their policies say.
 
 use std::fs;
 use std::process::Stdio;
@@ -60,7 +60,7 @@ fn started(policies: &str) -> Server {
     Server::spawn(path.to_str().unwrap(), &[], Stdio::inherit())
 }
 
-/// The answer about the permit `id`: whether the caller goes on, what is taken, and what the policy says.
+/// The answer for the permit `id`: its `allowed`, `granted` and `overflow`.
 fn about(server: &Server, path: &str, policy: &str, id: &str) -> (Value, Value, Value) {
     let (status, answer) = server.post(path, &json!({"policy": policy, "key": "k", "id": id}));
     assert_eq!((status, &answer["id"]), (200, &json!(id)), "{path} {policy}: {answer}");
@@ -86,12 +86,12 @@ fn overflow_means_for_acquire_what_it_means_for_check() {
         let none = (json!(false), json!(0), Value::Null);
         assert_eq!(about(&server, "/v1/release", policy, "two"), none);
     }
-    // A caller that does not name its permit gets a name all the same, by which nothing is held.
+    // A caller that does not name its permit gets a name, but no permit is held by it.
     let (_, unnamed) = server.post("/v1/acquire", &json!({"policy": "jobs", "key": "k"}));
     assert_eq!((&unnamed["allowed"], &unnamed["overflow"]), (&json!(true), &json!("shadow")));
     let id = unnamed["id"].as_str().expect("it has a name");
     assert_eq!(about(&server, "/v1/release", "jobs", id), shadow);
-    // `deny` turns refusals into errors, and this is none.
+    // `deny` turns refusals into errors, but this is not a refusal.
     let (status, _) =
         server.post("/v1/acquire?deny=429", &json!({"policy": "jobs", "key": "k", "id": "x"}));
     assert_eq!(status, 200);

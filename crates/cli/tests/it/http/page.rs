@@ -1,4 +1,4 @@
-//! `docs/wires/http.md` shows what happens: its policies are served, its commands are run.
+//! `docs/wires/http.md` is up to date: its policies are served, and its commands are run.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ fn blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
     blocks.map(|rest| rest.split("```").next().expect("a split has a first part")).collect()
 }
 
-/// Whether `printed` is `shown`, where every `…` stands for a number.
+/// Returns whether `printed` equals `shown`, in which every `…` stands for a number.
 fn is_as_shown(shown: &str, printed: &str) -> bool {
     let mut rest = printed;
     for (place, part) in shown.split('…').enumerate() {

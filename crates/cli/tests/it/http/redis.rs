@@ -1,4 +1,4 @@
-//! Servers that share a Redis, and what they do when it goes.
+//! Servers that share a Redis, and their behaviour without it.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -14,10 +14,10 @@ use tempfile::TempDir;
 use super::{Server, signal};
 use crate::program::{EXAMPLES, program};
 
-/// Room for a busy machine beside the deadline of a call.
+/// Deadline of a call, ms, with room for a busy machine.
 const DEADLINE_MS: u64 = 20;
 
-/// How long a server may take to notice what happened to its Redis, on a busy machine.
+/// Longest time until a server notices a change of its Redis, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Waits until `done`.
@@ -46,7 +46,7 @@ async fn two_servers_on_one_redis_share_every_budget() {
     }
     let (_, reset) = servers[0].post("/v1/reset", &json!({"policy": "login", "key": "alice"}));
     assert_eq!(reset["remaining"], 5);
-    // The other has remembered the refusal for a second at most.
+    // The other server remembers the refusal for a second at most.
     soon("it passes", || login(&servers[1], "alice")["allowed"] == true).await;
 }
 
@@ -80,14 +80,14 @@ async fn a_server_starts_without_its_redis_and_finds_it_later() {
     soon("Redis decides", || login(&server, "bob").get("mode").is_none()).await;
 }
 
-/// A server on the Redis at `url`, and the file of what it tells.
+/// A server on the Redis at `url`, and the file with its standard error.
 fn telling(url: &str, policies: &str, folder: &TempDir) -> (Server, PathBuf) {
     let file = folder.path().join("told");
     let told = File::create(&file).expect("there is room for it");
     (Server::spawn(policies, &["--store", url], told.into()), file)
 }
 
-/// What `sluicegate status` prints of the server.
+/// The output of `sluicegate status` for the server.
 fn status(server: &Server) -> String {
     let to = format!("http://{}", server.admin);
     let ran = program().args(["status", "--to", &to]).output().expect("the program is built");
@@ -107,7 +107,7 @@ async fn a_server_that_started_without_its_redis_tells_how_that_ended() {
         told()
     );
     redis.restart().await.expect("it comes back on its port");
-    // Nothing was asked.
+    // No request came meanwhile.
     soon("it is back", || told().contains("available again after ")).await;
     assert!(told().contains(" s; 0 decisions without it\n"), "{}", told());
     redis.kill();
@@ -162,7 +162,7 @@ async fn permits_that_only_one_server_knows_are_told_when_redis_is_back() {
     let told = || std::fs::read_to_string(&file).expect("it was made");
     let known = "; permits of `concurrency` rules that only this server counts: 2";
     soon("it is logged", || told().contains(known)).await;
-    // Redis is there when the server stops, and charges them no more than before.
+    // Redis is available when the server stops, and charges no more than before.
     let before = told().len();
     signal(&server);
     server.process.wait().expect("it was started");
@@ -178,7 +178,7 @@ async fn a_server_that_stops_pays_what_it_let_pass_without_redis() {
     let mut server = Server::start_with(&["--store", &url]);
     soon("Redis decides", || login(&server, "bob").get("mode").is_none()).await;
     redis.stop_process().expect("it is there");
-    // Three that Redis was surely not asked for.
+    // Three decisions that certainly did not reach Redis.
     let mut key = String::new();
     let is_local = |decision: Value| decision["mode"] == "local" && decision["allowed"] == true;
     soon("three pass without Redis", || {
@@ -186,7 +186,7 @@ async fn a_server_that_stops_pays_what_it_let_pass_without_redis() {
         (0..3).all(|_| is_local(login(&server, &key)))
     })
     .await;
-    // Redis is back after the signal: no request pays.
+    // Redis returns after the signal, so no request charges the permits.
     signal(&server);
     redis.continue_process().expect("it is there");
     assert!(server.process.wait().expect("it stops").success());
@@ -239,7 +239,7 @@ async fn a_permit_whose_name_nobody_has_heard_is_released_and_one_with_a_name_st
         left["remaining"].as_u64().expect("a number")
     };
     assert_eq!((left(&slow), left(&other)), (3, 3));
-    // Long enough that both requests are given up before they are answered.
+    // Long enough that both requests are abandoned before they are answered.
     let late = Faults::delay(Duration::ZERO, Duration::from_millis(1_500));
     proxy.set(late).await.expect("the proxy is there");
     let ask = |body: &str| {
@@ -249,7 +249,7 @@ async fn a_permit_whose_name_nobody_has_heard_is_released_and_one_with_a_name_st
         write!(client, "{head}\r\ncontent-length: {length}\r\n\r\n{body}").expect("it reads");
         client
     };
-    // What is asked about one key goes one after the other: the second once the first was answered.
+    // Requests for one key run one after the other: the second once the first was answered.
     let named = ask(r#"{"policy":"jobs","id":"mine"}"#);
     soon("one is held", || left(&other) == 2).await;
     let nameless = ask(r#"{"policy":"jobs"}"#);

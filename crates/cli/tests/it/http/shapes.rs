@@ -6,7 +6,7 @@ use super::Server;
 
 const CHECK: &str = r#"{"policy":"login","key":"smuggled"}"#;
 
-/// What is said to `bytes`, and how many permits of the key are left after it.
+/// The answer to `bytes`, and the permits of the key that are left after it.
 fn says(server: &Server, bytes: &str) -> (String, u64) {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(server.address).expect("the server listens");
@@ -67,7 +67,7 @@ fn length_and_chunks_together_are_one_request_and_the_connection_ends() {
              content-length: 6\r\ntransfer-encoding: chunked\r\n\r\n{chunk}{hidden}"
         ),
     );
-    // Chunks win (RFC 9112, section 6.3), or it is refused: the length is never believed.
+    // Chunks take precedence (RFC 9112, section 6.3), or it is refused: the length is never used.
     let answers = said.matches("HTTP/1.1 ").count();
     let is_refused = said.starts_with("HTTP/1.1 400 ");
     assert!(is_refused && answers == 1 && left == 5 || !is_refused && left == 4, "{left}: {said}");
@@ -84,7 +84,7 @@ fn lines_that_end_without_a_carriage_return_hide_nothing() {
              content-length: {length}\n\n{CHECK}"
         ),
     );
-    // RFC 9112, section 2.2, lets a server take it; then it is this one request.
+    // RFC 9112, section 2.2, lets a server accept it; then it is this one request.
     let is_taken = said.starts_with("HTTP/1.1 200 ") && left == 4;
     let is_refused = (said.is_empty() || said.starts_with("HTTP/1.1 400 ")) && left == 5;
     assert!(is_taken || is_refused, "{left}: {said}");

@@ -1,4 +1,4 @@
-//! What a server remembers when it is started again.
+//! The state of a server after a restart.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ const POLICIES: &str = "policies:
       - { name: hourly, sliding_window: { limit: 7, window: 1h } }
 ";
 
-/// Where a server keeps its state, and what it was told to people.
+/// The folder of a server, with its state and its standard error.
 struct Place {
     directory: TempDir,
 }
@@ -44,12 +44,12 @@ impl Place {
         Server::spawn(&self.path("policies.yaml"), &options, told.into())
     }
 
-    /// What the server that was started last has told.
+    /// Returns the standard error of the server that was started last.
     fn told(&self) -> String {
         fs::read_to_string(self.path("told")).expect("a server was started")
     }
 
-    /// Waits until the file has been replaced.
+    /// Waits until the snapshot has been replaced.
     fn wait_for_the_next_file(&self) {
         let written = || fs::metadata(self.path("state")).and_then(|file| file.modified()).ok();
         let (before, begin) = (written(), MonotonicClock.now());
@@ -59,14 +59,14 @@ impl Place {
         }
     }
 
-    /// What a server says that does not start.
+    /// Returns the error of a server that does not start.
     fn refusal(options: &[&str]) -> String {
         let (told, status) = Self::refused(&["serve"], options);
         assert!(status != Some(0));
         told
     }
 
-    /// What a command says that is refused, and its exit status.
+    /// Returns the error of a command that is refused, and its exit status.
     fn refused(command: &[&str], options: &[&str]) -> (String, Option<i32>) {
         let args = [command, &["--listen", "127.0.0.1:0"]].concat();
         let program = env!("CARGO_BIN_EXE_sluicegate");
@@ -79,7 +79,7 @@ impl Place {
     }
 }
 
-/// Takes permits until none is left, and says how many there were and which rule refused.
+/// Takes permits until none is left. Returns their number, and the rule that refused.
 fn exhaust(server: &Server, policy: &str, key: &str) -> (usize, String) {
     for taken in 0..100 {
         let (_, decision) = server.post("/v1/check", &json!({"policy": policy, "key": key}));
@@ -136,7 +136,7 @@ fn a_server_that_is_killed_loses_at_most_what_came_after_the_last_snapshot() {
     let place = Place::new();
     let mut server = place.start(&["--snapshot-every", "100ms"]);
     assert_eq!(exhaust(&server, "login", "alice").0, 5);
-    // The first that comes now may have been begun before; the second was not.
+    // The next snapshot may have been begun before; the second was not.
     for _ in 0..2 {
         place.wait_for_the_next_file();
     }

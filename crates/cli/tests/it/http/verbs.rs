@@ -9,7 +9,7 @@ use sluicegate_testkit::{Options, RedisServer, need};
 
 use super::{Server, ask};
 
-/// Budgets that do not come back while a test runs.
+/// Budgets that do not refill while a test runs.
 const POLICIES: &str = "
 policies:
   - { name: ten, rules: [ { name: day, token_bucket: { rate: 10/d, burst: 10 } } ] }
@@ -28,7 +28,7 @@ policies:
       - { key: vip, rules: [ { name: burst, token_bucket: { rate: 50/d, burst: 50 } } ] }
 ";
 
-/// A server with these policies, and what removes them.
+/// A server with these policies, and the folder that holds them.
 struct Started {
     server: Server,
     _folder: tempfile::TempDir,
@@ -43,7 +43,7 @@ fn start(options: &[&str]) -> Started {
 }
 
 impl Started {
-    /// What is answered with 200.
+    /// Returns the answer, which must have status 200.
     fn ok(&self, path: &str, body: &Value) -> Value {
         let (status, answer) = self.server.post(path, body);
         assert_eq!(status, 200, "{path} {body}: {answer}");
@@ -166,7 +166,7 @@ fn all_or_nothing(started: &Started) {
     assert_eq!((&refused["refused"], &refused["answers"][0]["code"]), (&json!(1), &json!(-1)));
     assert_eq!(started.remaining("ten", "a"), 6);
 
-    // A look at each alone sees no refusal here: the third is refused as it is charged.
+    // A peek at each alone finds no refusal: the third is refused when it is charged.
     let twice = batch(json!([
         {"policy": "ten", "key": "b", "cost": 9}, {"policy": "five", "key": "b", "cost": 3},
         {"policy": "five", "key": "b", "cost": 3},
@@ -225,7 +225,7 @@ fn settles(started: &Started, key: &str) {
     assert_eq!(started.remaining("tokens", key), 500);
 }
 
-/// Eight settle one id at the same moment, over as many servers as there are.
+/// Settles one id eight times at the same moment, on all of `servers` in turn.
 fn settle_at_once(servers: &[&Started], key: &str) {
     let check = json!({"policy": "tokens", "key": key, "cost": 900});
     servers[0].ok("/v1/check", &check);

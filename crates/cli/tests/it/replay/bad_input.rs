@@ -1,4 +1,4 @@
-//! Bad events: each is told with its line and field, changes nothing, and the run goes on.
+//! Bad events: each is reported with its line and field, changes nothing, and the run continues.
 
 use crate::program::program;
 use crate::replay::{decisions_and_errors, file, replay, summary};
@@ -127,7 +127,7 @@ fn lines_that_are_no_text_or_too_long_are_bad_events() {
 #[test]
 fn the_first_twenty_problems_are_told_and_the_rest_counted() {
     let replayed = replay(POLICIES, "{\n".repeat(25), &["--format", "jsonl"]);
-    // Twenty problems, the rest, and the error at the end.
+    // Twenty problems, the number of the rest, and the error at the end.
     assert_eq!(replayed.stderr.matches("standard input:").count(), 22);
     assert!(replayed.stderr.contains("standard input:20: not JSON: "), "{}", replayed.stderr);
     assert!(replayed.stderr.contains("standard input: and 5 more"), "{}", replayed.stderr);

@@ -1,5 +1,5 @@
-//! `docs/choosing.md`: its tables and pictures are what `replay` prints and draws for the traffic in
-//! `examples/choosing`. With `SLUICEGATE_WRITE=1` this test writes them.
+//! `docs/choosing.md`: its tables and pictures are the output of `replay` for the traffic in `examples/choosing`. With
+//! `SLUICEGATE_WRITE=1` this test writes them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::program::program;
 use crate::replay::{file, lines};
 
-/// Each algorithm, the policy that shows it, and the traffic: the same requests, which are refused
-/// at once, wait for up to a second, or hold a permit for a second.
+/// Each algorithm, its policy, and the traffic: the same requests, which are refused at once, wait for up to a second,
+/// or hold a permit for a second.
 const SHOWN: [(&str, &str, &str); 9] = [
     ("token_bucket", "bursts", "traffic.jsonl"),
     ("leaky_bucket", "steady", "traffic.jsonl"),
@@ -44,7 +44,7 @@ fn replayed(policy: &str, traffic: &str) -> (Vec<Value>, String) {
     (asked.collect(), fs::read_to_string(picture).unwrap())
 }
 
-/// The file at `path` is `text`; with `SLUICEGATE_WRITE=1` it is made so.
+/// Checks that the file at `path` has `text`; with `SLUICEGATE_WRITE=1`, writes it.
 fn check_file(path: &Path, text: &str) {
     if std::env::var_os("SLUICEGATE_WRITE").is_some() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -62,7 +62,7 @@ fn is_allowed(line: &Value) -> bool {
     line["allowed"].as_bool().unwrap()
 }
 
-/// Most requests that pass in any interval of this length, each when its wait is over.
+/// The largest number of requests that pass in any interval of this length, each when its wait is over.
 fn most_in(decisions: &[Value], span_us: u64) -> usize {
     let passed = decisions.iter().filter(|line| is_allowed(line));
     let mut times: Vec<_> =
@@ -98,7 +98,7 @@ fn refused_row(algorithm: &str, decisions: &[Value]) -> String {
     format!("| `{algorithm}` | {at:.3} s | {limit} | {remaining} | {retry} | {reset} |\n")
 }
 
-/// `page` with `table` between the comment called `name` and the next one.
+/// `page` with `table` between the comment `name` and the next one.
 fn with_table(page: &str, name: &str, table: &str) -> String {
     let (before, rest) = page.split_once(&format!("<!-- {name} -->\n")).unwrap();
     let (_, after) = rest.split_once("<!-- end -->\n").unwrap();

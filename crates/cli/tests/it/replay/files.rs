@@ -14,7 +14,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("paths of tests are text")
 }
 
-/// What a replay with these arguments says, and whether it succeeded; `input` is its standard input.
+/// The standard error of a replay with these arguments, and whether it succeeded; `input` is its standard input.
 fn said(arguments: &[&str], input: Stdio, output: Stdio) -> (String, bool) {
     let mut command = program();
     command.arg("replay").args(arguments).stdin(input).stdout(output).stderr(Stdio::piped());
@@ -22,7 +22,7 @@ fn said(arguments: &[&str], input: Stdio, output: Stdio) -> (String, bool) {
     (String::from_utf8(output.stderr).expect("it says text"), output.status.success())
 }
 
-/// A path at which there is nothing yet.
+/// A path without a file.
 fn nothing(name: &str) -> PathBuf {
     let path = file(name, "");
     fs::remove_file(&path).expect("it was just made");

@@ -17,7 +17,7 @@ use crate::gateways::client::ask;
 use crate::gateways::stage::Server;
 use crate::replay::{allowed, decisions, lines, numbers, replay, summary};
 
-/// Lines of a log: `GET PATH` of `client`, one a second.
+/// Lines of a log, one a second, each from a client, a method and a target.
 fn log(lines: &[(&str, &str, &str)]) -> String {
     let line = |(second, (client, method, target)): (usize, &(&str, &str, &str))| {
         format!(
@@ -27,7 +27,7 @@ fn log(lines: &[(&str, &str, &str)]) -> String {
     lines.iter().enumerate().map(line).collect()
 }
 
-/// Requests, those that passed, those that were refused, lines that were not decided.
+/// Numbers of requests, of those that passed, of those that were refused, and of undecided lines.
 fn counts(summary: &Value) -> [u64; 4] {
     ["requests", "allowed", "refused", "errors"].map(|name| summary[name].as_u64().unwrap())
 }
@@ -116,7 +116,7 @@ fn a_client_behind_proxies_has_one_budget() {
     let log = log(&clients.map(|client| (client, "GET", "/")));
     let trusted = summary(policies, &log, &["--trusted-proxies", "198.51.100.0/24"]);
     assert_eq!((counts(&trusted), &trusted["distinct_keys"]), ([6, 2, 4, 0], &json!(1)));
-    // Which address of a list is the client's, only an operator knows.
+    // Only an operator knows which address of a list is the client's.
     let replayed = replay(policies, &log, &[]);
     assert!(
         replayed.stderr.contains(":1: client: `203.0.113.9, 198.51.100.4` is a list of addresses")
@@ -159,7 +159,7 @@ fn a_prefix_of_syslog_or_compose_makes_no_client_of_all() {
         let detected = replay(policies, &log, &[]);
         let expected = "an access log whose lines cannot be read: client: the line begins with `";
         assert!(detected.code == 1 && detected.stderr.contains(expected), "{}", detected.stderr);
-        // The command that the message names.
+        // The command in the message.
         let command = r"s|^.* ([^ ]+ [^ ]+ [^ ]+ \[[0-9]{2}/)|\1|";
         assert!(detected.stderr.contains(command), "{}", detected.stderr);
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -252,7 +252,7 @@ fn catalog(rng: &mut Rng) -> String {
     text
 }
 
-/// A request in the second `second` of a minute: its line in a log, and the fields that a gateway asks with.
+/// A request in the second `second` of a minute: its line in a log, and the header fields that a gateway sends.
 fn request(rng: &mut Rng, second: u32) -> (String, String) {
     let mut pick = |choices: &[&'static str]| choices[rng.usize(..choices.len())];
     let host = pick(&["www.example.com:443", "WWW.Example.com.:443", "shop.example.com:80"]);
@@ -280,10 +280,10 @@ fn request(rng: &mut Rng, second: u32) -> (String, String) {
     (line, fields)
 }
 
-/// The answer of a gateway: its status, and the verdict with the policy that decides, if a policy guards the request.
+/// The answer to a gateway: its status, and the verdict with the deciding policy, if a policy guards the request.
 type Told = (u16, Option<(String, String)>);
 
-/// Asserts that a what-if of `policies`, where there were none, counts on `log` what a gateway `told`.
+/// Asserts that a what-if of `policies`, compared with none, counts on `log` the answers that a gateway was `told`.
 fn check_whatif(policies: &str, log: &str, told: &[Told], what: &str) {
     let new = PolicySet::new(Document::parse(policies).unwrap().for_every_app());
     let clients = ClientArgs::default();
@@ -332,7 +332,7 @@ async fn a_gateway_a_replay_and_a_what_if_decide_the_same() {
         }
         let what = format!("seed {seed} round {round}\n{policies}");
         let replayed = replay(&policies, &log, &["--decisions", "-"]);
-        // Bad lines are written as they are read, good ones in the order of time.
+        // Bad lines are printed as they are read, good ones in the order of time.
         let (bad, good): (Vec<_>, Vec<_>) =
             lines(&replayed.stdout).into_iter().partition(|line| !line["error"].is_null());
         assert_eq!(bad.len(), told.iter().filter(|(status, _)| *status == 400).count(), "{what}");

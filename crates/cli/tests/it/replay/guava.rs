@@ -1,11 +1,12 @@
 //! The published example runs of Guava's limiters and of a sliding log, to the microsecond.
 //!
-//! Guava's callers sleep for as long as they are told, then ask again. Their clocks drift by a
-//! little; here are the values without drift.
+//! Guava's callers sleep for the returned time, then ask again. Their clocks drift by a little;
+//! these values have no drift.
 
 use crate::replay::{allowed, decisions, numbers};
 
-/// Asks one after the other, each after the wait of the one before; `steps` are pauses and costs.
+/// Sends requests one after the other, each after the wait of the previous one; `steps` are pauses,
+/// costs and expected waits.
 fn check_waits(rule: &str, steps: &[(u64, u64, u64)]) {
     let policies = format!("policies: [{{ name: p, rules: [{{ {rule} }}] }}]");
     let (mut at_us, mut events, mut expected) = (0, Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Access logs: put in order, checked, counted, also when they are damaged.
+//! Access logs: sorted, checked and counted, including damaged ones.
 
 use std::io::Write as _;
 
@@ -21,8 +21,8 @@ fn a_log_is_decided_in_the_order_of_time_and_its_bad_lines_are_told() {
         lines.into_iter().partition(|line| !line["error"].is_null());
     let seconds: Vec<_> =
         good.iter().map(|line| line["at_us"].as_u64().unwrap() / 1_000_000 - START).collect();
-    // The line of second 3 comes more than five minutes late: second 2 was decided by then, second
-    // 600 was not, so that it still finds its place.
+    // The line of second 3 comes more than five minutes late: second 2 was decided by then, but second 600 was not, so
+    // the line still finds its place.
     assert_eq!(seconds, [0, 1, 1, 2, 3, 600, 601]);
     let keys: Vec<_> = good.iter().map(|line| line["key"].as_str().unwrap()).collect();
     assert_eq!(keys[..4], ["203.0.113.7", "2001:db8::/64", "203.0.113.7", "203.0.113.7"]);
@@ -173,7 +173,7 @@ fn a_log_is_known_by_its_first_lines() {
     assert_eq!(summary(POLICY, events, &[])["requests"], 1);
 }
 
-/// The exit status of a replay of a log with `good` and `bad` lines.
+/// The exit status and the messages of a replay of a log with `good` and `bad` lines.
 fn status(good: usize, bad: usize, options: &[&str]) -> (i32, String) {
     let line = "10.0.0.1 - - [17/May/2015:10:00:00 +0000] \"GET / HTTP/1.1\" 200 12\n";
     let log = [line.repeat(good), "no line of a log\n".repeat(bad)].concat();
@@ -224,7 +224,7 @@ fn a_log_does_not_say_when_permits_are_given_back() {
     assert_eq!((replayed.code, replayed.stderr.as_str()), (1, expected));
 }
 
-/// With `HostnameLookups On`, Apache writes names of clients: no address was found, and one budget decided all.
+/// With `HostnameLookups On`, Apache writes names of clients: there is no address, and one budget decides all.
 #[test]
 fn a_log_of_host_names_is_no_log_of_one_client() {
     let line = |host| {

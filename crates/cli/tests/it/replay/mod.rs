@@ -23,15 +23,15 @@ use serde_json::Value;
 
 use crate::program::program;
 
-/// What a replay did.
+/// The result of a replay.
 struct Replayed {
-    /// What it wrote to standard output.
+    /// Its standard output.
     stdout: String,
     stderr: String,
     code: i32,
 }
 
-/// Replays `input` through standard input against `policies`, with these options beside.
+/// Replays `input` through standard input against `policies`, with more options.
 fn replay(policies: &str, input: impl AsRef<[u8]>, options: &[&str]) -> Replayed {
     let policies = file("policies.yaml", policies);
     let mut command = program();
@@ -40,7 +40,7 @@ fn replay(policies: &str, input: impl AsRef<[u8]>, options: &[&str]) -> Replayed
     let mut child = command.spawn().unwrap();
     let (mut stdin, input) = (child.stdin.take().unwrap(), input.as_ref().to_vec());
     let writer = std::thread::spawn(move || {
-        // The program may end before it has read everything: that is for the test to judge.
+        // The program may end before it has read everything; the test checks its result.
         let _ = stdin.write_all(&input);
     });
     let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
@@ -63,7 +63,7 @@ fn decisions_and_errors(policies: &str, events: &[&str]) -> Vec<Value> {
     lines(&replayed.stdout)
 }
 
-/// The summary as data.
+/// The summary as JSON.
 fn summary(policies: &str, input: impl AsRef<[u8]>, options: &[&str]) -> Value {
     let replayed = replay(policies, input, &[&["--json"], options].concat());
     serde_json::from_str(&replayed.stdout).expect(&replayed.stderr)
@@ -73,17 +73,17 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Of each line, whether it was allowed.
+/// For each line, `true` if it was allowed.
 fn allowed(lines: &[Value]) -> Vec<bool> {
     lines.iter().map(|line| line["allowed"].as_bool().unwrap()).collect()
 }
 
-/// Of each line, the number called `name`.
+/// The number `name` of each line.
 fn numbers(lines: &[Value], name: &str) -> Vec<Option<u64>> {
     lines.iter().map(|line| line[name].as_u64()).collect()
 }
 
-/// A file of this content that no other test uses.
+/// Writes a file with this content, which no other test uses.
 fn file(name: &str, content: impl AsRef<[u8]>) -> PathBuf {
     static FILES: AtomicU32 = AtomicU32::new(0);
     let number = FILES.fetch_add(1, Ordering::Relaxed);

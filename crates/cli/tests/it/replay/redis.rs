@@ -83,7 +83,7 @@ async fn decisions_are_the_same_byte_for_byte_and_twice_the_same() {
     }
 }
 
-/// A server has 20 ms for a decision; a replay that gave up so early would decide what follows otherwise.
+/// A server has 20 ms for a decision; a replay with that deadline would decide later events differently.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_that_pauses_changes_no_decision() {
     let redis = need!(RedisServer::start(Options::default()).await);

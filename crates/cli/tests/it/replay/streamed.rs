@@ -26,7 +26,7 @@ const POLICIES: &str = "policies:
 /// Requests of a client, one after the other: fewer than the 200 events a second that a worker sends.
 const REQUESTS: usize = 150;
 
-/// Says `request` on a connection of its own; returns the answer.
+/// Sends `request` on a connection of its own, and returns the answer.
 fn say(server: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(server).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -74,7 +74,7 @@ fn any_request(rng: &mut Rng) -> String {
     request
 }
 
-/// What a decision and an event both say.
+/// The fields that a decision and an event share.
 fn decided(line: &Value) -> Vec<&Value> {
     let fields = ["policy", "key", "rule", "limit", "remaining", "retry_after_us"];
     fields.iter().map(|field| &line[*field]).collect()
@@ -105,7 +105,7 @@ fn events_of_a_server_that_lost_none_are_decided_again_as_it_decided() {
         );
     }
     assert!(refused > REQUESTS / 20, "{refused} were refused");
-    // No request after the last: the stream is silent then.
+    // The stream is silent after the last request.
     let events: Vec<_> =
         stream.map_while(Result::ok).filter(|line| line.starts_with("data: ")).collect();
     assert!(events.len() >= REQUESTS, "{}", events.len());
@@ -116,7 +116,7 @@ fn events_of_a_server_that_lost_none_are_decided_again_as_it_decided() {
     let mut told = lines(
         &events.iter().map(|line| format!("{}\n", &line["data: ".len()..])).collect::<String>(),
     );
-    // A request that was held is told when it passes.
+    // The event of a held request comes when it passes.
     told.sort_by_key(|event| event["at_us"].as_u64());
     assert_eq!(decisions.len(), told.len());
     for (decision, event) in decisions.iter().zip(&told) {

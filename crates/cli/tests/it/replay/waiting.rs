@@ -1,4 +1,4 @@
-//! Reservations: booked where the algorithm can, else tried again in virtual time.
+//! Reservations: booked if the algorithm can, else tried again in virtual time.
 
 use crate::replay::{allowed, decisions, decisions_and_errors, numbers, summary};
 

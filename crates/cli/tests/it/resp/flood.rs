@@ -1,17 +1,17 @@
-//! Floods of keys that somebody makes up, in the memory of a server.
+//! Floods of random keys, in the memory of a server.
 
 use super::Server;
 
-/// Keys that the server holds at most.
+/// Most keys that the server holds.
 const KEYS_MAX: usize = 20_000;
 
 /// Keys that are exhausted before the floods.
 const VICTIMS: usize = 200;
 
-/// Commands of one connection: what they are answered fits into the buffers on the way.
+/// Commands of one connection at a time: their answers fit into the buffers of the system.
 const PIPELINE: usize = 500;
 
-/// How many of these commands are answered with a beginning like that.
+/// Number of these commands whose answer has this beginning.
 fn answered(server: &Server, commands: &[String], beginning: &str) -> usize {
     let answers = |commands: &[String]| server.lines(&commands.join("\n"));
     commands.chunks(PIPELINE).map(|chunk| answers(chunk).matches(beginning).count()).sum()

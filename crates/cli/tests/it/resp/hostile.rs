@@ -1,11 +1,11 @@
-//! Bytes that no client of ours sends.
+//! Bytes that no honest client sends.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
 use super::Server;
 
-/// An honest client is answered.
+/// Checks that an honest client is answered.
 fn is_well(server: &Server) {
     assert_eq!(server.lines("PING"), "+PONG\r\n+OK\r\n");
 }

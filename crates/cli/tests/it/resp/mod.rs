@@ -1,4 +1,4 @@
-//! What Redis clients see: the real program, asked by clients that nobody here wrote.
+//! The wire for Redis clients: the real program, and clients of other projects.
 #![expect(clippy::unwrap_used, reason = "what a test builds is known to be right")]
 
 mod flood;
@@ -19,7 +19,7 @@ use sluicegate_testkit::Error;
 
 use crate::program::{PATIENCE, Process, program};
 
-/// Budgets that nothing flows back into while a test runs.
+/// Budgets that do not refill while a test runs.
 const POLICIES: &str = "
 policies:
   - { name: hourly, rules: [ { name: all, fixed_window: { limit: 100000, window: 1h, align: first } } ] }
@@ -27,7 +27,7 @@ policies:
   - { name: jobs, apps: [shop], rules: [ { name: slots, concurrency: { limit: 2, ttl: 10m } } ] }
 ";
 
-/// A server with [`POLICIES`]. It ends with this, and so does its folder.
+/// A server with [`POLICIES`]. It ends when this is dropped, and its folder is removed.
 struct Server {
     process: Process,
     address: SocketAddr,
@@ -39,7 +39,7 @@ impl Server {
         Self::start_with(&[])
     }
 
-    /// With these options beside.
+    /// Starts a server with more options.
     fn start_with(options: &[&str]) -> Self {
         let folder = folder();
         let policies = folder.join("policies.yaml");
@@ -64,17 +64,17 @@ impl Server {
         stream
     }
 
-    /// What is answered to `bytes` until the server closes the connection.
+    /// Returns all bytes after `bytes` were sent, until the server closes the connection.
     fn answer(&self, bytes: &[u8]) -> Vec<u8> {
         let mut stream = self.connect();
-        // A server that gives up may do so before it has read everything.
+        // A server that refuses may close before it has read everything.
         stream.write_all(bytes).ok();
         let mut said = Vec::new();
         stream.read_to_end(&mut said).unwrap();
         said
     }
 
-    /// The same, as text, for lines whose last one quits.
+    /// Like [`answer`](Self::answer), as text, for `lines` and a last one that quits.
     fn lines(&self, lines: &str) -> String {
         String::from_utf8(self.answer(format!("{lines}\nQUIT\n").as_bytes())).unwrap()
     }
@@ -86,7 +86,7 @@ impl Drop for Server {
     }
 }
 
-/// A file that nobody else can read.
+/// Writes a file that other users cannot read.
 fn write_secret(path: &Path, text: &str) {
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
     file.and_then(|mut file| file.write_all(text.as_bytes())).expect("it can be written");
@@ -103,7 +103,7 @@ fn folder() -> PathBuf {
     folder
 }
 
-/// The program `name`, to be given arguments.
+/// The program `name`, without arguments.
 fn tool(name: &str) -> Result<Command, Error> {
     match Command::new(name).arg("--version").output() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -114,7 +114,7 @@ fn tool(name: &str) -> Result<Command, Error> {
     }
 }
 
-/// What `command` prints, if it succeeds.
+/// The standard output of `command`, which must succeed.
 fn output(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let (said, errors) =

@@ -4,10 +4,10 @@ use sluicegate_testkit::{Error, need};
 
 use super::{Server, output, tool};
 
-/// Commands of one run: a multiple of 64, so that exactly so many are sent.
+/// Commands of one run: a multiple of 64, so that exactly this many are sent.
 const COMMANDS: u32 = 12_800;
 
-/// Sends `words` so often from fifty connections, `pipelined` at a time.
+/// Sends `words` [`COMMANDS`] times over fifty connections, `pipelined` at a time.
 fn load(server: &Server, pipelined: u32, words: &[&str]) -> Result<(), Error> {
     let (commands, pipelined) = (COMMANDS.to_string(), pipelined.to_string());
     let mut tool = tool("redis-benchmark")?;
@@ -31,11 +31,11 @@ fn every_check_of_a_pipeline_is_charged_once() {
 fn every_throttle_of_a_pipeline_is_charged_once() {
     let server = Server::start();
     for (pipelined, key) in [(1, "one"), (16, "sixteen"), (64, "sixty-four")] {
-        // One a day: nothing comes back while the test runs.
+        // One a day: nothing refills while the test runs.
         need!(load(&server, pipelined, &["CL.THROTTLE", key, "19999", "1", "86400"]));
         let (left, reset) = (20_000 - COMMANDS, u64::from(COMMANDS) * 86_400);
         let said = server.lines(&format!("CL.THROTTLE {key} 19999 1 86400 0"));
-        // The time that the load took is over.
+        // The time that the load took has passed.
         let expected = format!("*5\r\n:0\r\n:20000\r\n:{left}\r\n:-1\r\n:");
         let told = said.strip_prefix(&expected).and_then(|rest| rest.strip_suffix("\r\n+OK\r\n"));
         let told = told.and_then(|seconds| seconds.parse().ok());
@@ -51,7 +51,7 @@ fn over_the_limit_exactly_the_limit_passes() {
     let numbers: Vec<i64> =
         said.lines().filter_map(|line| line.strip_prefix(':')?.parse().ok()).collect();
     assert_eq!(numbers[..3], [1, 10_000, 0], "{said}");
-    // Under a larger limit it shows how many were charged: not one more.
+    // With cost 0 under a larger limit, the answer shows how many were charged: not one more.
     assert_eq!(numbers[5..8], [0, 20_000, 10_000], "{said}");
 }
 

@@ -7,7 +7,7 @@ use sluicegate_testkit::need;
 
 use super::{Server, folder, output, tool, write_secret};
 
-/// What `redis-cli` prints: an element a line.
+/// The output of `redis-cli`: an element a line.
 fn ask(cli: &mut Command, server: &Server, words: &[&str]) -> Vec<String> {
     let said = output(cli.args(["-p", &server.port()]).args(words));
     said.lines().map(ToOwned::to_owned).collect()
@@ -31,7 +31,7 @@ fn five_logins_pass_and_the_sixth_is_refused_until_the_key_is_forgotten() {
 fn cl_throttle_passes_max_burst_and_one() {
     let server = Server::start();
     let throttle = ["CL.THROTTLE", "user123", "15", "30", "3600"];
-    // A permit flows in in two minutes, also while seventeen processes ask for one.
+    // A permit refills in two minutes, also while seventeen processes ask for one.
     let waits = |said: &str, most: u64| {
         assert!((most - 60..=most).contains(&said.parse().unwrap()), "{said} s of {most}");
     };

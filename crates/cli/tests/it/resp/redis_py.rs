@@ -1,4 +1,4 @@
-//! redis-py, the usual client of Python. What it does is in `client.py` beside.
+//! redis-py, the usual client of Python. Its program is `client.py` in this folder.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use sluicegate_testkit::{Error, need};
 
 use super::{Server, folder, output, tool, write_secret};
 
-/// Runs `client.py` with these arguments behind the port.
+/// Runs `client.py` with the port and these arguments.
 fn run(server: &Server, args: &[&str]) -> Result<String, Error> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let packages = root.join("../../.tools/python");

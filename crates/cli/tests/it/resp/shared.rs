@@ -1,10 +1,10 @@
-//! Servers that share a Redis: what a pipeline of decisions takes is taken once, whoever asks.
+//! Servers that share a Redis: a pipeline of decisions is charged once, from any connection.
 
 use sluicegate_testkit::{Options, RedisServer, need};
 
 use super::Server;
 
-/// So many commands of one write, and what is answered.
+/// The answers to `times` commands in one write.
 fn pipeline(server: &Server, command: &str, times: usize) -> String {
     server.lines(&vec![command; times].join("\n"))
 }

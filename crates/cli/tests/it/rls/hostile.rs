@@ -1,4 +1,4 @@
-//! Clients that want to harm: what they send is bounded, and honest clients are answered meanwhile.
+//! Malicious clients: their input is bounded, and honest clients are answered meanwhile.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -19,11 +19,11 @@ const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
 
-/// HTTP/2 by hand.
+/// A connection with hand-made HTTP/2 frames.
 struct Frames(TcpStream);
 
 impl Frames {
-    /// A connection that has greeted.
+    /// Connects and sends the preface.
     fn connect(server: &Server) -> Self {
         let mut stream = TcpStream::connect(server.rls).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("the time is not zero");
@@ -53,7 +53,7 @@ impl Frames {
         Some((head[3], payload))
     }
 
-    /// The error that the server ends the connection with; `None`: it just ends.
+    /// The error with which the server ends the connection; `None`: it ends without one.
     fn ended_with(&mut self) -> Option<u32> {
         let mut error = None;
         while let Some((kind, payload)) = self.next() {
@@ -138,7 +138,7 @@ async fn a_flood_of_resets_ends_the_connection() {
             flood.extend(payload);
         }
     }
-    // It may be ended while it is written.
+    // The connection may end during the write.
     frames.0.write_all(&flood).ok();
     const ENHANCE_YOUR_CALM: u32 = 11;
     assert!(matches!(frames.ended_with(), Some(ENHANCE_YOUR_CALM) | None));
@@ -150,7 +150,7 @@ async fn a_head_that_goes_on_and_on_ends_the_connection() {
     let server = Server::serving(YEARLY);
     let mut frames = Frames::connect(&server);
     frames.send(HEADERS, 0, 1, &call()).expect("it reads");
-    // A field of 100 bytes, again and again, until nobody reads any more.
+    // A field of 100 bytes, repeated until the server stops reading.
     let field = [&[0x00, 0x01, b'a', 98][..], &[b'x'; 98]].concat();
     let mut sent = 0_usize;
     while sent < 10 << 20 && frames.send(CONTINUATION, 0, 1, &field).is_ok() {
@@ -171,7 +171,7 @@ async fn whoever_speaks_something_else_is_not_answered() {
         let mut stream = TcpStream::connect(server.rls).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("the time is not zero");
         stream.write_all(words).expect("it reads");
-        // It may have been let go already.
+        // The connection may be closed already.
         stream.shutdown(std::net::Shutdown::Write).ok();
         let mut said = Vec::new();
         stream.read_to_end(&mut said).ok();

@@ -1,4 +1,4 @@
-//! `sluicegate import envoy`, and `serve` with what it prints or with the configuration itself.
+//! `sluicegate import envoy`, and `serve` with its output or with the configuration itself.
 
 use std::fs;
 use std::path::Path;
@@ -36,7 +36,7 @@ fn import(from: &Path, options: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("it prints text")
 }
 
-/// How many of five requests pass.
+/// Number of five requests that pass.
 async fn passed(server: &Server, domain: &str, entries: &[(&str, &str)]) -> usize {
     let mut client = server.client().await;
     let mut passed = 0;

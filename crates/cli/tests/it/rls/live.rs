@@ -1,4 +1,5 @@
-//! Configurations and trees that change while the server runs: what gateways and operators see.
+//! Configurations and descriptor trees that change while the server runs, for gateways and
+//! operators.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,7 +20,7 @@ fn file(domain: &str, key: &str, limit: u32) -> String {
     format!("domain: {domain}\ndescriptors: [{{ key: {key}, {limit} }}]")
 }
 
-/// What operators see of the policies.
+/// The status of the policies for operators.
 fn status(server: &Server) -> Value {
     let mut stream = TcpStream::connect(server.admin).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("the time is not zero");
@@ -31,13 +32,13 @@ fn status(server: &Server) -> Value {
     serde_json::from_str(body).expect("it is JSON")
 }
 
-/// Waits until operators see that `done`.
+/// Waits until the status is `done`.
 async fn seen(server: &Server, what: &str, done: impl Fn(&Value) -> bool) -> Value {
     let look = async || Some(status(server)).filter(&done);
     until(what, PATIENCE, look).await.expect("it comes true")
 }
 
-/// The limit and what remains of it.
+/// The limit and its remaining permits.
 async fn limit(server: &Server, domain: &str, key: &str) -> (Option<u32>, u32) {
     let response = ask(&mut server.client().await, request(domain, &[(key, "x")])).await;
     let status = &response.statuses[0];
@@ -77,7 +78,7 @@ async fn a_bad_change_of_a_configuration_is_refused_whole_and_told() {
     let refused = |seen: &Value| seen["error"].as_str().is_some_and(|it| it.contains(problem));
     let told = seen(&server, "it is refused", refused).await;
     assert_eq!((&told["version"], &told["refused"]), (&1.into(), &1.into()));
-    // What is good of it is not in force either.
+    // The valid part of it is not in force, either.
     fs::write(folder.path().join("a.yaml"), file("shop", "user", 20)).unwrap();
     seen(&server, "it is refused again", |seen| seen["refused"] == 2).await;
     assert_eq!(limit(&server, "shop", "user").await, (Some(10), 9));
@@ -103,7 +104,7 @@ async fn a_tree_changes_together_with_the_policies_that_it_leads_to() {
     let server =
         Server::start(&["--policies", path(&at_policies), "--descriptors", path(&at_tree)]);
     assert_eq!(limit(&server, "d", "a").await, (Some(9), 8));
-    // A tree that leads to a policy which is not there yet.
+    // A tree that leads to a policy which does not exist yet.
     fs::write(&at_tree, tree("b", "two")).unwrap();
     let leads_nowhere =
         |seen: &Value| seen["error"].as_str().is_some_and(|error| error.contains("`two`"));

@@ -1,5 +1,5 @@
-//! What a gateway sees of the rls wire: the real program, and clients that Envoy's own protocol was
-//! compiled for.
+//! The rls wire for gateways: the real program, and clients that are compiled from Envoy's own
+//! protocol.
 
 mod hostile;
 mod imports;
@@ -31,12 +31,12 @@ struct Server {
     http: SocketAddr,
     rls: SocketAddr,
     admin: SocketAddr,
-    /// What it serves, where that is the server's own.
+    /// The directory with its configuration, if the server owns one.
     directory: Option<TempDir>,
 }
 
 impl Server {
-    /// With these options.
+    /// Starts a server with these options.
     fn start(options: &[&str]) -> Self {
         let mut program = program();
         program
@@ -50,7 +50,7 @@ impl Server {
         Self { process, http, rls, admin, directory: None }
     }
 
-    /// That serves this configuration of `envoyproxy/ratelimit`.
+    /// Starts a server with this configuration of `envoyproxy/ratelimit`.
     fn serving(config: &str) -> Self {
         let directory = configuration(&[("c.yaml", config)]);
         let mut server = Self::start(&["--envoy-config", path(directory.path())]);
@@ -58,13 +58,13 @@ impl Server {
         server
     }
 
-    /// With the policies of the examples.
+    /// Starts a server with the policies of the examples.
     fn with_examples() -> Self {
         let policies = EXAMPLES;
         Self::start(&["--policies", policies])
     }
 
-    /// A connection of its own.
+    /// Opens a connection of its own.
     async fn channel(&self) -> Channel {
         let endpoint = Endpoint::from_shared(format!("http://{}", self.rls));
         endpoint.expect("it is a URL").connect().await.expect("it listens")
@@ -160,7 +160,7 @@ async fn policies_are_reached_by_name_without_a_tree() {
     );
 }
 
-/// Sends bytes as they are instead of a message.
+/// A codec that sends bytes unchanged instead of a message.
 #[derive(Clone, Default)]
 struct Raw;
 
@@ -205,7 +205,7 @@ async fn what_is_not_a_message_is_an_invalid_argument() {
     let server = Server::with_examples();
     let mut client = tonic::client::Grpc::new(server.channel().await);
     let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-    // A field that does not end, a text that is not UTF-8, a type that there is not.
+    // A field that does not end, a text that is not UTF-8, an unknown type.
     for bytes in [&[0x0a, 0x7f][..], &[0x0a, 0x01, 0xff], &[0x0f], &[0xff; 11]] {
         client.ready().await.expect("it is connected");
         let asked = tonic::Request::new(bytes.to_vec());
@@ -213,7 +213,7 @@ async fn what_is_not_a_message_is_an_invalid_argument() {
         let status = answered.expect_err("it is not a message");
         assert_eq!(status.code(), tonic::Code::InvalidArgument, "{bytes:?}: {status}");
     }
-    // The connection goes on.
+    // The connection continues.
     let message = request("login", &[("user", "alice")]);
     assert_eq!(ask(&mut server.client().await, message).await.overall_code(), Code::Ok);
 }

@@ -1,4 +1,4 @@
-//! The services beside: health, reflection, and what happens to them when the server is told to stop.
+//! Other services of the wire: health, reflection, and both while the server stops.
 
 use tokio_stream::StreamExt;
 use tonic::Code;
@@ -23,7 +23,7 @@ fn health_of(service: &str) -> HealthCheckRequest {
 async fn the_server_and_its_service_are_healthy_and_others_are_not_known() {
     let server = Server::with_examples();
     let mut client = HealthClient::new(server.channel().await);
-    // The last is what envoyproxy/ratelimit calls itself.
+    // The last one is the service name of envoyproxy/ratelimit.
     for service in ["", SERVICE, "ratelimit"] {
         let health = client.check(health_of(service)).await.expect("it is known").into_inner();
         assert_eq!(health.status(), ServingStatus::Serving, "{service}");
@@ -68,7 +68,7 @@ async fn who_asks_for_its_health_hears_first_that_it_will_stop() {
     assert_eq!(super::json::send(&server, "GET /healthcheck", "").0, 503);
     let stopping = (503, "shutting down\n".to_owned());
     assert_eq!(super::json::send(&server, "GET /readyz", ""), stopping);
-    // It still answers, and who comes now as well.
+    // It still answers, also on new connections.
     let asked = super::request("elsewhere", &[("a", "b")]);
     super::ask(&mut server.client().await, asked).await;
 }

@@ -1,4 +1,4 @@
-//! The lines of the log about clients that speak another protocol, or ask for what no policy decides.
+//! Log lines about clients that use another protocol, or request a path that no policy guards.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,12 +14,12 @@ fn say(address: SocketAddr, bytes: &str) -> String {
     let mut client = TcpStream::connect(address).expect("it listens");
     client.write_all(bytes.as_bytes()).expect("it reads");
     let mut answer = Vec::new();
-    // A reset closes it as well: what was sent was not read to the end.
+    // A reset closes the connection as well, if the server did not read everything.
     client.read_to_end(&mut answer).ok();
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Asks as a gateway does, twice: both requests pass.
+/// Sends two requests as a gateway does: both pass.
 fn let_pass_twice(server: &Server) {
     for _ in 0..2 {
         let request = "GET /v1/auth HTTP/1.1\r\nhost: localhost\r\nx-original-uri: /\r\nx-original-method: GET\r\n\

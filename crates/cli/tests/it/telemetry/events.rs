@@ -1,4 +1,4 @@
-//! `/v1/events` and `/v1/top`: decisions as they are made, and who is refused most.
+//! `/v1/events` and `/v1/top`: decisions as they are made, and the keys that are refused most.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;

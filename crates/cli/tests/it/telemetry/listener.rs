@@ -1,4 +1,4 @@
-//! The address for collectors, and what addresses for operators answer to paths that they do not have.
+//! The address for collectors, and the answers of addresses for operators to unknown paths.
 
 use std::process::Stdio;
 

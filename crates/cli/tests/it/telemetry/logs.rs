@@ -1,4 +1,4 @@
-//! What a server says on standard error.
+//! The standard error of a server.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::Server;
 use crate::program::program;
 
-/// The first line that says `what` after the policies were spoilt.
+/// The first line with `what` after the policies became invalid.
 fn told_of_spoilt_policies(options: &[&str], what: &str) -> String {
     let mut server = Server::start_with(options, Stdio::piped());
     let lines = BufReader::new(server.process.stderr.take().expect("it is piped")).lines();

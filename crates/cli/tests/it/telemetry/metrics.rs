@@ -1,4 +1,4 @@
-//! `/metrics`: what it says, and that Prometheus understands it.
+//! `/metrics`: its content, and that Prometheus can parse it.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -17,7 +17,7 @@ const OPEN_METRICS: &str = "accept: application/openmetrics-text; version=1.0.0\
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
 
-/// Asks something on every wire.
+/// Sends requests on every wire.
 async fn ask_everywhere(server: &Server) {
     for _ in 0..3 {
         server.check("login", "ann", "");
@@ -114,7 +114,7 @@ async fn prometheus_own_lint_has_nothing_to_say() {
     assert!(said.status.success() && told.is_empty(), "{told}");
 }
 
-/// A Prometheus that looks at a server.
+/// A Prometheus that scrapes a server.
 struct Prometheus {
     process: Child,
     address: String,
@@ -150,7 +150,7 @@ impl Prometheus {
         Self { process, address }
     }
 
-    /// What `query` says, once Prometheus answers.
+    /// The answer to `query`; `None` while Prometheus does not answer.
     fn query(&self, query: &str) -> Option<Value> {
         let output = Command::new("curl")
             .args(["-s", "-G", "--data-urlencode", &format!("query={query}")])
@@ -161,7 +161,7 @@ impl Prometheus {
     }
 }
 
-/// Every PromQL of the dashboard, with its variables filled in.
+/// Every PromQL query of the dashboard, with its variables filled in.
 fn of_dashboard() -> Vec<String> {
     let text = std::fs::read_to_string(format!("{DEPLOY}/grafana/sluicegate.json"));
     let dashboard: Value = serde_json::from_str(&text.expect("it is there")).expect("it is JSON");
@@ -174,7 +174,7 @@ fn of_dashboard() -> Vec<String> {
     queries.collect()
 }
 
-/// All that is asked for, by the dashboard and by the alerts.
+/// All queries of the dashboard and of the alerts.
 fn queries() -> String {
     let alerts = std::fs::read_to_string(format!("{DEPLOY}/prometheus/alerts.yml"));
     of_dashboard().join("\n") + &alerts.expect("the alerts are there")
@@ -207,7 +207,7 @@ async fn prometheus_reads_the_newer_format_and_every_query_of_the_dashboard() {
         assert_eq!(said["status"], "success", "{query}: {said}");
     }
     let queries = queries();
-    // Those of a catalog, of files and of a store on another machine are not here: other tests look at them.
+    // Other tests check the metrics of a catalog, of files and of a store on another machine.
     let elsewhere = ["sluicegate_catalog_", "sluicegate_certificate_", "sluicegate_snapshot_"];
     let is_here =
         |name: &&str| !of_redis(name) && !elsewhere.iter().any(|prefix| name.starts_with(prefix));
@@ -218,7 +218,7 @@ async fn prometheus_reads_the_newer_format_and_every_query_of_the_dashboard() {
     }
 }
 
-/// Whether `text` has a sample of the metric `name`.
+/// Returns whether `text` has a sample of the metric `name`.
 fn has_sample(text: &str, name: &str) -> bool {
     text.lines().any(|line| {
         line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ') || rest.starts_with('{'))
@@ -241,7 +241,7 @@ async fn every_metric_of_the_dashboard_and_the_alerts_is_served() {
     let get = "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     let text = raw(server.address("admin"), get);
     let queries = queries();
-    // A histogram has no sample without a decision, and the next test looks at stores on Redis.
+    // A histogram has no sample without a decision, and the next test checks stores on Redis.
     let wanted: Vec<_> = names(&queries).into_iter().filter(|name| !of_redis(name)).collect();
     assert!(wanted.len() > 20, "{wanted:?}");
     for name in wanted {
@@ -319,7 +319,7 @@ async fn a_store_on_redis_is_counted_also_when_it_is_gone() {
         })
         .iter()
         .sum();
-    // With the one answer before, so many failures open the breaker.
+    // With the one answer before, this many failures open the breaker.
     assert!(errors >= 4.0, "{text}");
     let local = |result| {
         let labels = r#"policy="login",wire="http""#;

@@ -1,4 +1,4 @@
-//! What operators see of a server: the real program, with every wire, and the tools that operators use.
+//! Telemetry for operators: the real program, with every wire, and the tools that operators use.
 
 mod clients;
 mod events;
@@ -24,14 +24,14 @@ use crate::program::{Process, program};
 /// Longest time a test waits for a program, which answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Budgets that nothing flows back into while a test runs.
+/// Budgets that do not refill while a test runs.
 const POLICIES: &str = "
 policies:
   - { name: login, rules: [ { name: tries, fixed_window: { limit: 2, window: 1h, align: first } } ] }
   - { name: shade, rules: [ { fixed_window: { limit: 1, window: 1h, align: first } } ], overflow: shadow }
 ";
 
-/// What `address` answers to `request`, sent as it is, until the end.
+/// Sends `request` unchanged to `address`, and returns all bytes until the connection ends.
 fn raw(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("the server listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
@@ -52,12 +52,12 @@ impl Server {
         Self::start_with(&[], Stdio::inherit())
     }
 
-    /// With these options beside, and what it says to people sent to `told`.
+    /// Starts a server with more options, whose standard error goes to `told`.
     fn start_with(options: &[&str], told: Stdio) -> Self {
         Self::serving(POLICIES, options, told)
     }
 
-    /// The same with other policies.
+    /// Like [`start_with`](Self::start_with), with other policies.
     fn serving(document: &str, options: &[&str], told: Stdio) -> Self {
         let folder = tempfile::tempdir().expect("there is room for files");
         let policies = folder.path().join("policies.yaml");
@@ -77,12 +77,12 @@ impl Server {
         self.process.address(wire)
     }
 
-    /// What is answered to `request`, sent as it is, until the end.
+    /// Sends `request` unchanged, and returns all bytes until the connection ends.
     fn raw(&self, wire: &str, request: &str) -> String {
         raw(self.address(wire), request)
     }
 
-    /// What operators see at `path`: head and body.
+    /// Head and body of the admin address's answer for `path`.
     fn see(&self, path: &str, headers: &str) -> (String, String) {
         let request =
             format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n{headers}connection: close\r\n\r\n");
@@ -105,7 +105,7 @@ impl Server {
         assert!(said.starts_with("HTTP/1.1 "), "{said}");
     }
 
-    /// A check by Envoy's protocol; what the gateway said of the trace goes along.
+    /// A check by Envoy's protocol, with the gateway's `traceparent`.
     async fn rate_limit(&self, policy: &str, key: &str, trace: Option<&str>) {
         let url = format!("http://{}", self.address("rls"));
         let client = RateLimitServiceClient::connect(url).await;
@@ -124,7 +124,7 @@ impl Server {
     }
 }
 
-/// The program `name`, to be given arguments.
+/// The program `name`, without arguments.
 fn tool(name: &str) -> Result<Command, Error> {
     match Command::new(name).arg("--version").output() {
         Err(error) if error.kind() == ErrorKind::NotFound => {

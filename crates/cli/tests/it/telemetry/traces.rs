@@ -1,4 +1,4 @@
-//! Spans of decisions, as a collector gets them.
+//! Spans of decisions, received by a collector.
 
 use std::fs;
 use std::process::Stdio;
@@ -19,7 +19,7 @@ use tonic::{Request, Response, Status};
 
 use super::{PATIENCE, Server};
 
-/// A collector that keeps what it gets.
+/// A collector that keeps the spans that it receives.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Vec<Span>>>);
 
@@ -37,7 +37,7 @@ impl TraceService for Collector {
 }
 
 impl Collector {
-    /// One that listens; and the options by which a server knows it.
+    /// Starts a collector; the file configures a server for it.
     async fn start(sample: &str) -> (Self, tempfile::NamedTempFile) {
         let collector = Self::default();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a free port");
@@ -53,7 +53,7 @@ impl Collector {
         (collector, config)
     }
 
-    /// So many spans, once they are there, in the order of their beginning.
+    /// Waits for `count` spans, and returns them in the order of their beginning.
     async fn spans(&self, count: usize) -> Vec<Span> {
         let all = async || {
             let spans = self.0.lock().expect("nobody panicked");
@@ -75,7 +75,7 @@ fn attribute<'s>(span: &'s Span, name: &str) -> Option<&'s str> {
 
 const TRACE: [u8; 16] = [0xaa; 16];
 
-/// Of a caller that traces, and of one that does not.
+/// `traceparent` of a caller that traces, and of one that does not.
 const SAMPLED: &str = "00-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-bbbbbbbbbbbbbbbb-01";
 const UNSAMPLED: &str = "00-cccccccccccccccccccccccccccccccc-bbbbbbbbbbbbbbbb-00";
 

@@ -17,7 +17,7 @@ use crate::server::Server;
 
 const CHECK: &str = r#"{"policy":"login","key":"tls"}"#;
 
-/// What `program` says to `options` and `arguments`.
+/// The output of `program` with `options` and `arguments`.
 fn run(program: &str, options: &[&OsStr], arguments: &[&str]) -> Result<Output, Error> {
     match Command::new(program).args(options).args(arguments).output() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -32,7 +32,7 @@ fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(stdout), String::from_utf8_lossy(stderr))
 }
 
-/// The options of curl and redis-cli to know `ca`, and to show the certificate of `own`.
+/// The options by which curl and redis-cli trust `ca`, and present the certificate of `own`.
 fn options<'a>(ca: &'a TlsFiles, own: Option<&'a TlsFiles>) -> Vec<&'a OsStr> {
     let mut options = vec![OsStr::new("--cacert"), ca.ca.as_os_str()];
     if let Some(own) = own {
@@ -49,7 +49,7 @@ fn curl(server: &Server, options: &[&OsStr]) -> Result<Output, Error> {
     run("curl", options, &["-sS", "-m", "10", &url, "-H", json, "-d", CHECK])
 }
 
-/// The same by redis-cli.
+/// A check by redis-cli, over TLS.
 fn redis_cli(server: &Server, options: &[&OsStr]) -> Result<Output, Error> {
     let port = server.address("rediss").port().to_string();
     let check = ["--tls", "-e", "-p", &port, "SG.CHECK", "login", "tls"];
@@ -57,7 +57,7 @@ fn redis_cli(server: &Server, options: &[&OsStr]) -> Result<Output, Error> {
     run("redis-cli", options, &check)
 }
 
-/// The same by a client of gRPC: what is left.
+/// A check by a gRPC client, over TLS. Returns the remaining permits.
 async fn grpc(server: &Server, ca: &TlsFiles, own: Option<&TlsFiles>) -> Result<u32, String> {
     let read = |path| std::fs::read(path).expect("a file of the test");
     let mut tls = ClientTlsConfig::new()
@@ -78,7 +78,7 @@ async fn grpc(server: &Server, ca: &TlsFiles, own: Option<&TlsFiles>) -> Result<
     Ok(answer.into_inner().statuses[0].limit_remaining)
 }
 
-/// One budget by all wires.
+/// Checks one budget on all wires.
 async fn all_wires_are_answered(server: &Server, ca: &TlsFiles, own: Option<&TlsFiles>) {
     let options = options(ca, own);
     let answer = said(&curl(server, &options).expect("every test needs curl"));
@@ -130,7 +130,7 @@ async fn who_shows_no_certificate_or_that_of_another_authority_is_refused() {
     all_wires_are_answered(&server, &files.tls, Some(&files.tls)).await;
 }
 
-/// What our own program says to this, and its exit status.
+/// The output of our own program for this command, and its exit status.
 fn sluicegate(command: &str) -> (String, Option<i32>) {
     let mut program = program();
     program.args(command.split_whitespace()).env("SLUICEGATE_TOKEN", "sgt_none");

@@ -1,4 +1,4 @@
-//! What is refused before the first request.
+//! Connections that are refused before the first request.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use super::{Client, Files};
 use crate::program::{PATIENCE, program, serve};
 use crate::server::Server;
 
-/// What the server says to `bytes` until it closes the connection.
+/// Sends `bytes`, and returns all bytes until the server closes the connection.
 fn answer(server: &Server, scheme: &str, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(server.address(scheme)).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("the time is not zero");
@@ -19,12 +19,12 @@ fn answer(server: &Server, scheme: &str, bytes: &[u8]) -> Vec<u8> {
     let mut said = Vec::new();
     match stream.read_to_end(&mut said) {
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => panic!("it goes on"),
-        // It may be let go before all of it was read.
+        // The connection may be reset before all bytes were read.
         _ => said,
     }
 }
 
-/// Whether that is nothing, or an alert of TLS.
+/// Returns whether `said` is empty, or an alert of TLS.
 fn is_a_refusal(said: &[u8]) -> bool {
     const ALERT: u8 = 21;
     said.is_empty() || (said.len() == 7 && said[0] == ALERT)
@@ -52,14 +52,14 @@ fn length(bytes: &[u8]) -> u8 {
     u8::try_from(bytes.len()).expect("it is short")
 }
 
-/// The greeting of a client that speaks no newer version than 3.`minor`: TLS 1.0 is 3.1, 1.1 is 3.2.
+/// The greeting of a client whose newest version is 3.`minor`: TLS 1.0 is 3.1, 1.1 is 3.2.
 fn hello(minor: u8) -> Vec<u8> {
     let ciphers = [0xc0, 0x13, 0xc0, 0x14, 0x00, 0x2f, 0x00, 0x35];
     let mut body = vec![3, minor];
     body.extend([7; 32]);
     body.extend([0, 0, length(&ciphers)]);
     body.extend(ciphers);
-    // Compression: none. Extensions: the curve P-256, points as they are, and signatures by it.
+    // Compression: none. Extensions: the curve P-256, uncompressed points, and signatures with it.
     body.extend([1, 0, 0, 22, 0, 10, 0, 4, 0, 2, 0, 23, 0, 11, 0, 2, 1, 0]);
     body.extend([0, 13, 0, 4, 0, 2, 4, 3]);
     let message = [&[1, 0, 0, length(&body)][..], &body].concat();
@@ -107,7 +107,7 @@ async fn a_client_that_wants_to_speak_something_else_does_not_get_in() {
     }
 }
 
-/// What the program says that is to serve with this configuration and does not.
+/// The error of a server that does not start with this configuration.
 fn refusal(config: &str) -> String {
     let folder = tempfile::tempdir().expect("there is room for files");
     let output = serve(&folder, config).output().expect("it is built");

@@ -1,4 +1,4 @@
-//! TLS as clients see it: those that nobody here wrote, and one that does what they would not.
+//! TLS for clients: those of other projects, and one that does what they do not.
 
 mod clients;
 mod greeting;
@@ -20,7 +20,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 
-/// Files of an authority of their own.
+/// Certificates and keys of one authority.
 struct Files {
     folder: TempDir,
     tls: TlsFiles,
@@ -33,7 +33,8 @@ impl Files {
         Self { folder, tls }
     }
 
-    /// A configuration in which every wire has them, and asks for certificates if so.
+    /// A configuration in which every wire has these files, and requires certificates of clients if
+    /// `asks`.
     fn config(&self, asks: bool) -> String {
         let mut config = String::new();
         let TlsFiles { ca, server_cert, server_key, .. } = &self.tls;
@@ -47,7 +48,7 @@ impl Files {
         config
     }
 
-    /// In the place of these, those of another authority.
+    /// Replaces the server's files by those of another authority.
     fn replace(&self, by: &TlsFiles) {
         for (old, new) in
             [(&self.tls.server_cert, &by.server_cert), (&self.tls.server_key, &by.server_key)]
@@ -57,13 +58,13 @@ impl Files {
     }
 }
 
-/// A client that knows the authority `ca`.
+/// A client that trusts the authority `ca`.
 #[derive(Default)]
 struct Client<'a> {
     ca: Option<&'a Path>,
     /// Its certificate and key.
     own: Option<(&'a Path, &'a Path)>,
-    /// What it says that it speaks.
+    /// The protocols that it offers (ALPN).
     protocols: &'a [&'a str],
     versions: Option<&'static SupportedProtocolVersion>,
 }
@@ -78,7 +79,7 @@ impl<'a> Client<'a> {
         self
     }
 
-    /// Greets the server there.
+    /// Makes the handshake with the server at `address`.
     async fn connect(&self, address: SocketAddr) -> std::io::Result<TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
         if let Some(ca) = self.ca {
@@ -106,7 +107,7 @@ impl<'a> Client<'a> {
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
     }
 
-    /// Whether it gets an answer from the wire of Redis clients.
+    /// Returns whether the wire for Redis clients answers it.
     async fn is_answered(&self, server: &Server) -> bool {
         match self.connect(server.address("rediss")).await {
             Ok(mut stream) => ping(&mut stream).await,
@@ -115,7 +116,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Whether a connection of a Redis client is answered.
+/// Returns whether a `PING` on this connection is answered.
 async fn ping(stream: &mut TlsStream<TcpStream>) -> bool {
     let mut said = [0; 7];
     let asked = stream.write_all(b"PING\r\n").await.is_ok();

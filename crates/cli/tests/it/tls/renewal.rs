@@ -6,12 +6,12 @@ use super::{Client, Files, ping};
 use crate::program::PATIENCE;
 use crate::server::Server;
 
-/// Tells the server to read its files again.
+/// Sends the server the signal to read its files again.
 fn hang_up(server: &Server) {
     server.signal("HUP");
 }
 
-/// Waits until the server says `words`, for the `count`th time.
+/// Waits until the server logs `words` for the `count`th time.
 async fn tells(server: &Server, words: &str, count: usize) {
     let told = async || (server.told().matches(words).count() >= count).then_some(());
     let told = until(words, PATIENCE, told).await;
@@ -40,7 +40,7 @@ async fn a_bad_certificate_is_refused_and_the_last_good_one_stays() {
     let (files, next) = (Files::new(), Files::new());
     let server = Server::start(&files.config(false));
     let cert = &files.tls.server_cert;
-    // Whoever writes one file after the other is seen in between.
+    // The server may read the files between two writes.
     std::fs::copy(&next.tls.server_cert, cert).expect("it can be written");
     let problem = format!(
         "resp.tls.key: {}: does not match the certificate {}",

@@ -17,13 +17,13 @@ use crate::program::{PATIENCE, Process, program, serve};
 const OLD: &str = "old-0123456789abcdef";
 const NEW: &str = "new-0123456789abcdef";
 
-/// A file that only its owner can read.
+/// Writes a file that only its owner can read.
 fn secret(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// A server whose `http` and `rls` need a token of the file that is returned.
+/// A server whose `http` and `rls` require a token of the returned file.
 fn start(folder: &TempDir, text: &str) -> (Server, PathBuf) {
     let file = folder.path().join("tokens");
     secret(&file, text);
@@ -31,7 +31,7 @@ fn start(folder: &TempDir, text: &str) -> (Server, PathBuf) {
     (Server { process: Process::start(&mut serve(folder, &config), 4) }, file)
 }
 
-/// The status, the challenge and the problem type of a check with this field.
+/// The status, the challenge and the problem type of a check with this header field.
 fn check(server: &Server, path: &str, field: &str) -> (u16, Option<String>, Option<String>) {
     let body = json!({ "policy": "login", "key": "k" }).to_string();
     let (status, head, body) = server.http(&format!("POST {path}"), field, &body);

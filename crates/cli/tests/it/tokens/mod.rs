@@ -1,4 +1,4 @@
-//! Who may ask a server with a catalog: the real program, on every wire, with tokens of every kind.
+//! Access to a server with a catalog: the real program, on every wire, with tokens of every kind.
 #![expect(clippy::unwrap_used, reason = "what a test builds is known to be right")]
 
 mod file;
@@ -25,7 +25,7 @@ use crate::program::{PATIENCE, Process};
 struct Stage {
     folder: TempDir,
     catalog: Catalog,
-    /// The secrets of tokens, by what they are.
+    /// The secrets of tokens, by their kind.
     good: String,
     checks: String,
     foreign: String,
@@ -49,19 +49,19 @@ impl Stage {
         let (good, _) = token(&catalog, "shop", &both, &by()).await;
         let (checks, _) = token(&catalog, "shop", &[Scope::Check], &by()).await;
         let (foreign, _) = token(&catalog, "other", &both, &by()).await;
-        // It ended years ago.
+        // It expired years ago.
         let (ended, _) = token(&catalog, "shop", &both, &ChangeContext::operator("", 1)).await;
         let (revoked, id) = token(&catalog, "shop", &both, &by()).await;
         catalog.revoke_token(&by(), "shop", &id).await.unwrap();
         Self { folder, catalog, good, checks, foreign, ended, revoked }
     }
 
-    /// A server on this catalog, to whose addresses tokens have to be shown as is said here.
+    /// A server on this catalog, with this `catalog.tokens_required`.
     fn server(&self, tokens_required: &str) -> Server {
         self.server_with(tokens_required, &[])
     }
 
-    /// The same with more in its environment.
+    /// Like [`server`](Self::server), with more environment variables.
     fn server_with(&self, tokens_required: &str, more: &[(&str, &str)]) -> Server {
         let wires = ["HTTP", "RESP", "RLS"];
         let mut program = program();
@@ -78,7 +78,7 @@ impl Stage {
     }
 }
 
-/// A server on free ports. It ends with this.
+/// A server on free ports. It ends when this is dropped.
 struct Server {
     process: Process,
 }
@@ -88,7 +88,7 @@ impl Server {
         self.process.address(scheme)
     }
 
-    /// What is answered to `sent`, as it is, until the end.
+    /// Sends `sent` unchanged, and returns all bytes until the connection ends.
     fn raw(&self, scheme: &str, sent: &str) -> String {
         let mut stream = TcpStream::connect(self.address(scheme)).expect("the server listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
@@ -98,7 +98,7 @@ impl Server {
         said
     }
 
-    /// The status, head and body of a request with these fields.
+    /// The status, head and body of the answer to a request with these header fields.
     fn http(&self, line: &str, fields: &str, body: &str) -> (u16, String, String) {
         let length = body.len();
         let said = self.raw(
@@ -113,7 +113,7 @@ impl Server {
         (status.expect("a status"), head.to_lowercase(), body.to_owned())
     }
 
-    /// Tells it to stop, and waits until it has.
+    /// Stops it, and waits for its end.
     fn stop(&mut self) {
         self.process.signal("TERM");
         assert!(self.process.wait().unwrap().success());
@@ -132,12 +132,12 @@ fn by() -> ChangeContext {
     ChangeContext::operator("a test", now())
 }
 
-/// The same, whatever is warned of.
+/// The context of a change that is made in spite of warnings.
 fn forced() -> ChangeContext {
     ChangeContext { force: true, ..by() }
 }
 
-/// A new token that ends a minute after it was made: its secret and its id.
+/// A new token that expires a minute after it was made: its secret and its id.
 async fn token(
     catalog: &Catalog,
     app: &str,
@@ -160,7 +160,7 @@ async fn a_token_that_is_made_holds_within_a_second_and_one_that_is_revoked_no_l
         let field = format!("authorization: Bearer {secret}\r\n");
         server.http("POST /v1/check", &field, r#"{"policy":"p"}"#).0
     };
-    // A connection that has logged in.
+    // A connection that has authenticated.
     let mut resp = TcpStream::connect(server.address("resp")).unwrap();
     resp.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut ask = |line: &str| {
@@ -219,7 +219,7 @@ async fn refusals_are_counted_without_a_word_of_who_asked() {
 async fn what_guards_requests_of_one_app_does_not_hold_up_those_of_another() {
     let stage = Stage::set().await;
     let window = json!({ "limit": 1, "window": "1h", "align": "first" });
-    // For every app; but only those of its own did ask for it.
+    // Every app may name this policy, but gateways of other apps than its owner did not ask for it.
     let policy = json!({ "name": "all", "apps": ["*"], "key": ["remote_ip"], "match": { "path": { "prefix": "/" } }, "rules": [{ "fixed_window": window }] });
     stage.catalog.create_policy(&forced(), "shop", &policy, PolicyState::Active).await.unwrap();
     let server = stage.server("always");
@@ -261,7 +261,7 @@ async fn no_policy_of_a_neighbour_touches_the_gateway_of_another_app() {
     for remedy in ["app=NAME", "X-Sluicegate-Token", "http.app"] {
         assert!(body.contains(remedy), "{remedy}: {body}");
     }
-    // Of one app's own there may be too many, too: the first 16 are decided.
+    // Even an app's own policies may be too many: the first 16 are decided.
     for n in 0..17 {
         let policy = guarding(&format!("own{n:02}"), if n == 15 { 1 } else { 1_000 });
         stage.catalog.create_policy(&forced(), "shop", &policy, PolicyState::Active).await.unwrap();
@@ -314,7 +314,7 @@ async fn what_is_used_of_a_neighbours_policy_can_be_neither_read_nor_used_up_nor
         assert_eq!(ask(&stage.good, "settle", policy, settle).0, 200);
         assert_eq!(ask(&stage.good, "reset", policy, ""), (200, Some(1), Some(5)));
     }
-    // A batch that does not pass gives back what it took, also of a policy that gives it nothing back.
+    // A refused batch returns the permits that it took, also those of a policy that the token may not refund.
     let checks =
         r#"{"atomic":true,"checks":[{"policy":"all","key":"b"},{"policy":"own","key":"b"}]}"#;
     let field = format!("authorization: Bearer {}\r\n", stage.foreign);
@@ -326,7 +326,7 @@ async fn what_is_used_of_a_neighbours_policy_can_be_neither_read_nor_used_up_nor
 #[tokio::test(flavor = "multi_thread")]
 async fn limits_that_callers_bring_along_are_their_apps_own() {
     let stage = Stage::set().await;
-    // Such limits hold in domains that are known.
+    // Such limits are enforced in known domains.
     let known = stage.folder.path().join("descriptors.yaml");
     std::fs::write(&known, "domains: [ d ]\ndescriptors: []\n").expect("it can be written");
     let known = known.to_str().expect("a path of the test");

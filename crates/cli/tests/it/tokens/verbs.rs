@@ -62,7 +62,7 @@ async fn a_listener_for_peeks_admits_no_checks_of_gateways_either() {
     assert!(answer.contains(r#""detail":"the verb `check` is not permitted"#), "{answer}");
 }
 
-/// The status and the text of a message with one descriptor in a domain.
+/// The status and the text of the answer to a message with one descriptor in a domain.
 fn descriptor(server: &Server, domain: &str, descriptor: &Value) -> (u16, String) {
     let body = json!({ "domain": domain, "descriptors": [descriptor] }).to_string();
     let (status, _, body) = server.http("POST /json", "", &body);
@@ -75,7 +75,7 @@ fn descriptors_of_gateways_take_what_there_is_where_checks_are_permitted() {
     let entries = json!([{ "key": "user", "value": "ann" }]);
     let limit = json!({ "requestsPerUnit": 10, "unit": "HOUR" });
     let three = json!({ "entries": entries, "limit": limit, "hitsAddend": "3" });
-    // The policy is a domain, in which a limit that is brought along counts.
+    // The policy is a domain, in which a limit in the request is enforced.
     assert_eq!(descriptor(&server, "login", &three).0, 200);
 }
 

@@ -8,33 +8,33 @@ use serde_json::{Value, json};
 
 use super::{Server, Stage};
 
-/// Who asks, and how.
+/// A request with its credential.
 #[derive(Clone, Copy, Debug)]
 struct Ask<'a> {
-    /// The token that is shown.
+    /// The token that is sent.
     secret: Option<&'a str>,
-    /// The app that the request says.
+    /// The app that the request names.
     app: Option<&'a str>,
-    /// Whether permits are given back instead of taken.
+    /// The request gives permits back instead of taking them.
     refund: bool,
 }
 
-/// What becomes of a question, in the words of each wire.
+/// The outcome of a request, in the terms of each wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It is decided.
+    /// The request is decided.
     Passes,
     /// The policy is not for the app: code 0.
     NotConfigured,
-    /// Somebody has to show a token.
+    /// A token is required.
     Missing,
     /// Invalid token.
     Bad,
-    /// It is not for that, or another app's.
+    /// The token lacks the scope, or belongs to another app.
     Forbidden,
 }
 
-/// What each kind of token comes to, where one is required and where none is.
+/// The outcome of each kind of token, if one is required and if none is.
 fn table(stage: &Stage) -> [(Ask<'_>, Fate, Fate); 11] {
     let Stage { good, checks, foreign, ended, revoked, .. } = stage;
     let plain = Ask { secret: None, app: None, refund: false };
@@ -57,7 +57,7 @@ fn table(stage: &Stage) -> [(Ask<'_>, Fate, Fate); 11] {
     ]
 }
 
-/// What a wire says to a question.
+/// The outcome on the HTTP wire.
 fn http(server: &Server, ask: Ask<'_>) -> Fate {
     let verb = if ask.refund { "refund" } else { "check" };
     let (status, head, body) = server.http(
@@ -77,7 +77,7 @@ fn http(server: &Server, ask: Ask<'_>) -> Fate {
     }
 }
 
-/// The same in a batch, where what is wrong with a check is in its place.
+/// The outcome in a batch, whose answers contain the errors of single checks.
 fn batch(server: &Server, ask: Ask<'_>) -> Fate {
     let check = json!({ "policy": "p", "key": "k", "app": ask.app });
     let body = json!({ "checks": [check] }).to_string();
@@ -140,7 +140,7 @@ async fn rls(server: &Server, ask: Ask<'_>) -> Fate {
     }
 }
 
-/// The same messages as JSON.
+/// The outcome on `/json`, with the messages of Envoy as JSON.
 fn rls_json(server: &Server, ask: Ask<'_>) -> Fate {
     let entry = |(key, value)| json!({ "key": key, "value": value });
     let app = ask.app.map(|app| entry(("app", app)));
@@ -162,7 +162,8 @@ fn rls_json(server: &Server, ask: Ask<'_>) -> Fate {
     }
 }
 
-/// What a gateway is told: whatever is wrong with its token is no answer to its client.
+/// The answer to a gateway, and whether its client passes: a problem with the gateway's token is a
+/// server error, not an answer to its client.
 fn auth(server: &Server, ask: Ask<'_>) -> (u16, bool) {
     let app = ask.app.map(|app| format!("?app={app}")).unwrap_or_default();
     let fields = field("x-sluicegate-token: ", ask.secret)
@@ -191,7 +192,7 @@ async fn every_wire_answers_to_every_token_as_it_should() {
             }
             assert_eq!(batch(&server, ask), expected, "batch {required} {ask:?}");
             let of_gateway = match expected {
-                // Nothing says whose policies guard it.
+                // Neither a token nor an app says whose policies apply.
                 _ if ask.secret.is_none() && ask.app.is_none() => (500, false),
                 Fate::Passes => (200, true),
                 // No policy guards the request for this app.
@@ -226,7 +227,7 @@ async fn what_gives_back_wants_its_scope_and_what_is_no_question_wants_nothing()
         assert_eq!(status(&stage.checks, path, body), of_checks, "{path}");
         assert_eq!(status(&stage.good, path, body), 200, "{path}");
         assert_eq!(status("none", path, body), 401, "{path}");
-        // Nothing is read of a body that nobody may send.
+        // The body of an unauthorised request is not read.
         assert_eq!(status("none", path, "{"), 401, "{path}");
     }
     for path in ["/livez", "/v1/openapi.json"] {
@@ -247,7 +248,7 @@ async fn what_gives_back_wants_its_scope_and_what_is_no_question_wants_nothing()
     assert!(said.contains("checks[1]: app: the token belongs to another app"), "{said}");
 }
 
-/// The status of a check of the policy `login` by Envoy's protocol; `None`: it is decided.
+/// The status of a check of the policy `login` by Envoy's protocol; `None`: it was decided.
 pub(super) async fn ask_login(server: &Server, secret: Option<&str>) -> Option<tonic::Code> {
     let url = format!("http://{}", server.address("rls"));
     let mut client = RateLimitServiceClient::connect(url).await.expect("it listens");

@@ -21,7 +21,7 @@ pub(in crate::api) struct NewAccountBody {
     password: Option<String>,
     /// OpenID Connect issuer and subject: `https://id.example.org|1234`.
     subject: Option<String>,
-    /// Whether the account is an administrator.
+    /// `true` for an administrator.
     #[serde(default)]
     is_admin: bool,
 }
@@ -31,11 +31,11 @@ pub(in crate::api) struct NewAccountBody {
 #[serde(deny_unknown_fields)]
 #[schema(as = AccountChange)]
 pub(in crate::api) struct AccountChangeBody {
-    /// Whether the account is an administrator.
+    /// `true` for an administrator; absent: unchanged.
     is_admin: Option<bool>,
-    /// Whether sign-in is disabled.
+    /// `true` to disable sign-in; absent: unchanged.
     is_disabled: Option<bool>,
-    /// A new password.
+    /// A new password; absent: unchanged.
     #[schema(min_length = 12)]
     password: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Apps, and who has a role in them.
+//! Apps and their members.
 
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -60,7 +60,7 @@ pub(in crate::api) async fn search(ask: ApiRequest) -> Result<ApiResponse, ApiPr
     Ok(ApiResponse::all(hits))
 }
 
-/// The account that asks.
+/// Returns the account that sent the request; 403 for tokens.
 pub(super) fn signed_in(ask: &ApiRequest) -> Result<&Account, ApiProblem> {
     match &ask.by.actor {
         Actor::Account(account) => Ok(account),

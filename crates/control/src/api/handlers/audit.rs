@@ -1,4 +1,4 @@
-//! What was changed, and by whom.
+//! Audit entries: listed, verified and exported.
 
 use axum::body::Body;
 use futures_util::stream;
@@ -13,13 +13,13 @@ use crate::audit::{AuditFilter, Chain, GENESIS, Verified};
 use crate::catalog::Catalog;
 use crate::error::Error;
 
-/// Most entries that one request verifies, and a page: about two seconds of a processor.
+/// Maximum number of entries that one request verifies, rounded up to a page: about two seconds of a processor.
 const VERIFIED_MAX: i64 = 100_000;
 
-/// Digits of a hash.
+/// Length of a hash, in hexadecimal digits.
 const HASH_DIGITS: usize = 64;
 
-/// How far the chain of entries was verified.
+/// The part of the chain of entries that was verified.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Verified)]
 pub(in crate::api) struct VerifiedPart {
@@ -27,9 +27,9 @@ pub(in crate::api) struct VerifiedPart {
     entries: i64,
     /// Hash of that entry. Keep the hash of the last entry of all elsewhere to detect a replaced chain.
     head: String,
-    /// Whether it is the last entry. If not, send `entries` as `from_seq` and `head` as `from_hash` to go on.
+    /// `true` if it is the last entry. If not, send `entries` as `from_seq` and `head` as `from_hash` to go on.
     is_complete: bool,
-    /// What is wrong with the chain, and at which entry.
+    /// The fault in the chain, and at which entry; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     broken: Option<String>,
 }
@@ -68,7 +68,7 @@ pub(in crate::api) async fn verify(ask: ApiRequest) -> Result<ApiResponse, ApiPr
     Ok(ApiResponse::ok(&part))
 }
 
-/// All entries that are there now, as lines of JSON, the oldest first.
+/// Sends all entries that there are now, as lines of JSON, the oldest first.
 pub(in crate::api) async fn export(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let only = ask.api.verifying.clone().try_acquire_owned().map_err(|_| Error::Busy)?;
     let catalog = ask.api.catalog.clone();
@@ -80,10 +80,10 @@ pub(in crate::api) async fn export(ask: ApiRequest) -> Result<ApiResponse, ApiPr
     Ok(ApiResponse::lines(Body::from_stream(lines)))
 }
 
-/// An export that goes on.
+/// State of an export.
 struct Exporting {
     catalog: Catalog,
-    /// The last entry that was sent.
+    /// Number of the last entry that was sent.
     seq: i64,
     _only: OwnedSemaphorePermit,
 }

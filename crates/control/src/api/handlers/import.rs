@@ -36,7 +36,7 @@ pub(in crate::api) struct ImportPreview {
     /// Differences by which more passes than before, such as limits that were not imported: only if `lossy`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     wider: Vec<FindingBody>,
-    /// Of Envoy: the descriptor tree that leads to the policies, as YAML.
+    /// The descriptor tree that leads to the policies, as YAML; only for Envoy.
     #[serde(skip_serializing_if = "Option::is_none")]
     descriptors: Option<String>,
 }
@@ -47,7 +47,7 @@ struct PreviewedPolicy {
     /// The policy, as in `policies[]` of a policy document.
     #[schema(schema_with = policy_schema)]
     document: Json,
-    /// Who is responsible for it where it comes from; null: not known.
+    /// Comment from the source, such as who is responsible for the limit; null: none.
     comment: Option<String>,
 }
 
@@ -71,7 +71,7 @@ pub(in crate::api) async fn preview(ask: ApiRequest) -> Result<ApiResponse, ApiP
     }))
 }
 
-/// A note at its line of the text.
+/// Returns a note as a finding at its line of the text.
 fn placed(Note { line, severity: _, finding }: &Note) -> PlacedFinding {
     let place = line.map(|line| TextPlace { line, column: 1 });
     PlacedFinding { place, ..PlacedFinding::new("/text", finding.clone()) }

@@ -9,15 +9,15 @@ use crate::api::problem::ApiProblem;
 use crate::api::request::{ApiRequest, ApiResponse};
 use crate::identity::{Oidc, PASSWORD_CHARS_MIN};
 
-/// What a server says of itself before anybody signs in.
+/// Properties of a server that anybody can read, before signing in.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Meta {
-    /// Whether there is a catalog, and whether it answers.
+    /// State of the catalog.
     pub catalog: CatalogState,
-    /// Whether the first account is still to be created, with the setup token; null if the catalog does not
-    /// answer.
+    /// `true` while the first account is still to be created, with the setup token; null unless the catalog
+    /// answers.
     pub setup_due: Option<bool>,
-    /// Where people can sign in with OpenID Connect; null if it is not configured.
+    /// The OpenID Connect provider to sign in with; null if none is configured.
     pub oidc: Option<MetaOidc>,
     /// Version of the server.
     pub software: &'static str,
@@ -32,20 +32,20 @@ pub struct MetaOidc {
     pub name: String,
 }
 
-/// Whether there is a catalog, and whether it answers.
+/// State of a server's catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CatalogState {
-    /// None is configured.
+    /// No catalog is configured.
     None,
-    /// It does not answer.
+    /// The catalog does not answer.
     Away,
-    /// It answers.
+    /// The catalog answers.
     Ready,
 }
 
 impl Meta {
-    /// Of a server whose catalog is in this state, and where people sign in elsewhere or not.
+    /// Describes a server with a catalog in this state; `setup_due` is null.
     pub fn new(catalog: CatalogState, oidc: Option<&Oidc>) -> Self {
         Self {
             catalog,

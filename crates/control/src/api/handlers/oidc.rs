@@ -1,4 +1,4 @@
-//! Signing in elsewhere: to the provider, and back.
+//! Sign-in with OpenID Connect: the redirect to the provider, and its callback.
 
 use axum::http::StatusCode;
 use base64::Engine as _;
@@ -20,18 +20,18 @@ use sluicegate_policy::finding;
 const COOKIE: &str = "__Host-sluicegate-login";
 const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Lax";
 
-/// Where who signed in is sent, always: no request says it. It tells them who they are.
+/// Page to which everybody is sent after sign-in: no request can choose another.
 const HOME: &str = "/";
 
-/// The page of the console to which people are sent whose sign-in failed, and the cookie that has the reason:
-/// no link of somebody else can make the page show one.
+/// Page of the console to which people are sent whose sign-in failed, and the cookie that has the reason, so
+/// that no link of another site can make the page show one.
 const SIGN_IN: &str = "/sign-in";
 const PROBLEM: &str = "__Host-sluicegate-problem";
 
-/// How long the reason is kept, in seconds: until the page has asked for it.
+/// Lifetime of the reason, in seconds: enough for the page to fetch it.
 const PROBLEM_S: u32 = 60;
 
-/// Most bytes of a reason, so that browsers keep the cookie: they take 4 KiB.
+/// Maximum size of a reason, in bytes, so that browsers keep the cookie: they accept 4 KiB.
 const PROBLEM_BYTES_MAX: usize = 2_800;
 
 pub(in crate::api) async fn login(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
@@ -90,7 +90,7 @@ async fn end(ask: &ApiRequest) -> Result<ApiResponse, ApiProblem> {
         }
     };
     let (secret, spans) = (Secret::new(SecretKind::Session), api.spans);
-    // Whoever had a session in this browser has another one now.
+    // The new session replaces those of this browser.
     let old: Vec<_> = ended.session.iter().chain(&ask.session).map(String::as_str).collect();
     let session = NewSession { hash: &secret.hash(), spans, instead_of: &old };
     sign_in(api, oidc, &ended, session, &ask.by).await?;
@@ -98,7 +98,7 @@ async fn end(ask: &ApiRequest) -> Result<ApiResponse, ApiProblem> {
     Ok(reply.set_cookie(&format!("{COOKIE}=; Max-Age=0; {ATTRIBUTES}")))
 }
 
-/// Signs them in; who has no account, or may not use it, is in the audit: the provider knows them.
+/// Signs a person in. A refusal is audited, since the provider has identified the person.
 async fn sign_in(
     api: &Api,
     oidc: &Oidc,
@@ -128,10 +128,10 @@ async fn sign_in(
     Err(denied)
 }
 
-/// What somebody is told who is known at the provider, and not let in.
+/// Returns the problem of a person whom the provider has identified, but who is not admitted.
 ///
 /// # Errors
-/// What has nothing to do with who they are.
+/// Errors that do not depend on the person.
 fn denied(error: Error, subject: &str, creates: bool) -> Result<ApiProblem, ApiProblem> {
     let detail = match &error {
         Error::NotFound(_) if creates => finding!(
@@ -163,8 +163,7 @@ fn denied(error: Error, subject: &str, creates: bool) -> Result<ApiProblem, ApiP
     Ok(ApiProblem::new(StatusCode::FORBIDDEN, detail))
 }
 
-/// What is said of a sign-in that did not come to an end; what the provider says of it is for who runs
-/// the server.
+/// Returns the problem of a sign-in that was not completed; the reason that it does not show is logged.
 fn said(refused: SignInError) -> ApiProblem {
     let detail = finding!("oidc_failed", "{problem}", problem = refused);
     match refused {

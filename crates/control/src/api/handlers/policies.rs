@@ -16,7 +16,7 @@ use sluicegate_policy::document::InOrder;
 use sluicegate_policy::{Places, Policy, WrittenError, WrittenPolicy, finding};
 use sluicegate_text::fields::{Object, whole_number};
 
-/// Latest changes that are returned, unless the request says how many, and at most: what a person looks at.
+/// Number of latest changes that are returned by default, and at most: what a person looks at.
 const CHANGES: u32 = 10;
 const CHANGES_MAX: u32 = 100;
 
@@ -59,7 +59,7 @@ pub(in crate::api) struct RollBack {
     to: i64,
 }
 
-/// How to restore a deleted policy.
+/// The version and the state to restore a deleted policy with.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct Restore {
@@ -71,7 +71,7 @@ pub(in crate::api) struct Restore {
     state: Option<PolicyState>,
 }
 
-/// A valid policy: what it would change.
+/// A valid policy, and what it would change.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct Validated {
     /// The policy as JSON.
@@ -141,7 +141,7 @@ pub(in crate::api) async fn create(ask: ApiRequest) -> Result<ApiResponse, ApiPr
 
 pub(in crate::api) async fn apply(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let WantedPolicies { policies } = ask.json()?;
-    // Who has not looked at what there is wants it replaced, whatever it is.
+    // Without `If-Match`, the policies are replaced whatever their version.
     let version = ask.is_versioned().then(|| ask.version()).transpose()?;
     let policies: Vec<_> = policies.into_iter().map(|Object(wanted)| wanted).collect();
     let applied = ask.api.catalog.apply(&ask.by, ask.param("app"), &policies, version).await?;
@@ -172,7 +172,7 @@ pub(in crate::api) async fn change(ask: ApiRequest) -> Result<ApiResponse, ApiPr
     Ok(policy_response(&sent.placed(changed)?))
 }
 
-/// An override that ends, in the latest version of the policy.
+/// Adds an override that ends to the latest version of the policy.
 pub(in crate::api) async fn boost(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let boost: Boost = ask.json()?;
     let (app, policy) = ask.policy();
@@ -244,12 +244,12 @@ pub(in crate::api) async fn diff(ask: ApiRequest) -> Result<ApiResponse, ApiProb
 struct SentPolicy {
     document: Json,
     state: Option<PolicyState>,
-    /// Where its values stand, if it is YAML; then it is all of the body, and the state stands in the query.
+    /// Positions of its values, if it is YAML: the body is then the policy alone, and the state is in the query.
     places: Option<Places>,
 }
 
 impl SentPolicy {
-    /// With the state that it should have.
+    /// Reads a policy with the state that it should have.
     fn read(ask: &ApiRequest) -> Result<Self, ApiProblem> {
         if ask.is_yaml() {
             return Self::of_yaml(ask.body(), ask.query().state);
@@ -258,7 +258,7 @@ impl SentPolicy {
         Ok(Self { document, state, places: None })
     }
 
-    /// Without one.
+    /// Reads a policy without a state.
     fn read_document(ask: &ApiRequest) -> Result<Self, ApiProblem> {
         if ask.is_yaml() {
             return Self::of_yaml(ask.body(), None);
@@ -284,7 +284,7 @@ impl SentPolicy {
         Ok(Self { document, state, places: Some(places) })
     }
 
-    /// What was found, with places in the body as it was sent.
+    /// Returns `found`, with findings at their places in the body as it was sent.
     fn placed<T>(&self, found: Result<T, Error>) -> Result<T, Error> {
         let placed = |all: Vec<_>| all.into_iter().map(|found| self.place(found)).collect();
         found.map_err(|error| match error {
@@ -302,7 +302,7 @@ impl SentPolicy {
     }
 }
 
-/// The state of a policy that is created or restored.
+/// Returns the state of a policy that is created or restored; `shadow` by default.
 fn initial_state(state: Option<PolicyState>) -> Result<PolicyState, ApiProblem> {
     match state.unwrap_or(PolicyState::Shadow) {
         PolicyState::Deleted => Err(ApiProblem::invalid(

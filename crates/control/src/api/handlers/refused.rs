@@ -1,4 +1,4 @@
-//! Whom a policy refuses, and whom it would refuse if it were enforced.
+//! Keys that a policy refuses, and those that it would refuse if it were enforced.
 
 use std::collections::BTreeMap;
 
@@ -13,22 +13,22 @@ use crate::traffic::{Counts, RefusedKey, SHED, Step, WITHOUT_STORE};
 
 use super::traffic::read;
 
-/// Keys that are returned.
+/// Maximum number of keys that are returned.
 const KEYS_MAX: usize = 50;
 
-/// How far back the last refused keys of other nodes are looked for, in milliseconds.
+/// Age above which refused keys of other nodes are left out, in milliseconds.
 const RECENT_MS: i64 = 5 * 60 * 1_000;
 
 /// The keys of a policy that were refused most in the last minutes, by all nodes.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct RefusedKeys {
-    /// Whether the node that answers counts the policy on its own; else the keys are those of other nodes.
+    /// `true` if the node that answers counts the policy on its own; else the keys are those of other nodes.
     counted: bool,
     /// The keys, those that were refused most first. Hashed keys differ between nodes (`admin.keys`).
     keys: Vec<RefusedKey>,
 }
 
-/// What a policy in shadow mode would have refused.
+/// Requests that a policy in shadow mode would have refused.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct Rollout {
     /// When the policy went into shadow mode, in milliseconds since 1970; null: it is not in shadow mode.
@@ -37,13 +37,13 @@ pub(in crate::api) struct Rollout {
     from: i64,
     /// All requests.
     decided: u64,
-    /// Those over the limit in shadow mode.
+    /// Requests over the limit in shadow mode.
     shadowed: u64,
-    /// Those that met an overload of the store, and no limit.
+    /// Requests that were not checked against any limit, because the store was overloaded.
     shed: u64,
-    /// Those that were decided without the store; each is in another count as well.
+    /// Requests that were decided without the store; each is in another count as well.
     without_store: u64,
-    /// At least so many keys were over the limit in the last minutes.
+    /// Least number of keys that were over the limit in the last minutes.
     keys_at_least: usize,
 }
 
@@ -90,13 +90,13 @@ pub(in crate::api) async fn rollout(ask: ApiRequest) -> Result<ApiResponse, ApiP
     Ok(ApiResponse::ok(&rollout))
 }
 
-/// The name of the policy, which is the app's.
+/// Returns the name of the policy, if it is one of the app.
 async fn owned(ask: &ApiRequest) -> Result<String, Error> {
     let (app, policy) = ask.policy();
     Ok(ask.api.catalog.policy(app, policy).await?.name)
 }
 
-/// What the other nodes wrote last of the keys that they refused.
+/// Returns the refused keys that each other node wrote last.
 async fn of_others(ask: &ApiRequest, policy: &str) -> Result<Vec<NodeKeys>, ApiProblem> {
     let own = ask.api.traffic.node();
     let mut latest = BTreeMap::new();
@@ -114,8 +114,8 @@ async fn of_others(ask: &ApiRequest, policy: &str) -> Result<Vec<NodeKeys>, ApiP
     Ok(latest.into_values().collect())
 }
 
-/// All keys of these nodes. A node that does not name a key may have refused it as often as the last one
-/// that it names.
+/// Joins the keys of these nodes. A node that does not list a key may have refused it as often as the last
+/// one that it lists.
 fn joined(nodes: &[NodeKeys]) -> Vec<RefusedKey> {
     let mut keys: Vec<RefusedKey> = Vec::new();
     for named in nodes.iter().flatten() {

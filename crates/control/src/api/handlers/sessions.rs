@@ -1,4 +1,4 @@
-//! Who one is: the first account, signing in and out, one's own password.
+//! Setup of the first account, sessions, and one's own password.
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -56,7 +56,7 @@ pub(in crate::api) struct Me {
     /// Account name.
     name: String,
     is_admin: bool,
-    /// Whether the account has a password; otherwise it signs in with OpenID Connect.
+    /// `true` if the account has a password; otherwise it signs in with OpenID Connect.
     has_password: bool,
     /// The role in each app.
     roles: std::collections::BTreeMap<String, crate::access::Role>,
@@ -107,7 +107,7 @@ pub(in crate::api) async fn sign_in(ask: ApiRequest) -> Result<ApiResponse, ApiP
         Some(kept) => api.catalog.actor(&kept.account).await?.map(|account| (kept, account)),
         None => None,
     };
-    // The same words, whichever of the two is wrong.
+    // One message for both, so that it does not reveal which is wrong.
     let Some((kept, signed_in)) = signed_in else {
         attempt.failed();
         ask.audit_failed(Action::SignIn, None, named(&account)).await;
@@ -116,11 +116,11 @@ pub(in crate::api) async fn sign_in(ask: ApiRequest) -> Result<ApiResponse, ApiP
     let secret = Secret::new(SecretKind::Session);
     let by = ChangeContext { actor: Actor::Account(signed_in.clone()), ..ask.by.clone() };
     api.changes.count(&by.actor, Action::SignIn)?;
-    // Whoever had a session in this browser has another one now.
+    // The new session replaces the one of this browser.
     let old: Vec<_> = ask.session.iter().map(String::as_str).collect();
     let session = NewSession { hash: &secret.hash(), spans: api.spans, instead_of: &old };
     match api.catalog.sign_in(&by, &kept, session).await {
-        // The password is another one by now.
+        // The password was changed meanwhile.
         Err(Error::Denied(_)) => return Err(wrong()),
         signed_in => signed_in?,
     }
@@ -175,8 +175,8 @@ pub(in crate::api) async fn change_password(ask: ApiRequest) -> Result<ApiRespon
     Ok(ApiResponse::done().cookie(Some(secret.expose())))
 }
 
-/// What is kept of the password of this account, if it is `password`. That takes as long if there is no
-/// such account.
+/// Returns the stored password of this account, if it is `password`. An account that does not exist takes as
+/// long.
 async fn proven(
     api: &Api,
     account: &str,
@@ -192,10 +192,10 @@ async fn proven(
     Ok(kept.filter(|_| is_right))
 }
 
-/// An attempt on this account from where it is asked. It is taken before anything is computed.
+/// Takes an attempt on this account from the source of the request, before the password is computed.
 async fn attempt<'a>(ask: &'a ApiRequest, account: &str) -> Result<Attempt<'a>, ApiProblem> {
     let (attempts, source) = (&ask.api.attempts, ask.by.source.as_str());
-    // What is no account's name is no key of a limiter either: there is no such account.
+    // Text that cannot be an account name does not become a key of a limiter.
     if !is_account_name(account) {
         return Ok(attempts.of_source(source)?);
     }
@@ -212,7 +212,7 @@ async fn attempt<'a>(ask: &'a ApiRequest, account: &str) -> Result<Attempt<'a>, 
     attempt.ok_or_else(|| used_up.into())
 }
 
-/// The name of an account, as the audit has it; what is none may be a password.
+/// Returns the name for the audit: empty if it is not a valid account name, since it may be a password.
 fn named(account: &str) -> &str {
     if is_account_name(account) { account } else { "" }
 }

@@ -1,4 +1,4 @@
-//! What happens now, as `text/event-stream`: counts of each second, new revisions, decisions.
+//! Live traffic, as `text/event-stream`: counts of each second, new revisions, decisions.
 //!
 //! ```text
 //! event: tick      {"at":…,"node":"a","counts":{"orders":{"allowed":7,…}}}
@@ -7,8 +7,7 @@
 //! event: end       {"reason":"…"}
 //! ```
 //!
-//! The seconds are those of the node that answers. Every ten seconds it is looked again whether the person
-//! may still see this.
+//! The seconds are those of the node that answers. Every ten seconds, the permission is checked again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -36,23 +35,23 @@ const POLICIES_MAX: usize = 50;
 /// Most decisions in a second: more cannot be read.
 const DECISIONS_MAX: u32 = 20;
 
-/// How often it is looked whether the person may still see this.
+/// Interval at which the permission is checked again.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// How long nothing is sent before a comment is: proxies give up after 30 s.
+/// Longest silence before a comment is sent: proxies give up after 30 s.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
-/// The streams of a node, by account.
+/// Open streams of a node, each as the id of its account.
 #[derive(Debug, Default)]
 pub(in crate::api) struct Streams(Mutex<Vec<String>>);
 
-/// A stream that goes on.
+/// A place among the open streams, freed when it is dropped.
 struct OpenStream {
     streams: Arc<Streams>,
     account: String,
 }
 
-/// One stream.
+/// State of one stream.
 struct Watching {
     api: Api,
     app: String,
@@ -137,7 +136,7 @@ fn too_many() -> ApiProblem {
 }
 
 impl Watching {
-    /// The next event; none: the stream is over.
+    /// Returns the next event; none: the stream is over.
     async fn next(&mut self) -> Option<String> {
         let silent_at = Instant::now() + SILENCE_MAX;
         while !self.is_over {
@@ -181,7 +180,7 @@ impl Watching {
     }
 }
 
-/// Whether the person of this session may still watch `app`. While the catalog does not answer, nobody may.
+/// Returns whether the account of this session may still watch `app`; `false` if the catalog does not answer.
 async fn may_watch(api: &Api, session: &str, app: &str) -> bool {
     let live = api.catalog.use_session(session, api.now(), api.spans, true).await;
     let Ok(Some(live)) = live else { return false };
@@ -190,7 +189,7 @@ async fn may_watch(api: &Api, session: &str, app: &str) -> bool {
 }
 
 impl Streams {
-    /// One more of this account; none: there are too many.
+    /// Opens a stream of this account; none: there are too many.
     fn enter(streams: &Arc<Self>, account: &str) -> Option<OpenStream> {
         let mut accounts = streams.0.lock().unwrap_or_else(PoisonError::into_inner);
         let own = accounts.iter().filter(|of| *of == account).count();

@@ -16,7 +16,7 @@ use sluicegate_policy::finding;
 /// Longest life of a token, in days: two years.
 const DAYS_MAX: i64 = 731;
 
-/// Days in which a token expires soon, unless the request says how many.
+/// Days within which a token counts as expiring soon, by default.
 const SOON_DAYS: i64 = 14;
 
 /// Milliseconds of a day.
@@ -39,12 +39,12 @@ pub(in crate::api) struct NewTokenBody {
     expires_in_days: i64,
 }
 
-/// The tokens that expire soon: the first of them, and how many there are.
+/// The tokens that expire soon: the first of them, and their number.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct EndingTokens {
     /// The tokens that expire first, at most 100.
     items: Vec<TokenView>,
-    /// How many expire in this time.
+    /// Number of tokens that expire in this time.
     total: i64,
 }
 

@@ -1,7 +1,7 @@
-//! What became of requests over time: by policy, and at a glance.
+//! Results of requests over time: by policy, and as a summary.
 //!
-//! Rows of the catalog have what all nodes counted, and this node adds its own buckets that it has not
-//! written yet. `nodes` says until when each has reported: what is missing there is not zero.
+//! Rows of the catalog have the counts of all nodes, and this node adds its own buckets that are not written
+//! yet. `nodes` has the time until which each has reported: later counts are missing, not zero.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -22,10 +22,10 @@ const SERIES_MAX: usize = 50;
 /// Points of a summary: five minutes.
 const SUMMARY_POINTS: usize = 30;
 
-/// How far ahead of this node's clock another may be, in milliseconds: later buckets are left out.
+/// Maximum lead of another node's clock, in milliseconds: later buckets are left out.
 const AHEAD_MAX_MS: i64 = 10 * 60 * 1_000;
 
-/// What became of requests over time.
+/// Results of requests over time.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct Traffic {
     /// Length of a bucket in milliseconds.
@@ -44,7 +44,7 @@ pub(in crate::api) struct Traffic {
     limits: Vec<PolicyLimit>,
 }
 
-/// What became of requests at a glance, by app.
+/// Summary of the latest results, by app.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct TrafficOverview {
     /// Length of a bucket in milliseconds.
@@ -57,14 +57,14 @@ pub(in crate::api) struct TrafficOverview {
     apps: Vec<TrafficSummary>,
 }
 
-/// Until when a node has reported its traffic.
+/// A node, and the time until which it has reported its traffic.
 #[derive(Serialize, ToSchema)]
 struct TrafficNode {
     /// Node name.
     name: String,
     /// Time of the last report, in milliseconds since 1970.
     seen_at: i64,
-    /// End of the last bucket that it has reported: later ones are missing, not zero. Null: it reports none.
+    /// End of the last bucket that it has reported: later counts are missing, not zero. Null: it reports none.
     through: Option<i64>,
 }
 
@@ -100,15 +100,15 @@ struct TrafficSummary {
     name: String,
     /// All requests of this time.
     decided: u64,
-    /// Those that were refused by a limit, or without the store by `on_store_failure`.
+    /// Requests refused by a limit, or without the store by `on_store_failure`.
     refused: u64,
-    /// Those over the limit in shadow mode.
+    /// Requests over the limit in shadow mode.
     shadowed: u64,
-    /// Those that were not decided, because of an error.
+    /// Requests not decided, because of an error.
     error: u64,
-    /// Those that were decided without the store; each is in another count as well.
+    /// Requests decided without the store; each is in another count as well.
     without_store: u64,
-    /// Those that met an overload of the store, and no limit: refused, or passed in shadow mode.
+    /// Requests not checked against any limit, because the store was overloaded: refused, or passed in shadow mode.
     shed: u64,
     /// Requests of each bucket.
     decided_at: Vec<u64>,
@@ -122,7 +122,7 @@ struct TrafficSummary {
 pub(super) struct Window {
     step: Step,
     from: i64,
-    /// End of the last bucket that somebody has reported.
+    /// End of the last bucket that a node has reported.
     end: i64,
     nodes: Vec<TrafficNode>,
 }
@@ -132,7 +132,7 @@ type Buckets = HashMap<String, BTreeMap<i64, Counts>>;
 
 pub(in crate::api) async fn of_app(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let app = ask.param("app");
-    // There is such an app.
+    // Fails if the app does not exist.
     ask.api.catalog.app(app).await?;
     let owned = ask.api.catalog.policy_owners(Some(app)).await?;
     let owned: BTreeSet<_> = owned.into_iter().map(|(policy, _)| policy).collect();
@@ -181,7 +181,7 @@ async fn summary(ask: &ApiRequest, owned: &BTreeSet<String>) -> Result<ApiRespon
     Ok(ApiResponse::tagged(ask, &traffic))
 }
 
-/// The last five minutes, joined under the names that `name` gives policies; busiest first.
+/// Sums the last five minutes under the names that `name` gives policies; busiest first.
 async fn glance<'n>(
     ask: &ApiRequest,
     name: impl Fn(&str) -> Option<&'n str> + Send + Sync,
@@ -202,7 +202,7 @@ async fn glance<'n>(
     Ok((window, lines))
 }
 
-/// Gives `visit` what all nodes counted since then, and returns the stretch of time that this is.
+/// Calls `visit` with the counts of all nodes from `since` on, and returns the window that they cover.
 pub(super) async fn read(
     ask: &ApiRequest,
     step: Step,
@@ -246,7 +246,7 @@ pub(super) async fn read(
 }
 
 impl Window {
-    /// What `counts` has for each bucket.
+    /// Returns the value of each bucket of the window; 0 where `counts` has none.
     fn points(&self, counts: &BTreeMap<i64, Counts>, of: impl Fn(&Counts) -> u64) -> Vec<u64> {
         let begins = (0..).map(|number| self.from + number * self.step.ms());
         let begins = begins.take_while(|at| *at < self.end);
@@ -296,7 +296,7 @@ fn add(buckets: &mut Buckets, name: &str, at: i64, counts: &Counts) {
     of_name.entry(at).or_default().add(counts);
 }
 
-/// The policies that are asked for: those that `named` lists, or all that the app owns.
+/// Returns the policies in `named`, or if it is empty all that the app owns.
 fn wanted(named: &str, owned: BTreeSet<String>) -> Result<BTreeSet<String>, ApiProblem> {
     let named: BTreeSet<_> =
         named.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
@@ -327,13 +327,13 @@ fn wanted(named: &str, owned: BTreeSet<String>) -> Result<BTreeSet<String>, ApiP
     Ok(wanted)
 }
 
-/// Since when is asked for, as far back as there can be something.
+/// Returns the begin of the requested time, no earlier than buckets are kept.
 fn since(ask: &ApiRequest, step: Step) -> i64 {
     let first = step.floor(ask.by.at) - step.kept_ms();
     ask.query().since.map_or(first, |since| since.clamp(first, ask.by.at))
 }
 
-/// The limits of these policies, but for those that are deleted.
+/// Returns the limits of these policies, except those of deleted ones.
 async fn limits(
     ask: &ApiRequest,
     app: &str,

@@ -1,4 +1,4 @@
-//! What a draft of policies would do to the requests of a log that is sent.
+//! Comparison of the policies of an app with a draft, on the requests of a log that is sent.
 
 use std::slice;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use crate::api::whatif::{Comparison, ToCompare, WhatIfError};
 use crate::catalog::{Page, PolicyState, PolicyView, policy_schema};
 use crate::error::{Error, PlacedFinding};
 
-/// How long a comparison may take: a person waits for it.
+/// Maximum time of a comparison: a person waits for it.
 const COMPARED_MAX: Duration = Duration::from_secs(20);
 
-/// Most attributes of a key.
+/// Maximum number of attributes of a key.
 const ATTRIBUTES_MAX: usize = 8;
 
-/// The first line of a body: what is compared with the policies of the app. The log stands behind it.
+/// The first line of a body: the draft to compare with the policies of the app. The log stands behind it.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = WhatIf)]
@@ -62,10 +62,10 @@ pub(in crate::api) struct DraftPolicy {
     document: Json,
 }
 
-/// A comparison, and what its log is called.
+/// A comparison, and the id of its log.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct Compared {
-    /// To send instead of the log in the next 15 minutes. The account that sent the log can use it, on this node.
+    /// Id to send instead of the log in the next 15 minutes: on this node, by the account or token that sent the log.
     log_id: String,
     #[serde(flatten)]
     comparison: Comparison,
@@ -102,7 +102,7 @@ pub(in crate::api) async fn compare(mut ask: ApiRequest) -> Result<ApiResponse, 
     Ok(ApiResponse::ok(&Compared { log_id, comparison }))
 }
 
-/// The log to compare on, and what it is called if it is kept already.
+/// Returns the log to compare on, and its id if it is kept already.
 fn log(
     ask: &ApiRequest,
     id: Option<&str>,
@@ -145,7 +145,7 @@ fn attributes(names: &[String]) -> Result<Vec<KeyAttribute>, ApiProblem> {
     parsed.collect()
 }
 
-/// All policies of the app.
+/// Returns all policies of the app.
 async fn policies_now(ask: &ApiRequest) -> Result<Vec<PolicyView>, ApiProblem> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
@@ -157,13 +157,13 @@ async fn policies_now(ask: &ApiRequest) -> Result<Vec<PolicyView>, ApiProblem> {
     }
 }
 
-/// The policies of the app as they are in force.
+/// Returns the policies of the app as they are in force.
 fn today(views: &[PolicyView]) -> Result<PolicySet, ApiProblem> {
     let documents = views.iter().map(in_force).collect::<Result<Vec<_>, _>>()?;
     joined(documents)
 }
 
-/// The policies of the app with the draft.
+/// Returns the policies of the app with the draft.
 fn draft_set(views: &[PolicyView], draft: &Draft) -> Result<PolicySet, ApiProblem> {
     match draft {
         Draft::All(policies) => joined(vec![read(policies, "/policies")?]),
@@ -177,7 +177,7 @@ fn draft_set(views: &[PolicyView], draft: &Draft) -> Result<PolicySet, ApiProble
     }
 }
 
-/// A policy as it is in force: in shadow mode, it refuses nothing.
+/// Returns a policy as it is in force: in shadow mode, it refuses nothing.
 fn in_force(view: &PolicyView) -> Result<Document, ApiProblem> {
     let mut document = view.document.clone();
     if view.state == PolicyState::Shadow {
@@ -188,7 +188,7 @@ fn in_force(view: &PolicyView) -> Result<Document, ApiProblem> {
         .map_err(|error| Error::Damaged(format!("policy {}: {error}", view.name)).into())
 }
 
-/// Policies that were sent at `pointer`: a list, or one policy.
+/// Parses policies that were sent at `pointer`: a list, or one policy.
 fn read(policies: &[Json], pointer: &str) -> Result<Document, ApiProblem> {
     let text = json!({ "policies": policies }).to_string();
     Document::parse(&text).map_err(|errors| {
@@ -204,7 +204,7 @@ fn read(policies: &[Json], pointer: &str) -> Result<Document, ApiProblem> {
     })
 }
 
-/// Open to every app: a log does not name apps.
+/// Joins documents into a set that is open to every app, since a log does not name apps.
 fn joined(documents: Vec<Document>) -> Result<PolicySet, ApiProblem> {
     let joined = Document::joined(documents);
     let joined =
@@ -212,7 +212,7 @@ fn joined(documents: Vec<Document>) -> Result<PolicySet, ApiProblem> {
     Ok(PolicySet::new(joined.for_every_app()))
 }
 
-/// Ends a comparison when nobody waits for it any more.
+/// Ends a comparison when its request is dropped.
 struct EndOnDrop(Arc<AtomicBool>);
 
 impl Drop for EndOnDrop {

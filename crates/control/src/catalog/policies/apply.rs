@@ -1,4 +1,4 @@
-//! The policies of an app made those of a document, all or none: what is kept with code is the truth.
+//! Replacement of the policies of an app by those of a document, all or none: the document is the truth.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::catalog::{Catalog, ChangeContext};
 use crate::error::{Error, PlacedFinding};
 use sluicegate_policy::finding;
 
-/// A policy that is to be.
+/// A policy that an app should have.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Wanted {
     /// The policy, as in `policies[]` of a policy document.
@@ -53,11 +53,11 @@ pub struct AppliedAll {
 }
 
 impl Catalog {
-    /// Makes the policies of `app` those that are `wanted`: others are deleted. With a `version` only
-    /// if they are as they were then.
+    /// Replaces the policies of `app` by `wanted`: others are deleted. With a `version`, only if they are still
+    /// at it.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with the place of each that makes no sense or has another app's name,
+    /// [`Error::Invalid`] with the place of each that is invalid or has another app's name,
     /// [`Error::Warned`], [`Error::Stale`]. Then nothing has changed.
     pub async fn apply(
         &self,
@@ -66,14 +66,14 @@ impl Catalog {
         wanted: &[Wanted],
         version: Option<i64>,
     ) -> Result<AppliedAll, Error> {
-        // Before others wait for it.
+        // Parsed before the lock, for which others wait.
         let named = named(wanted)?;
         let mut change = begin!(self, by);
         locked(&mut change, app).await?;
         let AppPolicies { version: found, mut policies } =
             AppPolicies::read(&mut change, app).await?;
         is_version(version.unwrap_or(found), found)?;
-        // First, so that there is a place for others.
+        // Deleted first, so that there is room for others.
         let unwanted = policies.extract_if(.., |name, _| !named.contains_key(name)).collect();
         let mut applied = delete_all(&mut change, unwanted).await?;
         let (mut wrong, mut warnings) = (Vec::new(), Vec::new());
@@ -155,7 +155,7 @@ async fn delete_all(
     Ok(applied)
 }
 
-/// Makes one policy what is wanted.
+/// Creates, updates or keeps one policy.
 async fn apply_one(
     change: &mut Change<'_>,
     app: &str,
@@ -192,7 +192,7 @@ fn is_same(before: &PolicyView, to: &PolicyTarget<'_>) -> bool {
     before.state == to.state && canonical(&before.document) == canonical(to.document)
 }
 
-/// What is wrong with the policy at `place`, with pointers into the whole.
+/// Returns the findings about the policy at `place`, with pointers into the whole document.
 fn inside(place: usize, found: Vec<PlacedFinding>) -> impl Iterator<Item = PlacedFinding> {
     found.into_iter().map(move |found| {
         let pointer = format!("/policies/{place}{}", found.pointer);
@@ -200,14 +200,14 @@ fn inside(place: usize, found: Vec<PlacedFinding>) -> impl Iterator<Item = Place
     })
 }
 
-/// What is wanted, where it stands, and as it was read.
+/// A wanted policy, its place, and its parsed document.
 struct WantedPolicy<'w> {
     place: usize,
     wanted: &'w Wanted,
     policy: Policy,
 }
 
-/// What is wanted by name; all that is wrong with it at once.
+/// Parses the wanted policies, by name; returns all errors at once.
 fn named(wanted: &[Wanted]) -> Result<BTreeMap<String, WantedPolicy<'_>>, Error> {
     let (mut named, mut wrong) = (BTreeMap::new(), Vec::new());
     for (place, item) in wanted.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What is otherwise in another document.
+//! Differences between two documents.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 /// A difference between two documents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Diff {
-    /// Where, as a JSON pointer (RFC 6901).
+    /// The place, as a JSON pointer (RFC 6901).
     pub pointer: String,
     /// Value before; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -21,7 +21,7 @@ pub struct Diff {
     pub after: Option<Json>,
 }
 
-/// Everything that is otherwise in `after`. Lists are compared place by place.
+/// Returns every difference of `after` from `before`. Lists are compared place by place.
 pub fn changes(before: &Json, after: &Json) -> Vec<Diff> {
     let mut found = Vec::new();
     compare(String::new(), Some(before), Some(after), &mut found);

@@ -10,7 +10,7 @@ use crate::error::{Error, PlacedFinding};
 use crate::limits::DOCUMENT_BYTES_MAX;
 use sluicegate_policy::finding;
 
-/// The policy that `document` is.
+/// Parses `document` as a policy.
 ///
 /// # Errors
 /// [`Error::Invalid`] with everything that is wrong, each with its pointer behind `/document`.
@@ -33,7 +33,7 @@ pub(super) fn read(document: &Json) -> Result<Policy, Error> {
     Ok(policy)
 }
 
-/// The same text for documents that mean the same: members by name, nothing between them.
+/// Returns one text for documents that mean the same: members by name, nothing between them.
 pub(super) fn canonical(document: &Json) -> String {
     let mut text = String::new();
     write(document, &mut text);

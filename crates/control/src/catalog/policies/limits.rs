@@ -1,4 +1,4 @@
-//! What policies let pass, for a chart.
+//! Limits of policies, for a chart.
 
 use serde::Serialize;
 use sluicegate_kernel::algorithm::CalendarUnit;
@@ -24,7 +24,7 @@ pub struct PolicyLimit {
 }
 
 impl PolicyView {
-    /// The limits of the policy.
+    /// Returns the limits of the policy.
     ///
     /// # Errors
     /// [`Error::Invalid`], if the document is one of a later version.
@@ -46,8 +46,8 @@ fn per_second(rule: &Rule) -> Option<f64> {
     Some(rule.limit() as f64 * 1e6 / span.get() as f64)
 }
 
-/// How long it takes until all of a limit that was used at once can be used again; none: it does not come
-/// back by itself.
+/// Returns the time after which all of a limit that was used at once can be used again; none: it does not
+/// recover by itself.
 pub(super) fn refill_span(rule: &Rule) -> Option<Micros> {
     let days = |days: u64| Micros::from_secs(days * 24 * 60 * 60);
     Some(match rule.calendar() {

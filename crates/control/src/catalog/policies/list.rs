@@ -1,4 +1,4 @@
-//! Policies in short, for lists that are looked through: found by name and state, ordered, counted.
+//! Summaries of policies, for lists: filtered by name and state, ordered, counted.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -10,15 +10,15 @@ use crate::db::{Row, SqlValue};
 use crate::error::Error;
 use sluicegate_policy::finding;
 
-/// The fields of a document that say what a policy limits.
+/// The fields of a document that outline a policy.
 const OUTLINE: [&str; 5] = ["apps", "match", "key", "rules", "overflow"];
 
-/// Which policies of an app, and in which order.
+/// Filter and order of the policies of an app.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyFilter {
-    /// Those whose name contains this text.
+    /// Text that the name contains.
     pub name: String,
-    /// Those in this state; none: all but deleted ones.
+    /// State of the policies; none: all but deleted ones.
     pub state: Option<PolicyState>,
     /// The order.
     pub sort: PolicySort,
@@ -35,7 +35,7 @@ pub enum PolicySort {
     Updated,
 }
 
-/// A policy in short.
+/// Summary of a policy.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct PolicySummary {
     /// Unique among all apps.
@@ -47,7 +47,7 @@ pub struct PolicySummary {
     /// `apps`, `match`, `key`, `rules` and `overflow` of the policy's document, as far as it has them.
     #[schema(value_type = Object)]
     pub outline: Json,
-    /// How many keys have their own rules.
+    /// Number of keys that have their own rules.
     pub overrides: usize,
     /// Time of the latest change, in milliseconds since 1970.
     pub updated_at: i64,
@@ -55,22 +55,22 @@ pub struct PolicySummary {
     pub updated_by: String,
 }
 
-/// Some policies in short, and how many there are.
+/// A page of summaries, and the number of all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicySummaries {
     /// The policies.
     pub items: Vec<PolicySummary>,
-    /// How many policies the filter finds, on all pages.
+    /// Number of policies that the filter finds, on all pages.
     pub total: i64,
-    /// What to ask for as `after`; none: these are the last.
+    /// Cursor for the next page, to send as `after`; none: these are the last.
     pub next: Option<String>,
 }
 
 impl Catalog {
-    /// Policies of `app` in short.
+    /// Returns summaries of policies of `app`.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Invalid`] if `after` is no cursor of this order.
+    /// [`Error::NotFound`], [`Error::Invalid`] if `after` is not a cursor of this order.
     pub async fn policy_summaries(
         &self,
         app: &str,
@@ -117,7 +117,7 @@ impl Catalog {
     }
 }
 
-/// The change behind which a page by time goes on.
+/// Parses the cursor of a page by time: the change behind which it begins.
 fn before(page: &Page) -> Result<(i64, &str), Error> {
     let Some(after) = page.after.as_deref() else { return Ok((i64::MAX, "")) };
     let parts = after.split_once(':').and_then(|(at, name)| Some((at.parse().ok()?, name)));

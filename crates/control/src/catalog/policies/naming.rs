@@ -1,4 +1,4 @@
-//! Which policies name an app in their `apps`: the table `policy_apps`, which follows the documents.
+//! The table `policy_apps`, which has the apps that each policy names in its `apps`.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ use crate::catalog::name;
 use crate::db::{Db, Transaction};
 use crate::error::Error;
 
-/// How many documents are in memory at once while the table is filled: with the longest documents, a few
+/// Maximum number of documents in memory while the table is filled: with the longest documents, a few
 /// MiB.
 const FILL_STEP_MAX: i64 = 100;
 
-/// The first policy that says that `app` may use it, if there is one.
+/// Returns the first policy that names `app` in its `apps`, if there is one.
 pub(in crate::catalog) async fn policy_naming(
     rows: &mut Transaction,
     app: &str,
@@ -23,7 +23,7 @@ pub(in crate::catalog) async fn policy_naming(
     rows.row(sql, &[app.into()]).await?.map(|row| row.get(0)).transpose()
 }
 
-/// Makes the apps of a policy in the table these.
+/// Sets the apps of a policy in the table.
 pub(super) async fn write_apps(
     rows: &mut Transaction,
     policy: &str,
@@ -44,7 +44,7 @@ pub(super) async fn write_apps(
     Ok(())
 }
 
-/// Fills the table in a catalog that was made before there was one: all of it or nothing, by one node.
+/// Fills the table in a catalog that is older than the table: all of it or nothing, by one node.
 pub(in crate::catalog) async fn fill_policy_apps(db: &Db) -> Result<(), Error> {
     let sql = "SELECT name FROM backfills WHERE name = 'policy_apps'";
     if db.row(sql, &[]).await?.is_none() {
@@ -77,13 +77,13 @@ pub(in crate::catalog) async fn fill_policy_apps(db: &Db) -> Result<(), Error> {
     }
 }
 
-/// The apps that a document names. `*` and whatever else cannot be the name of an app are left out.
+/// Returns the apps that a document names, without `*` and other texts that cannot be the name of an app.
 pub(super) fn named_apps(document: &Json) -> BTreeSet<String> {
     let DocumentApps { apps } = DocumentApps::deserialize(document).unwrap_or_default();
     apps.into_iter().filter(|app| name(app, "").is_ok()).collect()
 }
 
-/// The apps that may use a policy, as its document says.
+/// The apps that may use a policy, in its document.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct DocumentApps {
@@ -98,10 +98,10 @@ mod tests {
     use crate::db::Url;
     use crate::{Catalog, ChangeContext};
 
-    /// How many policies name `bank` in an old catalog: more than are read at once.
+    /// Number of policies that name `bank` in an old catalog: more than are read at once.
     const NAMING_BANK: i64 = 2 * FILL_STEP_MAX + 2;
 
-    /// A catalog with the tables of the first version, in which these policies are.
+    /// Creates a catalog with the tables of the first version, and these policies.
     async fn old_catalog(url: &Url, policies: &[(&str, &str, &str)]) {
         url.create().unwrap();
         let db = Db::connect(url).await.unwrap();
@@ -123,7 +123,7 @@ mod tests {
         db.close().await;
     }
 
-    /// An old catalog, in which many policies name `bank` and none names `farm` or `mill`.
+    /// Creates an old catalog, in which many policies name `bank` and none names `farm` or `mill`.
     async fn old_catalog_naming_bank(url: &Url) {
         let names: Vec<_> = (2..NAMING_BANK).map(|place| format!("p{place}")).collect();
         let mut policies = vec![
@@ -167,12 +167,12 @@ mod tests {
             })
         };
         for opened in [open(), open(), open(), open()] {
-            // Whoever may use it finds it filled.
+            // Every node that opens it finds it filled.
             assert_eq!(opened.await.unwrap().unwrap(), NAMING_BANK + 1);
         }
     }
 
-    /// Each case on each database.
+    /// Runs each case on each database.
     macro_rules! on_every_database {
         ($($case:ident,)+) => {
             mod sqlite {

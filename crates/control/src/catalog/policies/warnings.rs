@@ -1,4 +1,4 @@
-//! What makes sense, and locks out those whom it is for.
+//! Warnings about valid policies that lock out those who should use them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,13 +10,13 @@ use super::limits::refill_span;
 use crate::error::PlacedFinding;
 use sluicegate_policy::finding;
 
-/// How many times less a limit becomes with a warning.
+/// Factor from which on a reduced limit causes a warning.
 const CUT_MAX: u64 = 10;
 
-/// Most keys that are named in warnings: a person reads them.
+/// Maximum number of keys that are named in warnings: a person reads them.
 const KEYS_WARNED_MAX: usize = 3;
 
-/// Whom `policy` of `app` would lock out; `was` is what held until now.
+/// Returns the warnings about `policy` of `app`; `was` is the policy that was enforced until now.
 pub(super) fn warnings(
     app: &str,
     was: Option<&Policy>,
@@ -79,7 +79,7 @@ pub(super) fn warnings(
     warnings
 }
 
-/// Keys whose own limits drop, the first few of them.
+/// Returns warnings about keys whose own limits drop, the first few of them.
 fn key_warnings(was: &Policy, policy: &Policy) -> Vec<PlacedFinding> {
     let (own_before, own_after): (BTreeMap<_, _>, BTreeMap<_, _>) =
         (was.overrides().collect(), policy.overrides().collect());
@@ -89,7 +89,7 @@ fn key_warnings(was: &Policy, policy: &Policy) -> Vec<PlacedFinding> {
         if lasting.is_none() && after.is_none() {
             return None;
         }
-        // What ends by itself is no limit that the key could count on.
+        // A key could not count on a limit that ends by itself.
         let before = lasting.map_or(was.rules(), KeyOverride::rules);
         drop_between(before, after.map_or(policy.rules(), KeyOverride::rules))
     };
@@ -119,11 +119,11 @@ fn key_warnings(was: &Policy, policy: &Policy) -> Vec<PlacedFinding> {
     drops.take(KEYS_WARNED_MAX).map(warning).collect()
 }
 
-/// A limit that becomes much less.
+/// A large reduction of a limit.
 struct Drop {
     before: u64,
     after: u64,
-    /// Whether it is what passes in a day, rather than the limit.
+    /// `true` if the values are what passes in a day, rather than the limit.
     is_a_day: bool,
 }
 
@@ -136,19 +136,19 @@ fn drop_between(before: &Rules, after: &Rules) -> Option<Drop> {
         .or_else(|| drop(least_a_day(before), least_a_day(after), true))
 }
 
-/// The least of what the limits let pass in a day.
+/// Returns the least of what the limits let pass in a day.
 fn least_a_day(rules: &Rules) -> Option<u64> {
     rules.set().rules().iter().filter_map(|named| a_day(&named.rule)).min()
 }
 
-/// What a limit lets pass in a day; none: it does not come back by itself.
+/// Returns the permits of a limit in a day; none: it does not recover by itself.
 fn a_day(rule: &Rule) -> Option<u64> {
     let of_day = u128::from(rule.limit()) * u128::from(Micros::from_secs(24 * 60 * 60).get());
     let per_day = of_day.checked_div(u128::from(refill_span(rule)?.get()))?;
     Some(u64::try_from(per_day).unwrap_or(u64::MAX))
 }
 
-/// The least of the limits.
+/// Returns the least of the limits.
 fn least(rules: &Rules) -> Option<u64> {
     rules.set().rules().iter().map(|named| named.rule.limit()).min()
 }

@@ -1,4 +1,4 @@
-//! Where people sign in, and what their groups give them.
+//! Configuration of OpenID Connect: the provider, and the rights that its groups give.
 
 #[cfg(any(feature = "oidc", test))]
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,54 +19,54 @@ const ISSUER_BYTES_MAX: usize = 200;
 /// Longest other text in bytes: that of a URL.
 const TEXT_BYTES_MAX: usize = 2_000;
 
-/// Most roles that groups give: a few for each of the apps that people of one provider share.
+/// Maximum number of roles that groups give: a few for each of the apps that people of one provider share.
 const ROLES_MAX: usize = 1_000;
 
-/// Most scopes that are asked for: providers know a dozen.
+/// Maximum number of scopes that are requested: providers know a dozen.
 const SCOPES_MAX: usize = 20;
 
-/// Where the provider sends people back to, below wherever the API is reached.
+/// Path to which the provider sends people back, below the URL of the API.
 const CALLBACK: &str = "/v1/admin/oidc/callback";
 
 /// A provider of OpenID Connect, as a client that it knows.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OidcProviderConfig {
-    /// The URL that the provider calls itself by, to the letter: `https`, or `http` on loopback.
+    /// The exact URL by which the provider names itself: `https`, or `http` on loopback.
     pub issuer: String,
-    /// What the provider calls this client.
+    /// Id of this client at the provider.
     pub client_id: String,
-    /// What this client shows the provider.
+    /// Secret of this client at the provider.
     pub client_secret: String,
     /// The URL of the callback, as browsers reach it: it ends in `/v1/admin/oidc/callback`.
     pub redirect_url: String,
-    /// What is asked for beside `openid`.
+    /// Scopes that are requested beside `openid`.
     pub scopes: Vec<String>,
     /// A file of authorities in PEM, one of whom signed the provider's certificate; none: those of the
     /// system.
     pub ca: Option<PathBuf>,
-    /// Whether who comes for the first time gets an account.
+    /// `true` to create an account for a person who signs in for the first time.
     pub create_accounts: bool,
     /// The claim of the ID token that lists groups.
     pub groups_claim: String,
-    /// The group of administrators; none: the provider does not say who is one.
+    /// The group of administrators; none: the provider does not decide who is one.
     pub admin_group: Option<String>,
-    /// What other groups give.
+    /// Roles that other groups give.
     pub roles: Vec<GroupGrant>,
 }
 
 /// A role that a group gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupGrant {
-    /// The group, as the provider calls it.
+    /// Name of the group at the provider.
     pub group: String,
-    /// In which app.
+    /// The app.
     pub app: String,
-    /// Which role.
+    /// The role in the app.
     pub role: Role,
 }
 
 impl OidcProviderConfig {
-    /// That it makes sense.
+    /// Checks the configuration.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the field, such as `/issuer`.
@@ -137,14 +137,14 @@ impl OidcProviderConfig {
         all
     }
 
-    /// Whether who is in `groups` is an administrator; none: the provider does not say.
+    /// Returns whether a person in `groups` is an administrator; none: the provider does not decide it.
     #[cfg(any(feature = "oidc", test))]
     pub(crate) fn is_admin(&self, groups: &BTreeSet<String>) -> Option<bool> {
         self.admin_group.as_ref().map(|group| groups.contains(group))
     }
 
-    /// The role of who is in `groups`, in each app of which the provider says: the highest that one of
-    /// them gives, or none.
+    /// Returns the role of a person in `groups`, in each app for which the provider decides it: the highest that
+    /// one of the groups gives, or none.
     #[cfg(any(feature = "oidc", test))]
     pub(crate) fn roles_of(&self, groups: &BTreeSet<String>) -> BTreeMap<String, Option<Role>> {
         let mut roles = BTreeMap::new();
@@ -163,11 +163,11 @@ impl fmt::Debug for OidcProviderConfig {
     }
 }
 
-/// Whether nobody between can read or change what is said there: TLS, or this machine.
+/// Returns whether nobody between can read or change what is sent there: the URL has TLS, or is on this machine.
 pub(super) fn is_safe_url(url: &str) -> bool {
     let Ok(uri) = url.parse::<Uri>() else { return false };
     let host = uri.host().unwrap_or_default();
-    // Who a URL names before an `@` has no place in these.
+    // A user before an `@` has no place in these URLs.
     let is_plain_host =
         !host.is_empty() && uri.authority().is_some_and(|all| !all.as_str().contains('@'));
     let is_safe = match uri.scheme_str() {
@@ -178,7 +178,7 @@ pub(super) fn is_safe_url(url: &str) -> bool {
     is_safe && is_plain_host && !url.contains('#')
 }
 
-/// Whether a host, as URLs have it, is this machine.
+/// Returns whether a host in a URL is this machine.
 pub(super) fn is_loopback(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
@@ -188,12 +188,12 @@ fn is_word(text: &str) -> bool {
     (1..=TEXT_BYTES_MAX).contains(&text.len()) && !text.contains(char::is_control)
 }
 
-/// Only the start of the program says it.
+/// Creates a finding, which is only shown at the start of the program.
 fn wrong(pointer: &str, problem: impl fmt::Display) -> PlacedFinding {
     PlacedFinding::new(pointer, finding!("oidc_config", "{problem}", problem))
 }
 
-/// One for tests.
+/// A configuration for tests.
 #[cfg(test)]
 pub(super) fn example() -> OidcProviderConfig {
     OidcProviderConfig {

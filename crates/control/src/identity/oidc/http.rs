@@ -1,4 +1,4 @@
-//! The client that asks the provider: a connection for each request, bounded in time and size, and no
+//! The HTTP client for the provider: a connection for each request, bounded in time and size, and no
 //! redirect is followed.
 
 use std::path::Path;
@@ -16,20 +16,20 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::config::is_loopback;
 
-/// How long a provider may take for an answer: a person waits for it.
+/// Maximum time in which a provider answers: a person waits for it.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Largest answer: descriptions and sets of keys are some KiB.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// What asks a provider.
+/// An HTTP client for a provider.
 pub(super) struct ProviderHttp {
     tls: TlsConnector,
-    /// Whether the provider is on this machine, and may speak without TLS there.
+    /// The provider is on this machine, and may be reached without TLS there.
     may_be_plain: bool,
 }
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HttpError {
     #[error("`{0}` is not an `https` URL")]
@@ -45,10 +45,10 @@ pub(super) enum HttpError {
 }
 
 impl ProviderHttp {
-    /// One that trusts the authorities in the file `ca`, or those of the system.
+    /// Creates a client that trusts the authorities in the file `ca`, or those of the system.
     ///
     /// # Errors
-    /// What is wrong with the file.
+    /// The problem of the file.
     pub(super) fn new(ca: Option<&Path>, may_be_plain: bool) -> Result<Self, String> {
         let roots = match tls::authorities(ca) {
             // A provider on this machine may be asked without TLS.
@@ -58,7 +58,7 @@ impl ProviderHttp {
         Ok(Self { tls: TlsConnector::from(tls::client(roots)), may_be_plain })
     }
 
-    /// What is answered to `request`.
+    /// Sends `request`, and returns the response.
     ///
     /// # Errors
     /// [`HttpError`].
@@ -83,7 +83,7 @@ impl ProviderHttp {
             _ => return Err(HttpError::Unsafe(request.uri().to_string())),
         };
         let port = request.uri().port_u16().unwrap_or(port);
-        // A URL has an IPv6 address in brackets, nobody else has.
+        // Only a URL has an IPv6 address in brackets.
         let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let stream = TcpStream::connect((name.as_str(), port)).await.map_err(io)?;
         if !is_tls {
@@ -108,7 +108,7 @@ async fn over(
     Ok(answer.map(Vec::from))
 }
 
-/// The request as it is sent over a connection to its host.
+/// Returns the request as it is sent over a connection to its host.
 fn in_origin_form(request: Request<Vec<u8>>) -> Request<Vec<u8>> {
     let (mut head, body) = request.into_parts();
     let authority = head.uri.authority().map_or("", |authority| authority.as_str());

@@ -1,13 +1,13 @@
-//! A sign-in that has begun, and which browser began it.
+//! Sign-ins that have begun, each bound to the browser that began it.
 //!
-//! All of it is in a cookie of that browser: when it began and a random secret, with a MAC. State, nonce
-//! and verifier are made of those by the same key. So nothing is kept here for whoever only begins, who
-//! may be anybody and many; and any node can end what another one began, as the key is made of the
-//! client's secret, which all of them have. What is in the address bar (state, nonce, the verifier's
-//! hash) tells nothing of the cookie.
+//! A sign-in is stored in a cookie of that browser: the time when it began and a random secret, with a MAC. State,
+//! nonce and verifier are derived from these with the same key. So the server stores nothing for those that only
+//! begin, who may be anybody and many; and any node can complete a sign-in of another one, as the key is derived from
+//! the client's secret, which all of them have. The values in the address bar (state, nonce, the verifier's
+//! hash) reveal nothing of the cookie.
 //!
-//! That a sign-in is used once is not in the cookie: the catalog notes its [`id`](PendingLogin::id) with the
-//! session.
+//! The cookie does not ensure that a sign-in is used once: the catalog records its [`id`](PendingLogin::id)
+//! with the session.
 
 use argon2::Argon2;
 use hmac::{Hmac, Mac};
@@ -16,33 +16,33 @@ use sha2::Sha256;
 use crate::identity::secret::hex;
 use crate::identity::{OidcProviderConfig, Secret, SecretKind};
 
-/// How long somebody may take at the provider, in milliseconds.
+/// Time after which a sign-in at the provider is refused, in milliseconds.
 pub(crate) const LOGIN_MS: i64 = 10 * 60 * 1_000;
 
-/// What begins and resumes sign-ins.
+/// Begins and resumes sign-ins.
 pub(super) struct Logins {
     key: [u8; 32],
 }
 
-/// A sign-in that has begun. It is not shown: who has it can end it.
+/// A sign-in that has begun. It has no `Debug`, since its values suffice to complete it.
 pub(super) struct PendingLogin {
-    /// What the browser keeps.
+    /// The cookie for the browser.
     pub(super) cookie: String,
-    /// What the provider gives back beside the code.
+    /// The `state`, which the provider returns with the code.
     pub(super) state: String,
-    /// What the ID token has to have.
+    /// The nonce that the ID token must contain.
     pub(super) nonce: String,
-    /// What shows the provider that the code is for who began.
+    /// The PKCE verifier, by which the provider knows that the code is for the client that began.
     pub(super) verifier: String,
-    /// What the catalog knows it by, once it is used.
+    /// The id by which the catalog records that the sign-in is used.
     pub(super) id: String,
     /// The hash of the session that the browser had.
     pub(super) session: Option<String>,
 }
 
 impl Logins {
-    /// Those of a client. Its secret may be one that a person chose, and everybody can have a MAC made:
-    /// so that it is not guessed by one, the key is as dear to make as the hash of a password.
+    /// Derives the key from the secret of a client. A person may have chosen the secret, and everybody can get a MAC:
+    /// so that a MAC does not help to guess it, the key costs as much to derive as the hash of a password.
     pub(super) fn new(config: &OidcProviderConfig) -> Self {
         let salt = Secret::hash_of(&format!("{}|{}", config.issuer, config.client_id));
         let mut key = [0; 32];
@@ -52,17 +52,17 @@ impl Logins {
         Self { key }
     }
 
-    /// A new one, of a browser that may have a session.
+    /// Begins a sign-in of a browser that may have a session.
     pub(super) fn begin(&self, session: Option<&str>, at: i64) -> PendingLogin {
         let (session, secret) = (session.unwrap_or_default(), Secret::new(SecretKind::Login));
         self.login(&format!("{at}.{session}.{}", secret.expose()))
     }
 
-    /// The one of which `cookie` tells and to which `state` belongs, if it has not been too long.
+    /// Resumes the sign-in of `cookie`, if `state` belongs to it and it is not too old.
     pub(super) fn resume(&self, cookie: &str, state: &str, at: i64) -> Option<PendingLogin> {
         let (said, _) = cookie.rsplit_once('.')?;
         let login = self.login(said);
-        // Hashes are compared: how long that takes tells nothing of what is right.
+        // Hashes are compared, so the time that it takes reveals nothing of the right ones.
         let is_own = Secret::hash_of(cookie) == Secret::hash_of(&login.cookie);
         let is_its = Secret::hash_of(state) == Secret::hash_of(&login.state);
         let began = said.split('.').next()?.parse::<i64>().ok()?;
@@ -82,7 +82,7 @@ impl Logins {
         }
     }
 
-    /// 64 characters that only who has the key can make, for one use of them.
+    /// Derives 64 characters from `said` for the use `what`, which nobody can derive without the key.
     fn made(&self, what: &str, said: &str) -> String {
         let mut mac =
             Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes keys of all lengths");
@@ -134,7 +134,7 @@ mod tests {
         for nonsense in ["", ".", "..", "...", "x.y.z.w", "1000", &one.cookie[1..]] {
             assert!(logins.resume(nonsense, &one.state, 1_001).is_none(), "{nonsense}");
         }
-        // One that somebody made with another client's secret.
+        // A sign-in that was forged with another client's secret.
         let forged = self::logins("b").begin(None, 1_000);
         assert!(logins.resume(&forged.cookie, &forged.state, 1_001).is_none());
     }

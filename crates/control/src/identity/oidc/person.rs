@@ -1,34 +1,34 @@
-//! Who somebody is, as the provider says.
+//! A person, as the provider describes them.
 
 use std::collections::BTreeSet;
 
-/// Longest name of somebody at a provider in bytes (OpenID Connect Core 1.0, section 2).
+/// Longest subject in bytes (OpenID Connect Core 1.0, section 2).
 const SUBJECT_BYTES_MAX: usize = 255;
 
-/// Most groups of one person that are looked at: those of a large company's directory.
+/// Maximum number of groups of one person that are read: those of a large company's directory.
 const GROUPS_MAX: usize = 10_000;
 
 /// A person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Person {
-    /// Who they are at the provider; never changes.
+    /// Subject at the provider; never changes.
     pub(crate) sub: String,
-    /// What an account of theirs would be called: a verified address of mail, or what they call
-    /// themselves.
+    /// Name for their account: a verified e-mail address, or the user name that they chose; none: the provider
+    /// sends neither.
     pub(crate) name: Option<String>,
-    /// Their groups, if the provider says.
+    /// Their groups, if the provider names them.
     pub(crate) groups: BTreeSet<String>,
 }
 
-/// `sub`, if it is what the specification says that it is: it is shown, and kept. To some databases
-/// spaces at the end make no difference, so that it would be somebody else's.
+/// Returns `sub`, if it has the form that the specification requires: it is shown, and stored. To some databases
+/// spaces at the end make no difference, so that it would be another person's.
 pub(super) fn subject(sub: &str) -> Option<&str> {
     let fits = (1..=SUBJECT_BYTES_MAX).contains(&sub.len());
     (fits && !sub.ends_with(' ') && sub.bytes().all(|byte| (b' '..=b'~').contains(&byte)))
         .then_some(sub)
 }
 
-/// The groups of a claim: a list of names, or one name. Other things in it are no groups.
+/// Returns the groups of a claim: a list of names, or one name. Other values in it are left out.
 pub(super) fn groups(claim: Option<&serde_json::Value>) -> BTreeSet<String> {
     match claim {
         Some(serde_json::Value::String(one)) => [one.clone()].into(),

@@ -1,4 +1,4 @@
-//! The provider, and what it says. The types of the library end here.
+//! The provider and its answers. The types of the library are used only here.
 
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
@@ -32,20 +32,19 @@ use super::service::SignInError;
 use crate::error::Error;
 use sluicegate_policy::finding;
 
-/// How long a description is good for, in milliseconds: an hour.
+/// Time for which a description is valid, in milliseconds: an hour.
 const GOOD_MS: i64 = 60 * 60 * 1_000;
 
-/// How old a description is at least before it is asked for again because a key is not in it, in
-/// milliseconds.
+/// Least age at which a description is fetched again because a key is not in it, in milliseconds.
 const KEYS_MS: i64 = 10_000;
 
-/// How far the provider's clock may be from ours, in milliseconds.
+/// Tolerated difference between the provider's clock and ours, in milliseconds.
 const SKEW_MS: i64 = 60_000;
 
-/// Longest reason in characters that is logged: some of it is the provider's own words.
+/// Longest reason that is logged, in characters: a part of it is the provider's own text.
 const TOLD_CHARS_MAX: usize = 300;
 
-/// How tokens may be signed: by what only the provider has. The client's secret is not that.
+/// Algorithms by which tokens may be signed: with a key that only the provider has, not the client's secret.
 const ALGORITHMS: [Alg; 9] = [
     Alg::RsaSsaPkcs1V15Sha256,
     Alg::RsaSsaPkcs1V15Sha384,
@@ -97,7 +96,7 @@ pub(super) struct Provider {
     redirect_url: RedirectUrl,
     scopes: Vec<Scope>,
     groups_claim: String,
-    /// What it said of itself, and when.
+    /// The client by the provider's description, and the time when that was fetched.
     known: Mutex<Option<(Arc<OidcClient>, i64)>>,
 }
 
@@ -128,7 +127,7 @@ impl Provider {
         })
     }
 
-    /// Where a browser goes to sign in.
+    /// Returns the URL to which a browser goes to sign in.
     pub(super) async fn location(
         &self,
         login: &PendingLogin,
@@ -149,7 +148,7 @@ impl Provider {
         Ok(url.into())
     }
 
-    /// Who it is for whom the provider gave `code` to the browser that began `login`.
+    /// Returns the person for whom the provider gave `code` to the browser that began `login`.
     pub(super) async fn person(
         &self,
         login: &PendingLogin,
@@ -187,7 +186,7 @@ impl Provider {
         }
         let mail = claims.email().filter(|_| claims.email_verified() == Some(true));
         let mail = mail.map(|mail| mail.as_str());
-        // An address that stands there is one that nobody verified.
+        // An address in this claim is not verified.
         let chosen = claims.preferred_username().map(|name| name.as_str());
         let name = mail.or_else(|| chosen.filter(|name| !name.contains('@')));
         Ok(Person {
@@ -197,8 +196,8 @@ impl Provider {
         })
     }
 
-    /// The client, by a description that is not older than `age_max_ms`. Others wait for the one who
-    /// asks for it.
+    /// Returns the client, by a description that is not older than `age_max_ms`. Others wait while one caller
+    /// fetches it.
     async fn client(&self, at: i64, age_max_ms: i64) -> Result<Arc<OidcClient>, SignInError> {
         let mut known = self.known.lock().await;
         // A clock that was set back does not make a description last longer.
@@ -240,14 +239,14 @@ impl<'h> AsyncHttpClient<'h> for ProviderHttp {
     }
 }
 
-/// What `token` says, if it is the provider's, for us, in time, and for who began with `nonce`.
+/// Returns the claims of `token`, if the provider issued it, for this client, in time, and for `nonce`.
 fn claims<'t>(
     client: &OidcClient,
     token: &'t OidcIdToken,
     nonce: &str,
     at: i64,
 ) -> Result<&'t Claims, ClaimsVerificationError> {
-    // A time that is none is behind all ends.
+    // A time out of range counts as later than any expiry.
     let end = DateTime::from_timestamp_millis(at.saturating_sub(SKEW_MS));
     let end = end.unwrap_or(DateTime::<Utc>::MAX_UTC);
     let verifier = client
@@ -258,7 +257,7 @@ fn claims<'t>(
     token.claims(&verifier, &Nonce::new(nonce.to_owned()))
 }
 
-/// That a token was made while somebody signed in.
+/// Checks that a token was issued during the sign-in.
 fn fresh(issued: DateTime<Utc>, at: i64) -> Result<(), String> {
     let age_ms = at.saturating_sub(issued.timestamp_millis());
     if (-SKEW_MS..=LOGIN_MS + SKEW_MS).contains(&age_ms) {
@@ -280,7 +279,7 @@ fn unavailable(error: impl StdError) -> SignInError {
     SignInError::Away(error_chain(&error))
 }
 
-/// An error with those that led to it, for the log, on one line. What was answered is not in them.
+/// Returns an error with its causes, for the log, on one line. The answers of the provider are not in it.
 fn error_chain(error: &dyn StdError) -> String {
     let mut told = error.to_string();
     let mut source = error.source();

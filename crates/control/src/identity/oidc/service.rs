@@ -1,4 +1,4 @@
-//! Signing in at one provider: what the API asks for.
+//! Sign-in with one provider, as the API uses it.
 
 use std::fmt;
 use std::future::Future;
@@ -15,11 +15,11 @@ use super::person::Person;
 use super::provider::Provider;
 use crate::error::Error;
 
-/// How many wait for the provider at a time: more people than sign in within a second. Others are told
-/// to come again.
+/// Maximum number of requests that wait for the provider at a time: more people than sign in within a second.
+/// Others get [`SignInError::Busy`].
 const WAITING_MAX: usize = 64;
 
-/// How long one waits: for its description, its keys, and an answer about a code.
+/// Maximum time of one wait: for its description, its keys, and an answer about a code.
 const WAIT_MAX: Duration = Duration::from_secs(15);
 
 /// Longest code or state in bytes.
@@ -28,7 +28,7 @@ const ANSWER_BYTES_MAX: usize = 4 << 10;
 /// Most characters of an error code that are repeated: twice the longest of RFC 6749.
 const CODE_CHARS_MAX: usize = 50;
 
-/// What signs people in who are known elsewhere.
+/// Sign-in with one OpenID Connect provider.
 pub struct Oidc {
     config: OidcProviderConfig,
     logins: Logins,
@@ -38,13 +38,13 @@ pub struct Oidc {
 
 /// A sign-in that began.
 pub(crate) struct LoginRedirect {
-    /// Where the browser is to go.
+    /// The target of the redirect.
     pub(crate) location: String,
-    /// What it is to keep.
+    /// The cookie for the browser.
     pub(crate) cookie: String,
 }
 
-/// What the provider has a browser ask the callback. What else it says is none of our business.
+/// Parameters with which the provider sends a browser to the callback. Others are ignored.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct CallbackParams {
@@ -54,17 +54,17 @@ pub(crate) struct CallbackParams {
     iss: Option<String>,
 }
 
-/// A sign-in that ended well.
+/// A sign-in that was completed.
 #[derive(Debug)]
 pub(crate) struct CompletedLogin {
     pub(crate) person: Person,
-    /// What the catalog is to know the sign-in by, so that it is used once.
+    /// The id by which the catalog records the sign-in, so that it is used once.
     pub(crate) id: String,
     /// The hash of the session that the browser had.
     pub(crate) session: Option<String>,
 }
 
-/// Why nobody signs in.
+/// Reason why a sign-in failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SignInError {
     #[error(
@@ -85,7 +85,7 @@ pub(crate) enum SignInError {
 }
 
 impl Oidc {
-    /// What signs people in as `config` says. The provider is asked when the first one comes.
+    /// Creates the sign-in with the provider of `config`, which is first contacted when a person signs in.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the field.
@@ -98,7 +98,7 @@ impl Oidc {
         Ok(Self { config, logins, provider, waiting: Semaphore::new(WAITING_MAX) })
     }
 
-    /// The host of the provider.
+    /// Returns the host of the provider.
     pub fn name(&self) -> String {
         let issuer = self.config.issuer.parse::<Uri>();
         issuer.ok().and_then(|issuer| Some(issuer.host()?.to_owned())).unwrap_or_default()
@@ -108,12 +108,12 @@ impl Oidc {
         &self.config
     }
 
-    /// How long a browser keeps its cookie, in seconds.
+    /// Returns the lifetime of the cookie, in seconds.
     pub(crate) const fn cookie_s() -> i64 {
         LOGIN_MS / 1_000
     }
 
-    /// Begins to sign a browser in that may have a session.
+    /// Begins the sign-in of a browser that may have a session.
     pub(crate) async fn begin(
         &self,
         session: Option<&str>,
@@ -124,7 +124,7 @@ impl Oidc {
         Ok(LoginRedirect { location, cookie: login.cookie })
     }
 
-    /// Ends to sign the browser in that shows `cookie`.
+    /// Completes the sign-in of the browser that sends `cookie`.
     pub(crate) async fn end(
         &self,
         cookie: &str,
@@ -152,7 +152,7 @@ impl Oidc {
         Ok(CompletedLogin { person, id: login.id, session: login.session })
     }
 
-    /// Few at a time, and not for ever.
+    /// Awaits `asks`, with few others at a time, and for a limited time.
     async fn bounded<T>(
         &self,
         asks: impl Future<Output = Result<T, SignInError>>,

@@ -1,4 +1,4 @@
-//! Guesses of passwords keep nobody else out.
+//! Guesses of passwords do not lock out others.
 
 use serde_json::json;
 use sluicegate::Micros;

@@ -1,4 +1,4 @@
-//! How much can be changed, and what is not taken for something else.
+//! Limits on changes, and requests that are refused rather than taken for something else.
 
 use std::num::NonZeroU32;
 
@@ -40,7 +40,7 @@ async fn one_account_or_token_changes_so_much_in_a_minute_and_the_next_is_told_w
     served.clock.advance(Micros::from_secs(30));
     assert_eq!(create(&machine, 21).await.status, 201);
     assert_eq!(create(&machine, 22).await.status, 429);
-    // Four of ada's went before, and one came back.
+    // Ada used four changes before, and got one back.
     for name in 30..47 {
         create(&ada, name).await;
     }

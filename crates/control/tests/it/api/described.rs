@@ -1,4 +1,4 @@
-//! The description of the API, and the page that says who may what.
+//! The description of the API, and the page of permissions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn docs(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
 }
 
-/// The file is `text`; with `SLUICEGATE_WRITE=1` it is made so.
+/// Asserts that the file is `text`; with `SLUICEGATE_WRITE=1` it is written.
 fn assert_file(path: &Path, text: &str) {
     if std::env::var_os("SLUICEGATE_WRITE").is_some() {
         fs::write(path, text).expect("the file can be written");
@@ -85,7 +85,7 @@ async fn the_schema_of_policies_is_served_and_is_that_of_documents_in_the_descri
     assert!(parts.len() > 5 && parts.keys().eq(described.keys()));
 }
 
-/// The values at the ends of what a parameter may be.
+/// Returns the smallest and largest values of a parameter, or all its words.
 fn ends_of(schema: &Json) -> Vec<String> {
     if let Some(words) = schema["enum"].as_array() {
         return words.iter().filter_map(Json::as_str).map(str::to_owned).collect();

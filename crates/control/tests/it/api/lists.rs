@@ -1,4 +1,4 @@
-//! Lists in short, for pages that are looked through, and the search over them.
+//! Lists of summaries, and the search over them.
 
 use serde_json::{Value as Json, json};
 

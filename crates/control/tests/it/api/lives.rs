@@ -1,4 +1,4 @@
-//! What people do, from the first account on.
+//! Tasks of people, from the first account on.
 
 use serde_json::json;
 use sluicegate::Micros;
@@ -77,7 +77,7 @@ async fn a_new_setup_token_takes_the_place_of_the_one_before_until_there_is_an_a
 async fn who_signs_in_gets_a_new_session_that_only_browsers_of_this_site_send() {
     let (served, ada) = Served::with_admin().await;
     let body = json!({ "account": "ada", "password": PASSWORD });
-    // Somebody else's session, or one that was slipped in, is not what one goes on with.
+    // A session of another person, or one that was slipped in, is not continued.
     let answer = served.ask(&ada, "POST /session", Some(body)).await;
     let set = answer.headers["set-cookie"].to_str().unwrap();
     assert!(set.starts_with("__Host-sluicegate=sgs_"), "{set}");

@@ -1,4 +1,4 @@
-//! Who may ask what, asked for real: every route as every kind of client.
+//! Permissions with real requests: every route as every kind of client.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,7 +52,7 @@ async fn every_route_answers_every_client_as_the_table_says() {
     }
     assert!(asked > 300, "{asked}");
 
-    // Every write of everybody who may not is in the audit.
+    // Every denied write of an authenticated client is in the audit.
     let mut entries = Vec::new();
     served.catalog.verify_audit_with(|entry| entries.push(entry.clone())).await.unwrap();
     let denied = entries.iter().filter(|entry| entry.outcome == "denied");
@@ -91,7 +91,7 @@ async fn of_another_app_nobody_learns_whether_it_is_there() {
     assert_eq!(through_own.status, 404);
 }
 
-/// In which column of the table this one stands, as the audit names them.
+/// Returns the column of the table for an actor as the audit names it.
 fn column(actor: &str) -> &'static str {
     let columns = [
         ("account:vera", "viewer"),

@@ -1,4 +1,4 @@
-//! Accounts, their sessions and roles, and what the audit says of them.
+//! Accounts, their sessions and roles, and their audit entries.
 
 use serde_json::{Value as Json, json};
 use sluicegate::Micros;

@@ -1,4 +1,4 @@
-//! What is refused, and how it is said.
+//! Requests that are refused, and their problems.
 
 use serde_json::json;
 use sluicegate::Micros;
@@ -126,7 +126,7 @@ async fn a_token_that_was_revoked_or_ended_is_good_for_nothing() {
     for bad in ["x", "sgt_", "sgt_0000", "sgs_x"] {
         let client = Client { token: Some(bad.to_owned()), ..Client::default() };
         assert_eq!(served.ask(&client, get, None).await.status, 401, "{bad}");
-        // Who shows something that is not good is not taken for nobody, either.
+        // A client with an invalid token is not treated as unauthenticated, either.
         assert_eq!(served.ask(&client, "GET /openapi.json", None).await.status, 401, "{bad}");
     }
     let basic = Client::default().with("authorization", "Basic YTpi");
@@ -160,9 +160,9 @@ async fn passwords_cannot_be_guessed_by_the_thousand() {
             assert_eq!(again, "180");
         }
     }
-    // What was right did not count.
+    // Successful attempts did not count.
     assert_eq!(statuses, [(401, 10), (429, 990)].into());
-    // An account that is not there is answered alike.
+    // An account that does not exist gets the same answer.
     served.clock.advance(Micros::from_secs(180));
     let nobody = json!({ "account": "nobody", "password": PASSWORD });
     let wrong = json!({ "account": "ada", "password": "wrong password" });
@@ -185,7 +185,7 @@ async fn all_addresses_of_one_network_are_one() {
     }
     assert_eq!(attempt("2001:db8:0:0:ffff::1".to_owned(), 60).await, 429);
     assert_eq!(attempt("2001:db8:0:1::1".to_owned(), 61).await, 403);
-    // Addresses of IPv4 are one by one, however they are written.
+    // Each IPv4 address counts by itself, however it is written.
     for place in 62..122 {
         assert_eq!(attempt("::ffff:192.0.2.7".to_owned(), place).await, 403, "{place}");
     }

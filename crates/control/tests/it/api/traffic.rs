@@ -1,4 +1,4 @@
-//! What became of requests, asked for over HTTP: two nodes on one catalog.
+//! Results of requests, over HTTP: two nodes on one catalog.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -47,7 +47,7 @@ async fn what_is_wrong_in_yaml_has_its_line_and_column() {
             json!(["/rules/0/token_bucket/rate", "bad_rate", 3, 25]),
         ),
         ("name: orders\nrules: [\n", json!(["", "syntax", 2, 8])),
-        // What the catalog asks for besides, and what it knows.
+        // Rules of the catalog itself, and names that it knows.
         (
             "name: .\nrules: [{ token_bucket: { rate: 1/s } }]\n",
             json!(["/name", "bad_catalog_name", 1, 7]),

@@ -60,7 +60,7 @@ pub(crate) async fn names_differ_by_case_and_are_unique(stage: &Stage) {
         let wrong = catalog.create_app(&by(), name, "", &[]).await;
         assert!(matches!(wrong, Err(Error::Invalid(_))), "{name}: {wrong:?}");
     }
-    // Accounts may have capitals, and then mean somebody else.
+    // Accounts may have capitals, and are different accounts then.
     let (lower, upper) = (stage.account("ann").await, stage.account("Ann").await);
     assert_ne!(lower.id, upper.id);
     assert_eq!(catalog.account("Ann").await.unwrap().id, upper.id);
@@ -83,7 +83,7 @@ pub(crate) async fn an_app_that_a_policy_names_stays_and_a_policy_is_deleted_wha
     let named = catalog.delete_app(&by(), "a_b", 1).await;
     assert!(matches!(named, Err(Error::Conflict(_))), "{named:?}");
     catalog.delete_app(&by(), "axb", 1).await.unwrap();
-    // As somebody does who has the database, or an earlier version of this program did.
+    // As a person with access to the database can do, or an earlier version of this program did.
     crate::catalog::audit::harm_database(stage, "DELETE FROM apps WHERE name = 'a_b'").await;
     let at = |version| PolicyAt::new("shop", "orders", version);
     let changed = catalog.change_policy(&by(), &at(1), &document).await;

@@ -150,7 +150,7 @@ async fn who_looks_for_a_catalog_that_is_not_there_makes_none() {
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
 }
 
-/// What somebody does who has the database.
+/// Changes the database directly, as a person with access to it can.
 pub(crate) async fn harm_database(stage: &Stage, sql: &'static str) {
     use sluicegate_control::Url;
     use sqlx::ConnectOptions as _;

@@ -1,4 +1,4 @@
-//! What is read from the table of others.
+//! Rows that are read from the table of another rate limiter.
 
 use sluicegate_control::{Error, Url, read_limiter_info};
 use sluicegate_import::limiter_info::LimiterInfo;

@@ -9,7 +9,7 @@ use sqlx::{ConnectOptions as _, Executor as _};
 
 use crate::catalog::stage::by;
 
-/// The tables behind the first, the last one first.
+/// Statements that remove the tables behind the first, the last one first.
 const TABLES: [&str; 14] = [
     "DROP TABLE node_reports",
     "DROP TABLE traffic",
@@ -35,7 +35,7 @@ async fn tables_that_were_made_in_part_are_made_whole() {
         Catalog::open(&url).await.unwrap();
         let Url::MySql(options) = &url else { panic!("it is MariaDB") };
         let mut connection = options.connect().await.unwrap();
-        // As it is when the one who makes them is killed behind one of them.
+        // The state after a node was killed that had created some of them.
         connection.execute("UPDATE _sqlx_migrations SET success = FALSE").await.unwrap();
         for drop in TABLES.iter().take(count) {
             connection.execute(*drop).await.unwrap();

@@ -160,7 +160,7 @@ pub(crate) async fn who_would_be_locked_out_is_warned_of(stage: &Stage) {
         json!({ "name": "o", "apps": ["bank"], "rules": [{ "token_bucket": { "rate": "1/s" } }] });
     let warned = catalog.create_policy(&by(), "shop", &others, PolicyState::Active).await;
     assert!(matches!(&warned, Err(Error::Warned(w)) if w.len() == 1), "{warned:?}");
-    // What only tells locks nobody out.
+    // A policy in shadow mode locks nobody out.
     catalog.create_policy(&by(), "shop", &others, PolicyState::Shadow).await.unwrap();
     let warned =
         catalog.set_policy_state(&by(), &PolicyAt::new("shop", "o", 1), PolicyState::Active).await;
@@ -294,7 +294,7 @@ pub(crate) async fn what_was_changed_meanwhile_is_not_applied_over(stage: &Stage
     let none = wanted(document("shop.new", "1/s"));
     let show = ChangeContext { dry_run: true, ..by() };
     let shown = catalog.apply(&show, "shop", &none, None).await.unwrap();
-    // Another app's changes are of no concern.
+    // Changes of another app do not matter.
     catalog.delete_policy(&by(), &PolicyAt::new("bank", "bank.one", 1)).await.unwrap();
     let same = catalog.apply(&show, "shop", &none, Some(shown.version)).await.unwrap();
     assert_eq!(same, shown);
@@ -366,7 +366,7 @@ pub(crate) async fn an_app_has_so_many_policies_and_no_more(stage: &Stage) {
     let more = catalog.apply(&by(), "shop", &wanted(0, most + 1), None).await;
     assert!(matches!(more, Err(Error::TooMany(_))), "{more:?}");
     catalog.apply(&by(), "shop", &wanted(0, most), None).await.unwrap();
-    // They are shown a hundred at a time, whatever is asked for.
+    // They are returned a hundred at a time, whatever the request's limit.
     let page = Page { after: Some("p9".to_owned()), limit: Some(1_000) };
     assert_eq!(catalog.policies("shop", None, &page).await.unwrap().len(), 100);
     let (mut all, mut page) = (BTreeSet::new(), Page { limit: Some(1_000), after: None });
@@ -387,7 +387,7 @@ pub(crate) async fn an_app_has_so_many_policies_and_no_more(stage: &Stage) {
         let more = create(name).await;
         assert!(matches!(more, Err(Error::TooMany(_))), "{name}: {more:?}");
     }
-    // Those that go make place for those that come.
+    // Deleted policies make room for new ones.
     catalog.apply(&by(), "shop", &wanted(most, most), None).await.unwrap();
 }
 
@@ -431,7 +431,7 @@ pub(crate) async fn all_apps_have_so_many_policies_and_no_more(stage: &Stage) {
     };
     let more = catalog.apply(&by(), "shop", &wanted(&["one", "two"]), None).await;
     assert!(matches!(more, Err(Error::TooMany(_))), "{more:?}");
-    // What goes makes place for what comes.
+    // Deleted policies make room for new ones.
     catalog.apply(&by(), "shop", &wanted(&["one"]), None).await.unwrap();
     assert_eq!(catalog.published_since(0, 0).await.unwrap().policies.len(), POLICIES_MAX);
 }

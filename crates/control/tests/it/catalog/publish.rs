@@ -1,4 +1,4 @@
-//! What nodes are told.
+//! Publication to nodes.
 
 use sluicegate_control::Scope;
 use sluicegate_control::catalog::{NewToken, PolicyAt, PolicyState};

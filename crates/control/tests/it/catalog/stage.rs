@@ -56,12 +56,12 @@ impl Stage {
     }
 }
 
-/// The operator, now.
+/// Returns the context of a change by the operator, now.
 pub(crate) fn by() -> ChangeContext {
     ChangeContext::operator("because", NOW)
 }
 
-/// Somebody, now.
+/// Returns the context of a change by an account, now.
 pub(crate) fn by_account(name: &str) -> ChangeContext {
     let account =
         Account { id: "id".to_owned(), name: name.to_owned(), is_admin: false, roles: [].into() };

@@ -1,4 +1,4 @@
-//! What nodes counted, and how they do.
+//! Counts and states of nodes.
 
 use sluicegate_control::Catalog;
 use sluicegate_control::catalog::{Node, NodeReport};
@@ -71,14 +71,14 @@ pub(crate) async fn what_a_killed_node_wrote_of_five_minutes_is_added_up(stage: 
     let write = async |node: &str, step: Step, at: i64, allowed: u64| {
         catalog.record_traffic(node, step, &bucket(at, allowed)).await.unwrap();
     };
-    // It lived through the first five minutes, was stopped in the next ones, and killed after its second start.
+    // It ran through the first five minutes, was stopped in the next ones, and killed after its second start.
     write("a", Step::Fine, begin, 5).await;
     write("a", Step::Coarse, begin, 5).await;
     write("a", Step::Fine, begin + coarse, 10).await;
     write(&run_name("a", 1), Step::Fine, begin + coarse + fine, 3).await;
     write(&run_name("a", 1), Step::Coarse, begin + coarse, 13).await;
     write("a", Step::Fine, begin + coarse + 2 * fine, 7).await;
-    // Others are no business of it, whatever they are called.
+    // Rows of other nodes do not count, whatever their names.
     for other in ["b", "a@b", "a@b@1"] {
         write(other, Step::Fine, begin + coarse, 100).await;
     }

@@ -17,14 +17,14 @@ use crate::exact::rules::{
 };
 use crate::exact::walk::{Clock, Proof, Shape, Walk, holds, prove, steps, walks};
 
-/// One grant: when it passes, in time gone by, how much, and whether it was held back until then.
+/// One grant: when it passes, in time gone by, its permits, and whether it was held back until then.
 struct Pass {
     at: u64,
     cost: u64,
     held: bool,
 }
 
-/// What `rule` lets pass on this walk, in the order in which it was asked.
+/// Returns the grants of `rule` on this walk, in the order of the requests.
 fn passes(rule: &Rule, walk: &Walk) -> Vec<Pass> {
     let rules = RuleSet::single("rule", rule.clone());
     let (mut states, mut clock) = (States::default(), Clock::new(walk.start));
@@ -83,8 +83,8 @@ fn a_bucket_admits_its_burst_and_what_flowed_in_and_no_more() {
         let mut slack = q(0);
         for (place, (before, after)) in levels(&passes, flow).enumerate() {
             if passes[place].held {
-                // A wait is told in whole ticks: what is held back may pass up to one late, and with
-                // it what has flowed in by then.
+                // A wait is a whole number of ticks: a request that is held back may pass up to one late, and with it
+                // what has flowed in by then.
                 slack = ratio(flow.0, flow.1) * q(tick);
             }
             let full = q(burst) + &slack;

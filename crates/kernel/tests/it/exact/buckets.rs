@@ -15,7 +15,7 @@ fn shape(name: &str, limit: u64, scale_us: u64) -> Shape {
     Shape { limit, scale_us, goes_back: true, gives_back: true, steps: steps(name) }
 }
 
-/// Every answer of `rule` equals the oracle's.
+/// Checks that every answer of `rule` equals the oracle's.
 pub(crate) fn agree(rule: &Rule, mut oracle: impl Oracle, walk: &Walk) -> Proof {
     let rules = RuleSet::single("rule", rule.clone());
     let (mut states, mut clock) = (States::default(), Clock::new(walk.start));
@@ -37,7 +37,7 @@ fn per_permit((permits, period): (u64, u64)) -> u64 {
     period / num_integer::gcd(permits, period)
 }
 
-/// Whether a bucket of `depth` permits counts every µs.
+/// Returns whether a bucket of `depth` permits counts every µs.
 fn is_exact(flow: (u64, u64), depth: u64) -> bool {
     per_permit(flow) <= DEPTH_MAX / depth
 }
@@ -123,8 +123,9 @@ fn a_coarse_tick_makes_a_leaky_bucket_late_by_a_tick_and_never_early() {
     });
 }
 
-/// What `rule` grants the oracle grants too, and no wait is longer than a tick more than it needs.
-/// (When time goes back, the part of a tick that is not counted yet is lost: one tick more.)
+/// Checks that the oracle grants all that `rule` grants, and that no wait is more than a tick
+/// longer than needed. (When time goes back, the part of a tick that is not counted yet is lost:
+/// one tick more.)
 fn late_by_a_tick(rule: &Rule, mut oracle: impl Oracle, tick: u64, walk: &Walk) -> Proof {
     let rules = RuleSet::single("rule", rule.clone());
     let (mut states, mut clock) = (States::default(), Clock::new(walk.start));
@@ -179,7 +180,7 @@ fn late(given: u64, needed: u64, late_us: u64, context: impl Fn() -> String) -> 
     })
 }
 
-/// What a refused verb asked for.
+/// The cost and the longest wait of a verb that was refused; `None` for others.
 fn cost_and_patience(verb: &Verb, decision: &Decision) -> Option<(u64, Option<u64>)> {
     match verb {
         _ if decision.allowed() => None,

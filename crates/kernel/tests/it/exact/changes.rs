@@ -83,8 +83,8 @@ impl Change<'_> {
         holds(states.is_empty(), || format!("{states:?}"))
     }
 
-    /// Permits in use before are in use after (or the same part of the limit), a part counting as
-    /// one; so never more is left than that.
+    /// Checks that permits in use before are in use after (or the same part of the limit), a part counting as one; so
+    /// never more is left than that.
     fn carries_usage(&self, carry: Carry) -> Proof {
         let guava = |rule| matches!(rule, &Rule::SmoothBursty(_) | &Rule::SmoothWarmup(_));
         let facts = matches!(

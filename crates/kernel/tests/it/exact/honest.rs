@@ -1,4 +1,4 @@
-//! What every answer of every algorithm promises, whatever the rule and the walk.
+//! Promises of every answer of every algorithm, for any rule and walk.
 
 use proptest::prelude::*;
 use sluicegate_kernel::limits::{COST_MAX, SPAN_MAX_US, UNITS_MAX};
@@ -177,7 +177,7 @@ impl Seen<'_> {
         self.says(at == 0 && before == 1, "it is full at the reset, and not 1 µs before")
     }
 
-    /// So that a store may forget it.
+    /// Checks that a store can forget a full budget.
     fn a_full_budget_is_no_state_at_all(&self, states: &States) -> Proof {
         let Some(forgettable) = self.rules.forgettable_at(states) else { return Ok(()) };
         let now = forgettable.get().max(self.now);

@@ -1,4 +1,4 @@
-//! The rate in the long run: 10^9 permits, 10^7 decisions a rate, nobody ever idle.
+//! The rate in the long run: 10^9 permits, 10^7 decisions a rate, never idle.
 //!
 //! `SLUICEGATE_SOAK=1000000000` takes so many decisions of one permit each, at the first of the rates
 //! (`cargo xtask soak`).
@@ -29,10 +29,10 @@ struct Run {
     us: u64,
 }
 
-/// Asks again exactly when it is told to, so that nothing is ever left unused for a µs.
+/// Repeats each request exactly at its retry, so that nothing is ever left unused for a µs.
 fn greedily(rule: Rule, decisions: u64, cost: u64) -> (Run, Run) {
-    // A cold limiter stores idle time and hands it out no faster than new permits, so it is kept in
-    // debt: what it books is asked for 1 µs before the request in front passes.
+    // A cold limiter stores idle time and hands it out no faster than new permits, so it is kept in debt: each request
+    // is booked 1 µs before the one in front passes.
     let books = matches!(rule, Rule::SmoothWarmup(_));
     let rules = RuleSet::single("rule", rule);
     let cost = Cost::new(cost).unwrap();

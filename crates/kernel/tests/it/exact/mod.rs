@@ -15,7 +15,7 @@
 //! | `stored` | a state that was written is read back; any other bytes do no harm |
 //! | `long_run` | after 10^9 permits the rate is the configured one |
 //!
-//! `walk::BUDGETS` says how many steps each walk takes; together they are more than a million.
+//! `walk::BUDGETS` has the number of steps of each walk; together they are more than a million.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! A state of 16 bytes says what the state said, and decides as the state does.
+//! A state of 16 bytes loses nothing of the state, and decides as the state does.
 
 use proptest::prelude::*;
 use sluicegate_kernel::{Micros, Moment, Rule, RuleSet, States};

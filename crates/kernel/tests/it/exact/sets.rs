@@ -1,4 +1,4 @@
-//! Several rules: each is kept a second time on its own, and the set must say what all of them say.
+//! Several rules: each also decides on its own, and the answer of the set must be the joined one.
 
 use proptest::prelude::*;
 use sluicegate_kernel::{
@@ -67,10 +67,10 @@ fn a_set_charges_every_rule_or_none() {
     });
 }
 
-/// What rules that are kept alone say together; all are charged, or none.
+/// Joins the answers of rules that decide alone; all are charged, or none.
 fn together(alone: &mut [Alone], verb: &Verb, now: u64) -> Verdict {
     let verb = &match *verb {
-        // Take what the rule with the least has, or ask for one to hear when there will be some.
+        // Take what the rule with the least has, or check one to find when there will be some.
         Verb::AtMost { .. } => {
             let granted = alone.iter().map(|rule| rule.would(verb, now).granted()).min().unwrap();
             Verb::Check { cost: Cost::new(granted).unwrap_or(Cost::ONE) }

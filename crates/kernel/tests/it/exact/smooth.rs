@@ -1,8 +1,8 @@
 //! Guava's two limiters beside their description in rationals.
 //!
-//! The kernel counts in doubles, so waits may differ in the last microsecond where the exact value
-//! is within rounding of a whole one, and by a part in 10^9 where they are long. The moment that a
-//! wait speaks of is still exact: `honest` proves it.
+//! The kernel counts in doubles, so waits may differ in the last microsecond where the exact value is within rounding
+//! of a whole one, and by a part in 10^9 where they are long. The moment at the end of a wait is still exact: `honest`
+//! proves it.
 
 use num_traits::ToPrimitive;
 use proptest::prelude::*;
@@ -89,10 +89,10 @@ fn smooth_warmup_waits_as_guava_describes() {
     });
 }
 
-/// What is asked of a rule, and how long after the question before.
+/// A request: µs since the one before, permits, and the longest wait in µs.
 type Asked = (u64, u64, u64);
 
-/// A check, or with patience a reservation: at times that a permit comes at, and at any others.
+/// Checks and reservations: at times at which a permit comes, and at any others.
 fn asked() -> impl Strategy<Value = Asked> {
     let after = prop_oneof![
         Just(0),
@@ -104,7 +104,7 @@ fn asked() -> impl Strategy<Value = Asked> {
     (after, 1_u64..=3, patience)
 }
 
-/// The whole number of units that a balance is: a permit weighs a period, and a µs brings the permits.
+/// Checks waits against whole numbers of units: a permit weighs a period, and a µs brings the permits.
 fn passes_as_whole_numbers_say((permits, period): (u64, u64), asked: &[Asked]) -> Proof {
     let whole = |number: u64| i128::from(number);
     let max_burst = 1_000_000;

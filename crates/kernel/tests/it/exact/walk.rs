@@ -1,4 +1,4 @@
-//! Random walks: what is asked, when, and how many steps each property takes.
+//! Random walks: requests, their times, and the number of steps that each property takes.
 
 use std::fmt::Debug;
 
@@ -57,7 +57,7 @@ pub(crate) fn steps(name: &str) -> usize {
     BUDGETS.iter().find(|budget| budget.0 == name).expect("a budget has this name").2
 }
 
-/// What a property says of one walk.
+/// The result of a property for one walk.
 pub(crate) type Proof = Result<(), TestCaseError>;
 
 /// Takes the walks of the property `name`, each drawn from `strategy`.
@@ -80,7 +80,7 @@ pub(crate) fn prove<S: Strategy>(name: &str, strategy: S, property: impl Fn(S::V
     }
 }
 
-/// `got` is what was expected; `context` says where.
+/// Checks that `got` is what was expected; `context` names the step.
 pub(crate) fn same<T: PartialEq + Debug>(
     got: &T,
     expected: &T,
@@ -89,7 +89,7 @@ pub(crate) fn same<T: PartialEq + Debug>(
     holds(got == expected, || format!("{}\n got {got:?}\n not {expected:?}", context()))
 }
 
-/// `truth` is true; `context` says what it would mean if not.
+/// Checks that `truth` is true; `context` is the message if not.
 pub(crate) fn holds(truth: bool, context: impl FnOnce() -> String) -> Proof {
     if truth { Ok(()) } else { Err(TestCaseError::fail(context())) }
 }
@@ -101,21 +101,21 @@ pub(crate) struct Walk {
     pub(crate) steps: Vec<Step>,
 }
 
-/// One step: time moves, then something is asked.
+/// One step: time moves, then a request comes.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) time: Time,
     pub(crate) verb: Verb,
 }
 
-/// How time moves.
+/// A move of time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Time {
-    /// So many µs ahead.
+    /// This many µs ahead.
     Ahead(u64),
-    /// To the moment that the last answer spoke of, and so many µs from there (-1, 0 or 1).
+    /// To the next change that the last answer reported, and this many µs from there (-1, 0 or 1).
     Hint(i64),
-    /// So many µs back.
+    /// This many µs back.
     Back(u64),
 }
 
@@ -143,7 +143,7 @@ impl Clock {
         self.now
     }
 
-    /// Remembers when the answer says that something changes.
+    /// Remembers the time of the next change that the answer reports.
     pub(crate) fn hear(&mut self, decision: &Decision) {
         let retry = decision.retry_after().unwrap_or(Micros::ZERO);
         let next = [decision.wait(), retry, decision.reset_after];
@@ -152,16 +152,16 @@ impl Clock {
     }
 }
 
-/// What the walks over one rule look like.
+/// The parameters of the walks over one rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// Largest cost that can pass.
     pub(crate) limit: u64,
     /// A span in which the rule's state changes much.
     pub(crate) scale_us: u64,
-    /// Whether time goes back now and then.
+    /// Time goes back now and then.
     pub(crate) goes_back: bool,
-    /// Whether permits are given back now and then.
+    /// Permits are given back now and then.
     pub(crate) gives_back: bool,
     pub(crate) steps: usize,
 }
@@ -171,7 +171,7 @@ pub(crate) fn walks(shape: Shape) -> impl Strategy<Value = Walk> {
     walks_with(shape, verbs(shape))
 }
 
-/// Walks of this shape that ask `verbs`.
+/// Walks of this shape with `verbs`.
 pub(crate) fn walks_with(
     shape: Shape,
     verbs: impl Strategy<Value = Verb>,

@@ -109,7 +109,7 @@ fn a_sliding_log_answers_as_a_list_of_grants_does() {
     });
 }
 
-/// Whether the weight of the previous window is counted in steps of one µs.
+/// Returns whether the weight of the previous window is counted in steps of one µs.
 fn steps_by_the_microsecond(limit: u64, window: u64) -> bool {
     u128::from(limit) * u128::from(window) <= u128::from(UNITS_MAX / 4)
 }

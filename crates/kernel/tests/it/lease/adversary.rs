@@ -95,7 +95,7 @@ pub(crate) struct History<'a> {
     back_us: u64,
     pub(crate) store: Leased,
     pub(crate) nodes: Vec<HolderLease>,
-    /// How fast each node's clock runs, in millionths.
+    /// The speed of each node's clock, in millionths.
     speeds: Vec<u64>,
     holders: u64,
     messages: Vec<UnderWay<Message>>,
@@ -104,13 +104,13 @@ pub(crate) struct History<'a> {
     booked: Vec<(u64, u64)>,
     pub(crate) judges: Vec<Judge>,
     broken: Option<String>,
-    /// Whether holders repeat what the store told them of the key.
+    /// Holders repeat the hints of the store's answers.
     pub(crate) hints: bool,
 }
 
 const START_US: u64 = 1_000_000_000_000;
 
-/// What a lease lasts: short terms after long ones are the hard ones.
+/// The terms of leases, µs: short terms after long ones are the hard ones.
 const TERMS_US: [u32; 5] = [50_000, 100_000, 250_000, 1_000_000, 2_000_000];
 
 impl<'a> History<'a> {
@@ -354,8 +354,8 @@ impl<'a> History<'a> {
         })
     }
 
-    /// Something happens at the store. If it says so, no more must be in use and held after it than there
-    /// is, unless there was before.
+    /// Runs `act` at the store. If it returns `true`, no more than the limit must be in use and held after it, unless
+    /// more was before.
     fn with_store<T>(
         &mut self,
         act: impl FnOnce(&World, &mut Leased, &Moment<'_>) -> (T, bool),
@@ -384,7 +384,7 @@ impl<'a> History<'a> {
         done
     }
 
-    /// `permits` pass now; and before that what was booked until now.
+    /// Admits `permits` now, after those that were booked until now.
     fn admit(&mut self, permits: u64) {
         self.booked.sort_unstable();
         let due = self.booked.partition_point(|(at_us, _)| *at_us <= self.now_us);

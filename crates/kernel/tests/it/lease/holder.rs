@@ -3,7 +3,7 @@
 use sluicegate_kernel::lease::{Hint, Holder, Mark, Marks, Message, Number, Stands};
 use sluicegate_kernel::{Micros, Word};
 
-/// How long a holder listens to an answer.
+/// The longest time that a holder waits for an answer, µs.
 pub(crate) const PATIENCE_US: u32 = 50_000;
 
 /// A holder's lease of one key. Its instants are those of its own steady clock, in µs.
@@ -11,9 +11,9 @@ pub(crate) const PATIENCE_US: u32 = 50_000;
 pub(crate) struct HolderLease {
     pub(crate) holder: Holder,
     pub(crate) left: u32,
-    /// When it stops using them.
+    /// The time at which it stops using them.
     pub(crate) end_us: u64,
-    /// Whether it waits for an answer.
+    /// The holder waits for an answer.
     pub(crate) waits: bool,
     number: u32,
     heard: u32,
@@ -28,7 +28,7 @@ pub(crate) struct HolderLease {
     marks_apart_us: u64,
 }
 
-/// What a holder would like.
+/// The wishes of a holder for its next message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wish {
     /// Permits of what is left that it gives back.
@@ -60,7 +60,7 @@ impl HolderLease {
         }
     }
 
-    /// Whether `cost` passes here at `steady_us`.
+    /// Takes `cost` if it passes here at `steady_us`, and returns whether it does.
     pub(crate) fn take(&mut self, cost: u32, steady_us: u64) -> bool {
         let passes = steady_us < self.end_us && cost <= self.left;
         if passes {
@@ -70,7 +70,7 @@ impl HolderLease {
         passes
     }
 
-    /// Notes that all that was spent so far was spent by now.
+    /// Notes that all permits spent so far were spent by now.
     pub(crate) fn mark(&mut self, steady_us: u64) {
         let (last_us, noted) = self.marks.last().copied().unwrap_or((self.sent_us, 0));
         if self.spent == noted || steady_us < last_us + self.marks_apart_us {
@@ -121,7 +121,7 @@ impl HolderLease {
         }
     }
 
-    /// Takes in the answer to its latest message, if it is that and still in time.
+    /// Takes in the answer, if it is to the latest message and in time.
     pub(crate) fn hear(&mut self, word: &Word, steady_us: u64) {
         let Word::Stands(stands) = word else { return };
         let Stands { number, kept, granted, lasts, ends, hint, .. } = *stands;

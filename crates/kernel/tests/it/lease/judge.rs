@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-/// What a rule promises.
+/// The promise of a rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bound {
     /// `depth + permits/period_us · Δ` in every interval Δ.
@@ -26,7 +26,7 @@ pub(crate) enum Bound {
 #[derive(Clone, Debug)]
 pub(crate) struct Judge {
     bound: Bound,
-    /// Of a bucket: permits · period in use, as of the last admission.
+    /// For a bucket: permits · period in use, as of the last admission.
     level: u128,
     last_us: u64,
     /// Admissions that can still matter, and their sum.
@@ -59,7 +59,7 @@ impl Judge {
         self.worst
     }
 
-    /// Usage was forgotten: what was admitted before counts no more.
+    /// Forgets usage: permits that were admitted before count no more.
     pub(crate) fn reset(&mut self) {
         *self = Self { worst: self.worst, ..Self::new(self.bound) };
     }
@@ -146,7 +146,7 @@ impl Judge {
         }
     }
 
-    /// `parts` of which a permit has `per_permit` are above the bound.
+    /// Records that `parts` are above the bound; a permit has `per_permit` of them.
     fn over(&mut self, parts: i128, per_permit: u64) {
         let millionths = parts * 1_000_000;
         // Rounded up: not the least part may be above.

@@ -1,4 +1,4 @@
-//! One key at the store, and short ways to ask for it.
+//! One key at the store, and short forms of requests to it.
 
 use sluicegate_kernel::lease::{Holder, Leases, Mark, Marks, Message, Number, Stands};
 use sluicegate_kernel::{
@@ -87,7 +87,7 @@ pub(crate) fn first(id: u64) -> Message {
     }
 }
 
-/// The message after `stands` was heard, of a holder that has `unspent` of it left and keeps them.
+/// The message after `stands` arrived, of a holder that has `unspent` of it left and keeps them.
 pub(crate) fn next(id: u64, stands: &Stands, unspent: u32) -> Message {
     Message {
         number: Number(stands.number.0 + 1),

@@ -1,4 +1,4 @@
-//! A store that has lost everything: what the first holder that speaks puts back.
+//! A store that has lost everything, and the permits that the first message of a holder restores.
 
 use sluicegate_kernel::Leased;
 
@@ -10,10 +10,10 @@ use super::worlds::{FAULTS, World, worlds};
 const HISTORIES: u64 = 600;
 const STEPS: usize = 60;
 
-/// By how much a history lets more pass than its rule, in millionths of a permit, if the store loses
-/// everything in the middle of it.
+/// The most by which a history exceeds its rule, in millionths of a permit, if the store loses everything in the middle
+/// of it.
 fn worst(world: &World, number: u64, hints: bool) -> i128 {
-    // Holders that crash never speak again; the others' messages arrive.
+    // Holders that crash never send again; the others' messages arrive.
     let mut faults = FAULTS[0];
     faults.crashes = number % 2 == 1;
     // Where keys are reset, nothing is booked: hints end at the limit, and bookings are beyond it.

@@ -5,7 +5,7 @@
 //! | `rules` | the rules R1 to R7 and what each verb does beside leases, one claim a test |
 //! | `refutations` | five ways in which earlier protocols let too much pass |
 //! | `adversary` | in 10^5 random histories no rule ever lets more pass than without leases |
-//! | `lost` | a store that has lost everything lets nothing more pass, if the right holder speaks first |
+//! | `lost` | a store that has lost everything lets nothing more pass, if the right holder's message comes first |
 //! | `naive` | single steps equal those of a model that knows every permit by itself |
 //! | `total` | no message, verb, instant or change of rules leads out of the bounds; without leases nothing changes |
 //!

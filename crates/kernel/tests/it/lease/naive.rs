@@ -33,7 +33,7 @@ fn every_step_equals_that_of_a_model_which_knows_every_permit() {
     }
 }
 
-/// What of a rule the model knows.
+/// The kinds of rules that the model knows.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     /// Permits come back at `permits` every `period_us`.
@@ -82,9 +82,9 @@ impl Kind {
 /// Where a permit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Permit {
-    /// With a holder that said so.
+    /// With a holder that reported it.
     Kept(u64),
-    /// With a holder, if it heard of it.
+    /// With a holder, if the answer arrived.
     Granted(u64),
     /// Spent, and counted from this instant on.
     Charged(u64),
@@ -100,15 +100,15 @@ struct Naive {
     kind: Kind,
     permits: Vec<Permit>,
     records: Vec<NaiveRecord>,
-    /// What has been seen of charges: nothing is charged before it.
+    /// The latest instant that charges have seen: nothing is charged before it.
     seen_us: u64,
 }
 
-/// What the model answers to a message: kept, granted, deadline.
+/// The model's answer to a message: kept, granted, deadline.
 type Answer = Option<(u64, u64, u64)>;
 
 impl Naive {
-    /// Whether `more` permits would pass at `now_us`, were nothing held.
+    /// Returns whether `more` permits would pass at `now_us` if none were held.
     fn lets_pass(&self, more: u64, now_us: u64) -> bool {
         let charged = self.permits.iter().filter_map(|permit| match permit {
             Permit::Charged(at_us) => Some(*at_us),
@@ -271,7 +271,7 @@ impl Naive {
     }
 }
 
-/// When `count` permits were spent: as the marks say, and the rest now.
+/// When `count` permits were spent: by the marks, and the rest now.
 fn spent(message: &Message, count: u64, now_us: u64) -> Vec<(u64, u64)> {
     let mut left = count;
     let mut spent = Vec::new();
@@ -284,7 +284,7 @@ fn spent(message: &Message, count: u64, now_us: u64) -> Vec<(u64, u64)> {
     spent
 }
 
-/// The kernel and the model, with the holders that ask both.
+/// The kernel and the model, with the holders that send to both.
 struct Pair {
     key: Key,
     naive: Naive,

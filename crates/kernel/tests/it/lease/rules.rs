@@ -278,7 +278,7 @@ fn a_reset_forgets_what_is_in_use_and_keeps_what_is_out() {
     assert_eq!(key.decide(&Verb::Reset, 0).remaining, 60);
     assert_eq!((key.held(), key.in_use(0)), (40, 0));
     assert!(key.leases().version > stands.hint.version);
-    // The holder's hint is older than the reset, so it is no sign of lost writes.
+    // The holder's hint is older than the reset, so it is not a sign of lost writes.
     assert_eq!(key.stands(&next(1, &stands, 40), 0).found, Found::Known);
     assert_eq!(key.in_use(0), 0);
 }
@@ -351,7 +351,8 @@ fn a_holder_that_a_store_knows_by_an_older_lease_leaves_what_others_hold_to_the_
     assert_eq!((more.kept, more.granted, key.held()), (10, 15, 45));
     key.leased = replica;
     assert_eq!(key.stands(&next(3, &third, 10), 0).found, Found::Lost);
-    // 10 of the first and 10 of the third; nobody's are 15 of the first and 10 of the second.
+    // 10 of the first and 10 of the third; the record of no holder has 15 of the first and 10 of
+    // the second.
     let nobodys = |key: &Key| {
         let record = key.leases().records.iter().find(|record| record.holder == Holder::NONE);
         record.unwrap().permits()
@@ -400,7 +401,7 @@ fn the_leases_of_a_key_are_forgotten_when_no_hint_can_name_them_any_more() {
 #[test]
 fn a_key_is_kept_until_what_is_out_has_lapsed_and_flowed_out() {
     let mut key = Key::bucket();
-    // A message each second renews the lease for over a minute, and the last one is never heard of.
+    // The 40 permits lapse at the deadline of the lease, and then flow out in 400 s.
     let rate = Rate::new(1, Micros::from_secs(10)).unwrap();
     key.rules = RuleSet::single("r", TokenBucket::new(rate, 100).unwrap());
     key.lease(1, 40, 0);
@@ -518,7 +519,7 @@ fn usage_that_does_not_stay_in_use_is_counted_up_to_twice_the_limit() {
     assert_eq!(key.in_use(0), 20);
 }
 
-/// What was spent from a lease counts whatever the limit was when that was reported.
+/// Permits that were spent from a lease count, whatever the limit was when they were reported.
 #[test]
 fn a_limit_that_was_lowered_and_raised_admits_no_more_than_the_higher_one() {
     for rules in [quota, bucket] {

@@ -1,4 +1,4 @@
-//! Whatever rules, messages and instants there are: every step ends, within its bounds.
+//! Any rules, messages and instants: every step ends, within its bounds.
 
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};

@@ -1,4 +1,4 @@
-//! The rules that can be leased, with their bounds, and what can go wrong.
+//! The rules that can be leased, with their bounds, and the faults of a history.
 
 use sluicegate_kernel::algorithm::{CalendarUnit, Delay, WindowKind};
 use sluicegate_kernel::{
@@ -8,7 +8,7 @@ use sluicegate_kernel::{
 
 use super::judge::Bound;
 
-/// Rules, and what they promise.
+/// Rules, and their promises.
 pub(crate) struct World {
     pub(crate) name: &'static str,
     pub(crate) rules: RuleSet,
@@ -17,15 +17,15 @@ pub(crate) struct World {
     pub(crate) span_us: u64,
     /// Length of the windows that a calendar is taken to have, if one of the rules has it.
     pub(crate) calendar_us: Option<u64>,
-    /// Whether its bound holds if the store's clock goes back. Aligned windows begin anew then.
+    /// The bound holds if the store's clock goes back. Aligned windows begin anew then.
     pub(crate) holds_back: bool,
-    /// How near to its bound a history must come to show that nothing is refused without need, in
-    /// millionths of a permit: half a permit, but for rules whose own bound is further away; `None` if
-    /// it cannot be reached.
+    /// The distance to its bound, in millionths of a permit, to which a history must come to show that nothing is
+    /// refused without need: half a permit, but for rules whose own bound is further away; `None` if it cannot be
+    /// reached.
     pub(crate) near: Option<i128>,
 }
 
-/// What can go wrong in a history.
+/// The faults of a history.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) name: &'static str,

@@ -1,18 +1,18 @@
-//! Which connection makes room for the next when there are as many as there may be.
+//! The connection that is ended for the next one when there are as many as there may be.
 //!
-//! A connection that neither asked nor was answered since it was last looked at: it is idle, or whoever
-//! is there sends a byte now and then to keep a place that others could use. The oldest of them goes
-//! first, so that a flood of such connections takes the places of its own.
+//! A connection goes if it neither asked nor was answered since it was last checked: it is idle, or its
+//! client sends a byte now and then to keep a place that others could use. The oldest goes first, so
+//! that a flood of such connections takes the places of its own.
 //!
 //! ```text
-//! a  b* c  d*      * stirred since it was last looked at; the next one to be looked at is left
+//! a  b* c  d*      * active since it was last checked; the next one to check is on the left
 //! b* c  d* e       a goes for e
-//! d* e  b  f       c goes for f; b stirred, is told apart no longer, and comes last
+//! d* e  b  f       c goes for f; b was active, loses its mark, and comes last
 //! ```
 //!
-//! What is written to a connection is an answer, but with HTTP/2, which greets everybody. A wire reports a
-//! request that it does not answer at once, because it is held or its store is far, when all of it has come
-//! in; the wire of HTTP/2 reports every request.
+//! A write to a connection counts as an answer, except with HTTP/2, which greets every client. A wire
+//! reports a request that it does not answer at once, because it is held or its store is far, when all of
+//! it has come in; the wire of HTTP/2 reports every request.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,26 +20,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::task::AbortHandle;
 
-/// The place of a connection.
+/// The slot of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionSlot {
     touched: AtomicBool,
 }
 
-/// Those that are taken.
+/// The slots that are taken.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionSlots {
-    /// The next one to be looked at comes first. Those of connections that have ended are dropped now
-    /// and then.
+    /// The next one to check comes first. Slots of connections that have ended are dropped now and then.
     taken: VecDeque<(AbortHandle, Arc<ConnectionSlot>)>,
-    /// How many there may be before those that have ended are dropped.
+    /// The number of slots at which those of ended connections are dropped.
     sweep_at: usize,
 }
 
 impl ConnectionSlot {
-    /// A request is there whole, or something is written.
+    /// Marks the connection as active: a request has come in whole, or something is written.
     pub(super) fn touched(&self) {
-        // Mostly it is known already: then the cache line is not written.
+        // Mostly it is marked already: then the cache line is not written.
         if !self.touched.load(Ordering::Relaxed) {
             self.touched.store(true, Ordering::Relaxed);
         }
@@ -52,7 +51,7 @@ impl ConnectionSlot {
 }
 
 impl ConnectionSlots {
-    /// The connection behind `handle` takes `seat`.
+    /// Takes `slot` for the connection behind `handle`.
     pub(super) fn take(&mut self, slot: Arc<ConnectionSlot>, handle: AbortHandle) {
         if self.taken.len() >= self.sweep_at {
             self.taken.retain(|(handle, _)| !handle.is_finished());
@@ -61,8 +60,8 @@ impl ConnectionSlots {
         self.taken.push_back((handle, slot));
     }
 
-    /// Ends a connection that has not stirred since it was last looked at. If each of them has, there is
-    /// none, and they have been looked at.
+    /// Ends a connection that was not active since it was last checked, and returns `true`. If all were
+    /// active, removes their marks and returns `false`.
     pub(super) fn evict_one(&mut self) -> bool {
         for _ in 0..self.taken.len() {
             let Some((handle, slot)) = self.taken.pop_front() else { break };
@@ -80,7 +79,7 @@ impl ConnectionSlots {
     }
 }
 
-/// Below so many seats it does not matter which of them are taken still.
+/// Number of slots below which those of ended connections do not matter.
 const SWEEP_AT_MIN: usize = 64;
 
 #[cfg(test)]
@@ -89,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// Seats of so many connections that do not end by themselves.
+    /// Slots of so many connections that do not end by themselves.
     fn slots(count: usize) -> (ConnectionSlots, Vec<Arc<ConnectionSlot>>, JoinSet<()>) {
         let (mut slots, mut connections) = (ConnectionSlots::default(), JoinSet::new());
         let taken =

@@ -15,26 +15,25 @@ use tokio_util::either::Either;
 
 use super::slots::ConnectionSlot;
 
-/// A connection as the system has it.
+/// A connection without TLS.
 pub(crate) type PlainStream = Either<TcpStream, UnixStream>;
 
-/// What carries a connection.
+/// A connection with TLS or without.
 pub(crate) type Carrier = Either<PlainStream, Box<TlsStream<PlainStream>>>;
 
-/// How often it is looked whether a connection has ended behind what its client has said and nobody
-/// has read yet: the system wakes who waits for the one or the other, not for the end alone.
+/// Interval between checks whether a connection has ended behind bytes that are not read yet: the
+/// system wakes a task for bytes or the end, not for the end alone.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What there is to a connection beside its bytes.
+/// The state of a connection beside its bytes.
 pub(crate) trait PeerClosed {
-    /// Returns when the other side has ended, or the connection is broken. What was said before is
-    /// still there to be read.
+    /// Returns when the other side has ended, or the connection is broken. Bytes that it sent before can still be read.
     fn ended(&self) -> impl Future<Output = ()> + Send;
 
-    /// Whether the other side has ended, as far as the system has said.
+    /// Returns whether the other side has ended, as far as the system knows.
     fn has_ended(&self) -> bool;
 
-    /// A request has come in whole, and is answered later.
+    /// Reports that a request has come in whole, and is answered later.
     fn asked(&self);
 }
 
@@ -50,13 +49,13 @@ impl ClientStream {
         Self { carrier, slot }
     }
 
-    /// What carries it, where to write is not to answer: HTTP/2 greets everybody. The wire tells the seat
-    /// itself what was asked.
+    /// Splits the connection, for a wire where a write is not an answer: HTTP/2 greets every client. The
+    /// wire marks the slot itself.
     pub(crate) fn into_parts(self) -> (Carrier, Arc<ConnectionSlot>) {
         (self.carrier, self.slot)
     }
 
-    /// Its place among the connections.
+    /// The slot of the connection.
     pub(crate) const fn slot(&self) -> &Arc<ConnectionSlot> {
         &self.slot
     }
@@ -65,7 +64,7 @@ impl ClientStream {
     async fn readable(&self) -> bool {
         let socket = match &self.carrier {
             Either::Left(plain) => plain,
-            // TLS says goodbye, and then the socket is closed as any other.
+            // TLS sends an alert, and then the socket is closed as any other.
             Either::Right(tls) => tls.get_ref().0,
         };
         let ready = match socket {

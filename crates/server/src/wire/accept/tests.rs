@@ -1,4 +1,4 @@
-//! What accepting, making room and ending do, seen by clients.
+//! Accepting, making room and ending, as clients see them.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
@@ -18,7 +18,7 @@ async fn greet(mut stream: ClientStream, _: Peer) {
     stream.read_u8().await.ok();
 }
 
-/// A wire that says what it is told, byte by byte.
+/// A wire that sends back each byte.
 async fn echo(mut stream: ClientStream, _: Peer) {
     while let Ok(byte) = stream.read_u8().await {
         stream.write_u8(byte).await.ok();
@@ -182,7 +182,7 @@ async fn a_socket_left_behind_is_replaced_and_no_other_file_is() {
     assert_eq!(fs::read(&path).unwrap(), b"precious");
 }
 
-/// A wire that is told one byte, which is a request, and answers when its client says more.
+/// A wire that reads one byte, which is a request, and answers after the next byte.
 async fn hold(mut stream: ClientStream, _: Peer) {
     if stream.read_u8().await.is_ok() {
         stream.asked();

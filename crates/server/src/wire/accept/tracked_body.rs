@@ -1,4 +1,4 @@
-//! A body that tells the seat of its connection when it is there.
+//! A body that marks the slot of its connection when it has come in.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use hyper::body::{Body, Frame, SizeHint};
 
 use super::slots::ConnectionSlot;
 
-/// The body of a request. Once it is there the request is whole, and its connection has asked.
+/// The body of a request. At its end the request is whole, and its connection is active.
 #[derive(Debug)]
 pub(crate) struct TrackedBody<B> {
     body: B,
@@ -16,7 +16,7 @@ pub(crate) struct TrackedBody<B> {
 }
 
 impl<B: Body> TrackedBody<B> {
-    /// The one that comes in as `body` on the connection that has this seat.
+    /// Wraps the `body` of a request on the connection with this slot.
     pub(crate) fn new(body: B, slot: Arc<ConnectionSlot>) -> Self {
         let asking = Self { body, slot };
         asking.touch_at_end();

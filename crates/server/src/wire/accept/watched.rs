@@ -1,7 +1,7 @@
 //! A connection of HTTP/1.1 whose end is noticed while a request is under way.
 //!
-//! hyper notices it by reading. Behind a further request that came along (a pipeline), or a body that nobody reads, it
-//! does not read, and a client that hung up would be held back and have its turn all the same.
+//! hyper notices it by reading. Behind a further request that came along (a pipeline), or a body that is not read, it
+//! does not read, and a client that hung up would be delayed and decided all the same.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::mem;
@@ -18,11 +18,11 @@ use super::stream::{LOOK_EVERY, PeerClosed};
 #[derive(Debug)]
 pub(crate) struct WatchedStream<T> {
     stream: T,
-    /// Whether it was read since it was last flushed.
+    /// The stream was read since the last flush.
     was_read: bool,
-    /// Whether `next_look` is set.
+    /// `next_look` is set.
     is_watched: bool,
-    /// When it is next looked at; kept, so that a connection makes one at most.
+    /// The time of the next look; kept, so that a connection creates one timer at most.
     next_look: Option<Pin<Box<Sleep>>>,
 }
 
@@ -33,7 +33,7 @@ impl<T> WatchedStream<T> {
 }
 
 impl<T: PeerClosed> WatchedStream<T> {
-    /// Looks whether the client has ended, every [`LOOK_EVERY`] while nothing is read.
+    /// Checks whether the client has ended, every [`LOOK_EVERY`] while nothing is read.
     fn watch(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         if mem::take(&mut self.was_read) {
             self.is_watched = false;

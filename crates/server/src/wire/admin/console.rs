@@ -10,13 +10,13 @@ use sluicegate_console::Asset;
 
 use super::{method_not_allowed, not_found};
 
-/// Nothing but the console's own files, and nothing that is built of text: a name with a script in it stays a
+/// Only the console's own files, and no elements that are built of text: a name with a script in it stays a
 /// name. Trusted Types let only the policy of the console's framework make elements of text.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
     connect-src 'self'; font-src 'self'; manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; \
     form-action 'self'; require-trusted-types-for 'script'; trusted-types svelte-trusted-html";
 
-/// What every file is sent with.
+/// Header fields of every file.
 const HEADERS: [(HeaderName, &str); 7] = [
     (header::CONTENT_SECURITY_POLICY, POLICY),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -28,16 +28,16 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (header::CACHE_CONTROL, "no-cache"),
 ];
 
-/// What an address with TLS says besides: browsers come by TLS only, for a year.
+/// `Strict-Transport-Security` of an address with TLS: browsers use TLS only, for a year.
 const STRICT_TRANSPORT: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
-/// What the console needs to know of the address that it is served at.
+/// The address that serves the console.
 #[derive(Clone, Copy, Debug)]
 struct Served {
     has_tls: bool,
 }
 
-/// Answers what no other route does: files, and pages, which are all one file that reads its address.
+/// Answers all other paths: with files, and with pages, which are all one file that reads its address.
 pub(super) fn router<S: Clone + Send + Sync + 'static>(has_tls: bool) -> Router<S> {
     let served = Served { has_tls };
     Router::new().fallback_service(get(answer).fallback(method_not_allowed).with_state(served))
@@ -80,7 +80,7 @@ async fn answer(
     response
 }
 
-/// The file at `path`; the index for what a browser opens as a page, except where the API is.
+/// The file at `path`; the index for a path that a browser opens as a page, except where the API is.
 fn asset(path: &str, headers: &HeaderMap) -> Option<&'static Asset> {
     let path = path.strip_prefix('/')?;
     if let Some(asset) = Asset::at(path).filter(|asset| *asset != Asset::index()) {
@@ -92,7 +92,7 @@ fn asset(path: &str, headers: &HeaderMap) -> Option<&'static Asset> {
     (path.is_empty() || is_page).then(Asset::index)
 }
 
-/// Whether one of the parts of a field that is a list begins with `part`.
+/// Returns whether one of the parts of a list is `part`, before its parameters and behind `W/`.
 fn has_part(list: &HeaderValue, part: &str) -> bool {
     let parts = list.to_str().unwrap_or_default().split(',');
     parts.map(str::trim_ascii).any(|one| {
@@ -101,7 +101,7 @@ fn has_part(list: &HeaderValue, part: &str) -> bool {
     })
 }
 
-/// Whether `gzip` is in the list, with a weight other than nothing (RFC 9110, section 12.5.3).
+/// Returns whether `gzip` is in the list, with a weight above zero (RFC 9110, section 12.5.3).
 fn takes_gzip(list: &HeaderValue) -> bool {
     list.to_str().unwrap_or_default().split(',').any(|one| {
         let mut parts = one.split(';').map(str::trim_ascii);

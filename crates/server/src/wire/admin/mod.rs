@@ -1,15 +1,15 @@
-//! For operators, on an address of its own: health, and what is in force.
+//! The wire for operators, on an address of its own: health, and what is in force.
 //!
 //! | path | what |
 //! |---|---|
 //! | `/livez` | `ok` while the process answers |
-//! | `/readyz` | `ok` while it should be sent traffic, 503 once it was told to stop |
-//! | `/v1/policies` | which policies are in force, and why a change was refused |
+//! | `/readyz` | `ok` while the server should get traffic, 503 once it is to stop |
+//! | `/v1/policies` | the policies in force, and the reason why a change was refused |
 //! | `/v1/top?policy=P&n=10` | the keys of a policy that were refused most in the last minutes |
-//! | `/v1/leases` | the keys of which this server leases permits, those that are asked for most first |
+//! | `/v1/leases` | the keys of which this server leases permits, the most requested first |
 //! | `/v1/store` | the store without its password, and since when it is away |
 //! | `/v1/events` | decisions as they are made, a sample (`text/event-stream`) |
-//! | `/metrics` | what is counted, as OpenMetrics, or the older text format of Prometheus |
+//! | `/metrics` | all metrics, as OpenMetrics, or the older text format of Prometheus |
 //! | `/v1/admin/…` | the admin API, unless it has an address of its own |
 //! | `/`, `/assets/…`, pages | the console, where the admin API is |
 //!
@@ -43,13 +43,13 @@ struct Policies {
     status: PolicyStatus,
     /// Their names, in the order of the documents.
     policies: Vec<String>,
-    /// How keys of each without an override are leased; absent if this server leases nothing.
+    /// The state of leases for keys of each policy without an override; absent if this server leases nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     leases: Option<BTreeMap<String, String>>,
 }
 
-/// Answers requests until told to stop, then lets those in flight end. Returns how many connections
-/// were cut off because they did not.
+/// Answers requests until the server stops, then lets those in flight end. Returns the number of
+/// connections that were cut off because they did not.
 pub(super) async fn serve(wire: Wire, listener: Listener, context: &ServerContext) -> usize {
     let ServerContext { workers, stop, .. } = context;
     let has_tls = listener.tls().is_some();
@@ -77,7 +77,7 @@ fn metrics(context: &ServerContext) -> Router<ServerContext> {
     health::routes(context.leaving.clone()).route("/metrics", get(seen::metrics))
 }
 
-/// What is seen of this server.
+/// The routes about this server.
 fn observed(context: &ServerContext) -> Router<ServerContext> {
     metrics(context)
         .route("/healthz", get(async || "ok\n"))
@@ -98,7 +98,7 @@ fn decisions_elsewhere() -> Router<ServerContext> {
     http::decision_paths().fold(Router::new(), |router, path| router.route(path, any(refuse)))
 }
 
-/// The admin API, and the console that asks it.
+/// The admin API, and the console that uses it.
 fn admin_api(has_tls: bool) -> Router<ServerContext> {
     let answer = async |State(context): State<ServerContext>, Extension(peer), request: Request| {
         context.admin_api.answer(peer, request).await
@@ -130,7 +130,7 @@ async fn method_not_allowed() -> Response {
     http::refuse(StatusCode::METHOD_NOT_ALLOWED, detail)
 }
 
-/// A refusal that says why.
+/// A refusal with its reason as text.
 fn plain(status: StatusCode, problem: &str) -> Response {
     (status, format!("{problem}\n")).into_response()
 }

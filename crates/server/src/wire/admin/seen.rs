@@ -1,4 +1,4 @@
-//! What is seen of decisions, told to operators.
+//! Replies to operators about decisions.
 
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
@@ -15,12 +15,12 @@ use crate::metrics::{Metrics, Scrape};
 use crate::telemetry::{EventFilter, POLICIES_COUNTED_MAX, SHOWN_MAX, TURN, Top};
 use crate::wire::ServerContext;
 
-/// Keys that are shown unless it is said how many.
+/// Default number of keys that are shown.
 const SHOWN: usize = 10;
 
 const OPEN_METRICS: &str = "application/openmetrics-text";
 
-/// What is asked of `/v1/top`.
+/// The query of `/v1/top`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TopQuery {
@@ -32,7 +32,7 @@ pub(super) struct TopQuery {
 #[derive(Serialize)]
 struct TopReply<'a> {
     policy: &'a str,
-    /// How far back it looks: at least half of this and no more than it.
+    /// Longest time that the counts go back, s; they go back half of it at least.
     seconds: u64,
     top: Vec<Top>,
 }
@@ -43,16 +43,16 @@ struct LeasesReply {
     leases: Vec<Lease>,
 }
 
-/// A key, and what this server has of it.
+/// A key, and the permits that this server has of it.
 #[derive(Serialize)]
 struct Lease {
     policy: String,
-    /// `null`: the budget that all share.
+    /// `null`: the budget that all requests share.
     key: Option<String>,
     /// Permits that are left here.
     left: u32,
     ends_in_us: u64,
-    /// Permits a second that are asked for here.
+    /// Permits a second that are requested here.
     rate: u64,
 }
 

@@ -1,8 +1,8 @@
-//! The host that a request asks for, by its `Host` field.
+//! The host that a request is for, by its `Host` field.
 //!
-//! A page in a browser can reach what listens on loopback: its site lets its own name lead to 127.0.0.1
-//! (DNS rebinding), and from then on browsers take this server for a part of the site. Only the
-//! name tells them apart. So an address on loopback answers for the names of this machine and those that
+//! A page in a browser can reach listeners on loopback: its site lets its own name lead to 127.0.0.1
+//! (DNS rebinding), and from then on browsers take this server for a part of the site. Only the name
+//! distinguishes them. So an address on loopback answers for the names of this machine and those that
 //! are configured, and so does the admin API wherever it is:
 //!
 //! | request for | listener on loopback | on an address that others can reach |
@@ -26,20 +26,20 @@ use super::codec::Problem;
 use crate::config::{HostName, Listen};
 use crate::log_pace::LogPace;
 
-/// What tells whether a server is well, and nothing of what it does.
+/// Paths of health checks, which show nothing of what a server does.
 const HEALTH: [&str; 3] = ["/livez", "/healthz", "/readyz"];
 
 /// The hosts that a listener answers for.
 #[derive(Clone, Debug)]
 pub(crate) struct Hosts {
-    /// The address itself with its port, as clients nearby say it.
+    /// The address itself with its port, as clients on this machine send it.
     own: Arc<[u8]>,
     configured: Arc<[HostName]>,
     listener: Reach,
     refused: Arc<LogPace>,
 }
 
-/// Where a listener can be reached from.
+/// The places from which a listener can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
     Socket,
@@ -48,7 +48,7 @@ enum Reach {
 }
 
 impl Hosts {
-    /// Those of a listener at `address`; one that is not known can be reached from elsewhere.
+    /// The hosts of a listener at `address`; an unknown address counts as reachable from elsewhere.
     pub(crate) fn new(address: Option<&Listen>, configured: Arc<[HostName]>) -> Self {
         let listener = match address {
             Some(Listen::Unix(_)) => Reach::Socket,
@@ -59,10 +59,10 @@ impl Hosts {
         Self { own, configured, listener, refused: Arc::default() }
     }
 
-    /// Whether `request` is for one of them.
+    /// Checks that `request` is for one of the hosts.
     ///
     /// # Errors
-    /// What its client gets instead of an answer.
+    /// The problem that the client gets instead of an answer.
     #[inline]
     pub(super) fn check<B>(&self, request: &Request<B>) -> Result<(), Problem> {
         let (headers, uri) = (request.headers(), request.uri());
@@ -71,7 +71,7 @@ impl Hosts {
             None if request.version() == Version::HTTP_10 => return Ok(()),
             None => return Err(Problem::bad_request("host: is missing")),
         };
-        // Where no field is there twice, this one is not.
+        // If no field is there twice, this one is not.
         if headers.len() != headers.keys_len() && headers.get_all(header::HOST).iter().count() > 1 {
             return Err(Problem::bad_request("host: is given twice, expected one"));
         }
@@ -106,7 +106,7 @@ impl Hosts {
         Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail))
     }
 
-    /// A proxy that sends the name of its `upstream` gets 421 for every request, and its operator looks here.
+    /// Logs a refused host: a proxy that sends the name of its `upstream` gets 421 for every request.
     #[expect(clippy::disallowed_methods, reason = "the log is paced, nothing is decided by it")]
     fn log_refused(&self, name: &str) {
         let Some(count) = self.refused.count(Instant::now()) else { return };
@@ -134,14 +134,14 @@ fn name_of(host: &[u8]) -> &[u8] {
     }
 }
 
-/// Whether it is this machine for everybody, whatever names lead where.
+/// Returns whether `name` always means this machine, however names are resolved.
 fn is_here(name: &[u8]) -> bool {
     (name.starts_with(b"127.") && is_v4(name))
         || name == b"[::1]"
         || name.eq_ignore_ascii_case(b"localhost")
 }
 
-/// Whether it is an IP address. What ends in a number is one for browsers, or not valid.
+/// Returns whether `name` is an IP address. Browsers take a name that ends in a number for one, or for invalid.
 fn is_address(name: &[u8]) -> bool {
     is_v4(name) || (name.starts_with(b"[") && name.ends_with(b"]"))
 }

@@ -1,12 +1,12 @@
-//! What stands before every service of HTTP.
+//! The guard before every service of HTTP.
 //!
-//! **Hosts.** A request for a host that is not answered goes no further ([`Hosts`]).
+//! **Hosts.** A request for a host that is not allowed goes no further ([`Hosts`]).
 //!
-//! **Ends.** It ends a connection where it is not clear where a request on it ends. A request that says both `content-length` and `transfer-encoding` is read by the latter here, and
-//! perhaps not by a proxy in front: what comes behind may be a request that the proxy has not seen
-//! (RFC 9112, section 6.1, wants such a connection closed). The library of HTTP does not tell whether
-//! both were said. So a request in chunks is the last of its connection; clients know how long their
-//! question is, and do not send it in chunks.
+//! **Ends.** It ends a connection where it is not clear where a request on it ends. A request that has both
+//! `content-length` and `transfer-encoding` is read by the latter here, and perhaps not by a proxy in front: the bytes
+//! behind it may be a request that the proxy has not seen (RFC 9112, section 6.1, wants such a connection closed). The
+//! library of HTTP does not report whether both were there. So a request in chunks is the last of its connection;
+//! clients know the length of their requests, and do not send them in chunks.
 
 use axum::http::{HeaderValue, Request, Response, header};
 use futures_util::TryFutureExt;
@@ -16,12 +16,12 @@ use hyper::service::Service;
 use super::codec::Problem;
 use super::host::Hosts;
 
-/// A service that answers requests for `hosts` only, and behind which a request in chunks is the last.
+/// A service that answers requests for `hosts` only, and for which a request in chunks is the last.
 #[derive(Debug)]
 pub(super) struct HostGuard<S, R> {
     pub(super) service: S,
     pub(super) hosts: Hosts,
-    /// What says that a request is not answered.
+    /// Creates the refusal of a request.
     pub(super) refuse: fn(&Problem) -> Response<R>,
 }
 

@@ -1,8 +1,7 @@
-//! HTTP/JSON: `POST /v1/check` and its kin, `GET /v1/openapi.json`, `GET /livez` and
-//! `GET /readyz`; for gateways
-//! `/v1/auth`, in `auth`.
+//! HTTP/JSON: `POST /v1/check` and its kin, `GET /v1/openapi.json`, `GET /livez` and `GET /readyz`;
+//! for gateways `/v1/auth`, in `auth`.
 //!
-//! `docs/wires/http.md` is for those who ask.
+//! `docs/wires/http.md` is for clients.
 
 mod auth;
 mod codec;

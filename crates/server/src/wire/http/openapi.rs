@@ -1,4 +1,4 @@
-//! What this wire answers, as OpenAPI 3.1: made of the same tables that requests are read by.
+//! The OpenAPI 3.1 description of this wire, made from the tables that requests are read by.
 
 mod others;
 
@@ -26,7 +26,7 @@ use super::codec::{
 };
 use others::AuthBy;
 
-/// Where the description is.
+/// The path of the description.
 pub(super) const PATH: &str = "/v1/openapi.json";
 
 /// The description.
@@ -74,7 +74,7 @@ fn describe() -> OpenApi {
     OpenApiBuilder::new().info(info).components(Some(components)).paths(paths).build()
 }
 
-/// The bodies of answers, and what they are made of.
+/// The bodies of answers, and the types in them.
 fn bodies() -> Vec<(String, RefOr<Schema>)> {
     fn add<T: ToSchema>(bodies: &mut Vec<(String, RefOr<Schema>)>) {
         bodies.push((T::name().into_owned(), T::schema()));
@@ -89,7 +89,7 @@ fn bodies() -> Vec<(String, RefOr<Schema>)> {
     bodies
 }
 
-/// A token of the catalog, as clients show it.
+/// A token of the catalog, as clients send it.
 fn bearer() -> SecurityScheme {
     let what = "An app token from the catalog. `catalog.tokens_required` and the listen address \
                 decide whether a token is required. The request counts as made by the app of \
@@ -98,7 +98,7 @@ fn bearer() -> SecurityScheme {
     SecurityScheme::Http(bearer.build())
 }
 
-/// The same, as gateways show theirs.
+/// The token of a gateway, in a header field of its own.
 fn gateway() -> SecurityScheme {
     let what = "Token of the gateway; `Authorization` belongs to its client.";
     SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::with_description(
@@ -113,7 +113,7 @@ fn by_token(operation: OperationBuilder, scheme: &str) -> OperationBuilder {
     operation.security(token).security(SecurityRequirement::default())
 }
 
-/// What is answered for a host that is not one of this machine.
+/// The description of the refusal of a host that is not one of this machine.
 const OTHER_HOST: &str = "On a loopback address: `Host` is neither local nor one of \
                           `server.allowed_hosts`.";
 
@@ -206,7 +206,7 @@ fn problem(what: &str) -> Response {
     answered(what, PROBLEM, schema("Problem"))
 }
 
-/// The same, with what is to be shown.
+/// Adds the challenge to `answer`.
 fn challenged(mut answer: Response) -> Response {
     let mut header = Header::new(Object::with_type(Type::String));
     header.description = Some("`Bearer`, with the error code of the token (RFC 6750).".to_owned());
@@ -214,7 +214,7 @@ fn challenged(mut answer: Response) -> Response {
     answer
 }
 
-/// The same, with the header fields that tell of the budget.
+/// Adds the header fields about the budget to `answer`, if `operation` has them.
 fn with_budget_headers(operation: Operation, mut answer: Response) -> Response {
     if operation.tells() {
         for (name, what, is_text) in FIELDS {
@@ -237,7 +237,7 @@ fn deny() -> Parameter {
         .build()
 }
 
-/// The object that the body of `operation` is.
+/// The schema of the body of `operation`.
 fn request(operation: Operation) -> Schema {
     let form = operation.form();
     let mut object = ObjectBuilder::new()
@@ -254,7 +254,7 @@ fn request(operation: Operation) -> Schema {
     object.into()
 }
 
-/// What a field may be.
+/// The schema of a field.
 fn value(field: Field) -> RefOr<Schema> {
     let object = ObjectBuilder::new().description(Some(meaning(field)));
     let typed = |kind: Type| match field.may_be_null() {
@@ -338,7 +338,7 @@ fn schema(name: &str) -> RefOr<Schema> {
     Ref::from_schema_name(name).into()
 }
 
-/// Header fields that tell of the budget: the name, what it says, and whether it is text.
+/// Header fields about the budget: the name, the description, and whether it is text.
 const FIELDS: [(&str, &str, bool); 6] = [
     ("RateLimit-Policy", "The limits: `\"burst\";q=100;w=60`.", true),
     ("RateLimit", "What is left of the tightest limit: `\"burst\";r=50;t=30`.", true),
@@ -352,7 +352,7 @@ const FIELDS: [(&str, &str, bool); 6] = [
     ("X-RateLimit-Reset", "Seconds until the budget is full, or the request can pass.", false),
 ];
 
-/// What the ways to show a token are called.
+/// The names of the security schemes.
 const BEARER: &str = "token";
 const GATEWAY: &str = "gatewayToken";
 

@@ -5,8 +5,7 @@
 //! everything else ─▶ Router ─▶ the same, or batches, settlements, explanations
 //! ```
 //!
-//! A check is by far what is asked most often, so it is found by looking at the path and not by way
-//! of the router.
+//! A check is by far the most frequent request, so it is found by its path and not by the router.
 
 mod body;
 mod many;
@@ -54,28 +53,28 @@ use crate::wire::health;
 use crate::wire::http::TrustedPeers;
 use body::read;
 
-/// Largest head of a request, and what is buffered of a connection: four times what clients send
-/// that carry cookies and tokens.
+/// Largest head of a request, and the most that is buffered of a connection, bytes: four times what
+/// clients send that carry cookies and tokens.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// How long the head of a request may take, from the end of the request before: so long an idle
-/// connection is kept, which is longer than most clients keep theirs.
+/// Longest time until the head of a request is there, from the end of the request before: so long
+/// an idle connection is kept, which is longer than most clients keep theirs.
 const HEAD_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Where a client that speaks HTTP/2 belongs.
+/// The advice in the log about a client that sends HTTP/2.
 const HTTP2_ADVICE: &str =
     "this address speaks HTTP/1.1; gRPC of gateways belongs to an address of `rls.listen`";
 
 /// The media type of problems.
 const PROBLEM: HeaderValue = HeaderValue::from_static(sluicegate::http::problem::MEDIA_TYPE);
 
-/// Room for the header fields of most answers: the type, and what tells of the budget.
+/// Room for the header fields of most answers: the type, and those about the budget.
 const FIELDS: usize = 4;
 
-/// A response whose body is there.
+/// A response with its whole body.
 type FullResponse = Response<Full<Bytes>>;
 
-/// What every request needs.
+/// The state that every request needs.
 #[derive(Clone, Debug)]
 struct HttpHandler {
     engine: Arc<ServerEngine>,
@@ -83,7 +82,7 @@ struct HttpHandler {
     listener_auth: ListenerAuth,
 }
 
-/// What stands before the router.
+/// The service of a listener: checks are decided before the router.
 struct HttpService {
     handler: HttpHandler,
     router: Router,
@@ -91,8 +90,8 @@ struct HttpService {
     foreign: ForeignClients,
 }
 
-/// Answers requests, also those that `more` has routes for, until `stop`, then lets those in
-/// flight end. Returns how many connections were cut off because they did not.
+/// Answers requests, also those that `more` has routes for, until `stop`, then lets those in flight
+/// end. Returns the number of connections that were cut off because they did not.
 pub(crate) async fn serve(
     listener: Listener,
     context: &ServerContext,
@@ -118,7 +117,7 @@ pub(crate) async fn serve(
     .await
 }
 
-/// Answers the requests of one connection, checks first.
+/// Answers the requests of one connection; checks bypass the router.
 async fn decisions(
     service: Arc<HttpService>,
     stream: impl AsyncRead + AsyncWrite + PeerClosed + Unpin + Send + 'static,
@@ -163,8 +162,7 @@ async fn converse<S, B>(
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(WatchedStream::new(stream)), service);
     let mut connection = pin!(connection);
-    // An error is the client's: what it sent is no HTTP/1.1, or it went away. It has been answered, or
-    // nobody is there.
+    // An error is the client's: it did not send HTTP/1.1, or it went away. It has been answered, or is gone.
     tokio::select! {
         biased;
         served = connection.as_mut() => {
@@ -178,7 +176,7 @@ async fn converse<S, B>(
     connection.await.ok();
 }
 
-/// Whether a client spoke HTTP/2 from the first byte, which gets no answer.
+/// Returns whether a client sent HTTP/2 from the first byte, which gets no answer.
 fn is_http2(error: &hyper::Error) -> bool {
     error.is_parse() && error.to_string().contains("HTTP2 preface")
 }
@@ -191,13 +189,13 @@ async fn answer(
     if request.method() == Method::POST && request.uri().path() == Operation::Check.path() {
         return Ok(decide(&service.handler, Operation::Check, request).await.map(Either::Left));
     }
-    // On the heap: a check should not carry the space for what it is not.
+    // On the heap: a check should not carry the space for other requests.
     let request = auth::knowing(peer, request.map(AnyBody::new));
     let routed = Box::pin(service.router.clone().oneshot(request));
     routed.await.map(|response| response.map(Either::Right))
 }
 
-/// All that this wire answers, and `more`.
+/// All routes of this wire, and those of `more`.
 fn router(
     handler: &HttpHandler,
     health: Router<HttpHandler>,
@@ -242,7 +240,7 @@ pub(crate) fn decision_paths() -> impl Iterator<Item = &'static str> {
     operations.chain([auth::AUTH, auth::AUTH_POLICY])
 }
 
-/// Answers a question about one budget.
+/// Answers a request about one budget.
 async fn decide<B>(handler: &HttpHandler, operation: Operation, request: Request<B>) -> FullResponse
 where
     B: Body<Data = Bytes, Error: std::fmt::Display>,
@@ -300,7 +298,7 @@ async fn explain(
 }
 
 impl HttpHandler {
-    /// Who asks for `operation`, and may. This is known before anything is read of a body.
+    /// Returns the caller of `operation`, if it is permitted. The body is not read before that.
     fn caller(&self, operation: Operation, headers: &HeaderMap) -> Result<Caller, Problem> {
         let caller = self.listener_auth.authenticate(bearer(headers), || self.engine.core().now());
         let may = caller.and_then(|caller| {
@@ -316,8 +314,8 @@ impl HttpHandler {
         })
     }
 
-    /// The answer to a request of `app` that was not decided. If there is no such policy, it names the one that
-    /// was most likely meant, of those that are there for the app.
+    /// The problem of a request of `app` that was not decided. If the policy is unknown, it names the one that
+    /// was most likely meant, of those that `app` may use.
     fn undecided(&self, error: DecideError, app: Option<&str>) -> Problem {
         let near = match &error {
             DecideError::UnknownPolicy(name) => {
@@ -332,13 +330,13 @@ impl HttpHandler {
         }
     }
 
-    /// What a caller is told who is not answered.
+    /// Counts the refusal of a caller, and returns its problem.
     fn refuse(&self, refused: CallerError) -> Problem {
         self.listener_auth.count_refused(refused).into()
     }
 }
 
-/// Whether a refusal is to have a status of its own: `?deny=429`.
+/// Returns whether a refusal has a status of its own: `?deny=429`.
 fn denies(operation: Operation, query: Option<&str>) -> Result<bool, Problem> {
     match query {
         None | Some("") => Ok(false),
@@ -361,7 +359,7 @@ fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail))
 }
 
-/// A name for a permit that nobody can guess: whoever knows it may release it.
+/// A random id for a permit: a client that guesses it could release the permit.
 fn new_id() -> String {
     let (high, low) = (random(), random());
     format!("{high:016x}{low:016x}")

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! SG.CHECK policy key [COST n] [APP app] [MAXWAIT ms]      passes, or is refused
-//! SG.PEEK policy key [COST n] [APP app]                    what a check would say
+//! SG.PEEK policy key [COST n] [APP app]                    what a check would return
 //! SG.REFUND policy key [COST n] [APP app]                  gives permits back
 //! SG.RESET policy key [APP app]                            forgets the key
 //! SG.ACQUIRE policy key id [COST n] [APP app]              holds a permit of a `concurrency` rule
@@ -14,8 +14,8 @@
 //! CL.THROTTLE key max_burst count period [quantity]        redis-cell's
 //! ```
 //!
-//! An empty key is the budget that all share. Each `SG.*` is answered with an array, the same in
-//! RESP2 and RESP3, whose first five places are those of `CL.THROTTLE`, in milliseconds rounded up:
+//! An empty key is the budget that all requests share. Each `SG.*` is answered with an array, the same
+//! in RESP2 and RESP3, whose first five places are those of `CL.THROTTLE`, in milliseconds rounded up:
 //!
 //! | place | is |
 //! |--:|---|
@@ -24,22 +24,22 @@
 //! | 2 | `remaining` |
 //! | 3 | `retry_after_ms`: 0 if it is within the limit, -1 if it never can be |
 //! | 4 | `reset_after_ms`: until the budget is full again |
-//! | 5 | `wait_ms`: how long the caller must hold back what passes (with `MAXWAIT`, and under rules that delay) |
+//! | 5 | `wait_ms`: how long the caller must delay a request that passes (with `MAXWAIT`, and under rules that delay) |
 //! | 6 | the rule that decided; null where none did |
-//! | 7 | who decided: `store`, or without it `local`, `allow`, `deny`; null where nobody did |
-//! | 8 | only of what is over the limit and not just refused: `shadow` (it passes), `degrade`, `divert` (place 0 is -1: who knows neither does not pass) |
+//! | 7 | the mode: `store`, `leased`, or without the store `local`, `allow`, `deny`, `shed`; null if no rule decided |
+//! | 8 | over the limit, if not just refused: `shadow` (it passes), or `degrade`, `divert` (place 0 is -1) |
 //! | 9 | with it: the tag or the body to serve instead, the target to send it to; null under `shadow` |
 //! | 10 | with it: the status to serve that body with; null where 9 is no body |
 //!
 //! A policy's `queue` holds the reply back until it is the caller's turn; other commands of the same
 //! connection wait behind it. More places may follow at the end. The three codes of place 0 are numbers
-//! so that a caller in any language compares without parsing; what a request cannot mean is an error
-//! (`-ERR cost: ...`), and a refusal never is.
+//! so that a caller in any language compares without parsing; an invalid request is an error
+//! (`-NOTCHARGED cost: ...`), and a refusal never is.
 //!
 //! **`CL.THROTTLE`** follows redis-cell 0.4 (<https://github.com/brandur/redis-cell>, its README and
 //! `src/`): five integers, `limited`, `limit` (`max_burst + 1`), `remaining`, `retry_after` (-1 if it
-//! passes, and if it never can), `reset_after`. Seconds are rounded up as there: what lies below a
-//! millisecond is cut off first (its pull request 58). A `quantity` of 0 only looks, and is not
+//! passes, and if it never can), `reset_after`. Seconds are rounded up as there: parts of a
+//! millisecond are cut off first (its pull request 58). A `quantity` of 0 only peeks, and is not
 //! limited. Its errors begin with `Cell error: ` instead of a code. Three things differ on purpose:
 //! rates are exact fractions, not whole nanoseconds; a key whose parameters change keeps the permits
 //! that are in use, not the instant at which it would be full; and numbers outside of what this

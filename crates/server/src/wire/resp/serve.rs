@@ -1,10 +1,10 @@
 //! The IO of the RESP wire: one read, many commands, one write.
 //!
-//! On a store that answers at once every command of a read is decided where it stands. Where a
-//! decision has to wait, those behind it come along, so that a pipeline takes one round trip to the
-//! store and not one a command. Replies are in the order of the commands always. While a decision is
-//! waited for nothing is read, but it is seen when the client goes away: then nobody waits any more,
-//! and the place of a command that a `queue` holds is free.
+//! On a store that answers at once, every command of a read is decided in turn. Where a decision has
+//! to wait, the commands behind it come along, so that a pipeline takes one round trip to the store
+//! and not one a command. Replies are always in the order of the commands. While a decision is
+//! waited for, nothing is read, but it is noticed when the client goes away: then the wait ends, and
+//! the place of a command that a `queue` holds is free.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -34,23 +34,23 @@ use crate::wire::ServerContext;
 use crate::wire::accept::{self, Listener, PeerClosed};
 use crate::wire::foreign::ForeignClients;
 
-/// Most connections at a time: every instance of an application has some of its own, and each takes
-/// 8 KB.
+/// Default maximum number of connections of an address: every instance of an application has some
+/// of its own, and each takes 8 KB.
 pub(crate) const CONNECTIONS_MAX: usize = 2_048;
 
-/// What is buffered of a connection's input at first; it grows up to [`COMMAND_BYTES_MAX`] where a
-/// client sends more at once, so that ten thousand connections that say little cost little.
+/// Size of a connection's input buffer at first, bytes; it grows up to [`COMMAND_BYTES_MAX`] where
+/// a client sends more at once, so that ten thousand quiet connections cost little.
 const INPUT_BYTES_MIN: usize = 1024;
 
 /// Bytes of replies after which they are sent before the next command is answered. Together with the
 /// input a connection buffers 28 KiB at most.
 const OUTPUT_BYTES_MAX: usize = 8 * 1024;
 
-/// Decisions of one connection that are made, or waited for, at a time: as many as clients pipeline.
-/// Others wait in the input.
+/// Maximum number of decisions of one connection that are made, or waited for, at a time: as many as
+/// clients pipeline. Others wait in the input.
 const DECIDED_TOGETHER_MAX: usize = 128;
 
-/// How often a connection is looked at to see whether it still says something.
+/// Interval between checks whether a connection is still in use.
 const TICK: Duration = Duration::from_secs(5);
 
 /// Ticks without a command after which a connection is closed: five minutes. Pools keep connections
@@ -60,25 +60,24 @@ const QUIET_TICKS_MAX: u32 = 60;
 /// Ticks that a command may take to come in whole, 5 to 10 s: clients have theirs ready.
 const UNENDED_TICKS_MAX: u32 = 2;
 
-/// How long a client may take to read replies. Until it has, nothing more is read from it.
+/// Longest time that a client may take to read replies. Until it has, nothing more is read from it.
 const WRITE_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// How long the decisions of a connection are still waited for after the client has ended its side, all
-/// of them together: as long as a store takes that answers, for a client that pipes commands in and reads
-/// what comes back. Nobody is held for them.
+/// Longest time that the decisions of a connection are waited for after the client has ended its side,
+/// all of them together: as long as a store that answers takes, for a client that pipes commands in and
+/// reads the replies. Longer delays are given up.
 const ENDED_WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// How long a connection that is given up is still read, so that its client sees the error before
-/// the end.
+/// Longest time that a connection which is given up is still read, so that its client sees the error before the end.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
 
-/// Where a client that speaks HTTP belongs.
+/// The advice in the log about a client that sends HTTP.
 const HTTP_ADVICE: &str = "checks over HTTP belong to an address of `http.listen`";
 
-/// How a client that speaks TLS begins.
+/// The first bytes of a client that uses TLS.
 const TLS_HANDSHAKE: [u8; 2] = [22, 3];
 
-/// What all connections share.
+/// The state that all connections share.
 struct RespServer<S> {
     engine: Arc<ServerEngine<S>>,
     listener_auth: ListenerAuth,
@@ -89,8 +88,8 @@ struct RespServer<S> {
     foreign: ForeignClients,
 }
 
-/// Answers commands until told to stop, then those that were read. Returns how many connections were
-/// cut off because they did not end. With a password, or where a token is required, only who says it may ask.
+/// Answers commands until the server stops, then those that were read. Returns the number of connections that
+/// were cut off because they did not end. With a password, or where a token is required, clients must log in.
 pub(crate) async fn serve(listener: Listener, context: &ServerContext) -> usize {
     let ServerContext { engine, authenticator, password, workers, stop, .. } = context;
     let address = listener.address().ok();
@@ -132,7 +131,7 @@ async fn connection<S: Store + 'static>(
             }
         }
         let was_full = input.len() == input.capacity();
-        // An error is that nobody is there to be answered.
+        // An error means that the client is gone.
         let Ok((taken, next)) = client.answer(&input, &mut stream).await else { return };
         if next == NextStep::Close || stop.is_cancelled() {
             return farewell(stream).await;
@@ -161,16 +160,16 @@ async fn farewell(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     timeout(FAREWELL_MAX, ending).await.ok();
 }
 
-/// Who is at the other end of a connection, and what they are about to be told.
+/// The client of a connection, and the replies that are not sent yet.
 struct RespSession<'s, S> {
     shared: &'s RespServer<S>,
     network: ClientNetwork,
     session: Session,
     limits: ConnectionRuleCache,
     replies: Replies,
-    /// When the commands came in that are answered; `None` once something was waited for.
+    /// The time of the commands that are answered; `None` once something was waited for.
     now: Option<Micros>,
-    /// When it was seen that the client has ended its side.
+    /// The time when it was noticed that the client has ended its side.
     ended: Option<Instant>,
 }
 
@@ -221,8 +220,7 @@ impl<S: Store + 'static> RespSession<'_, S> {
         Ok((input.len() - rest.len(), next))
     }
 
-    /// Answers `first` and the questions at the beginning of `rest`, a bounded number of them. Returns
-    /// what is left of `rest`.
+    /// Answers `first` and a bounded number of requests at the beginning of `rest`. Returns the remainder of `rest`.
     async fn decide<'a>(
         &mut self,
         first: DecisionRequest<'a>,
@@ -275,14 +273,14 @@ impl<S: Store + 'static> RespSession<'_, S> {
         Ok(rest)
     }
 
-    /// The time that commands are decided by. Those that came together are decided by one look at the
-    /// clock, unless something was waited for in between.
+    /// The time that commands are decided by. Commands that came together are decided by one reading
+    /// of the clock, unless something was waited for in between.
     #[inline]
     fn now(&mut self) -> Micros {
         *self.now.get_or_insert_with(|| self.shared.engine.core().now())
     }
 
-    /// Answers `first` and those at the beginning of `others` that can be decided together with it.
+    /// Answers `first` and the requests at the beginning of `others` that can be decided together with it.
     ///
     /// # Errors
     /// If the client goes away meanwhile.
@@ -332,7 +330,7 @@ impl<S: Store + 'static> RespSession<'_, S> {
         Ok(())
     }
 
-    /// Says why a command that has begun is not answered, and closes the connection.
+    /// Sends the reason why a command that has begun is not answered, and closes the connection.
     async fn give_up(
         mut self,
         error: ProtocolError,
@@ -344,7 +342,7 @@ impl<S: Store + 'static> RespSession<'_, S> {
         }
     }
 
-    /// Sends the replies that there are.
+    /// Sends the pending replies.
     async fn send(&mut self, stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
         if self.replies.bytes().is_empty() {
             return Ok(());
@@ -353,7 +351,7 @@ impl<S: Store + 'static> RespSession<'_, S> {
             stream.write_all(self.replies.bytes()).await?;
             stream.flush().await
         });
-        // Nearly always the system takes it at once, and nobody has to be woken later.
+        // Nearly always the system takes it at once, and the task need not be woken later.
         match poll_fn(|context| Poll::Ready(writing.as_mut().poll(context))).await {
             Poll::Ready(written) => written?,
             Poll::Pending => {
@@ -366,8 +364,8 @@ impl<S: Store + 'static> RespSession<'_, S> {
     }
 }
 
-/// The questions at the beginning of `input` that are answered together with the one before it, and
-/// what comes behind them; `caller` may ask all of them.
+/// The requests at the beginning of `input` that are answered together with the one before it, and
+/// the remainder; `caller` may send all of them.
 fn questions<'q, 'i: 'q>(
     input: &'i [u8],
     caller: &'q Caller,
@@ -439,12 +437,12 @@ impl IdleTimer {
         Self { ticks, quiet: 0 }
     }
 
-    /// The client did something that is worth waiting for the next.
+    /// Resets the count, because the client was active.
     const fn noticed(&mut self) {
         self.quiet = 0;
     }
 
-    /// Returns when the connection is not worth keeping: with a command that `has_begun` sooner. Can
+    /// Returns when the connection is not worth keeping: sooner with a command that `has_begun`. Can
     /// be dropped and called again.
     async fn given_up(&mut self, has_begun: bool) {
         let quiet_max = if has_begun { UNENDED_TICKS_MAX } else { QUIET_TICKS_MAX };

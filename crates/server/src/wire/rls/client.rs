@@ -1,4 +1,4 @@
-//! The other end of the service: asks a server as a gateway does.
+//! The client of the service: sends requests to a server as a gateway does.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -24,27 +24,27 @@ pub struct RlsClient {
     bearer: Option<MetadataValue<Ascii>>,
 }
 
-/// What a server said.
+/// The answer of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RlsReply {
-    /// It passes.
+    /// The request passes.
     Ok,
-    /// It does not.
+    /// The request is over the limit.
     OverLimit,
-    /// It was not decided; why.
+    /// The request was not decided, for this reason.
     Error(String),
 }
 
-/// The requests of a connection, as tonic wants to send them.
+/// The requests of a connection, as tonic sends them.
 #[derive(Clone, Debug)]
 struct RequestSender(SendRequest<Body>);
 
 impl RlsClient {
-    /// A client on `stream`, to a server that is called `authority`. Its connection runs on the
-    /// runtime that this is called in, and ends with the last clone.
+    /// Creates a client on `stream`, to a server with the name `authority`. Its connection runs on
+    /// the runtime that this is called in, and ends with the last clone.
     ///
     /// # Errors
-    /// If it is no connection any more.
+    /// If the connection has ended.
     pub async fn new(
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         authority: &str,
@@ -57,7 +57,7 @@ impl RlsClient {
         Ok(Self { service, bearer: None })
     }
 
-    /// The same, which sends `bearer` as `authorization` with each request.
+    /// Sends `bearer` as `authorization` with each request.
     ///
     /// # Errors
     /// If it has characters that cannot be sent.
@@ -66,10 +66,10 @@ impl RlsClient {
         Ok(Self { bearer: Some(bearer), ..self })
     }
 
-    /// Asks for a key of a policy by its name.
+    /// Checks `hits` permits of a key of a policy.
     ///
     /// # Errors
-    /// If the connection is of no more use.
+    /// If the connection cannot be used any more.
     pub async fn ask(
         &mut self,
         policy: &str,

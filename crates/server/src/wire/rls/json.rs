@@ -1,5 +1,5 @@
-//! `POST /json`: the same questions for those who speak no gRPC, as `envoyproxy/ratelimit` has it. `GET`
-//! and `PUT` with a body are the same. `GET /healthcheck` says `OK` until the server is stopping.
+//! `POST /json`: the same requests without gRPC, as in `envoyproxy/ratelimit`. `GET` and `PUT` with a
+//! body are the same. `GET /healthcheck` answers `OK` until the server is stopping.
 //!
 //! Messages are as the mapping of proto3 to JSON writes them: `{"domain": "d", "descriptors":
 //! [{"entries": [{"key": "k", "value": "v"}]}]}` is answered with
@@ -24,7 +24,7 @@ use super::serve::{MESSAGE_BYTES_MAX, REQUEST_WAIT_MAX};
 use super::service::{RateLimits, RlsHandler};
 use crate::authenticator::ListenerAuth;
 
-/// What a router of HTTP takes to answer `POST /json` and, until `leaving`, `GET /healthcheck`.
+/// The routes of `POST /json` and of `GET /healthcheck`, which answers `OK` until `leaving`.
 pub(crate) fn routes(
     limits: Arc<RateLimits>,
     listener_auth: ListenerAuth,
@@ -51,7 +51,7 @@ async fn decide(State(handler): State<RlsHandler>, request: Request) -> Response
         return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, problem.to_owned());
     }
     let parent = handler.parent(request.headers());
-    // Who says beforehand that it is too long need not send it.
+    // A client that declares too great a length need not send the body.
     if request.body().size_hint().lower() > MESSAGE_BYTES_MAX as u64 {
         let problem = format!("the body exceeds {MESSAGE_BYTES_MAX} bytes");
         return plain(StatusCode::PAYLOAD_TOO_LARGE, problem);
@@ -77,8 +77,8 @@ async fn decide(State(handler): State<RlsHandler>, request: Request) -> Response
     }
 }
 
-/// Programs send whatever type they like, or none; a page in a browser can send a plain one to a
-/// server on loopback unasked, and says so.
+/// Returns whether a page in a browser sent a body that is not JSON. Programs send any type, or
+/// none; a page can send a plain one to a server on loopback unasked, and then sends its origin.
 fn is_from_a_page(headers: &HeaderMap) -> bool {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let is_json = given.is_some_and(|given| given.starts_with("application/json"));

@@ -1,11 +1,11 @@
-//! Messages that are not there yet, and what they may take of memory.
+//! Messages that have not come in yet, and the memory that they may take.
 //!
-//! A gateway sends a message with its head, so that hardly ever one is waited for. Who sends heads
-//! without their messages, or messages without their ends, could have the server keep 128 heads of
-//! 16 KiB a connection, which take few bytes on the network: fields that were said before are said by
-//! one byte. So all that wait have one account. A connection may have a quarter of what is left of it,
-//! which is more than it can use if it is alone; and where others have taken everything, as much as a
-//! message or two, so that those who wish ill do not keep out honest gateways.
+//! A gateway sends a message with its head, so that the server hardly ever waits for one. A client
+//! that sends heads without their messages, or messages without their ends, could make the server keep
+//! 128 heads of 16 KiB a connection, which take few bytes on the network: a field is repeated by one
+//! byte. So all messages that are waited for share one budget. A connection may have a quarter of what
+//! is left of it, which is more than it can use if it is alone; and where others have taken
+//! everything, as much as a message or two, so that attackers do not keep out honest gateways.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -17,31 +17,31 @@ use axum::http::HeaderMap;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use tonic::Status;
 
-/// What all messages that are waited for may take, with their heads: as much as half of the
-/// connections take that there may be.
+/// Maximum memory of all messages that are waited for, with their heads, bytes: as much as half of
+/// the maximum number of connections take.
 const WAITING_BYTES_MAX: usize = 16 << 20;
 
-/// The part of what is left that one connection may have: alone, more than all of its streams take.
+/// The part of what is left that one connection may have, as a divisor: alone, more than all of its streams take.
 const SHARE: usize = 4;
 
-/// What a connection may have in any case. All of them together may have half as much again as the
-/// account.
+/// Memory that a connection may have in any case, bytes. All connections together may have half as
+/// much again as the budget.
 const OWN_BYTES: usize = 24 * 1024;
 
-/// What a request takes whose message is waited for, as measured: its stream, its task, and its head
-/// without fields.
+/// Memory of a request whose message is waited for, as measured, bytes: its stream, its task, and
+/// its head without fields.
 const REQUEST_BYTES: usize = 8 * 1024;
 
-/// What a field of a head takes beside its text, with the tables it is found by, as measured.
+/// Memory of a field of a head beside its text, with the tables it is found by, as measured, bytes.
 const FIELD_BYTES: usize = 320;
 
-/// What all messages take that are waited for.
+/// The memory of all messages that are waited for.
 #[derive(Debug, Default)]
 pub(super) struct MessageBudget {
     bytes: AtomicUsize,
 }
 
-/// The same, of one connection.
+/// The memory of one connection's messages that are waited for.
 #[derive(Debug)]
 pub(super) struct ConnectionBudget {
     of: Arc<MessageBudget>,
@@ -53,19 +53,19 @@ pub(super) struct ConnectionBudget {
 pub(super) struct Message<B> {
     body: B,
     share: Arc<ConnectionBudget>,
-    /// What its head takes, and what has come in before it was waited for.
+    /// Memory of its head, and of what has come in before it was waited for, bytes.
     there_bytes: usize,
-    /// What it has of the account: nothing, until it is waited for.
+    /// The part of the budget that it has, bytes: 0, until it is waited for.
     held_bytes: usize,
 }
 
 impl ConnectionBudget {
-    /// Of a new connection.
+    /// Creates the budget of a new connection.
     pub(super) const fn new(of: Arc<MessageBudget>) -> Self {
         Self { of, bytes: AtomicUsize::new(0) }
     }
 
-    /// Takes so much, if there is so much.
+    /// Takes so many bytes. Returns whether there were so many.
     fn take(&self, bytes: usize) -> bool {
         let all = self.of.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let own = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -83,13 +83,13 @@ impl ConnectionBudget {
 }
 
 impl<B> Message<B> {
-    /// The one that comes in as `body`, behind `head`.
+    /// Wraps the message that comes in as `body`, behind `head`.
     pub(super) fn new(body: B, head: &HeaderMap, share: Arc<ConnectionBudget>) -> Self {
         let there_bytes = REQUEST_BYTES + head.len() * FIELD_BYTES;
         Self { body, share, there_bytes, held_bytes: 0 }
     }
 
-    /// Takes so much more of the account.
+    /// Takes so many more bytes of the budget.
     fn take(&mut self, bytes: usize) -> Result<(), Status> {
         if !self.share.take(bytes) {
             return Err(Status::resource_exhausted("too many incomplete messages"));

@@ -24,5 +24,5 @@ pub(super) use envoy::service::ratelimit::v3::rate_limit_service_server::{
 };
 pub(super) use envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 
-/// The same as descriptors, for reflection.
+/// The messages as descriptors, for reflection.
 pub(super) const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rls.bin"));

@@ -1,5 +1,5 @@
-//! How messages are read and written: as the library does, but what is not a message is the client's
-//! mistake (INVALID_ARGUMENT). The library calls it the server's (INTERNAL), which people are woken for.
+//! Reading and writing messages: as the library does, but an invalid message is the client's mistake
+//! (INVALID_ARGUMENT). The library calls it the server's (INTERNAL), which alerts operators.
 
 use prost::Message;
 use tonic::Status;

@@ -34,58 +34,57 @@ use crate::wire::ServerContext;
 use crate::wire::accept::{self, CONNECTIONS_MAX, ConnectionSlot, Listener, TrackedBody};
 use crate::wire::foreign::ForeignClients;
 
-/// Largest message: a hundred descriptors of two entries of 300 bytes.
+/// Largest message, bytes: a hundred descriptors of two entries of 300 bytes.
 pub(super) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
-/// Most requests of a connection at a time; the next waits for one of them to be answered.
+/// Maximum number of requests of a connection at a time; the next waits for one of them to be answered.
 pub(super) const STREAMS_MAX: u32 = 128;
 
-/// Largest list of header fields, as for other wires. It bounds how many frames a client may spread
-/// one over, too.
+/// Largest list of header fields, bytes, as for other wires. It also bounds the number of frames
+/// that a client may use for one list.
 const HEADERS_BYTES_MAX: u32 = 16 * 1024;
 
-/// Most header fields of a request; gateways send some ten. Each takes more memory here than bytes on
-/// the network, where one byte can say it again.
+/// Maximum number of header fields of a request; gateways send some ten. Each takes more memory here
+/// than bytes on the network, where one byte can repeat it.
 const FIELDS_MAX: usize = 64;
 
-/// Streams that a client opened and reset again before they were looked at. More of them, and the
-/// connection ends: who does so wants to make work.
+/// Maximum number of streams that a client opened and reset again before they were looked at. With
+/// more of them the connection ends: such a client wants to make work.
 const RESETS_PENDING_MAX: usize = 20;
 
-/// Streams that were reset here because of what the client sent. More of them, and the connection
-/// ends.
+/// Maximum number of streams that were reset here because of what the client sent. With more of
+/// them the connection ends.
 const RESETS_LOCAL_MAX: usize = 128;
 
-/// What a client may send ahead on one stream: the largest message.
+/// Bytes that a client may send ahead on one stream: the largest message.
 const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 
-/// What a client may send ahead on all streams of a connection.
+/// Bytes that a client may send ahead on all streams of a connection.
 const CONNECTION_WINDOW_BYTES: u32 = 256 * 1024;
 
-/// Bytes of answers that wait to be written on one stream; an answer is some hundred.
+/// Maximum number of bytes of answers that wait to be written on one stream; an answer is some hundred.
 const SEND_BYTES_MAX: usize = 64 * 1024;
 
-/// How often a client is asked whether it is still there, and how long it may take to say so.
+/// Interval between pings of a client, and the longest wait for a reply.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// How long a connection may take until its first request: who opens one has something to ask.
+/// Longest time until the first request of a connection: a client connects to send one.
 const FIRST_REQUEST_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// How long a request may take to come in and be answered, held in a queue or not. Its message comes
-/// with its head, a store has its own deadline, which is shorter, and gateways wait for less.
+/// Longest time of a request until it is answered, held in a queue or not. Its message comes with
+/// its head, a store has its own deadline, which is shorter, and gateways wait for less.
 pub(super) const REQUEST_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// How old connections become, give or take a tenth: then their clients connect anew, and find the
-/// servers that there are by now.
+/// Age at which connections end, give or take a tenth: then their clients connect anew, and find
+/// the servers that exist by then.
 const AGE_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// How long requests in flight may take on a connection that is to end.
+/// Time for requests in flight on a connection that ends.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Answers requests until `stop`, then lets those in flight end; before that, from `leaving` on, it says
-/// that it is not to be asked any more. Returns how many connections were cut off because they did not
-/// end.
+/// Answers requests until `stop`, then lets those in flight end; from `leaving` on, it reports that it does
+/// not serve any more. Returns the number of connections that were cut off because they did not end.
 pub(crate) async fn serve(listener: Listener, context: &ServerContext) -> usize {
     let ServerContext { engine, authenticator, limits, workers, leaving, stop, .. } = context;
     let listener_auth = authenticator.listener_auth(Wire::Rls, listener.address().ok().as_ref());
@@ -104,7 +103,7 @@ pub(crate) async fn serve(listener: Listener, context: &ServerContext) -> usize 
         stop.cancelled().await;
         let mut health = health;
         for service in HEALTHY {
-            // Who watches has had the last word, and that ends the watch.
+            // Watchers have had the last status, and this ends the watch.
             health.clear_service_status(service).await;
         }
     };
@@ -117,12 +116,12 @@ pub(crate) async fn serve(listener: Listener, context: &ServerContext) -> usize 
     join(serving, told_to_stop).await.0
 }
 
-/// Where a client that speaks something else belongs.
+/// The advice in the log about a client of another protocol.
 const FOREIGN_ADVICE: &str =
     "this address speaks gRPC (HTTP/2); checks over HTTP belong to an address of `http.listen`";
 
-/// Whose health can be asked for; the empty name is the whole server's, and the last one what
-/// `envoyproxy/ratelimit` calls itself.
+/// Services with a health status; the empty name is the whole server's, and the last one the name
+/// that `envoyproxy/ratelimit` uses.
 const HEALTHY: [&str; 3] = ["", "envoy.service.ratelimit.v3.RateLimitService", "ratelimit"];
 
 /// Answers the requests of one connection.
@@ -157,7 +156,7 @@ async fn connection(
             sleep(age()).await;
         }
     };
-    // An error is the client's: what it sent is no HTTP/2, or it went away.
+    // An error is the client's: it did not send HTTP/2, or it went away.
     let grace = tokio::select! {
         served = connection.as_mut() => {
             if served.is_err_and(|error| is_foreign(&error)) && !asked.load(Ordering::Relaxed) {
@@ -166,21 +165,21 @@ async fn connection(
             return;
         }
         () = stop.cancelled() => GRACE,
-        // Where nothing was asked, nothing is in flight.
+        // Without a request, nothing is in flight.
         () = first_request => if asked.load(Ordering::Relaxed) { GRACE } else { Duration::ZERO },
     };
     connection.as_mut().graceful_shutdown();
     timeout(grace, connection).await.ok();
 }
 
-/// Whether a client spoke another protocol from the first byte.
+/// Returns whether a client sent another protocol from the first byte.
 fn is_foreign(error: &hyper::Error) -> bool {
     let cause = std::error::Error::source(error).map(ToString::to_string);
     cause.is_some_and(|cause| cause.contains("protocol error"))
 }
 
-/// Whether the request says once whom it is for (RFC 9113, section 8.3.1). Which name it is does not matter:
-/// gateways say that of their cluster, and no page in a browser can speak HTTP/2 without TLS.
+/// Checks that the request names its host once (RFC 9113, section 8.3.1). Any name will do: gateways send
+/// that of their cluster, and no page in a browser can use HTTP/2 without TLS.
 fn authority(head: &Parts) -> Result<(), &'static str> {
     let mut hosts = head.headers.get_all(header::HOST).iter();
     match (head.uri.authority(), hosts.next(), hosts.next()) {
@@ -196,14 +195,14 @@ fn authority(head: &Parts) -> Result<(), &'static str> {
     }
 }
 
-/// What a request gets that no gateway sends, in the words of HTTP and of gRPC.
+/// The answer to a request that no gateway sends, in the terms of HTTP and of gRPC.
 fn malformed(problem: &'static str) -> Response<Body> {
     let mut response = Status::invalid_argument(problem).into_http();
     *response.status_mut() = StatusCode::BAD_REQUEST;
     response
 }
 
-/// How old this connection may become: not all that were opened together end together.
+/// The age at which this connection ends: not all that were opened together end together.
 fn age() -> Duration {
     AGE_MAX.mul_f64(0.9 + 0.2 * fastrand::f64())
 }
@@ -224,17 +223,17 @@ fn builder() -> http2::Builder<TokioExecutor> {
     builder
 }
 
-/// What a connection is answered by.
+/// The services of a connection.
 #[derive(Clone)]
 struct Services {
     limits: RateLimitServiceServer<RlsHandler>,
-    /// What messages take that are waited for.
+    /// The memory of messages that are waited for.
     account: Arc<MessageBudget>,
-    /// The others, by the name that a path begins with.
+    /// The other services, by the name that a path begins with.
     others: Arc<[(String, Other)]>,
 }
 
-/// A service that is asked now and then.
+/// A service that is used now and then.
 type Other =
     BoxCloneSyncService<Request<Message<TrackedBody<Incoming>>>, Response<Body>, Infallible>;
 
@@ -274,15 +273,15 @@ impl Services {
         let other = self.others.iter().find(|(name, _)| is(name));
         let answering = match other {
             Some((_, other)) => Either::Left(other.clone().oneshot(request)),
-            // It says itself what it does not know.
+            // It answers unknown paths itself.
             None => Either::Right(self.limits.clone().call(request)),
         };
         in_time(answering)
     }
 }
 
-/// What `answering` says, or that it took too long. Most requests are there whole when their head is,
-/// and are answered at once: they need no timer.
+/// The answer of `answering`, or an error if it takes too long. Most requests are there whole when
+/// their head is, and are answered at once: they need no timer.
 async fn in_time(
     answering: impl Future<Output = Result<Response<Body>, Infallible>>,
 ) -> Result<Response<Body>, Infallible> {
@@ -333,7 +332,7 @@ mod tests {
     /// An empty frame of settings.
     const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 
-    /// A client, and what it talks to, told to stop by the token.
+    /// A client, and the server that it is connected to, which the token stops.
     fn connect() -> (DuplexStream, CancellationToken, JoinHandle<()>) {
         let (client, server) = tokio::io::duplex(MESSAGE_BYTES_MAX);
         let stop = CancellationToken::new();
@@ -350,7 +349,7 @@ mod tests {
         (client, stop, serving)
     }
 
-    /// A client that speaks the protocol, and has asked once.
+    /// A client of the protocol that has sent one request.
     async fn asked(client: DuplexStream) -> HealthClient<tonic::transport::Channel> {
         let mut client = Some(TokioIo::new(client));
         let connector = tower::service_fn(move |_| {

@@ -28,27 +28,27 @@ use crate::protocol::Wire;
 use crate::trace::Parent;
 use crate::wire::headers::BudgetHeaders;
 
-/// Decides what gateways ask, by descriptors, through the engine.
+/// Decides requests of gateways by descriptors, through the engine.
 #[derive(Debug)]
 pub(crate) struct RateLimits {
     in_force: InForce,
     headers: BudgetHeaders,
     options: RlsOptions,
     limits: WindowRuleCache,
-    /// Requests for domains that mean nothing here.
+    /// Requests for unknown domains.
     unknown_domains: LogPace,
 }
 
-/// How descriptors are decided, where `envoyproxy/ratelimit` decides otherwise or has an option.
+/// Options of decisions, where `envoyproxy/ratelimit` decides otherwise or has an option.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RlsOptions {
-    /// Whether a look at a budget of which nothing is left is OK until a charge was refused.
+    /// A peek at an empty budget is OK until a charge was refused.
     pub(crate) looks_pass: bool,
-    /// Whether a request that is over the limit is not counted for the descriptors that are not.
+    /// A request that is over the limit is not counted for the descriptors that are not.
     pub(crate) stop_increment_when_over_limit: bool,
 }
 
-/// The same, for those who come to one address.
+/// The service on one address.
 #[derive(Clone, Debug)]
 pub(super) struct RlsHandler {
     limits: Arc<RateLimits>,
@@ -60,7 +60,7 @@ impl RlsHandler {
         Self { limits, listener_auth }
     }
 
-    /// Who asks, as `headers` say.
+    /// Returns the caller whose token is in `headers`.
     pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, RlsError> {
         let now = || self.limits.in_force.engine().core().now();
         let caller = self.listener_auth.authenticate(bearer(headers), now);
@@ -87,7 +87,7 @@ impl RlsHandler {
 }
 
 impl RateLimits {
-    /// A service on `engine`, to whose policies `tree` leads.
+    /// Creates a service on `engine`, to whose policies `tree` leads.
     pub(crate) fn new(
         engine: Arc<ServerEngine>,
         tree: DescriptorTree,
@@ -99,18 +99,17 @@ impl RateLimits {
         Self { in_force, headers, options, limits, unknown_domains }
     }
 
-    /// The same with these options.
+    /// Sets the options.
     pub(crate) fn with_options(self, options: RlsOptions) -> Self {
         Self { options, ..self }
     }
 
-    /// The policies that it decides by, and the tree that leads to them.
+    /// The policies that decide, and the tree that leads to them.
     pub(crate) const fn in_force(&self) -> &InForce {
         &self.in_force
     }
 
-    /// Logs a request for a domain that means nothing here: it passes, as with `envoyproxy/ratelimit`, which has no log of
-    /// it either.
+    /// Logs a request for an unknown domain: it passes, as with `envoyproxy/ratelimit`, which does not log it either.
     #[cold]
     #[expect(clippy::disallowed_methods, reason = "the log is paced, nothing is decided by it")]
     fn log_unknown(&self, domain: &str) {
@@ -140,8 +139,8 @@ impl RateLimits {
         decided
     }
 
-    /// Decides every descriptor of `message` as `tree` leads. They are decided together, so that a
-    /// store is asked once and not one time after the other.
+    /// Decides every descriptor of `message` by `tree`. They are decided together, so that a store
+    /// is called once and not one time after the other.
     async fn decide_by(
         &self,
         tree: &DescriptorTree,
@@ -167,7 +166,7 @@ impl RateLimits {
             }
         }
         let mut reply = ResponseBuilder::with_capacity(asks.len());
-        // Most messages ask for one.
+        // Most messages have one descriptor.
         if let [DescriptorRequest::Budget(budget)] = &*asks {
             let rules = budget.limit.map(|limit| self.limits.rules(limit));
             let request = budget.request_by(rules.as_ref());
@@ -192,7 +191,7 @@ impl RateLimits {
         let asked = budgets.iter().zip(&requests);
         let asked: Vec<_> =
             asked.map(|(budget, request)| AskedBudget { budget, request }).collect();
-        // On the heap: a message of one should not carry the space for many.
+        // On the heap: a message with one descriptor should not carry the space for many.
         let mut decided = match self.options.stop_increment_when_over_limit {
             false => Box::pin(self.options.decide_apart(&turn, &asked, &requests)).await?,
             true => {

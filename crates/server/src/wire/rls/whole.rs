@@ -1,9 +1,9 @@
 //! A stream whose writes are of one piece.
 //!
-//! The library of HTTP/2 asks whether a stream takes several pieces at once. If it does, answers of
-//! 256 bytes and more are not copied behind one another but written one by one, which costs a system
-//! call each: more than twice of what the rest of such an answer costs. Of a stream that does not,
-//! those of up to 1 KiB are collected, and written together.
+//! The library of HTTP/2 checks whether a stream takes several pieces at once. If it does, answers
+//! of 256 bytes and more are not copied behind one another but written one by one, which costs a
+//! system call each: more than twice of what the rest of such an answer costs. For a stream that
+//! does not, answers of up to 1 KiB are collected, and written together.
 
 use std::io;
 use std::pin::Pin;

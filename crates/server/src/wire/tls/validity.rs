@@ -13,8 +13,8 @@ pub(super) struct Validity {
 }
 
 impl Validity {
-    /// The time that all certificates of `chain` have in common. One that cannot be read does not count: whether it is
-    /// of use, TLS itself decides.
+    /// The time that all certificates of `chain` have in common. One that cannot be read does not count: TLS itself
+    /// decides whether it is valid.
     pub(super) fn of(chain: &[CertificateDer<'_>]) -> Option<Self> {
         let each = chain.iter().filter_map(|one| {
             let (_, certificate) = X509Certificate::from_der(one).ok()?;
@@ -25,12 +25,12 @@ impl Validity {
         each.reduce(|a, b| Self { begin: a.begin.max(b.begin), end: a.end.min(b.end) })
     }
 
-    /// When the first certificate expires.
+    /// The time when the first certificate expires.
     pub(super) const fn end(self) -> i64 {
         self.end
     }
 
-    /// Why clients refuse the chain `now`, in seconds since 1970, if they do.
+    /// The reason why clients refuse the chain `now`, in seconds since 1970, if they do.
     pub(super) fn problem(self, now: i64) -> Option<String> {
         let shown =
             |at| Timestamp::from_second(at).map_or_else(|_| format!("{at} s"), |at| at.to_string());

@@ -6,7 +6,7 @@ use sluicegate_kernel::{FixedWindow, Moment, RuleSet};
 
 use super::*;
 
-/// So many ms after a start.
+/// Returns the instant `after` ms after a start.
 fn ms(after: u64) -> Micros {
     Micros::from_millis(1_000_000 + after)
 }
@@ -21,7 +21,7 @@ fn what_nobody_heard_of_is_asked_back_at_200_600_and_1400_ms_until_it_has_ended(
     for due in [200, 600, 1_400] {
         assert!(!talk.is_unheard(ms(due - 1)), "{due}");
         assert!(talk.is_unheard(ms(due)), "{due}");
-        // It asks for nothing, and is not answered either.
+        // It requests nothing, and is not answered either.
         talk.ask(&cell, &Wish::default(), ms(due));
         talk.give_up();
     }

@@ -9,11 +9,11 @@ use ipnet::IpNet;
 use super::{Key, KeyError, KeyExtractor};
 use crate::http::{AddressKey, TrustedProxies, V6Prefix};
 
-/// The address of whoever opened the connection: right where nothing stands in front of the
+/// The address of the peer of the connection: the client's, if there is no proxy in front of the
 /// service.
 ///
-/// It is what axum's `ConnectInfo<SocketAddr>` says (feature `axum`), or a `SocketAddr` that the
-/// server put into the request's extensions. See [`AddressKey`] for what becomes of it.
+/// It is axum's `ConnectInfo<SocketAddr>` (feature `axum`), or a `SocketAddr` that the
+/// server put into the request's extensions. See [`AddressKey`] for its form as a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PeerAddr {
     v6_prefix: V6Prefix,
@@ -38,7 +38,7 @@ pub struct ForwardedFor {
 }
 
 impl PeerAddr {
-    /// The peer's address, of IPv6 the first 64 bits.
+    /// Returns an extractor of the peer's address; of IPv6 the first 64 bits.
     ///
     /// ```
     /// use sluicegate::tower::PeerAddr;
@@ -50,7 +50,7 @@ impl PeerAddr {
         Self::default()
     }
 
-    /// The same, with other than 64 bits of an IPv6 address.
+    /// Returns this extractor, with other than 64 bits of an IPv6 address.
     #[must_use]
     pub const fn with_v6_prefix(self, v6_prefix: V6Prefix) -> Self {
         Self { v6_prefix }
@@ -58,12 +58,12 @@ impl PeerAddr {
 }
 
 impl ForwardedFor {
-    /// Takes the word of the proxies in the networks `trusted`, and of no others.
+    /// Returns an extractor that trusts the proxies in the networks `trusted`, and no others.
     pub fn behind(trusted: impl IntoIterator<Item = IpNet>) -> Self {
         Self { trusted: TrustedProxies::new(trusted), v6_prefix: V6Prefix::default() }
     }
 
-    /// The same, with other than 64 bits of an IPv6 address.
+    /// Returns this extractor, with other than 64 bits of an IPv6 address.
     #[must_use]
     pub fn with_v6_prefix(self, v6_prefix: V6Prefix) -> Self {
         Self { v6_prefix, ..self }

@@ -7,14 +7,14 @@ use super::{Key, KeyError, KeyExtractor};
 
 /// The value of one header field, such as an API key.
 ///
-/// Only use a field that something in front of the service checks: whoever may write what it likes
-/// there has as many budgets as it likes. The value is compared byte for byte, so a field that
-/// means the same in several spellings wants an extractor of its own.
+/// Only use a field that something in front of the service checks: a client that can write any value
+/// has any number of budgets. The value is compared byte for byte, so a field that
+/// means the same in several spellings needs an extractor of its own.
 #[derive(Clone, Debug)]
 pub struct Header(HeaderName);
 
 impl Header {
-    /// The field called `name`; case does not matter.
+    /// Returns an extractor of the field called `name`; case does not matter.
     ///
     /// # Errors
     /// [`InvalidHeaderName`] if no header field can have this name.

@@ -1,4 +1,4 @@
-//! Whose budget a request takes from.
+//! Keys: select the budget from which a request takes.
 
 mod address;
 mod header;
@@ -13,7 +13,7 @@ use sluicegate_kernel::limits::KEY_BYTES_MAX;
 
 use crate::http::AddressKey;
 
-/// Tells whose budget a request takes from.
+/// An extractor of the key whose budget a request takes from.
 ///
 /// A function is one too:
 ///
@@ -34,10 +34,10 @@ use crate::http::AddressKey;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait KeyExtractor {
-    /// The key of `request`.
+    /// Returns the key of `request`.
     ///
     /// # Errors
-    /// [`KeyError`] if it has none; it is answered with [`KeyError::status`] and goes no further.
+    /// [`KeyError`] if it has none; the response is [`KeyError::status`], and the service is not called.
     fn extract(&self, request: &Parts) -> Result<Key, KeyError>;
 }
 
@@ -47,7 +47,7 @@ impl<F: Fn(&Parts) -> Result<Key, KeyError>> KeyExtractor for F {
     }
 }
 
-/// Whose budget it is: up to 1 KiB, compared byte for byte.
+/// The key of a budget: up to 1 KiB, compared byte for byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key(Bytes);
 
@@ -58,21 +58,21 @@ enum Bytes {
     None,
 }
 
-/// Why a request has no key.
+/// The reason for which a request has no key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The server does not tell who called it.
+    /// The server does not provide the address of its peer.
     #[error(
         "peer address missing: serve with \
          `into_make_service_with_connect_info::<SocketAddr>()`, or put a `SocketAddr` into the \
          request's extensions"
     )]
     NoPeer,
-    /// The header field is not there.
+    /// The header field is missing.
     #[error("header `{0}`: is missing")]
     MissingHeader(HeaderName),
-    /// The header field is there several times, so that nobody can say which one counts.
+    /// The header field is there several times, so that it is not clear which one counts.
     #[error("header `{0}`: is given more than once")]
     RepeatedHeader(HeaderName),
     /// The key is empty. The budget that all share is [`Shared`], never an accident.
@@ -81,7 +81,7 @@ pub enum KeyError {
     /// The key has this many bytes. It is never cut: two users must not share a budget.
     #[error("key: `{0}` bytes are outside 1..={KEY_BYTES_MAX}")]
     TooLong(usize),
-    /// A custom extractor says why.
+    /// A custom extractor rejected the request, for this reason.
     #[error("{0}")]
     Rejected(String),
 }
@@ -91,7 +91,7 @@ pub enum KeyError {
 pub struct Shared;
 
 impl Key {
-    /// The key of these bytes.
+    /// Returns the key of these bytes.
     ///
     /// # Errors
     /// [`KeyError`] unless there are 1..=1024 of them.
@@ -103,7 +103,7 @@ impl Key {
         }
     }
 
-    /// The key of the budget that all share.
+    /// Returns the key of the budget that all share.
     pub const fn shared() -> Self {
         Self(Bytes::None)
     }
@@ -125,8 +125,8 @@ impl From<AddressKey> for Key {
 }
 
 impl KeyError {
-    /// The status it is answered with: 500 if the server is set up wrong (the text is logged and not returned), 400
-    /// if the client can mend its request.
+    /// The status of the response: 500 if the server is configured wrongly (the text is logged and not returned), 400
+    /// if the client can correct its request.
     pub const fn status(&self) -> StatusCode {
         match self {
             Self::NoPeer => StatusCode::INTERNAL_SERVER_ERROR,

@@ -1,8 +1,8 @@
-//! Who has to go when a shard is full: of a few neighbours the key with the most left.
+//! Eviction from a full shard: of a few neighbours, the key with the most left goes.
 //!
-//! A key that is refused, or nearly, stays whatever comes, so a flood of new keys gives nobody a budget
-//! back. Where no neighbour has enough left to be forgotten there is no room, and the newcomer shares
-//! a budget (`overflow.rs`).
+//! A key that is refused, or nearly, is never evicted, so a flood of new keys gives no budget back. If
+//! no neighbour has enough left to be forgotten there is no room, and the new key shares a budget
+//! (`overflow.rs`).
 
 use sluicegate_kernel::{Left, Micros};
 
@@ -11,17 +11,18 @@ use super::super::bucket::{self, Content};
 use super::super::rules::QuotaId;
 use super::{NewState, Shard, SlotRef, contents, home, number};
 
-/// Entries looked at to find one to evict: enough to find a full one, few enough not to be felt.
+/// Most entries examined to find one to evict: enough to find a full one, few enough for each request.
 const EVICTION_SAMPLE_MAX: usize = 16;
 
-/// Buckets looked into for them, where most keys are of another kind: about a segment.
+/// Most buckets searched for them, where most keys are of another kind: about a segment.
 const EVICTION_BUCKETS_MAX: usize = 128;
 
-/// Keys that one new key or one growing state evicts at most: it should not wait for more.
+/// Most keys that one new key or one growing state evicts: it should not wait for more.
 const EVICTIONS_MAX: usize = 16;
 
-/// What a key must have left to be evicted. So an eviction never gives back more than half a limit, and
-/// states that grow as they are used are more than half as long as they may become when they stay.
+/// The least that a key must have left to be evicted. So an eviction never gives back more than half a
+/// limit, and states that grow as they are used are more than half as long as they may become when they
+/// stay.
 const EVICTION_LEFT_MIN: Left = Left::HALF;
 
 /// The bound that one key more would pass.
@@ -48,7 +49,7 @@ pub(super) struct Victim<'a> {
 }
 
 impl Shard {
-    /// Makes room for one key more; `false` if that would cost others too much.
+    /// Makes room for one key more; returns `false` if that would cost others too much.
     pub(super) fn make_room(
         &mut self,
         arena: &Arena,
@@ -64,7 +65,7 @@ impl Shard {
         self.crowded(new).is_none()
     }
 
-    /// Whether there is room for one key more, or could be made.
+    /// Returns whether there is room for one key more, or could be made.
     pub(super) fn has_room(
         &self,
         arena: &Arena,
@@ -80,7 +81,7 @@ impl Shard {
         crowded.is_none_or(|crowded| self.victim(arena, tag, crowded, now).is_some())
     }
 
-    /// The bound that one key more would pass, if there is one.
+    /// Returns the bound that one key more would pass, if there is one.
     fn crowded(&self, NewState { rules, quota, states }: &NewState<'_>) -> Option<Crowded> {
         if self.keys_per_quota_max < self.keys_max
             && self.rules.slots_of(*quota) >= self.keys_per_quota_max
@@ -97,9 +98,10 @@ impl Shard {
         if has_id { None } else { self.rules.rarest().map(Crowded::Rules) }
     }
 
-    /// The key with the most left among a few neighbours of `tag`, if it has enough to be forgotten.
+    /// Returns the key with the most left among a few neighbours of `tag`, if it has enough to be
+    /// forgotten.
     ///
-    /// A quota forgets what is full again and nothing else: its new keys have their shared budget.
+    /// A quota forgets only keys that are full again: its new keys have their shared budget.
     pub(super) fn victim<'a>(
         &self,
         arena: &'a Arena,
@@ -145,7 +147,7 @@ impl Shard {
         self.evictions += u64::from(left < Left::ALL);
         self.remove(place);
         if is_forgettable {
-            // Where one is full again, others are: they need not be found one by one.
+            // Where one is full again, others are: a sweep forgets them together.
             self.sweep(self.segment(arena, tag), now);
         }
     }
@@ -163,8 +165,8 @@ impl Shard {
         }
     }
 
-    /// The keys in so many buckets of this shard, those first that a search for `tag` passes; in the
-    /// buckets of its own segment before those of others.
+    /// Returns the keys in so many buckets of this shard, those first that a search for `tag` passes;
+    /// in the buckets of its own segment before those of others.
     fn neighbours<'a>(
         &self,
         arena: &'a Arena,

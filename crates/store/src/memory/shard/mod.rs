@@ -26,13 +26,13 @@ use capacity::Crowded;
 /// Buckets from its home on in which a new key should find a slot; otherwise the shard grows.
 const PROBES_MAX: usize = 32;
 
-/// How long before a decision its caller may have read the clock, if others who read it later were
-/// decided first: a thread that the system held up for long is not later. A clock that goes back by
-/// more was put back; one that was put back by less (a leap second) adds nothing for that long. The
-/// clock that engines go by is never put back; this is for those that pass in the time by another one.
+/// The longest time before a decision at which its caller may have read the clock, if others who read it
+/// later were decided first: longer delays of a thread are ignored. A clock that goes back by more was put
+/// back; one that was put back by less (a leap second) adds nothing for that long. The clock of engines is
+/// never put back; this is for callers that pass in the time of another one.
 const LATE_MAX: Micros = Micros::SECOND;
 
-/// A sweep is worth not splitting if it frees one slot in so many.
+/// The least part of a segment that a sweep must free to avoid a split: one slot in so many.
 const SWEEP_WORTH: usize = 8;
 
 /// The keys whose hashes begin alike, under one lock. What every decision needs comes first, so that
@@ -41,7 +41,7 @@ const SWEEP_WORTH: usize = 8;
 #[repr(C)]
 pub(super) struct Shard {
     plot: ShardLayout,
-    /// How many segments there are, at least 1.
+    /// The number of segments, at least 1.
     segments: u32,
     /// The latest instant of a decision, since the clock was last put back.
     latest: Micros,
@@ -52,9 +52,9 @@ pub(super) struct Shard {
     keys_per_quota_max: usize,
     /// States that are longer than a slot; the slot holds their place.
     spilled: Slab<States>,
-    /// Bytes that these take.
+    /// Bytes that long states take.
     bytes: usize,
-    /// Bytes that they should take at most.
+    /// Most bytes that they should take.
     bytes_max: usize,
     evictions: u64,
 }
@@ -71,7 +71,7 @@ pub(super) struct NewState<'a> {
 pub(super) struct ShardLayout {
     /// Its first bucket.
     pub(super) begin: u32,
-    /// How many buckets it has.
+    /// The number of its buckets.
     pub(super) buckets: u32,
 }
 
@@ -83,7 +83,7 @@ struct SlotRef<'a> {
 }
 
 impl Shard {
-    /// An empty shard for at most `keys_max` keys (at least 1), with this plot in every row.
+    /// Returns an empty shard for at most `keys_max` keys (at least 1), with this plot in every row.
     pub(super) fn new(plot: ShardLayout, keys_max: usize, bytes_max: usize) -> Self {
         Self {
             plot,
@@ -100,18 +100,18 @@ impl Shard {
         }
     }
 
-    /// Takes a new key only while so many (at least 1) count to its quota, from now on.
+    /// Sets how many keys (at least 1) may count to one quota before new ones are rejected.
     pub(super) const fn set_keys_per_quota_max(&mut self, keys_max: usize) {
         self.keys_per_quota_max = keys_max;
     }
 
-    /// Lets long states take so many bytes from now on.
+    /// Sets the bytes that long states may take from now on.
     pub(super) const fn set_bytes_max(&mut self, bytes_max: usize) {
         self.bytes_max = bytes_max;
     }
 
-    /// Decides `request`, whose key has this tag. The verdict counts if there is room for the state, or if
-    /// it was there before; otherwise no state was changed.
+    /// Decides `request`, whose key has this tag. The verdict counts if `has_room` stays true: there is
+    /// room for the state, or it was there before. Otherwise no state was changed.
     ///
     /// Callers read the clock before they wait for the lock, so they come in another order than they
     /// read it. If each moved the state back to its own time, the next one would add the same span
@@ -162,7 +162,8 @@ impl Shard {
         Ok(verdict)
     }
 
-    /// Puts down how many permits of each rule are in use by the key with this tag, where `used` says it.
+    /// Records the permits of each rule that are in use by the key with this tag, where `used` returns a
+    /// number.
     pub(super) fn record_usage(
         &mut self,
         arena: &Arena,
@@ -188,13 +189,13 @@ impl Shard {
             Some(place) if self.can_rewrite(place, rules, new.quota) => {
                 self.rewrite(place, tag, new);
             }
-            // Without room for it nothing is known of this key, as before.
+            // Without room for it, the key stays without a state.
             None if !new.states.is_empty() => drop(self.insert(arena, tag, new, at.now())),
             _ => {}
         }
     }
 
-    /// What is remembered of the key with this tag, in the units of `rules`.
+    /// Returns the states of the key with this tag, in the units of `rules`.
     pub(super) fn states(
         &self,
         arena: &Arena,
@@ -210,36 +211,36 @@ impl Shard {
         })
     }
 
-    /// Keys that are remembered now.
+    /// Returns the number of keys with a state now.
     pub(super) const fn keys(&self) -> usize {
         self.keys
     }
 
-    /// The latest instant of a decision.
+    /// Returns the latest instant of a decision.
     pub(super) const fn latest(&self) -> Micros {
         self.latest
     }
 
-    /// Decisions were made up to this instant, before this process began.
+    /// Sets the latest instant of a decision, of one before this process began.
     pub(super) const fn set_latest(&mut self, latest: Micros) {
         self.latest = latest;
     }
 
-    /// Bytes that long states take.
+    /// Returns the bytes that long states take.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Budgets that were dropped although they were not full.
+    /// Returns the number of budgets that were dropped although they were not full.
     pub(super) const fn evictions(&self) -> u64 {
         self.evictions
     }
 
-    /// Shows what is remembered in the segment with this number: tags, rules and states. `false` if
-    /// there are not so many segments.
+    /// Passes the keys in the segment with this number to `see`: tags, rules and states. Returns `false`
+    /// if there are not so many segments.
     ///
-    /// A key that moves between two calls moves to a segment that is the last then: who goes on until
-    /// there is none has seen every key, some twice.
+    /// A key that moves between two calls moves to a segment that is the last then: a caller that goes on
+    /// until there is none has seen every key, some twice.
     pub(super) fn show_segment(
         &self,
         arena: &Arena,
@@ -256,8 +257,8 @@ impl Shard {
         true
     }
 
-    /// Remembers states again, in place of what an earlier call said of this tag, unless they have
-    /// become forgettable; says whether.
+    /// Restores states, in place of those of an earlier call for this tag, unless they have become
+    /// forgettable; returns whether it did.
     pub(super) fn restore(
         &mut self,
         arena: &Arena,
@@ -276,7 +277,7 @@ impl Shard {
         !is_full
     }
 
-    /// The first decision on a key, or one that was forgotten.
+    /// Decides on a key without a state.
     fn decide_first(
         &mut self,
         arena: &Arena,
@@ -288,7 +289,7 @@ impl Shard {
         let mut states = States::default();
         let verdict = rules.decide(&mut states, verb, at)?;
         *has_room = match verb {
-            // It may hold a permit of the budget that is shared where there is no room.
+            // It may hold a permit of the shared budget that is used where there is no room.
             Verb::Release { .. } | Verb::Renew { .. } => false,
             _ => {
                 let is_to_write = !states.is_empty();
@@ -302,8 +303,8 @@ impl Shard {
         Ok(verdict)
     }
 
-    /// The first decision under rules other than those that wrote the state: the state is taken over
-    /// first. If the verb is refused as unsupported, the old state stays.
+    /// Decides under rules other than those that wrote the state: the state is taken over first. If the
+    /// rules do not support the verb, the old state stays.
     #[cold]
     fn decide_under_new_rules(
         &mut self,
@@ -326,12 +327,13 @@ impl Shard {
         Ok(verdict)
     }
 
-    /// Whether a slot may hold a state of `rules` instead of its own: they have an id or can get one.
+    /// Returns whether a slot may hold a state of `rules` instead of its own: they have an id or can get
+    /// one.
     fn can_rewrite(&self, place: SlotRef<'_>, rules: &Arc<RuleSet>, quota: QuotaId) -> bool {
         self.rules.has_room_for(rules, quota) || self.rules.is_last_slot(place.id())
     }
 
-    /// Lets a slot hold another state, or none if that says nothing.
+    /// Lets a slot hold another state, or none if that is empty.
     fn rewrite(&mut self, place: SlotRef<'_>, tag: u64, new: NewState<'_>) {
         self.remove(place);
         if !new.states.is_empty() {
@@ -356,7 +358,7 @@ impl Shard {
         None
     }
 
-    /// The number of the bucket where a search for this tag begins.
+    /// Returns the number of the bucket where a search for this tag begins.
     #[inline]
     pub(super) fn home(&self, arena: &Arena, tag: u64) -> usize {
         let ShardLayout { begin, buckets } = self.plot;
@@ -375,7 +377,7 @@ impl Shard {
         arena.slice(number as usize, begin as usize, buckets as usize)
     }
 
-    /// Writes the state of a key that has none; `false` if there is no room for it.
+    /// Writes the state of a key that has none; returns `false` if there is no room for it.
     #[cold]
     fn insert(&mut self, arena: &Arena, tag: u64, new: NewState<'_>, now: Micros) -> bool {
         if !self.make_room(arena, tag, &new, now) {
@@ -407,7 +409,7 @@ impl Shard {
         true
     }
 
-    /// Forgets what is forgettable and says how much it was.
+    /// Removes forgettable states and returns their number.
     fn sweep(&mut self, segment: &[Bucket], now: Micros) -> usize {
         let before = self.keys;
         for (place, content) in segment.iter().flat_map(contents) {
@@ -418,7 +420,7 @@ impl Shard {
         before - self.keys
     }
 
-    /// One segment more, with half of the keys of the one whose turn it is; `false` if the arena has
+    /// Adds a segment, with half of the keys of the one whose turn it is; returns `false` if the arena has
     /// no row for it.
     fn split(&mut self, arena: &Arena) -> bool {
         if !self.can_split(arena) {
@@ -481,7 +483,7 @@ impl Shard {
         self.look(content, RuleSet::forgettable_at).is_some_and(|at| at <= now)
     }
 
-    /// What `see` sees in the rules and states of a slot.
+    /// Returns the result of `see` on the rules and states of a slot.
     fn look<T>(&self, content: Content, see: impl FnOnce(&RuleSet, &States) -> T) -> T {
         let rules = self.rules.rules(content.id);
         if rules.packs() {
@@ -504,8 +506,8 @@ impl SlotRef<'_> {
     }
 }
 
-/// Whether a caller whose clock said `now` has been overtaken by one that was decided at `latest`.
-/// Otherwise `now` is the latest.
+/// Returns whether a caller with the time `now` has been overtaken by one that was decided at `latest`.
+/// Otherwise `now` becomes the latest.
 #[inline]
 pub(super) fn is_late(latest: &mut Micros, now: Micros) -> bool {
     let behind = latest.since(now);
@@ -516,13 +518,13 @@ pub(super) fn is_late(latest: &mut Micros, now: Micros) -> bool {
     false
 }
 
-/// The buckets of a segment that a search for `tag` passes.
+/// Returns the buckets of a segment that a search for `tag` passes.
 fn way(segment: &[Bucket], tag: u64) -> impl Iterator<Item = &Bucket> {
     let (before, from) = segment.split_at(home(tag, segment.len()));
     from.iter().chain(before)
 }
 
-/// A free slot in the first `probes` buckets from the home of `tag` on. Searches are led there.
+/// Returns a free slot in the first `probes` buckets from the home of `tag` on. Searches are led there.
 fn free(segment: &[Bucket], tag: u64, probes: usize) -> Option<SlotRef<'_>> {
     let mut passed = way(segment, tag).take(probes).enumerate();
     let (passed, place) = passed.find_map(|(passed, bucket)| {
@@ -537,7 +539,7 @@ fn contents(bucket: &Bucket) -> impl Iterator<Item = (SlotRef<'_>, Content)> {
         .filter_map(move |slot| Some((SlotRef { bucket, slot }, bucket::content(bucket, slot)?)))
 }
 
-/// The segment that a tag belongs into, of so many: as many bits of its high half as there are
+/// Returns the segment that a tag belongs into, of so many: as many bits of its high half as there are
 /// numbers for, or one less.
 #[inline]
 fn number(tag: u64, segments: u32) -> u32 {
@@ -549,7 +551,7 @@ fn number(tag: u64, segments: u32) -> u32 {
     }
 }
 
-/// The bucket that a tag belongs into: its low half, scaled to the number of buckets.
+/// Returns the bucket that a tag belongs into: its low half, scaled to the number of buckets.
 #[inline]
 fn home(tag: u64, buckets: usize) -> usize {
     let scaled = ((tag & u64::from(u32::MAX)) * buckets as u64) >> 32;

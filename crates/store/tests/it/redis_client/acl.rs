@@ -1,11 +1,11 @@
-//! The user with the fewest rights: everything works, and nothing else does.
+//! The user with the fewest rights: the client works, and other commands are refused.
 
 use sluicegate_store::redis::{RedisConfig, acl};
 use sluicegate_testkit::{Client, Error, Options, RedisServer, need};
 
 use crate::redis_client::{connect, count};
 
-/// The line for `url`, with a password, as the kit wants it.
+/// Returns the line for `url`, with a password, as the kit expects it.
 fn user(url: &str) -> String {
     let config: RedisConfig = url.parse().expect("a URL of the test");
     let line = acl(&config).replace("PASSWORD", "pw");

@@ -138,7 +138,7 @@ async fn a_replica_that_takes_over_is_found() {
     assert!(back < Duration::from_secs(2), "{back:?}");
 }
 
-/// As [`until`], for what takes a cluster its time to agree on.
+/// Waits like [`until`], but longer: a cluster takes its time to agree.
 async fn until_patient(what: &str, mut happened: impl AsyncFnMut() -> bool) {
     let limit = Instant::now() + Duration::from_secs(15);
     while !happened().await {

@@ -1,4 +1,4 @@
-//! A server that says what the test wants: for replies that a real one gives only in bad hours.
+//! A server with the replies of a test: those that a real one gives only in rare faults.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::redis_client::{COUNT_SHA1, connect, count, start, until};
 
-/// Listens until it is dropped, and remembers what it was asked.
+/// A server that records its commands, until it is dropped.
 struct Fake {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
@@ -21,7 +21,7 @@ struct Fake {
 }
 
 impl Fake {
-    /// A server that answers each command, its words joined by spaces, as `reply` says.
+    /// Starts a server that answers each command, its words joined by spaces, with `reply`.
     async fn start(reply: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
@@ -31,20 +31,20 @@ impl Fake {
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 let (log, reply) = (Arc::clone(&log), Arc::clone(&reply));
-                // A connection that breaks is the client's affair.
+                // A connection that breaks is left to the client.
                 connections.spawn(async move { serve(stream, &log, &*reply).await.ok() });
             }
         });
         Self { address, asked, task }
     }
 
-    /// How many commands began with `word`.
+    /// Returns the number of commands that began with `word`.
     fn count(&self, word: &str) -> usize {
         let asked = self.asked.lock().expect("no test panics with the lock");
         asked.iter().filter(|command| command.starts_with(word)).count()
     }
 
-    /// How many calls of the script there were.
+    /// Returns the number of calls of the script.
     fn count_evals(&self) -> usize {
         self.count(&format!("EVALSHA {}", *COUNT_SHA1))
     }
@@ -77,7 +77,7 @@ async fn serve(
     }
 }
 
-/// The number in `*3` or `$3`.
+/// Reads the number in `*3` or `$3`.
 async fn length(stream: &mut BufReader<TcpStream>) -> std::io::Result<usize> {
     let mut line = String::new();
     stream.read_line(&mut line).await?;
@@ -89,7 +89,7 @@ fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 
-/// The answer of a server that loads scripts, and to anything else `other`.
+/// Returns the answer of a server that loads scripts; to any other command, `other`.
 fn or_load(command: &str, other: &str) -> String {
     match command.starts_with("SCRIPT LOAD") {
         true => bulk(&COUNT_SHA1),
@@ -185,7 +185,7 @@ async fn nodes_that_send_each_other_every_call_are_left_after_3_redirections() {
     assert_eq!(client.stats().redirects, 3);
 }
 
-/// What a Sentinel says of a master at `port` in configuration `epoch`.
+/// Returns the reply of a Sentinel about a master at `port` in configuration `epoch`.
 fn sentinel(command: &str, port: u16, epoch: u64) -> String {
     if command.starts_with("SUBSCRIBE") {
         return "*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n".to_owned();
@@ -205,7 +205,7 @@ async fn master(reply: &'static str) -> Fake {
 
 #[tokio::test]
 async fn an_older_configuration_is_never_gone_back_to() {
-    // Both servers say that they are masters; the Sentinels disagree, and one knows better.
+    // Both servers report that they are masters; the Sentinels disagree, and one has newer news.
     let (new, old) = (master("5").await, master("4").await);
     let (new_port, old_port) = (new.address.port(), old.address.port());
     let informed = Fake::start(move |command| sentinel(command, new_port, 5)).await;

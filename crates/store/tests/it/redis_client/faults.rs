@@ -1,4 +1,5 @@
-//! A server that dies, a network that swallows: nobody waits too long, and nothing happens twice.
+//! A server that dies, a network that drops packets: no call waits too long, and none is executed
+//! twice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,7 +88,7 @@ async fn replies_that_are_lost_leave_the_outcome_unknown_and_nothing_is_done_twi
     let mut sent = 0;
     for result in calls.join_all().await {
         let error = result.expect_err("no reply comes through");
-        // What still waited here may be one too many for all that is known.
+        // A call that was still waiting here may have been refused as one too many.
         let waited = RedisError::Overloaded { outcome: CallEffect::NotExecuted };
         assert!(matches!(error, RedisError::Timeout { .. }) || error == waited, "{error:?}");
         if error.outcome() == CallEffect::Unknown {
@@ -134,7 +135,7 @@ async fn a_connection_that_is_reset_after_sending_leaves_the_outcome_unknown() {
     assert_eq!(count(&client, "a").await, Ok(2), "it was not sent again");
 }
 
-/// The server is there all the same: what was not sent waits for the next connection.
+/// The server is still there: calls that were not sent wait for the next connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_the_server_closes_cost_no_call_that_was_not_sent() {
     let redis = need!(RedisServer::start(Options::default()).await);
@@ -155,7 +156,7 @@ async fn connections_that_the_server_closes_cost_no_call_that_was_not_sent() {
 async fn a_server_that_answers_late_gets_a_timeout_and_no_second_call() {
     let redis = need!(RedisServer::start(Options::default()).await);
     let proxy = FaultProxy::start(redis.address()).await.expect("a proxy");
-    // A process that is late itself by a quarter of this does not blame the server.
+    // A process that is late by a quarter of this does not count the server as slow.
     let deadline = Duration::from_millis(100);
     let client = connect(&format!("redis://{}?deadline_ms=100", proxy.address())).await;
     let late = Duration::from_millis(250);
@@ -227,7 +228,7 @@ async fn a_connection_that_dies_in_silence_while_idle_is_found_without_a_call() 
 
 #[tokio::test]
 async fn a_port_where_nobody_listens_fails_at_once_and_says_so() {
-    // Port 1 is in no test's hands and in no server's.
+    // No test and no server uses port 1.
     let client = start("redis://127.0.0.1:1?deadline_ms=1000");
     let error = client.ready().await.expect_err("nobody listens");
     let shown = error.to_string();

@@ -6,7 +6,7 @@ use sluicegate_testkit::{
 
 use crate::redis_client::{count, start};
 
-/// What a client of `url` gives for the reason why it has no connection; a call gives the same.
+/// Returns the reason why a client of `url` has no connection; a call returns the same.
 async fn refusal(url: &str) -> String {
     let client = start(url);
     let error = client.ready().await.expect_err("the wrong kind of server").to_string();

@@ -1,4 +1,4 @@
-//! Who may come in, and through which door; each refusal says what is wrong, and no secret.
+//! Logins that succeed and logins that fail; each refusal names the problem, and no secret.
 
 use sluicegate_store::redis::{ConnectError, RedisClient, RedisConfig, RedisError};
 use sluicegate_testkit::{Options, RedisServer, need};

@@ -1,4 +1,4 @@
-//! What the Redis client promises, held against real servers and real faults.
+//! The promises of the Redis client, tested on real servers with real faults.
 #![cfg(feature = "redis")]
 
 mod acl;
@@ -19,8 +19,8 @@ use sluicegate_store::redis::{LuaScript, RedisClient, RedisConfig, RedisError, S
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Adds the first argument to each key; says `BOOM` for that key instead if it is `boom`, and what a replica says if
-/// it is `readonly`. It uses the commands that the script of the limits uses, and no others.
+/// Adds the first argument to each key; replies `BOOM` for that key instead if it is `boom`, and the error of a
+/// replica if it is `readonly`. It uses the commands that the script of the limits uses, and no others.
 const COUNT: &str = r"
 local replies = {}
 for i, key in ipairs(KEYS) do
@@ -43,7 +43,7 @@ return replies
 static COUNT_SHA1: LazyLock<String> =
     LazyLock::new(|| sha1_smol::Sha1::from(COUNT).digest().to_string());
 
-/// Late by more than this is late: timers tick in milliseconds, and machines have other work.
+/// The delay from which a call counts as late: timers tick in milliseconds, and machines have other work.
 const GRACE: Duration = Duration::from_millis(5);
 
 fn script() -> LuaScript {
@@ -55,7 +55,7 @@ fn start(url: &str) -> RedisClient {
     RedisClient::start(&config, script()).expect("a configuration of the test")
 }
 
-/// A client with its connections made.
+/// Returns a client with its connections made.
 async fn connect(url: &str) -> Arc<RedisClient> {
     let client = start(url);
     client.ready().await.expect("the server of the test is there");
@@ -67,7 +67,7 @@ fn ask(key: impl AsRef<str>, by: &str) -> ScriptArgs {
     ScriptArgs { key, args: [Bytes::from(by.to_owned()), Bytes::new()] }
 }
 
-/// Adds one to `key`; the count.
+/// Adds one to `key`, and returns the count.
 async fn count(client: &RedisClient, key: impl AsRef<str>) -> Result<u64, RedisError> {
     let reply = client.eval(ask(key, "1"), client.deadline()).await?;
     Ok(number(&reply))
@@ -80,8 +80,8 @@ fn number(reply: &Bytes) -> u64 {
 
 /// A clock that stands while the machine does not let this process run.
 ///
-/// A tick of 1 ms that comes more than 2 ms late stops the clock for the time that it was late, so
-/// that a machine with other work to do says nothing about the client.
+/// A tick of 1 ms that comes more than 2 ms late stops the clock for the time that it was late, so that a busy
+/// machine does not distort the measurement of the client.
 #[derive(Clone)]
 struct CalmClock {
     stood_us: Arc<AtomicU64>,
@@ -91,7 +91,7 @@ impl CalmClock {
     const TICK: Duration = Duration::from_millis(1);
     const LATE: Duration = Duration::from_millis(2);
 
-    /// The clock, and its ticks, which run as a task of `tasks`.
+    /// Starts the clock, and its ticks, which run as a task of `tasks`.
     fn start(tasks: &mut JoinSet<Vec<Record>>, stop: tokio::sync::watch::Receiver<bool>) -> Self {
         let stood_us = Arc::new(AtomicU64::new(0));
         let clock = Self { stood_us: Arc::clone(&stood_us) };
@@ -113,7 +113,7 @@ impl CalmClock {
     }
 }
 
-/// What happened to a call, and when by the clock of its load.
+/// The result of a call, and its time by the clock of its load.
 #[derive(Debug)]
 struct Record {
     begun: Instant,
@@ -129,7 +129,7 @@ struct Load {
 }
 
 impl Load {
-    /// `callers` of `client`; each pauses for `pause` between calls.
+    /// Starts `callers` of `client`; each pauses for `pause` between calls.
     fn start(client: &Arc<RedisClient>, callers: usize, pause: Duration) -> Self {
         let (until, stop) = tokio::sync::watch::channel(false);
         let mut tasks = JoinSet::new();
@@ -151,7 +151,7 @@ impl Load {
         Self { tasks, clock, until }
     }
 
-    /// The time by the clock of the records.
+    /// Returns the time by the clock of the records.
     fn now(&self) -> Instant {
         self.clock.now()
     }
@@ -164,19 +164,19 @@ impl Load {
     }
 }
 
-/// Whether a call failed because the machine of the test was too slow for its deadline.
+/// Returns whether a call failed because the machine of the test was too slow for its deadline.
 fn is_slow(error: &RedisError) -> bool {
     matches!(error, RedisError::Overloaded { .. } | RedisError::Timeout { .. })
 }
 
-/// The time that 99 of 100 calls take at most.
+/// Returns the time that 99 of 100 calls take at most.
 fn p99(records: &[Record]) -> Duration {
     let mut times: Vec<_> = records.iter().map(|record| record.took).collect();
     times.sort();
     times[times.len() * 99 / 100]
 }
 
-/// The first success at or after `since`, as the time from then.
+/// Returns the time from `since` to the first success of a call that began then or later.
 fn back_after(records: &[Record], since: Instant) -> Duration {
     let mut later = records.iter().filter(|record| record.begun >= since);
     let success = later.find(|record| record.result.is_ok()).expect("the service came back");

@@ -38,7 +38,7 @@ async fn an_ordered_failover_is_followed_under_load() {
     let steady = |record: &&Record| record.begun > there + Duration::from_secs(2);
     let steady = records.iter().filter(steady).filter_map(|record| record.result.as_ref().err());
     assert_eq!(steady.filter(|error| !is_slow(error)).count(), 0);
-    // From here on it is the new master that counts.
+    // From here on only the new master counts.
     let before: u64 = get(&group.nodes()[new], "sg:{load-0}").await.parse().expect("a count");
     assert_eq!(count(&client, "{load-0}").await, Ok(before + 1));
 }
@@ -55,7 +55,7 @@ async fn a_master_that_hangs_is_left_and_never_used_again_when_it_wakes_up() {
     let there = load.now();
     until("the service was back", async || count(&client, "b").await.is_ok()).await;
     let back = load.now() - there;
-    // The old one wakes up and still thinks that it is the master, until a Sentinel tells it.
+    // The old master resumes and still acts as the master, until a Sentinel demotes it.
     group.nodes()[old].continue_process().expect("it wakes up");
     let ages = Instant::now();
     let (mut counted, mut unknown) = (0, 0);
@@ -78,7 +78,7 @@ async fn a_master_that_hangs_is_left_and_never_used_again_when_it_wakes_up() {
 
 #[tokio::test]
 async fn a_server_that_is_no_master_is_refused() {
-    // A Sentinel that names a replica: its news are old, and the replica itself knows better.
+    // A Sentinel that names a replica has old news; the replica itself reports its role.
     let group = need!(Sentinels::start(SentinelOptions::default()).await);
     let master = group.master().await.expect("a master");
     let replica = (master + 1) % 3;

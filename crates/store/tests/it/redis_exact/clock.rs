@@ -1,5 +1,6 @@
-//! The server's clock jumps under load. Backwards nothing is gained and nobody is blocked for longer;
-//! forwards a jump of δ brings at most what would flow in during δ, and never more than a burst.
+//! The server's clock jumps under load. A jump backwards adds no permits and blocks no request for
+//! longer; a jump of δ forwards brings at most what would flow in during δ, and never more than a
+//! burst.
 
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ const RATE: u64 = 200;
 const BURST: u64 = 50;
 const SECOND_US: i64 = 1_000_000;
 
-/// Moves the clock as `offsets_us` say, one a second under twice the load, and returns the permits
-/// above `burst + rate · elapsed` and those below it.
+/// Moves the clock by `offsets_us`, one a second under twice the load, and returns the permits above
+/// `burst + rate · elapsed` and those below it.
 async fn excess_and_lack(offsets_us: &[i64]) -> Option<(f64, f64)> {
     let redis = RedisServer::start(Options { clock: true, ..Options::default() }).await;
     let redis = needed(redis)?;

@@ -16,7 +16,7 @@ use sluicegate_store::{Quota, RuleOrigin, Store, StoreRequest};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Long deadlines: what is told here is what is decided, not how fast on a busy machine.
+/// Long deadlines: these tests are about decisions, not about speed on a busy machine.
 const OPTIONS: &str = "deadline_ms=5000&connect_timeout_ms=5000";
 
 /// Clients of one load.
@@ -35,7 +35,7 @@ fn bucket(rate: u64, burst: u64) -> Arc<RuleSet> {
     Arc::new(RuleSet::single("burst", bucket))
 }
 
-/// Whether a check of `key` passes now, by the server's clock.
+/// Returns whether a check of `key` passes now, by the server's clock.
 async fn passes(store: &RedisStore, key: &[u8], rules: &Arc<RuleSet>) -> bool {
     let verb = &Verb::Check { cost: Cost::ONE };
     let request = StoreRequest {
@@ -50,7 +50,7 @@ async fn passes(store: &RedisStore, key: &[u8], rules: &Arc<RuleSet>) -> bool {
     answer.expect("the store answers").verdict.decision.allowed()
 }
 
-/// Clients that ask for one key again and again until they are told to stop.
+/// Clients that check one key again and again until they are stopped.
 struct Load {
     admitted: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
@@ -59,7 +59,7 @@ struct Load {
 }
 
 impl Load {
-    /// As many checks a second as `per_second`, from [`CLIENTS`] clients.
+    /// Starts [`CLIENTS`] clients that make `per_second` checks a second in all.
     fn start(store: &Arc<RedisStore>, rules: &Arc<RuleSet>, per_second: u32) -> Self {
         let (admitted, stop) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
         let every = Duration::from_secs(1) * CLIENTS / per_second;
@@ -85,8 +85,8 @@ impl Load {
         self.admitted.load(Ordering::Relaxed)
     }
 
-    /// Permits admitted in all, the shortest and the longest time that the load may be said to have
-    /// lasted.
+    /// Returns the permits admitted in all, and the shortest and the longest time that the load may
+    /// have lasted.
     async fn end(self) -> (u64, Duration, Duration) {
         let least = self.began.elapsed();
         self.stop.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Small limits, to the last permit, from processes that know nothing of each other.
+//! Small limits, to the last permit, from processes that do not know each other.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -65,7 +65,7 @@ impl Drop for Client {
     }
 }
 
-/// A burst of 1..=39 that gets a permit back after weeks.
+/// Returns a burst of 1..=39, of which a permit flows back after weeks.
 fn burst_of(trial: u64) -> u64 {
     trial % BURST_MAX + 1
 }
@@ -76,7 +76,7 @@ fn rules_of(trial: u64) -> Arc<RuleSet> {
     Arc::new(RuleSet::single("burst", bucket))
 }
 
-/// What a process does: for every trial it is told, all it can get.
+/// Runs a client process: for every trial that it reads, it takes all permits that it can get.
 async fn obey(url: &str) {
     let store = connect(url).await;
     for order in std::io::stdin().lines() {

@@ -1,4 +1,4 @@
-//! One key under twice the load that it may bear.
+//! One key under twice its limit.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Who listens hears of what is published, whatever becomes of connections.
+//! Listeners receive published revisions, through all faults of connections.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::redis_policies::{Catalog, behind_sentinels, connect, in_cluster, star
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Says numbers on the channel, from `first` on, until one of them is heard: that connection is there.
+/// Publishes numbers on the channel, from `first` on, until one of them is received: that connection
+/// is ready.
 async fn hears(revisions: &mut Revisions, redis: &RedisServer, first: i64) -> i64 {
     let mut number = first;
     let said = async || {
@@ -30,7 +31,7 @@ async fn publish(store: &RedisStore, revision: i64) {
     assert_eq!(catalog.publish(store, Some(revision - 1)).await, Ok(PublishOutcome::Written));
 }
 
-/// Whether nothing is heard for a moment.
+/// Returns whether no revision comes for a moment.
 async fn is_quiet(revisions: &mut Revisions) -> bool {
     timeout(Duration::from_millis(50), revisions.next()).await.is_err()
 }

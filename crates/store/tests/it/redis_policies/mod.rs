@@ -1,5 +1,5 @@
-//! Policies that are published in Redis: what servers write there, what programs hold that read it, and
-//! what is heard of it.
+//! Policies that are published in Redis: the writes of servers, the policies that programs read, and
+//! the messages on the channel.
 #![cfg(feature = "redis")]
 
 mod example;
@@ -17,7 +17,7 @@ use sluicegate_store::redis::{
 };
 use sluicegate_testkit::{Cluster, RedisServer, Sentinels};
 
-/// Long deadlines: what is told here is what is written, not how fast on a busy machine.
+/// Long deadlines: these tests are about writes, not about speed on a busy machine.
 const OPTIONS: &str = "deadline_ms=5000&connect_timeout_ms=5000";
 
 fn start(url: &str) -> RedisStore {
@@ -41,8 +41,8 @@ fn in_cluster(cluster: &Cluster) -> String {
     format!("redis+cluster://{}", hosts.join(","))
 }
 
-/// A catalog of `count` policies, of which each revision from 1 on changes one, in turn, or takes it
-/// away if it is a multiple of 5.
+/// A catalog of `count` policies, of which each revision from 1 on changes one, in turn, or removes it
+/// if it is a multiple of 5.
 #[derive(Clone, Copy)]
 struct Catalog {
     count: i64,
@@ -50,7 +50,7 @@ struct Catalog {
 }
 
 impl Catalog {
-    /// Its policies, and the revisions that changed them last, which are their versions.
+    /// Returns its policies, and the revisions that changed them last, which are their versions.
     fn policies(self) -> BTreeMap<String, i64> {
         let changed = |place: i64| {
             let ago = (self.revision - place).rem_euclid(self.count);
@@ -60,7 +60,7 @@ impl Catalog {
         (0..self.count).map(changed).filter(is_there).collect()
     }
 
-    /// Publishes it, as who knows what changed `since`, or does not.
+    /// Publishes it, with the changes since `since` if that is given.
     async fn publish(
         self,
         store: &RedisStore,
@@ -87,12 +87,12 @@ impl Catalog {
     }
 }
 
-/// All policies of a catalog.
+/// Returns a publication of all policies of a catalog.
 fn of_catalog<'p>(revision: i64, policies: &'p [PublicationPolicy<'p>]) -> Publication<'p> {
     Publication::new(revision, policies, PublicationSource::Catalog, record)
 }
 
-/// The record of a policy that sets nothing but its rules; `None` if these cannot be compiled.
+/// Returns the record of a policy that sets only its rules; `None` if these cannot be compiled.
 fn record(policy: &PublicationPolicy<'_>) -> Option<PolicyRecord> {
     let read = Policy::parse_one(policy.document).ok()?;
     let settings = RecordSettings {
@@ -113,7 +113,8 @@ fn document(name: &str) -> String {
     format!(r#"{{"name":"{name}","rules":[{{"fixed_window":{{"limit":10,"window":"1m"}}}}]}}"#)
 }
 
-/// What the hash has: its revision, and the versions of its policies. `None`: there is none.
+/// Returns the content of the hash: its revision, and the versions of its policies. `None`: there is no
+/// hash.
 async fn there(redis: &RedisServer) -> Option<(i64, BTreeMap<String, i64>)> {
     let reply = redis.cli(&["HGETALL", POLICIES_KEY]).await.expect("it answers");
     let mut fields: BTreeMap<_, _> =

@@ -1,4 +1,4 @@
-//! The users with the fewest rights: what they are for works, and nothing else does.
+//! The users with the fewest rights: their own tasks work, and other commands are refused.
 
 use sluicegate_store::redis::{
     POLICIES_CHANNEL, POLICIES_KEY, PublishError, PublishOutcome, RedisConfig, acl, program_acl,
@@ -7,7 +7,7 @@ use sluicegate_testkit::{Client, Cluster, ClusterOptions, Error, Options, RedisS
 
 use crate::redis_policies::{Catalog, connect, in_cluster, start, there};
 
-/// The lines for the two users, as the kit wants them.
+/// Returns the lines for the two users, as the kit expects them.
 fn users(url: &str) -> Vec<String> {
     let config: RedisConfig = url.parse().expect("a URL of the test");
     let line = |line: String| {
@@ -74,7 +74,7 @@ async fn a_program_reads_and_listens_and_does_not_publish() {
     let error = catalog(2).publish(&program, Some(1)).await.expect_err("it may not");
     assert!(matches!(error, PublishError::Store(_)), "{error:?}");
     let error = error.to_string();
-    // Redis 6.2, 7, and 8 and Valkey say it in three ways.
+    // Redis 6.2, 7, and 8 and Valkey have three wordings.
     let says = ["NOPERM", "can't run this command", "has no permissions to run"];
     assert!(says.iter().any(|says| error.contains(says)), "{error}");
     assert_eq!(there(&redis).await, Some((1, catalog(1).policies())));

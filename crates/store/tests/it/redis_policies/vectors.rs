@@ -37,7 +37,8 @@ async fn live(redis: &RedisServer, life: &Life) {
                 assert_eq!(&heard(&mut channel).await, message, "{at}");
             }
             PolicyStep::Found { hash } => put(redis, hash).await,
-            // What a program holds is tested where programs follow: `engine_following`.
+            // The policies that a program holds are tested where programs follow:
+            // `engine_following`.
             PolicyStep::Look { .. } | PolicyStep::Hear { .. } => {}
         }
     }
@@ -81,7 +82,7 @@ fn told(published: PublishOutcome) -> PublishedAs {
     }
 }
 
-/// What the hash has. There is nothing else.
+/// Returns the fields of the hash, which is the only key.
 async fn fields(redis: &RedisServer) -> HashFields {
     let keys = redis.cli(&["KEYS", "*"]).await.expect("it answers");
     assert!(keys.list().iter().all(|key| key.text() == POLICIES_KEY), "{keys:?}");
@@ -108,9 +109,9 @@ async fn put(redis: &RedisServer, hash: &HashFields) {
     }
 }
 
-/// The message that has come since the last time; there is one at most.
+/// Returns the message that has come since the last call; there is one at most.
 async fn heard(channel: &mut Client) -> Option<String> {
-    // A ping is answered behind all that was said before.
+    // A ping is answered after all earlier messages.
     channel.send(&["PING"]).await.expect("a question");
     let mut heard = None;
     loop {

@@ -1,4 +1,4 @@
-//! What many writers make of it, and what goes wrong with them.
+//! Policies that many writers publish at once, and faults meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::redis_policies::{
 const PATIENCE: Duration = Duration::from_secs(20);
 const NEXT_KEY: &str = "sg:{policies}:next";
 
-/// Publishes until it is there.
+/// Publishes until Redis has it.
 async fn surely(store: &RedisStore, catalog: Catalog, since: Option<i64>) {
     let publishing = async {
         loop {
@@ -44,7 +44,7 @@ async fn racing_writers_leave_no_revision_half_there_and_never_go_back() {
     for writer in 0..6 {
         let store = connect(&redis.url()).await;
         writers.spawn(async move {
-            // Some know what changed, some lag behind, some write all.
+            // Some writers know the changes, some lag behind, some write all.
             let step = [1, 1, 2, 3, 7, 10][writer];
             for revision in (0..=200).step_by(step) {
                 let since = (writer % 3 != 2).then_some(revision - 1);
@@ -104,7 +104,7 @@ async fn ten_thousand_policies_are_some_hundred_calls_and_a_change_of_one_is_two
     };
     let (published, whole) = calls(1, None).await.expect("it answers");
     assert_eq!(published, PublishOutcome::Written);
-    // A look, a hundred policies a call, a swap.
+    // One read of the head, a hundred calls of a hundred policies, a swap.
     assert_eq!(whole, 102);
     assert_eq!(calls(2, Some(1)).await, Ok((PublishOutcome::Written, 2)));
     assert_eq!(calls(2, Some(1)).await, Ok((PublishOutcome::Known, 1)));
@@ -144,7 +144,7 @@ async fn what_a_writer_left_half_staged_is_seen_by_nobody_and_is_gone_soon() {
     let store = connect(&redis.url()).await;
     let catalog = |revision| Catalog { count: 10, revision };
     assert_eq!(catalog(1).publish(&store, None).await, Ok(PublishOutcome::Written));
-    // As a writer leaves it that dies.
+    // The staging key of a writer that died.
     redis.cli(&["HSET", NEXT_KEY, "#attempt", "x", "left", "{}"]).await.expect("it answers");
     redis.cli(&["PEXPIRE", NEXT_KEY, "300"]).await.expect("it answers");
     assert_eq!(catalog(2).publish(&store, None).await, Ok(PublishOutcome::Busy));
@@ -205,7 +205,7 @@ async fn what_is_lost_while_it_is_staged_is_staged_again() {
 async fn a_server_without_memory_changes_nothing() {
     let redis = need!(RedisServer::start(Options::default()).await);
     let store = connect(&redis.url()).await;
-    // Revision 5 takes a policy away, 4 changes one: the first of the two must not go alone.
+    // Revision 5 removes a policy, 4 changes one: the first of the two must not be written alone.
     let catalog = |revision| Catalog { count: 10, revision };
     assert_eq!(catalog(3).publish(&store, None).await, Ok(PublishOutcome::Written));
     let memory = async |bytes: &str| {
@@ -288,10 +288,11 @@ async fn a_master_that_took_over_has_it_written_again() {
     let catalog = |revision| Catalog { count: 500, revision };
     surely(&store, catalog(1), None).await;
     let new = group.failover().await.expect("a failover");
-    // What the old master was told last did not come along.
+    // The last writes to the old master are not on the new one.
     group.nodes()[new].cli(&["DEL", POLICIES_KEY]).await.expect("it answers");
     let is_there = async || {
-        // The old one may still take it, and lose it: a server asks again every few seconds.
+        // The old master may still accept a write, and lose it: a server asks again every few
+        // seconds.
         catalog(2).publish(&store, Some(1)).await.ok();
         let there = there(&group.nodes()[new]).await;
         (there == Some((2, catalog(2).policies()))).then_some(())

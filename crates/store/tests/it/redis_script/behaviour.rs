@@ -1,4 +1,4 @@
-//! What the script leaves behind in a real server.
+//! Keys, expiries and commands of the script in a real server.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ impl RealRedis {
         self.call(&[b"GET", key.as_bytes()])
     }
 
-    /// Calls of each command since the start.
+    /// Returns the calls of each command since the start.
     fn calls(&mut self) -> BTreeMap<String, u64> {
         let Resp::Text(info) = self.call(&[b"INFO", b"commandstats"]) else { panic!("no text") };
         let info = String::from_utf8(info).unwrap();

@@ -1,5 +1,5 @@
-//! What the script makes of states that somebody else has changed: any bytes at all get a decision or a refusal to
-//! read them, soon, and never an error of Lua, which a client could not tell from a server that is gone.
+//! Decisions of the script on damaged states: any bytes at all get a decision, or a refusal to read them, soon,
+//! and never an error of Lua, which a client could not tell from a server that is gone.
 
 use std::env;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::redis_script::subject::{Scripted, blob_of};
 /// Keys whose states are damaged; `SLUICEGATE_STEPS` takes as many from a fresh seed.
 const KEYS: u64 = 1_000;
 
-/// Ways in which each of them is.
+/// Ways in which each of them is damaged.
 const DAMAGES: u64 = 12;
 
-/// Instructions of one call at most: the largest sound states take a tenth of them.
+/// The most instructions of one call: the largest sound states take a tenth of them.
 const INSTRUCTIONS_MAX: u32 = 2_000_000;
 
 /// Counts the calls that took too many instructions, and ends them.
@@ -43,7 +43,7 @@ fn limited(redis: &LuaRedis) -> Arc<AtomicU32> {
     endless
 }
 
-/// Has a few requests decided, and permits of some rules leased.
+/// Makes a few decisions, and leases permits of some rules.
 fn live(rng: &mut Rng, scripted: &mut Scripted<LuaRedis>, rules: &RuleSet, start: u64) -> u64 {
     let (mut now, mut peers) = (start, [Peer::default(), Peer::default()]);
     for _ in 0..rng.usize(1..12) {
@@ -65,7 +65,7 @@ fn live(rng: &mut Rng, scripted: &mut Scripted<LuaRedis>, rules: &RuleSet, start
     now
 }
 
-/// `value` with some of its bytes changed, mostly of those behind its head.
+/// Returns `value` with some of its bytes changed, mostly of those behind its head.
 fn damaged(rng: &mut Rng, value: &[u8], head: usize) -> Vec<u8> {
     let mut value = value.to_vec();
     for _ in 0..rng.usize(1..=2) {
@@ -135,7 +135,8 @@ fn a_damaged_state_is_decided_or_refused_and_nothing_fails() {
     assert!(refused > 100 && decided > 100, "{refused} refused, {decided} decided");
 }
 
-/// Has the state of `rules` after a check and a lease changed by `damage`: then it is refused, until it is reset.
+/// Changes the state of `rules` after a check and a lease by `damage`, and checks that it is refused until it is
+/// reset.
 fn is_refused_until_reset(rules: &RuleSet, damage: impl FnOnce(&mut Vec<u8>, usize)) {
     let mut scripted = Scripted::new(lua::lenient_redis(), ScriptClock::Server);
     scripted.start(rules);
@@ -170,7 +171,7 @@ fn a_bucket_from_after_all_time_is_refused_and_not_counted_up_to_for_ever() {
 #[test]
 fn leases_that_do_not_add_up_are_refused() {
     let rules = RuleSet::single("a", bucket(1, 100));
-    // Behind a level of 14 bytes a mark, 7 bytes of a version, and 4 of what is out.
+    // Behind a level of 14 bytes come a mark, 7 bytes of a version, and 4 of the held permits.
     is_refused_until_reset(&rules, |value, head| {
         assert_eq!(value[head + 14], b'L');
         value[head + 14 + 8 + 2] ^= 0x40;

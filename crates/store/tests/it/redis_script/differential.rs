@@ -1,5 +1,5 @@
-//! The kernel and the script live through the same random histories, bit for bit: every verdict,
-//! and what is remembered after every step.
+//! The kernel and the script run the same random histories, and agree bit for bit: on every verdict, and
+//! on the state after every step.
 
 use std::env;
 
@@ -22,11 +22,11 @@ const STEPS: u64 = 260_000;
 /// Steps of one history.
 const STEPS_PER_HISTORY: u64 = 50;
 
-/// How long the script remembers a budget that does not start full after it is full.
+/// The time for which the script remembers a budget that does not start full after it is full.
 const IDLE_US: u64 = 30 * 86_400 * 1_000_000;
 
-/// The kernel with a store's memory: states are written when they change, and forgotten when they
-/// say no more than no state.
+/// The kernel with a store's memory: states are written when they change, and forgotten when they are
+/// equal to no state.
 struct Model {
     rules: RuleSet,
     written_by: RuleSet,
@@ -52,12 +52,12 @@ impl Model {
         Ok(verdict)
     }
 
-    /// What the store should hold.
+    /// Returns the value that the store should hold.
     fn value(&self) -> Option<Vec<u8>> {
         state_value(&self.written_by, self.origin, &self.states)
     }
 
-    /// The store has forgotten the key: it may, if that makes no difference.
+    /// Forgets the key like the store, which may do so if that makes no difference.
     fn forgotten(&mut self, now: u64) {
         let full_at = self.written_by.full_at(&self.states).get();
         let idle = self.written_by.forgettable_at(&self.states).is_none();
@@ -66,7 +66,7 @@ impl Model {
     }
 }
 
-/// When the verdict says that something changes.
+/// Returns the time until the verdict expects a change.
 fn hint(verdict: &Verdict) -> u64 {
     let decision = &verdict.decision;
     let spans = [decision.retry_after().unwrap_or_default(), decision.wait(), decision.reset_after];

@@ -1,5 +1,5 @@
-//! The kernel and the script answer the same messages of holders and the same requests beside them, bit for bit:
-//! in random histories of one key, whatever holders say.
+//! The kernel and the script answer the same messages of holders and the same requests beside them, bit for bit: in
+//! random histories of one key, whatever holders report.
 
 use std::env;
 
@@ -33,12 +33,12 @@ struct Model {
 }
 
 impl Model {
-    /// Whether what is remembered was written under other rules than those that are asked by.
+    /// Returns whether the state was written under other rules than the present ones.
     fn is_other(&self) -> bool {
         !self.leased.states.is_empty() && blob_of(&self.rules) != blob_of(&self.written_by)
     }
 
-    /// What is remembered, under the rules that are asked by.
+    /// Returns the state under the present rules.
     fn taken_over(&self, at: &Moment<'_>) -> Leased {
         let Leased { states, leases } = &self.leased;
         let states = match self.is_other() {
@@ -51,7 +51,7 @@ impl Model {
     fn decide(&mut self, verb: &Verb, at: &Moment<'_>) -> Result<Verdict, Unsupported> {
         let mut leased = self.taken_over(at);
         let verdict = self.rules.decide_beside(&mut leased, verb, at)?;
-        // What changes nothing is not written, and so forgets nothing.
+        // A decision that changes nothing is not written, and so forgets nothing.
         if !matches!(verb, Verb::Peek { .. }) && (self.is_other() || leased != self.leased) {
             self.keep(leased, at);
         }
@@ -75,7 +75,7 @@ impl Model {
     }
 }
 
-/// What a holder knows, some of which it gets wrong.
+/// The record of a holder, which is partly wrong.
 #[derive(Clone, Default)]
 pub(crate) struct Peer {
     number: u32,
@@ -88,7 +88,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// What it says next: mostly the truth.
+    /// Returns its next message: mostly the truth.
     pub(crate) fn message(&mut self, rng: &mut Rng, holder: Holder, limit: u64) -> Message {
         let few = |rng: &mut Rng| {
             let most = limit.min(u64::from(u32::MAX));
@@ -136,7 +136,7 @@ impl Peer {
     }
 }
 
-/// A rule that can be leased.
+/// Returns a rule that can be leased.
 fn leasable(rng: &mut Rng) -> Rule {
     let limit = random::number(rng, 1, 5_000);
     let periods = [1_000, 200_000, 1_000_000, 60_000_000];
@@ -167,7 +167,7 @@ fn leasable(rng: &mut Rng) -> Rule {
     }
 }
 
-/// One to three rules that can be leased, sometimes any.
+/// Returns one to three rules that can be leased, sometimes any.
 pub(crate) fn leasable_rules(rng: &mut Rng) -> RuleSet {
     if rng.u32(0..8) == 0 {
         return random::rules(rng);
@@ -178,7 +178,7 @@ pub(crate) fn leasable_rules(rng: &mut Rng) -> RuleSet {
     RuleSet::new(named.collect()).unwrap()
 }
 
-/// The next instant: mostly soon, sometimes when leases end, or earlier.
+/// Returns the next instant: mostly soon, sometimes when leases end, or earlier.
 fn next(rng: &mut Rng, now: u64) -> u64 {
     match rng.u32(0..40) {
         0..=9 => now,
@@ -191,12 +191,12 @@ fn next(rng: &mut Rng, now: u64) -> u64 {
     }
 }
 
-/// Lives through one history, and counts in `found` what the store knew of holders.
+/// Runs one history, and counts in `found` the results that the store found for holders.
 fn history(scripted: &mut Scripted<impl Executor>, seed: u64, found: &mut [u64; 5]) {
     let mut rng = Rng::with_seed(seed);
     let (first, mut other) = (leasable_rules(&mut rng), leasable_rules(&mut rng));
     let mut model = Model { rules: first.clone(), written_by: first, leased: Leased::default() };
-    // Enough of them to find no room, sometimes.
+    // Sometimes there are enough of them to find no room.
     let many = if rng.u32(0..20) == 0 { 80 } else { 4 };
     let mut peers = vec![Peer::default(); many];
     let mut now = 1_770_000_000_000_000 + rng.u64(0..1 << 40);

@@ -5,12 +5,12 @@ use sluicegate_store::redis::script;
 
 use crate::redis_script::subject::Executor;
 
-/// A server that has the script.
+/// Returns a server that has the script.
 pub(crate) fn redis() -> LuaRedis {
     LuaRedis::new(script::TEXT)
 }
 
-/// The same, which packs numbers that are none of the script's as Redis does.
+/// Returns a server that packs numbers that the script never makes as Redis does.
 pub(crate) fn lenient_redis() -> LuaRedis {
     LuaRedis::lenient(script::TEXT)
 }

@@ -1,4 +1,4 @@
-//! What the script makes of odd input, foreign states, other rules and other clocks, in Lua.
+//! Replies of the script to odd input, foreign states, other rules and other clocks, in Lua.
 
 use fastrand::Rng;
 use sluicegate_conformance::Subject;
@@ -32,7 +32,7 @@ pub(crate) fn question(verb: &Verb, rules: &RuleSet, clock: ScriptClock, now: u6
     ScriptRequest { verb, at: &at, clock, before: PreviousRules::Unsaid }.encode(rules)
 }
 
-/// What the script says about these bytes: its reply, or nothing where it gives up.
+/// Returns the script's reply to these bytes; `None` if it fails.
 fn eval(redis: &LuaRedis, rules: &[u8], ask: &[u8]) -> Option<Vec<u8>> {
     let replies = redis.eval(&["k".into()], &[rules.to_vec(), ask.to_vec()]).ok()?;
     Some(replies[0].clone())
@@ -137,7 +137,7 @@ fn a_foreign_state_is_refused_and_stays() {
         let windows = random::windows(&rules, NOW_US);
         let at = Moment::with_windows(Micros::new(NOW_US), &windows);
         let reply = scripted.ask(&verb, &at);
-        // Several rules of which none remembers anything: such a state is never written, but sound.
+        // Several rules without any usage: such a state is never written, but sound.
         let empty = rules.rules().len() > 1 && tail == [0];
         let holders = rules.rules()[0].rule.holds_permits() && tail == [0; 4];
         assert!(

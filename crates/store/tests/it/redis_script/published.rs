@@ -1,6 +1,6 @@
 //! The script as a file, for clients in other languages: `spec/redis/decide.lua`, and its SHA-1.
 //!
-//! `cargo xtask script` writes both anew, and what this version of it is called in `spec/redis/scripts.json`.
+//! `cargo xtask script` writes both again, and the name of this version in `spec/redis/scripts.json`.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Random rules, verbs and times, with a taste for extremes.
+//! Random rules, verbs and times, with many extremes.
 
 use fastrand::Rng;
 use sluicegate_kernel::algorithm::{CalendarUnit, Delay, WindowKind};
@@ -12,7 +12,8 @@ use sluicegate_kernel::{
 };
 use sluicegate_store::redis::codec::INSTANT_MAX_US;
 
-/// A number from `min` to `max`, small ones as likely as large ones, the ends more than others.
+/// Returns a number from `min` to `max`, small ones as likely as large ones, the ends more than
+/// others.
 pub(crate) fn number(rng: &mut Rng, min: u64, max: u64) -> u64 {
     match rng.u32(0..10) {
         0 => min,
@@ -44,7 +45,8 @@ fn permits(rng: &mut Rng, min: u64, max: u64) -> u64 {
     if rng.bool() { rng.u64(min..=max.min(20)) } else { number(rng, min, max) }
 }
 
-/// A rule; one that hands out permits if `holds_permits`. The limit of a window comes from `limits`.
+/// Returns a rule; one that hands out permits if `holds_permits`. The limit of a window comes from
+/// `limits`.
 fn rule(rng: &mut Rng, limits: &mut Rng, holds_permits: bool) -> Rule {
     if holds_permits {
         let (limit, queue) = (permits(rng, 1, HOLDERS_MAX), number(rng, 0, HOLDERS_MAX));
@@ -99,12 +101,12 @@ fn rule(rng: &mut Rng, limits: &mut Rng, holds_permits: bool) -> Rule {
     }
 }
 
-/// Some rules under some of the same few names.
+/// Returns some rules under some of the same few names.
 pub(crate) fn rules(rng: &mut Rng) -> RuleSet {
     alike(rng.u64(..), rng)
 }
 
-/// Rules of which `seed` says everything but the limits of windows and what becomes of usage.
+/// Returns rules that `seed` determines except for the limits of windows and their `carry`.
 pub(crate) fn alike(seed: u64, limits: &mut Rng) -> RuleSet {
     let rng = &mut Rng::with_seed(seed);
     let count = if rng.bool() { 1 } else { rng.usize(1..=8) };
@@ -120,7 +122,7 @@ pub(crate) fn alike(seed: u64, limits: &mut Rng) -> RuleSet {
     RuleSet::new(named).unwrap().with_carry(carry)
 }
 
-/// The window around `now` of every rule with a calendar: days, or months of 30 days.
+/// Returns the window around `now` of every rule with a calendar: days, or months of 30 days.
 pub(crate) fn windows(rules: &RuleSet, now: u64) -> Vec<Option<Window>> {
     let window = |named: &NamedRule| {
         let days = match named.rule.calendar()?.0 {
@@ -134,7 +136,7 @@ pub(crate) fn windows(rules: &RuleSet, now: u64) -> Vec<Option<Window>> {
     rules.rules().iter().map(window).collect()
 }
 
-/// A verb for rules of which many requests or permits are remembered: mostly small costs, and 200 ids.
+/// Returns a verb for rules that remember many requests or permits: mostly small costs, and 200 ids.
 pub(crate) fn verb_of_many(rng: &mut Rng, rules: &RuleSet) -> Verb {
     let most = if rng.u32(0..20) == 0 { 150 } else { 3 };
     let cost = Cost::new(rng.u64(1..=most)).unwrap();
@@ -163,7 +165,7 @@ fn cost(rng: &mut Rng, rules: &RuleSet) -> Cost {
     Cost::new(cost.clamp(1, COST_MAX)).unwrap()
 }
 
-/// A verb; most are ones that `rules` know.
+/// Returns a verb; most are ones that `rules` support.
 pub(crate) fn verb(rng: &mut Rng, rules: &RuleSet) -> Verb {
     let holds_permits = rules.rules().iter().any(|named| named.rule.holds_permits());
     let (cost, permit) = (cost(rng, rules), PermitId(rng.u128(0..6)));
@@ -184,7 +186,7 @@ pub(crate) fn verb(rng: &mut Rng, rules: &RuleSet) -> Verb {
     }
 }
 
-/// Where a history begins.
+/// Returns the instant at which a history begins.
 pub(crate) fn start(rng: &mut Rng) -> u64 {
     match rng.u32(0..5) {
         0 => 0,
@@ -194,7 +196,8 @@ pub(crate) fn start(rng: &mut Rng) -> u64 {
     }
 }
 
-/// The next instant: the same, a little later, when the last answer said, far ahead, or back.
+/// Returns the next instant: the same, a little later, at the hint of the last answer, far ahead, or
+/// back.
 pub(crate) fn next(rng: &mut Rng, now: u64, hint: u64, goes_back: bool) -> u64 {
     let later = match rng.u32(0..24) {
         0..=5 => now,

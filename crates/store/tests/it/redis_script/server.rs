@@ -1,4 +1,4 @@
-//! A real server on a free port of this machine, and as much of its protocol as the tests speak.
+//! A real server on a free port of this machine, and the part of its protocol that the tests use.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -14,10 +14,10 @@ pub(crate) struct RealRedis {
     _server: RedisServer,
 }
 
-/// A server whose keys do not end: by the time that tests give, none has passed there.
+/// A server whose keys do not expire: the time of tests does not pass there.
 pub(crate) struct Timeless(pub(crate) RealRedis);
 
-/// What the server replies.
+/// A reply of the server.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Resp {
     Nil,
@@ -28,7 +28,7 @@ pub(crate) enum Resp {
 }
 
 impl RealRedis {
-    /// The server; `None`, and a line about it, where none is installed and nobody insists.
+    /// Starts the server; `None`, and a line about it, if none is installed and none is required.
     pub(crate) fn start() -> Option<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let server = needed(runtime.block_on(RedisServer::start(Options::default())))?;
@@ -105,7 +105,7 @@ impl Executor for Timeless {
     }
 }
 
-/// The call of the script.
+/// Returns the call of the script.
 fn evalsha<'a>(keys: &'a [String], count: &'a str, args: &'a [Vec<u8>]) -> Vec<&'a [u8]> {
     let mut words: Vec<&[u8]> = vec![b"EVALSHA", script::SHA1.as_bytes(), count.as_bytes()];
     words.extend(keys.iter().map(String::as_bytes));
@@ -113,7 +113,7 @@ fn evalsha<'a>(keys: &'a [String], count: &'a str, args: &'a [Vec<u8>]) -> Vec<&
     words
 }
 
-/// What the script says: of each key, if there are several.
+/// Returns the replies of the script: one for each key, if there are several.
 fn replies(reply: Resp) -> Result<Vec<Vec<u8>>, String> {
     let text = |reply| match reply {
         Resp::Text(bytes) => Ok(bytes),

@@ -11,13 +11,13 @@ use sluicegate_store::redis::codec::{
 };
 use sluicegate_store::redis::lease::{LeaseReply, LeaseRequest};
 
-/// Something that runs the script.
+/// An environment that runs the script.
 pub(crate) trait Executor {
-    /// What the script answers for each of `keys`.
+    /// Returns the script's reply for each of `keys`.
     fn eval(&mut self, keys: &[String], args: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, String>;
 }
 
-/// The blob of a policy's `rules`, taken over before all others.
+/// Returns the blob of a policy's `rules`, taken over before all others.
 pub(crate) fn blob_of(rules: &RuleSet) -> RulesBlob {
     RulesBlob::new(rules, RuleOrigin::default())
 }
@@ -40,7 +40,7 @@ impl<E: Executor> Scripted<E> {
         Self { executor, clock, origin, key, keys: 0, rules: None, history }
     }
 
-    /// What the script answers to one question, as a client asks it.
+    /// Returns the script's answer to one request, with the calls of a client.
     pub(crate) fn ask(&mut self, verb: &Verb, at: &Moment<'_>) -> ScriptReply {
         let (rules, clock) = (self.rules.clone().unwrap(), self.clock);
         let blob = RulesBlob::new(&rules, self.origin);

@@ -1,4 +1,4 @@
-//! Decisions that travel together fail apart: an error of the server is that of one key.
+//! Decisions that travel together fail independently: an error of the server is that of one key.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::redis_store::{OPTIONS, ask, bucket};
 
 const NOW: Micros = Micros::from_secs(1_800_000_000);
 
-/// Callers at once: as many as go in one call of the script.
+/// Callers at once: as many as one call of the script joins.
 const CALLERS: u8 = 16;
 
-/// A store with one connection, on which what waits is joined.
+/// Returns a store with one connection, on which waiting decisions are joined.
 async fn connect(redis: &RedisServer) -> Arc<RedisStore> {
     let url = format!("{}?{OPTIONS}&connections=1", redis.url());
     let config: RedisConfig = url.parse().expect("a URL of the test");
@@ -25,7 +25,7 @@ async fn connect(redis: &RedisServer) -> Arc<RedisStore> {
     Arc::new(store.with_clock(sluicegate_store::redis::codec::ScriptClock::Given))
 }
 
-/// Each caller takes a permit of its own key, all at once.
+/// Lets each caller take a permit of its own key, all at once.
 async fn all_at_once(
     store: &Arc<RedisStore>,
     rules: &Arc<RuleSet>,

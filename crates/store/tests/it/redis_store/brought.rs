@@ -1,4 +1,5 @@
-//! Where rules are kept: those of a policy under its name, those of callers nowhere.
+//! The place of rules: those of a policy are stored under its name, those of callers are not
+//! stored.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ async fn rules_keys(redis: &RedisServer) -> Vec<String> {
     keys.list().iter().map(sluicegate_testkit::Reply::text).collect()
 }
 
-/// Two buckets whose rules, as bytes, have a hash of the same first three bytes.
+/// Returns two buckets whose rules, as bytes, have a hash with the same first three bytes.
 fn twins() -> (Arc<RuleSet>, Arc<RuleSet>) {
     let mut seen: HashMap<[u8; 3], u64> = HashMap::new();
     for burst in 10.. {
@@ -52,7 +53,7 @@ async fn rules_whose_hashes_begin_alike_are_told_apart() {
         let answer = store.decide(&request, &Moment::new(NOW)).await.expect("the store answers");
         assert!(answer.verdict.decision.allowed());
     }
-    // The callers' limits were once kept where those of policies were.
+    // The callers' limits were once stored at the keys of those of policies.
     let check = Verb::Check { cost: Cost::ONE };
     ask_as(RuleOrigin::Caller, &store, b"other", (&other, &check), NOW).await.expect("it answers");
 

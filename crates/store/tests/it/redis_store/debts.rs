@@ -92,7 +92,8 @@ async fn redis_charges_a_debt_as_the_kernel_does_and_once() {
                     Charge::Added => rules.set().debit(&mut states, &mut permits, &at),
                     Charge::AtLeast => rules.set().raise(&mut states, &mut permits, &at),
                 }
-                // What came to nothing is not noted, and may come to something the next time.
+                // A debt of which no permit was charged is not noted, and may be charged the next
+                // time.
                 let is_noted = permits.iter().any(|permits| *permits > 0);
                 for again in 0..if is_noted { rng.u32(1..=2) } else { 1 } {
                     let expected =

@@ -1,4 +1,4 @@
-//! What is granted to nobody is given back.
+//! Grants that reach no caller are given back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use sluicegate_store::redis::{RedisConfig, RedisStore};
 use sluicegate_store::{Quota, RuleOrigin, Store, StoreError, StoreRequest};
 use sluicegate_testkit::{FaultProxy, Faults, Options, RedisServer, need};
 
-/// How late replies come: long after a deadline, and before a connection counts as dead.
+/// The delay of replies: long after a deadline, and before a connection counts as dead.
 const LATE: Duration = Duration::from_millis(200);
 
 const LIMIT: u64 = 100;
 const HOLDERS: u64 = 4;
 
-/// A window that does not end while a test runs.
+/// Returns a window that does not end while a test runs.
 fn long_window() -> Arc<RuleSet> {
     let span = Micros::from_secs(86_400);
     let window = FixedWindow::new(LIMIT, WindowKind::First(span)).expect("a window");
@@ -40,7 +40,7 @@ async fn connect(address: impl std::fmt::Display, deadline_ms: u32) -> RedisStor
     store
 }
 
-/// What is left after `verb`.
+/// Returns the permits that are left after `verb`.
 async fn ask(store: &RedisStore, rules: &Arc<RuleSet>, verb: &Verb) -> Result<u64, StoreError> {
     let (policy, key, quota) = ("p", &b"k"[..], Quota::default());
     let request = StoreRequest { policy, key, rules, verb, origin: RuleOrigin::default(), quota };
@@ -66,7 +66,7 @@ async fn permits_whose_grant_comes_after_the_deadline_are_given_back() {
     let other = connect(redis.address(), 5_000).await;
     let check = |_| Verb::Check { cost: Cost::new(7).expect("a cost") };
     let rules = long_window();
-    // The rules are in Redis before, and no state of others is in the way.
+    // The rules are in Redis before, and the key has no state of other rules.
     while ask(&store, &rules, &Verb::Reset).await.is_err() {}
     proxy.set(Faults::delay(Duration::ZERO, LATE)).await.expect("the proxy is there");
     for verb in (0..3).map(check) {
@@ -89,7 +89,7 @@ async fn a_permit_that_was_released_and_acquired_again_is_not_released_late() {
     let acquire = Verb::Acquire { cost: Cost::ONE, permit };
     let abandoned = tokio::time::timeout(LATE / 4, ask(&store, &rules, &acquire));
     abandoned.await.expect_err("the caller goes away before it is answered");
-    // Elsewhere it cleans up, and tries again.
+    // The caller releases the permit over another connection, and tries again.
     for verb in [Verb::Release { permit }, acquire] {
         ask(&other, &rules, &verb).await.expect("it answers");
     }
@@ -102,7 +102,7 @@ async fn a_permit_that_was_released_and_acquired_again_is_not_released_late() {
     assert_eq!(store.stats().late_grants, 0);
 }
 
-/// Budgets in which a refund that comes late could let more than the limit pass.
+/// Returns budgets in which a refund that comes late could let more than the limit pass.
 fn not_given_back() -> Vec<RuleSet> {
     let (rate, day) = (Rate::per_second(100).expect("a rate"), Micros::from_secs(86_400));
     let quick = TokenBucket::new(rate, LIMIT).expect("a bucket");

@@ -32,7 +32,7 @@ policies:
       - { name: day, fixed_window: { limit: 2000, calendar: day } }
 ";
 
-/// The first message of a holder that needs so many permits.
+/// Returns the first message of a holder that needs so many permits.
 fn first(holder: u64, need: u32) -> Message {
     Message {
         holder: Holder(holder),
@@ -54,7 +54,8 @@ fn first(holder: u64, need: u32) -> Message {
     }
 }
 
-/// The next message of the holder of `message`, who has so many permits left and needs some.
+/// Returns the next message of the holder of `message`, which has so many permits left and needs
+/// some.
 fn next(message: &Message, stands: &Stands, unspent: u32, need: u32) -> Message {
     Message {
         number: Number(message.number.0 + 1),

@@ -1,4 +1,4 @@
-//! The Redis store decides as the kernel does, on every kind of Redis, whoever shares it.
+//! The Redis store decides as the kernel does, on every kind of Redis, with any other users of it.
 #![cfg(feature = "redis")]
 
 mod apart;
@@ -22,7 +22,7 @@ use sluicegate_store::redis::codec::ScriptClock;
 use sluicegate_store::redis::{RedisConfig, RedisStore};
 use sluicegate_store::{Quota, RuleOrigin, Store, StoreError, StoreRequest};
 
-/// Long deadlines: what is told here is what is decided, not how fast on a busy machine.
+/// Long deadlines: these tests are about decisions, not about speed on a busy machine.
 const OPTIONS: &str = "deadline_ms=5000&connect_timeout_ms=5000";
 
 fn start(url: &str) -> RedisStore {
@@ -42,7 +42,7 @@ fn bucket(permits: u64, burst: u64) -> Arc<RuleSet> {
     Arc::new(RuleSet::single("burst", bucket))
 }
 
-/// The rules of a policy that were taken over so many seconds after 2026 began.
+/// Returns the origin of a policy's rules that were taken over so many seconds after 2026 began.
 const fn version(seconds: u64) -> RuleOrigin {
     RuleOrigin::Policy { since: Micros::from_secs(1_767_225_600 + seconds) }
 }
@@ -73,7 +73,7 @@ async fn ask_as(
         .map(|answer| answer.verdict)
 }
 
-/// Permits that pass of `times` checks at `at`.
+/// Returns the permits that pass of `times` checks at `at`.
 async fn passed(
     store: &RedisStore,
     key: &[u8],

@@ -1,4 +1,4 @@
-//! A key with something in it that is no state is that key's trouble, and no other's.
+//! A key with a value that is not a state fails alone; other keys work.
 
 use sluicegate_kernel::{Cost, Micros, Verb};
 use sluicegate_store::StoreError;

@@ -54,8 +54,8 @@ const STATES: [State; 5] = [
     },
 ];
 
-/// A check is refused with an error that begins with `code`, and is not charged; once `end` has happened, the
-/// key is found as it was.
+/// Checks that a check is refused with an error that begins with `code`, and is not charged; once `end` has
+/// happened, the key is found unchanged.
 async fn check(
     redis: &RedisServer,
     code: &str,
@@ -115,7 +115,7 @@ async fn a_server_that_cannot_write_its_file_is_a_store_that_fails_and_charges_n
 #[tokio::test]
 async fn a_server_that_runs_the_script_of_another_is_a_store_that_fails_and_charges_nothing() {
     let redis = need!(RedisServer::start(Options::default()).await);
-    // The name that versions before 7 know it by, too.
+    // The name of the setting that versions before 7 have, too.
     all(&redis, &[&["CONFIG", "SET", "lua-time-limit", "1"]]).await;
     let mut other = Client::connect(redis.address()).await.expect("it listens");
     let begin = async || {

@@ -1,4 +1,4 @@
-//! Several processes on one Redis: one budget, whichever rules each of them has.
+//! Several processes on one Redis: one budget, even if they have different rules.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Requests that are asked together get the verdicts that they would get one after the other.
+//! Requests that are made together get the verdicts that they would get one after the other.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use sluicegate_testkit::{FaultProxy, Faults, Options, RedisServer, need};
 
 use super::{bucket, connect, version};
 
-/// A request of these tests: its key, its rules, and what is asked.
+/// A request of these tests: its key, its rules, and its verb.
 type Line = (&'static [u8], Arc<RuleSet>, Verb);
 
 const AT: Micros = Micros::from_secs(1_800_000_000);
@@ -30,7 +30,7 @@ fn requests(lines: &[Line], origin: RuleOrigin) -> Vec<(StoreRequest<'_>, Moment
         .collect()
 }
 
-/// The verdicts of requests that are asked one after the other.
+/// Returns the verdicts of requests that are made one after the other.
 async fn in_turn(
     store: &RedisStore,
     lines: &[Line],
@@ -43,7 +43,7 @@ async fn in_turn(
     said
 }
 
-/// The verdicts of requests that are asked together.
+/// Returns the verdicts of requests that are made together.
 async fn together(
     store: &RedisStore,
     lines: &[Line],

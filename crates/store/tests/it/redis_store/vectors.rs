@@ -14,14 +14,14 @@ use tokio::runtime::Handle;
 
 use crate::redis_store::{bucket, connect, version};
 
-/// What messages bring along for a verb that the store does not look at.
+/// The verb beside a message, which the store ignores.
 static LOOK: Verb = Verb::Reset;
 
 /// One key after another in a store.
 struct InRedis {
     store: RedisStore,
     rules: Arc<RuleSet>,
-    /// How often the rules were others.
+    /// The number of times that the rules changed.
     version: u64,
     keys: u64,
     runtime: Handle,

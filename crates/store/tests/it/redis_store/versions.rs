@@ -1,4 +1,4 @@
-//! Two versions of a policy that are asked in turn: the later one decides, for every caller.
+//! Two versions of a policy whose requests alternate: the later one decides, for every caller.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ fn changes() -> Vec<Change> {
     ]
 }
 
-/// Permits that pass in a minute in which these are asked in turn.
+/// Returns the permits that pass in a minute in which requests of these versions alternate.
 async fn admitted(key: &str, asked: &[(&RedisStore, &Arc<RuleSet>, u64)]) -> u64 {
     let (mut admitted, check) = (0, Verb::Check { cost: Cost::ONE });
     for (round, (store, rules, seconds)) in (0..CHECKS).zip(asked.iter().cycle()) {

@@ -16,7 +16,7 @@ use crate::client::http::ANSWER_BYTES_MAX;
 use crate::client::reply;
 use crate::client::target::ServerStream;
 
-/// A connection, and what is the same in all of its requests.
+/// A connection, and the parts that all of its requests share.
 #[derive(Debug)]
 pub(crate) struct HttpConnection {
     sender: SendRequest<String>,
@@ -36,7 +36,7 @@ impl HttpConnection {
     /// A connection on `stream`.
     pub(super) async fn new(stream: ServerStream, plan: &BenchPlan) -> Result<Self> {
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-        // Its errors are those of the requests on it; it ends with the sender.
+        // Requests report the errors of the connection; it ends with the sender.
         tokio::spawn(connection);
         let host = plan.to.authority().parse().context("--to: invalid host name")?;
         let json = HeaderValue::from_static("application/json");

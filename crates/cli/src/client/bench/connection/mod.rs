@@ -1,4 +1,4 @@
-//! One connection to a server, and what is asked on it.
+//! One connection to a server, and the requests on it.
 
 mod http;
 mod resp;
@@ -20,10 +20,10 @@ pub(super) enum BenchConnection {
 }
 
 impl BenchConnection {
-    /// Connects as `plan` says.
+    /// Connects according to `plan`.
     ///
     /// # Errors
-    /// If there is no server, or it does not speak that wire.
+    /// If there is no server, or it does not use that protocol.
     pub(super) async fn connect(plan: &BenchPlan) -> Result<Self> {
         let stream = connect(&plan.addresses).await?;
         Ok(match plan.wire {
@@ -33,11 +33,11 @@ impl BenchConnection {
         })
     }
 
-    /// Asks for all of `keys` at once, and says `answered` of the place of each, as its answer comes, and
-    /// when that was.
+    /// Asks for all of `keys` at once, and calls `answered` with the index of each key, the time of its answer, and the
+    /// outcome.
     ///
     /// # Errors
-    /// If the connection is of no more use. Those that were not answered are not known.
+    /// If the connection can no longer be used. The outcomes of unanswered requests are unknown.
     pub(super) async fn ask(
         &mut self,
         keys: &[u64],
@@ -51,5 +51,5 @@ impl BenchConnection {
     }
 }
 
-/// The key of this number is this and the number. Nobody's own keys look like that.
+/// Prefix of keys, followed by a number; no other key begins like this.
 const KEY: &str = "bench:";

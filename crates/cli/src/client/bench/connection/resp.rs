@@ -14,7 +14,7 @@ use crate::client::target::ServerStream;
 /// into 64 KiB.
 const REPLY_BYTES_MAX: usize = 256 * 1024;
 
-/// How much is read at a time: the replies to a pipeline, mostly at once.
+/// Bytes read at a time: usually all replies to a pipeline.
 const READ_BYTES: usize = 16 * 1024;
 
 /// Most parts of a reply: ten at present.
@@ -24,7 +24,7 @@ const PARTS_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) struct RespConnection {
     stream: ServerStream,
-    /// What is the same in all commands, before the key and behind it.
+    /// Bytes that are the same in all commands: `before` the key, and `after` it.
     before: Vec<u8>,
     after: Vec<u8>,
     commands: Vec<u8>,
@@ -32,7 +32,7 @@ pub(crate) struct RespConnection {
 }
 
 impl RespConnection {
-    /// A connection on `stream`, past the password.
+    /// A connection on `stream`, after authentication with the password, if there is one.
     pub(super) async fn new(stream: ServerStream, plan: &BenchPlan) -> Result<Self> {
         let BenchRequest { policy, app, cost } = &plan.question;
         let permits = cost.to_string();
@@ -106,10 +106,10 @@ impl RespConnection {
     }
 }
 
-/// What a reply says.
+/// The part of a reply that is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum RespReply {
-    /// The first place of a decision.
+    /// A decision: its first element.
     Decision(i64),
     /// An error, in its words.
     Error(String),
@@ -131,7 +131,7 @@ fn outcome(reply: RespReply) -> BenchOutcome {
     }
 }
 
-/// Appends the beginning of a command of so many words.
+/// Appends the beginning of a command of `words` words.
 fn array(bytes: &mut Vec<u8>, words: usize) {
     line(bytes, b'*', words);
 }
@@ -151,7 +151,7 @@ fn line(bytes: &mut Vec<u8>, kind: u8, number: usize) {
     bytes.extend_from_slice(b"\r\n");
 }
 
-/// The first reply in `bytes` and its length; none if it is not all there.
+/// Returns the first reply in `bytes` and its length, or none if it is incomplete.
 fn reply(bytes: &[u8]) -> Result<Option<(RespReply, usize)>> {
     let Some((kind, text, mut end)) = part(bytes)? else { return Ok(None) };
     match kind {
@@ -172,7 +172,7 @@ fn reply(bytes: &[u8]) -> Result<Option<(RespReply, usize)>> {
     Ok(Some((first.map_or(RespReply::Other, RespReply::Decision), end)))
 }
 
-/// One part: its kind, its line (of a text that is its length), and where it ends.
+/// Returns one part: its type, its line (for a text: its length), and where it ends. `None` if it is incomplete.
 fn part(bytes: &[u8]) -> Result<Option<(u8, &str, usize)>> {
     let Some(end) = memchr::memchr(b'\n', bytes) else { return Ok(None) };
     let line = bytes[..end].strip_suffix(b"\r").context(NO_REPLY)?;
@@ -191,7 +191,7 @@ fn part(bytes: &[u8]) -> Result<Option<(u8, &str, usize)>> {
     }
 }
 
-/// What a server says that speaks something else.
+/// The error for a server that uses another protocol.
 const NO_REPLY: &str = "the server did not answer like a RESP server";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How long, how much, and how far off a provider may be.
+//! Bounds on a provider: the time of an answer, its size, and the clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ async fn clocks_may_differ_by_a_minute_and_no_more() {
         (json!({ "exp": NOW_S - 60 }), 403),
         (json!({ "iat": NOW_S + 60 }), 303),
         (json!({ "iat": NOW_S + 61 }), 403),
-        // Made before anybody could begin.
+        // A sign-in takes ten minutes at most, and clocks may differ by one.
         (json!({ "iat": NOW_S - 660 }), 303),
         (json!({ "iat": NOW_S - 661 }), 403),
         (json!({ "iat": 0 }), 403),
@@ -51,7 +51,7 @@ async fn what_is_too_long_is_not_read() {
 
 #[tokio::test]
 async fn who_does_not_answer_is_waited_for_five_seconds() {
-    // It lets them connect, and no more.
+    // The provider accepts connections, and does no more.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let issuer = format!("http://{}", listener.local_addr().unwrap());
     let oidc = Arc::new(Oidc::new(config(&issuer)).unwrap());

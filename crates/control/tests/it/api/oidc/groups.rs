@@ -1,4 +1,4 @@
-//! What groups give, and take away.
+//! Rights that groups give and take away.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn gives(config: &mut OidcProviderConfig) {
     ];
 }
 
-/// With the apps `shop` and `bank`, and an account of the provider's person.
+/// Starts a stage with the apps `shop` and `bank`, and an account of the provider's person.
 async fn stage() -> Stage {
     let stage = Stage::start(gives).await;
     for app in ["shop", "bank"] {
@@ -52,7 +52,7 @@ async fn groups_give_roles_and_take_them_away_and_each_is_audited() {
     let account = "provider account.update grace done";
     for (groups, is_admin, roles, audited) in [
         (json!([]), false, json!({ "bank": "viewer" }), vec![signed_in]),
-        // An app that is not there locks nobody out.
+        // A role in an app that does not exist locks nobody out.
         (
             json!(["staff", "x"]),
             false,
@@ -71,7 +71,7 @@ async fn groups_give_roles_and_take_them_away_and_each_is_audited() {
             json!({ "bank": "viewer", "shop": "owner" }),
             vec![account, signed_in],
         ),
-        // Groups that the provider does not say are none.
+        // Without the claim, there are no groups.
         (json!(null), false, json!({ "bank": "viewer" }), vec![account, shop, signed_in]),
         (
             json!("staff"),
@@ -137,7 +137,7 @@ async fn the_first_account_of_all_is_an_administrators() {
     stage.provider.inner().claims = json!({ "preferred_username": "grace", "groups": ["admins"] });
     let grace = stage.signed_in().await;
     assert_eq!(stage.served.ask(&grace, "GET /accounts", None).await.status, 200);
-    // Then the setup token is of no use any more.
+    // The setup token is useless then.
     let body = json!({
         "token": stage.served.setup_token, "account": "ada", "password": PASSWORD,
     });

@@ -1,4 +1,4 @@
-//! Signing in elsewhere, at a provider of the test's own.
+//! Sign-in with OpenID Connect, at a provider of the test's own.
 
 mod bounds;
 mod groups;
@@ -14,7 +14,7 @@ use sluicegate_control::identity::{GroupGrant, Oidc, OidcProviderConfig};
 use crate::api::client::{Answer, Client, Served};
 use provider::{CLIENT_ID, CLIENT_SECRET, Provider};
 
-/// The subject that the provider knows its person by, unless it says otherwise.
+/// The subject of the provider's person, unless a test changes it.
 const SUB: &str = "1234";
 
 /// An API where people sign in at a provider, and an administrator `ada` with a password.
@@ -27,7 +27,7 @@ struct Stage {
 /// A sign-in that has begun.
 struct Begun {
     browser: Client,
-    /// Where the browser was sent.
+    /// The page to which the browser was sent.
     page: String,
 }
 
@@ -51,7 +51,7 @@ impl Stage {
         Self::at(Provider::start().await, changed).await
     }
 
-    /// With the console at the same address.
+    /// Starts a stage with the console at the same address.
     async fn with_console() -> Self {
         let provider = Provider::start().await;
         let oidc = Arc::new(Oidc::new(config(&provider.issuer)).expect("it makes sense"));
@@ -67,7 +67,7 @@ impl Stage {
         Self { served, ada, provider }
     }
 
-    /// Makes an account for the provider's person.
+    /// Creates an account for the provider's person.
     async fn account(&self, name: &str) {
         let subject = format!("{}|{SUB}", self.provider.issuer);
         let body = json!({ "name": name, "subject": subject });
@@ -75,7 +75,7 @@ impl Stage {
         assert_eq!(made.status, 201, "{made:?}");
     }
 
-    /// A browser begins to sign in.
+    /// Begins the sign-in of a browser.
     async fn begin(&self, browser: &Client) -> Begun {
         let answer = self.served.ask(browser, "GET /oidc/login", None).await;
         assert_eq!(answer.status, 303, "{answer:?}");
@@ -84,27 +84,27 @@ impl Stage {
         Begun { browser: Client { cookie, ..browser.clone() }, page }
     }
 
-    /// It comes back with what the provider gave it.
+    /// Sends the browser to the callback with the query that the provider gave it.
     async fn call_back(&self, browser: &Client, called: &str) -> Answer {
-        // As browsers say where they come from.
+        // Browsers report this after a redirect from another site.
         let browser = browser.with("sec-fetch-site", "cross-site");
         self.served.ask(&browser, &format!("GET /oidc/callback?{called}"), None).await
     }
 
-    /// The whole way of a new browser.
+    /// Signs a new browser in, from the first request to the callback.
     async fn sign_in(&self) -> Answer {
         let Begun { browser, page } = self.begin(&Client::default()).await;
         self.call_back(&browser, &self.provider.visit(&page)).await
     }
 
-    /// The same, of one that is let in.
+    /// Signs a new browser in, which must succeed, and returns its client.
     async fn signed_in(&self) -> Client {
         let answer = self.sign_in().await;
         assert_eq!(answer.status, 303, "{answer:?}");
         Client { cookie: Some(session(&answer).expect("it has one")), ..Client::default() }
     }
 
-    /// What the audit says, as `actor action target outcome`, behind the entry numbered `since`.
+    /// Returns the audit behind the entry numbered `since`, as `actor action target outcome`.
     async fn audit(&self, since: i64) -> Vec<String> {
         self.served.catalog.verify_audit().await.expect("it holds");
         let entries = self.served.catalog.audit_since(since).await.expect("it answers");
@@ -114,13 +114,13 @@ impl Stage {
         entries.iter().map(told).collect()
     }
 
-    /// How many entries the audit has.
+    /// Returns the number of entries in the audit.
     async fn entries(&self) -> i64 {
         self.served.catalog.verify_audit().await.expect("it holds").entries
     }
 }
 
-/// The cookie of a session that was given, if one was.
+/// Returns the cookie of a session that was set, if one was.
 fn session(answer: &Answer) -> Option<String> {
     let cookies = answer.headers.get_all("set-cookie").into_iter();
     let mut cookies = cookies.map(|cookie| cookie.to_str().expect("plain text"));

@@ -1,5 +1,5 @@
 //! An OpenID provider in the test's own process: it signs with RS256, checks what a provider checks, and
-//! says what a test wants it to say.
+//! returns what a test configures.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -34,26 +34,26 @@ pub(crate) struct Provider {
     task: JoinHandle<()>,
 }
 
-/// What it knows, and what is wrong with it.
+/// State of the provider, and its faults.
 pub(crate) struct Inner {
     issuer: String,
     keys: Vec<(String, RsaKeyPair)>,
     codes: BTreeMap<String, Grant>,
-    /// Claims in the place of those that would be right; null: none.
+    /// Claims that replace the right ones; a null removes one.
     pub(crate) claims: Value,
-    /// How tokens are signed.
+    /// The way in which tokens are signed.
     pub(crate) signing: Signing,
-    /// Whether codes may be used again, as they must not.
+    /// Codes can be used again, which is forbidden.
     pub(crate) codes_last: bool,
-    /// Members of its description in the place of those that would be right.
+    /// Members of the description that replace the right ones; a null removes one.
     pub(crate) described: Value,
-    /// Whether there is nothing behind its gateway.
+    /// The description and tokens are answered with 502, as by a gateway with no server behind it.
     pub(crate) is_broken: bool,
-    /// How often it was asked for what.
+    /// Number of requests of each kind.
     pub(crate) asked: BTreeMap<&'static str, u32>,
 }
 
-/// How tokens are signed.
+/// The way in which tokens are signed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Signing {
     /// By the newest key.
@@ -63,7 +63,7 @@ pub(crate) enum Signing {
     Forged,
     /// Not at all: `alg` is `none`.
     None,
-    /// By what it shares with the client.
+    /// By the secret that it shares with the client.
     Shared,
     /// By its public key, as if that were shared.
     Published,
@@ -88,7 +88,7 @@ impl Provider {
         Self { issuer, inner, task }
     }
 
-    /// One that speaks TLS, by a certificate and its key.
+    /// Starts a provider with TLS, by a certificate and its key.
     pub(crate) async fn start_tls(cert: &Path, key: &Path) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a free port");
         let port = listener.local_addr().expect("it is bound").port();
@@ -102,7 +102,7 @@ impl Provider {
         self.inner.lock().expect("nothing panics while it is held")
     }
 
-    /// From now on nobody is there.
+    /// Stops the provider.
     pub(crate) async fn stop(&mut self) {
         self.task.abort();
         (&mut self.task).await.ok();
@@ -116,8 +116,8 @@ impl Provider {
         inner.keys = vec![key];
     }
 
-    /// What a browser does at the page that it was sent to: somebody signs in, and it is sent back with
-    /// what this returns, behind the `?` of the callback.
+    /// Does what a browser does at the page to which it was sent: a person signs in, and the browser is sent back.
+    /// Returns the query of the callback.
     pub(crate) fn visit(&self, page: &str) -> String {
         let query = query(page);
         assert!(page.starts_with(&format!("{}/page?", self.issuer)), "{page}");
@@ -145,7 +145,7 @@ impl Drop for Provider {
     }
 }
 
-/// What stands behind the `?` of a URL.
+/// Returns the query of a URL.
 pub(crate) fn query(url: &str) -> BTreeMap<String, String> {
     let uri: Uri = url.parse().expect("it is a URL");
     let read = axum::extract::Query::try_from_uri(&uri);
@@ -193,7 +193,7 @@ async fn description(State(inner): State<Shared>) -> Response {
         "jwks_uri": format!("{issuer}/keys"),
         "response_types_supported": ["code"],
         "subject_types_supported": ["public"],
-        // It says that it may do what is not to be believed.
+        // It offers algorithms that must not be accepted.
         "id_token_signing_alg_values_supported": ["RS256", "HS256", "none"],
     });
     put(&mut description, &inner.described);
@@ -324,7 +324,7 @@ impl axum::serve::Listener for Tls {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
             let (stream, address) = self.listener.accept().await.expect("it listens");
-            // Who does not trust the certificate goes away.
+            // A client that does not trust the certificate goes away.
             if let Ok(stream) = self.acceptor.accept(stream).await {
                 return (stream, address);
             }

@@ -1,4 +1,4 @@
-//! Ways to sign in that do not end well.
+//! Sign-ins that are refused.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::provider::{Signing, query};
 use super::{Begun, SUB, Stage, session};
 use crate::api::client::{Answer, Client, NOW_S, PASSWORD, Served};
 
-/// Nobody was signed in, and is told this.
+/// Asserts that nobody was signed in, and that the problem contains `says`.
 fn assert_refused(answer: &Answer, status: u16, says: &str) {
     assert_eq!(answer.status, status, "{answer:?}");
     assert_eq!(answer.headers["content-type"], "application/problem+json");
@@ -75,7 +75,7 @@ async fn a_sign_in_is_used_once_even_if_the_provider_does_not_care() {
     let called = stage.provider.visit(&page);
     assert_eq!(stage.call_back(&browser, &called).await.status, 303);
     assert_refused(&stage.call_back(&browser, &called).await, 409, "already used");
-    // Nor by somebody else, for whom the provider gives the same browser a code.
+    // Nor by another person, for whom the provider gives the same browser a code.
     stage.provider.inner().claims = json!({ "sub": "2" });
     let called = stage.provider.visit(&page);
     assert_refused(&stage.call_back(&browser, &called).await, 409, "already used");
@@ -89,7 +89,7 @@ async fn a_code_that_another_browser_was_given_is_of_no_use() {
     let own = stage.begin(&Client::default()).await;
     let stolen = stage.provider.visit(&theirs.page);
     let called = stolen.replace(&query(&theirs.page)["state"], &query(&own.page)["state"]);
-    // The provider knows by the verifier.
+    // The provider recognises it by the verifier.
     assert_refused(&stage.call_back(&own.browser, &called).await, 403, "rejected the code");
 }
 
@@ -201,7 +201,7 @@ async fn a_name_that_is_taken_is_nobody_elses_whatever_the_provider_says() {
     assert_refused(&stage.sign_in().await, 403, "not a valid account name");
     stage.provider.inner().claims = json!({ "email": "b@example.org" });
     assert_refused(&stage.sign_in().await, 403, "neither");
-    // An address that somebody chose as their name is not theirs.
+    // An address that a person chose as user name is not verified.
     stage.provider.inner().claims = json!({ "preferred_username": "b@example.org" });
     assert_refused(&stage.sign_in().await, 403, "neither");
     assert_eq!(stage.audit(before).await, ["provider session.oidc 1234 denied"; 5]);
@@ -216,7 +216,7 @@ async fn what_the_provider_says_of_its_own_refusals_is_passed_on_as_a_word() {
     let state = &query(&page)["state"];
     let called = format!("error=access_denied%3Cb%3E&error_description=x&state={state}");
     assert_refused(&stage.call_back(&browser, &called).await, 403, "returned `access_deniedb`");
-    // Only to the browser that was there.
+    // Only the browser that began the sign-in gets it.
     let foreign = stage.call_back(&Client::default(), &called).await;
     assert_refused(&foreign, 400, "start again");
     let called = format!("code=x&state={state}&iss=https://other.example.org");
@@ -253,7 +253,7 @@ async fn while_the_provider_is_away_passwords_do() {
     let away = stage.call_back(&browser, &called).await;
     assert_refused(&away, 503, "unavailable");
     assert_eq!(away.headers["retry-after"], "1");
-    // What it said of itself is forgotten some time.
+    // The description of the provider is too old then.
     stage.served.clock.advance(Micros::from_secs(60 * 60));
     let away = stage.served.ask(&Client::default(), "GET /oidc/login", None).await;
     assert_refused(&away, 503, "unavailable");
@@ -277,7 +277,7 @@ async fn a_provider_that_sends_elsewhere_or_calls_itself_otherwise_is_not_follow
         stage.provider.inner().described = described.clone();
         let begun = stage.served.ask(&Client::default(), "GET /oidc/login", None).await;
         if begun.status == 303 {
-            // Only who comes back finds out that there is nowhere to ask.
+            // The missing endpoint is only noticed at the callback.
             let answer = stage.sign_in().await;
             assert_eq!((answer.status.as_u16(), session(&answer)), (403, None), "{described}");
             continue;
@@ -297,7 +297,7 @@ async fn an_address_begins_and_ends_sixty_times_a_minute_and_what_it_begins_is_n
         let answer = stage.served.ask(&Client::default(), what, None).await;
         *statuses.entry(answer.status.as_u16()).or_insert(0) += 1;
     }
-    // To make the account and to sign in were right, and did not count.
+    // Creating the account and signing in succeeded, and did not count.
     assert_eq!(statuses, [(303, 60), (400, 60), (429, 30)].into());
 }
 

@@ -1,4 +1,4 @@
-//! Ways to sign in that end well.
+//! Sign-ins that succeed.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ async fn who_is_known_by_their_subject_is_signed_in_and_sent_home() {
     assert_eq!(entry.reason, format!("as claimed by {}", stage.provider.issuer));
     assert_eq!(entry.source, "192.0.2.1");
 
-    // The provider was asked once what it is.
+    // The description of the provider was fetched once.
     stage.signed_in().await;
     assert_eq!(stage.provider.inner().asked["description"], 1);
     assert_eq!(stage.provider.inner().asked["keys"], 1);
@@ -70,7 +70,7 @@ async fn any_node_ends_what_another_one_began() {
     let stage = Stage::start(|_| {}).await;
     stage.account("grace").await;
     let Begun { browser, page } = stage.begin(&Client::default()).await;
-    // Another process with the same configuration and catalog: this one remembers nothing.
+    // Another process with the same configuration and catalog, which has no state of the first one.
     let oidc = Arc::new(Oidc::new(config(&stage.provider.issuer)).unwrap());
     let other = stage.served.beside(|api| api.with_oidc(oidc));
     let called = format!("GET /oidc/callback?{}", stage.provider.visit(&page));
@@ -95,13 +95,13 @@ async fn who_comes_for_the_first_time_gets_an_account_where_that_is_wanted() {
         stage.audit(before).await,
         ["provider account.create g@example.org done", "provider session.oidc g@example.org done"]
     );
-    // They are known by their subject from now on, whatever they call themselves.
+    // The subject identifies them from now on, whatever their name.
     stage.provider.inner().claims = json!({ "email": "x@example.org", "email_verified": true });
     let again = stage.signed_in().await;
     let me = stage.served.ask(&again, "GET /session", None).await;
     assert_eq!(me.body["actor"], "account:g@example.org");
 
-    // An address that nobody verified may be anybody's.
+    // An address that was not verified may be another person's.
     stage.provider.inner().claims = json!({
         "sub": "2", "email": "ada", "email_verified": false, "preferred_username": "linus",
     });
@@ -118,7 +118,7 @@ async fn a_key_that_is_new_is_asked_for_but_not_again_and_again() {
     stage.account("grace").await;
     stage.signed_in().await;
     stage.provider.rotate();
-    // Too soon: whoever can have tokens made of unknown keys cannot have the provider asked all the time.
+    // Too soon: tokens with unknown keys must not cause requests to the provider all the time.
     let refused = stage.sign_in().await;
     assert_eq!(refused.status, 403, "{refused:?}");
     assert_eq!(stage.provider.inner().asked["description"], 1);
@@ -136,7 +136,7 @@ async fn the_provider_is_known_by_the_authorities_that_are_trusted() {
     stage.account("grace").await;
     stage.signed_in().await;
 
-    // The system knows nobody of the test's.
+    // The system does not trust the test's authority.
     let oidc = Arc::new(Oidc::new(config(&stage.provider.issuer)).unwrap());
     let served = Served::start_with(|api| api.with_oidc(oidc)).await;
     let answer = served.ask(&Client::default(), "GET /oidc/login", None).await;

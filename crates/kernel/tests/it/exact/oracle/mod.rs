@@ -1,4 +1,4 @@
-//! What a rule answers when arithmetic is free: the semantics of each algorithm once more, in big
+//! The answers of a rule when arithmetic is free: the semantics of each algorithm once more, in big
 //! rationals and plain lists, with every verb spelled out here and not taken from the kernel.
 
 pub(crate) mod buckets;
@@ -45,20 +45,20 @@ pub(crate) fn span(us: u64) -> Micros {
 
 /// One key's budget under one rule, decided naively.
 ///
-/// `now` is what the clock says. Where it says less than before, [`went_back`](Self::went_back)
+/// `now` is the time of the clock. If it is earlier than before, [`went_back`](Self::went_back)
 /// comes first: nothing is added to the budget and nothing stays taken for ever.
 pub(crate) trait Oracle: Clone {
     /// The largest cost that ever passes at once.
     fn limit(&self) -> u64;
     /// The clock may have gone back to `now`.
     fn went_back(&mut self, now: u64);
-    /// Whether `cost` passes; `max_wait` is `None` for a plain check.
+    /// Decides whether `cost` passes; `max_wait` is `None` for a plain check.
     fn ask(&self, cost: u64, max_wait: Option<u64>, now: u64) -> Outcome;
     /// Takes `cost`, which passed.
     fn take(&mut self, cost: u64, now: u64);
     /// The first request of a key may be refused; a budget that starts below full fills from then.
     fn refused(&mut self, _now: u64) {}
-    /// Gives `permits` back, never above full, and says how many; a part counts as one.
+    /// Gives `permits` back, never above full, and returns how many; a part counts as one.
     fn give_back(&mut self, permits: u64, now: u64) -> u64;
     /// Permits left.
     fn remaining(&self, now: u64) -> u64;
@@ -66,13 +66,13 @@ pub(crate) trait Oracle: Clone {
     fn available(&self, now: u64) -> u64 {
         self.remaining(now)
     }
-    /// Until the budget is full again.
+    /// The time until the budget is full again.
     fn reset_after(&self, now: u64) -> Micros;
-    /// As if the key had never been seen.
+    /// Forgets the key, as if it had never been seen.
     fn forget(&mut self);
 }
 
-/// What `oracle` answers to `verb`, changing it as the verb does.
+/// Returns the answer of `oracle` to `verb`, which changes it as the verb does.
 pub(crate) fn answer(oracle: &mut impl Oracle, verb: &Verb, now: u64) -> Decision {
     if let Verb::Peek { cost } = verb {
         let mut seen = oracle.clone();

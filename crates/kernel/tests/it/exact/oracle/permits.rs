@@ -1,10 +1,10 @@
-//! Permits that are held: a list of who holds what until when.
+//! Held permits, as a list.
 
 use sluicegate_kernel::{Decision, Outcome, PermitId, Verb};
 
 use super::{never, pass, retry, span};
 
-/// A `concurrency` rule and everyone who ever held a permit that has not lapsed.
+/// A `concurrency` rule with the permits that are held.
 #[derive(Clone, Debug)]
 pub(crate) struct Concurrency {
     pub(crate) limit: u64,
@@ -56,14 +56,15 @@ impl Concurrency {
         self.report(outcome, now)
     }
 
-    /// Nobody holds a permit for longer than `ttl` from now.
+    /// Limits every hold to `ttl` from now.
     fn arrive(&mut self, now: u64) {
         for held in &mut self.held {
             held.lapses = held.lapses.min(now + self.ttl);
         }
     }
 
-    /// Until a permit comes or goes, those that lapsed are there still: the clock may go back.
+    /// Removes permits that have lapsed. Until a permit comes or goes they stay: the clock may go
+    /// back.
     fn forget_lapsed(&mut self, now: u64) {
         self.held.retain(|held| held.lapses > now);
     }

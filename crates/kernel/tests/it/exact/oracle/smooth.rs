@@ -7,7 +7,8 @@ use sluicegate_kernel::Micros;
 
 use super::{Q, ceil, positive, q, ratio, span};
 
-/// What both keep: the permits stored, the moment that the next request passes at, in µs.
+/// The state of both limiters: the permits stored, and the moment at which the next request passes,
+/// in µs.
 #[derive(Clone, Debug)]
 pub(crate) struct Smooth {
     /// µs a permit.

@@ -19,7 +19,7 @@ fn sum(grants: impl IntoIterator<Item = Grant>) -> u64 {
     grants.into_iter().map(|grant| grant.cost).sum()
 }
 
-/// Takes `permits` from the newest grants and says how many there were.
+/// Takes `permits` from the newest grants and returns how many there were.
 fn take_back(grants: &mut Vec<Grant>, permits: u64) -> u64 {
     let mut left = permits;
     while left > 0 {
@@ -86,7 +86,7 @@ impl Oracle for SlidingLog {
         self.limit
     }
 
-    /// What was granted later than now was granted now.
+    /// Moves grants that are later than now to now.
     fn went_back(&mut self, now: u64) {
         for grant in &mut self.grants {
             grant.at = grant.at.min(now);
@@ -180,7 +180,7 @@ impl Oracle for SlidingWindow {
 pub(crate) enum Layout {
     Epoch(u64),
     First(u64),
-    /// The window around now, which whoever knows the calendar sets before every question.
+    /// The window around now, which the test sets before every request.
     Calendar(Rc<Cell<Window>>),
 }
 
@@ -313,7 +313,7 @@ impl Oracle for SlidingCounter {
         self.limit
     }
 
-    /// What was counted in windows that have not begun belongs to the one that is running.
+    /// Adds the counts of windows that have not begun to the running one.
     fn went_back(&mut self, now: u64) {
         let running = now / self.window;
         if let Some((window, previous, current)) = self.counted

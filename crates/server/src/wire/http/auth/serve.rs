@@ -27,27 +27,27 @@ use crate::wire::headers::BudgetHeaders;
 use crate::wire::http::codec::Problem;
 use crate::wire::http::serve::problem;
 
-/// Where all policies are asked that guard the request.
+/// The path where all policies that guard the request decide.
 pub(in crate::wire::http) const AUTH: &str = "/v1/auth";
 
-/// Where one is.
+/// The path where one policy decides.
 pub(in crate::wire::http) const AUTH_POLICY: &str = "/v1/auth/{policy}";
 
-/// Who answers gateways.
+/// Answers gateways.
 #[derive(Debug)]
 struct AuthHandler {
     engine: Arc<ServerEngine>,
     listener_auth: ListenerAuth,
     trusted: Arc<TrustedPeers>,
     headers: BudgetHeaders,
-    /// Whether it was logged that requests come without an app, and that policies are left out.
+    /// The log has the first request without an app, and the first for which policies were left out.
     told_no_app: AtomicBool,
     told_left_out: AtomicBool,
     /// Requests that passed because no policy has `match`, or those that match are for other apps.
     unguarded: LogPace,
 }
 
-/// What a router of HTTP takes to answer gateways. It must be told who asks: [`knowing`].
+/// The routes for gateways. Requests must carry their peer: see [`knowing`].
 pub(in crate::wire::http) fn routes(
     engine: &Arc<ServerEngine>,
     listener_auth: &ListenerAuth,
@@ -55,7 +55,7 @@ pub(in crate::wire::http) fn routes(
     headers: BudgetHeaders,
 ) -> Router {
     let answer = async |State(handler): State<Arc<AuthHandler>>, request: Request| {
-        // What the client sends is not for here; its first bytes may be there all the same.
+        // The body is the client's and not needed here; its first bytes may be there all the same.
         let (head, _body) = request.into_parts();
         let answer = handler.answer(&head).await;
         answer.unwrap_or_else(|error| problem(&Problem::from(error)).map(Body::new))
@@ -75,7 +75,7 @@ pub(in crate::wire::http) fn routes(
         .with_state(Arc::new(handler))
 }
 
-/// `request`, told that `peer` asks where that matters.
+/// Adds `peer` to `request`, if it is of forward-auth.
 pub(in crate::wire::http) fn knowing<B>(peer: Peer, mut request: Request<B>) -> Request<B> {
     if request.uri().path().starts_with(AUTH) {
         request.extensions_mut().insert(peer);
@@ -83,7 +83,7 @@ pub(in crate::wire::http) fn knowing<B>(peer: Peer, mut request: Request<B>) -> 
     request
 }
 
-/// Whether any policy applies to requests by their attributes.
+/// Returns whether any policy has `match`.
 fn has_match(policies: &PolicySet) -> bool {
     policies.policies().iter().any(|policy| policy.matcher().is_some())
 }

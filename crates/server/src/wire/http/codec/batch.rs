@@ -10,14 +10,14 @@ use super::problem::Problem;
 use super::reply::encode;
 use super::request::{OperationRequest, fields, text};
 
-/// Most checks of one batch: a body has room for 650 bytes each, and they take a worker less than a
-/// millisecond.
+/// Maximum number of checks in one batch: a body has room for 650 bytes each, and they take a
+/// worker less than a millisecond.
 pub(crate) const CHECKS_MAX: usize = 100;
 
 /// A batch of checks.
 #[derive(Debug)]
 pub(crate) enum Batch<'a> {
-    /// Each is decided on its own; what makes no sense is a problem on its own.
+    /// Each is decided on its own; an invalid one is a problem on its own.
     Each(Vec<Result<OperationRequest<'a>, Problem>>),
     /// All are charged, or none is.
     Atomic(Vec<OperationRequest<'a>>),

@@ -1,4 +1,4 @@
-//! The body that says why.
+//! The body of an explanation.
 
 use serde::Serialize;
 use sluicegate::http::headers::window_s;
@@ -25,21 +25,21 @@ pub(crate) struct Explained<'a> {
     would_charge: u64,
     /// Source of the rules: `policy`, or `override` if the key has its own rules.
     rules_of: &'static str,
-    /// What happens to requests over the limit: `reject`, `queue`, `degrade`, `divert` or `shadow`.
+    /// Overflow of the policy for requests over the limit: `reject`, `queue`, `degrade`, `divert` or `shadow`.
     overflow: &'static str,
     /// Decision while the store is unavailable: `local`, `allow` or `deny`.
     on_store_failure: &'static str,
-    /// What the rules say to a check; `overflow` does not apply.
+    /// Result of a check by the rules; `overflow` does not apply.
     decision: DecisionBody<'a>,
     /// The rules that apply to the key, with the result of each.
     rules: Vec<ExplainedRule<'a>>,
-    /// How permits of the key are leased by servers; absent if this server leases nothing.
+    /// Leases of the key's permits by servers; absent if this server leases nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     leases: Option<ExplainedLeases>,
 }
 
-/// How permits of a key are leased.
+/// Leases of a key's permits.
 #[derive(Debug, Serialize, ToSchema)]
 struct ExplainedLeases {
     /// The bounds (`max_share 5%, term 2s`), `off`, or `never: ` and the reason.
@@ -57,7 +57,7 @@ struct ExplainedLeases {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     left: Option<u32>,
-    /// Until they end, in µs.
+    /// Time until they end, in µs.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     ends_in_us: Option<u64>,
@@ -78,17 +78,17 @@ struct ExplainedRule<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     window_s: Option<u64>,
-    /// What is left; absent while the store is unavailable.
+    /// Remaining budget of the rule; absent while the store is unavailable.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     left: Option<RuleRemaining>,
 }
 
-/// What is left of a rule.
+/// Remaining budget of a rule.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Left)]
 struct RuleRemaining {
-    /// Whether the rule would allow the request.
+    /// `true` if the rule would allow the request.
     allowed: bool,
     /// Permits that are left.
     remaining: u64,
@@ -99,7 +99,7 @@ struct RuleRemaining {
     reset_after_us: u64,
 }
 
-/// Writes why `request` would be answered so.
+/// Writes the explanation of `request`.
 pub(crate) fn encode(request: &Request<'_>, explanation: Explanation) -> Vec<u8> {
     let Explanation { policy, is_override, answer, rules, lease } = explanation;
     let would_charge = match request.verb {

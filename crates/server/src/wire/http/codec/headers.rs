@@ -1,4 +1,4 @@
-//! Header fields that tell a client about its budget.
+//! Header fields about a client's budget.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use sluicegate::{Answer, NamedRule, RuleSet};
 
 use crate::wire::headers::BudgetHeaders;
 
-/// Rules of which a thread remembers what is said, each in one place by its address: some hundred are
-/// asked for often, and they are small.
+/// Maximum number of rules whose field a thread remembers, each in one place by its address: some
+/// hundred are used often, and they are small.
 const KNOWN_MAX: usize = 256;
 
 impl BudgetHeaders {
-    /// Adds what `answer` says.
+    /// Adds the fields of `answer`.
     pub(crate) fn add_to(self, headers: &mut HeaderMap, answer: &Answer) {
         self.add_limits_to(headers, answer);
         add_retry_after(headers, &answer.decision);
     }
 
-    /// The same without `Retry-After`.
+    /// Adds the fields of `answer` without `Retry-After`.
     pub(crate) fn add_limits_to(self, headers: &mut HeaderMap, answer: &Answer) {
         let (rule, decision) = (answer.rule(), &answer.decision);
         if self.ratelimit {
@@ -34,11 +34,11 @@ impl BudgetHeaders {
     }
 }
 
-/// Rules, and what is said of them: the same for as long as they are.
+/// Rules, and the value of their field, which is constant.
 type CachedHeader = Option<(Arc<RuleSet>, HeaderValue)>;
 
 thread_local! {
-    /// What is known, by address.
+    /// The known values, by address.
     static KNOWN: RefCell<[CachedHeader; KNOWN_MAX]> =
         const { RefCell::new([const { None }; KNOWN_MAX]) };
 }
@@ -47,7 +47,7 @@ thread_local! {
 fn policy_of(rules: &Arc<RuleSet>) -> HeaderValue {
     let place = Arc::as_ptr(rules).addr() / size_of::<RuleSet>() % KNOWN_MAX;
     KNOWN.with_borrow_mut(|known| match &known[place] {
-        // What is known is held, so that no other rules can have its address.
+        // The known rules are kept alive, so that no others can have their address.
         Some((held, value)) if Arc::ptr_eq(held, rules) => value.clone(),
         _ => {
             let named = rules.rules().iter().map(|NamedRule { name, rule }| (&**name, rule));

@@ -1,4 +1,4 @@
-//! Bodies and header fields of the HTTP wire: bytes to a question, an answer to bytes. No IO.
+//! Bodies and header fields of the HTTP wire: bytes to a request, an answer to bytes. No IO.
 
 mod batch;
 mod explain;
@@ -17,7 +17,7 @@ pub(super) use reply::{DecisionBody, encode};
 pub(super) use request::{OperationRequest, Settle};
 pub(super) use settled::{SettledBody, encode as encode_settled};
 
-/// Whether `bytes` are the body of any operation, for the fuzzer.
+/// Returns whether `bytes` are the body of any operation, for the fuzzer.
 #[must_use]
 pub fn requests_in(bytes: &[u8]) -> bool {
     let is_body = |operation| match operation {

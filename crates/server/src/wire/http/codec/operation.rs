@@ -1,11 +1,11 @@
-//! What can be asked for by a path, and which fields say it.
+//! The operations, each with its path and its fields.
 
 use sluicegate_control::Scope;
 use sluicegate_text::fields::{Field, Form};
 
 use crate::verbs::VerbName;
 
-/// What is done; the last part of the path.
+/// An operation; its name is the last part of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Check,
@@ -22,7 +22,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// All of them, in the order in which they are explained.
+    /// All operations, in the order of the documentation.
     pub(crate) const ALL: [Self; 11] = [
         Self::Check,
         Self::Batch,
@@ -37,7 +37,7 @@ impl Operation {
         Self::Explain,
     ];
 
-    /// Where it is asked for.
+    /// The path.
     pub(crate) const fn path(self) -> &'static str {
         match self {
             Self::Check => "/v1/check",
@@ -54,17 +54,17 @@ impl Operation {
         }
     }
 
-    /// Whether its answer tells the client about its budget with header fields.
+    /// Returns whether the answer has header fields about the budget.
     pub(crate) const fn tells(self) -> bool {
         matches!(self, Self::Check | Self::AtMost | Self::Peek | Self::Acquire)
     }
 
-    /// Whether it may be asked to refuse with a status of its own.
+    /// Returns whether a refusal can have a status of its own (`?deny=429`).
     pub(crate) const fn may_deny(self) -> bool {
         matches!(self, Self::Check | Self::AtMost | Self::Acquire)
     }
 
-    /// What a token must be for. Who may settle says what was charged, and so may give back what was not.
+    /// The scope that a token needs. A settlement states what was charged, so it can give back what was not.
     pub(crate) const fn scope(self) -> Scope {
         match self {
             Self::Refund | Self::Reset | Self::Settle => Scope::Refund,
@@ -107,7 +107,7 @@ impl Operation {
         }
     }
 
-    /// Those of its fields that it cannot do without.
+    /// The fields that the body must have.
     pub(crate) const fn required(self) -> &'static [Field] {
         match self {
             Self::Batch => &[Field::Checks],
@@ -118,8 +118,7 @@ impl Operation {
     }
 }
 
-/// `null` as `key` is the budget that all share, as `app` nobody in particular: both as if they were
-/// left out.
+/// `null` as `key` is the budget that all requests share, as `app` it is no app: both as if they were left out.
 static CHECK: Form = Form {
     fields: &[Field::Policy, Field::Key, Field::App, Field::Cost, Field::MaxWaitMs],
     example: r#"{"policy":"p","key":"k"}"#,

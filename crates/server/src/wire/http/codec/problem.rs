@@ -1,4 +1,4 @@
-//! What went wrong, as problem+json (RFC 9457).
+//! Errors as problem+json (RFC 9457).
 
 use axum::http::StatusCode;
 use serde::Serialize;
@@ -38,7 +38,7 @@ pub(crate) struct ProblemDocument<'a> {
     title: &'a str,
     /// Status of the response; in a batch, the status that the item alone would have.
     status: u16,
-    /// What failed, with the name of the field and what is permitted.
+    /// The problem, with the name of the field and what is permitted.
     #[schema(value_type = String)]
     detail: &'a str,
     /// 0: the policy is unknown, or not available to this app.
@@ -94,7 +94,7 @@ impl Problem {
         Self { status, kind, title: None, detail, code: None, charged, challenge: None }
     }
 
-    /// The request makes no sense.
+    /// The problem of an invalid request.
     pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
@@ -104,42 +104,42 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error").charged(Charged::Unknown)
     }
 
-    /// The same of a kind that programs can tell from others of its status.
+    /// Sets a kind, by which programs distinguish the problem from others of its status.
     fn of_kind(self, kind: &'static str, title: &'static str) -> Self {
         Self { kind, title: Some(title), ..self }
     }
 
-    /// The same, as that of the member of a batch at `place`.
+    /// Adds the `place` of the batch's member that has the problem.
     pub(crate) fn at(self, place: usize) -> Self {
         Self { detail: format!("checks[{place}]: {}", self.detail), ..self }
     }
 
-    /// The same, with a sentence more.
+    /// Adds a sentence.
     pub(crate) fn and(self, more: &str) -> Self {
         Self { detail: format!("{}; {more}", self.detail), ..self }
     }
 
-    /// The same, of a request with this charge.
+    /// Sets the charge of the request.
     pub(crate) fn charged(self, charged: Charged) -> Self {
         Self { charged, ..self }
     }
 
-    /// The same with another sentence.
+    /// Replaces the sentence.
     pub(crate) fn instead(self, detail: &str) -> Self {
         Self { detail: detail.to_owned(), ..self }
     }
 
-    /// The status of the response that says so.
+    /// The status of the response.
     pub(crate) const fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// What a client that is to show a token is told in `WWW-Authenticate` (RFC 6750, section 3).
+    /// The value of `WWW-Authenticate`, if the client has to send a token (RFC 6750, section 3).
     pub(crate) const fn challenge(&self) -> Option<&'static str> {
         self.challenge
     }
 
-    /// What went wrong, for people.
+    /// The sentence for people.
     #[cfg(test)]
     pub(crate) fn detail(&self) -> &str {
         &self.detail
@@ -159,7 +159,7 @@ impl Problem {
     }
 }
 
-/// A refusal as a response that is no success: its status and its body.
+/// A refusal as a response that is not a success: its status and its body.
 pub(crate) fn refusal(admission: &Admission, id: Option<&str>) -> (StatusCode, Vec<u8>) {
     let status = match admission.answer.mode {
         Mode::Deny | Mode::Shed => StatusCode::SERVICE_UNAVAILABLE,
@@ -320,7 +320,7 @@ mod tests {
             let body = body.expect("JSON is text");
             json!({ "status": status, "body": body, "charged": problem.charged.name() })
         });
-        // As servers answer that know no `charged`, and what is between a program and a server.
+        // Answers of servers without `charged`, and of proxies in between.
         let others = [
             (
                 503,

@@ -14,14 +14,14 @@ const BODY_BYTES: usize = 256;
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Decision)]
 pub(crate) struct DecisionBody<'a> {
-    /// Whether the caller may proceed.
+    /// `true` if the caller may proceed.
     allowed: bool,
     /// 1: allowed; -1: refused. (0, not configured, is only in problem documents.)
     #[schema(minimum = -1, maximum = 1)]
     code: i8,
-    /// Permits taken, given back or released; of a look, those that a check would take.
+    /// Permits taken, given back or released; for `peek`, those that a check would take.
     granted: u64,
-    /// How long the caller must wait before it proceeds, in µs.
+    /// Time that the caller must wait before it proceeds, in µs.
     wait_us: u64,
     /// Largest cost that the rule can ever allow at once. Of `smooth_bursty` and `smooth_warmup`, which allow any
     /// cost and delay the next request for it: the most permits that are stored.
@@ -37,24 +37,22 @@ pub(crate) struct DecisionBody<'a> {
     /// passes over the limit in shadow has the value of a refusal.
     #[schema(required)]
     retry_after_us: Option<u64>,
-    /// Until the budget is full again without the permits that servers hold by leases, in µs.
+    /// Time until the budget is full again without the permits that servers hold by leases, in µs.
     reset_after_us: u64,
     /// The rule that decided.
     #[schema(value_type = String)]
     rule: &'a str,
-    /// How the decision was made without a call to the store: `leased` (from permits that the store has
-    /// set aside for this server), or without the store: `local`, `allow`, `deny` or `shed`. Absent if
-    /// the store decided.
+    /// Mode of a decision without a call to the store: `leased` (from permits that the store has set aside for
+    /// this server), or without the store: `local`, `allow`, `deny` or `shed`. Absent if the store decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     mode: Option<&'static str>,
-    /// How long the server delayed the request, in µs; absent if it did not.
+    /// Time that the server delayed the request, in µs; absent if it did not.
     #[serde(skip_serializing_if = "is_zero")]
     #[schema(required = false)]
     held_us: u64,
-    /// How the policy treats this request over the limit: `shadow` (allowed and counted), `degrade`
-    /// (serve `tag` or `response` instead) or `divert` (send it to `target`). Absent for plain
-    /// decisions.
+    /// Treatment of this request over the limit by the policy: `shadow` (allowed and counted), `degrade`
+    /// (serve `tag` or `response` instead) or `divert` (send it to `target`). Absent for plain decisions.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     overflow: Option<&'static str>,
@@ -89,10 +87,10 @@ struct FallbackResponse<'a> {
     body: &'a str,
 }
 
-/// What became of a request about a permit of this `id`, or of none.
+/// The body of a decision about a permit with this `id`, or about none.
 ///
-/// `allowed` is whether the caller may go on as it wanted to: so one that knows nothing of overflow
-/// passes in the shadow, and never to what is protected when the policy says degrade or divert.
+/// `allowed` is whether the caller may go on as it wanted to: a caller that ignores overflow passes
+/// in shadow, and never reaches the protected resource when the policy has `degrade` or `divert`.
 pub(crate) fn decided<'a>(admission: &'a Admission, id: Option<&'a str>) -> DecisionBody<'a> {
     let Admission { answer, way, held } = admission;
     let decision = &answer.decision;
@@ -125,14 +123,13 @@ pub(crate) fn decided<'a>(admission: &'a Admission, id: Option<&'a str>) -> Deci
     }
 }
 
-/// The same as bytes.
+/// The body of a decision, as bytes.
 pub(crate) fn encode(admission: &Admission, id: Option<&str>) -> Vec<u8> {
     let decided = decided(admission, id);
     plain(&decided).unwrap_or_else(|| json(&decided))
 }
 
-/// The bytes of a decision of which there is nothing special to say: nearly all are, and their names
-/// need no escapes.
+/// The bytes of a plain decision, as nearly all are; the names in it need no escapes. `None` for others.
 fn plain(decided: &DecisionBody<'_>) -> Option<Vec<u8>> {
     let DecisionBody {
         allowed,
@@ -193,7 +190,7 @@ pub(crate) fn json(body: &impl Serialize) -> Vec<u8> {
     bytes
 }
 
-/// 1: it passes; -1: it does not.
+/// 1: the request passes; -1: it does not.
 pub(crate) const fn code(way: &Disposition) -> i8 {
     if way.passes() { 1 } else { -1 }
 }

@@ -1,4 +1,4 @@
-//! The body of one question.
+//! The body of a request about one budget.
 
 use std::borrow::Cow;
 
@@ -10,20 +10,20 @@ use sluicegate_text::fields::{Field, FieldError, FieldKind, RequestFields};
 use super::operation::Operation;
 use super::problem::Problem;
 
-/// A question about one budget.
+/// A request about one budget.
 #[derive(Debug)]
 pub(crate) struct OperationRequest<'a> {
     policy: Cow<'a, str>,
     key: Option<Cow<'a, str>>,
     app: Option<Cow<'a, str>>,
     verb: Verb,
-    /// What the permit is called.
+    /// The id of the permit.
     pub(crate) id: Option<Cow<'a, str>>,
-    /// Whether the server has given it that name.
+    /// The server generated the id.
     pub(crate) is_named_here: bool,
 }
 
-/// A check that is corrected to what it cost.
+/// A check whose charge is corrected to its actual cost.
 #[derive(Debug)]
 pub(crate) struct Settle<'a> {
     policy: Cow<'a, str>,
@@ -35,7 +35,7 @@ pub(crate) struct Settle<'a> {
 }
 
 impl<'a> OperationRequest<'a> {
-    /// Reads the body of `operation`. A permit without a name is called what `new_id` says.
+    /// Reads the body of `operation`. A permit without an id gets that of `new_id`.
     pub(crate) fn decode(
         operation: Operation,
         bytes: &'a [u8],
@@ -61,7 +61,7 @@ impl<'a> OperationRequest<'a> {
         Ok(Self { policy, key, app, verb, id, is_named_here })
     }
 
-    /// The question as the engine takes it.
+    /// The request as the engine takes it.
     pub(crate) fn request(&self) -> Request<'_> {
         let Self { policy, key, app, verb, .. } = self;
         let key = key.as_ref().map(|key| key.as_bytes());
@@ -94,14 +94,14 @@ impl<'a> Settle<'a> {
     }
 }
 
-/// The text that a body is.
+/// The text of a body.
 pub(super) fn text(bytes: &[u8]) -> Result<&str, Problem> {
     std::str::from_utf8(bytes).map_err(|error| {
         Problem::bad_request(format!("byte {} of the body is not UTF-8", error.valid_up_to()))
     })
 }
 
-/// The fields of `operation` in `text`. What they name is as long as it may be.
+/// Reads the fields of `operation` in `text`, and checks the length of the id.
 pub(super) fn fields(operation: Operation, text: &str) -> Result<RequestFields<'_>, Problem> {
     let mut fields = RequestFields::new(operation.form());
     fields.read(text)?;

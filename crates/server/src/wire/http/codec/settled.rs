@@ -1,4 +1,4 @@
-//! What a settlement did.
+//! The body of a settlement.
 
 use serde::Serialize;
 use sluicegate::{Admission, Settled};
@@ -23,7 +23,7 @@ pub(crate) struct SettledBody<'a> {
     decision: DecisionBody<'a>,
 }
 
-/// Writes what was done.
+/// Writes the result of a settlement.
 pub(crate) fn encode(settled: Settled) -> Vec<u8> {
     let Settled { refunded, taken, missing, answer } = settled;
     let admission = Admission::from(answer);

@@ -1,4 +1,4 @@
-//! What this wire answers beside its verbs: gateways, and those who look around.
+//! Descriptions of this wire's other paths: for gateways, documentation and health checks.
 
 use utoipa::openapi::path::{
     Operation as Described, OperationBuilder, Parameter, ParameterBuilder, ParameterIn,
@@ -9,12 +9,12 @@ use utoipa::openapi::{Content, ObjectBuilder, RefOr, Required, ResponseBuilder};
 
 use super::{BEARER, GATEWAY, JSON, OTHER_HOST, answered, by_token, challenged, problem};
 
-/// Which policies a gateway asks for.
+/// The policies that a gateway asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AuthBy {
-    /// All whose `match` guards the request.
+    /// All policies whose `match` guards the request.
     Match,
-    /// The one in the path.
+    /// The policy in the path.
     Policy,
 }
 

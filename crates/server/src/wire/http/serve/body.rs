@@ -1,4 +1,4 @@
-//! The body of a request: at most so long, and so long waited for.
+//! The body of a request, with a bound on its length and its time.
 
 use std::fmt::Display;
 use std::pin::{Pin, pin};
@@ -12,10 +12,10 @@ use tokio::time::timeout;
 
 use crate::wire::http::codec::Problem;
 
-/// Largest body: a key of 1 KiB with every byte escaped fits ten times over.
+/// Largest body, bytes: a key of 1 KiB with every byte escaped fits ten times over.
 pub(super) const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// How long a body may take once its head is there: clients have it ready.
+/// Longest time of a body after its head: clients have it ready.
 pub(super) const BODY_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Reads a body, which most often has come with its head.
@@ -23,7 +23,7 @@ pub(super) async fn read<B>(body: B) -> Result<Bytes, Problem>
 where
     B: Body<Data = Bytes, Error: Display>,
 {
-    // What says beforehand that it is too long need not be read.
+    // A body that declares too great a length need not be read.
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return Err(too_long());
     }
@@ -46,7 +46,7 @@ where
     let mut whole = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Problem::bad_request(format!("body: {error}")))?;
-        // Trailers are nothing to us.
+        // Trailers are ignored.
         let Ok(data) = frame.into_data() else { continue };
         if first.len() + whole.len() + data.len() > BODY_BYTES_MAX {
             return Err(too_long());

@@ -1,4 +1,4 @@
-//! What takes several decisions: batches and settlements.
+//! Requests that take several decisions: batches and settlements.
 //!
 //! Both run in a task of their own, so that a client that goes away between two decisions does not
 //! leave the work half done.
@@ -76,12 +76,12 @@ async fn try_settle(
     Ok(respond(StatusCode::OK, JSON, body.await?))
 }
 
-/// What the task answers. One that panicked has said so where panics are said.
+/// Waits for the result of the task. A panic was reported, and is an internal error here.
 async fn done(task: JoinHandle<Result<Vec<u8>, Problem>>) -> Result<Vec<u8>, Problem> {
     task.await.unwrap_or_else(|_| Err(Problem::internal()))
 }
 
-/// What `caller` asks, if it may.
+/// The request of `caller`, if it is permitted.
 fn question<'a>(
     handler: &HttpHandler,
     caller: &'a Caller,
@@ -92,7 +92,7 @@ fn question<'a>(
     Ok(question)
 }
 
-/// Decides each on its own: one that is held back holds up no other.
+/// Decides each on its own: one that is delayed does not delay others.
 async fn each(
     handler: &HttpHandler,
     caller: &Caller,
@@ -115,7 +115,7 @@ async fn each(
 
 /// Charges all or none.
 async fn all(handler: &HttpHandler, asks: Vec<Question<'_>>) -> Result<Vec<u8>, Problem> {
-    // None is held back: others are charged already.
+    // None is delayed: others are charged already.
     let asks: Vec<_> = asks.into_iter().map(|ask| ask.with_patience(Patience::None)).collect();
     match handler.engine.turn(Wire::Http).decide_all(&asks).await {
         Ok(BatchOutcome::Passed(admissions)) => Ok(encode_all(&admissions)),
@@ -132,7 +132,7 @@ async fn all(handler: &HttpHandler, asks: Vec<Question<'_>>) -> Result<Vec<u8>, 
     }
 }
 
-/// Whether nothing of a batch that does not pass stays charged.
+/// Returns an error if a part of a batch that does not pass stays charged.
 fn taken_back(stay_charged: &[usize]) -> Result<(), Problem> {
     if stay_charged.is_empty() {
         return Ok(());

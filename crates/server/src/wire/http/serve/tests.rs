@@ -1,4 +1,4 @@
-//! How long a connection waits, and for what.
+//! Time limits of a connection, and the paths of the wire.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ fn handler() -> HttpHandler {
     HttpHandler { engine, headers, listener_auth: open_listener(Wire::Http) }
 }
 
-/// A client, and what it talks to, told to stop by the token.
+/// A client, and the server that it is connected to, which the token stops.
 fn connect() -> (DuplexStream, CancellationToken, JoinHandle<()>) {
     let (client, server) = tokio::io::duplex(BODY_BYTES_MAX);
     let stop = CancellationToken::new();
@@ -43,7 +43,7 @@ fn connect() -> (DuplexStream, CancellationToken, JoinHandle<()>) {
     (client, stop, serving)
 }
 
-/// What the server says to `request` until it closes the connection, and the seconds it took.
+/// The server's answer to `request` until it closes the connection, and the seconds it took.
 async fn answer(request: &[u8]) -> (String, u64) {
     let (mut client, _, _) = connect();
     let begin = Instant::now();
@@ -53,7 +53,7 @@ async fn answer(request: &[u8]) -> (String, u64) {
     (said, begin.elapsed().as_secs())
 }
 
-/// What the server says to [`LIVE`] on a connection that goes on.
+/// Reads the answer to [`LIVE`] on a connection that goes on.
 async fn live(client: &mut DuplexStream) {
     client.write_all(LIVE).await.expect("the server reads");
     let mut said = Vec::new();
@@ -62,7 +62,7 @@ async fn live(client: &mut DuplexStream) {
     }
 }
 
-/// The paths that a router knows: it tells them only to those who look for mistakes.
+/// The paths of a router, found in its debug output.
 fn paths(router: &Router) -> BTreeSet<String> {
     let told = format!("{router:?}");
     let routes = told.split("fallback_router").next().unwrap_or_default();

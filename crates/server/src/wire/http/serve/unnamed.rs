@@ -1,8 +1,8 @@
-//! Permits that the server gives a name.
+//! Permits whose id the server generates.
 //!
-//! Only the answer says the name. If the client goes away before it is answered, nobody could release
-//! the permit, so it is released here. One that the caller has named stays held: the caller may have
-//! released it and acquired it again by then.
+//! Only the answer has the id. If the client goes away before it is answered, the permit could not be
+//! released, so it is released here. A permit with an id of the caller stays held: the caller may
+//! have released it and acquired it again by then.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::engine::ServerEngine;
 use crate::protocol::Wire;
 use crate::trace::Parent;
 
-/// Acquires the permit of `request`. Goes on if this future is dropped, and gives back then what it got.
+/// Acquires the permit of `request`. Goes on if this future is dropped, and then gives back what it got.
 pub(super) async fn acquire(
     engine: &Arc<ServerEngine>,
     request: &Request<'_>,

@@ -8,19 +8,19 @@ use super::throttle;
 /// Longest name of a command: `CL.THROTTLE`.
 const NAME_BYTES_MAX: usize = 11;
 
-/// What is repeated of an unknown command's words: as many bytes as Redis repeats.
+/// Maximum number of bytes of an unknown command's words that are repeated, as in Redis.
 const REPEATED_BYTES_MAX: usize = 128;
 
-/// A command, understood.
+/// A command, as it was read.
 #[derive(Debug)]
 pub(crate) enum Command<'a> {
-    /// A decision is wanted.
+    /// A request for a decision.
     Decide(DecisionRequest<'a>),
-    /// It is about the connection itself.
+    /// A command about the connection itself.
     Talk(SessionCommand<'a>),
 }
 
-/// What clients say beside asking for decisions, much of it when they connect.
+/// Commands other than requests for decisions; clients send many of them when they connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SessionCommand<'a> {
     Ping(Option<&'a [u8]>),
@@ -46,7 +46,7 @@ pub(crate) struct Hello<'a> {
     pub(super) name: Option<&'a [u8]>,
 }
 
-/// Who somebody says they are; without a user, the default one.
+/// The login of a client; without a user, of the default one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LoginCredentials<'a> {
     pub(super) user: Option<&'a [u8]>,
@@ -61,7 +61,7 @@ impl<'a> Command<'a> {
         let Some(upper) = upper.get_mut(..name.len()) else { return Err(unknown(name, rest)) };
         upper.copy_from_slice(name);
         upper.make_ascii_uppercase();
-        // One call for all of them, so that a request is made where it is to be and not copied there.
+        // One call for all of them, so that a request is made in its place and not copied there.
         let operation = match &*upper {
             b"CL.THROTTLE" => return Ok(Self::Decide(throttle::decode(rest)?)),
             b"SG.CHECK" => PolicyCommand::Check,
@@ -135,7 +135,7 @@ impl<'a> Hello<'a> {
     }
 }
 
-/// In the words of Redis, by which some clients know that they have to do without.
+/// The error in the words of Redis, by which some clients recognise that a command is not available.
 #[cold]
 fn unknown(name: &[u8], rest: &[&[u8]]) -> ErrorReply {
     let cut = |word: &[u8], room: usize| shown(&word[..word.len().min(room)]);

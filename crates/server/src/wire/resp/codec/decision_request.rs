@@ -1,4 +1,4 @@
-//! What wants a decision, and the decision as it is answered.
+//! Requests for decisions, and the replies to them.
 
 use sluicegate::policy::Fallback;
 use sluicegate::{Admission, DecideError, Disposition, Micros, Mode, Request, Verb};
@@ -10,28 +10,28 @@ use super::throttle::{self, ThrottleLimit};
 use crate::authenticator::{Caller, CallerError};
 use crate::verbs::VerbName;
 
-/// A request for a decision: by a policy, or by what the caller says is the limit.
+/// A request for a decision: by a policy, or by a limit that the caller sends.
 #[derive(Debug)]
 pub(crate) struct DecisionRequest<'a> {
-    /// What is asked.
+    /// The request.
     pub(crate) request: Request<'a>,
-    /// The limit that `CL.THROTTLE` says.
+    /// The limit of `CL.THROTTLE`.
     pub(crate) limit: Option<ThrottleLimit>,
 }
 
 impl<'a> DecisionRequest<'a> {
-    /// Has it be the question of `caller`, if they may ask it.
+    /// Makes this a request of `caller`, if it is permitted.
     #[inline]
     pub(crate) fn asked_by(&mut self, caller: &'a Caller) -> Result<(), CallerError> {
         match self.limit {
-            // Also if it only looks.
+            // Also if it only peeks.
             Some(_) => caller.ask_for(VerbName::Check, &mut self.request),
             None => caller.ask(&mut self.request),
         }
     }
 
-    /// Whether it matters if this is decided before or after its neighbours: what takes permits away
-    /// from a key may come in any order, all get what there is. What gives some back may not.
+    /// Returns whether the order of this and its neighbours matters: requests that take permits of a key
+    /// may be decided in any order, because all get what there is. Requests that give some back may not.
     pub(crate) const fn keeps_its_place(&self) -> bool {
         match self.request.verb {
             Verb::Check { .. } | Verb::Reserve { .. } | Verb::AtMost { .. } | Verb::Peek { .. } => {
@@ -45,7 +45,7 @@ impl<'a> DecisionRequest<'a> {
         }
     }
 
-    /// Writes what became of it, or why nothing was decided.
+    /// Writes the reply to a decision, or to an error.
     #[inline]
     pub(crate) fn reply(&self, passed: &Result<Admission, DecideError>, replies: &mut Replies) {
         match (passed, self.limit) {
@@ -63,7 +63,7 @@ impl<'a> DecisionRequest<'a> {
     }
 }
 
-/// The array that `SG.*` is answered with; the essay of the wire says what is in it.
+/// Writes the array that answers `SG.*`, as the wire's module documents it.
 fn reply(admission: &Admission, replies: &mut Replies) {
     let Admission { answer, way, held } = admission;
     let decision = &answer.decision;
@@ -97,7 +97,7 @@ fn reply(admission: &Admission, replies: &mut Replies) {
     }
 }
 
-/// What the policy says of a request over the limit that is not just refused.
+/// The reply's part about a request over the limit that is not just refused.
 struct OverflowReply<'a> {
     /// The name of its overflow.
     name: &'static [u8],
@@ -123,7 +123,7 @@ fn over(way: &Disposition) -> Option<OverflowReply<'_>> {
     Some(OverflowReply { name, what, status })
 }
 
-/// The same where no rule holds for whoever asks.
+/// Writes the array for a policy that does not exist, or that the app may not use.
 fn unconfigured(replies: &mut Replies) {
     replies.array(8);
     for number in [0, 0, 0] {

@@ -1,4 +1,4 @@
-//! Commands that make no sense, or may not be given: what the client is told.
+//! Errors of commands that are invalid or not permitted.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -8,7 +8,7 @@ use sluicegate_text::terminal::one_line;
 
 use crate::authenticator::CallerError;
 
-/// An error reply without its leading `-`: a code in capitals, by which clients tell errors apart,
+/// An error reply without its leading `-`: a code in capitals, by which clients distinguish errors,
 /// and words for people, on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ErrorReply(Cow<'static, str>);
@@ -19,7 +19,7 @@ impl ErrorReply {
         Self(Cow::Borrowed(line))
     }
 
-    /// An error without a code of its own. What `problem` repeats of the input must be on one line.
+    /// An error without a code of its own. Input that `problem` repeats must be on one line.
     pub(crate) fn err(problem: impl Display) -> Self {
         Self(format!("ERR {problem}").into())
     }
@@ -34,7 +34,7 @@ impl ErrorReply {
         Self(format!("{code} {problem}").into())
     }
 
-    /// An error of a request for a decision that makes no sense.
+    /// An error of an invalid request for a decision.
     pub(super) fn bad_request(problem: impl Display) -> Self {
         Self::of(Charged::No, problem)
     }
@@ -55,7 +55,7 @@ impl ErrorReply {
     }
 }
 
-/// What the caller of a command is told who is not answered. Who logs in is told as Redis tells them.
+/// The error of a command whose caller is refused. A login that fails has the errors of Redis instead.
 impl From<CallerError> for ErrorReply {
     fn from(refused: CallerError) -> Self {
         match refused {
@@ -77,7 +77,7 @@ impl From<RangeError> for ErrorReply {
     }
 }
 
-/// What was given, as a message repeats it.
+/// The input, as a message repeats it.
 pub(super) fn shown(word: &[u8]) -> String {
     one_line(&String::from_utf8_lossy(word))
 }
@@ -119,7 +119,7 @@ mod tests {
             json!({ "reply": format!("-{line}\r\n"), "charged": charged.name() }).to_string()
         };
         let entries = replies.iter().map(|(reply, charged)| entry(reply.line(), *charged));
-        // As servers answer that know none of these words, and what is no server of ours.
+        // Lines of servers without these codes, and of other programs.
         let others = ["ERR store: Redis does not answer", "ERR", "NOTCHARGEDX", "LOADING", ""];
         let others = others.map(|line| entry(line, Charged::Unknown));
         let about = "Errors over RESP, and whether the request was charged: see the page of the protocol, Errors.";

@@ -1,27 +1,27 @@
-//! Where a command begins and ends: bytes to words.
+//! Framing: splits bytes into commands, and commands into words.
 //!
 //! ```text
 //! *2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n      an array of bulk strings: what clients send
 //! ECHO hi\r\n                          an inline command: what people and probes send
 //! ```
 //!
-//! What is read depends on the bytes from the beginning of the command alone, not on how they came.
-//! Words of inline commands are separated by blanks, or stand in quotes, `"a b"` or `'a b'`. Escapes in quotes, which
-//! Redis knows there, are refused: words are borrowed from the input.
+//! The result depends on the bytes from the beginning of the command alone, not on how they arrive. Words of inline
+//! commands are separated by blanks, or stand in quotes, `"a b"` or `'a b'`. Escapes in quotes, which Redis accepts,
+//! are refused: words are borrowed from the input.
 
 use std::ops::Deref;
 
-/// Most words of one command: `COMMAND INFO` names commands, all others have ten words at most.
+/// Maximum number of words of one command: `COMMAND INFO` names commands, all others have ten words at most.
 pub(super) const WORDS_MAX: usize = 64;
 
 /// Longest word in bytes: four times the longest key, so that a key that is too long gets an answer
 /// and not a closed connection.
 pub(super) const WORD_BYTES_MAX: usize = 4 * 1024;
 
-/// Longest command in bytes: what a connection buffers at most, enough for 200 pipelined checks.
+/// Longest command in bytes: the most that a connection buffers, enough for 200 pipelined checks.
 pub(crate) const COMMAND_BYTES_MAX: usize = 16 * 1024;
 
-/// Most digits of a length: longer ones are above every maximum.
+/// Maximum number of digits of a length: longer ones are above every maximum.
 const DIGITS_MAX: usize = 9;
 
 /// The words of one command, borrowed from the input.
@@ -31,7 +31,7 @@ pub(crate) struct CommandWords<'a> {
     count: usize,
 }
 
-/// Bytes that are no command. The connection is closed: nobody knows where the next one begins.
+/// Bytes that are not a command. The connection is closed: the beginning of the next command is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ProtocolError {
     /// Another protocol, most likely a browser that was led here. It gets no answer.
@@ -61,8 +61,8 @@ pub(crate) enum ProtocolError {
     Late,
 }
 
-/// Reads the first command of `input` and says how many bytes it takes; `None` if it has not ended.
-/// An empty command, which has no words, is to be passed over.
+/// Reads the first command of `input`, and returns how many bytes it takes; `None` if it has not
+/// ended. An empty command has no words, and callers skip it.
 pub(crate) fn read<'a>(
     input: &'a [u8],
     words: &mut CommandWords<'a>,
@@ -114,7 +114,7 @@ fn read_array<'a>(
     Ok(Some(input.len() - rest.len()))
 }
 
-/// An array of fewer than no words, such as `*-1`: no command, and passed over as Redis does.
+/// An array of fewer than no words, such as `*-1`: not a command, and skipped as in Redis.
 fn null_array(input: &[u8]) -> Result<Option<usize>, ProtocolError> {
     let Some((_, rest)) = length(&input[2..]).ok_or(ProtocolError::ArrayLength)? else {
         return Ok(None);
@@ -122,12 +122,12 @@ fn null_array(input: &[u8]) -> Result<Option<usize>, ProtocolError> {
     Ok(Some(input.len() - rest.len()))
 }
 
-/// The number that `input` begins with, and what follows its CR LF. `Some(None)`: it has not ended.
-/// `None`: it is none.
+/// The number that `input` begins with, and the bytes behind its CR LF. `Some(None)`: it has not
+/// ended. `None`: it is not a number.
 #[inline]
 fn length(input: &[u8]) -> Option<Option<(usize, &[u8])>> {
     match input {
-        // Nearly all there are.
+        // Nearly all lengths.
         [digit @ b'0'..=b'9', b'\r', b'\n', rest @ ..] => {
             Some(Some((usize::from(digit - b'0'), rest)))
         }
@@ -195,7 +195,7 @@ fn read_inline<'a>(
     read.map(|()| Some(end + 1))
 }
 
-/// The first word of `line`, and what follows it.
+/// The first word of `line`, and the rest.
 fn inline_word(line: &[u8]) -> Result<(&[u8], &[u8]), ProtocolError> {
     let quote = match line {
         [quote @ (b'"' | b'\''), ..] => *quote,
@@ -218,8 +218,8 @@ fn inline_word(line: &[u8]) -> Result<(&[u8], &[u8]), ProtocolError> {
     }
 }
 
-/// Whether this is a line of HTTP. A page in a browser can send such to a server on its own machine,
-/// and in a body whatever commands it likes.
+/// Returns whether `line` is of HTTP. A page in a browser can send such a line to a server on its
+/// own machine, and any commands in the body.
 fn is_foreign(line: &[u8]) -> bool {
     let is_header =
         |word: &[u8]| word.eq_ignore_ascii_case(b"POST") || word.eq_ignore_ascii_case(b"Host:");
@@ -256,7 +256,7 @@ mod tests {
 
     use super::*;
 
-    /// What is read of `input`: the words of every command, and what ended it.
+    /// The result of reading `input`: the words of every command, and the error that ended it.
     fn all(input: &[u8]) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
         let (mut commands, mut at) = (Vec::new(), 0);
         loop {

@@ -1,9 +1,9 @@
 //! Wrong passwords, counted for each network that they come from.
 //!
-//! A network may be wrong [`WRONG_MAX`] times, and once more every [`FORGIVEN_EVERY`]: beyond, what comes
-//! from it is not compared at all, right or wrong. Only passwords that were wrong count, so that clients
-//! elsewhere notice nothing; and the same wrong one again counts once, so that a program with an old
-//! password that tries for ever does not keep its neighbours out.
+//! A network may send [`WRONG_MAX`] wrong passwords, and one more every [`FORGIVEN_EVERY`]: beyond, its
+//! passwords are not compared at all, right or wrong. Only passwords that were wrong count, so that
+//! clients elsewhere notice nothing; and the same wrong one again counts once, so that a program with an
+//! old password that tries for ever does not keep its neighbours out.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
@@ -15,20 +15,19 @@ use sluicegate::Micros;
 
 use crate::protocol::Peer;
 
-/// Wrong passwords that a network may say at once: those of the people and programs behind one address,
-/// in the hour in which a password is changed.
+/// Maximum number of wrong passwords that a network may send at once: those of the people and programs
+/// behind one address, in the hour in which a password is changed.
 const WRONG_MAX: u64 = 30;
 
-/// How often a network may be wrong in the long run: 14,400 passwords a day are a few of the millions
-/// that a weak one takes.
+/// Interval between wrong passwords of a network in the long run: 14,400 passwords a day are a few of
+/// the millions that it takes to guess a weak one.
 const FORGIVEN_EVERY: Micros = Micros::from_secs(6);
 
-/// Networks that are remembered: 40 bytes each. Beyond, the one that was wrong least often, or longest
-/// ago, is forgotten.
+/// Maximum number of networks that are remembered: 40 bytes each. Beyond, the one that was wrong least
+/// often, or longest ago, is forgotten.
 const NETWORKS_MAX: usize = 4_096;
 
-/// Where a client comes from: an address of version 4, or 64 bits of one of version 6, which is what one
-/// customer has.
+/// The network of a client: an address of version 4, or 64 bits of one of version 6, which is what one customer has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ClientNetwork {
     V4(u32),
@@ -36,7 +35,7 @@ pub(crate) enum ClientNetwork {
     Here,
 }
 
-/// How often networks were wrong lately.
+/// Wrong passwords of networks lately.
 #[derive(Debug, Default)]
 pub(crate) struct Guesses {
     guilt: Mutex<HashMap<ClientNetwork, WrongGuesses>>,
@@ -45,18 +44,18 @@ pub(crate) struct Guesses {
 
 #[derive(Debug)]
 struct WrongGuesses {
-    /// When all that was wrong is forgiven.
+    /// The time when all wrong passwords are forgiven.
     until: Micros,
-    /// The hash of the password that was wrong last.
+    /// The hash of the last wrong password.
     last: u64,
 }
 
-/// What came of a guess.
+/// The result of a guess.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GuessResult {
     Right,
     Wrong,
-    /// It was not looked at, and will not be for so long.
+    /// The guess was not compared, and none will be for so long.
     Later(Micros),
 }
 
@@ -74,7 +73,7 @@ impl From<Peer> for ClientNetwork {
 }
 
 impl Guesses {
-    /// Compares what comes from `network`, unless it was wrong too often.
+    /// Compares a password of `network`, unless the network was wrong too often.
     pub(super) fn guess(
         &self,
         network: ClientNetwork,
@@ -82,7 +81,7 @@ impl Guesses {
         now: Micros,
         is_right: impl FnOnce(&[u8]) -> bool,
     ) -> GuessResult {
-        // Looked up, compared and counted in one go, so that many at once are no more than one by one.
+        // Looked up, compared and counted under one lock, so that many guesses at once count as one by one.
         let mut guilt = self.guilt.lock().unwrap_or_else(PoisonError::into_inner);
         let until = guilt.get(&network).map_or(now, |guilt| guilt.until.max(now));
         let most = Micros::new(FORGIVEN_EVERY.get() * WRONG_MAX);
@@ -105,7 +104,7 @@ impl Guesses {
     }
 }
 
-/// Forgets who was forgiven, and if nobody was, whose guilt ends first.
+/// Forgets networks that were forgiven; if there are none, the one that is forgiven next.
 fn make_room(guilt: &mut HashMap<ClientNetwork, WrongGuesses>, now: Micros) {
     guilt.retain(|_, guilt| guilt.until > now);
     if guilt.len() >= NETWORKS_MAX {

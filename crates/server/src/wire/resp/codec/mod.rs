@@ -1,7 +1,7 @@
 //! Bytes to commands, answers to bytes. No IO.
 //!
 //! ```text
-//! bytes ─▶ frame: words ─▶ command ─┬─▶ question: a decision is wanted ─▶ reply
+//! bytes ─▶ frame: words ─▶ command ─┬─▶ decision_request: a decision ─▶ reply
 //!                                   └─▶ session: about the connection itself ─▶ reply
 //! ```
 
@@ -28,17 +28,17 @@ pub(super) use reply::Replies;
 pub(super) use session::{AuthContext, NextStep, Session};
 pub(super) use throttle::{ConnectionRuleCache, ThrottleRuleCache};
 
-/// How many commands `input` holds and how many bytes they take, for the fuzzer.
+/// Returns the number of commands that `input` holds and the bytes that they take, for the fuzzer.
 ///
 /// # Panics
-/// If what is read depends on how the input is split.
+/// If the result of reading depends on how the input is split.
 #[must_use]
 pub fn commands_in(input: &[u8]) -> (usize, usize) {
     let (mut count, mut at) = (0, 0);
     let mut words = CommandWords::default();
     while let Ok(Some(length)) = frame::read(&input[at..], &mut words) {
         assert!(length > 0, "every command takes a byte");
-        // A reply to it can be written whatever it is.
+        // A reply to every command can be written.
         drop(Command::decode(&words).map_err(|refusal| Replies::default().refusal(&refusal)));
         let cut = frame::read(&input[at..at + length - 1], &mut words);
         assert!(matches!(cut, Ok(None)), "a command is read before it has ended");

@@ -4,23 +4,23 @@ use std::fmt;
 
 use subtle::ConstantTimeEq;
 
-/// What a client must say before it may ask.
+/// The password that clients must send first.
 #[derive(Clone)]
 pub(crate) struct Password(Box<[u8]>);
 
 impl Password {
-    /// The password `text`; none if that is empty.
+    /// The password `text`; `None` if that is empty.
     pub(crate) fn new(text: &str) -> Option<Self> {
         (!text.is_empty()).then(|| Self(text.as_bytes().into()))
     }
 
-    /// Whether `given` is it. How long that takes tells its length at most.
+    /// Returns whether `given` is the password. The time that this takes reveals its length at most.
     pub(super) fn is(&self, given: &[u8]) -> bool {
         self.0.ct_eq(given).into()
     }
 }
 
-/// Not what it is.
+/// Shows nothing of the password.
 impl fmt::Debug for Password {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Password")

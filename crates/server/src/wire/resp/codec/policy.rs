@@ -8,7 +8,7 @@ use super::decision_request::DecisionRequest;
 use super::error_reply::{ErrorReply, shown};
 use super::table;
 
-/// What is done with the budget; the name of the command without `SG.`.
+/// The operation; its name is that of the command without `SG.`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PolicyCommand {
     Check,
@@ -145,7 +145,7 @@ fn permit(word: &[u8]) -> Result<PermitId, ErrorReply> {
     Ok(PermitId::named(text("id", word)?))
 }
 
-/// The whole number `word`, which `field` is: `5`, or `5.0`, as languages write a number with a point.
+/// Reads `word`, the value of `field`, as a whole number: `5`, or `5.0`, as languages write a number with a point.
 fn whole(field: &str, word: &[u8], min: u64, max: u64) -> Result<u64, ErrorReply> {
     let point = word.iter().position(|byte| *byte == b'.');
     let zeros = point.filter(|&point| {

@@ -1,4 +1,4 @@
-//! Answers to bytes.
+//! Writes answers as bytes.
 
 use super::error_reply::ErrorReply;
 use super::frame::ProtocolError;
@@ -10,13 +10,13 @@ pub(crate) struct Replies {
     protocol: Protocol,
 }
 
-/// Which version of the protocol a client has asked for.
+/// The version of the protocol that a client has asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Protocol {
-    /// What everybody speaks.
+    /// The version that every client supports.
     #[default]
     Resp2,
-    /// With maps and a null of its own.
+    /// The version with maps and a null of its own.
     Resp3,
 }
 
@@ -26,7 +26,7 @@ impl Replies {
         &self.bytes
     }
 
-    /// They were sent.
+    /// Removes the replies, once they are sent.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
     }
@@ -60,7 +60,7 @@ impl Replies {
         self.end();
     }
 
-    /// What closes the connection; of another protocol, nothing.
+    /// Writes the error that closes the connection; for another protocol, nothing.
     pub(crate) fn protocol_error(&mut self, error: ProtocolError) {
         if error != ProtocolError::Foreign {
             self.refusal(&ErrorReply::err(format_args!("Protocol error: {error}")));
@@ -73,7 +73,7 @@ impl Replies {
         self.head(b':', number);
     }
 
-    /// A whole number below zero: so far below.
+    /// Writes a whole number below zero: so far below.
     pub(super) fn negative(&mut self, number: u64) {
         self.digits(b":-", number);
     }
@@ -85,7 +85,7 @@ impl Replies {
         self.end();
     }
 
-    /// No string.
+    /// Writes null in place of a string.
     pub(super) fn null(&mut self) {
         self.bytes.extend_from_slice(match self.protocol {
             Protocol::Resp2 => b"$-1\r\n",
@@ -93,7 +93,7 @@ impl Replies {
         });
     }
 
-    /// No array.
+    /// Writes null in place of an array.
     pub(super) fn null_array(&mut self) {
         self.bytes.extend_from_slice(match self.protocol {
             Protocol::Resp2 => b"*-1\r\n",
@@ -119,7 +119,8 @@ impl Replies {
         self.digits(&[kind], number);
     }
 
-    /// Digits are few: they are written from the last one on, and the line at once.
+    /// Writes a line of `head` and `number`. Digits are few: they are written from the last one on,
+    /// and the line at once.
     #[inline]
     fn digits(&mut self, head: &[u8], number: u64) {
         let mut line = *b"????????????????????????\r\n";

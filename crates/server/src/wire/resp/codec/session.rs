@@ -1,8 +1,8 @@
-//! One connection: who is there, which protocol they speak, and the answers to what is no decision.
+//! One connection: its caller, its version of the protocol, and the answers to commands without a decision.
 //!
-//! The words are those of Redis, by which clients know what is meant. Somebody logs in with a password,
-//! or with a token, whose app may stand in the place of a user. A wrong one is as if nobody had come,
-//! also where nobody has to log in; but who has a good token keeps it.
+//! The words are those of Redis, which clients recognise. A client logs in with a password, or with a
+//! token, whose app it may send as the user. With a catalog, a wrong one logs the client out, even
+//! where no login is required; but a client with a valid token keeps it.
 
 use sluicegate::Micros;
 
@@ -14,14 +14,14 @@ use super::reply::{Protocol, Replies};
 use super::table;
 use crate::authenticator::{Caller, CallerError, ListenerAuth};
 
-/// Wrong passwords and tokens after which a connection is closed, however often it is `RESET`: whoever guesses
-/// has to connect again.
+/// Wrong passwords and tokens after which a connection is closed, however often it is `RESET`: a client that
+/// guesses has to connect again.
 const WRONG_PASSWORDS_MAX: u32 = 8;
 
 /// Longest name of a client in bytes: it is kept as long as the connection.
 const NAME_BYTES_MAX: usize = 256;
 
-/// The version of Redis whose protocol this is; clients choose by it what they send.
+/// The version of Redis whose protocol this is; clients choose the commands that they send by it.
 pub(super) const REDIS_VERSION: &str = "7.2.0";
 
 const NO_AUTH_HELLO: ErrorReply = ErrorReply::new(
@@ -44,30 +44,30 @@ const NO_PASSWORD: ErrorReply = ErrorReply::new(
      sure your configuration is correct?",
 );
 
-/// What is known of a client.
+/// The state of a client.
 #[derive(Debug)]
 pub(crate) struct Session {
     id: u64,
     name: Vec<u8>,
-    /// Who asks; none, if they are still to say so.
+    /// The caller; absent until the login.
     caller: Option<Caller>,
     wrong_passwords: u32,
-    /// Whether a `MULTI` failed: nothing is done until its end.
+    /// A `MULTI` failed: nothing is done until its end.
     is_discarding: bool,
 }
 
-/// What a client has to say before it may ask.
+/// The data that a login is checked with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AuthContext<'e> {
     pub(crate) password: Option<&'e Password>,
     pub(crate) listener_auth: &'e ListenerAuth,
-    /// How often passwords were wrong lately.
+    /// Wrong passwords of networks lately.
     pub(crate) guesses: &'e Guesses,
-    /// Where the client comes from.
+    /// The network of the client.
     pub(crate) network: ClientNetwork,
 }
 
-/// Whether a connection goes on.
+/// The next step of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextStep {
     GoOn,
@@ -75,14 +75,14 @@ pub(crate) enum NextStep {
 }
 
 impl Session {
-    /// A client that has just connected, number `id`.
+    /// The session of a client that has just connected, number `id`.
     pub(crate) fn new(id: u64, entry: AuthContext<'_>) -> Self {
         let is_in = entry.password.is_none() && !entry.listener_auth.requires();
         let caller = is_in.then(|| entry.listener_auth.believed());
         Self { id, name: Vec::new(), caller, wrong_passwords: 0, is_discarding: false }
     }
 
-    /// Who asks now, if they may: what was good when they logged in may have ended.
+    /// Returns the caller, if it may still send requests: the token of its login may have expired.
     #[inline]
     pub(crate) fn caller(
         &mut self,
@@ -95,8 +95,8 @@ impl Session {
         still.map_err(|refused| listener_auth.count_refused(refused))
     }
 
-    /// Whether a command belongs to a transaction that failed at its `MULTI`; then it is answered with an error, and
-    /// nothing else happens.
+    /// Returns whether a command belongs to a transaction that failed at its `MULTI`; then it is answered with an
+    /// error, and nothing else happens.
     pub(crate) fn discards(&self, replies: &mut Replies) -> bool {
         if self.is_discarding {
             replies.refusal(&IN_MULTI);
@@ -104,7 +104,7 @@ impl Session {
         self.is_discarding
     }
 
-    /// Answers what is no request for a decision.
+    /// Answers a command that is not a request for a decision.
     pub(crate) fn talk(
         &mut self,
         talk: SessionCommand<'_>,
@@ -187,7 +187,7 @@ impl Session {
         let AuthContext { password, listener_auth, guesses, network } = entry;
         let LoginCredentials { user, password: given } = login;
         if !listener_auth.has_tokens() && password.is_none() {
-            // Everybody is let in, and who says a name may have any password, as with Redis.
+            // Every client is let in, and the default user may have any password, as with Redis.
             return if user.is_some_and(is_default) { Ok(()) } else { Err(NO_PASSWORD) };
         }
         let refused = match token(login, listener_auth, now) {
@@ -197,8 +197,8 @@ impl Session {
             }
             Err(refused) => refused,
         };
-        // A token cannot be guessed, so only what may be the password counts as a guess. Who has one that has expired
-        // held it.
+        // A token cannot be guessed, so only an input that may be the password counts as a guess. A client with an
+        // expired token once had a valid one.
         let mut refusal = match refused {
             CallerError::Expired => EXPIRED_TOKEN,
             _ => WRONG_PASSWORD,
@@ -282,7 +282,7 @@ impl Session {
             (b"GETNAME", []) if self.name.is_empty() => replies.null(),
             (b"GETNAME", []) => replies.bulk(&self.name),
             (b"ID", []) => replies.integer(self.id),
-            // Of other clients it lists none.
+            // It lists no other clients.
             (b"INFO" | b"LIST", []) => {
                 let (id, name) = (self.id, String::from_utf8_lossy(&self.name));
                 let resp = number(replies.protocol());
@@ -290,7 +290,7 @@ impl Session {
                     format!("id={id} name={name} db=0 resp={resp} user=default\n").as_bytes(),
                 );
             }
-            // What a library is called, and wishes about keys that are evicted here never.
+            // The name of a library, and wishes about keys, none of which are evicted here.
             (b"SETINFO", [_, _]) | (b"NO-EVICT" | b"NO-TOUCH", [_]) => replies.ok(),
             // A client may cache what it reads: there is nothing to read, so nothing is ever invalidated.
             (b"TRACKING", [state, ..])
@@ -326,7 +326,7 @@ impl Session {
     }
 }
 
-/// The caller whose token `login` says. A user is the app of it, unless it is the default one.
+/// The caller of the token in `login`. The user is the token's app, unless it is the default one.
 fn token(
     login: LoginCredentials<'_>,
     listener_auth: &ListenerAuth,
@@ -361,7 +361,7 @@ const fn number(protocol: Protocol) -> u8 {
     }
 }
 
-/// What `INFO` says: what clients look for before they trust a server.
+/// The reply to `INFO`: the fields that clients look for before they trust a server.
 fn info(sections: &[&[u8]]) -> String {
     let process = std::process::id();
     let version = env!("CARGO_PKG_VERSION");

@@ -1,17 +1,17 @@
-//! The commands that there are, as `COMMAND` lists them.
+//! The commands, as `COMMAND` lists them.
 
 use super::error_reply::ErrorReply;
 use super::reply::Replies;
 use super::session::REDIS_VERSION;
 
-/// What a client may want to know of a command.
+/// The description of a command for clients.
 #[derive(Debug)]
 struct CommandInfo {
     /// In lower case.
     name: &'static str,
-    /// The words behind it: `key` must be there, `[TOKEN value]` may.
+    /// The words behind it: `key` is required, `[TOKEN value]` is optional.
     arguments: &'static str,
-    /// The place of the key; 0: it has none.
+    /// The place of the key; 0: no key.
     key: u8,
     summary: &'static str,
 }
@@ -116,7 +116,7 @@ pub(super) fn answer(words: &[&[u8]], replies: &mut Replies) -> Result<(), Error
     Ok(())
 }
 
-/// The words behind the command `name`, in lower case; none for a command that there is not.
+/// The words behind the command `name`, in lower case; empty for an unknown command.
 pub(super) fn arguments_of(name: &str) -> &'static str {
     find(name.as_bytes()).map_or("", |entry| entry.arguments)
 }
@@ -138,7 +138,7 @@ fn write_docs<'c>(
 }
 
 impl CommandInfo {
-    /// Its arguments: a name, its token if it has one, and whether it may be left out.
+    /// The arguments: a name, its token if it has one, and whether it is optional.
     fn arguments(&self) -> Vec<(&'static str, Option<&'static str>, bool)> {
         let (mut all, mut rest) = (Vec::new(), self.arguments);
         while !rest.is_empty() {
@@ -166,7 +166,7 @@ impl CommandInfo {
         Ok(words[place])
     }
 
-    /// As `COMMAND INFO` has it.
+    /// Writes the command as `COMMAND INFO` does.
     fn write(&self, replies: &mut Replies) {
         let arguments = self.arguments();
         let needed = arguments.iter().filter(|(_, _, is_optional)| !is_optional).count() as u64 + 1;
@@ -184,7 +184,7 @@ impl CommandInfo {
         replies.integer(u64::from(key > 0));
     }
 
-    /// As `COMMAND DOCS` has it.
+    /// Writes the command as `COMMAND DOCS` does.
     fn write_documentation(&self, replies: &mut Replies) {
         let arguments = self.arguments();
         replies.map(3 + usize::from(!arguments.is_empty()));

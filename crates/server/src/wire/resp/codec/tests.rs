@@ -1,4 +1,4 @@
-//! Whole conversations, without IO; what is said is decoded by a parser that is not ours.
+//! Whole conversations, without IO; replies are decoded by an independent parser.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ struct Connection {
     next: NextStep,
 }
 
-/// What stands before a client of this machine.
+/// The login checks for a client of this machine.
 fn entry<'e>(
     password: Option<&'e Password>,
     listener_auth: &'e ListenerAuth,
@@ -56,7 +56,7 @@ fn entry<'e>(
 }
 
 impl Connection {
-    /// To one without a catalog.
+    /// A connection to a server without a catalog.
     fn new(password: &str) -> Self {
         Self::at(open_listener(Wire::Resp), password)
     }
@@ -77,14 +77,14 @@ impl Connection {
         }
     }
 
-    /// The same client on a new connection.
+    /// Connects the client again.
     fn reconnect(&mut self) {
         self.session =
             Session::new(8, entry(self.password.as_ref(), &self.listener_auth, &self.guesses));
         self.next = NextStep::GoOn;
     }
 
-    /// What is answered to `words`.
+    /// The reply to `words`.
     fn say(&mut self, words: &[&[u8]]) -> Vec<u8> {
         self.replies.clear();
         match Command::decode(words) {
@@ -116,7 +116,7 @@ impl Connection {
         question.reply(&passed.expect("memory waits for nobody"), &mut self.replies);
     }
 
-    /// The same for a line of words, as text with line ends shown as blanks.
+    /// The reply to a line of words, as text with line ends shown as blanks.
     fn line(&mut self, line: &str) -> String {
         let words: Vec<_> = line.split(' ').map(str::as_bytes).collect();
         String::from_utf8(self.say(&words))
@@ -127,7 +127,7 @@ impl Connection {
     }
 }
 
-/// Asserts what is answered to each line of a connection.
+/// Asserts the reply to each line of a connection.
 #[track_caller]
 fn check(password: &str, lines: &[(&str, &str)]) {
     let mut connection = Connection::new(password);
@@ -153,7 +153,7 @@ fn passes_refusals_and_what_is_not_configured_are_three_codes() {
             ("SG.CHECK api a", "*8 :0 :0 :0 :-1 :0 :0 $-1 $-1"),
             ("SG.CHECK api a APP shop", "*8 :1 :1 :0 :0 :500 :0 $12 token_bucket $5 store"),
             ("SG.CHECK api a APP other", "*8 :0 :0 :0 :-1 :0 :0 $-1 $-1"),
-            // What rules delay passes, and the caller waits.
+            // A request that rules delay passes, and the caller waits.
             ("SG.CHECK leaky a", "*8 :1 :6 :5 :0 :1000 :0 $1 r $5 store"),
             ("SG.CHECK leaky a", "*8 :1 :6 :4 :0 :2000 :1000 $1 r $5 store"),
         ],
@@ -359,7 +359,7 @@ fn what_follows_a_multi_takes_nothing_until_its_end() {
     );
 }
 
-/// What redis-cli needs for its hints: names, words, and which may be left out.
+/// The fields that redis-cli needs for its hints: names, words, and which of them are optional.
 #[test]
 fn the_documentation_of_a_command_has_its_arguments() {
     let mut connection = Connection::new("");
@@ -621,7 +621,7 @@ fn who_says_a_wrong_token_is_not_nobody_until_they_begin_anew() {
         ("PING", NO_AUTH),
         ("RESET", "+RESET"),
         ("PING", "+PONG"),
-        // Somebody whose next token is not known here yet goes on with the one that is.
+        // A client whose next token is not known here yet keeps the one that is.
         ("AUTH good", "+OK"),
         ("AUTH wrong", WRONG),
         ("PING", "+PONG"),
@@ -661,7 +661,7 @@ fn a_password_is_one_only_where_no_token_is_required() {
     assert_eq!(stage.refused(Wire::Resp), [("missing", 1), ("unknown", 2)]);
 }
 
-/// Whether `bytes` are one whole reply, to a parser that is not ours.
+/// Returns whether `bytes` are one whole reply, by an independent parser.
 fn is_reply(bytes: &[u8], resp3: bool) -> bool {
     if resp3 {
         let decoded: Option<(Frame3, usize)> = decode3(bytes).expect("a reply of RESP3");

@@ -10,7 +10,7 @@
 //! | half a second later | 0 | 2 | 0 | -1 | 4 (3.5 s, rounded up) |
 //! | at the same moment | 1 | 2 | 0 | 2 (1.5 s) | 4 |
 //! | with quantity 3 | 1 | 2 | 0 | -1 (it never can) | 4 |
-//! | with quantity 0, which only looks | 0 | 2 | 0 | -1 | 4 |
+//! | with quantity 0, a peek | 0 | 2 | 0 | -1 | 4 |
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,14 +24,14 @@ use super::decision_request::DecisionRequest;
 use super::error_reply::{ErrorReply, shown};
 use super::reply::Replies;
 
-/// Under which name stores keep the budgets. No policy can have it: names have no capital letters.
+/// The name under which stores keep the budgets. No policy can have it: names have no capital letters.
 const NAME: &str = "CL.THROTTLE";
 
-/// Limits that are remembered at most, some 500 bytes each: applications know a handful. One that
-/// fell out is made anew, and its keys keep what is in use.
+/// Maximum number of limits that are remembered, some 500 bytes each: applications use a handful. A
+/// limit that was forgotten is made anew, and its keys keep what is in use.
 const LIMITS_MAX: usize = 1_024;
 
-/// What a caller says a key may do, in numbers that make a rule.
+/// The limit that a caller sends for a key, in numbers that make a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ThrottleLimit {
     burst: u64,
@@ -39,12 +39,11 @@ pub(crate) struct ThrottleLimit {
     period_s: u64,
 }
 
-/// The rules of the limits that were asked for, for all connections: stores want to see the very
-/// same rules again.
+/// The rules of the limits that were requested, for all connections: stores expect the identical rules again.
 #[derive(Debug)]
 pub(crate) struct ThrottleRuleCache(Cache<ThrottleLimit, Rules>);
 
-/// The same, as one connection uses them: most use one.
+/// The rules of one connection's limits: most connections use one.
 #[derive(Debug)]
 pub(crate) struct ConnectionRuleCache {
     known: Arc<ThrottleRuleCache>,
@@ -82,11 +81,11 @@ pub(super) fn decode<'a>(words: &[&'a [u8]]) -> Result<DecisionRequest<'a>, Erro
     Ok(DecisionRequest { request: Request::new(NAME, key, verb), limit: Some(limit) })
 }
 
-/// Writes what was decided, as redis-cell does.
+/// Writes the reply to a decision, as redis-cell does.
 pub(super) fn reply(limit: ThrottleLimit, verb: &Verb, decision: &Decision, replies: &mut Replies) {
     let Decision { outcome: _, limit: permits, remaining, reset_after } = *decision;
     let (limited, retry_after) = match verb {
-        // To look takes nothing, so that is not refused, unless more is in use than there may be.
+        // A peek takes nothing, so it is not refused, unless more is in use than there may be.
         Verb::Peek { .. } => {
             let excess = reset_after.since(limit.time_to_fill());
             (excess > Micros::ZERO, Some(excess))
@@ -104,7 +103,7 @@ pub(super) fn reply(limit: ThrottleLimit, verb: &Verb, decision: &Decision, repl
     replies.integer(seconds(reset_after));
 }
 
-/// Whole seconds, rounded up, as redis-cell does: without what lies below a millisecond.
+/// Whole seconds, rounded up as redis-cell does: parts of a millisecond are cut off first.
 const fn seconds(span: Micros) -> u64 {
     (span.get() / 1_000).div_ceil(1_000)
 }
@@ -153,7 +152,7 @@ impl ThrottleLimit {
             .expect("a bucket follows no calendar")
     }
 
-    /// How long an empty bucket takes to be full, rounded up.
+    /// The time that an empty bucket takes to be full, rounded up.
     fn time_to_fill(self) -> Micros {
         let Self { burst, count, period_s } = self;
         let period_us = u128::from(period_s) * u128::from(Micros::SECOND.get());
@@ -169,7 +168,7 @@ impl Default for ThrottleRuleCache {
 }
 
 impl ConnectionRuleCache {
-    /// A connection's, of those that are `known`.
+    /// Creates the cache of one connection, in front of `known`.
     pub(crate) const fn new(known: Arc<ThrottleRuleCache>) -> Self {
         Self { known, last: None }
     }
@@ -194,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that is told the time.
+    /// A server whose time is an argument.
     struct Server {
         engine: Arc<Engine>,
         limits: ConnectionRuleCache,
@@ -206,7 +205,7 @@ mod tests {
             Self { engine, limits: ConnectionRuleCache::new(Arc::default()) }
         }
 
-        /// What is answered to the arguments of `line` at `now`.
+        /// The reply to the arguments of `line` at `now`.
         async fn ask(&mut self, line: &str, now: Micros) -> String {
             let words: Vec<_> = line.split(' ').map(str::as_bytes).collect();
             let mut replies = Replies::default();
@@ -222,7 +221,7 @@ mod tests {
             String::from_utf8(replies.bytes().to_vec()).expect("replies are text")
         }
 
-        /// The five numbers that are answered.
+        /// The five numbers of the reply.
         async fn numbers(&mut self, line: &str, now: Micros) -> [i64; 5] {
             let reply = self.ask(line, now).await;
             let numbers = reply.strip_prefix("*5\r\n").expect("five replies");
@@ -347,7 +346,7 @@ mod tests {
         assert_eq!(server.numbers("k 9 1 60 4", now).await, [0, 10, 6, -1, 240]);
         assert_eq!(server.numbers("k 4 1 1 0", now).await, [0, 5, 1, -1, 4]);
         assert_eq!(server.numbers("k 4 1 1 1", now).await, [0, 5, 0, -1, 5]);
-        // More is in use than there may be: also who only looks is told to wait.
+        // More is in use than there may be: then a peek has to wait as well.
         assert_eq!(server.numbers("k 1 1 1 0", now).await, [1, 2, 0, 3, 5]);
     }
 

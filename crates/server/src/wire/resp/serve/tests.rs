@@ -30,7 +30,7 @@ impl Clock for TokioClock {
     }
 }
 
-/// A pipe has no end but that which is read.
+/// A pipe shows its end only to a read.
 impl PeerClosed for DuplexStream {
     async fn ended(&self) {
         std::future::pending::<()>().await;
@@ -43,14 +43,14 @@ impl PeerClosed for DuplexStream {
     fn asked(&self) {}
 }
 
-/// The array that a check of `p` is answered with.
+/// The array that a check of `p` returns.
 fn passed(remaining: u32) -> String {
     format!(
         "*8\r\n:1\r\n:200\r\n:{remaining}\r\n:0\r\n:3600000\r\n:0\r\n$1\r\nr\r\n$5\r\nstore\r\n"
     )
 }
 
-/// A store that answers after a while, and the sooner the later it was asked.
+/// A store that answers after a while, and sooner the later it was called.
 struct Late {
     store: MemoryStore,
     asked: AtomicUsize,
@@ -122,7 +122,7 @@ impl<S> Server<S> {
         self.client.write_all(bytes.as_ref()).await.expect("the server reads");
     }
 
-    /// What the server says next, as much as `expected` is.
+    /// Reads the next bytes from the server, which must be `expected`.
     async fn expect(&mut self, expected: impl AsRef<[u8]>) {
         let expected = expected.as_ref();
         let mut said = vec![0; expected.len()];
@@ -130,7 +130,7 @@ impl<S> Server<S> {
         assert!(said == expected, "{}", said.escape_ascii());
     }
 
-    /// What the server says until it closes the connection, and the seconds that takes.
+    /// The replies until the server closes the connection, and the seconds that takes.
     async fn rest(&mut self) -> (String, u64) {
         let (begin, mut said) = (Instant::now(), Vec::new());
         self.client.read_to_end(&mut said).await.expect("the server says something");

@@ -6,19 +6,19 @@ use tonic::{Code, Status};
 
 use crate::authenticator::CallerError;
 
-/// Why a request was not decided.
+/// The reason why a request was not decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::wire::rls) enum RlsError {
-    /// It makes no sense: where, and why.
+    /// The request is invalid: where, and why.
     Invalid(String),
-    /// Who asks may not.
+    /// The caller is refused.
     Caller(CallerError),
-    /// The engine has no answer.
+    /// The engine did not decide.
     Undecided(DecideError),
 }
 
 impl RlsError {
-    /// The same, in the descriptor at this place.
+    /// Adds the place of the descriptor with the problem.
     pub(super) fn of_descriptor(self, place: usize) -> Self {
         match self {
             Self::Invalid(problem) => Self::Invalid(format!("descriptors[{place}].{problem}")),
@@ -26,7 +26,7 @@ impl RlsError {
         }
     }
 
-    /// What went wrong, for people.
+    /// The message for people.
     pub(in crate::wire::rls) fn message(&self) -> String {
         match self {
             Self::Invalid(problem) => problem.clone(),
@@ -36,7 +36,7 @@ impl RlsError {
         }
     }
 
-    /// The status that says so.
+    /// The gRPC status.
     pub(in crate::wire::rls) const fn code(&self) -> Code {
         match self {
             Self::Caller(CallerError::Missing | CallerError::Unknown | CallerError::Expired) => {

@@ -11,7 +11,7 @@ use crate::wire::headers::{BudgetHeaders, MODE};
 use crate::wire::rls::proto::HeaderValue;
 
 impl BudgetHeaders {
-    /// The fields that tell of the limits that were met, in a request that is over them or not.
+    /// The fields about the limits that were applied, in a request that is over them or not.
     pub(super) fn values(self, limited: &[Limited<'_>], is_over: bool) -> Vec<HeaderValue> {
         let mut fields = Vec::new();
         if self.ratelimit {
@@ -28,7 +28,7 @@ impl BudgetHeaders {
     }
 }
 
-/// Who decided, where that was not the store, of several the first.
+/// The mode, if the store did not decide; of several, the first.
 fn mode(limited: &[Limited<'_>]) -> Option<HeaderValue> {
     let mut decided = limited.iter().filter_map(Limited::decided);
     let mode = decided.find_map(|of| of.answer.mode.name_without_store())?;
@@ -39,7 +39,7 @@ pub(super) fn field(key: &str, value: String) -> HeaderValue {
     HeaderValue { key: key.to_owned(), value }
 }
 
-/// Of several limits each is told: both fields are lists.
+/// Adds the fields of the draft, with each of several limits: both are lists.
 fn draft(limited: &[Limited<'_>], fields: &mut Vec<HeaderValue>) {
     let (mut policies, mut limits) = (String::new(), String::new());
     for BudgetDecision { answer, .. } in limited.iter().filter_map(Limited::decided) {
@@ -61,8 +61,8 @@ fn push_item(list: &mut String, item: &axum::http::HeaderValue) {
     list.push_str(item.to_str().unwrap_or_default());
 }
 
-/// Of several limits the fields name one, and all of them after it: the last that refuses the request by itself,
-/// or if none does, the first of those with the least left. So does `envoyproxy/ratelimit`.
+/// Adds the fields that name one limit, and all of them after it: the last that refuses the request by itself,
+/// or if none does, the first of those with the least left, as in `envoyproxy/ratelimit`.
 fn x_ratelimit(limited: &[Limited<'_>], fields: &mut Vec<HeaderValue>) {
     let refusing = limited.iter().rfind(|of| of.is_over() && !of.is_quota());
     let least = || limited.iter().min_by_key(|of| of.limit().1);
@@ -82,8 +82,8 @@ fn x_ratelimit(limited: &[Limited<'_>], fields: &mut Vec<HeaderValue>) {
     fields.push(field("x-ratelimit-reset", reset_s.to_string()));
 }
 
-/// The seconds after which all that refused can pass, at least one; none if one of them never can. Of
-/// quotas, any will do.
+/// The seconds after which all refused descriptors can pass, at least one; `None` if one of them
+/// never can. Of quotas, any will do.
 fn retry_after(limited: &[Limited<'_>]) -> Option<HeaderValue> {
     let over = |quota| limited.iter().filter(move |of| of.is_over() && of.is_quota() == quota);
     let all_over = limited.iter().all(|of| of.is_over() || !of.is_quota());
@@ -97,7 +97,7 @@ fn retry_after(limited: &[Limited<'_>]) -> Option<HeaderValue> {
     Some(field("retry-after", longest?.ceil_secs().max(1).to_string()))
 }
 
-/// After which time what is over the limit can pass; `None`: never.
+/// The time after which a descriptor over the limit can pass; `None`: never.
 fn retry(of: &Limited<'_>) -> Option<Micros> {
     let decision = &of.decided()?.answer.decision;
     match decision.retry_after() {
@@ -107,7 +107,7 @@ fn retry(of: &Limited<'_>) -> Option<Micros> {
     }
 }
 
-/// A name as it can stand between quotes of a header field.
+/// A name without the characters that cannot be quoted in a header field.
 fn printable(name: &str) -> String {
     let keep = |char: &char| matches!(char, ' '..='~') && !matches!(char, '"' | '\\');
     name.chars().filter(keep).collect()

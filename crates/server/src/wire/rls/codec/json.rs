@@ -1,8 +1,7 @@
-//! Messages as proto3 maps them to JSON, as far as this wire knows them.
+//! Messages as proto3 maps them to JSON, as far as this wire uses them.
 //!
 //! Names of fields may be written as in the protocol, too; numbers may be texts, and `3`, `3.0` and `3e0`
-//! are the same. What is zero or empty
-//! is left out of answers.
+//! are the same. Zero and empty values are left out of answers.
 
 use serde::de::{Error, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -83,7 +82,7 @@ struct JsonLimit {
     unit: Option<JsonUnit>,
 }
 
-/// A whole number however it is written, or a text that is one.
+/// A whole number in any notation, or a text with one.
 struct Number<T>(T);
 
 impl<'de, T: TryFrom<u64>> Deserialize<'de> for Number<T> {
@@ -232,7 +231,7 @@ impl<'a> From<&'a DescriptorStatus> for JsonStatus<'a> {
     }
 }
 
-/// The name of a code; the one that is never sent is none.
+/// The name of a code; empty for the one that is never sent.
 fn code(code: i32) -> &'static str {
     match Code::try_from(code) {
         Ok(code @ (Code::Ok | Code::OverLimit)) => code.as_str_name(),

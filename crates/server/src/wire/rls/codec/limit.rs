@@ -1,4 +1,4 @@
-//! Limits that descriptors bring along, and the units that limits are told in.
+//! Limits that descriptors send along, and the units of limits in answers.
 
 use std::convert::Infallible;
 
@@ -11,11 +11,11 @@ use super::error::RlsError;
 use super::request::{BudgetRequest, DescriptorRequest, Hits, ZeroLimit, bounded, pairs};
 use crate::wire::rls::proto::{Entry, RateLimitOverride, Unit};
 
-/// Under which name stores keep the budgets. No policy can have it: names have no capital letters.
+/// The name under which stores keep the budgets. No policy can have it: names have no capital letters.
 const NAME: &str = "RLS.LIMIT";
 
-/// Limits that are remembered at most, some 500 bytes each: gateways know a handful. One that fell
-/// out is made anew, and its keys keep what is in use.
+/// Maximum number of limits that are remembered, some 500 bytes each: gateways use a handful. A
+/// limit that was forgotten is made anew, and its keys keep what is in use.
 const LIMITS_MAX: usize = 1_024;
 
 /// Every unit with its seconds: a month has 30 days and a year 365, as in `envoyproxy/ratelimit`.
@@ -36,11 +36,11 @@ pub(in crate::wire::rls) struct WindowLimit {
     window_s: u64,
 }
 
-/// The rules of the limits that were brought along: stores want to see the very same rules again.
+/// The rules of limits that were sent along: stores expect the identical rules again.
 #[derive(Debug)]
 pub(in crate::wire::rls) struct WindowRuleCache(Cache<WindowLimit, Rules>);
 
-/// What a descriptor asks that brings a limit along.
+/// The request of a descriptor that sends a limit along.
 pub(super) fn ask<'a>(
     domain: &'a str,
     entries: &'a [Entry],
@@ -61,7 +61,7 @@ pub(super) fn ask<'a>(
             quota: false,
         }));
     }
-    // Limits of different units are different budgets: a second's usage says nothing of a day's.
+    // Limits of different units are different budgets: a second's usage is not part of a day's.
     let parts = pairs(entries).flat_map(|(key, value)| [key, value]);
     let key = join([domain, unit.as_str_name()].into_iter().chain(parts)).map(bounded);
     let limit = Some(WindowLimit { permits: requests_per_unit.into(), window_s: *window_s });

@@ -1,4 +1,4 @@
-//! Messages to questions, decisions to messages. No IO.
+//! Messages to requests, decisions to messages. No IO.
 //!
 //! ```text
 //! RateLimitRequest ─▶ decode ─▶ one DescriptorRequest a descriptor ─▶ (decided) ─▶ ResponseBuilder ─▶ RateLimitResponse
@@ -23,8 +23,8 @@ pub(super) use request::{BudgetRequest, DescriptorRequest, decode, is_known, mak
 
 use super::proto::RateLimitRequest;
 
-/// How many descriptors a message, in bytes or in JSON, has that policies decide on; `None`: it is no
-/// message, or makes no sense. What fuzzing feeds with bytes.
+/// The number of descriptors that policies decide, of a message in bytes or in JSON; `None` if it is
+/// invalid. For fuzzing.
 #[must_use]
 pub fn request_in(bytes: &[u8], tree: &DescriptorTree, policies: &PolicySet) -> Option<usize> {
     let mut message = RateLimitRequest::decode(bytes).ok().or_else(|| json::decode(bytes).ok())?;

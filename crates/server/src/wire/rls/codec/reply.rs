@@ -1,4 +1,4 @@
-//! What was decided, as a message.
+//! Decisions as a message.
 
 use prost_types::Duration;
 use sluicegate::http::headers::window_s;
@@ -11,13 +11,13 @@ use super::request::{BudgetRequest, DescriptorRequest, ZeroLimit};
 use crate::wire::headers::BudgetHeaders;
 use crate::wire::rls::proto::{Code, DescriptorStatus, RateLimit, RateLimitResponse, Unit};
 
-/// The field of a request that goes on, over the limit, for a fallback: which one.
+/// The field of a request over the limit that passes for a fallback: the tag.
 const DEGRADE: &str = "x-sluicegate-degrade";
 
-/// The field of a request that goes elsewhere, by which gateways route: where to.
+/// The field of a diverted request, by which gateways route: the target.
 const DIVERT: &str = "x-sluicegate-divert";
 
-/// What was said of a budget.
+/// The decision on a budget.
 #[derive(Clone, Debug)]
 pub(in crate::wire::rls) struct BudgetDecision<'a> {
     /// The name of the limit; may be empty.
@@ -30,9 +30,9 @@ pub(in crate::wire::rls) struct BudgetDecision<'a> {
 /// The answer for a descriptor that has a limit.
 #[derive(Clone, Debug)]
 pub(super) enum Limited<'a> {
-    /// Its budget decided.
+    /// The budget decided.
     Decided(BudgetDecision<'a>),
-    /// Its limit is zero, in a window that lasts for so long yet.
+    /// The limit is zero, in a window that lasts for so long yet.
     Zero(ZeroLimit<'a>, Micros),
 }
 
@@ -44,12 +44,12 @@ pub(in crate::wire::rls) struct ResponseBuilder<'a> {
     overall: Overall,
 }
 
-/// Whether a request is over the limit, by its descriptors.
+/// The result of a request, by its descriptors.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::wire::rls) struct Overall {
-    /// Whether a limit that everything has to keep to is exceeded.
+    /// A limit that is not a quota is exceeded.
     is_refused: bool,
-    /// Of the descriptors of which any will do: how many there are, and how many are over the limit.
+    /// The number of quotas, and of those that are over the limit.
     quotas: usize,
     quotas_over: usize,
 }
@@ -65,19 +65,19 @@ impl Overall {
         }
     }
 
-    /// Whether the request is over the limit.
+    /// Returns whether the request is over the limit.
     pub(in crate::wire::rls) const fn is_over(self) -> bool {
         self.is_refused || (self.quotas > 0 && self.quotas == self.quotas_over)
     }
 }
 
-/// Whether a request that goes this `way` is answered with OVER_LIMIT.
+/// Returns whether a request that goes this `way` is answered with OVER_LIMIT.
 pub(in crate::wire::rls) fn is_refused(way: &Disposition) -> bool {
     *way == Disposition::Refused || matches!(way.fallback(), Some(Fallback::Response { .. }))
 }
 
 impl<'a> BudgetDecision<'a> {
-    /// What is decided on `budget`, and what is to be done with the request.
+    /// The decision on `budget`. A request that gives permits back is always allowed.
     pub(in crate::wire::rls) fn new(budget: &BudgetRequest<'a>, admission: Admission) -> Self {
         let Admission { answer, way, held: _ } = admission;
         let way = match way {
@@ -87,14 +87,14 @@ impl<'a> BudgetDecision<'a> {
         Self { name: budget.name.unwrap_or_default(), answer, way, quota: budget.quota }
     }
 
-    /// Whether the request is to be refused.
+    /// Returns whether the request is refused.
     fn is_refused(&self) -> bool {
         is_refused(&self.way)
     }
 }
 
 impl<'a> ResponseBuilder<'a> {
-    /// A reply to so many descriptors.
+    /// Begins a reply to so many descriptors.
     pub(in crate::wire::rls) fn with_capacity(descriptors: usize) -> Self {
         let statuses = Vec::with_capacity(descriptors);
         let overall_code = Code::Ok.into();
@@ -136,7 +136,7 @@ impl<'a> ResponseBuilder<'a> {
         self.limited.push(limited);
     }
 
-    /// What the gateway is told of a request over the limit that is not just refused.
+    /// Adds the fields and the body for a request over the limit that is not just refused.
     fn push_way(&mut self, way: &Disposition) {
         if let Some(target) = way.target() {
             self.message.request_headers_to_add.push(field(DIVERT, target.to_owned()));
@@ -154,7 +154,7 @@ impl<'a> ResponseBuilder<'a> {
         }
     }
 
-    /// The message, with the header fields that `headers` says.
+    /// The message, with the header fields that `headers` selects.
     pub(in crate::wire::rls) fn finish(self, headers: BudgetHeaders) -> RateLimitResponse {
         let Self { mut message, limited, overall } = self;
         let is_over = overall.is_over();
@@ -167,7 +167,7 @@ impl<'a> ResponseBuilder<'a> {
 }
 
 impl<'a> Limited<'a> {
-    /// Whether it is over the limit.
+    /// Returns whether the descriptor is over the limit.
     pub(super) fn is_over(&self) -> bool {
         match self {
             Self::Decided(decided) => decided.is_refused(),
@@ -175,7 +175,7 @@ impl<'a> Limited<'a> {
         }
     }
 
-    /// Whether it is one of several of which any will do.
+    /// Returns whether the descriptor is a quota.
     pub(super) const fn is_quota(&self) -> bool {
         match self {
             Self::Decided(decided) => decided.quota,
@@ -183,7 +183,7 @@ impl<'a> Limited<'a> {
         }
     }
 
-    /// What was decided, if anything was.
+    /// The decision, if there is one.
     pub(super) const fn decided(&self) -> Option<&BudgetDecision<'a>> {
         match self {
             Self::Decided(decided) => Some(decided),
@@ -217,7 +217,7 @@ impl<'a> Limited<'a> {
         }
     }
 
-    /// Until the same request can pass, or until the budget is full if it has passed.
+    /// The time until the same request can pass, or until the budget is full if it has passed.
     pub(super) fn until_reset(&self) -> Micros {
         match self {
             Self::Decided(decided) => until_reset(&decided.answer.decision),
@@ -229,7 +229,7 @@ impl<'a> Limited<'a> {
         let (limit, remaining) = self.limit();
         let code = if self.is_over() { Code::OverLimit } else { Code::Ok };
         let unit = self.unit().map_or(Unit::Unknown, |(unit, _)| unit);
-        // What is refused always has no end, unless it is a limit of zero with a unit.
+        // A refusal for ever has no end, unless it is by a limit of zero with a unit.
         let has_end = match self {
             Self::Decided(decided) => {
                 let decision = &decided.answer.decision;
@@ -273,7 +273,7 @@ fn unit(rule: &Rule) -> Option<(Unit, u64)> {
     UNITS.into_iter().find(|(_, seconds)| *seconds == window_s)
 }
 
-/// Until the same request can pass, or until the budget is full if it has passed.
+/// The time until the same request can pass, or until the budget is full if it has passed.
 fn until_reset(decision: &Decision) -> Micros {
     match decision.retry_after() {
         Some(retry) if !decision.allowed() => retry,

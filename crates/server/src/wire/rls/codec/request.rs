@@ -1,4 +1,4 @@
-//! What a message asks: one question a descriptor.
+//! The requests in a message: one for each descriptor.
 
 use std::borrow::Cow;
 
@@ -16,74 +16,73 @@ use crate::authenticator::{Caller, CallerError, scope_of};
 use crate::verbs::VerbName;
 use crate::wire::rls::proto::{Entry, RateLimitDescriptor, RateLimitRequest, Unit};
 
-/// Most descriptors of one request, as for a batch. Gateways send one for each of their rules.
+/// Maximum number of descriptors of one request, as for a batch. Gateways send one for each of their rules.
 pub(super) const DESCRIPTORS_MAX: usize = 100;
 
-/// Before the hash of a long key: no text has this byte.
+/// The byte before the hash of a long key: no text has it.
 const LONG_KEY: u8 = 0xff;
 
-/// What is asked about one descriptor.
+/// The request of one descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::wire::rls) enum DescriptorRequest<'a> {
-    /// It meets no limit, or one that another descriptor replaces.
+    /// The descriptor has no limit, or one that another descriptor replaces.
     NoLimit,
-    /// It passes always.
+    /// The descriptor always passes.
     Allowed,
-    /// Its limit is zero.
+    /// The limit is zero.
     Zero(ZeroLimit<'a>),
-    /// Its budget decides.
+    /// A budget decides.
     Budget(BudgetRequest<'a>),
 }
 
-/// A limit of zero: it passes never.
+/// A limit of zero, which every request exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::wire::rls) struct ZeroLimit<'a> {
     /// The name of the limit; may be empty.
     pub(super) name: &'a str,
-    /// Its unit, with the seconds.
+    /// The unit, with its seconds.
     pub(super) unit: Option<(Unit, u64)>,
-    /// Whether it passes all the same.
+    /// The request passes all the same.
     pub(super) shadow: bool,
-    /// Whether it is one of several of which any will do.
+    /// The descriptor is a quota, of which any one will do.
     pub(super) quota: bool,
 }
 
 impl ZeroLimit<'_> {
-    /// Whether it is over the limit, which it is unless it passes all the same.
+    /// Returns whether the descriptor is over the limit, as it always is except in shadow.
     pub(in crate::wire::rls) const fn is_over(&self) -> bool {
         !self.shadow
     }
 
-    /// Whether it is one of several of which any will do.
+    /// Returns whether the descriptor is a quota.
     pub(in crate::wire::rls) const fn is_quota(&self) -> bool {
         self.quota
     }
 }
 
-/// How long a request is held at most, in a queue or because its rules delay it: what would take longer
-/// is over the limit, and is answered before [`REQUEST_WAIT_MAX`](super::super::serve::REQUEST_WAIT_MAX), after
-/// which there is no answer.
+/// Longest delay of a request, in a queue or by its rules: a request that would take longer is over the limit, and
+/// is answered before [`REQUEST_WAIT_MAX`](super::super::serve::REQUEST_WAIT_MAX), after which there is no answer.
 const HOLD_MAX: Micros = Micros::from_secs(9);
 
-/// Whose budget is meant, and what is to be done with it.
+/// The budget of a descriptor, and the verb of its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::wire::rls) struct BudgetRequest<'a> {
     policy: &'a str,
     key: Option<Cow<'a, [u8]>>,
     app: Option<&'a str>,
     verb: Verb,
-    /// Hits beyond what one decision takes.
+    /// Hits beyond those that one decision takes.
     pub(in crate::wire::rls) rest: u64,
     /// The name of the limit where it is not that of the rule; may be empty.
     pub(in crate::wire::rls) name: Option<&'a str>,
-    /// The limit that the descriptor brings along.
+    /// The limit that the descriptor sends along.
     pub(in crate::wire::rls) limit: Option<WindowLimit>,
-    /// Whether it is one of several of which any will do.
+    /// The descriptor is a quota.
     pub(super) quota: bool,
 }
 
 impl<'a> DescriptorRequest<'a> {
-    /// The budget that is asked, if one is.
+    /// The request on a budget, if it is one.
     pub(in crate::wire::rls) const fn budget(&self) -> Option<&BudgetRequest<'a>> {
         match self {
             Self::Budget(budget) => Some(budget),
@@ -91,7 +90,7 @@ impl<'a> DescriptorRequest<'a> {
         }
     }
 
-    /// The limit of zero that is met, if one is.
+    /// The limit of zero, if it is one.
     pub(in crate::wire::rls) const fn zero(&self) -> Option<&ZeroLimit<'a>> {
         match self {
             Self::Zero(zero) => Some(zero),
@@ -101,7 +100,7 @@ impl<'a> DescriptorRequest<'a> {
 }
 
 impl<'a> BudgetRequest<'a> {
-    /// The budget of a limit that is no policy's.
+    /// Creates the request on the budget of a limit that the descriptor sends along.
     pub(super) fn brought(
         name_of_limit: &'a str,
         key: Option<Cow<'a, [u8]>>,
@@ -112,13 +111,13 @@ impl<'a> BudgetRequest<'a> {
         Self { policy: name_of_limit, key, app: None, verb, rest, name, limit, quota: false }
     }
 
-    /// The budget of a policy that is named.
+    /// Creates the request on the budget of a named policy.
     fn named(policy: &'a str, key: Option<Cow<'a, [u8]>>, hits: Hits) -> Self {
         let (verb, rest) = (hits.verb(), hits.rest);
         Self { policy, key, app: None, verb, rest, name: None, limit: None, quota: false }
     }
 
-    /// Has it be the question of `caller`, if they may ask it.
+    /// Makes this a request of `caller`, if it is permitted.
     pub(in crate::wire::rls) fn asked_by(&mut self, caller: &'a Caller) -> Result<(), CallerError> {
         caller.permits(verb_name(&self.verb))?;
         caller.may(scope_of(&self.verb))?;
@@ -126,11 +125,11 @@ impl<'a> BudgetRequest<'a> {
         Ok(())
     }
 
-    /// As the engine is asked, by `rules` if it brings a limit along.
+    /// The request as the engine takes it, by `rules` if the descriptor sends a limit along.
     pub(in crate::wire::rls) fn request_by<'r>(&'r self, rules: Option<&'r Rules>) -> Request<'r> {
         let Self { policy, key, app, verb, rest, name: _, limit: _, quota: _ } = self;
         let verb = match *verb {
-            // All of them or none are more than one decision takes, so nothing is taken.
+            // All hits or none are more than one decision takes, so nothing is taken.
             Verb::Check { cost } if *rest > 0 => Verb::Peek { cost },
             _ => verb.clone(),
         };
@@ -139,38 +138,38 @@ impl<'a> BudgetRequest<'a> {
         rules.map_or(request.clone(), |rules| request.by(rules))
     }
 
-    /// Whether it only looks.
+    /// Returns whether the request only peeks.
     pub(in crate::wire::rls) const fn looks(&self) -> bool {
         matches!(self.verb, Verb::Peek { .. })
     }
 
-    /// Whether it takes permits.
+    /// Returns whether the request takes permits.
     pub(in crate::wire::rls) const fn takes(&self) -> bool {
         matches!(self.verb, Verb::Check { .. } | Verb::AtMost { .. })
     }
 
-    /// Whether it takes all of its permits or none.
+    /// Returns whether the request takes all of its permits or none.
     pub(in crate::wire::rls) const fn is_whole(&self) -> bool {
         matches!(self.verb, Verb::Check { .. })
     }
 
-    /// Whether it is one of several of which any will do.
+    /// Returns whether the descriptor is a quota.
     pub(in crate::wire::rls) const fn is_quota(&self) -> bool {
         self.quota
     }
 
-    /// The name of the policy, or of limits that are brought along.
+    /// The name of the policy, or of limits that are sent along.
     pub(in crate::wire::rls) const fn policy(&self) -> &'a str {
         self.policy
     }
 
-    /// Whether it is about permits that were granted before.
+    /// Returns whether the request gives permits back.
     pub(in crate::wire::rls) const fn gives_back(&self) -> bool {
         matches!(self.verb, Verb::Refund { .. })
     }
 }
 
-/// What `verb` is called here, where taking what there is is how a descriptor checks.
+/// The name of `verb` here, where `AtMost` is how a descriptor checks.
 fn verb_name(verb: &Verb) -> VerbName {
     match verb {
         Verb::AtMost { .. } => VerbName::Check,
@@ -178,19 +177,19 @@ fn verb_name(verb: &Verb) -> VerbName {
     }
 }
 
-/// What the descriptor at `place` asks for, also if nothing limits it.
+/// The verb of the descriptor at `place`, also if nothing limits it.
 pub(in crate::wire::rls) fn verb_at(message: &RateLimitRequest, place: usize) -> VerbName {
     let RateLimitDescriptor { hits_addend, is_negative_hits, .. } = &message.descriptors[place];
     let hits = hits_of(*hits_addend, message.hits_addend);
     verb_name(&Hits::new(hits, *is_negative_hits).verb())
 }
 
-/// How many permits a descriptor is about, which says so itself, or for which the message does.
+/// The hits of a descriptor: its own number, or else the message's, where 0 means 1.
 fn hits_of(of_descriptor: Option<u64>, of_message: u32) -> u64 {
     of_descriptor.unwrap_or_else(|| u64::from(of_message.max(1)))
 }
 
-/// Reads a message: a question for each of its descriptors, in their order.
+/// Reads a message: a request for each of its descriptors, in their order.
 pub(in crate::wire::rls) fn decode<'a>(
     message: &'a RateLimitRequest,
     tree: &'a DescriptorTree,
@@ -227,7 +226,7 @@ pub(in crate::wire::rls) fn decode<'a>(
         .collect())
 }
 
-/// Whether descriptors of `domain` mean something.
+/// Returns whether `domain` is known.
 pub(in crate::wire::rls) fn is_known(
     domain: &str,
     tree: &DescriptorTree,
@@ -236,7 +235,7 @@ pub(in crate::wire::rls) fn is_known(
     !matches!(DomainMeaning::of(domain, tree, policies), DomainMeaning::Nothing)
 }
 
-/// What the descriptors of a domain mean.
+/// The meaning of the descriptors of a domain.
 enum DomainMeaning<'a> {
     Reserved,
     Tree(&'a DescriptorTree),
@@ -244,7 +243,7 @@ enum DomainMeaning<'a> {
     Nothing,
 }
 
-/// What is asked, and the leaf that says so, if it is one.
+/// The request, with its leaf if it is from a tree.
 type ResolvedDescriptor<'a> = (DescriptorRequest<'a>, Option<&'a Leaf>);
 
 impl<'a> DomainMeaning<'a> {
@@ -268,7 +267,7 @@ impl<'a> DomainMeaning<'a> {
     ) -> Result<ResolvedDescriptor<'a>, RlsError> {
         let RateLimitDescriptor { entries, limit, hits_addend, is_negative_hits } = descriptor;
         let hits = Hits::new(hits_of(*hits_addend, request_hits), *is_negative_hits);
-        // In a domain that is not known, not even what it brings along is a limit.
+        // In an unknown domain, not even a limit that the descriptor sends along applies.
         if let (Some(brought), false) = (limit, matches!(self, Self::Nothing)) {
             return Ok((limit::ask(domain, entries, brought, hits)?, None));
         }
@@ -334,7 +333,7 @@ fn named(entries: &[Entry], hits: Hits) -> Result<BudgetRequest<'_>, RlsError> {
     }
     let policy =
         policy.ok_or_else(|| RlsError::Invalid("entries: `policy` is missing".to_owned()))?;
-    // What a gateway finds empty, or too long for a store, is no error: it would let the request pass.
+    // A value that is empty, or too long for a store, is not an error: a gateway would let the request pass.
     let key = key.filter(|key| !key.is_empty()).map(|key| bounded(Cow::Borrowed(key)));
     Ok(BudgetRequest { app, ..BudgetRequest::named(policy, key, hits) })
 }
@@ -348,11 +347,11 @@ fn text(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).unwrap_or(REPLACED)
 }
 
-/// What stands for bytes that are no text.
+/// Replacement for bytes that are not text.
 const REPLACED: &str = "\u{fffd}";
 
-/// Replaces bytes of entries that are no text, each by U+FFFD. Clients of a gateway choose the bytes of header
-/// fields: were such a message an error, it would pass.
+/// Replaces bytes of entries that are not text, each by U+FFFD. Clients of a gateway choose the bytes of
+/// header fields: if such a message were an error, the request would pass.
 pub(in crate::wire::rls) fn make_text(message: &mut RateLimitRequest) {
     let entries = message.descriptors.iter_mut().flat_map(|descriptor| &mut descriptor.entries);
     for bytes in entries.flat_map(|Entry { key, value }| [key, value]) {
@@ -362,7 +361,7 @@ pub(in crate::wire::rls) fn make_text(message: &mut RateLimitRequest) {
     }
 }
 
-/// `key` as stores take it. A gateway does not choose how long the values are that it sends.
+/// `key` as stores take it. A gateway does not choose the length of the values that it sends.
 pub(super) fn bounded(key: Cow<'_, str>) -> Cow<'_, [u8]> {
     if key.len() > KEY_BYTES_MAX {
         let hash = Sha256::digest(key.as_bytes());
@@ -374,11 +373,11 @@ pub(super) fn bounded(key: Cow<'_, str>) -> Cow<'_, [u8]> {
     }
 }
 
-/// How many permits a descriptor is about.
+/// The number of permits of a descriptor, and their use.
 #[derive(Clone, Copy)]
 pub(super) struct Hits {
     way: Way,
-    /// Those beyond what one decision takes, which the way has.
+    /// Hits beyond those that one decision takes, which `way` has.
     rest: u64,
 }
 
@@ -399,7 +398,7 @@ impl Hits {
         Self { way, rest: hits.saturating_sub(COST_MAX) }
     }
 
-    /// All of them, or none.
+    /// The verb that takes all of the hits, or none.
     const fn verb(self) -> Verb {
         match self.way {
             Way::Look => Verb::Peek { cost: Cost::ONE },
@@ -408,7 +407,7 @@ impl Hits {
         }
     }
 
-    /// As many of them as there are.
+    /// The verb that takes as many of the hits as there are.
     fn verb_to_the_end(self) -> Verb {
         match self.way {
             Way::Take(cost) if cost != Cost::ONE => Verb::AtMost { cost },

@@ -1,4 +1,4 @@
-//! How the budgets of a message are decided: apart or together, and what is done after that.
+//! Decisions on the budgets of a message, apart or together, and the work after that.
 
 use futures_util::future::join_all;
 use sluicegate::policy::Overflow;
@@ -10,11 +10,11 @@ use super::RlsOptions;
 use crate::engine::EngineObserver;
 use crate::wire::rls::codec::{BudgetRequest, Overall, is_refused};
 
-/// Decisions that the hits of one descriptor take beyond the first: limits have at most twice the permits that
-/// one decision takes, so the last one finds nothing.
+/// Maximum number of decisions for the hits of one descriptor beyond the first: limits have at most twice the
+/// permits that one decision takes, so the last one finds nothing.
 const MORE_DECISIONS_MAX: usize = 2;
 
-/// A budget, and what the engine is asked about it.
+/// A budget, and the request to the engine about it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AskedBudget<'a> {
     pub(super) budget: &'a BudgetRequest<'a>,
@@ -22,13 +22,13 @@ pub(super) struct AskedBudget<'a> {
 }
 
 impl RlsOptions {
-    /// Whether [`complete`](Self::complete) has something to do.
+    /// Returns whether [`complete`](Self::complete) has something to do.
     pub(super) fn is_more_to_do(self, budget: &BudgetRequest<'_>, admission: &Admission) -> bool {
         budget.rest > 0 || (self.looks_pass && admission.way == Disposition::Refused)
     }
 
-    /// Takes the hits beyond what one decision takes. Notes that a charge was refused, and lets a look pass
-    /// if none was, as far as the options say.
+    /// Takes the hits beyond those that one decision takes. With `looks_pass`, also records that a charge
+    /// was refused, and lets a peek pass if none was.
     pub(super) async fn complete<S: Store + 'static>(
         self,
         turn: &Turn<'_, S, EngineObserver>,
@@ -50,7 +50,7 @@ impl RlsOptions {
         Ok(admission)
     }
 
-    /// Decides each of `asked` on its own; `requests` are theirs.
+    /// Decides each of `asked` on its own; `requests` has their requests in the same order.
     pub(super) async fn decide_apart<S: Store + 'static>(
         self,
         turn: &Turn<'_, S, EngineObserver>,
@@ -64,9 +64,9 @@ impl RlsOptions {
         Ok(decided)
     }
 
-    /// Decides `asked` together: if the request is over the limit, no descriptor is charged that is not. So
-    /// all are looked at first, and the others are charged if that finds nothing over the limit. Where others
-    /// ask in between, what was charged is given back. `zero` are the descriptors with a limit of zero.
+    /// Decides `asked` together: if the request is over the limit, the other descriptors are not charged. So
+    /// all are peeked at first, and the others are charged if none is over the limit. If other requests
+    /// interfere, the charges are given back. `zero` has the descriptors with a limit of zero.
     pub(super) async fn decide_together<S: Store + 'static>(
         self,
         turn: &Turn<'_, S, EngineObserver>,
@@ -90,7 +90,7 @@ impl RlsOptions {
 
         let mut decided = looked.clone();
         let mut batch = turn.batch(requests);
-        // What is over the limit says so itself: it is counted, and takes what is left.
+        // A descriptor that is over the limit shows it itself: it is counted, and takes what is left.
         let (over, under): (Vec<_>, Vec<_>) =
             charges.into_iter().partition(|place| is_refused(&looked[*place].way));
         let mut rounds = vec![over, under];
@@ -115,7 +115,7 @@ impl RlsOptions {
         Ok(decided)
     }
 
-    /// [`complete`](Self::complete)s what is `decided` of the budgets at `places`.
+    /// [`complete`](Self::complete)s the decisions on the budgets at `places`.
     async fn complete_each<S: Store + 'static>(
         self,
         turn: &Turn<'_, S, EngineObserver>,
@@ -134,7 +134,7 @@ impl RlsOptions {
     }
 }
 
-/// What a request would come to; changes nothing.
+/// Turns `request` into a peek, which changes nothing.
 fn look<'r>(request: &Request<'r>) -> Request<'r> {
     let cost = match request.verb {
         Verb::Check { cost } | Verb::AtMost { cost } | Verb::Peek { cost } => cost,
@@ -150,7 +150,7 @@ async fn take_rest<S: Store + 'static>(
     mut admission: Admission,
 ) -> Result<Admission, DecideError> {
     if budget.is_whole() {
-        // It was only looked at: no policy that is named grants so much.
+        // It was only peeked at: no named policy grants so much.
         let policy = turn.policies().resolve(budget.policy());
         let shadow = policy.is_some_and(|policy| *policy.overflow() == Overflow::Shadow);
         if admission.way == Disposition::Allowed {

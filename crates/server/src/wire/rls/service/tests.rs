@@ -1,4 +1,4 @@
-//! What the service answers, at times that the tests choose.
+//! Answers of the service, at times that the tests choose.
 
 mod cases;
 mod over_limit;
@@ -44,7 +44,7 @@ impl Subject {
         Self::with(policies, tree, BudgetHeaders::default())
     }
 
-    /// The same with these options.
+    /// Sets the options.
     fn with_options(self, options: RlsOptions) -> Self {
         let limits = Arc::try_unwrap(self.service.limits).expect("nothing else has it");
         let limits = Arc::new(limits.with_options(options));
@@ -91,7 +91,7 @@ impl Subject {
         (status.code(), status.limit_remaining)
     }
 
-    /// How many of 30 requests pass at once.
+    /// Sends 30 requests at once, and returns how many pass.
     async fn passes(&self, domain: &str, entries: &[(&str, &str)]) -> usize {
         let mut passed = 0;
         for _ in 0..30 {
@@ -243,7 +243,7 @@ async fn a_unit_is_told_where_the_limit_comes_back_in_one() {
         let limit = response.statuses[0].current_limit.clone().expect("a rule decided");
         (limit.requests_per_unit, limit.unit())
     };
-    // 20 at 10/s come back in 2 s, 5 in 10 minutes: those are no units.
+    // 20 at 10/s come back in 2 s, 5 in 10 minutes: these are not units.
     let bucket = [("policy", "bucket"), ("app", "web")];
     assert_eq!(limit(&bucket).await, (20, Unit::Unknown));
     assert_eq!(limit(&[("policy", "plain")]).await, (5, Unit::Unknown));

@@ -1,4 +1,4 @@
-//! Protocols that do one thing wrong: the checker must refute each.
+//! Protocols with one fault: the checker must refute each.
 
 use sluicegate_kernel::Micros;
 use sluicegate_kernel::lease::{Leased, Message, Number, Record};
@@ -8,18 +8,18 @@ use super::{NEVER_MORE, SMALLEST, Small};
 /// A fault of a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Broken {
-    /// The store executes a message that a later one has overtaken, or that it executed before.
+    /// The store executes a message although a later one has overtaken it, or it was executed before.
     DoesAnyMessage,
     /// Permits that lapse are given back instead of charged.
     LapsesAreGivenBack,
-    /// A holder hears an answer to an earlier message as that to its last one.
+    /// A holder accepts an answer to an earlier message as that to its last one.
     HearsAnyAnswer,
     /// A holder uses permits past their end.
     UsesPastTheEnd,
 }
 
 impl Broken {
-    /// Changes the store as the fault does, before it executes `message`.
+    /// Changes the store by the fault, before it executes `message`.
     pub(super) fn prepare(self, store: &mut Leased, message: Option<&Message>, now: Micros) {
         let records = &mut store.leases.records;
         match (self, message) {

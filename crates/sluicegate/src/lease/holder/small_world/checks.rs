@@ -1,4 +1,4 @@
-//! The promises that hold in every world.
+//! The guarantees that hold in every world.
 
 use sluicegate_kernel::lease::Record;
 
@@ -6,7 +6,7 @@ use super::world::World;
 use super::*;
 
 impl World {
-    /// The promise that this world breaks, if any. The numbers of invariants are those of the simulator.
+    /// Returns the guarantee that this world breaks, if any. The numbers of invariants are those of the simulator.
     pub(super) fn wrong(&self, model: &Explored) -> Option<String> {
         let (now, most, small) = (self.now(), model.most, &model.small);
         if self.admitted > most {

@@ -1,11 +1,11 @@
 //! Every history of small worlds: the store, two holders and one key, explored whole by a model checker.
 //!
-//! The adversary of the kernel and the simulator draw histories; here none is left out that consists of the events
-//! of [`Event`], within the bounds of a [`Small`] world. A holder that is never heard of again has crashed. Time goes in steps,
-//! which is what makes a world small: what hangs on a few microseconds is found by the others.
+//! The adversary of the kernel and the simulator draw histories; here all are explored that consist of the events
+//! of [`Event`], within the bounds of a [`Small`] world. A holder without further messages has crashed. Time goes in
+//! steps, which keeps a world small: the others find errors of a few microseconds.
 //!
-//! The product's own code takes every step: the kernel's at the store, [`Talk`] and [`Cell`] at a holder. What the
-//! rest of the engine adds to an edit, `Desk::change_rules`, is repeated here in two lines.
+//! The product's own code takes every step: the kernel's at the store, [`Talk`] and [`Cell`] at a holder. The two
+//! lines that the rest of the engine adds to an edit, in `Desk::change_rules`, are repeated here.
 
 mod broken;
 mod checks;
@@ -22,10 +22,10 @@ use super::*;
 use broken::Broken;
 use world::{Event, World};
 
-/// Between two instants. Nothing happens in between.
+/// The time between two instants. Nothing happens in between.
 const STEP: Micros = Micros::from_millis(160);
 
-/// The term of a lease. Its record stands for 250 ms: until after the second instant, and not until the third.
+/// The term of a lease. Its record lasts 250 ms: until after the second instant, and not until the third.
 const TERM: Micros = STEP;
 const PATIENCE: Micros = Micros::from_millis(80);
 
@@ -43,19 +43,19 @@ const HOLDERS: [Holder; 2] = [Holder(1), Holder(2)];
 /// The bounds of a world.
 #[derive(Clone, Debug)]
 struct Small {
-    /// A bucket, into which permits flow back; otherwise a quota.
+    /// The rule is a bucket, into which permits flow back; otherwise a quota.
     flows: bool,
     /// The limit of each version of the policy, one after the other.
     limits: &'static [u64],
-    /// Instants of a history.
+    /// Number of instants of a history.
     instants: u64,
-    /// Messages and answers that are under way at a time.
+    /// Most messages and answers that are under way at a time.
     under_way_max: usize,
-    /// Messages of each holder.
+    /// Most messages of each holder.
     messages_max: [u32; 2],
-    /// Requests that are decided at the store, beside all leases.
+    /// Most requests that are decided at the store, beside all leases.
     central_max: u32,
-    /// Permits that the store is asked to give back.
+    /// Most permits that the store is asked to give back.
     refunds_max: u32,
     /// The clock of the store goes back, once, by a step.
     goes_back: bool,
@@ -91,7 +91,7 @@ impl Small {
         RuleSet::single("r", quota)
     }
 
-    /// Explores all of it. Returns how many worlds there are, and what is wrong in the first that is, with what led there.
+    /// Explores all of it. Returns the number of worlds, and the fault of the first wrong one, with the path to it.
     fn explore(self) -> (usize, Option<String>) {
         let threads = available_parallelism().map_or(1, NonZero::get);
         let checker = Explored::of(self).checker().threads(threads);
@@ -178,7 +178,8 @@ const LARGER: Small = Small {
     ..SMALLEST
 };
 
-/// Explores `small`, which has more than so many worlds; or `larger`, which takes minutes, if the environment asks for that.
+/// Explores `small`, which has more than `more_than` worlds; or `larger`, which takes minutes, if the
+/// environment asks for it.
 #[track_caller]
 fn holds(small: Small, more_than: usize, larger: Small) {
     let is_night = std::env::var_os("SLUICEGATE_LARGER_WORLDS").is_some();

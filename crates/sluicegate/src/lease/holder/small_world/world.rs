@@ -1,4 +1,4 @@
-//! A world, and what can happen in it.
+//! A world, and the events that can happen in it.
 
 use std::hash::{Hash, Hasher};
 
@@ -11,15 +11,15 @@ use super::*;
 /// An event that can happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// Time goes on, and each holder notes what it spent.
+    /// Time goes on, and each holder marks its spent permits.
     Step,
     /// The store's clock goes back by a step.
     Back,
-    /// A holder reads the next version of the policy. Nothing of the earlier one is used any more.
+    /// A holder reads the next version of the policy. Permits of the earlier one are not used any more.
     Edit(usize),
     /// A request under this version asks the store for a permit.
     Central(usize),
-    /// Somebody gives a permit back to the store, which was admitted by it or by a holder.
+    /// A permit is given back to the store, which was admitted by it or by a holder.
     Refund,
     /// A request asks a holder for a permit.
     Take(usize),
@@ -27,29 +27,29 @@ pub(super) enum Event {
     PutBack(usize),
     /// A holder sends a message; or the message is lost.
     Ask(usize, Wishes, Fate),
-    /// What is under way at this place arrives; an answer to it is lost, or not.
+    /// The mail at this place arrives; an answer to it is lost, or not.
     Arrive(usize, Fate),
-    /// It arrives, and will once more.
+    /// The mail at this place arrives, and will once more.
     Repeat(usize, Fate),
 }
 
-/// What becomes of a message, or of an answer. What is lost later was lost at once, for all that can be seen.
+/// The fate of a message, or of an answer. A later loss cannot be distinguished from one at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Comes,
     Lost,
 }
 
-/// What a message asks for.
+/// The request in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wishes {
     /// A permit for a request that waits, and more.
     More,
-    /// Nothing; all goes back.
+    /// No permits; all go back.
     End,
 }
 
-/// What is under way.
+/// A message or an answer under way.
 #[derive(Clone, Debug)]
 pub(super) enum Mail {
     Letter { side: usize, version: usize, message: Message, is_repeated: bool },
@@ -67,21 +67,21 @@ pub(super) struct Side {
 #[derive(Clone, Debug)]
 pub(super) struct World {
     instant: u64,
-    /// Whether the store's clock went back.
+    /// The store's clock went back.
     pub(super) is_back: bool,
     pub(super) store: Leased,
-    /// The version of the policy that the store last decided by.
+    /// The version of the policy by which the store last decided.
     pub(super) version: usize,
-    /// What is in use there, in the units of [`World::admitted`].
+    /// The usage there, in the units of [`World::admitted`].
     pub(super) used: u64,
     pub(super) sides: [Side; 2],
     pub(super) under_way: Vec<Mail>,
-    /// Requests that the store was asked about beside its leases, and permits that it was asked to give back.
+    /// Requests that the store has decided beside its leases, and permits that it was asked to give back.
     asked: (u32, u32),
-    /// What was admitted and has not flowed out, in µs that it takes to do so.
+    /// The permits that were admitted and have not flowed out, as µs that they take to do so.
     pub(super) admitted: u64,
-    /// What the store may charge beside, in the same units: permits of records that lapsed, of a message that comes once more
-    /// after that, and those that were given back when it knew of none in use.
+    /// The most that the store may charge beside, in the same units: permits of records that lapsed, of a message that
+    /// comes once more after that, and those that were given back when it had none in use.
     pub(super) lapsed: u64,
 }
 
@@ -117,22 +117,22 @@ impl World {
         }
     }
 
-    /// By the clock of holders.
+    /// The time by the clock of holders.
     pub(super) fn now(&self) -> Micros {
         Micros::new(BEGIN + self.instant * STEP.get())
     }
 
-    /// By that of the store.
+    /// The time by the clock of the store.
     pub(super) fn at(&self) -> Moment<'static> {
         Moment::new(self.now().since(if self.is_back { STEP } else { Micros::ZERO }))
     }
 
-    /// What the store has set aside for a holder.
+    /// The permits that the store has set aside for a holder.
     pub(super) fn record(&self, holder: Holder) -> Option<&Record> {
         self.store.leases.records.iter().find(|record| record.holder == holder)
     }
 
-    /// What can happen.
+    /// Adds the events that can happen.
     pub(super) fn events(&self, small: &Small, events: &mut Vec<Event>) {
         if self.instant + 1 < small.instants {
             events.push(Event::Step);
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// What can happen at a holder.
+    /// Adds the events that can happen at a holder.
     fn events_of(&self, number: usize, small: &Small, events: &mut Vec<Event>) {
         let (now, has_room) = (self.now(), self.under_way.len() < small.under_way_max);
         let side = &self.sides[number];
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// What comes of `event`; `None` if nothing does.
+    /// Returns the world after `event`; `None` if the event changes nothing.
     pub(super) fn after(&self, event: Event, model: &Explored) -> Option<Self> {
         let mut next = self.clone();
         let now = next.now();
@@ -251,7 +251,7 @@ impl World {
         Some(next)
     }
 
-    /// What is in use at the store now.
+    /// The usage at the store now.
     fn in_use(&self, model: &Explored) -> u64 {
         match self.store.states.as_slice() {
             [Some(State::TokenBucket(state))] => {
@@ -281,7 +281,7 @@ impl World {
     fn refund(&mut self, model: &Explored) {
         let (verb, at) = (Verb::Refund { cost: Cost::ONE }, self.at());
         let decides = self.decide_by(self.version, None, model);
-        // What a holder has not reported yet cannot be given back by the store: it is charged later.
+        // Permits that a holder has not reported yet cannot be given back by the store: they are charged later.
         self.lapsed += PERMIT.saturating_sub(self.used);
         decides.decide_beside(&mut self.store, &verb, &at).expect("a limit can be refunded");
         self.admitted = self.admitted.saturating_sub(PERMIT);
@@ -297,7 +297,7 @@ impl World {
                 let is_known = self.record(message.holder).is_some_and(|it| it.deadline > at.now());
                 let word = rules.lease(&mut self.store, message, &at);
                 if let (Word::Stands(stands), true, false) = (&word, is_repeated, is_known) {
-                    // It was executed before, and its lease has lapsed: nobody uses what it is granted now.
+                    // It was executed before, and its lease has lapsed: this grant is not used.
                     self.lapsed += u64::from(stands.granted) * PERMIT;
                 }
                 if fate == Fate::Comes {
@@ -322,7 +322,7 @@ impl World {
         }
     }
 
-    /// The rules that decide what comes under `version`: those of the latest that came, into which all is taken over.
+    /// Returns the rules that decide a request under `version`: the latest that came, which take over all usage.
     fn decide_by<'a>(
         &mut self,
         version: usize,
@@ -395,7 +395,7 @@ impl Wishes {
 }
 
 impl Mail {
-    /// The place of the holder that it is of, or for.
+    /// The index of the holder that sent it, or gets it.
     const fn side(&self) -> usize {
         match self {
             Self::Letter { side, .. } | Self::Answer { side, .. } => *side,

@@ -1,4 +1,4 @@
-//! Why there is no verdict.
+//! Reasons why there is no verdict.
 
 use std::net::IpAddr;
 
@@ -10,60 +10,60 @@ use sluicegate_text::terminal;
 use crate::authenticator::CallerError;
 use crate::wire::http::codec::Problem;
 
-/// Where a gateway shows its own token: what stands in `Authorization` is its client's.
+/// The header field of the gateway's own token: `Authorization` belongs to its client.
 pub(in crate::wire::http::auth) const TOKEN: HeaderName =
     HeaderName::from_static("x-sluicegate-token");
 
-/// What is wrong with what a gateway asks, or with what its client wrote.
+/// The problem of a gateway's request, or of its client's.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(in crate::wire::http::auth) enum AuthError {
-    /// Whoever asks is no gateway.
+    /// The peer is not a trusted gateway.
     #[error("peer `{0}` is not in http.trusted_peers: its forwarded headers are ignored")]
     Untrusted(IpAddr),
-    /// The gateway does not show the token that it should, or one that is not good.
+    /// The gateway's token is missing, or is not valid for this.
     #[error("{TOKEN}: {0}")]
     Refused(CallerError),
-    /// The listener does not permit to check.
+    /// The listener does not permit checks.
     #[error("{0}")]
     NotPermitted(CallerError),
-    /// Nothing says which app's request it is. A gateway would take 401 or 403 for a verdict and tell its
-    /// client that it is over the limit.
+    /// The request has no app. A gateway would take 401 or 403 for a verdict and tell its client that it
+    /// is over the limit.
     #[error("app: {}", CallerError::NoApp)]
     NoApp,
-    /// The gateway does not say what is asked of it.
+    /// The gateway does not describe the request.
     #[error("{0}: is missing, as is {1}")]
     Missing(&'static str, &'static str),
-    /// A gateway sets one field; the other is the client's.
+    /// Two fields differ: a gateway sets one, and the other is the client's.
     #[error("{0}: differs from {1}")]
     Differ(&'static str, &'static str),
-    /// Nobody can tell which counts.
+    /// A field is given twice, and it is unclear which one counts.
     #[error("{0}: is given twice")]
     Twice(String),
-    /// A field is no text.
+    /// A field is not ASCII.
     #[error("{0}: is not ASCII")]
     NoText(&'static str),
-    /// The path makes no sense.
+    /// The path is invalid.
     #[error("path: {0}")]
     Path(#[from] PathError),
-    /// The query of `/v1/auth` itself.
+    /// The query of `/v1/auth` itself is invalid.
     #[error("query: {0}")]
     Query(String),
-    /// There is no policy of the name in the path, but maybe another was meant.
+    /// There is no policy with the name in the path, but maybe another was meant.
     #[error("{}{}", terminal::decide_error(.error), .near.as_deref().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default())]
     NoPolicy {
-        /// That.
+        /// The error of the engine.
         error: DecideError,
         /// The policy that was most likely meant.
         near: Option<String>,
     },
-    /// The engine does not decide.
+    /// The engine did not decide.
     #[error("{}", terminal::decide_error(.0))]
     Undecided(#[from] DecideError),
 }
 
 impl AuthError {
-    /// Gateways pass on what is no verdict. To their clients, what an operator has to mend is an error
-    /// of the server.
+    /// Gateways pass on a status that is not a verdict. To their clients, a mistake of an operator is
+    /// an error of the server.
     fn status(&self) -> StatusCode {
         match self {
             Self::Differ(..) | Self::Twice(_) | Self::NoText(_) | Self::Path(_) => {

@@ -1,4 +1,4 @@
-//! The request that a gateway asks about, read from header fields.
+//! The request of a gateway's client, read from header fields.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,23 +15,22 @@ use crate::protocol::Peer;
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// The fields that say the same, nginx's and that of others. A gateway sets one; the other may be what
-/// its client wrote.
+/// Pairs of fields with one meaning, nginx's and those of others. A gateway sets one; the other may be from its client.
 const URI: [&str; 2] = ["x-original-uri", "x-forwarded-uri"];
 const METHOD: [&str; 2] = ["x-original-method", "x-forwarded-method"];
 const HOST: [&str; 2] = ["x-original-host", "x-forwarded-host"];
 
-/// Gateways whose word is taken.
+/// Gateways that are trusted to describe requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TrustedPeers {
     proxies: TrustedProxies,
-    /// The same and this machine, for those who come through a socket in the file system.
+    /// These networks and this machine, for peers on a socket in the file system.
     proxies_and_here: TrustedProxies,
-    /// How many proxies a request passes, where that is known.
+    /// The number of proxies that a request passes, if it is configured.
     hops: Option<usize>,
 }
 
-/// A request in the hands of a gateway.
+/// A client's request, as its gateway describes it.
 #[derive(Debug)]
 pub(in crate::wire::http::auth) struct GatewayRequest<'h> {
     remote_ip: String,
@@ -42,7 +41,7 @@ pub(in crate::wire::http::auth) struct GatewayRequest<'h> {
 }
 
 impl TrustedPeers {
-    /// These networks.
+    /// Trusts the peers in `networks`.
     pub(crate) fn new(networks: &[Network]) -> Self {
         let networks = networks.iter().map(|Network(network)| *network);
         let here = IpNet::from(IpAddr::V4(Ipv4Addr::LOCALHOST));
@@ -53,13 +52,13 @@ impl TrustedPeers {
         }
     }
 
-    /// The same, where every request passes so many proxies.
+    /// Sets the number of proxies that every request passes.
     pub(crate) fn with_hops(self, hops: Option<usize>) -> Self {
         Self { hops, ..self }
     }
 
-    /// The client of `peer`: the last address of `X-Forwarded-For` that is none of these, or that of its
-    /// hop.
+    /// The client of `peer`: the last address of `X-Forwarded-For` that is not trusted, or the address
+    /// at the configured hop.
     pub(super) fn client(&self, peer: Peer, headers: &HeaderMap) -> Result<IpAddr, AuthError> {
         let lines: Vec<_> = headers.get_all(FORWARDED_FOR).iter().collect();
         let lines = lines.into_iter().map(HeaderValue::as_bytes);
@@ -76,7 +75,7 @@ impl TrustedPeers {
 }
 
 impl<'h> GatewayRequest<'h> {
-    /// What `peer` says of the request, if it is one of those `trusted`.
+    /// Reads the request that `peer` describes, if `peer` is `trusted`.
     pub(in crate::wire::http::auth) fn decode(
         headers: &'h HeaderMap,
         peer: Peer,
@@ -139,7 +138,7 @@ impl<'h> GatewayRequest<'h> {
     }
 }
 
-/// A header that the key of `policy` is made of is given once: what is protected may read the other one.
+/// Checks that a header in the key of `policy` is given once: the protected service may read the other one.
 fn check_headers(policy: &Policy, attributes: &Attributes<'_>) -> Result<(), AuthError> {
     for part in policy.key() {
         if let KeyAttribute::Header(wanted) = part {
@@ -152,7 +151,7 @@ fn check_headers(policy: &Policy, attributes: &Attributes<'_>) -> Result<(), Aut
     Ok(())
 }
 
-/// What the one or the other field says, if any does.
+/// The value of one of two fields, if there is any.
 fn said<'h>(
     headers: &'h HeaderMap,
     names: [&'static str; 2],

@@ -1,24 +1,24 @@
-//! The query of `/v1/auth`: what the gateway can understand, and for which app it stands.
+//! The query of `/v1/auth`: the status that the gateway understands, and its app.
 
 use axum::http::StatusCode;
 use sluicegate_text::terminal::one_line;
 
 use super::AuthError;
 
-/// How an answer is wanted.
+/// The options of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::wire::http::auth) struct Query<'a> {
     /// The status of a refusal.
     pub(in crate::wire::http::auth) deny: StatusCode,
-    /// The application that the gateway stands for.
+    /// The app that the gateway acts for.
     pub(in crate::wire::http::auth) app: Option<&'a str>,
 }
 
 impl<'a> Query<'a> {
     /// Reads a query, without its `?`.
     ///
-    /// What is unknown is refused: some gateways hand the query of their client on unless the
-    /// configuration says otherwise, and it must not say how to answer.
+    /// An unknown field is refused: some gateways pass on the query of their client unless they are
+    /// configured otherwise, and clients must not choose the answer.
     pub(in crate::wire::http::auth) fn decode(text: &'a str) -> Result<Self, AuthError> {
         let (mut deny, mut app) = (None, None);
         for field in text.split('&').filter(|field| !field.is_empty()) {

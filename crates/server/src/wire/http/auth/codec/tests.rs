@@ -1,4 +1,4 @@
-//! What gateways say of requests, and what they are told.
+//! Requests that gateways describe, and the answers to them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ fn ip(text: &str) -> Peer {
     Peer::Ip(text.parse().expect("an address"))
 }
 
-/// The fields that are told by default.
+/// The header fields by default.
 fn limits() -> BudgetHeaders {
     BudgetHeaders::of(&[HeaderStyle::Ratelimit])
 }
@@ -75,7 +75,7 @@ fn the_client_is_the_last_hop_that_is_no_gateway() {
     check("::ffff:203.0.113.7", "203.0.113.7");
     check("2001:db8:0:1:aaaa::1", "2001:db8:0:1::/64");
     check("[2001:db8:0:1::2]:80", "2001:db8:0:1::/64");
-    // A gateway that is garbled is held to its own budget, whatever its client wrote.
+    // A garbled list leads to the budget of the gateway itself, whatever its client wrote.
     let lines = [("x-forwarded-for", "6.6.6.6, garbage")];
     assert_eq!(key("remote_ip", GATEWAY, &lines).unwrap().as_deref(), Some("127.0.0.1"));
 }
@@ -237,7 +237,7 @@ fn of_too_many_policies_those_are_left_out_that_refuse_nothing_then_the_last_by_
     );
 }
 
-/// What is answered to the second request within an hour that takes from all of `documents`.
+/// The answer to the second request within an hour that takes from all of `documents`.
 async fn second(documents: &str, deny: StatusCode) -> Response<axum::body::Body> {
     let document = Document::parse(documents).expect("tests write policies");
     let engine = ServerEngine::in_memory(PolicySet::new(document));

@@ -1,4 +1,4 @@
-//! What a gateway is told, in statuses and header fields: the mapping of this wire.
+//! The answers to gateways, in statuses and header fields: the mapping of this wire.
 //!
 //! | way | status | fields beside those of the limits |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | degraded, with a response | that response, or `deny` | `degrade` |
 //! | refused | `deny` (429 or 403) | `refuse`, `Retry-After`; the body is that of `/v1/check?deny=429` |
 //!
-//! A gateway takes each status below 300 for leave to pass, so a fallback of such a status is sent with
-//! 429. Where no policy guards the request there is no verdict: 200 alone.
+//! A gateway lets a request pass on each status below 300, so a fallback with such a status is sent
+//! with 429. Where no policy guards the request there is no verdict: 200 alone.
 
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
@@ -29,8 +29,8 @@ const POLICY: HeaderName = HeaderName::from_static("x-sluicegate-policy");
 const DEGRADE: HeaderName = HeaderName::from_static("x-sluicegate-degrade");
 const DIVERT: HeaderName = HeaderName::from_static("x-sluicegate-divert");
 
-/// Writes what was `decided`: by all policies if all let the request pass, else by the one that does
-/// not. `deny` is the status of a refusal.
+/// Writes the verdict on `decided`: of all policies if all let the request pass, else of the one
+/// that does not. `deny` is the status of a refusal.
 pub(in crate::wire::http::auth) fn encode(
     decided: &[PolicyDecision],
     deny: StatusCode,
@@ -77,7 +77,7 @@ pub(in crate::wire::http::auth) fn encode(
     response
 }
 
-/// The limits, as lists of all that were met; who decided, where that was not the store.
+/// Adds the limits, as lists of all policies, and the mode if the store did not decide.
 fn add_budget_headers(
     headers: &mut HeaderMap,
     limits: BudgetHeaders,
@@ -90,7 +90,7 @@ fn add_budget_headers(
     }
 }
 
-/// Puts the lines of a list on one: gateways copy the first line alone.
+/// Joins the lines of a list: gateways copy the first line alone.
 fn join(headers: &mut HeaderMap, name: HeaderName) {
     let lines: Vec<_> = headers.get_all(&name).iter().map(HeaderValue::as_bytes).collect();
     if lines.len() > 1 {
@@ -103,7 +103,7 @@ fn verdict(headers: &mut HeaderMap, word: &'static str) {
     headers.insert(VERDICT, HeaderValue::from_static(word));
 }
 
-/// A gateway that knows 403 alone sends a fallback of its own.
+/// The status of a fallback; `deny` where a gateway would let the request pass, or only understands 403.
 fn fallback_status(status: u16, deny: StatusCode) -> StatusCode {
     match StatusCode::from_u16(status) {
         Ok(status) if status.as_u16() >= 300 && deny != StatusCode::FORBIDDEN => status,
@@ -127,7 +127,7 @@ fn served<'a>(
     response
 }
 
-/// A text of a policy: documents have no control characters there.
+/// The value of a field with a text of a policy, which has no control characters.
 fn field(text: &str) -> HeaderValue {
     HeaderValue::from_bytes(text.as_bytes()).expect("a line has no control characters")
 }

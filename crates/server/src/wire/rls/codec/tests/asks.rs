@@ -1,4 +1,4 @@
-//! What messages ask.
+//! The requests in messages.
 
 use proptest::prelude::*;
 use sluicegate::{Cost, Verb};
@@ -30,7 +30,7 @@ fn cost(permits: u64) -> Cost {
     Cost::new(permits).expect("it is within the range")
 }
 
-/// What `message` asks, told as policy, key, app and verb of each descriptor.
+/// The requests in `message`, as policy, key, app and verb of each descriptor.
 fn asked(message: &RateLimitRequest) -> Result<Vec<String>, String> {
     let (tree, policies) = (tree(TREE), policies(POLICIES));
     let asks = decode(message, &tree, &policies).map_err(|refusal| refusal.message())?;
@@ -151,7 +151,7 @@ fn the_descriptors_hits_count_before_those_of_the_request_and_zero_only_looks() 
     assert_eq!(hits("shop", None, 7, false), Verb::AtMost { cost: cost(7) });
     assert_eq!(hits("sluicegate", None, 7, false), Verb::Check { cost: cost(7) });
     assert_eq!(hits("users", Some(3), 0, false), Verb::Check { cost: cost(3) });
-    // More than one decision takes: the rest is asked for afterwards.
+    // More than one decision takes: the rest is requested afterwards.
     assert_eq!(hits("shop", Some((1 << 31) + 1), 0, false), Verb::AtMost { cost: cost(1 << 31) });
     assert_eq!(hits("shop", None, u32::MAX, false), Verb::AtMost { cost: cost(1 << 31) });
     assert_eq!(hits("shop", Some(u64::MAX), 0, true), Verb::Refund { cost: cost(1 << 31) });

@@ -96,7 +96,7 @@ fn names_of_units_and_codes_are_envoys() {
     for number in 0..9 {
         let ours = Unit::try_from(number).ok().map(|unit| unit.as_str_name());
         assert_eq!(ours, Envoys::try_from(number).ok().map(|unit| unit.as_str_name()));
-        // Limits that are brought along have the same numbers, as far as they go.
+        // Limits that are sent along have the same numbers, as far as they go.
         if let Ok(unit) = EnvoyUnit::try_from(number) {
             assert_eq!(ours, Some(unit.as_str_name()));
         }

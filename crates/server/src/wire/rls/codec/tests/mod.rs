@@ -1,4 +1,4 @@
-//! The codec by examples: what messages ask, and what decisions say.
+//! The codec by examples: requests in messages, and messages of decisions.
 
 mod asks;
 mod conformance;

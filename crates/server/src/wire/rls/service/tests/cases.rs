@@ -1,18 +1,17 @@
-//! A table of what `envoyproxy/ratelimit` decides: one line a case, in configurations and words of our
-//! own.
+//! A table of decisions of `envoyproxy/ratelimit`: one line a case, in configurations and words of our own.
 //!
 //! A request is written as its descriptors, parted by ` + `, each a path of `key=value`, parted by ` > `;
-//! `@5/minute` behind them is a limit that the descriptor brings along, `#3` its hits. The answer is the
+//! `@5/minute` behind them is a limit that the descriptor sends along, `#3` its hits. The answer is the
 //! code of the request and of each descriptor, with what remains of the limit: `OK ok(4 of 5/minute)`.
 
 use sluicegate_policy::descriptor::envoy::import;
 
 use super::*;
 
-/// What is claimed, the descriptors of a configuration, and requests with what is answered.
+/// A claim, the descriptors of a configuration, and requests with their answers.
 type Case<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
 
-/// How requests find their limit.
+/// Requests, and the limits that they find.
 const LOOKUP: &[Case<'_>] = &[
     (
         "a value has its limit",
@@ -382,7 +381,7 @@ const PATTERNS: &[Case<'_>] = &[
     ),
 ];
 
-/// Requests of several descriptors, limits that they bring along, hits, and quotas.
+/// Requests of several descriptors, limits that they send along, hits, and quotas.
 const REQUESTS: &[Case<'_>] = &[
     (
         "one that is over is enough",
@@ -485,7 +484,7 @@ const REQUESTS: &[Case<'_>] = &[
     ),
 ];
 
-/// What is wrong with a configuration: a claim, the file, and what the message has.
+/// Invalid configurations: a claim, the file, and a part of the message.
 const WRONG: &[(&str, &str, &str)] = &[
     ("a file needs a domain", "descriptors: []", "domain: is missing"),
     ("a domain is not empty", "domain: ''", "domain: `` is not a domain"),
@@ -571,7 +570,7 @@ fn told(response: &RateLimitResponse) -> String {
     told
 }
 
-/// Why a case is not as the table says, if it is not.
+/// The difference between a case and the table, if there is one.
 async fn differs(&(claim, descriptors, asked): &Case<'_>) -> Option<String> {
     let config = format!("domain: shop\ndescriptors:\n{descriptors}");
     let config = config.replace("descriptors:\n[]", "descriptors: []");

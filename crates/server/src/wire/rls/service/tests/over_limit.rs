@@ -1,5 +1,5 @@
-//! What a refused charge leaves behind: looks after it, other descriptors of its request, and hits beyond what one
-//! decision takes. Beside a model of `envoyproxy/ratelimit`, which counts refused hits.
+//! The effects of a refused charge: peeks after it, other descriptors of its request, and hits beyond those that
+//! one decision takes. Compared with a model of `envoyproxy/ratelimit`, which counts refused hits.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -84,7 +84,7 @@ async fn more_hits_than_are_left_overdraw_a_budget_and_a_few_more_do_not() {
     assert_eq!(codes(&subject, &[2, 0, 0]).await, "OK OK OK");
     let subject = [Subject::serving(TWO_A_MINUTE).with_options(LOOKS)];
     assert_eq!(codes(&subject, &[1, 5, 0]).await, "OK OVER OVER");
-    // What is given back can be had, and looked at.
+    // Permits that were given back can be taken again, and peeked at.
     let back =
         RateLimitDescriptor { is_negative_hits: true, ..hits(1, descriptor(&[("user", "ann")])) };
     assert_eq!(subject[0].one("shop", back).await, (Code::Ok, 1));
@@ -148,7 +148,7 @@ descriptors:
   - { key: per_day, rate_limit: { unit: day, requests_per_unit: 10 } }
 ";
 
-/// What a request of `user` gets, and what is left of both limits.
+/// The code of a request of `user`, and what is left of both limits.
 async fn two(subject: &Subject, user: &str) -> (Code, Vec<u32>) {
     let asked = vec![descriptor(&[("per_user", user)]), descriptor(&[("per_day", "all")])];
     let response = subject.ask(&message("two", asked)).await;
@@ -156,7 +156,7 @@ async fn two(subject: &Subject, user: &str) -> (Code, Vec<u32>) {
     (response.overall_code(), left)
 }
 
-/// Of a request that one descriptor refuses, the others count nothing.
+/// Asserts that a request which one descriptor refuses is not counted for the others.
 async fn is_not_counted_for_the_others(subject: &Subject) {
     assert_eq!(two(subject, "ann").await, (Code::Ok, vec![1, 9]));
     assert_eq!(two(subject, "ann").await, (Code::Ok, vec![0, 8]));
@@ -270,7 +270,7 @@ policies:
     assert_eq!(ask("s", u64::MAX).await, (Code::Ok, 5));
 }
 
-/// The message on the network that asks for this user by bytes.
+/// A message with these bytes as the user, as on the network.
 fn of_bytes(user: &[u8]) -> RateLimitRequest {
     let mut asked = message("shop", vec![descriptor(&[("user", "")])]);
     asked.descriptors[0].entries[0].value = user.to_vec();
@@ -292,14 +292,14 @@ async fn bytes_that_are_no_text_are_limited_as_well() {
     assert_eq!(ask(b"Zo\xeb").await, ok);
 }
 
-/// What `envoyproxy/ratelimit` remembers and answers: a counter of all hits, refused ones too.
+/// A model of `envoyproxy/ratelimit`: a counter of all hits, refused ones too.
 #[derive(Default)]
 struct Reference {
     counts: HashMap<(String, u64), u64>,
     stops: bool,
 }
 
-/// A limit of the random configuration: its key, permits, seconds, whether it is brought along, shadow or quota.
+/// A limit of the random configuration: its key, permits, seconds, whether it is sent along, shadow or quota.
 type Kind = (&'static str, u64, u64, bool, bool, bool);
 
 const KINDS: [Kind; 6] = [

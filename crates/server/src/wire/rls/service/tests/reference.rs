@@ -1,4 +1,4 @@
-//! What `envoyproxy/ratelimit` answers, case by case: what its documentation and its tests say, in
+//! Answers of `envoyproxy/ratelimit`, case by case, from its documentation and its tests, in
 //! configurations and words of our own. How a descriptor finds its limit is in
 //! `crates/policy/tests/envoy.rs`.
 
@@ -211,7 +211,7 @@ async fn quotas_refuse_a_request_only_all_together() {
     };
     let (ok, over) = (Code::Ok, Code::OverLimit);
     assert_eq!(ask(&["a", "never", "hard"]).await, (ok, vec![ok, over, ok], None));
-    // One is over, and told as that; another is not, which will do.
+    // One is over, as its status says; another is not, which is enough.
     assert_eq!(ask(&["a", "b", "hard"]).await, (ok, vec![over, ok, ok], None));
     let minute = Some("retry-after: 60".to_owned());
     assert_eq!(ask(&["a", "b", "hard"]).await, (over, vec![over, over, ok], minute));
