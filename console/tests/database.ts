@@ -42,7 +42,7 @@ export class Database {
     }
   }
 
-  /** As if its machine had lost power. */
+  /** Stops the database as if its machine had lost power. */
   async kill(): Promise<void> {
     const gone = once(this.child!, 'exit');
     this.child!.kill('SIGQUIT');

@@ -5,7 +5,7 @@ import { settled } from './pages.ts';
 import { startRedis } from './redis.ts';
 import { startWorld } from './world.ts';
 
-/** Longest wait for a page that looks every ten seconds, and for a server that asks a database that was away. */
+/** Longest wait for a page that reads every ten seconds, and for a server whose database was unavailable. */
 const SEEN_MS = 40_000;
 
 test.describe('a catalog that is killed', () => {
@@ -45,7 +45,7 @@ test.describe('a catalog that is killed', () => {
     const decided = await fetch(`${server.http}/v1/check`, { method: 'POST', headers, body: JSON.stringify({ policy: 'login', key: 'alice' }) });
     expect(decided.status).toBe(200);
     await page.getByRole('button', { name: 'Save in shadow' }).click();
-    // The banner, and beside the button why nothing was saved.
+    // The banner, and beside the button the reason why nothing was saved.
     await expect(page.getByRole('main').getByRole('alert')).toHaveCount(2, { timeout: SEEN_MS });
     await expect(limit).toHaveValue('50');
 

@@ -189,7 +189,7 @@ test('back and forward show the pages between', async ({ context, page }) => {
 test('without the server a banner says so, until it is back', async ({ context, page }) => {
   await enter(context, world, 'bea');
   await page.clock.install();
-  // What the chart has not read it cannot keep.
+  // The chart must have been read once before it can be kept.
   const traffic = page.waitForResponse(/\/traffic\?/);
   await page.goto(`${world.url}/apps/demo`);
   await (await traffic).finished();
@@ -245,7 +245,7 @@ test('the most policies that an app can have are at most 60 rows of the document
   await page.getByRole('searchbox').fill('01321');
   await expect(page.getByText('policy-01321')).toBeVisible();
   await expect(page.getByText('1 of 2,500')).toBeVisible();
-  // Once more if the page has only then seen the revision of the change.
+  // Once more if the page has seen the revision of the change only then.
   expect([3, 6], 'a request per 1,000 policies').toContain(asked);
   await server.stop();
 });

@@ -17,14 +17,14 @@ export const PASSWORD = 'correct horse battery';
 
 /** A server with a catalog of its own in a temporary SQLite file. */
 export interface Server {
-  /** Where the console is. */
+  /** The address of the console. */
   url: string;
-  /** Where decisions are. */
+  /** The address for decisions. */
   http: string;
   setupToken: string;
   catalog: string;
   stop: () => Promise<void>;
-  /** What of this the server has printed; empty: nothing. */
+  /** The first match in the output of the server; empty: none. */
   printed: (what: RegExp) => string;
 }
 
@@ -165,7 +165,7 @@ export async function enter(context: BrowserContext, server: Server, name: strin
   await context.addCookies([{ name: key, value, url: server.url.replace('http:', 'https:'), httpOnly: true, secure: true, sameSite: 'Strict' }]);
 }
 
-/** Without it, tests are skipped; with `CI=true` they fail instead. */
+/** The browser. Without it, tests are skipped; with `CI=true` they fail instead. */
 export const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 
 /** Every page is watched: nothing may violate the content security policy, leave the origin or fail unseen. */
@@ -194,7 +194,7 @@ export const test = base.extend<{ browserIsThere: void; watched: string[] }>({
       context.on('request', (request) => {
         const url = new URL(request.url());
         const origin = new URL(request.frame().url() === 'about:blank' ? request.url() : request.frame().url()).origin;
-        // People may go elsewhere, as to sign in; pages may not ask elsewhere.
+        // People may go elsewhere, for example to sign in; pages may not send requests elsewhere.
         if (request.isNavigationRequest()) return;
         if (url.protocol !== 'data:' && url.origin !== origin) wrong.push(`request leaves the origin: ${request.url()}`);
       });

@@ -107,7 +107,7 @@ test.describe('with one server', () => {
     await openedAs(context, page, 'ada', '/');
     const list = page.getByRole('region', { name: 'Latest changes of policies' });
     await expect(list.getByRole('listitem').first()).toContainText('ada created the policy mails.send');
-    // What filled the list: wrong passwords of others, and test requests.
+    // The entries that filled the list: wrong passwords of others, and test requests.
     for (let time = 0; time < 3; time += 1) {
       await fetch(`${server.url}/v1/admin/session`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ account: 'eve', password: 'guess' }) });
       await server.ada.ask('POST', '/apps/shop/policies/mails.send/keys/try', { key: 'console' });
@@ -190,7 +190,7 @@ test.describe('with one server', () => {
     await expect(why).toHaveAttribute('aria-invalid', 'true');
     await expect(page.getByRole('alert').filter({ hasText: 'An active policy needs a reason.' })).toBeVisible();
     expect(writes).toEqual([]);
-    // In shadow none is needed.
+    // In shadow no reason is needed.
     await page.getByRole('button', { name: 'Save in shadow' }).click();
     await expect(page.getByText('pay.card created')).toBeVisible();
   });
@@ -232,7 +232,7 @@ test.describe('with one server', () => {
     await expect(warning.getByRole('link', { name: /app0 · gateway/ })).toBeVisible();
     expect(asked.filter((path) => path === '/v1/admin/tokens').length).toBeGreaterThan(0);
     expect(asked.filter((path) => /^\/v1\/admin\/apps\/app\d/.test(path))).toEqual([]);
-    // Only what the account may see.
+    // Only the apps that the account may see.
     await context.clearCookies();
     await openedAs(context, page, 'vic', '/');
     await expect(page.getByRole('region', { name: 'Latest changes of policies' }).getByRole('listitem').first()).toBeVisible();
@@ -318,7 +318,7 @@ test.describe('with one server', () => {
     await paste('{"type":"about:blank","title":"Too Many Requests","status":429,"detail":"limit reached"}');
     await expect(option).toContainText('limit reached');
     await page.keyboard.press('Enter');
-    // An answer does not name its policy: that of the page is looked at.
+    // An answer does not name its policy: that of the page is used.
     await expect(page).toHaveURL(/\/keys\?app=demo&policy=login/);
   });
 
@@ -415,7 +415,7 @@ test('overload, decisions without the store and refusals by a limit are three nu
     await expect(keys.getByRole('button', { name: 'greedy' })).toBeVisible({ timeout: COUNTED_MS });
     await expect(keys.getByRole('listitem')).toHaveCount(1);
 
-    // The card of the shadow does not count it as what the limit would refuse.
+    // The card of the shadow does not count overload as refusals of the limit.
     await page.goto(`${server.url}/apps/shop/sessions.read`);
     await expect(page.getByText(/^It would have refused 0% \(0 of [\d,]+\)\./)).toBeVisible({ timeout: COUNTED_MS });
     await expect(page.getByText(/[\d,]+ requests? met an overloaded store: no limit was asked about/)).toBeVisible();

@@ -9,10 +9,10 @@ test.beforeAll(async () => {
 test.afterAll(() => world.stop());
 test.beforeEach(async ({ context }) => enter(context, world, 'bea'));
 
-/** More controls than any page has before the one that is looked for. */
+/** More controls than any page has before the wanted one. */
 const STOPS_MAX = 80;
 
-/** Goes there with the Tab key alone. */
+/** Moves the focus to `wanted` with the Tab key alone. */
 async function tabTo(page: Page, wanted: Locator): Promise<void> {
   await expect(wanted).toBeVisible();
   for (let stop = 0; stop < STOPS_MAX; stop += 1) {

@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import type { Page } from '@playwright/test';
 
 /**
- * What a page looks like, as text: where each heading, control and picture is, its size, font and colours. A change shows
+ * The look of a page, as text: where each heading, control and picture is, its size, font and colours. A change shows
  * as the lines that differ. Pictures would change with every release of the browser and of its fonts; these lines do
- * not, and a difference of some pixels is none.
+ * not, and a difference of some pixels does not count.
  *
  * `LINES=write npx playwright test look` writes the lines anew: read the difference before you keep it.
  */
@@ -35,9 +35,9 @@ export function changed(view: string, language: string, found: string[]): string
 /** A line for each part of the page that can be seen, in its order. */
 export function lines(page: Page): Promise<string[]> {
   return page.evaluate(() => {
-    // What depends on when and where it runs has one width.
+    // Text that depends on the time and the machine of the test has one width.
     for (const time of document.querySelectorAll('time')) time.textContent = '00:00';
-    // Where a row of tabs has scrolled to depends on when it was looked at.
+    // The scroll position of a row of tabs depends on the time at which it is read.
     for (const part of document.querySelectorAll('nav, [role=tablist]')) part.scrollLeft = 0;
     for (const chart of document.querySelectorAll<HTMLElement>('.chart')) {
       chart.style.height = '320px';

@@ -6,9 +6,9 @@ import { changed, hasLines, lines } from './lines.ts';
 import { settled, VIEWS } from './pages.ts';
 import { startWorld } from './world.ts';
 
-/** Where pictures of all pages are kept; without it, none are made. */
+/** The folder for pictures of all pages; without it, none are made. */
 const SCREENS = process.env.SCREENS;
-/** How each page is looked at, by language. */
+/** The themes and widths in which each page is opened, by language. */
 const LOOKS = {
   en: [['light', 1280], ['dark', 1280], ['light', 360]],
   zh: [['light', 1280], ['dark', 1280], ['dark', 360]],

@@ -29,7 +29,7 @@ test('a sign-in that the provider refuses ends on the sign-in page, with the rea
 
 test('a sign-in with the provider leads back into the console, with an account', async ({ page }) => {
   provider.error = '';
-  // A link leads there also by the provider.
+  // A link leads to its page also after a sign-in at the provider.
   await page.goto(`${server.url}/settings?from=mail`);
   await expect(page.getByText('Sign in to open /settings?from=mail.')).toBeVisible();
   await page.getByRole('link', { name: /^Sign in with/ }).click();

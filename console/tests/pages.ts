@@ -6,13 +6,13 @@ export interface View {
   path: string;
   /** The account that looks at it; without one, nobody is signed in. */
   as?: 'ada' | 'bea' | 'vic' | 'cho';
-  /** What to do on the page first. */
+  /** The actions on the page before it is looked at. */
   act?: (page: Page) => Promise<void>;
 }
 
 const press = (name: RegExp) => async (page: Page) => page.getByRole('button', { name }).first().click();
 
-/** Changes a policy in the form, and waits until the server has said something about it. */
+/** Changes a policy in the form, and waits until the server has checked it. */
 async function fillFirst(page: Page, label: RegExp, value: string): Promise<void> {
   await page.getByRole('textbox', { name: label }).first().fill(value);
   await page.getByRole('status').getByText(/^(Checked by the server|服务器已校验|1 error|1 个错误)$/).waitFor();

@@ -98,7 +98,7 @@ test('two people change one description: the second sees the conflict', async ({
   await page.getByRole('button', { name: 'Change the app' }).click();
   const { version } = await world.ada.ask('GET', '/apps/demo');
   await world.ada.ask('PATCH', '/apps/demo', { description: 'By ada.' }, { 'if-match': `"${version}"` });
-  // The page behind the dialog follows; what is changed is still what was read.
+  // The page behind the dialog follows; the dialog still changes the version that was read.
   await expect(page.getByRole('main', { includeHidden: true })).toContainText('By ada.');
   await page.getByLabel('Description').fill('By bea.');
   await page.getByRole('button', { name: 'Save' }).click();

@@ -86,7 +86,7 @@ test('a policy that has just become active shows what it refuses, and one click 
   await world.ada.ask('POST', '/apps/shop/policies/life.strip/activate?force=true', undefined, { 'if-match': '"1"' });
   await page.goto(`${world.url}/apps/shop/life.strip`);
   const strip = page.getByRole('region', { name: /^Active since/ });
-  // What was decided in shadow is no part of it: the bucket in which the policy became active is left out.
+  // Decisions in shadow are not counted: the bucket in which the policy became active is left out.
   await expect(strip).toContainText(/Nothing is counted yet\. Counting starts at \d\d:\d\d:\d\d\./);
   const since = /\d\d:\d\d:\d\d/.exec((await strip.innerText()).split('Counting')[1]!)![0];
   await expect.poll(() => new Date().toISOString().slice(11, 19) >= since, { timeout: 12_000 }).toBe(true);
@@ -111,7 +111,7 @@ test('a policy in the shadow says what it would have refused', async ({ page }) 
   const card = page.getByRole('region', { name: /^In shadow/ });
   await page.goto(`${world.url}/apps/shop/life.shadow`);
   await expect(card).toContainText('No requests yet.');
-  // What a node counts is in the sum after ten seconds.
+  // The counts of a node are in the sum after ten seconds.
   await expect(async () => {
     for (let call = 0; call < 3; call += 1) await fetch(`${world.http}/v1/check`, { method: 'POST', headers, body });
     await page.reload();

@@ -8,7 +8,7 @@ const part = (value: object) => Buffer.from(JSON.stringify(value)).toString('bas
 
 /** A provider of OpenID Connect at which Dan signs in, or presses `cancel`. */
 export interface Provider {
-  /** The error with which it sends people back; empty: they sign in. */
+  /** The error in the provider's redirect; empty: people sign in. */
   error: string;
   issuer: string;
   /** The configuration of a server whose admin address has this port. */

@@ -27,7 +27,7 @@ export async function startSlowRedis(delayMs: number): Promise<{ url: string; st
   };
 }
 
-/** Sends so many requests for permits at once, each with a key of its own; returns how many were decided how. */
+/** Sends `count` requests for permits at once, each with a key of its own; returns the number of each result. */
 export async function burst(http: string, headers: Record<string, string>, policy: string, count: number): Promise<Record<string, number>> {
   const agent = new Agent({ keepAlive: true, maxSockets: 400 });
   const one = (place: number) =>

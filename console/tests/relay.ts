@@ -2,7 +2,7 @@ import { connect, createServer, type AddressInfo, type Server, type Socket } fro
 
 /** A wire to another server that can be slow, and that can be cut. */
 export class Relay {
-  /** Each part of an answer, and of a question, takes so long. */
+  /** The delay of each part of an answer and of a question. */
   delayMs = 0;
   private isCut = false;
   private readonly open = new Set<Socket>();

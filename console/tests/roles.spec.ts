@@ -8,7 +8,7 @@ interface Row {
   method: string;
   path: string;
   action: string;
-  /** By person: whether the API permits it. */
+  /** The API permits the request, by person. */
   may: Record<string, boolean>;
 }
 
@@ -28,12 +28,12 @@ function table(): Row[] {
 }
 
 const TABLE = table();
-/** Reads whose question is too long for an address. */
+/** Reads whose query is too long for an address. */
 const READS = ['policy.validate', 'policy.import', 'policy.whatif', 'key.read', 'key.explain'];
 const button = (name: string | RegExp) => (page: Page) => page.getByRole('main').getByRole('button', { name }).first();
 const link = (name: string | RegExp) => (page: Page) => page.getByRole('main').locator('a, button').filter({ hasText: name }).first();
 
-/** Where the console offers an action. What only exists after a step (a dialog, a version) is in tests of its own. */
+/** The controls of each action. Those that appear only after a step (a dialog, a version) are in tests of their own. */
 const CONTROLS: { action: string; path: string; control: (page: Page) => Locator }[] = [
   { action: 'app.create', path: '/apps', control: button('New app') },
   { action: 'app.update', path: '/apps/demo', control: button('Change the app') },

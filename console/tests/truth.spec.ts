@@ -22,7 +22,7 @@ const VIEWS: View[] = [
   { page: 'audit' },
 ];
 
-/** As it is shown: a change of a policy by the administrator. */
+/** Changes a policy as an administrator. */
 async function change(policy: string, limit: number, reason: string): Promise<void> {
   const path = `/apps/shop/policies/${policy}`;
   const { version, document } = await fleet.ada.ask('GET', path);
@@ -31,7 +31,7 @@ async function change(policy: string, limit: number, reason: string): Promise<vo
 }
 
 const READ_AGAIN_MAX = 5;
-/** `STATES='calm,two editors'` plays these alone: for work on the test. */
+/** `STATES='calm,two editors'` runs these states alone: for work on the test. */
 const ONLY = process.env.STATES?.split(',');
 
 let fleet: Fleet;
@@ -108,7 +108,7 @@ async function look(page: Page, state: string, node: NodeName, { views = VIEWS, 
   return all;
 }
 
-/** Requests by which nodes find out how the store does. */
+/** Requests by which nodes notice the state of the store. */
 const probe = () => load.probe(secret, 'cart.open');
 
 const nextBucket = () => past(Math.ceil(Date.now() / BUCKET_MS) * BUCKET_MS);
@@ -122,7 +122,7 @@ test('every sentence with a number is what happened', async ({ page, browser }) 
   const step = async (name: string, run: () => Promise<void>) => void (!ONLY || ONLY.includes(name) ? await test.step(name, run) : undefined);
 
   await step('calm', async () => {
-    // What a shadow counts begins with a bucket.
+    // The counts of a shadow begin with a bucket.
     await nextBucket();
     await load.send(secret, 'cart.add', ['kim', 'lee'], 4);
     await load.send(secret, 'cart.open', ['kim'], 2);
@@ -138,7 +138,7 @@ test('every sentence with a number is what happened', async ({ page, browser }) 
     await load.send(secret, 'search', ['kim', 'mia'], 2);
     await fleet.ada.ask('POST', '/apps/shop/policies/search/activate?reason=OPS-7&force=true', undefined, { 'if-match': '"1"' });
     await fleet.followed();
-    // The card counts from the next bucket on: what the shadow let pass in this one is no part of it.
+    // The card counts from the next bucket on, without the requests that the shadow let pass in this one.
     await nextBucket();
     await load.send(secret, 'search', ['kim', 'mia'], 2);
     await fleet.counted();

@@ -31,7 +31,7 @@ interface Told {
   keys_newly_refused: { key: string; requests: number }[];
 }
 
-/** What the command line says of the same log. */
+/** Returns the answer of the command line about the same log. */
 async function told(policy: string, draft: unknown): Promise<Told> {
   const { document } = await world.ada.ask('GET', `/apps/demo/policies/${policy}`);
   writeFileSync(join(folder, 'today.json'), JSON.stringify({ policies: [document] }));

@@ -10,11 +10,11 @@ test.beforeAll(async () => {
 });
 test.afterAll(() => world.stop());
 
-/** Other languages have longer words than English: by so much. */
+/** Longer words of other languages: by this part more than English. */
 const LONGER = 0.4;
 const PAGES = ['/apps/demo', '/apps/demo/orders.create', '/apps/demo/orders.create/edit', '/keys?app=demo&policy=login&key=kim', '/settings'];
 
-/** The messages of a file, each with words of its own again until it is long enough. */
+/** The messages of a file, each with its own words repeated until it is long enough. */
 function lengthened(name: string): Record<string, string> {
   const messages: Record<string, string> = JSON.parse(readFileSync(`src/lib/i18n/${name}.json`, 'utf8'));
   const longer = (text: string) => {
@@ -30,7 +30,7 @@ function lengthened(name: string): Record<string, string> {
 async function clipped(page: Page): Promise<string[]> {
   return page.evaluate(() =>
     [...document.querySelectorAll<HTMLElement>('button, .button, nav a, h1, h2, h3')]
-      // A name that is shortened on purpose says so with dots; what is unseen has no width.
+      // A shortened name ends in dots on purpose; an unseen element has no width.
       .filter((element) => element.clientWidth > 1 && getComputedStyle(element).textOverflow !== 'ellipsis')
       .filter((element) => element.scrollWidth > element.clientWidth + 1)
       .map((element) => `${element.tagName} ${element.innerText.slice(0, 60)}: ${element.scrollWidth} > ${element.clientWidth}`),

@@ -1,8 +1,8 @@
 import { Api, startServer, type Server } from './harness.ts';
 
-/** Would run if a page took it for HTML. */
+/** Markup that would run if a page took it for HTML. */
 const MARKUP = '<script>window.hacked=1</script><img src=x onerror="window.hacked=1">';
-/** Looks like other text unless a page shows what cannot be seen. */
+/** Text that looks like other text unless a page shows characters that cannot be seen. */
 const UNSEEN = 'invoice\u202egnp.exe\u0007';
 
 /** A server with two apps, people of each role, tokens and a history. */

@@ -1,4 +1,4 @@
-/** What a chart of traffic draws: columns of equal length, each with what became of its requests. */
+/** The columns of a chart of traffic: they are of equal length, and each has its requests by result. */
 
 export const KINDS = ['allowed', 'held', 'other', 'shadowed', 'shed', 'refused', 'error'] as const;
 export type Kind = (typeof KINDS)[number];
@@ -32,7 +32,7 @@ const PARTS: Record<Kind, string[]> = {
   error: ['error'],
 };
 
-/** The time of the last column: clocks of nodes may be ahead of the browser's, and what they counted is shown. */
+/** The time of the last column: clocks of nodes may be ahead of the browser's, and their counts are shown, too. */
 export function latest(now: number, ...answers: Counted[]): number {
   const ends = answers.flatMap(({ from, step_ms, nodes, series, marks = [] }) => [
     ...nodes.map(({ through }) => (through ?? 0) - 1),
@@ -70,10 +70,10 @@ export function columns(counted: Counted, now: number, length: number, count: nu
 
 export const sum = (column: Column): number => KINDS.reduce((total, kind) => total + column.counts[kind], 0);
 
-/** Numbers of requests by their result. Overload and decisions without the store say nothing of a limit. */
+/** Numbers of requests by their result. Overload and decisions without the store are independent of a limit. */
 export interface Totals {
   decided: number;
-  /** By a limit, or by `on_store_failure`. */
+  /** Refused by a limit, or by `on_store_failure`. */
   refused: number;
   /** Over the limit in shadow. */
   shadowed: number;

@@ -1,9 +1,9 @@
-/** Whether the command palette and the list of keys are shown. */
+/** The state of the command palette and of the list of keys. */
 export const palette = $state({
   open: false,
-  /** Whether the palette takes keys itself: it is loaded when it is first opened. */
+  /** True once the palette takes keys itself: it is loaded when it is first opened. */
   isReady: false,
-  /** What was typed until then. */
+  /** The text that was typed before that. */
   typed: '',
   keyboard: false,
 });

@@ -1,9 +1,9 @@
-/** What somebody pasted to learn about it: the answer to a request for permits, such a request, or a key. */
+/** The meaning of pasted text: the answer to a request for permits, such a request, or a key. */
 export interface Pasted {
   app?: string | undefined;
   policy?: string | undefined;
   key?: string | undefined;
-  /** What an answer says. */
+  /** The fields of an answer that refuses. */
   refusal?: { rule: string; remaining: number | null; limit: number | null; retryS: number | null };
   /** The contents of a problem (RFC 9457), such as the body of a status 429. */
   problem?: string;

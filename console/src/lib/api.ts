@@ -37,7 +37,7 @@ export class ApiFailure extends Error {
   }
 }
 
-/** What the server found, in the language of the console. */
+/** Returns an error or warning of the server in the language of the console. */
 export function inLanguage<T extends Warning>(found: T): T {
   const detail = finding(found.code, found.params, found.detail);
   return { ...found, detail: /^unknown_field/.test(found.code ?? '') ? ofField(found as Partial<Wrong>, detail) : detail };
@@ -80,7 +80,7 @@ export function failureText(error: unknown): string {
   if (!(error instanceof ApiFailure)) return String(error);
   if (error.status === 429) return t('error.rate', { seconds: error.retryAfterS || 1 });
   if (error.code === 'forbidden') return t('error.denied');
-  // `invalid request` alone helps nobody.
+  // `invalid request` alone does not help.
   if (error.errors.length > 0) return error.errors.map(({ pointer, detail }) => (pointer ? `${pointer.slice(1)}: ${detail}` : detail)).join('; ');
   return error.detail;
 }

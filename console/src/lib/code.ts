@@ -33,15 +33,15 @@ export function request(method: 'GET' | 'POST', path: string, body?: unknown): B
   return { label: 'curl', text };
 }
 
-/** Where the node that serves the console takes requests for permits, by this wire; none: it does not. */
+/** Returns the address at which the node that serves the console takes requests for permits by `wire`, if it does. */
 export function decidesAt(wire: 'http' | 'resp'): URL | undefined {
   const schemes = { http: ['http:', 'https:'], resp: ['resp:', 'rediss:'] }[wire];
   const urls = (fleet.state.value?.listen ?? []).flatMap((text) => (URL.canParse(text) ? [new URL(text)] : []));
   const found = urls.find(({ protocol, host }) => schemes.includes(protocol) && host !== '');
-  // All addresses of the machine: the one that the browser came to is one of them.
+  // All addresses of the machine: that of the console in the browser is one of them.
   const isAll = found && ['0.0.0.0', '[::]', '[::0]'].includes(found.hostname);
   return isAll ? new URL(`${found.protocol}//${location.hostname}:${found.port}`) : found;
 }
 
-/** The same as text for lines of code; without an address, a placeholder that the reader replaces. */
+/** Returns the `http` address for lines of code; without one, a placeholder that the reader replaces. */
 export const httpAt = (): string => decidesAt('http')?.href.replace(/\/$/, '') ?? 'http://HOST:8080';

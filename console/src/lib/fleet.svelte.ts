@@ -9,7 +9,7 @@ const EVERY_MS = 5_000;
 // Nodes report every 10 s; after three missed reports something is wrong.
 const SILENT_MS = 30_000;
 
-/** The servers of the catalog: the revision that each uses, and how it does. */
+/** The servers of the catalog: the revision and the state of each. */
 class Fleet {
   readonly state = new Loaded<Schema['Fleet']>();
   private now = $state(Date.now());
@@ -27,7 +27,7 @@ class Fleet {
     return node.revision < this.revision ? 'behind' : 'current';
   }
 
-  /** By the clock of the browser. */
+  /** The time of the last report of `node`, by the clock of the browser. */
   heardAt(node: Node): number {
     return this.now - node.seen_ms_ago;
   }
@@ -46,7 +46,7 @@ class Fleet {
     this.now = Date.now();
   };
 
-  /** Reads it now and from time to time; returns what ends that. */
+  /** Reads the fleet now and every few seconds; returns a function that stops this. */
   watch(): () => void {
     return poll(EVERY_MS, this.load);
   }

@@ -1,9 +1,9 @@
 /**
- * What happens in an app now: one stream for all tabs that show it. The first tab holds the stream, and tells the
+ * The events of an app: one stream for all tabs that show it. The first tab holds the stream, and sends them to the
  * others. Without a stream pages go on asking from time to time.
  */
 
-/** What was decided in a second, by policy and result, on one node. */
+/** The decisions of one node in a second, by policy and result. */
 export interface Tick {
   at: number;
   node: string;
@@ -16,16 +16,16 @@ export interface Listener {
   onrevision: () => void;
 }
 
-/** As many as a stream counts. */
+/** The most policies that a stream counts. */
 const POLICIES_MAX = 50;
-/** A stream that the server has ended, or does not give, is asked for again after this. */
+/** Time after which a stream that the server has ended or refused is requested again. */
 const AGAIN_MS = 10_000;
 
 type Message = { event: 'tick'; data: Tick } | { event: 'revision'; data: unknown };
 
 /** Listens until the function that it returns is called. */
 export function listen(app: string, policies: string[], { ontick, onrevision }: Listener): () => void {
-  // Both are there only where the page came by https, or from this machine.
+  // Locks exist only if the page came by https, or from this machine.
   if (!('locks' in navigator)) return () => {};
   const channel = new BroadcastChannel(`sluicegate.live.${app}`);
   const stop = new AbortController();

@@ -8,7 +8,7 @@ export class Loaded<T> {
   isAway: boolean = $state(false);
   private turn = 0;
 
-  /** Reads it; what an earlier, slower reading answers is dropped. */
+  /** Reads the value; the answer to an earlier, slower reading is dropped. */
   async load(read: () => Promise<T>): Promise<void> {
     const turn = ++this.turn;
     try {

@@ -9,7 +9,7 @@ const seconds = every(1_000);
 const minutes = every(15_000);
 const MINUTE_MS = 60_000;
 
-/** The present, for words about `ms`: what reads it is read again, each second within a minute of it, else each quarter of a minute. */
+/** The present, for words about `ms`: its readers run again each second within a minute of `ms`, else every 15 s. */
 export function nowFor(ms: number): number {
   const now = Date.now();
   if (Math.abs(now - ms) < MINUTE_MS) seconds();

@@ -1,4 +1,7 @@
-/** Runs `load` now, and then every `ms` while the page can be seen, and when it is seen again. Returns what ends that. */
+/**
+ * Runs `load` now, then every `ms` while the page is visible, and when it becomes visible. Returns a function that
+ * stops this.
+ */
 export function poll(ms: number, load: () => unknown): () => void {
   void load();
   const again = () => {

@@ -11,7 +11,7 @@ class Session {
   /** True after a session has ended while the console was open. */
   hasEnded = $state(false);
 
-  /** Reads what the server says of itself and who is signed in. */
+  /** Reads the server's description and the signed-in account. */
   async load(): Promise<void> {
     try {
       this.meta = await ask(api.GET('/v1/admin/meta'));
@@ -19,7 +19,7 @@ class Session {
       this.meta = null;
     }
     if (this.meta?.catalog !== 'ready' || this.meta.setup_due) return;
-    // Pages that know a revision from before their first request miss no change, and read nothing twice.
+    // Pages that know a revision from before their first request miss no change, and do not read twice.
     await Promise.all([this.loadMe(), fleet.load()]);
   }
 
@@ -36,7 +36,7 @@ class Session {
     return this.me?.is_admin ?? false;
   }
 
-  /** Whether the account can change this app. */
+  /** Returns whether the account can change this app. */
   canOwn(app: string): boolean {
     return this.isAdmin || this.me?.roles[app] === 'owner';
   }
@@ -56,15 +56,15 @@ export const session = new Session();
 
 const RETURN = 'sluicegate.return';
 
-/** Remembers in this tab where a sign-in elsewhere returns to: the provider sends people to the first page. */
+/** Stores in this tab the path to return to after a sign-in elsewhere: the provider sends people to the first page. */
 export function keepReturn(path: string): void {
   sessionStorage.setItem(RETURN, path);
 }
 
-/** Where a sign-in elsewhere was to return to; empty: none was begun. */
+/** The path to return to after a sign-in elsewhere; empty: none was begun. */
 export const keptReturn = (): string => sessionStorage.getItem(RETURN) ?? '';
 
-/** Goes where the person wanted to go before they signed in elsewhere. */
+/** Shows the page that the person wanted before a sign-in elsewhere. */
 function returnThere(): void {
   const path = keptReturn();
   sessionStorage.removeItem(RETURN);

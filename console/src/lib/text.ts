@@ -21,7 +21,7 @@ export function quote(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }
 
-/** A request that a token of the app can make, as a curl line. A test knows which those are. */
+/** A request that a token of the app can make, as a curl line. A test has the list of these. */
 export function curl(method: string, path: string, body?: unknown, origin = location.origin): string {
   const words = ['curl'];
   if (method !== 'GET') words.push('-X', method);

@@ -32,7 +32,7 @@ export function setShortcuts(areOn: boolean): void {
   localStorage.setItem('sluicegate.shortcuts', areOn ? 'on' : 'off');
 }
 
-/** Whether a key is meant as a shortcut, not as text. */
+/** Returns whether a key is a shortcut, not text. */
 export function isShortcut(event: KeyboardEvent): boolean {
   if (!shortcuts.areOn || event.ctrlKey || event.metaKey || event.altKey) return false;
   return !(event.target instanceof HTMLElement && event.target.closest('input, textarea, select, dialog, [contenteditable]'));

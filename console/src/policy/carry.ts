@@ -1,4 +1,4 @@
-/** What callers have left after a change of a limit, for each way to carry usage over. */
+/** The permits that callers have left after a change of a limit, for each way to carry usage over. */
 
 import { limitOf, rulesOf } from './document.ts';
 import type { Json } from './json.ts';
@@ -8,11 +8,11 @@ export type Carry = (typeof CARRIES)[number];
 
 export interface Carried {
   rule: string;
-  /** The example: so much of the old limit was in use. */
+  /** The part of the old limit that was in use, as an example. */
   used: number;
   before: number;
   after: number;
-  /** What is left of the new limit. */
+  /** The rest of the new limit. */
   left: Record<Carry, number>;
 }
 

@@ -1,4 +1,4 @@
-/** What differs between two policies by meaning: rules by their names, lists without an order as sets. */
+/** The differences of two policies by meaning: rules by their names, lists without an order as sets. */
 
 import type { Key } from '../lib/i18n/index.svelte.ts';
 import { DEFAULTS, overridesOf, type Rule, ruleOf, rulesOf, textsOf } from './document.ts';
@@ -8,7 +8,7 @@ import { parseDuration, parseRate } from './units.ts';
 import { type Say, durationWords, rateWords, ruleWords, valueWords } from './words.ts';
 
 export interface Place {
-  /** The key whose own rules these are. */
+  /** The key of the override that has the rules. */
   override?: string;
   rule?: string;
   /** A field of the document, or a parameter of the rule. */
@@ -20,7 +20,7 @@ export interface Difference {
   place: Place;
   before?: Json;
   after?: Json;
-  /** Stands for so many differences of its kind. */
+  /** The number of differences of this kind that the line stands for. */
   count?: number;
 }
 
@@ -82,7 +82,7 @@ function ruleDifferences(before: Json | undefined, after: Json | undefined, plac
   for (const was of old.filter((rule) => !now.some((other) => other.name === rule.name))) {
     found.push({ kind: 'removed', place: { ...place, rule: was.name }, before: whole(was) });
   }
-  // The order decides which rule is named in a refusal when two refuse equally long.
+  // The order decides the rule in a refusal if two refuse for the same time.
   const kept = now.filter((rule) => old.some((other) => other.name === rule.name));
   const earlier = old.filter((rule) => now.some((other) => other.name === rule.name));
   if (kept.some((rule, index) => rule.name !== earlier[index]?.name)) {
@@ -162,7 +162,7 @@ function fieldWords(field: string, isOfRule: boolean, say: Say): string {
   return key ? say.t(key) : field;
 }
 
-/** Where a difference is: `rule burst · Rate`. */
+/** The place of a difference: `rule burst · Rate`. */
 export function placeWords({ override, rule, field }: Place, say: Say): string {
   const parts = [];
   if (override !== undefined) parts.push(say.t('policy.diff.override', { key: override }));

@@ -29,7 +29,7 @@ const OTHER_FIELDS = ['path', 'method', 'status', 'headers', 'body', 'max_share'
 /** A new field takes its place by this order, whatever object it is in. */
 export const FIELD_ORDER = [...POLICY_FIELDS, ...RULE_FIELDS.slice(1), ...PARAM_FIELDS, ...OTHER_FIELDS];
 
-/** What the document leaves out means this. */
+/** The values of fields that a document leaves out. */
 export const DEFAULTS: Readonly<Record<string, Json>> = {
   overrides: [],
   overflow: 'reject',
@@ -41,7 +41,7 @@ export const DEFAULTS: Readonly<Record<string, Json>> = {
 };
 
 export interface Rule {
-  /** The name that carries usage over: without one, that of the algorithm. */
+  /** The name that carries usage over; a rule without one has that of the algorithm. */
   name: string;
   algorithm: AlgorithmName;
   params: JsonObject;
@@ -50,7 +50,7 @@ export interface Rule {
 export interface Override {
   key: string;
   rules: Json[];
-  /** When the override ends, in UTC; undefined: never. */
+  /** The end of the override, in UTC; undefined: never. */
   until: string | undefined;
 }
 
@@ -86,7 +86,7 @@ export function textsOf(value: Json | undefined): string[] {
   return listOf(value).filter((item) => typeof item === 'string');
 }
 
-/** The requests that `match` is, one text for each case: hosts, methods, path, and after `−` what is excepted. */
+/** The requests of `match`, one text for each case: hosts, methods, path, and its exceptions after `−`. */
 export function matchWords(match: Json | undefined): string[] {
   const words = (of: Json) =>
     [
@@ -105,8 +105,8 @@ export function matchWords(match: Json | undefined): string[] {
 }
 
 /**
- * Whether each key has a budget of its own. Gateways make the key of what `key` lists; without it, all requests that
- * `match` share one budget. Programs that name the policy send keys.
+ * Returns whether each key has a budget of its own. Gateways make the key of the attributes in `key`; without it, all
+ * requests that `match` share one budget. Programs that name the policy send keys.
  */
 export function isByKey(document: Json | undefined): boolean {
   return isObject(document) && (listOf(document.key).length > 0 || document.match === undefined);
@@ -127,7 +127,7 @@ export function limitOf({ algorithm, params }: Rule): number | undefined {
   }
 }
 
-/** What passes in a day when every permit is used, without the burst at its start. */
+/** Returns the permits of a day in which every permit is used, without the burst at its start. */
 export function perDay({ algorithm, params }: Rule): number | undefined {
   const day = 86_400_000_000;
   const rate = parseRate(params.rate);

@@ -7,10 +7,10 @@ export interface Draft {
   /** The version that was edited; 0 for a new policy. */
   version: number;
   base: Json;
-  /** The last that the form or a valid text made of it. */
+  /** The last document of the form or of a valid text. */
   document: Json;
   text: string;
-  /** Why, as far as it is written. */
+  /** The reason of the change, as far as it is written. */
   reason: string;
 }
 

@@ -1,4 +1,4 @@
-/** Edits of the form, made inside the document: what the form does not know stays, and so does order. */
+/** Edits of the form, made inside the document: fields that the form does not know stay, and so does their order. */
 
 import { type AlgorithmName, paramsOf } from './algorithms.ts';
 import { FIELD_ORDER, RULES_MAX, listOf, ruleOf } from './document.ts';

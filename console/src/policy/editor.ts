@@ -39,7 +39,7 @@ const look = EditorView.theme({
   '.cm-changedLine': { backgroundColor: 'color-mix(in srgb, var(--accent) 8%, transparent) !important' },
   '.cm-changedText': { background: 'color-mix(in srgb, var(--accent) 22%, transparent) !important' },
   '.cm-collapsedLines': { background: 'var(--surface)', color: 'var(--ink-2)' },
-  // Their glyphs are in few fonts.
+  // Few fonts have their glyphs.
   '.cm-collapsedLines::before, .cm-collapsedLines::after': { display: 'none' },
 });
 
@@ -49,7 +49,7 @@ const colours = HighlightStyle.define([
   { tag: tags.invalid, color: 'var(--refused)' },
 ]);
 
-/** Of what `defaultKeymap` has besides, a short text needs these; the others are 2 kB. */
+/** The shortcuts of `defaultKeymap` that a short text also needs; the others are 2 kB. */
 const LINES = [
   { key: 'Mod-/', run: toggleLineComment },
   { key: 'Alt-ArrowUp', run: moveLineUp },

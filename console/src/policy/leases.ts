@@ -1,4 +1,4 @@
-/** `leases` of a policy in the form, and why permits of a policy are never leased: the rules of docs/leases.md. */
+/** `leases` of a policy in the form, and the reasons why permits are never leased: the rules of docs/leases.md. */
 
 import { placeWords } from './diff.ts';
 import { type Rule, limitOf, overridesOf, rulesOf } from './document.ts';
@@ -19,7 +19,7 @@ export const LEASES_STARTS: Record<Leases, Json | undefined> = {
   within: { max_share: SHARE, term: TERM },
 };
 
-/** A key is leased from so many requests on, and a node has to be allowed to hold permits for them. */
+/** Requests after which a key is leased; a node must be allowed to hold permits for them. */
 const HOT_ASKS = 8;
 
 export function leasesOf(document: Json): Leases {
@@ -28,7 +28,7 @@ export function leasesOf(document: Json): Leases {
   return leases === 'off' ? 'off' : 'auto';
 }
 
-/** Why the server refuses bounds, in the order in which it looks; undefined: it takes them. */
+/** Returns the first reason why the server refuses bounds of leases; undefined: it accepts them. */
 export function neverLeased(document: Json, say: Say): string | undefined {
   const own = overridesOf(document).map(({ key, rules }) => ({ override: key, rules: rulesOf({ rules }) }));
   for (const { override, rules } of [{ override: undefined, rules: rulesOf(document) }, ...own]) {
@@ -41,7 +41,7 @@ export function neverLeased(document: Json, say: Say): string | undefined {
   return get(document, ['overflow', 'queue']) === undefined ? undefined : say.t('policy.leases.queue');
 }
 
-/** Why keys without own limits are not leased although the rules permit it; undefined: they are. */
+/** Returns the reason why keys without own limits are not leased although the rules permit it; undefined: they are. */
 export function tooSmall(document: Json, say: Say): string | undefined {
   const [, percent] = /^([1-9][0-9]?)%$/.exec(String(get(document, ['leases', 'max_share']) ?? SHARE)) ?? [];
   const limit = Math.min(...rulesOf(document).flatMap((rule) => limitOf(rule) ?? []));

@@ -5,7 +5,7 @@ import { type Asked, firstLine } from './whatif.ts';
 
 export type Compared = Schema['Compared'];
 
-/** As the server has it. */
+/** The server's limit. */
 export const LOG_BYTES_MAX = 32 * 2 ** 20;
 const TYPE = 'application/x-sluicegate-whatif';
 
@@ -21,7 +21,7 @@ export class LogQuestions {
   async compare(asked: Asked, signal: AbortSignal): Promise<Compared> {
     const answered = await this.#send(asked, signal).catch((error) => {
       if (!(error instanceof ApiFailure && error.code === 'log_gone')) throw error;
-      // As after a restart.
+      // The server has lost the log, for example by a restart.
       this.#id = undefined;
       return this.#send(asked, signal);
     });

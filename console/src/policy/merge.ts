@@ -6,7 +6,7 @@ import { ruleOf } from './document.ts';
 
 export interface Merged {
   document: Json;
-  /** Where both changed the same thing. There, `mine` was taken. */
+  /** Places that both changed. There, `mine` was taken. */
   conflicts: Place[];
 }
 

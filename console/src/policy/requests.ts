@@ -8,15 +8,15 @@ export type Version = Schema['Version'];
 export type State = Schema['State'];
 export type Live = 'active' | 'shadow';
 
-/** What people add to a change. */
+/** The parts of a change that people add. */
 export interface Given {
   reason?: string;
-  /** Do it in spite of warnings. */
+  /** Make the change in spite of warnings. */
   force?: boolean;
 }
 
 export interface Validated {
-  /** What the server read, unless there are errors. */
+  /** The document that the server read, unless there are errors. */
   document?: Json;
   errors: Wrong[];
   warnings: Warning[];
@@ -104,7 +104,7 @@ export async function remove(app: string, policy: string, version: number, given
   await ask(api.DELETE('/v1/admin/apps/{app}/policies/{policy}', { params }));
 }
 
-/** What the server reads in `yaml`, and what it says about it. */
+/** Returns the document that the server reads in `yaml`, or its errors, and its warnings. */
 export async function validate(app: string, yaml: string, state: Live, signal: AbortSignal): Promise<Validated> {
   const url = `/v1/admin/apps/${encodeURIComponent(app)}/validate?state=${state}`;
   const headers = { 'content-type': 'application/yaml', ...PASSIVE };

@@ -2,7 +2,7 @@ import { list, t } from '../lib/i18n/index.svelte.ts';
 import { session } from '../lib/session.svelte.ts';
 import { ownersOf } from './requests.ts';
 
-/** Whether the person can change the policies of an app; if not, why not. */
+/** The right of the person to change the policies of an app, or the reason why it is missing. */
 export class Rights {
   #owners: string[] | undefined = $state.raw();
   readonly why: string | undefined;

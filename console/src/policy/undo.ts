@@ -1,4 +1,4 @@
-/** Changes that can be taken back: each tells what was done, with a button that undoes it. */
+/** Changes that can be taken back: a toast for each, with a button that undoes it. */
 
 import { fleet } from '../lib/fleet.svelte.ts';
 import { number, t } from '../lib/i18n/index.svelte.ts';
@@ -7,13 +7,13 @@ import { retext, toast } from '../lib/ui/toast.svelte.ts';
 import { changes } from '../lib/changes.svelte.ts';
 import { type Live, type Policy, policyOf, remove, restore, rollBack, setState } from './requests.ts';
 
-// Undoing was decided when the change was shown, so that warnings do not stop it.
+// The person chose to undo when the change was shown, so warnings do not stop it.
 const undoing = () => ({ reason: t('policy.undo.reason'), force: true });
 
 const FOLLOW_EVERY_MS = 400;
 const FOLLOW_FOR_MS = 10_000;
 
-/** Adds to a toast at how many nodes the change is in force, until it is at all of them. */
+/** Adds the number of nodes that use the change to a toast, until all of them do. */
 async function follow(id: number, text: string, revision: number): Promise<void> {
   const start = Date.now();
   for (let passed = 0; passed < FOLLOW_FOR_MS; passed = Date.now() - start) {
@@ -21,7 +21,7 @@ async function follow(id: number, text: string, revision: number): Promise<void>
     const nodes = fleet.list.filter((node) => fleet.standing(node) !== 'silent');
     const current = nodes.filter((node) => node.revision >= revision).length;
     if (nodes.length === 0) return;
-    // It takes some time, however little.
+    // At least 0.1 s is shown.
     const seconds = number(Math.max(0.1, (Date.now() - start) / 1000), { maximumFractionDigits: 1 });
     const params = { text, current, count: nodes.length, seconds };
     if (current === nodes.length) return retext(id, t('policy.undo.in_force', params));
@@ -30,7 +30,7 @@ async function follow(id: number, text: string, revision: number): Promise<void>
   }
 }
 
-/** `after` is what the change made of `before`. */
+/** Shows that an edit was saved: `after` is the new version of `before`. */
 export function toastEdit(before: Policy, after: Policy): void {
   const text = t('policy.undo.saved', { name: after.name, version: after.version });
   const id = toast(text, {

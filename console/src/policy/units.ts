@@ -42,10 +42,10 @@ const RATE = /^([1-9][0-9]*)(B|kB|KiB|MB|MiB|GB|GiB)?\/([1-9][0-9]*)?([a-z]+)$/;
 const DURATION = /^([1-9][0-9]*)([a-z]+)$/;
 
 export interface Rate {
-  /** With the unit of bytes multiplied in. */
+  /** The permits in the period, with the unit of bytes multiplied in. */
   permits: number;
   periodUs: number;
-  /** As written. */
+  /** The number as written. */
   count: number;
   bytes: string;
 }

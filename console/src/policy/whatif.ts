@@ -8,7 +8,7 @@ import { PERMITS_MAX, parseDuration, parseRate } from './units.ts';
 
 export type Bucket = Schema['Compared']['timeline']['buckets'][number];
 
-/** What access logs say of a request, so that keys can be made of it. */
+/** The attributes of a request in access logs, of which keys can be made. */
 export const LOGGED = ['remote_ip', 'path', 'method', 'user_agent', 'status'] as const;
 
 export interface Asked {
@@ -16,11 +16,11 @@ export interface Asked {
   /** The policy that is drafted. */
   name: string;
   draft: Json;
-  /** What keys are made of; none: as the policy says. */
+  /** The attribute that is the key; none: the policy decides. */
   attribute?: string;
 }
 
-/** The first line of what is sent. */
+/** Returns the first line of the request. */
 export function firstLine({ name, draft, attribute }: Omit<Asked, 'app'>): Json {
   return {
     policies: { name, document: draft },
@@ -30,18 +30,18 @@ export function firstLine({ name, draft, attribute }: Omit<Asked, 'app'>): Json 
   };
 }
 
-/** The number of a rule that a person changes first: its rate or its limit. */
+/** The number of a rule that people change first: its rate or its limit. */
 export interface Dial {
   rule: string;
-  /** Where the rule is. */
+  /** The place of the rule in the list, from 0. */
   index: number;
   permits: number;
   max: number;
-  /** In which time the permits pass. */
+  /** The time in which the permits pass. */
   periodUs: number;
 }
 
-/** The numbers of the rules that have one for a time. */
+/** Returns the numbers of all rules that limit permits in a time. */
 export function dialsOf(document: Json): Dial[] {
   const rules = get(document, ['rules']);
   return (Array.isArray(rules) ? rules : []).flatMap((value, index) => {

@@ -41,7 +41,7 @@ function listItem(item: Json, indent: string): string[] {
   return [`${indent}- ${first.slice(indent.length + 2)}`, ...rest];
 }
 
-/** Whether `value` fits behind `head`: a scalar, or a short collection of scalars. */
+/** Returns whether `value` fits behind `head`: a scalar, or a short collection of scalars. */
 function isInline(value: Json, head: string): boolean {
   if (typeof value !== 'object' || value === null) return true;
   const items = Object.values(value);

@@ -6,11 +6,11 @@ import { clock } from './words.ts';
 /** The result of comparing the sentences of a page. */
 export interface Compared {
   compared: number;
-  /** Each with what it should be. */
+  /** The sentences that differ, each with the right one. */
   differ: string[];
 }
 
-/** Compares every sentence of a page with what happened. One with a digit that nothing is known of differs. */
+/** Compares every sentence of a page with the facts. A sentence with a digit and without a rule differs. */
 export function compare({ sentences, times }: Reading, facts: Facts): Compared {
   const rules = RULES[facts.page];
   const found = new Map<string, number>();
@@ -43,7 +43,7 @@ export function compare({ sentences, times }: Reading, facts: Facts): Compared {
 const isIn = ({ region }: Sentence, wanted: string | RegExp | undefined): boolean =>
   wanted === undefined || (typeof wanted === 'string' ? region === wanted : wanted.test(region));
 
-/** Where there is room between words is not compared. */
+/** Spaces between words are not compared. */
 const isSame = (one: string, other: string): boolean => one.replaceAll(' ', '') === other.replaceAll(' ', '');
 
 const UNITS: Record<string, number> = { s: 1, min: 60, h: 3_600, day: 86_400, days: 86_400 };

@@ -35,7 +35,7 @@ export interface FleetNode {
   revision: number;
   isWithoutStore: boolean;
   seen_at: number;
-  /** The end of what the catalog has of its counts. */
+  /** The end of its counts in the catalog. */
   through: number;
   report: { mode: string; ready: boolean; store: { kind: string; p50_us: number | null; p99_us: number | null } };
 }
@@ -78,7 +78,7 @@ export interface AuditRow {
   after: string | null;
 }
 
-/** As the pages have it: after so long without a report a node is silent. */
+/** The limit of the pages: after this time without a report a node is silent. */
 const SILENT_MS = 30_000;
 /** Changes and entries that a page shows at most. */
 const ROWS = 50;
@@ -106,7 +106,7 @@ export async function factsOf(fleet: Fleet, load: Load, { page, app = '', policy
   const nodes = tables.nodes.map(({ name, seen_at, body, written }, place): FleetNode => {
     const report = JSON.parse(body);
     const value = (metric: string) => samples[place]!.find((sample) => sample.name === metric)?.value ?? NaN;
-    // Of a node that does not reach the catalog, pages know what it said last.
+    // If a node does not reach the catalog, pages show its last report.
     const isWithoutStore = name === missing?.node ? report.mode === 'fallback' : value('sluicegate_store_breaker_open') === 1;
     return { name, seen_at, report, isWithoutStore, through: Math.max(written ?? 0, report.through[0]), revision: value('sluicegate_catalog_revision') };
   });

@@ -16,7 +16,7 @@ const FOLLOWED_MS = 20_000;
 
 export interface Node extends Server {
   name: NodeName;
-  /** Where its metrics are. */
+  /** The address of its metrics. */
   metrics: string;
 }
 
@@ -27,14 +27,14 @@ export interface Sample {
   value: number;
 }
 
-/** Three servers on one catalog and one store, both of which can be taken from them. */
+/** Three servers on one catalog and one store, each of which can be cut off. */
 export class Fleet {
   private constructor(
     readonly nodes: Node[],
     readonly ada: Api,
-    /** To the store, of all nodes. */
+    /** The connection of all nodes to the store. */
     readonly store: Relay,
-    /** To the catalog, of the last node. */
+    /** The connection of the last node to the catalog. */
     readonly catalog: Relay,
     private readonly redis: ChildProcess,
     private readonly database: Database,
@@ -117,7 +117,7 @@ export class Fleet {
     }, { timeout: FOLLOWED_MS }).toEqual([]);
   }
 
-  /** Waits until the catalog has what these nodes counted until now. */
+  /** Waits until the catalog has the present counts of these nodes. */
   async counted(nodes: readonly NodeName[] = NODES): Promise<void> {
     const until = Date.now();
     await expect.poll(async () => {
@@ -134,12 +134,12 @@ export class Fleet {
     }, { timeout: FOLLOWED_MS, intervals: [200] }).toEqual([1, 1, 1]);
   }
 
-  /** Waits until all nodes have found the store, keep it for some requests, and have charged it what they owed. */
+  /** Waits until all nodes have found the store, keep it for some requests, and have charged it their debts. */
   async found(ask: () => Promise<unknown>): Promise<void> {
     let [times, before] = [0, ''];
     await expect.poll(async () => {
       await ask();
-      // What is beyond a limit stays a debt until its window ends.
+      // Permits beyond a limit stay a debt until its window ends.
       const [open, debts] = [await this.breakers(), String(await this.all('sluicegate_store_debts'))];
       times = open.every((count) => count === 0) && debts === before ? times + 1 : 0;
       before = debts;

@@ -10,14 +10,14 @@ export interface Counts {
   shed: number;
   withoutStore: number;
   error: number;
-  /** Neither refused nor over a limit: allowed at once or later, or answered otherwise. */
+  /** Allowed at once or later, or answered otherwise; neither refused nor over a limit. */
   allowed: number;
 }
 export type Kind = keyof Counts;
 
 export const none = (): Counts => ({ decided: 0, refused: 0, shadowed: 0, shed: 0, withoutStore: 0, error: 0, allowed: 0 });
 
-/** What was counted of a policy on a node between two moments. */
+/** The counts of a policy on a node between two moments. */
 interface Counted {
   begin: number;
   end: number;
@@ -26,7 +26,7 @@ interface Counted {
   counts: Counts;
 }
 
-/** What a node decided since then has not reached the catalog. */
+/** The decisions of a node since then have not reached the catalog. */
 export interface Missing {
   node: string;
   since: number;
@@ -39,19 +39,19 @@ const PROBES = 7;
 export const BUCKET_MS = 10_000;
 
 /**
- * Requests for permits that were really sent, and what became of them: as `/metrics` of the nodes count it, which has to
- * be what the callers were answered.
+ * Requests for permits that were really sent, and their results: as `/metrics` of the nodes count them, which must
+ * equal the answers to the callers.
  */
 export class Load {
   private readonly all: Counted[] = [];
-  /** Refusals by policy and key. An overload is none of a key. */
+  /** Refusals by policy and key. An overload is not counted for a key. */
   private readonly keys = new Map<string, Map<string, number>>();
   private before = new Map<string, Counts>();
   private probes = 0;
 
   constructor(private readonly fleet: Fleet) {}
 
-  /** Sends requests to all nodes at the same time: for each of the keys so many to each node; how many were decided. */
+  /** Sends requests to all nodes at once: for each key `times` to each node. Returns the number of decisions. */
   async send(secret: string, policy: string, keys: string[], times: number, nodes: Node[] = this.fleet.nodes): Promise<number> {
     return this.during(() => Promise.all(nodes.flatMap((node) => keys.map(async (key) => {
       const answers = [];
@@ -60,17 +60,17 @@ export class Load {
     }))).then((answers) => answers.flat(2)));
   }
 
-  /** Requests by which nodes find out how the store does: a breaker counts some calls in a second. */
+  /** Sends requests by which nodes notice the state of the store: a breaker counts some calls in a second. */
   async probe(secret: string, policy: string): Promise<void> {
     await this.during(() => Promise.all(this.fleet.nodes.map(async (node) => {
       const answers = [];
-      // A key whose budget a node keeps itself asks no store.
+      // A node does not ask the store for a key whose budget it keeps itself.
       for (let time = 0; time < PROBES; time += 1) answers.push(await check(node, secret, policy, `probe-${(this.probes += 1)}`));
       return answers;
     })).then((answers) => answers.flat()));
   }
 
-  /** Sends so many requests at once to each node, each with a key of its own. */
+  /** Sends several requests at once to each node, each with a key of its own. */
   async flood(secret: string, policy: string, count: number): Promise<void> {
     const agent = new Agent({ keepAlive: true, maxSockets: 400 });
     const sent = () => Promise.all(this.fleet.nodes.flatMap((node) => Array.from({ length: count }, (_, place) => check(node, secret, policy, `${node.name}-${place}`, agent))));
@@ -78,7 +78,7 @@ export class Load {
     agent.destroy();
   }
 
-  /** Sends requests, and notes what the nodes counted meanwhile. */
+  /** Sends requests, and records the counts of the nodes meanwhile. */
   private async during(send: () => Promise<Answer[]>): Promise<number> {
     await this.note(Date.now(), [], 'nobody else sends requests');
     const begin = Date.now();
@@ -123,7 +123,7 @@ export class Load {
     return found;
   }
 
-  /** What was decided of these policies since then, but for what is missing in the catalog. */
+  /** Returns the decisions about these policies since then, without those that are missing in the catalog. */
   since(at: number, policies: string[], missing?: Missing): Counts {
     const sum = none();
     for (const { begin, end, node, policy, counts } of this.all) {
@@ -134,12 +134,12 @@ export class Load {
     return sum;
   }
 
-  /** How often a key was refused, or would have been. */
+  /** Returns the number of refusals of each key, including those in shadow. */
   refusals(policy: string): Map<string, number> {
     return this.keys.get(policy) ?? new Map();
   }
 
-  /** Whether requests were sent in a bucket of which `at` is the begin, so that a window that begins there is not clear. */
+  /** Returns whether requests were sent near the begin `at` of a bucket, so that a window from there is not clear. */
   isNear(at: number): boolean {
     return this.all.some(({ begin, end }) => begin < at + 2 * BUCKET_MS && end >= at - BUCKET_MS);
   }
@@ -153,7 +153,7 @@ interface Answer {
   isWithoutStore: boolean;
 }
 
-/** One request for a permit, and what its caller was answered. */
+/** Sends one request for a permit, and returns the answer to its caller. */
 function check(node: Node, secret: string, policy: string, key: string, agent?: Agent): Promise<Answer> {
   const body = JSON.stringify({ policy, key });
   const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) };

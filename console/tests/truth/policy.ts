@@ -4,7 +4,7 @@ import { policyOf, row, versionsOf, withBefore, type Rule } from './rules.ts';
 import * as words from './words.ts';
 import { number, share, some, time } from './words.ts';
 
-/** When the policy of the page took the state that it has. */
+/** Returns the time since which the policy of the page has its state. */
 function stateSince(facts: Facts): number {
   const [newest, ...older] = versionsOf(facts, facts.policy);
   const last = older.findIndex(({ state }) => state !== newest!.state);
@@ -14,7 +14,7 @@ const ceil = (at: number): number => Math.ceil(at / 10_000) * 10_000;
 const sinceState = (facts: Facts): Counts => countsOf(facts, { policy: facts.policy }, ceil(stateSince(facts)));
 const wasInShadow = (facts: Facts): boolean => policyOf(facts).state === 'active' && versionsOf(facts, facts.policy).some(({ state }) => state === 'shadow');
 
-/** What met no limit, in the cards of a policy. */
+/** Returns the sentences about requests that met no limit, in the cards of a policy. */
 function unlimited({ shed, withoutStore }: Counts): string {
   const them = shed === 1 ? 'it' : 'them';
   return [
@@ -23,7 +23,7 @@ function unlimited({ shed, withoutStore }: Counts): string {
   ].filter(Boolean).map((sentence) => ` ${sentence}`).join('');
 }
 
-/** Of the page of a policy, beside what stands on others too. */
+/** The sentences of the page of a policy, beside those that other pages have, too. */
 export const POLICY: Rule[] = [
   {
     name: 'version of the policy',

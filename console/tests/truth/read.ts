@@ -1,6 +1,6 @@
 import type { Page } from '@playwright/test';
 
-/** A sentence that a page shows, and where. */
+/** A sentence that a page shows, and its place. */
 export interface Sentence {
   /** Times in it are `⟨milliseconds⟩`. */
   text: string;
@@ -8,24 +8,24 @@ export interface Sentence {
   region: string;
   /** The first words of the row or list item that it is in. */
   row: string;
-  /** Where of its rows, from 0. */
+  /** The index of its row, from 0. */
   place: number;
   /** `text` of an element, or the name of an attribute that screen readers say. */
   kind: string;
 }
 
-/** A time as it is shown, in words, and which it is. */
+/** A time in the words of a page, and its value. */
 export interface Shown {
   words: string;
   ms: number;
-  /** When it was read, by the clock of the browser. */
+  /** The time of reading, by the clock of the browser. */
   now: number;
 }
 
 export interface Reading {
   sentences: Sentence[];
   times: Shown[];
-  /** How many rows each region has. */
+  /** The number of rows of each region. */
   rows: Record<string, number>;
 }
 

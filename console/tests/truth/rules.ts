@@ -2,16 +2,16 @@ import { countsOf, fiveMinutes, quarter, type Facts, type PageName, type PolicyR
 import type { Counts } from './load.ts';
 import type { Sentence } from './read.ts';
 
-/** A sentence that pages show, and what it has to be. */
+/** A sentence that pages show, and its right text. */
 export interface Rule {
   name: string;
   pages?: PageName[];
-  /** Where it stands; else anywhere. */
+  /** The region of the sentence; none: any. */
   region?: string | RegExp;
   is: RegExp;
   /** The right sentence; undefined: it should not be there. */
   right: (facts: Facts, at: Sentence, match: RegExpExecArray) => string | undefined;
-  /** How often it has to be there; else it may be. */
+  /** The number of times that the sentence must be there; without it, any number. */
   times?: (facts: Facts) => number;
 }
 

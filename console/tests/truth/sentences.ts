@@ -5,7 +5,7 @@ import { appsWith, charted, ending, inApp, inShadow, isLive, ofApp, ofPolicy, po
 import * as words from './words.ts';
 import { number, share, some, time } from './words.ts';
 
-/** What has digits and tells of nothing that happened. */
+/** Text with digits that reports no event. */
 export const FREE: { is: RegExp; region?: string; why: string }[] = [
   { is: /^(15 min|1 h|24 h|7 d)$/, why: 'names of spans of time, on buttons' },
   { is: /^[\d.,]+(\/(s|min|h))?$/, region: 'Traffic', why: 'the scale of the picture' },
@@ -249,7 +249,7 @@ const NODES: Rule[] = [
     is: /^redis.*$/,
     right: (facts, at) => {
       const { isWithoutStore, report: { store: { p50_us, p99_us } } } = nodeAt(facts, at);
-      // What a silent node said last may be no longer so.
+      // The last report of a silent node may be out of date.
       if (isSilent(nodeAt(facts, at), facts.now)) return undefined;
       const ms = (us: number) => (us / 1000).toLocaleString('en-GB', { maximumSignificantDigits: 2 });
       return `redis${isWithoutStore || p50_us === null || p99_us === null ? '' : `median ${ms(p50_us)} ms, p99 ${ms(p99_us)} ms`}`;

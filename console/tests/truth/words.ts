@@ -1,4 +1,4 @@
-/** How pages write numbers and people, written down here once more: what the console computes is what is tested. */
+/** The notation of numbers and people on pages, written here once more: the test does not use the console's code. */
 
 import type { AuditRow, Document, VersionRow } from './facts.ts';
 import type { Counts } from './load.ts';
@@ -7,7 +7,7 @@ export const number = (value: number): string => value.toLocaleString('en-GB');
 /** `1 token expires soon`, `2 tokens expire soon`. */
 export const some = (count: number, one: string, other: string): string => `${number(count)} ${count === 1 ? one : other}`;
 
-/** With one decimal; nothing and all are exact, and what is nearly one of them does not look like it. */
+/** With one decimal; nothing and all are exact, and a number close to one of them does not look like it. */
 export function share(part: number, whole: number): string {
   const percent = whole > 0 ? (100 * part) / whole : 0;
   if (percent === 0 || percent === 100) return `${percent}%`;
@@ -48,7 +48,7 @@ export function ruleWords({ name, fixed_window: { limit, window } }: Document['r
   return `${name} · Fixed window · ≈ ${number(limit * (window === '1h' ? 24 : 1_440))} a day for each key`;
 }
 
-/** What a version changed: tests here change the state or the limit. */
+/** Returns the changes of a version: tests here change the state or the limit. */
 export function changeWords(version: VersionRow, before: VersionRow | undefined): string {
   if (!before) return 'created';
   const words = before.state === version.state ? [] : [version.state === 'active' ? 'activated' : 'moved to shadow'];
@@ -63,7 +63,7 @@ export function changeSentence(version: VersionRow, before: VersionRow | undefin
   return `${person(version.author)} ${words}${quoted(version.reason)}${before ? `Compare v${before.version} → v${version.version}` : ''}`;
 }
 
-/** Where the target stands is `_`. */
+/** Sentences about actions; `_` is the place of the target. */
 const DONE: Record<string, string> = {
   setup: 'used the setup token to create the first account, _',
   'app.create': 'created the app _',
@@ -87,7 +87,7 @@ export function auditSentence({ actor, action, app, target, outcome, reason, aft
   const words = (outcome === 'denied' ? DENIED : DONE)[action];
   if (words === undefined) return `${action} ${target} (${outcome}): the test has no words for it`;
   const name = action === 'member.update' ? target.replace(/^.*\//, '') : action.startsWith('token.') ? JSON.parse(after ?? '{}').name ?? target : target;
-  // Of what is denied too often in a minute, there are entries of the first ones only.
+  // Actions that are denied too often in a minute have entries of the first ones only.
   const unnoted = Number(/"unnoted_before":(\d+)/.exec(after ?? '')?.[1] ?? 0);
   const more = unnoted > 0 ? `· ${some(unnoted, 'more denied attempt before it was', 'more denied attempts before it were')} counted, not written` : '';
   return `${person(actor)} ${words.replace('_', name).replace('APP', app ?? '')} ${quoted(reason)}${more}`.trim();

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
 
-/** What a browser loads in its language, compressed as the server sends it, in bytes. */
+/** The most that a browser loads in its language, compressed as the server sends it, in bytes. */
 const FIRST_VIEW_MAX = 61_000;
 const WITH_CHART_MAX = 100_000;
 const ALL_MAX = 300_000;
@@ -28,7 +28,7 @@ function allIn(language: string): string[] {
   return readdirSync(ASSETS).filter((name) => [undefined, language].includes(MESSAGES.exec(name)?.[1]));
 }
 
-/** Of these files and of all that they import at once. */
+/** Returns the compressed size of these files and of all that they import at once. */
 function size(names: string[]): number {
   const files = new Set<string>();
   const add = (name: string) => {

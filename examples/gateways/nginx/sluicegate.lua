@@ -5,18 +5,18 @@
 --       sluicegate.limit { host = "127.0.0.1", port = 6380, policy = "site", key = sluicegate.client() }
 --   }
 --
--- A request over the limit ends with 429 and Retry-After. One that passes all the same carries to the
--- application what its policy says: X-Sluicegate-Verdict (pass, shadow, degrade, divert), and
--- X-Sluicegate-Degrade or X-Sluicegate-Divert with the tag or the target; `limit` returns the verdict and
--- that, to act on it here. The response of a policy that degrades with one is served without its headers.
+-- A request over the limit ends with 429 and Retry-After. One that passes carries its verdict to the
+-- application: X-Sluicegate-Verdict (pass, shadow, degrade, divert), and X-Sluicegate-Degrade or
+-- X-Sluicegate-Divert with the tag or the target; `limit` returns the verdict and the tag or target, to act
+-- on them here. The response of a policy that degrades with one is served without its headers.
 --
 -- nginx runs the access phase again for a request that it redirects internally (`index`, `try_files`,
 -- `error_page`). Declare $sluicegate_charged as lua.conf does, and such a request is charged once; without
 -- the variable it is charged each time.
 --
 -- Without an answer a request ends with 503, or passes if `open` is true. `timeout_ms` must be longer than
--- the policy may hold a request back; `password` is for servers that want one, `app` for policies that are
--- for some apps only.
+-- the policy may delay a request; `password` is for servers that require one, `app` for policies that only
+-- some apps may use.
 
 local _M = {}
 
@@ -34,7 +34,7 @@ local function encode(words)
     return table.concat(bytes)
 end
 
--- One reply of RESP2: a number, a string, a list or ngx.null. Errors are nil and what they say.
+-- Reads one reply of RESP2: a number, a string, a list or ngx.null. An error is nil and its message.
 local function read(socket)
     local line, err = socket:receive("*l")
     if not line then
@@ -94,8 +94,8 @@ local function ask(options, words)
     return reply
 end
 
--- The client's address as a key: one of IPv6 counts as its network of 64 bits, in which a client moves
--- as it likes, and one of IPv4 in its dress as that.
+-- The client's address as a key. An IPv6 address becomes its network of 64 bits, as a client can use any
+-- address in it; an IPv4-mapped one becomes the IPv4 address.
 function _M.client()
     local bytes = ngx.var.binary_remote_addr
     if #bytes == 4 then
@@ -107,7 +107,7 @@ function _M.client()
     return ("%02x%02x:%02x%02x:%02x%02x:%02x%02x::/64"):format(bytes:byte(1, 8))
 end
 
--- Tells the application what became of the request, whatever its client says of that.
+-- Sets the headers for the application, and removes those that the client has sent.
 local function mark(verdict, what)
     ngx.req.set_header("X-Sluicegate-Verdict", verdict)
     ngx.req.set_header("X-Sluicegate-Degrade", verdict == "degrade" and what or nil)
@@ -115,8 +115,8 @@ local function mark(verdict, what)
     return verdict, what
 end
 
--- Whether this very request has taken from this budget before an internal redirect. ngx.ctx does not
--- outlive such a redirect, and ngx.req.is_internal() is true for requests that were never asked about,
+-- Returns whether this request was charged for this key before an internal redirect. ngx.ctx does not
+-- outlive such a redirect, and ngx.req.is_internal() is also true for requests that were never checked,
 -- those of a location that only try_files or error_page lead to.
 local function is_charged(charge)
     local charged = ngx.var.sluicegate_charged
@@ -124,7 +124,7 @@ local function is_charged(charge)
 end
 
 local function remember(charge)
-    -- It fails where the variable is not declared.
+    -- The assignment fails where the variable is not declared.
     pcall(function()
         ngx.var.sluicegate_charged = (ngx.var.sluicegate_charged or "") .. charge
     end)
@@ -148,7 +148,7 @@ function _M.limit(options)
         remember(charge)
     end
     if passes == 1 then
-        -- What rules delay is held back here.
+        -- A request that rules delay waits here.
         if reply[6] > 0 then
             ngx.sleep(reply[6] / 1000)
         end

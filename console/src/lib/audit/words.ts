@@ -5,7 +5,7 @@ import { visible } from '../text.ts';
 type Entry = Schema['Entry'];
 
 /**
- * What happened, as a sentence without its subject, with the target apart: `changed the policy `, `login`, ``; of a
+ * Returns the entry as a sentence without its subject, with the target apart: `changed the policy `, `login`, ``; of a
  * denied attempt `was denied: change the policy `, `login`, ``, and of one that failed `failed to …`.
  */
 export function actionParts(entry: Entry): [string, string, string] {
@@ -39,7 +39,7 @@ function attemptWords(words: 'audit.was_denied' | 'audit.has_failed', entry: Ent
   return t(words, { what });
 }
 
-/** The key that something was done to, where the entry names it; null: the budget that all share. */
+/** The key that an action changed, if the entry names it; null: the budget that all share. */
 export function keyOf({ action, after }: Entry): string | null | undefined {
   const value = action.startsWith('key.') ? parse(after ?? '') : undefined;
   if (typeof value !== 'object' || value === null || !('key' in value)) return undefined;
@@ -53,7 +53,7 @@ export function valueText(value: string | null | undefined): string {
   return json === undefined ? visible(value) : JSON.stringify(json, null, 2);
 }
 
-/** The version that a change of a policy made; 0 where the entry does not say. */
+/** The version that a change of a policy made; 0 if the entry has none. */
 export function versionOf({ after }: Entry): number {
   const value = parse(after ?? '');
   return typeof value === 'object' && value !== null && 'version' in value ? Number(value.version) || 0 : 0;
@@ -65,7 +65,7 @@ export function unnotedOf({ after }: Entry): number {
   return typeof value === 'object' && value !== null && 'unnoted_before' in value ? Number(value.unnoted_before) || 0 : 0;
 }
 
-/** What people call the target: a token by its name, not its identifier, and a member without the app. */
+/** Returns the target in the words of people: a token by its name, not its identifier, and a member without the app. */
 function nameOf(entry: Entry): string {
   if (entry.action === 'member.update' && entry.app) return entry.target.replace(`${entry.app}/`, '');
   const value = parse(entry.after ?? entry.before ?? '');
@@ -80,7 +80,7 @@ function detailOf(entry: Entry): string {
   return entry.action === 'member.update' && entry.outcome === 'done' && !hasValueAfter(entry) ? '.removed' : '';
 }
 
-/** What was done in spite of warnings has their codes beside its value. */
+/** Returns whether the entry has a value after the change. A change in spite of warnings has their codes beside it. */
 function hasValueAfter({ after }: Entry): boolean {
   const value = after ? parse(after) : undefined;
   return typeof value === 'object' && value !== null && 'forced' in value ? 'value' in value : !!after;

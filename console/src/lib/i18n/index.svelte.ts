@@ -18,7 +18,7 @@ const PARTS = {
 type Part = keyof typeof PARTS;
 const needed = new Set<Part>(['main']);
 
-/** What the server finds wrong, by its codes. It says it in English itself. */
+/** The errors and warnings of the server in other languages, by their codes. Its own texts are English. */
 const LOAD_FINDINGS: Record<Language, () => Promise<{ default: Messages }>> = {
   en: async () => ({ default: {} }),
   zh: () => import('./findings.zh.json'),
@@ -72,7 +72,7 @@ async function load(language: Language): Promise<void> {
 
 const locale = (): string => (current.language === 'zh' ? 'zh-CN' : 'en-GB');
 
-/** Whether there is a message for words of the server. */
+/** Returns whether there is a message for a word of the server. */
 export function has(key: string): key is Key {
   return key in current.messages;
 }
@@ -103,7 +103,7 @@ export function finding(code: string | undefined, params: Record<string, string>
 
 const SPANS: Record<string, string> = { us: '微秒', ms: '毫秒', s: '秒', m: '分钟', h: '小时', d: '天' };
 
-/** A list that the server has joined in English, `a, b or c`, or a span, `60s`, which is no code. */
+/** A list that the server has joined in English, `a, b or c`, or a span, `60s`, which is not a code. */
 function inChinese(text: string): string {
   const [, count, unit] = /^(\d+)(us|ms|s|m|h|d)$/.exec(text) ?? [];
   if (count && unit) return `${count} ${SPANS[unit]}`;
@@ -120,7 +120,7 @@ export function compact(value: number): string {
   return new Intl.NumberFormat(words, { notation: 'compact', maximumSignificantDigits: 3 }).format(value);
 }
 
-/** With one decimal; nothing and all are exact: what is a little more than nothing is `<0.1%`. */
+/** With one decimal. Nothing and all are exact: a little more than nothing is `<0.1%`. */
 export function percent(ratio: number): string {
   const words = (value: number, digits: number) => number(value, { style: 'percent', minimumFractionDigits: digits, maximumFractionDigits: digits });
   if (ratio === 0 || ratio === 1) return words(ratio, 0);
@@ -134,7 +134,7 @@ export function dateTime(ms: number, part?: 'time'): string {
   return new Intl.DateTimeFormat(locale(), { timeStyle: 'medium', ...(!part && { dateStyle: 'medium' }) }).format(ms);
 }
 
-/** Hours and minutes; with the date where that is another one than that of `beside`. */
+/** Hours and minutes; with the date if that differs from the date of `beside`. */
 export function clock(ms: number, beside = Date.now()): string {
   const isSameDay = date(ms) === date(beside);
   return new Intl.DateTimeFormat(locale(), { timeStyle: 'short', ...(!isSameDay && { dateStyle: 'medium' }) }).format(ms);
@@ -147,7 +147,7 @@ export function date(ms: number): string {
 /** Words in a list: `bea, cho and dan`. */
 export function list(words: string[]): string {
   const text = new Intl.ListFormat(locale(), { type: 'conjunction' }).format(words);
-  // As all other words of the Latin alphabet in Chinese text.
+  // Spaces as around all other words of the Latin alphabet in Chinese text.
   return text.replace(/(\w)和/g, '$1 和').replace(/和(?=\w)/g, '和 ');
 }
 
@@ -161,8 +161,8 @@ const UNITS = [
 ] as const;
 
 /**
- * The distance from now: `5 min ago`, `in 3 days`. The clock of a server may be ahead of that of the browser: what is
- * less than a minute away is now, and so is all that is not `due` but has happened.
+ * The distance from now: `5 min ago`, `in 3 days`. The clock of a server may be ahead of that of the browser: a time to
+ * come shows as now if it is not `due`, as it has happened, or if it is less than a minute away.
  */
 export function relative(ms: number, isDue = false, now = Date.now()): string {
   const seconds = Math.round((ms - now) / 1000);

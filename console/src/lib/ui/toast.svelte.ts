@@ -12,7 +12,7 @@ const TOASTS_MAX = 3;
 export const toasts: { list: Toast[] } = $state({ list: [] });
 let next = 1;
 
-/** Tells that something was done, for ten seconds, with a way back. */
+/** Shows for ten seconds that something was done, with a way back. */
 export function toast(text: string, options: { tone?: Toast['tone']; undo?: Toast['undo'] } = {}): number {
   const id = next++;
   const entry: Toast = { id, text, tone: options.tone ?? 'done' };

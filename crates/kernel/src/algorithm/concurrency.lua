@@ -1,6 +1,6 @@
--- The twin of concurrency.rs: the same steps, names and order. As they are stored, so that nobody
--- unpacks what has not changed: `state.permits` are the ids, 16 bytes each, `state.ends` are 11 bytes
--- a holder (lapses, cost), both in the order of the ends. `state.sum` is the sum of all costs.
+-- The twin of concurrency.rs: the same steps, names and order. The state stays as it is stored, so that unchanged
+-- parts are not unpacked: `state.permits` are the ids, 16 bytes each, `state.ends` are 11 bytes a holder (lapses,
+-- cost), both in the order of the ends. `state.sum` is the sum of all costs.
 
 -- The sum of eight costs from `pos` on: one call is cheaper than eight.
 local function eight(ends, pos)
@@ -9,7 +9,7 @@ local function eight(ends, pos)
   return a + b + c + d + e + f + g + h
 end
 
--- The place in `ends` of the first holder that has not lapsed, and what those before it held.
+-- Returns the place in `ends` of the first holder that has not lapsed, and the sum of the costs before it.
 local function first_held(state, now)
   if state.now ~= now then
     local ends, pos, lapsed = state.ends, 1, 0
@@ -32,12 +32,12 @@ local function held_at(state, now)
   return state.sum - lapsed
 end
 
--- When the last of them lapses.
+-- The instant at which the last permit lapses; 0 without permits.
 local function latest(state)
   return #state.ends > 0 and (struct.unpack('<I7', state.ends, #state.ends - 10)) or 0
 end
 
--- Until `excess` permits have lapsed.
+-- The µs until `excess` permits have lapsed.
 local function retry_after(state, excess, now)
   local ends, pos, retry = state.ends, first_held(state, now), 0
   while #ends - pos >= 87 do
@@ -66,7 +66,7 @@ local function add(state, permit, lapses, cost)
   state.sum = state.sum + cost
 end
 
--- How many are before the holder of `permit`, and what it holds.
+-- Returns the number of holders before that of `permit`, and its cost; nil if it is not held.
 local function place_of(state, permit, now)
   local permits, pos = state.permits, 0
   while true do
@@ -80,7 +80,7 @@ local function place_of(state, permit, now)
   end
 end
 
--- Takes out the holder behind so many others.
+-- Removes the holder that has `place` others before it, and its `cost` from the sum.
 local function remove(state, place, cost)
   local permits, ends = state.permits, state.ends
   state.permits = permits:sub(1, place * 16) .. permits:sub(place * 16 + 17)
@@ -88,7 +88,7 @@ local function remove(state, place, cost)
   state.sum, state.now = state.sum - cost, nil
 end
 
--- No permit lasts longer than `ttl` from now.
+-- Shortens permits to at most `ttl` from now. Returns whether any was longer.
 local function shorten(rule, state, now)
   local last, ends = now + rule.ttl_us, state.ends
   local from = #ends + 1
@@ -102,7 +102,7 @@ local function shorten(rule, state, now)
   return true
 end
 
--- What each act is given and returns: the table in crates/store/src/redis/epilogue.lua.
+-- Arguments and results of each act: the table in crates/store/src/redis/epilogue.lua.
 return function(act, rule, state, now, cost, more)
   if act == 'new' then
     if now ~= 3 then return nil end
@@ -148,7 +148,7 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'used' then
     return held_at(state, now)
   elseif act == 'with_used' then
-    -- Usage of another algorithm is nobody's permit, so nothing is held.
+    -- Usage of another algorithm belongs to no permit, so nothing is held.
     return nil
   elseif act == 'convert' then
     -- Permits stay with their holders; a shorter ttl shortens them.

@@ -13,7 +13,7 @@ local function count_at(state, now)
   return state and now < state.till and state.count or 0
 end
 
--- What each act is given and returns: the table in crates/store/src/redis/epilogue.lua.
+-- Arguments and results of each act: the table in crates/store/src/redis/epilogue.lua.
 return function(act, rule, state, now, cost, more)
   if act == 'new' then
     if now ~= 5 then return nil end
@@ -63,7 +63,7 @@ return function(act, rule, state, now, cost, more)
     return true
   elseif act == 'latest' then
     if rule.kind < 2 then return state.till - rule.span_us end
-    -- Of a later window than the one that came along only the end is known.
+    -- A later window than that of the request is known by its end only.
     if state.till <= rule.till then return 0 end
     local latest = rule.till
     rule.till = state.till
@@ -75,12 +75,12 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'with_used' then
     return { count = cost, till = window_end(rule, nil, now) }
   elseif act == 'convert' then
-    -- The same window keeps its end; another takes the count over.
+    -- An unchanged window keeps its end; another takes the count over.
     local old = more
     if rule.window == old.window then return state end
     return { count = count_at(state, now), till = window_end(rule, nil, now) }
   elseif act == 'rescale' then
-    -- The same window keeps its end.
+    -- An unchanged window keeps its end.
     local scaled, old = cost, more
     if rule.window == old.window then
       return { count = scaled(state.count), till = state.till }

@@ -1,13 +1,13 @@
 -- The twin of sliding_counter.rs: the same steps, names and order.
 
--- The counters as they stand in the window that is running now: its number, how much of it is
--- over, and both counts.
+-- Returns the running window: its number, the µs of it that have passed, and the counts of the window before
+-- it and of itself.
 local function view(rule, state, now)
   local elapsed_us = now % rule.window_us
   local window = (now - elapsed_us) / rule.window_us
   if not state then return window, elapsed_us, 0, 0 end
   if window < state.window then
-    -- Time went back: what later windows counted belongs to the one that is running.
+    -- Time went back: the counts of later windows belong to the running one.
     local most = math.max(rule.limit, state.previous, state.current)
     return window, elapsed_us, 0, math.min(state.previous + state.current, most)
   end
@@ -20,8 +20,8 @@ local function counter(count)
   return count < 4294967295 and count or 4294967295
 end
 
--- The estimate times `steps`: how many steps of the previous window still count is rounded up. A counter weighs at
--- most `weighed_max`: after a higher limit it may have counted more than can be weighed exactly.
+-- The estimate times `steps`. The number of steps of the previous window that still count is rounded up. A counter
+-- weighs at most `weighed_max`: after a higher limit it may have counted more than can be weighed exactly.
 local function estimate(rule, elapsed_us, previous, current)
   if previous > rule.weighed_max then previous = rule.weighed_max end
   if current > rule.weighed_max then current = rule.weighed_max end
@@ -44,7 +44,7 @@ local function elapsed_until(rule, previous, room)
   return weight < rule.steps and rule.window_us - weight * rule.step_us or 0
 end
 
--- What each act is given and returns: the table in crates/store/src/redis/epilogue.lua.
+-- Arguments and results of each act: the table in crates/store/src/redis/epilogue.lua.
 return function(act, rule, state, now, cost, more)
   if act == 'new' then
     if now ~= 4 then return nil end
@@ -74,7 +74,7 @@ return function(act, rule, state, now, cost, more)
     local window = (now - now % rule.window_us) / rule.window_us
     return { window = window, previous = 0, current = counter(cost) }
   elseif act == 'convert' then
-    -- The same window keeps both counters; another takes the estimate over.
+    -- An unchanged window keeps both counters; another takes the estimate over.
     local old = more
     if rule.window_us == old.window_us then return state end
     local _, elapsed_us, previous, current = view(old, state, now)
@@ -83,8 +83,8 @@ return function(act, rule, state, now, cost, more)
     local window = (now - now % rule.window_us) / rule.window_us
     return { window = window, previous = 0, current = counter(used) }
   elseif act == 'rescale' then
-    -- The same window keeps both counters. Their sum is rounded once: the older one gets what the
-    -- newer one leaves of it, so that as little is rounded up as never lowers the estimate.
+    -- An unchanged window keeps both counters. Their sum is rounded up once, and the older counter gets the
+    -- rest of it after the newer one: the least rounding that never lowers the estimate.
     local scaled, old = cost, more
     if rule.window_us ~= old.window_us then return nil end
     local current = scaled(state.current)
@@ -101,7 +101,7 @@ return function(act, rule, state, now, cost, more)
     if room >= 0 then
       at_us = elapsed_until(rule, previous, room)
     else
-      -- Only when this window has become the previous one.
+      -- The request passes only when this window has become the previous one.
       at_us = rule.window_us + elapsed_until(rule, current, rule.limit - cost)
     end
     return nil, at_us > elapsed_us and at_us - elapsed_us or 0
@@ -114,7 +114,7 @@ return function(act, rule, state, now, cost, more)
     return free(rule, elapsed_us, previous, current),
       full_after > elapsed_us and full_after - elapsed_us or 0
   elseif act == 'refund' then
-    -- The running window gives first: it would have counted the longest.
+    -- The running window gives back first: it would have counted the longest.
     local from_current = current < cost and current or cost
     local from_previous = cost - from_current
     if previous < from_previous then from_previous = previous end

@@ -1,5 +1,5 @@
 -- The twin of sliding_log.rs: the same steps, names and order. `state.entries` is the log as it is
--- stored, 11 bytes an entry (at, cost), oldest first, so that nobody unpacks what has not changed.
+-- stored, 11 bytes an entry (at, cost), oldest first, so that unchanged entries are not unpacked.
 
 local function gone(rule, at, now)
   return at + rule.window_us <= now
@@ -41,7 +41,7 @@ local function forget_gone(rule, state, now)
   end
 end
 
--- What each act is given and returns: the table in crates/store/src/redis/epilogue.lua.
+-- Arguments and results of each act: the table in crates/store/src/redis/epilogue.lua.
 return function(act, rule, state, now, cost, more)
   if act == 'new' then
     if now ~= 2 then return nil end
@@ -80,7 +80,7 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'charge' then
     state = state or { sum = 0, entries = '' }
     forget_gone(rule, state, now)
-    -- What was leased under a higher limit counts as far as a log can hold it.
+    -- Permits that were leased under a higher limit count as far as a log can hold them.
     if cost > 10000 - state.sum then cost = 10000 - state.sum end
     if cost > 0 then
       state.entries = state.entries .. struct.pack('<I7I4', now, cost)
@@ -97,7 +97,7 @@ return function(act, rule, state, now, cost, more)
     end
     return left > 0 and left or 0, reset_after > 0 and reset_after or 0
   elseif act == 'refund' then
-    -- The newest entries give first: they would have counted the longest.
+    -- The newest entries give back first: they would have counted the longest.
     forget_gone(rule, state, now)
     local entries, left = state.entries, cost
     while left > 0 and #entries > 0 do
@@ -109,7 +109,7 @@ return function(act, rule, state, now, cost, more)
     state.entries, state.sum = entries, state.sum - (cost - left)
     return cost - left
   elseif act == 'rewind' then
-    -- What was granted later than now was granted now.
+    -- Entries later than now move to now.
     local entries = state.entries
     local pos, moved = #entries - 10, {}
     while pos > 0 do
@@ -140,9 +140,9 @@ return function(act, rule, state, now, cost, more)
     state.now = nil
     return state
   elseif act == 'rescale' then
-    -- The same window keeps its entries, of which those that count for nothing now are left out.
-    -- Sums are scaled, from the newest entry on: so at every later instant the sum of those that
-    -- still count is rounded once. What is more than the limit counts as all of it.
+    -- An unchanged window keeps its entries, without those that add nothing to the scaled sum. Sums are
+    -- scaled, from the newest entry on, so that at every later instant the sum of the entries that still
+    -- count is rounded once. A sum above the limit counts as the limit.
     local scaled, old, entries = cost, more, state.entries
     if rule.window_us ~= old.window_us then return nil end
     local kept, sum, before = {}, 0, 0

@@ -8,7 +8,7 @@ local function oldest(rule, now)
   return (since - since % rule.bucket_us) / rule.bucket_us
 end
 
--- From `now` until `bucket` no longer overlaps the window.
+-- The µs from `now` until `bucket` no longer overlaps the window.
 local function time_to_end(rule, bucket, now)
   local span = (bucket + 1) * rule.bucket_us - now + rule.window_us - 1
   return span > 0 and span or 0
@@ -52,7 +52,7 @@ local function advance(rule, state, now)
   if bucket > state.newest then state.newest = bucket end
 end
 
--- What each act is given and returns: the table in crates/store/src/redis/epilogue.lua.
+-- Arguments and results of each act: the table in crates/store/src/redis/epilogue.lua.
 return function(act, rule, state, now, cost, more)
   if act == 'new' then
     if now ~= 4 then return nil end
@@ -118,7 +118,7 @@ return function(act, rule, state, now, cost, more)
     end
     return left > 0 and left or 0, reset_after
   elseif act == 'refund' then
-    -- The newest counters give first: they would have been held the longest.
+    -- The newest counters give back first: they would have been held the longest.
     local left = cost
     for bucket = state.newest, first_live(rule, state, now), -1 do
       local slot = bucket % rule.len + 1
@@ -128,8 +128,8 @@ return function(act, rule, state, now, cost, more)
     end
     return cost - left
   elseif act == 'rewind' then
-    -- The newest counter is now, and the others keep their distances less one: where in its bucket
-    -- the clock was is not known, so none of them may come to an end sooner than it did.
+    -- The newest counter moves to now, and the others keep their distances less one: the place of the
+    -- clock in its bucket is not known, and no counter may end sooner than before.
     local earlier = empty(rule, now)
     local bucket = earlier.newest
     if bucket >= state.newest then return false end
@@ -153,7 +153,7 @@ return function(act, rule, state, now, cost, more)
     state.counts[state.newest % rule.len + 1] = cost
     return state
   elseif act == 'convert' then
-    -- The same buckets keep their counts; others take the sum over as if it were granted now.
+    -- Unchanged buckets keep their counts; others take the sum over as if it were granted now.
     local old = more
     if rule.window_us == old.window_us and rule.len == old.len then return state end
     local used = sum_at(old, state, now)
@@ -161,8 +161,8 @@ return function(act, rule, state, now, cost, more)
     state.counts[state.newest % rule.len + 1] = used
     return state
   elseif act == 'rescale' then
-    -- The same buckets keep what is scaled of them. Sums are scaled, from the newest bucket on: so
-    -- at every later instant the sum of those that still count is rounded once.
+    -- Unchanged buckets keep their scaled counts. Sums are scaled, from the newest bucket on, so that at
+    -- every later instant the sum of the buckets that still count is rounded once.
     local scaled, old = cost, more
     if rule.window_us ~= old.window_us or rule.len ~= old.len then return nil end
     local counts, sum, before = {}, 0, 0

@@ -7,7 +7,7 @@ local function round_f64(x)
   return up - up % 1
 end
 
--- The balance `wait` after `now`.
+-- The balance `wait` µs after `now`.
 local function balance_at(rule, state, now, wait)
   if not state then return 0 end
   local elapsed = (now > state.at and now - state.at or 0) + wait
@@ -21,19 +21,19 @@ local function time_for(rule, permits)
   return span < SPAN_MAX_US and span or SPAN_MAX_US
 end
 
--- Until the first moment at which the balance is not negative.
+-- The µs from `now` until the balance is not negative.
 local function wait_for(rule, state, now)
   local balance = balance_at(rule, state, now, 0)
   if balance >= 0 then return 0 end
-  -- Doubles round one way from a debt to a time and another from a time to permits: what the
-  -- balance will be then is what counts, so that who waits as told is not refused.
+  -- Doubles round one way from a debt to a time and another from a time to permits. The balance at that
+  -- time decides, so that a caller that waits for as long as the reply says is not refused.
   local wait = time_for(rule, -balance)
   while wait < SPAN_MAX_US and balance_at(rule, state, now, wait) < 0 do wait = wait + 1 end
   while balance_at(rule, state, now, wait - 1) >= 0 do wait = wait - 1 end
   return wait
 end
 
--- What each act is given and returns: the table in crates/store/src/redis/epilogue.lua.
+-- Arguments and results of each act: the table in crates/store/src/redis/epilogue.lua.
 return function(act, rule, state, now, cost, more)
   if act == 'new' then
     if now ~= 3 then return nil end
@@ -72,7 +72,7 @@ return function(act, rule, state, now, cost, more)
     local refunded = balance + cost
     if refunded > rule.max_stored then refunded = rule.max_stored end
     state.balance, state.at = refunded, now
-    -- The difference of two doubles may be a little more than what was added.
+    -- The difference of two doubles may be a little more than the cost that was added.
     local back = ceil_f64(refunded - balance)
     return back < cost and back or cost
   elseif act == 'rewind' then
@@ -87,7 +87,7 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'with_used' then
     return { balance = rule.max_stored - cost, at = now }
   elseif act == 'convert' or act == 'rescale' then
-    -- Guava's setRate: what is stored is rescaled, to the last bit, and a debt keeps its time.
+    -- Guava's setRate: stored permits are rescaled, to the last bit, and a debt keeps its time.
     local old = more
     local balance = balance_at(old, state, now, 0)
     if balance >= 0 then

@@ -15,7 +15,7 @@ local function interval(rule, above)
   return rule.stable + above * rule.slope
 end
 
--- µs that it takes to hand out `cost` permits when `stored` are stored.
+-- The µs that it takes to hand out `cost` permits when `stored` are stored.
 local function time_to_hand_out(rule, stored, cost)
   local from_stored = cost < stored and cost or stored
   local above = stored - rule.threshold
@@ -30,7 +30,7 @@ local function full_after(rule, state)
   return span < SPAN_MAX_US and span or SPAN_MAX_US
 end
 
--- What each act is given and returns: the table in crates/store/src/redis/epilogue.lua.
+-- Arguments and results of each act: the table in crates/store/src/redis/epilogue.lua.
 return function(act, rule, state, now, cost, more)
   if act == 'new' then
     if now ~= 5 then return nil end
@@ -75,7 +75,7 @@ return function(act, rule, state, now, cost, more)
     end
     return remaining, full_after(rule, state)
   elseif act == 'refund' then
-    -- A debt is paid first, at the stable interval; what is left is stored.
+    -- A debt is paid first, at the stable interval; the rest is stored.
     local next_state = as_of(rule, state, now)
     local paid_us = cost * rule.stable
     if next_state.debt_us < paid_us then paid_us = next_state.debt_us end
@@ -100,7 +100,7 @@ return function(act, rule, state, now, cost, more)
     local spent = cost < rule.max_stored and cost or rule.max_stored
     return { stored = rule.max_stored - spent, debt_us = (cost - spent) * rule.stable, at = now }
   elseif act == 'convert' or act == 'rescale' then
-    -- Guava's setRate: what is stored is rescaled, to the last bit, and a debt keeps its time.
+    -- Guava's setRate: stored permits are rescaled, to the last bit, and a debt keeps its time.
     local old = more
     state = as_of(old, state, now)
     state.stored = state.stored * rule.max_stored / old.max_stored

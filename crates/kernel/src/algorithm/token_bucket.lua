@@ -2,7 +2,7 @@
 -- Places of the numbers besides those of a flow.
 local SPENT = 6
 
--- What each act is given and returns: the table in crates/store/src/redis/epilogue.lua.
+-- Arguments and results of each act: the table in crates/store/src/redis/epilogue.lua.
 return function(act, rule, state, now, cost, more)
   if act == 'rewind' then
     if state.at <= now then return false end
@@ -67,7 +67,7 @@ return function(act, rule, state, now, cost, more)
     else
       state = { used = used, at = at }
     end
-    -- Who charges wants to know what is left.
+    -- The results of `status` as well: a reply contains them.
     local left = rule[DEPTH] - used
     return state, left > 0 and (left - left % rule[PER_PERMIT]) / rule[PER_PERMIT] or 0,
       flow('time_to_drain', rule, used, at, now)
@@ -99,7 +99,7 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'convert' then
     return flow('take_over', rule, state.used, state.at, now, more, PER_PERMIT)
   elseif act == 'rescale' then
-    -- The same part of a full bucket, to the unit: a permit that has come back in part stays so.
+    -- Keeps the part of a full bucket that is in use, to the unit: a permit that has come back in part stays so.
     return flow('take_over', rule, state.used, state.at, now, more, DEPTH)
   end
 end

@@ -265,11 +265,15 @@ impl StoreGuard {
     /// Decides without the store if it can, in this order: permits are leased here or on their way, the refusal is
     /// known, the permit was granted here, or the breaker is open.
     pub(super) fn decided_here(&self, question: GuardedRequest<'_>) -> Here {
-        let GuardedRequest { key, request, at, .. } = question;
         match self.by_lease(question) {
-            Here::Not => {}
-            leased => return leased,
+            Here::Not => self.decided_beside_leases(question),
+            leased => leased,
         }
+    }
+
+    /// Decides without the store and without a lease, if it can.
+    pub(super) fn decided_beside_leases(&self, question: GuardedRequest<'_>) -> Here {
+        let GuardedRequest { key, request, at, .. } = question;
         if let Some(verdict) = self.denials.find_or_ask(key, request, at.now()) {
             return Here::Decided(Ok(Ruling::by(Mode::Remembered, verdict)));
         }

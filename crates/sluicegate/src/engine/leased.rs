@@ -69,7 +69,7 @@ impl StoreGuard {
                 Here::Decided(self.shed(question, error))
             }
             Waited::Failed(StoreError::Overloaded { .. }) | Waited::Ask => {
-                self.decided_here(GuardedRequest { lease: None, ..question })
+                self.decided_beside_leases(question)
             }
             Waited::Failed(error) => Here::Decided(self.without_store(question, error)),
         }

@@ -1,8 +1,8 @@
--- The script's own code: decides each key of the call, and stores what is to be remembered of it. The
--- build joins the script of prelude.lua, the twins, steps.lua and lease.lua (the body of `make`), and this file, with
--- general.lua in the place that names it. Comments are left out then.
+-- The main part of the script: decides each key of the call, and stores its new state. The build joins the script
+-- of prelude.lua, the twins, steps.lua and lease.lua (the body of `make`), and this file, with general.lua in the
+-- place that names it. Comments are left out then.
 --
--- A twin is one function for all that an algorithm does, as every function that is made costs every call:
+-- A twin is one function for all acts of an algorithm, as every function that is made costs every call:
 --
 --     twin(act, rule, state, now, cost, more)
 --
@@ -54,8 +54,7 @@
 --
 -- `charge`, `release`, `renew` and `convert` may change the state that they are given and return it.
 -- Optional acts return nothing where a twin does not have them: `first_seen`, `rescale`, `leases`, `forget`,
--- `countable`, and those of
--- permits.
+-- `countable`, and those of permits.
 end
 
 local keys, args, try = KEYS, ARGV, redis.pcall
@@ -63,27 +62,27 @@ local keys, args, try = KEYS, ARGV, redis.pcall
 -- there are several keys.
 local now_us, decide_any, replies
 -- The last pair of arguments, and what was read from it: the rule and its twin, the head of its states and
--- how much of that tells its rules from others, the cost, and whether a full budget is a new key. `rule` is
+-- the number of its bytes that identify the rules, the cost, and whether a full budget is a new key. `rule` is
 -- nil if it is not the ordinary case.
 local last_text, last_ask, rule, twin, head, same, cost, starts_full
--- Of several requests in a row that are the same, also in their key, the state is read before the first, which
--- is at `first`, and written after the last: `goes_on` is true in between. `value` is what was read, `state`
--- what it says by now, and `touched` whether a request has changed it.
+-- Equal requests in a row for one key share one read before the first of them, which is at `first`, and one write
+-- after the last: `goes_on` is true in between. `value` is the stored text, `state` its present state, and
+-- `touched` is true if a request has changed it.
 local first, goes_on, value, state, touched
 
 for place = 1, #args / 2 do
   local key, text, ask = keys[place], args[2 * place - 1], args[2 * place]
   local reply
-  -- What to store (nil: nothing), in how many µs every budget is full, whether a full budget is a new key,
-  -- whose time it is (nil: the server's), and how far the state is ahead of it.
+  -- The text to store (nil: none), the µs until every budget is full, whether a full budget is a new key, the clock
+  -- (nil: the server's), and the µs by which the state is ahead of it.
   local packed, full_after, full_is_fresh, clock, ahead
-  -- What has just been charged of a debt, if that is to be noted.
+  -- The charge of a debt, if it must be noted.
   local charged_now
 
   if not goes_on then first, value, state, touched = place, try('GET', key), nil, nil end
 
-  -- Is it the ordinary case: a check by one rule, on the server's time? It is by far the most frequent, so
-  -- that it is decided here, without the lists of general.lua. Equal arguments in a row are read once.
+  -- The ordinary case is a check by one rule, on the server's time. It is by far the most frequent, so it is decided
+  -- here, without the lists of general.lua. Equal arguments in a row are read once.
   if text ~= last_text or ask ~= last_ask then
     last_text, last_ask, rule = text, ask, nil
     if #ask == 6 and #text > 17 then
@@ -101,7 +100,7 @@ for place = 1, #args / 2 do
     end
   end
 
-  -- A state that is stored keeps the head that it has; a new one has the head of the rules.
+  -- A stored state keeps its head; a new one has the head of the rules.
   local failed, begin = value and value.err, head
   if rule and value and not failed then begin = value:sub(1, #head) end
 
@@ -154,11 +153,11 @@ for place = 1, #args / 2 do
       decided, reply, packed, full_after, full_is_fresh, clock, ahead, charged_now =
         pcall(make('after_debt'), decide_any, keys[2], value, text, ask)
     end
-    -- A state that somebody else has changed may fail in any way. That is about its key alone.
+    -- A state that another program has changed may fail in any way. Only its key gets the error.
     if not decided then reply, packed = '\4state', nil end
   end
 
-  -- Store what has changed, until every budget is full: then it says no more than no key at all.
+  -- Store a change until every budget is full: then the state says no more than a missing key.
   if packed and packed ~= value then
     local written
     if full_is_fresh and full_after <= 0 then
@@ -172,8 +171,8 @@ for place = 1, #args / 2 do
       if clock == CLIENT then ttl = ttl + CLIENT_MS end
       written = try('SET', key, packed, 'PX', ttl)
     end
-    -- What could not be written was not charged: the error is the reply, also of the requests before that
-    -- were to be written with this one.
+    -- A failed write has charged nothing: its error is the reply, also to the requests before that share the
+    -- write.
     if type(written) == 'table' and written.err then
       reply, charged_now = written, nil
       for before = first, place - 1 do replies[before] = written end
@@ -181,7 +180,7 @@ for place = 1, #args / 2 do
   end
   if charged_now then try('SET', keys[2], charged_now, 'PX', CHARGED_MS) end
 
-  -- One key has its reply alone, several have a list.
+  -- The reply to one key is returned alone, those to several as a list.
   if #args == 2 then return reply end
   replies = replies or {}
   replies[place] = reply

@@ -1,9 +1,9 @@
--- Notes that a node lives, and says who else does: spec/redis.md, "Who shares this Redis".
+-- Notes that a node is alive, and reports the others: spec/redis.md, "Who shares this Redis".
 --
 -- KEYS: fleet   ARGV: node (8 bytes), number of this note (LEFT: the node stops), now in ms (empty: the server's time)
 --
--- Replies the number of the note before (-1: there was none), how many nodes live, and how many have stopped within
--- the time in which a silent node counts as live.
+-- Replies the number of the previous note (-1: none), the number of nodes that are alive, and the number of those that
+-- stopped within the time in which a silent node counts as alive.
 local NODES_MAX, LIVES_MS, KEPT_MS, LEFT = 1024, 15000, 3600000, 4294967295
 
 local now = tonumber(ARGV[3])

@@ -1,13 +1,13 @@
 -- Decides any verb by any rules on any clock: the twin of ruleset.rs. The build puts this file into the loop
 -- of epilogue.lua, where a comment names it, so that only a call that needs these functions makes them. They
--- share `make` with the loop, and `now_us`, as the server's time is asked for at most once a call.
+-- share `make` with the loop, and `now_us`, as a call reads the server's time at most once.
 --
--- `decide_any` is one long function, as each function that it were split into would cost every decision:
--- its steps have a comment each, and those that few decisions take are in steps.lua. `{ nil }` is a list with
--- room for one entry, which spares the only rule of most sets an allocation.
+-- `decide_any` is one long function, as each function more would cost every decision: its steps have a comment
+-- each, and the rare ones are in steps.lua. `{ nil }` is a list with room for one entry, which spares the only
+-- rule of most sets an allocation.
 
--- Reads a rule set. Returns the rules, their twins and flags, what becomes of usage, the head of states under
--- these rules, and how many bytes of it tell them from other rules; nil if `text` is malformed.
+-- Reads a rule set. Returns the rules, their twins and flags, how usage is carried over, the head of states under
+-- these rules, and the number of its bytes that identify the rules; nil if `text` is malformed.
 local function parse(text)
   if #text < 6 then return nil end
   local same, length, version, carry, count = struct.unpack('<BI2BBB', text)
@@ -31,13 +31,13 @@ end
 -- The function of lease.lua, once a key with leases or a message needed it.
 local leases
 
--- Reads the states that `value` has from `pos` on, one for each rule that remembers anything, and what is out on
--- leases, if anything is. Returns nil if they are malformed.
+-- Reads the states that `value` has from `pos` on, one for each rule that has a state, and the leases, if there are
+-- any. Returns nil if they are malformed.
 local function recall(rules, twins, value, pos)
   local states, begin = { nil }, pos
   if #rules == 1 then
     states[1], pos = twins[1]('unpack', rules[1], value, begin, nil, true)
-    -- Before leases, the only state of a key has the form that it has among others.
+    -- In front of leases, the only state of a key has the form of a state among others.
     if not pos then states[1], pos = twins[1]('unpack', rules[1], value, begin) end
     if pos == #value + 1 then return states end
     if not pos then return nil end
@@ -46,7 +46,7 @@ local function recall(rules, twins, value, pos)
     if out and out.alone then states[1] = nil end
     return out and states, out
   end
-  -- A byte says which rules remember anything. Without it, 256 is more than any byte leaves in the end.
+  -- The bits of a byte tell which rules have a state. If it is missing, 256 leaves a bit after all rules.
   local present = value:byte(pos) or 256
   pos = pos + 1
   for place = 1, #rules do
@@ -63,10 +63,9 @@ local function recall(rules, twins, value, pos)
   return out and states, out
 end
 
--- Reads a request for these rules. Returns the verb, whose time it is, the cost, the time, which rules wrote
--- the state and where that is said, whether a rule hands out permits, and what some verbs bring along: the
--- longest wait, a permit's id, debts, a holder's message; nil if `ask` is malformed. A calendar's rule gets the
--- window.
+-- Reads a request for these rules. Returns the verb, the clock, the cost, the time, RULES or LOST and its place in
+-- `ask`, whether a rule hands out permits, and the arguments of some verbs: the longest wait, a permit's id, debts, a
+-- holder's message; nil if `ask` is malformed. Sets the window of each calendar.
 local function read_ask(ask, rules, flags)
   if #ask < 6 then return nil end
   local verb, clock, cost = struct.unpack('<BBI4', ask)
@@ -75,7 +74,7 @@ local function read_ask(ask, rules, flags)
     return nil
   end
 
-  -- What some verbs bring along: debits one amount a rule, `reserve` a wait, and the verbs of permits an id.
+  -- Arguments of some verbs: one amount a rule for debits, a wait for `reserve`, an id for the verbs of permits.
   local pos, max_wait, permit, now, debts, message = 7, nil, nil, now_us, nil, nil
   if verb == LEASE then
     message, pos = make('message')(ask, #rules)
@@ -123,16 +122,16 @@ local function read_ask(ask, rules, flags)
     end
   end
 
-  -- Which rules wrote the state, once the script has asked for them.
+  -- RULES or LOST, if the script has asked for the rules that wrote the state.
   local how = ask:byte(pos)
   if how and (how > LOST or how < RULES or how == LOST and #ask > pos) then return nil end
   return verb, clock, cost, now, how, pos, holds_permits, max_wait, permit, debts, message
 end
 
 -- Decides the request `ask` by the rules of `text` on a key at which `value` is stored (false: nothing).
--- Returns the reply; what to store (nil: nothing); in how many µs every budget is full, and whether a full
--- budget is a new key; whose time it is, and how far the states are ahead of it. What cannot be decided has
--- no more than a reply.
+-- Returns the reply; the text to store (nil: none); the µs until every budget is full, and whether a full budget is
+-- a new key; the clock, and the µs by which the states are ahead of it. A request that cannot be decided has only a
+-- reply.
 function decide_any(value, text, ask)
   -- Read the rules and the request, and check all of both before anything is decided.
   local rules, twins, flags, carry, head, same = parse(text)
@@ -141,24 +140,24 @@ function decide_any(value, text, ask)
     read_ask(ask, rules, flags)
   if not verb then return '\4ask' end
 
-  -- Do the rules know the verb (`supports`)? The verbs of permits need a rule that hands them out, and where
-  -- there is one, no other verb takes anything.
+  -- Check that the rules support the verb (`supports`). The verbs of permits need a rule that hands them out; with
+  -- such a rule, no other verb takes permits.
   if verb >= ACQUIRE and verb <= RENEW and not holds_permits
     or verb < PEEK and holds_permits then
     return '\2'
   end
 
-  -- What does each rule remember? If other rules wrote the state, the caller has to bring them along, or to
-  -- say that they are lost; until then the reply is how the state begins.
+  -- Read the state of each rule. If other rules wrote it, the caller has to send them too, or to report them as
+  -- lost; until then the reply is the beginning of the state.
   local states, out, touched = nil, nil, false
-  -- What cannot be read can be forgotten.
+  -- A state that cannot be read can be reset.
   if value == '' then
     if verb ~= RESET then return '\4state' end
     value = nil
   end
   local begin = value and value:sub(1, #head)
   if value and (begin == head or begin:sub(1, same) == head:sub(1, same)) then
-    -- These rules wrote it. The rest of the head, which version of them that was, stays.
+    -- These rules wrote it. The rest of the head, which is their version, stays.
     head = begin
     states, out = recall(rules, twins, value, #head + 1)
     if not states and verb ~= RESET then return '\4state' end
@@ -185,8 +184,8 @@ function decide_any(value, text, ask)
     states = { nil }
   end
 
-  -- What time is it? On the callers' clocks, never earlier than what a state has seen. On the others, a state
-  -- from later than now means that time went back: it becomes one of now.
+  -- Set the time. On the callers' clocks it is never earlier than the latest instant of a state. A state that is
+  -- still later than now means that time went back: it becomes one of now.
   local asked_at = now
   states = states or { nil }
   if clock == CLIENT then
@@ -201,8 +200,8 @@ function decide_any(value, text, ask)
     if state and twins[place]('rewind', rules[place], state, now) then touched = true end
   end
 
-  -- What is out on leases counts as taken under each rule, until it is charged or comes back. While anything is
-  -- out, nothing is booked.
+  -- Leased permits count as taken under each rule, until they are charged or come back. While any are leased, no
+  -- future permits are booked.
   local held, word
   if message then
     out, leases = out or { version = 0, held = 0, first = 0, holders = 0, records = '' }, leases or make('leases')
@@ -221,8 +220,8 @@ function decide_any(value, text, ask)
     end
   end
 
-  -- What does the verb want? Some ask every rule below for permits, first `granted` as many as they want;
-  -- the others are done here. `refused_by` is the place of the rule that refuses, and `retry` for how long.
+  -- Start the verb. Some verbs ask every rule for `granted` permits below; the others are done here. `refused_by` is
+  -- the place of the rule that refuses, and `retry` the µs until it may not.
   local refused_by, retry, granted = nil, 0, cost
   local asks = verb <= PEEK or verb == ACQUIRE
   if verb == ACQUIRE then
@@ -240,7 +239,7 @@ function decide_any(value, text, ask)
       if held then left = left - held[place] end
       if left < granted then granted = left end
     end
-    -- With nothing to grant, one permit says when there will be.
+    -- Without permits to grant, a check of one permit finds the wait.
     if granted < 1 then granted = 1 end
   elseif verb == REFUND then
     local given_back
@@ -258,15 +257,15 @@ function decide_any(value, text, ask)
     touched = touched or charged
   end
 
-  -- Does every rule agree (`ask_all`)? The rule that refuses for the longest decides, or, if none refuses, the
-  -- one with the longest wait.
+  -- Ask every rule (`ask_all`). The rule that refuses for the longest time decides, or, if none refuses, the one
+  -- with the longest wait.
   local wait, slowest = 0, nil
   if asks then
     for place = 1, #rules do
       local rule, twin, pause, after = rules[place], twins[place], nil, nil
       local wanted = granted + (held and held[place] or 0)
       if held and granted <= twin('limit', rule) and twin('limit', rule) < wanted then
-        -- It passes when enough of what is out has come back.
+        -- The request passes when enough leased permits have come back.
         after = leases('wait', out, now)
       else
         pause, after = twin('check', rule, states[place], now, wanted, max_wait)
@@ -282,8 +281,8 @@ function decide_any(value, text, ask)
   end
 
   -- Charge every rule if all agreed. Nothing is charged before: a refused request must not spend one budget
-  -- on its way to being refused by another. Then report what is left under the rule that decided; if none
-  -- refused or has a wait, that is the first with the least left; and, of several, what is left under each.
+  -- on its way to being refused by another. Then report the permits left under the rule that decided (if none
+  -- refused or has a wait, the first with the least left) and, if there are several rules, under each of them.
   local takes = asks and verb ~= PEEK
   local decider = refused_by or slowest
   local deciding, remaining, reset_after
@@ -311,14 +310,14 @@ function decide_any(value, text, ask)
     full_is_fresh = full_is_fresh and flags[place] % PERMITS == FULL_IS_FRESH
   end
 
-  -- Pack what has changed: the head, for several rules a byte that says which of them remember anything, and
-  -- the states. Where no rule remembers anything, the key is a new one.
+  -- Pack the changes: the head, for several rules a byte that tells which of them have a state, and the states. If no
+  -- rule has a state, the key is a new one.
   local packed
   if touched and verb ~= PEEK then
     local present, bit = 0, 1
     packed = #rules == 1 and head or ''
     if out and #rules == 1 then
-      -- A section comes behind a state, if only an empty one in its place.
+      -- The section of leases stands behind a state; if there is none, behind an empty one.
       out.alone = not states[1]
       states[1] = states[1] or twins[1]('with_used', rules[1], nil, now, 0) or { sum = 0, permits = '', ends = '' }
     end
@@ -339,7 +338,7 @@ function decide_any(value, text, ask)
     end
   end
 
-  -- Reply: to a debit what was charged of each rule, to others the decision.
+  -- Reply with the charge of each rule to a debit, and with the decision to other verbs.
   local ahead = now - asked_at
   if word then return word, packed, full_after, full_is_fresh, clock, ahead end
   if debts then

@@ -3,19 +3,19 @@
 --
 --     leases(act, of, rules, twins, flags, states, now, message)
 --
--- `of` is what is out on a key: `version`, `held` (H), `first` (the first deadline, or an earlier instant), how many
--- `holders` have permits, and `records` as they are stored, 27 bytes a holder: its id (8), number, kept, granted (4
--- each), deadline (7); and whether the rules keep usage in use when they change (`keeps`).
+-- `of` are the leases of a key: `version`, `held` (H), `first` (the first deadline, or an earlier instant), the number
+-- of `holders` that have permits, `records` as they are stored, 27 bytes a holder: its id (8), number, kept, granted
+-- (4 each), deadline (7); and whether the rules keep usage in use when they change (`keeps`).
 --
 -- | Act      | Arguments besides `of`                     | Results                                          |
 -- |----------|--------------------------------------------|--------------------------------------------------|
--- | `read`   | `of`: a value, `rules`: where its section  | what is out; nil if it is malformed              |
+-- | `read`   | `of`: a value, `rules`: where its section  | the leases; nil if they are malformed            |
 -- |          | begins                                     |                                                  |
 -- | `settle` | all but `message`                          | whether anything has changed                     |
 -- | `under`  | all but `message`                          | permits that count as taken under each rule      |
 -- | `wait`   | `now`                                      | the µs until the first of them are charged       |
 -- | `answer` | all                                        | the reply, and whether anything may have changed |
--- | `pack`   | all but `message`                          | the section, and in how many µs it says nothing  |
+-- | `pack`   | all but `message`                          | the section, and the µs until it has no effect   |
 -- |          |                                            | any more; changes `states`                       |
 elseif what == 'leases' then
   local NOBODY = ('\0'):rep(8)
@@ -24,14 +24,14 @@ elseif what == 'leases' then
     return record and record.kept + record.granted or 0
   end
 
-  -- Counts `record` in what is out, or out of it (`sign` -1).
+  -- Adds the permits of `record` to `of`, or subtracts them (`sign` -1).
   local function add(of, record, sign)
     local permits = permits_of(record)
     of.held = of.held + sign * permits
     if permits > 0 and record.holder ~= NOBODY then of.holders = of.holders + sign end
   end
 
-  -- The record of `holder`, and where it stands; nil if there is none.
+  -- The record of `holder`, and its place; nil if there is none.
   local function find(of, holder)
     local from = 1
     while true do
@@ -59,7 +59,7 @@ elseif what == 'leases' then
     end
   end
 
-  -- Adds `record`, or replaces the one that its holder has.
+  -- Adds `record`, or replaces the one of its holder.
   local function put(of, record)
     local before, pos = find(of, record.holder)
     pos = pos or #of.records + 1
@@ -70,7 +70,7 @@ elseif what == 'leases' then
     if of.first == 0 or record.deadline < of.first then of.first = record.deadline end
   end
 
-  -- How many records have a deadline to come.
+  -- The number of records with a deadline to come.
   local function count(of, now)
     if of.first > now then return #of.records / 27 end
     local alive = 0
@@ -86,9 +86,9 @@ elseif what == 'leases' then
     return instant < now and instant or now
   end
 
-  -- Charges `permits` that were spent by the instant `by`, or as of what a rule has seen since. Only after
-  -- rules were changed can these be more than a rule has left. It counts them nevertheless; if usage does not
-  -- stay in use when rules change (`of.keeps`), up to twice its limit.
+  -- Charges `permits` that were spent by the instant `by`, but not before the latest instant of a rule. These are
+  -- more than a rule has left only after rules were changed, or if the clock went back. It counts them
+  -- nevertheless; if usage does not stay in use when rules change (`of.keeps`), up to twice its limit.
   local function charge_by(of, rules, twins, states, permits, by, now)
     for place = 1, #rules do
       local rule, twin, state = rules[place], twins[place], states[place]
@@ -122,7 +122,7 @@ elseif what == 'leases' then
       end
       of.records = table.concat(kept)
     end
-    -- By insertion, which keeps the order of equal instants.
+    -- Sorts by insertion, which keeps the order of equal instants.
     for place = 2, #spent do
       local one, before = spent[place], place - 1
       while before > 0 and spent[before][1] > one[1] do
@@ -135,8 +135,8 @@ elseif what == 'leases' then
     end
   end
 
-  -- No deadline is later than the longest lease that begins now. A deadline is at most that much later than
-  -- the version, so that only a clock that went back makes one so late.
+  -- Cuts deadlines to that of the longest lease that begins now. A deadline is at most that much later than the
+  -- version, so only a clock that went back leaves a later one. Returns whether it went back.
   local function rewind(of, now)
     if of.version <= now then return false end
     local latest, records = now + LEASE_DEADLINE_MAX, {}
@@ -189,11 +189,11 @@ elseif what == 'leases' then
     return first > now and first - now or 1
   end
 
-  -- What stands behind the permits that `m` names: how many, until when, how many of them count as spent,
-  -- and what was found. `known` is the record of its holder.
+  -- Returns the claim of `m`: the permits that the store stood for, their deadline, the permits without a record that
+  -- count as spent, and what was known of the holder. `known` is the record of the holder.
   local function claim_of(of, m, known, stood_max, hint, now)
     if known and m.heard <= known.number then
-      -- What was granted and never heard of goes back unused.
+      -- A grant whose answer never arrived goes back unused.
       return known.kept + (m.heard == known.number and known.granted or 0), known.deadline, 0, LEASE_KNOWN
     end
     local alive = m.stood > 0 and now < m.ends and not m.ended
@@ -207,7 +207,8 @@ elseif what == 'leases' then
     return 0, 0, 0, LEASE_NEW
   end
 
-  -- Has at least what `hint` says in use and held, as far as it has not flowed out since.
+  -- Raises the permits in use and held to those of `hint`, as far as they have not flowed out since. A record of no
+  -- holder stands for permits of holders that have not sent a message yet.
   local function repair(of, rules, twins, states, hint, now)
     for place = 1, #rules do
       local rule, twin, used = rules[place], twins[place], hint.used[place]
@@ -229,7 +230,7 @@ elseif what == 'leases' then
     if missing > 0 and deadline > now then
       local ghost = live(of, NOBODY, now)
       if not ghost and #of.records >= 27 * LEASE_HOLDERS_MAX then
-        -- No record can stand for them, so they count as spent.
+        -- No record can stand for these permits, so they count as spent.
         settle(of, rules, twins, states, now, { { now, missing } })
       else
         if ghost and ghost.deadline > deadline then deadline = ghost.deadline end
@@ -242,14 +243,14 @@ elseif what == 'leases' then
     if hint.version > of.version then of.version = hint.version end
   end
 
-  -- Writes were lost: what `m` knows of them is put down again.
+  -- Restores what `m` knows of lost writes.
   local function restore(of, rules, twins, states, m, known, base, deadline, hint, now)
     settle(of, rules, twins, states, now, {})
     remove(of, m.holder)
     if deadline > now then
       put(of, { holder = m.holder, number = m.number, kept = base, granted = 0, deadline = deadline })
     end
-    -- A record of no holder stood for it until now.
+    -- A record of no holder stood for these permits until now.
     local back, ghost = base - permits_of(known), live(of, NOBODY, now)
     if ghost then
       if back > ghost.kept then back = ghost.kept end
@@ -261,9 +262,9 @@ elseif what == 'leases' then
     if hint then repair(of, rules, twins, states, hint, now) end
   end
 
-  -- How much `m` is granted beyond the `needed` permits.
+  -- The permits that `m` is granted beyond the `needed` ones.
   local function wanted(of, rules, twins, m, kept, needed, left)
-    -- With the one that asks, which is counted already if it keeps any.
+    -- The sender is one of them; it is counted already if it keeps any.
     local sharers, in_steps = of.holders + (kept > 0 and 0 or 1), false
     for place = 1, #rules do
       if twins[place]('leases', rules[place]) == LEASED_IN_STEPS then in_steps = true end
@@ -290,7 +291,7 @@ elseif what == 'leases' then
       local rule, twin, wait, after = rules[place], twins[place], nil, nil
       local limit = twin('limit', rule)
       if least <= limit and limit < least + held[place] then
-        -- It passes when enough of what is out has come back.
+        -- The request passes when enough leased permits have come back.
         after = wait_for(of, now)
       else
         wait, after = twin('check', rule, states[place], now, least + held[place])
@@ -334,7 +335,7 @@ elseif what == 'leases' then
       local version, held, first, holders = struct.unpack('<I7I4I7B', value, pos + 1)
       local records = value:sub(pos + 20)
       if #records % 27 ~= 0 or #records > 27 * LEASE_HOLDERS_MAX then return nil end
-      -- What is said of all records is what they say, or somebody else has written here.
+      -- The numbers of the section must agree with its records; otherwise another program has written here.
       local sum, alive, soonest, latest = 0, 0, UNITS_MAX, 0
       for place = 1, #records, 27 do
         local kept, granted, deadline = struct.unpack('<I4I4I7', records, place + 12)
@@ -387,7 +388,7 @@ elseif what == 'leases' then
     end
     known = live(of, m.holder, now)
     if known and m.number == known.number then
-      -- It comes again: the same once more.
+      -- A repeated message gets the same answer again.
       settle(of, rules, twins, states, now, {})
       return stands(of, rules, twins, flags, states, m, known, LEASE_KNOWN, now), true
     end
@@ -404,7 +405,7 @@ elseif what == 'leases' then
       restore(of, rules, twins, states, m, known, base, deadline, hint, now)
     end
 
-    -- What of the base is left: `kept` goes on, the rest is spent or given back.
+    -- The rest of the base: `kept` goes on, the other permits are spent or given back.
     local unspent, kept = m.unspent, m.keep < m.unspent and m.keep or m.unspent
     if unspent > base then
       unspent, kept = 0, 0
@@ -415,7 +416,7 @@ elseif what == 'leases' then
       local permits, age = m.marks[place], m.marks[place + 1] * 15
       if permits > rest then permits = rest end
       rest = rest - permits
-      -- The holder's clock may be fast: of what it says only 15/16 are believed.
+      -- The holder's clock may be fast: only 15/16 of an age are believed.
       age = (age - age % 16) / 16
       spent[#spent + 1] = { age < now and now - age or 0, permits }
     end
@@ -424,7 +425,7 @@ elseif what == 'leases' then
     if deadline > now then
       put(of, record)
     elseif known then
-      -- What an old message was granted, which its holder never heard of.
+      -- The record is the grant of an old message, whose answer never arrived.
       remove(of, m.holder)
     end
     settle(of, rules, twins, states, now, spent)
@@ -432,7 +433,7 @@ elseif what == 'leases' then
       if states[place] then twins[place]('forget', rules[place], states[place], now) end
     end
 
-    -- Grant what requests wait for, as far as it is there, and some of what is wanted.
+    -- Grant the permits that requests wait for, as far as they are free, and some of those that are wanted.
     local left = free(of, rules, twins, states, now)
     local needed = left >= m.need and m.need or left >= m.least and left or 0
     local is_full = #of.records >= 27 * LEASE_HOLDERS_MAX and not live(of, m.holder, now)
@@ -450,7 +451,7 @@ elseif what == 'leases' then
     return stands(of, rules, twins, flags, states, m, record, found, now), true
   end
 elseif what == 'message' then
-  -- Reads the message of a holder for so many rules. Returns it, and the place after it; nil if it is malformed.
+  -- Reads the message of a holder about `rules` rules. Returns it, and the place after it; nil if it is malformed.
   return function(ask, rules)
     if #ask < 64 then return nil end
     local m, pos, ended, marks = { marks = {} }, nil, nil, nil

@@ -12,7 +12,7 @@ local NEVER = -1
 local UNITS_MAX = 9007199254740992
 local DEPTH_MAX = 4503599627370496
 local SPAN_MAX_US = 9007199254740991
--- No double of Guava's algorithms comes near it (2^128), and no product of two overflows.
+-- 2^128: the doubles of Guava's algorithms are far below it, and no product of two overflows.
 local LARGEST = 340282366920938463463374607431768211456
 local INSTANT_MAX_US = 4503599627370496
 local YEAR_2026_US = 1767225600000000
@@ -34,27 +34,27 @@ local RAISE = 13
 local IN_DEBT = 12
 local COST_MAX = 2147483648
 
--- Whose time it is: the server's, the caller's in place of it, or the caller's beside others'.
+-- Clocks: the server's, a time that the caller gives instead, and the callers' own clocks.
 local SERVER = 0
 local GIVEN = 1
 local CLIENT = 2
 
--- What becomes of usage when rules change.
+-- Ways to carry usage over when rules change.
 local KEEP = 0
 local PROPORTIONAL = 1
 local FORGET = 2
 
--- Flags of a rule: a full budget is a new key; it hands out permits; its window comes along. A rule hands out
+-- Flags of a rule: a full budget is a new key; it hands out permits; its window is in the request. A rule hands out
 -- permits if `flags % CALENDAR >= PERMITS`.
 local FULL_IS_FRESH = 1
 local PERMITS = 2
 local CALENDAR = 4
 
--- The rules that wrote a state: those that follow, or nobody knows.
+-- The caller's answer about the rules that wrote a state: they follow, or they are lost.
 local RULES = 1
 local LOST = 2
 
--- Leases, as in crates/kernel/src/limits.rs: how far a deadline and a hint reach, in µs, and how much there is.
+-- Leases, as in crates/kernel/src/limits.rs: the longest times, in µs, and the largest numbers.
 local LEASE_TERM_MAX = 2000000
 local LEASE_PATIENCE_MAX = 250000
 local LEASE_DEADLINE_MAX = 2375000
@@ -63,34 +63,33 @@ local LEASE_HOLDERS_MAX = 64
 local LEASE_MARKS_MAX = 4
 local LEASE_PERMITS_MAX = 4294967295
 local LEASE_USED_MAX = 1099511627775
--- What the section of a value begins with that says what is out: an L, or an l if no state is before it, but an
--- empty one in its place.
+-- The first byte of the section of leases in a value: an L, or an l if the state before it is an empty one in the
+-- place of none.
 local LEASE_SECTION = 76
 local LEASE_SECTION_ALONE = 108
--- How leased permits of a rule come back.
+-- Ways in which leased permits of a rule come back.
 local LEASED_FLOWS = 1
 local LEASED_IN_STEPS = 2
--- What was known of a holder.
+-- The store's record of a holder when its message arrives.
 local LEASE_KNOWN = 0
 local LEASE_NEW = 1
 local LEASE_VOID = 2
 local LEASE_LOST = 3
 local LEASE_FULL = 4
 
--- Bytes of a foreign state that its reader is shown: what says which rules wrote it is in them.
+-- Largest part of a state of other rules in a reply, in bytes: the head that names those rules is in it.
 local HEAD_MAX = 1024
 
--- How long it is remembered that a debt was charged: an hour. A caller that heard no answer asks again
--- within seconds.
+-- Time for which the charge of a debt is noted: an hour. A caller without an answer asks again within seconds.
 local CHARGED_MS = 3600000
--- How long a budget that does not start full is remembered after it is full: 30 days.
+-- Time for which a budget that does not start full is kept after it is full: 30 days.
 local IDLE_MS = 2592000000
--- How long a key outlives its budget where time is passed in and need not be the server's: a day.
+-- Time for which a key outlives its budget if the caller gives the time, which may not be the server's: a day.
 local GIVEN_MS = 86400000
--- How long a key outlives its budget on the callers' clocks: as far apart as these may be, a minute.
+-- Time for which a key outlives its budget on the callers' clocks, the most that these may differ: a minute.
 local CLIENT_MS = 60000
 
--- floor(a * b / c) and what is left, for integers a <= 2^53, b < 2^53 and 1 <= c <= 2^52. Exact up
+-- floor(a * b / c) and the remainder, for integers a <= 2^53, b < 2^53 and 1 <= c <= 2^52. Exact up
 -- to 2^53; above that it is some number above 2^53.
 local function mul_div(a, b, c)
   local left = a % c

@@ -1,14 +1,14 @@
--- Writes policies where programs look for them: spec/redis-protocol.md. Replies 1 if it did what was
--- asked, and 0 if it changed nothing, since others came first.
+-- Publishes policies for programs: spec/redis-protocol.md. Replies 1 if it did so, and 0 if it changed nothing,
+-- because another writer came first.
 --
 -- stage   KEYS: next             ARGV: attempt, the attempt that wrote before, ms to live, policies
 -- change  KEYS: policies         ARGV: format and revision found, channel, revision, policies
 -- swap    KEYS: policies, next   ARGV: format and revision found, channel, revision, attempt, fields
 --
--- Policies are names and texts in turn; an empty text is a policy that is gone.
+-- Policies are names and texts in turn; an empty text deletes the policy.
 local call = redis.call
 
--- What is no hash is not ours: it makes room.
+-- Deletes what is not a hash at `key`: another program wrote it.
 local function own(key)
   local length = redis.pcall('HLEN', key)
   if type(length) == 'table' and string.find(length.err, 'WRONGTYPE', 1, true) then call('UNLINK', key) end
@@ -33,8 +33,8 @@ end
 if ARGV[1] == 'change' then
   if not as_found() then return 0 end
   call('PUBLISH', ARGV[4], ARGV[5])
-  -- A server without memory refuses the first HSET, and has changed nothing then: what takes no
-  -- memory comes later.
+  -- A server without memory refuses the first HSET, and has changed nothing then: commands that take no
+  -- memory come later.
   for place = 6, #ARGV, 2 do
     if ARGV[place + 1] ~= '' then call('HSET', KEYS[1], ARGV[place], ARGV[place + 1]) end
   end

@@ -8,8 +8,8 @@ if what == 'take_over' then
     local states = { nil }
     if carry == FORGET then return states end
 
-    -- Returns the function that counts permits under another limit: as the same part of it, rounded up. The
-    -- twin of `Scale`.
+    -- Returns a function that converts permits to the same part of another limit, rounded up: the twin of
+    -- `Scale`.
     local function scale(limit, old_limit)
       return function(used)
         if used > UNITS_MAX then used = UNITS_MAX end
@@ -25,12 +25,12 @@ if what == 'take_over' then
       end
     end
 
-    -- Returns the state of a rule that replaces a different one, of the same algorithm if `alike`, which
-    -- remembered `state`.
+    -- Returns the state of a rule that replaces `old_rule`, whose state is `state`; `alike`: the algorithm is the
+    -- same.
     local function carried(rule, twin, proportional, old_rule, old_twin, state, alike)
       if proportional then
         local scaled = scale(twin('limit', rule), old_twin('limit', old_rule))
-        -- A twin without `rescale` returns nothing, as do those whose windows differ.
+        -- A twin without `rescale` returns nothing, as does one whose window has changed.
         local kept = alike and twin('rescale', rule, state, now, scaled, old_rule)
         if kept then return kept end
         return twin('with_used', rule, nil, now, scaled(old_twin('used', old_rule, state, now)))
@@ -53,7 +53,7 @@ if what == 'take_over' then
         if state and old_text:sub(old_start + 3, old_start + 10) == name then
           local alike = code == old_text:byte(old_start)
           if alike and text:sub(start + 11, stop - 1) == old_text:sub(old_start + 11, old_stop - 1) then
-            -- Nothing has changed about the rule.
+            -- The rule has not changed.
             states[place] = state
           else
             states[place] = carried(rules[place], twins[place], proportional, old_rules[other],
@@ -67,7 +67,7 @@ if what == 'take_over' then
     return states
   end
 elseif what == 'use_up' then
-  -- Returns states under which every budget is used up: what counts when the rules that wrote the state are
+  -- Returns states under which every budget is used up: these count when the rules that wrote the state are
   -- lost. A rule that hands out permits has one over its whole limit, with an id that no caller has.
   return function(rules, twins, flags, now)
     local states = {}
@@ -95,10 +95,9 @@ elseif what == 'refund' then
     return granted or 0, touched
   end
 elseif what == 'debit' then
-  -- Charges every rule its own amount of `debts`, as far as that is available; with `raise`, what brings the
-  -- permits in use up to that amount. Rules that hand out permits are left alone. Replaces each debt by the
-  -- four bytes of what was charged. What is `held` beside a rule is not available. Returns whether a state was
-  -- changed.
+  -- Charges every rule its own amount of `debts`, as far as it is available; with `raise`, the amount that raises
+  -- the permits in use to it. Rules that hand out permits are left alone. Replaces each debt by the four bytes of its
+  -- charge. Permits that are `held` under a rule are not available. Returns whether a state was changed.
   return function(rules, twins, flags, states, now, debts, raise, held)
     local touched = false
     for place = 1, #rules do
@@ -135,12 +134,12 @@ elseif what == 'on_permit' then
   end
 elseif what == 'after_debt' then
   -- Charges a debt, and then decides the request that came with it. Returns what `decide_any` returns, and
-  -- last what to note as charged (nil: nothing).
+  -- last the charge to note (nil: none).
   return function(decide_any, noted_key, value, text, ask)
     if #ask < 3 or ask:byte(1) ~= IN_DEBT then return '\4ask' end
     local request = 4 + struct.unpack('<I2', ask, 2)
 
-    -- A debt is charged only once: if it was, `noted_key` says what was charged.
+    -- A debt is charged only once: if it was, `noted_key` holds the charge.
     local charged = redis.pcall('GET', noted_key)
     if charged and charged.err then return charged end
     local charged_now, reply, packed, full_after, full_is_fresh, clock, ahead
@@ -149,9 +148,9 @@ elseif what == 'after_debt' then
         decide_any(value, text, ask:sub(4, request - 1))
       if reply:byte(1) ~= 5 then return reply, packed, full_after, full_is_fresh, clock, ahead end
       charged = reply:sub(2)
-      -- What came to nothing is not noted, and may come to something the next time.
+      -- A charge of nothing is not noted: the next attempt may charge something.
       if charged:find('[^%z]') then charged_now = charged end
-      -- The request finds what the debit would have stored: a full budget is no key at all.
+      -- The request finds the state that the debit would have stored: none if the budget is full.
       if packed then value = not (full_is_fresh and full_after <= 0) and packed end
     end
 
