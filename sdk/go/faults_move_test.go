@@ -182,7 +182,7 @@ func TestASlotMovesWhileItsKeyIsInUse(t *testing.T) {
 	}
 	charged := 1_000_000 - d.Remaining
 	t.Logf("%d passed, %d by the failure policy, %d charged", passed.Load(), failed.Load(), charged)
-	// What the failure policy refused was perhaps charged, once.
+	// Requests that the failure policy refused were perhaps charged, once.
 	if charged < passed.Load() || charged > passed.Load()+failed.Load() {
 		t.Errorf("%d charged, %d passed and %d by the failure policy", charged, passed.Load(), failed.Load())
 	}

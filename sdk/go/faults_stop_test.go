@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestRedisThatStopsUnderManyCallers stops Redis as a machine that hangs does: connections stay open and nobody answers.
-// Its bounds are those of a busy machine; what it prints is what a quiet one is judged by.
+// TestRedisThatStopsUnderManyCallers stops Redis as a machine that hangs does: connections stay open without answers.
+// Its bounds are for a busy machine; judge a quiet machine by the printed figures.
 func TestRedisThatStopsUnderManyCallers(t *testing.T) {
 	const deadline, burst, nodes = 50 * time.Millisecond, int64(200), int64(4)
 	addr, ctx := freeAddr(), context.Background()

@@ -97,7 +97,7 @@ func TestAConfirmedSubscriptionLooksOnceMore(t *testing.T) {
 		listeners, err := client.PubSubNumSub(ctx, policy.PoliciesChannel).Result()
 		return err == nil && listeners[policy.PoliciesChannel] == 1
 	})
-	// Nobody says this on the channel.
+	// This change is not announced on the channel.
 	if err := client.HSet(ctx, policy.PoliciesKey, "#revision", 2, "a", recordOf(t, 2, FixedWindow(9, time.Hour))).Err(); err != nil || limit() != 5 {
 		t.Fatal(err, limit())
 	}

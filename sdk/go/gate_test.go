@@ -116,7 +116,7 @@ func TestALimitThatIsLoweredAndRaisedAgainGivesNothingBack(t *testing.T) {
 	}
 }
 
-// What a counter has beyond a lower limit weighs at most what can be weighed exactly, which is more than the limit.
+// Usage above a lower limit is capped at the most that is counted exactly, which is more than the limit.
 func TestWhatWasCountedUnderAMuchHigherLimitFillsASmallOne(t *testing.T) {
 	const year, most = 366 * 24 * time.Hour, 1<<32 - 1
 	clock, ctx := newManual(), context.Background()

@@ -90,7 +90,7 @@ func parseQuotas(text string) (out []Quota) {
 const ProblemType = "application/problem+json"
 
 // Problem returns the status and the body of the response to a refused request: 429 and a problem (RFC 9457) of the type
-// quota-exceeded, or 503 and temporary-reduced-capacity where nobody could decide and the policy says
+// quota-exceeded, or 503 and temporary-reduced-capacity if Redis did not decide and the policy is
 // `on_store_failure: deny`.
 func (d Decision) Problem() (status int, body []byte) {
 	problem := struct {

@@ -182,7 +182,7 @@ type Permit struct {
 	stop     func()
 }
 
-// Acquire holds one permit, under an id that nobody can guess. A refusal is a *LimitedError. Over the limit, a policy
+// Acquire holds one permit, under a random id. A refusal is a *LimitedError. Over the limit, a policy
 // with `overflow: shadow` gives a permit that holds nothing; one that degrades or diverts refuses, and
 // LimitedError.Decision.Overflow has what to do instead.
 func (l *Limiter) Acquire(ctx context.Context, key string) (*Permit, error) {

@@ -69,7 +69,7 @@ func TestOfTwoRulesAnOutageGivesNeitherAgain(t *testing.T) {
 				t.Fatal(before)
 			}
 			for _, p := range all {
-				// Each hears what the other took last.
+				// Each gets to know the permits that the other took last.
 				if _, err := p.limiter.Peek(context.Background(), "k", 1); err != nil {
 					t.Fatal(err)
 				}

@@ -98,7 +98,7 @@ func TestBothWiresOfAServerSayTheSame(t *testing.T) {
 			if !near(a.ResetAfter, b.ResetAfter) || !near(a.RetryAfter, b.RetryAfter) || !near(a.Wait, b.Wait) {
 				t.Errorf("%s, %s: times of %+v over HTTP, of %+v over RESP", policy, s.name, a, b)
 			}
-			// What RESP does not say, and what is a moment later.
+			// Leave out the fields that RESP does not have, and those that change with time.
 			for _, d := range []*Decision{&a, &b} {
 				d.ResetAfter, d.RetryAfter, d.Wait, d.Held, d.Quotas = 0, 0, 0, 0, nil
 				if d.Overflow.Response != nil {

@@ -46,7 +46,7 @@ type Settlement struct {
 	Refunded int64
 	// Taken is the permits that were charged in addition.
 	Taken int64
-	// Missing is the permits that were not there to be taken; nobody owes them.
+	// Missing is the permits that were not left to be taken; they are not owed.
 	Missing int64
 	// Decision is what is left of the budget.
 	Decision Decision

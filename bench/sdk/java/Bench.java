@@ -35,7 +35,7 @@ import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 
 /**
- * What a decision costs, in CPU time of this process and of Redis, beside the peer of Java, bucket4j on Lettuce. Rounds
+ * The cost of a decision in CPU time of this process and of Redis, beside the peer of Java, bucket4j on Lettuce. Rounds
  * alternate between the cases; each prints a line of JSON, and at the end the least of each figure.
  *
  * <ul>

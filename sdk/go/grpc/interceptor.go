@@ -91,7 +91,7 @@ func (g *guard) pass(ctx context.Context, method string) error {
 	}
 }
 
-// refused gives ResourceExhausted (Unavailable where nobody could decide and the policy denies), with RetryInfo if the
+// refused returns ResourceExhausted (Unavailable if Redis did not decide and the policy denies), with RetryInfo if the
 // call can pass later.
 func refused(d sluicegate.Decision) error {
 	code := codes.ResourceExhausted

@@ -27,7 +27,7 @@ func KeyOf(text string) string {
 }
 
 // JoinKey joins several attributes of a request to one key, as gateways do: with `|` between them, and `\` before each
-// `|` and `\` in them. One attribute is the key as it is.
+// `|` and `\` in them. One attribute is the key unchanged.
 func JoinKey(values ...string) string {
 	if len(values) == 1 {
 		return KeyOf(values[0])

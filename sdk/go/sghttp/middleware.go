@@ -66,7 +66,7 @@ func OnError(answer func(http.ResponseWriter, *http.Request, error)) Option {
 }
 
 // Middleware guards handlers by a limiter. What passes reaches the handler, after the decision's pause; what is refused
-// gets 429 (503 where nobody could decide and the policy denies), or the response that the policy degrades to. Both have
+// gets 429 (503 if Redis did not decide and the policy denies), or the response that the policy degrades to. Both have
 // the header fields.
 func Middleware(limiter *sluicegate.Limiter, options ...Option) func(http.Handler) http.Handler {
 	g := &guard{limiter: limiter, cost: func(*http.Request) int64 { return 1 }, failed: fail}
@@ -112,7 +112,7 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) bool {
 			w.Header().Set(name, value)
 		}
 		w.WriteHeader(response.Status)
-		_, _ = w.Write([]byte(response.Body)) // a client that is gone hears nothing
+		_, _ = w.Write([]byte(response.Body)) // fails if the client is gone
 		return false
 	}
 	if d.Overflow.Kind != sluicegate.OverflowNone && g.over != nil && g.over(w, r, d) {
@@ -126,7 +126,7 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) bool {
 func answer(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", sluicegate.ProblemType)
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that is gone hears nothing
+	_, _ = w.Write(body) // fails if the client is gone
 }
 
 // fail answers a request without a decision. The cause is for the program, not for the client.
@@ -139,7 +139,7 @@ func fail(w http.ResponseWriter, _ *http.Request, err error) {
 	problem(w, http.StatusInternalServerError)
 }
 
-// unavailable is the problem of a request that nobody could decide.
+// unavailable is the problem of a request without a decision.
 const unavailable = `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
 	`"title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":"retry in 1 s"}`
 

@@ -16,7 +16,7 @@ final readonly class Decision
     public bool $allowed;
     /** Permits granted, or given back by a refund; 0 if refused. */
     public int $granted;
-    /** Time for which the caller must hold back what passes. */
+    /** Time for which the caller must hold an allowed request back. */
     public int $waitUs;
     /** Permits left under the deciding rule. */
     public int $remaining;
@@ -29,11 +29,10 @@ final readonly class Decision
      * @param int $limit the largest cost that the deciding rule ever lets pass at once
      * @param string $policy the policy, or the name of a limit that is made in code
      * @param string $rule the rule that decided
-     * @param Mode $mode who decided
-     * @param Overflow|null $overflow what the policy makes of a request over the limit; null: nothing
-     * @param int $heldUs how long the request was held back in a queue
-     * @param string $quotas what header fields say of the policy's rules, such as `"tokens";q=1000;w=86400`; empty
-     *   where that is not known
+     * @param Mode $mode how the request was decided
+     * @param Overflow|null $overflow the overflow that the policy applied to the request; null: none
+     * @param int $heldUs time for which a queue held the request back
+     * @param string $quotas the value of `RateLimit-Policy`, such as `"tokens";q=1000;w=86400`; empty if it is unknown
      */
     public function __construct(
         private Outcome $outcome,
@@ -66,7 +65,7 @@ final readonly class Decision
     }
 
     /**
-     * This decision if it allows.
+     * Returns this decision if it allows.
      *
      * @throws LimitExceeded if it refuses
      */
@@ -75,13 +74,13 @@ final readonly class Decision
         return $this->allowed ? $this : throw new LimitExceeded($this);
     }
 
-    /** The same decision with what the policy makes of it. */
+    /** Returns this decision with the overflow that the policy applied, and whether the caller may go on. */
     public function over(Overflow $overflow, bool $allowed): self
     {
         return $this->copy($this->outcome->with($allowed), $overflow, $this->heldUs);
     }
 
-    /** The same decision after the request was held back. */
+    /** Returns this decision with the time for which a queue held the request back. */
     public function held(int $heldUs): self
     {
         return $this->copy($this->outcome, $this->overflow, $heldUs);

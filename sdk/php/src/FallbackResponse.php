@@ -11,7 +11,7 @@ final readonly class FallbackResponse
 {
     /**
      * @param int $status 200 to 599
-     * @param array<string, string> $headers names in small letters
+     * @param array<string, string> $headers names in lower case
      */
     public function __construct(public int $status, public array $headers, public string $body)
     {

@@ -23,21 +23,21 @@ use Sluicegate\Remote\HttpGate;
 use Sluicegate\Remote\RespDecider;
 
 /**
- * Where limiters come from: the policies of one Redis or of one server.
+ * Makes limiters: of the policies of one Redis or one server, or of limits that are made in code.
  */
 abstract class Gate
 {
-    /** How long `close` pays debts at most, in s. */
+    /** The longest time that `close` pays debts by default, in s. */
     private const CLOSE_S = 1.0;
 
-    /** Debts of other keys that are paid beside a decision: some 0.2 ms for the request that pays. */
+    /** The most debts of other keys that are paid beside a decision: about 0.2 ms for the request that pays. */
     private const PAY_MAX = 4;
 
     private readonly ?Observer $observer;
 
     /**
      * @param callable(Observation): void|null $observer called after each request
-     * @param float $closeSeconds how long `close` goes on paying by default
+     * @param float $closeSeconds the longest time that `close` pays by default
      */
     protected function __construct(
         private readonly Decider $decider,
@@ -48,10 +48,10 @@ abstract class Gate
     }
 
     /**
-     * A gate by a decider, such as one of your own for tests.
+     * Returns a gate that uses a decider, such as your own for tests.
      *
      * @param callable(Observation): void|null $observer called after each request
-     * @param float $closeSeconds how long `close` goes on paying by default
+     * @param float $closeSeconds the longest time that `close` pays by default
      */
     public static function of(
         Decider $decider,
@@ -65,19 +65,20 @@ abstract class Gate
     /**
      * Decides in Redis, without a server between.
      *
-     * @param string $app the program's app, by which policies know it; empty: none
-     * @param Memory|null $memory what the host keeps for itself. Null: APCu, apart for each Redis (a host with several
-     *   clusters gives each an `Apcu` with a prefix of its own); without it, on command lines the process'
-     *   own memory, and elsewhere that of the request, and then `on_store_failure: local` is decided as `deny`
-     * @param int|null $nodes among how many hosts and servers a limit is shared while Redis does not answer; null: as
-     *   servers publish it, else 1
-     * @param int $deadlineMs how long a question to Redis may take, 1 to 10,000 ms
-     * @param int $maxHoldMs how long `overflow: queue` holds a request (and this process) at most
-     * @param int $accountsMax keys at a time that are decided without Redis; each takes some 2 KB of memory
-     * @param Clock|ClockInterface|null $clock null: the machine's; a clock of PSR-20 will do
-     * @param CacheInterface|null $cache of PSR-16, which keeps policies in place of `$memory`; the rest stays there
-     * @param LoggerInterface|null $logger hears when the breaker opens and closes, and of policies that cannot be read,
-     *   each once a minute at most; never of keys
+     * @param string $app the program's app, which policies list in `apps`; empty: none
+     * @param Memory|null $memory the host's own policies, refusals, breaker and debts. Null: APCu, with a prefix for
+     *   each Redis (with several clusters, give each an `Apcu` with its own prefix); without APCu, on command lines the
+     *   memory of the process, and elsewhere that of the request, and then `on_store_failure: local` is decided as
+     *   `deny`
+     * @param int|null $nodes the number of hosts and servers that share a limit while Redis does not answer; null: the
+     *   number that servers publish, else 1
+     * @param int $deadlineMs the longest time that one question to Redis takes, 1 to 10,000 ms
+     * @param int $maxHoldMs the longest time that `overflow: queue` holds a request (and this process) back
+     * @param int $accountsMax the most keys that are decided without Redis at a time; each takes about 2 KB of memory
+     * @param Clock|ClockInterface|null $clock null: the machine's clock; a PSR-20 clock works, too
+     * @param CacheInterface|null $cache a PSR-16 cache for policies; `$memory` then holds everything else
+     * @param LoggerInterface|null $logger logs that the breaker opens or closes, and that policies cannot be read, each
+     *   once a minute at most; it never gets keys
      * @param callable(Observation): void|null $observer called after each request: for metrics and traces
      * @throws InvalidRequest if an option is out of its range
      */
@@ -113,15 +114,15 @@ abstract class Gate
     /**
      * Decides by a server.
      *
-     * `http://` and `https://` (or `http+unix:/PATH`) ask with JSON, by an `HttpGate`, which has what only such a
-     * server does. `resp://HOST:PORT`, `resps://` (TLS) and `unix:/PATH` are for servers nearby: RESP keeps its
-     * connection between requests of a worker; it has times in ms, and neither `at_most` nor the time that header
-     * fields report for a rule.
+     * `http://` and `https://` (or `http+unix:/PATH`) send JSON through an `HttpGate`, which also has batches, `settle`
+     * and `explain`. `resp://HOST:PORT`, `resps://` (TLS) and `unix:/PATH` are for servers nearby: RESP keeps its
+     * connection between requests of a worker; its times are in ms, and it supports neither `at_most` nor the windows
+     * of rules in header fields.
      *
-     * @param string|null $token of the app; it needs the scope `check`, and `refund` to give back
+     * @param string|null $token the app's token; it needs the scope `check`, and `refund` to give permits back
      * @param string $app the program's app, for servers without tokens
-     * @param int|null $timeoutMs how long an answer is awaited: by default 200 ms over HTTP and 50 ms over RESP. A
-     *   policy with `overflow: queue` holds its answers back for as long as it says
+     * @param int|null $timeoutMs the longest wait for an answer: by default 200 ms over HTTP and 50 ms over RESP. With
+     *   `overflow: queue`, answers take up to `max_wait` longer
      * @param callable(Observation): void|null $observer called after each request
      */
     public static function remote(
@@ -143,14 +144,14 @@ abstract class Gate
         return self::of(new RespDecider($runner, $app, $timeoutMs ?? 50), $observer);
     }
 
-    /** The budgets of a policy that is published. Whether there is one shows when it is asked. */
+    /** Returns the limiter of a published policy. An unknown name is reported by its first request, not here. */
     public function policy(string $name): Limiter
     {
         return new Limiter($this->decider, $name, null, $this->observer);
     }
 
     /**
-     * The budgets of a limit that is made in code. Programs that name it alike share them.
+     * Returns the limiter of a limit that is made in code. Programs that use the same name share its budgets.
      *
      * @param string $name 1 to 128 bytes of `[a-z0-9._-]`
      */
@@ -161,15 +162,16 @@ abstract class Gate
     }
 
     /**
-     * Pays what this host owes Redis. A program calls it before it ends.
+     * Pays the permits that this host owes Redis. Call it before the program ends.
      *
-     * On command lines, and with a memory of the process alone, debts end with the process: until a second has passed
-     * or all are paid, what Redis did not answer is tried again each 10 ms. What is owed then is lost. Elsewhere (FPM
-     * with APCu) debts are the host's and outlive the request, which is not held up: up to 64 keys are paid, not while
-     * the breaker is open, and the first that gets no answer is the last. What is left is paid beside later decisions.
+     * On command lines, and with a `ProcessMemory`, debts end with the process: payments without an answer are tried
+     * again every 10 ms until all are paid or a second has passed; debts that remain are lost. Elsewhere (FPM with
+     * APCu) debts belong to the host and outlive the request, which does not wait: up to 64 keys are paid, unless the
+     * breaker is open, and the first payment without an answer is the last. The other debts are paid beside later
+     * decisions.
      *
-     * @param float|null $seconds how long it goes on; 0: without waiting, as under FPM. A worker's last question to
-     *   Redis may take its deadline beyond that
+     * @param float|null $seconds the longest time that it pays; 0: without waiting, as under FPM. The last question to
+     *   Redis may exceed it by the deadline
      */
     public function close(?float $seconds = null): void
     {

@@ -24,11 +24,11 @@ final readonly class Limit
     }
 
     /**
-     * A burst at once, and what the rate brings.
+     * Returns a token bucket: bursts of up to `$burst` permits, refilled at the rate.
      *
      * @param int|null $burst permits, 1 to 2^32; null: those of the rate
      * @param int|null $initial permits of a new key; null: the burst
-     * @throws InvalidRequest if it is not valid; so do all these functions
+     * @throws InvalidRequest if a parameter is not valid; all these functions do so
      */
     public static function tokenBucket(string $rate, ?int $burst = null, ?int $initial = null): self
     {
@@ -44,7 +44,7 @@ final readonly class Limit
     /**
      * At most `$limit` permits in each window.
      *
-     * @param bool $fromFirst whether a window begins with a key's first request; else windows are those of the clock
+     * @param bool $fromFirst whether a key's first request begins its window; else the clock does
      */
     public static function fixedWindow(int $limit, string $window, bool $fromFirst = false): self
     {
@@ -80,7 +80,7 @@ final readonly class Limit
      * Rules that are decided together, with the parameters of `rules` of a policy.
      *
      * @param list<array<string, mixed>> $rules such as `[['name' => 'burst', 'token_bucket' => ['rate' => '10/s']]]`
-     * @param string $carry what becomes of usage when the rules change: `usage`, `proportional` or `reset`
+     * @param string $carry the usage that a changed rule keeps: `usage`, `proportional` or `reset`
      */
     public static function rules(array $rules, string $carry = 'usage'): self
     {
@@ -94,7 +94,7 @@ final readonly class Limit
         return new self($set, SealedRules::ofCaller($set), OnStoreFailure::Local);
     }
 
-    /** The same limit with another decision while Redis does not answer; by default `Local`. */
+    /** Returns this limit with another decision while Redis does not answer; the default is `Local`. */
     public function onStoreFailure(OnStoreFailure $decision): self
     {
         return new self($this->rules, $this->sealed, $decision);

@@ -11,8 +11,8 @@ use Sluicegate\Kernel\Ask;
 /**
  * The budgets of a policy, or of a limit that is made in code.
  *
- * A key is 1 to 1,024 bytes; null is the budget that all share. A cost is 1 to 2^31 permits. A refusal is a decision;
- * all methods throw a SluicegateException where there is none, such as for a policy that is not known.
+ * A key is 1 to 1,024 bytes; null is the shared budget. A cost is 1 to 2^31 permits. A refusal is a decision; all
+ * methods throw a SluicegateException if there is none, such as for an unknown policy.
  */
 final class Limiter
 {
@@ -46,9 +46,9 @@ final class Limiter
     }
 
     /**
-     * Takes `$cost` permits, if they are there within `$maxWaitUs` µs. The caller waits `waitUs` by itself.
+     * Takes `$cost` permits if the wait is `$maxWaitUs` µs at most. The caller itself must wait for `waitUs`.
      *
-     * @param int $maxWaitUs 0 to 2^53 - 1, which means whatever it takes
+     * @param int $maxWaitUs 0 to 2^53 - 1, which means any wait
      */
     public function reserve(?string $key, int $cost = 1, int $maxWaitUs = Ask::MAX_WAIT_US): Decision
     {
@@ -56,35 +56,35 @@ final class Limiter
         return $this->decide(Verb::Reserve, $key, $cost, $maxWaitUs);
     }
 
-    /** Takes what there is, up to `$cost`; `granted` says how much. */
+    /** Takes the permits that are left, up to `$cost`; `granted` is how many. */
     public function atMost(?string $key, int $cost): Decision
     {
         return $this->decide(Verb::AtMost, $key, $cost);
     }
 
-    /** What a check would say. Takes nothing. */
+    /** Returns the answer to a check, without `overflow`, and takes nothing. */
     public function peek(?string $key, int $cost = 1): Decision
     {
         return $this->decide(Verb::Peek, $key, $cost);
     }
 
-    /** Gives permits back, never above full; `granted` says how many. */
+    /** Gives permits back, never above full; `granted` is how many. */
     public function refund(?string $key, int $cost = 1): Decision
     {
         return $this->decide(Verb::Refund, $key, $cost);
     }
 
-    /** Forgets what is in use of the key. */
+    /** Resets the budget of the key to that of a new key. */
     public function reset(?string $key): Decision
     {
         return $this->decide(Verb::Reset, $key, 1);
     }
 
     /**
-     * Holds `$cost` permits of a `concurrency` rule; look at `isHeld()`. Over the limit of a policy with
-     * `overflow: shadow` the permit may go on as well, and takes no place.
+     * Holds `$cost` permits of a `concurrency` rule; check `isHeld()`. Under `overflow: shadow`, a permit over the
+     * limit passes as well, and takes no place.
      *
-     * @param string|null $id a name of 1 to 1,024 bytes; null: one that nobody can guess
+     * @param string|null $id 1 to 1,024 bytes; null: a random id
      */
     public function acquire(?string $key, int $cost = 1, ?string $id = null): Permit
     {
@@ -92,20 +92,20 @@ final class Limiter
         return new Permit($this, $key, $id, $this->decide(Verb::Acquire, $key, $cost, null, $id));
     }
 
-    /** Gives a permit back by its name; refused if it is not held, but under `overflow: shadow`. */
+    /** Releases a permit by its id; refused if it is not held, except under `overflow: shadow`. */
     public function release(?string $key, string $id): Decision
     {
         return $this->decide(Verb::Release, $key, 1, null, $id);
     }
 
-    /** Holds a permit for another time to live; refused if it is not held, but under `overflow: shadow`. */
+    /** Holds a permit for another time to live; refused if it is not held, except under `overflow: shadow`. */
     public function renew(?string $key, string $id): Decision
     {
         return $this->decide(Verb::Renew, $key, 1, null, $id);
     }
 
     /**
-     * The attributes of a request that make the key, as the policy says (`key`); null where that is not known.
+     * Returns the attributes of a request that form the key (`key` of the policy); null if they are unknown.
      *
      * @return list<string>|null
      */

@@ -7,7 +7,7 @@ namespace Sluicegate;
 use Sluicegate\Exception\SluicegateException;
 
 /**
- * A request and what became of it, for metrics and traces. It does not have the key.
+ * A request and its result, for metrics and traces. It does not contain the key.
  */
 final readonly class Observation
 {
@@ -16,8 +16,8 @@ final readonly class Observation
      * @param string $verb `check`, `reserve`, `at_most`, `peek`, `refund`, `reset`, `acquire`, `release` or `renew`;
      *   over HTTP also `settle` and `explain`
      * @param Decision|null $decision null if there is none
-     * @param SluicegateException|null $error why there is none
-     * @param int $tookUs how long the call took, with the time in a queue
+     * @param SluicegateException|null $error the reason if there is no decision
+     * @param int $tookUs duration of the call, including the time in a queue
      */
     public function __construct(
         public string $policy,
@@ -28,13 +28,13 @@ final readonly class Observation
     ) {
     }
 
-    /** `allowed`, `refused`, or the name of the error: a label of few values. */
+    /** Returns `allowed`, `refused`, or the name of the error: a label of few values. */
     public function result(): string
     {
         return $this->error?->errorName ?? ($this->decision?->allowed ? 'allowed' : 'refused');
     }
 
-    /** Who decided, such as `store`; empty if nobody did. */
+    /** Returns the mode of the decision, such as `store`; empty if there is no decision. */
     public function mode(): string
     {
         return $this->decision?->mode->value ?? '';

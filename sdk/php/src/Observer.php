@@ -17,14 +17,14 @@ final class Observer
     /** @var Closure(Observation): void|null */
     private readonly ?Closure $observe;
 
-    /** @param callable(Observation): void|null $observe null: none. An exception of it goes to the caller */
+    /** @param callable(Observation): void|null $observe null: none. Its exceptions reach the caller */
     public function __construct(?callable $observe)
     {
         $this->observe = $observe === null ? null : $observe(...);
     }
 
     /**
-     * The result of `$ask`, after the function was called.
+     * Calls `$ask`, then the function of the program, and returns the result of `$ask`.
      *
      * @template T of Decision|Settlement|Explanation
      * @param callable(): T $ask

@@ -5,13 +5,13 @@ declare(strict_types=1);
 namespace Sluicegate;
 
 /**
- * What is decided while Redis does not answer.
+ * The decision while Redis does not answer.
  */
 enum OnStoreFailure: string
 {
-    /** By this host's share of the limit. */
+    /** The local share of the limit decides. */
     case Local = 'local';
-    /** Requests pass; what they take is charged when Redis is back. */
+    /** Requests pass; their permits are charged when Redis is back. */
     case Allow = 'allow';
     /** Requests are refused, with a retry after a second. */
     case Deny = 'deny';

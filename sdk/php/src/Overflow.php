@@ -5,14 +5,14 @@ declare(strict_types=1);
 namespace Sluicegate;
 
 /**
- * What happens over the limit, and with what.
+ * The action over the limit, with its parameters.
  */
 final readonly class Overflow
 {
     /**
-     * @param int $maxWaitUs of a queue: how long a check is held back at most
-     * @param string|null $tag of degrade: the name of what the caller has for it
-     * @param FallbackResponse|null $response of degrade: what the caller answers, in place of a tag
+     * @param int $maxWaitUs of queue: the longest time that a check is held back
+     * @param string|null $tag of degrade: selects the caller's own fallback
+     * @param FallbackResponse|null $response of degrade: the response of the caller, in place of a tag
      * @param string|null $target of divert: where the caller sends the request
      */
     public function __construct(
@@ -25,8 +25,8 @@ final readonly class Overflow
     }
 
     /**
-     * Whether it decides on a request that the rules refuse. A permit that passed in the shadow holds nothing, so
-     * there a renewal or release of what is not held passes as well.
+     * Returns whether it applies to a verb that the rules refuse. A permit that passed under `shadow` holds nothing, so
+     * renewals and releases of permits that are not held pass there as well.
      */
     public function covers(Verb $verb): bool
     {

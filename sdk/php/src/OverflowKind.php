@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate;
 
 /**
- * What a policy makes of a request over the limit.
+ * The action of a policy over the limit.
  */
 enum OverflowKind: string
 {

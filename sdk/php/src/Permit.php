@@ -7,16 +7,16 @@ namespace Sluicegate;
 use Sluicegate\Exception\SluicegateException;
 
 /**
- * A permit that was asked for: held if the decision allows, until it is released or its time to live ends. One that
- * passed over the limit (`overflow: shadow`) takes no place: it is renewed and released without a call.
+ * A requested permit: held if the decision allows, until it is released or its time to live ends. One that passed over
+ * the limit (`overflow: shadow`) takes no place: it is renewed and released without a call.
  */
 final class Permit
 {
     private bool $isHeld;
 
     /**
-     * @param Decision $decision whether it was granted
-     * @param string $id by which anybody can release or renew it
+     * @param Decision $decision the decision about the request
+     * @param string $id the id by which any program can release or renew it
      */
     public function __construct(
         private readonly Limiter $limiter,
@@ -27,14 +27,14 @@ final class Permit
         $this->isHeld = $decision->allowed;
     }
 
-    /** Whether the caller may go on: it was granted, or passed over the limit, and not released since. */
+    /** Returns whether the caller may go on: the permit passed, and neither `release` nor `renew` ended it since. */
     public function isHeld(): bool
     {
         return $this->isHeld;
     }
 
     /**
-     * Gives it back; nothing happens the second time, or if it was refused.
+     * Releases the permit; does nothing the second time, or if it was refused.
      *
      * @throws SluicegateException if Redis does not answer: then it lapses by itself
      */
@@ -49,7 +49,7 @@ final class Permit
     }
 
     /**
-     * Holds it for another time to live; false if it has lapsed.
+     * Holds the permit for another time to live; returns false if it is not held any more.
      *
      * @throws SluicegateException if Redis does not answer
      */

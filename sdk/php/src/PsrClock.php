@@ -7,7 +7,8 @@ namespace Sluicegate;
 use Psr\Clock\ClockInterface;
 
 /**
- * A clock of PSR-20. It waits by the clock's own `sleep(seconds)`, which Symfony's clocks have, or by the machine's.
+ * Adapts a PSR-20 clock. It waits with the clock's own `sleep(seconds)`, which Symfony's clocks have, else with
+ * `usleep`.
  */
 final class PsrClock implements Clock
 {
@@ -15,7 +16,7 @@ final class PsrClock implements Clock
     {
     }
 
-    /** The clock of this package that a clock of either kind is. */
+    /** Returns `$clock` itself, or an adapter of a PSR-20 clock. */
     public static function of(Clock|ClockInterface $clock): Clock
     {
         return $clock instanceof Clock ? $clock : new self($clock);

@@ -8,11 +8,11 @@ use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Kernel\Ask;
 
 /**
- * The ranges of what callers ask with. Each function throws an `InvalidRequest` if its argument is outside.
+ * Checks the arguments of callers. All functions but `isName` throw an `InvalidRequest` if one is out of range.
  */
 final class Ranges
 {
-    /** @param string|null $key 1 to 1,024 bytes; null: the budget that all share */
+    /** @param string|null $key 1 to 1,024 bytes; null: the shared budget */
     public static function key(?string $key): void
     {
         if ($key === '') {
@@ -60,7 +60,7 @@ final class Ranges
         self::number('cost', $cost, 1, Ask::COST_MAX);
     }
 
-    /** @param string $unit of the number, after a space, where it has one */
+    /** @param string $unit the unit of the number, with a space before it; empty: none */
     public static function number(string $name, int $value, int $min, int $max, string $unit = ''): void
     {
         if ($value < $min || $value > $max) {

@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate;
 
 /**
- * What is asked of a budget. The value is its code in a request to the script.
+ * The operation of a request on its budget. The value is its code in a request to the script.
  */
 enum Verb: int
 {
@@ -19,7 +19,7 @@ enum Verb: int
     case Release = 8;
     case Renew = 9;
 
-    /** Its name in messages and on wires, such as `at_most`. */
+    /** Returns its name in messages and on wires, such as `at_most`. */
     public function text(): string
     {
         return match ($this) {
@@ -28,13 +28,13 @@ enum Verb: int
         };
     }
 
-    /** Whether the cost of a request matters. */
+    /** Returns whether requests with this verb have a cost. */
     public function hasCost(): bool
     {
         return !in_array($this, [self::Reset, self::Release, self::Renew], true);
     }
 
-    /** Whether only the store can answer it: what it gives back or holds is nowhere else. */
+    /** Returns whether only the store can decide it: the usage that it changes is nowhere else. */
     public function isForStoreOnly(): bool
     {
         return match ($this) {

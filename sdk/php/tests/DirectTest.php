@@ -378,7 +378,7 @@ final class DirectTest extends TestCase
         self::assertSame([false, Mode::Deny, 1_000_000], [$deny->allowed, $deny->mode, $deny->retryAfterUs]);
         $allow = $gate->limit('allow', Limit::slidingLog(20, '1h')->onStoreFailure(OnStoreFailure::Allow));
         self::assertSame(Mode::Allow, $allow->check('a', 7)->mode);
-        // The breaker is open: nobody waits for Redis.
+        // The breaker is open: requests do not wait for Redis.
         $asked = $runner->asked;
         $limiter->check('b');
         self::assertSame($asked, $runner->asked);

@@ -20,7 +20,7 @@ use Sluicegate\Tests\Support\RedisServer;
 use Sluicegate\Tests\Support\Server;
 
 /**
- * What observers and loggers hear.
+ * The events that observers and loggers receive.
  */
 final class EventsTest extends TestCase
 {

@@ -30,7 +30,7 @@ use Sluicegate\Tests\Support\RedisServer;
 use Sluicegate\Tests\Support\Server;
 
 /**
- * What goes wrong around Redis. `SLUICEGATE_LONG=1` runs the long versions.
+ * Faults of Redis and of the network to it. `SLUICEGATE_LONG=1` runs the long versions.
  */
 final class FaultsTest extends TestCase
 {
@@ -217,7 +217,7 @@ final class FaultsTest extends TestCase
             $gate->close($seconds);
             return (hrtime(true) - $begin) / 1e9;
         };
-        // It does not wait if it is told so, and then not for more than a second; the rest is for a busy machine.
+        // With 0 it does not wait; else it waits for a second at most. The bounds leave room for a busy machine.
         self::assertLessThan(0.5, $took(0));
         $silent = $took();
         self::assertGreaterThan(0.9, $silent);

@@ -34,7 +34,7 @@ final class FollowTest extends TestCase
     }
 
     /**
-     * What is published is put there as the vectors say; messages are not heard, and nothing depends on them.
+     * Publishes what the vectors list; messages are not received, and nothing depends on them.
      *
      * @dataProvider lives
      * @param array<mixed> $life

@@ -123,7 +123,7 @@ final class InMemoryTest extends TestCase
         self::assertSame([10, 10, 0, 0], $all);
     }
 
-    /** What a counter has beyond a lower limit weighs at most what can be weighed exactly: more than the limit. */
+    /** Usage above a lower limit is capped at the most that is counted exactly, which is more than the limit. */
     public function testWhatWasCountedUnderAMuchHigherLimitFillsASmallOne(): void
     {
         [$most, $cost] = [2 ** 32 - 1, 2 ** 31];

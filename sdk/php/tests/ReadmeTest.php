@@ -11,7 +11,7 @@ use Symfony\Component\Config\Definition\Processor;
 use Symfony\Component\Yaml\Yaml;
 
 /**
- * What the README shows is code, and the same in both languages.
+ * The examples of the README are valid code, and the same in both languages.
  */
 final class ReadmeTest extends TestCase
 {

@@ -52,7 +52,7 @@ final class RemoteTest extends TestCase
         ], 'overrides' => [['key' => 'vip', 'rules' => [['sliding_log' => ['limit' => 7, 'window' => '1h']]]]]],
     ];
 
-    /** What is said of a rule's budget by an answer that is one. */
+    /** The members of a valid decision. */
     private const GOOD = [
         'allowed' => true, 'code' => 1, 'granted' => 1, 'wait_us' => 0, 'limit' => 5, 'remaining' => 4,
         'retry_after_us' => 0, 'reset_after_us' => 1, 'rule' => 'r',
@@ -482,7 +482,7 @@ final class RemoteTest extends TestCase
         }
     }
 
-    /** A gate at a server that answers what it is told. */
+    /** A gate at a server that sends the answers of the test. */
     private function odd(): HttpGate
     {
         self::$odd ??= new HttpServer(__DIR__ . '/Support/odd.php', ['FILE' => self::oddFile()]);

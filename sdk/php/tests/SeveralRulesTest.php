@@ -83,7 +83,7 @@ final class SeveralRulesTest extends TestCase
             $passed += $tick();
         }
         foreach ($all as [$limiter, $runner]) {
-            // Each hears what the other took last.
+            // Each gets to know the permits that the other took last.
             self::assertSame(Mode::Store, $limiter->peek('a')->mode);
             $runner->isAway = true;
         }
@@ -291,7 +291,7 @@ final class SeveralRulesTest extends TestCase
         return [$limiter, $runner];
     }
 
-    /** How many of so many checks of one permit pass. */
+    /** Returns the number of `$checks` checks of one permit that pass. */
     private static function passed(Limiter $limiter, int $checks): int
     {
         $passed = 0;

@@ -28,7 +28,7 @@ final class TopologyTest extends TestCase
 {
     private const NODES = 3;
 
-    /** How often the slot moves. */
+    /** The number of times that the slot moves. */
     private const MOVES = 6;
 
     protected function setUp(): void

@@ -104,7 +104,7 @@ func (r concurrency) Rewind(s state, at Moment) bool {
 
 func (r concurrency) used(s state, at Moment) int64 { return r.heldAt(s, at.Now) }
 
-// WithUsed remembers nothing: usage of another algorithm is nobody's permit.
+// WithUsed remembers nothing: usage of another algorithm has no ids of permits.
 func (r concurrency) WithUsed(Moment, int64) state { return nil }
 
 // end takes back a permit that is held, or holds it for another ttl, and gives its cost; false if it is not held. The state may

@@ -238,7 +238,7 @@ func (l *KeyState) answer(r Request, at []Moment) (v Verdict, changed bool, full
 		}
 	}
 
-	// Nothing is charged until every rule has agreed: a refused request must not spend one budget on its way to being
+	// Charge nothing until every rule has agreed: a refused request must not spend one budget on its way to being
 	// refused by another.
 	takes := checks && r.Verb != VerbPeek
 	decider := refusedBy

@@ -33,7 +33,7 @@ func TestAReportOfACalendarWindowEndsWithIt(t *testing.T) {
 	if passes(today.Till-1, 1, today) || !passes(today.Till, 10, tomorrow) {
 		t.Error("what Redis reported of yesterday counts today, or not yesterday")
 	}
-	// What passed here counts for the longest day, which has 25 hours, and a tenth of it at most.
+	// Permits that passed here count for the longest day, which has 25 hours, and a tenth of it more at most.
 	if passes(today.Till+25*hour-1, 1, kernel.Window{From: tomorrow.Till, Till: tomorrow.Till + 24*hour}) || !passes(today.Till+28*hour, 10, kernel.Window{From: tomorrow.Till, Till: tomorrow.Till + 24*hour}) {
 		t.Error("what passed here does not count for a day")
 	}

@@ -334,7 +334,7 @@ func TestPoliciesAreFollowedAsTheVectorsSay(t *testing.T) {
 						t.Fatal(err)
 					}
 				case "hear":
-					// What the message does to a follower that runs.
+					// A message with another revision makes a running follower look.
 					if n, err := strconv.ParseInt(step.Message, 10, 64); err == nil && n != f.revision {
 						if err := f.Look(ctx, true); err != nil {
 							t.Fatal(err)

@@ -15,9 +15,9 @@ const (
 	accountsMax = 250_000
 	// behindUS is how long a decision by the share may come after a later one and be decided at its instant.
 	behindUS = 1_000_000
-	// olderUS is how long after one answer another that says less may be an older one.
+	// olderUS is the time after one answer for which another that reports less may be an older one.
 	olderUS = 2_000_000
-	// laterUS is when a request may pass that nobody here can decide: when Redis is back.
+	// laterUS is the retry of a request that this process cannot decide: Redis may be back by then.
 	laterUS = 1_000_000
 )
 

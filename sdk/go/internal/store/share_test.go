@@ -155,7 +155,7 @@ func TestADebtOfWhichNothingWasChargedKeepsItsID(t *testing.T) {
 	}
 }
 
-// What is known of each rule is believed for two seconds against an answer that says less, whatever the others say.
+// The known usage of each rule holds for two seconds against an answer that reports less, whatever the others report.
 func TestAnOlderAnswerTakesNothingBackOfAnyRule(t *testing.T) {
 	p := planOf(t, 1, testkit.Named("hour", testkit.Window(100, time.Hour)), testkit.Named("day", testkit.Window(1000, 24*time.Hour)))
 	s, now := NewShare(), kernel.Year2026US

@@ -1,5 +1,5 @@
-// Package wire is how a program speaks with Redis: the names of keys, the bytes of rules, requests and replies, and the calls of the
-// script. The pages are spec/redis.md and spec/redis-protocol.md.
+// Package wire is the protocol of a program with Redis: the names of keys, the bytes of rules, requests and replies,
+// and the calls of the script. The pages are spec/redis.md and spec/redis-protocol.md.
 package wire
 
 import (

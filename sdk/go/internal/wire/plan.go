@@ -19,7 +19,7 @@ type Plan struct {
 	Sent      any    // the same, as an argument of a command
 	Head      []byte // with which states begin
 	RulesKey  string // where they are announced; "" for a limit made in code, which its states bring along
-	TTLMS     int64  // of a policy: how long a state under these rules is of use at most
+	TTLMS     int64  // of a policy: the longest time that a state under these rules is needed
 	Announced atomic.Int64
 
 	derivedOnce sync.Once
@@ -95,7 +95,7 @@ func (p *Plan) beginWith(head []byte, own byte) {
 const (
 	// TTLMaxMS bounds how long rules are kept in Redis: longer than any window of a year.
 	TTLMaxMS = 400 * 24 * 3600 * 1000
-	// RulesGraceMS is how long rules are kept after the last state of them is of use.
+	// RulesGraceMS is the time that rules are kept after their last state is needed.
 	RulesGraceMS = 20 * 60 * 1000
 	DayMS        = 24 * 3600 * 1000
 )

@@ -8,13 +8,13 @@ use Sluicegate\Kernel\Num;
 use Sluicegate\Rules\Rule;
 
 /**
- * What this host admitted under a key while Redis did not answer, and what Redis knows of it.
+ * The permits that this host admitted under a key while Redis did not answer, and those that Redis has counted.
  */
 final class Account
 {
     /**
-     * The id of its bills, until something is charged: Redis does not remember an id of which it charged nothing, and a
-     * question that carries it and is still under way may charge it later.
+     * The id of its bills, until permits are charged: Redis does not remember an id for which it charged nothing, and a
+     * question with the id that is still under way may charge it later.
      */
     public ?string $billId = null;
 
@@ -22,9 +22,9 @@ final class Account
     private const DEBT_MAX = 2147483648;
 
     /**
-     * @param int $nodes by how many each permit counts
-     * @param list<array<mixed>|null> $stored what Redis knows to be in use
-     * @param list<array<mixed>|null> $used the same, with what was admitted here
+     * @param int $nodes the number by which each permit is multiplied
+     * @param list<array<mixed>|null> $stored the states with the permits that Redis has counted
+     * @param list<array<mixed>|null> $used the same, with the permits that were admitted here
      * @param array{string, list<int>, list<array<mixed>|null>}|null $bill the id of a debt that was sent, its permits,
      *   and `used` when it was made
      */
@@ -39,7 +39,7 @@ final class Account
     ) {
     }
 
-    /** Puts it under the rules that hold now. */
+    /** Converts it to the rules that apply now. */
     public function takeOver(Budget $budget, int $now): void
     {
         $old = $this->budget->rules->set;
@@ -52,7 +52,7 @@ final class Account
     }
 
     /**
-     * The permits that Redis is owed, of each rule.
+     * Returns the permits that this host owes Redis, for each rule.
      *
      * @return list<int>
      */
@@ -64,14 +64,14 @@ final class Account
         return array_map($owed, $kernel->used($this->used, $now), $kernel->used($this->stored, $now));
     }
 
-    /** Whether Redis is owed anything, or was perhaps paid without saying so. */
+    /** Returns whether permits are owed, or a bill has no answer yet. */
     public function owes(int $now): bool
     {
         return $this->bill !== null || max($this->owed($now)) > 0;
     }
 
     /**
-     * The bill that is to be sent now; one that was perhaps charged is sent again as it was. Null: nothing is owed.
+     * Returns the bill to send now; one without an answer is sent again unchanged. Null: nothing is owed.
      *
      * @return array{string, list<int>, list<array<mixed>|null>}|null
      */
@@ -86,10 +86,10 @@ final class Account
     }
 
     /**
-     * Redis charged the bill.
+     * Notes that Redis charged the bill.
      *
-     * @param string $id of the bill
-     * @param list<int> $charged of each rule
+     * @param string $id the id of the bill
+     * @param list<int> $charged the permits that were charged, of each rule
      */
     public function paid(string $id, array $charged, int $now): void
     {
@@ -97,7 +97,7 @@ final class Account
             return;
         }
         [, $permits, $used] = $this->bill;
-        // What was not there to be charged is still owed.
+        // Permits that were not left to be charged are still owed.
         foreach ($permits as $place => $sent) {
             $permits[$place] = max($sent - ($charged[$place] ?? 0), 0) * $this->nodes;
         }
@@ -109,8 +109,8 @@ final class Account
     }
 
     /**
-     * An answer that says more to be in use of a rule than Redis was known to have adds the difference to both states:
-     * others took it, beside what is owed.
+     * Adds the permits that others took: if an answer reports more in use of a rule than Redis was known to have
+     * counted, both states get the difference.
      *
      * @param array<int, int> $said permits in use by the places of rules
      */
@@ -135,7 +135,7 @@ final class Account
         }
     }
 
-    /** Whether it is needed no more: nothing is owed, no permit is held, and no budget fills. */
+    /** Returns whether it can be dropped: nothing is owed, no permit is held, and no budget is filling. */
     public function isOver(int $now): bool
     {
         if ($this->owes($now)) {

@@ -7,28 +7,29 @@ namespace Sluicegate\Direct;
 use Sluicegate\Memory\Memory;
 
 /**
- * The accounts of this host. Those that owe stand in a queue, from which they are paid one after the other.
+ * The accounts of this host. Those that owe wait in a queue, and are paid one after the other.
  */
 final class Accounts
 {
-    /** How long a process waits for another one that has the account, in µs: a decision takes some ten. */
+    /** The longest wait for another process that has locked the account, in µs: a decision takes about ten. */
     private const LOCK_WAIT_US = 1_000;
 
-    /** After how long the lock of a process that died is free, in s. */
+    /** The time after which the lock of a dead process expires, in s. */
     private const LOCK_S = 1;
 
-    /** @param int $max accounts at a time; without a place a request is refused */
+    /** @param int $max the most accounts at a time; beyond it requests are refused */
     public function __construct(private readonly Memory $memory, private readonly int $max)
     {
     }
 
     /**
-     * Does something with the account of a budget, alone, and under the rules that hold now.
+     * Calls a function with the account of a budget, locked, and under the rules that apply now.
      *
      * @template T
-     * @param callable(Account): T $use changes the account; it is kept so, or goes
-     * @param (callable(): Account)|null $open makes the account of a key that has none; null: then nothing is done
-     * @return T|null what `$use` gives; null if it was not done, another process has the account, or there is no place
+     * @param callable(Account): T $use changes the account, which is then stored, or deleted if it can be dropped
+     * @param (callable(): Account)|null $open makes the account of a key that has none; null: `$use` is not called then
+     * @return T|null the result of `$use`; null if there is no account, another process has it locked, or there is no
+     *   room
      */
     public function with(Budget $budget, int $now, callable $use, ?callable $open = null): mixed
     {
@@ -38,19 +39,19 @@ final class Accounts
         }, $open);
     }
 
-    /** Whether a key has an account. */
+    /** Returns whether a key has an account. */
     public function has(string $stateKey): bool
     {
         return $this->memory->get("account:$stateKey") !== null;
     }
 
-    /** How many accounts wait to be paid. */
+    /** Returns the number of accounts that wait to be paid. */
     public function waiting(): int
     {
         return (int) $this->memory->get('queued');
     }
 
-    /** The budget of the account that waits longest, if it owes. It goes to the end of the queue. */
+    /** Returns the budget of the account that waits longest, if it owes, and puts it at the end of the queue. */
     public function next(int $now): ?Budget
     {
         if ($this->waiting() <= 0) {

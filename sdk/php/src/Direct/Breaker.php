@@ -8,7 +8,7 @@ use Psr\Log\LoggerInterface;
 use Sluicegate\Memory\Memory;
 
 /**
- * Spares a Redis that does not answer, and its callers the wait. One for the host, whatever the policy and the key.
+ * Stops calls to a Redis that does not answer, so that callers need not wait. A host has one for all policies and keys.
  */
 final class Breaker
 {
@@ -18,14 +18,14 @@ final class Breaker
     private const PROBE_MIN_US = 100_000;
     private const PROBE_MAX_US = 300_000;
 
-    /** How often it is said that it opens, and that it closes, in s: a Redis that comes and goes must not fill logs. */
+    /** The shortest time between two logs that it opens, or closes, in s: an unstable Redis must not fill logs. */
     private const SAID_EVERY_S = 60;
 
     public function __construct(private readonly Memory $memory, private readonly ?LoggerInterface $logger = null)
     {
     }
 
-    /** Whether Redis may be asked at `$now`. While it is open, one decision in 100 to 300 ms is the probe. */
+    /** Returns whether Redis may be asked at `$now`. If it is open, one decision in 100 to 300 ms is the probe. */
     public function allows(int $now): bool
     {
         $open = $this->memory->get('breaker');
@@ -44,7 +44,7 @@ final class Breaker
         return true;
     }
 
-    /** Counts a decision that Redis came to. */
+    /** Counts a decision of Redis, and closes the breaker. */
     public function succeeded(int $now): void
     {
         $slot = intdiv($now, self::SLOT_US);
@@ -61,7 +61,7 @@ final class Breaker
         $this->memory->increment("all:$slot", 1, 2);
     }
 
-    /** Counts a decision to which no answer came. */
+    /** Counts a decision without an answer, and opens the breaker after too many. */
     public function failed(int $now): void
     {
         $slot = intdiv($now, self::SLOT_US);

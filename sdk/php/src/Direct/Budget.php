@@ -12,13 +12,13 @@ use Sluicegate\Overflow;
 use Sluicegate\Redis\SealedRules;
 
 /**
- * The budget of a key under a policy, or under a limit that is made in code: what a decision needs to know of it.
+ * The budget of a key under a policy, or under a limit that is made in code, with all that a decision needs.
  */
 final readonly class Budget
 {
     /**
      * @param string $policy the policy, or the name of the limit
-     * @param string $stateKey where its state is
+     * @param string $stateKey the key of its state in Redis
      */
     public function __construct(
         public string $policy,
@@ -29,14 +29,14 @@ final readonly class Budget
     ) {
     }
 
-    /** A decision where nothing is known of the budget. */
+    /** Returns a decision without knowledge of the budget: no permits are left, and the reset is now. */
     public function unknown(Mode $mode, int $granted, int $retryAfterUs): Decision
     {
         $outcome = new Outcome($granted > 0, 0, $granted, 0, $retryAfterUs, 0, 0);
         return $this->decision($outcome, $this->rules->set->rules[0]->limit, $mode);
     }
 
-    /** An outcome as a decision; `$limit` is that of the deciding rule. */
+    /** Returns an outcome as a decision; `$limit` is that of the deciding rule. */
     public function decision(Outcome $outcome, int $limit, Mode $mode): Decision
     {
         $set = $this->rules->set;

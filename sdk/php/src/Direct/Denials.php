@@ -9,24 +9,24 @@ use Sluicegate\Memory\Memory;
 use Sluicegate\Redis\Answer;
 
 /**
- * Checks that Redis refused stay refused until their retry, so they need not be asked.
+ * Remembers checks that Redis refused: they are refused until their retry without asking Redis.
  */
 final class Denials
 {
-    /** After how long a refusal is asked again all the same: somebody may have given something back. */
+    /** The time after which Redis is asked again nevertheless, in µs: permits may have been given back. */
     private const ASK_AGAIN_US = 1_000_000;
 
-    /** For how long others get the old refusal while one asks. */
+    /** The time for which others get the old refusal while one request asks, in µs. */
     private const ASKING_US = 50_000;
 
-    /** How long a refusal is kept at most, in s; it is asked again each second anyway. */
+    /** The longest time that a refusal is kept, in s; Redis is asked again each second anyway. */
     private const KEPT_MAX_S = 86_400;
 
     public function __construct(private readonly Memory $memory)
     {
     }
 
-    /** The refusal that holds for this check at `$now`, or null: then Redis is asked. */
+    /** Returns the refusal that applies to this check at `$now`; null: Redis must be asked. */
     public function find(Budget $budget, int $cost, int $now): ?Answer
     {
         $slot = $this->slot($budget->stateKey);
@@ -49,7 +49,7 @@ final class Denials
         return new Answer($outcome, $limit, [], []);
     }
 
-    /** Remembers what Redis said to a check, or forgets what an allowed one shows to be over. */
+    /** Remembers a refused check; an allowed check with the same cost deletes the refusal. */
     public function note(Budget $budget, int $cost, int $now, Answer $answer): void
     {
         $slot = $this->slot($budget->stateKey);
@@ -67,7 +67,7 @@ final class Denials
         ], $outcome->retryAfterUs);
     }
 
-    /** Forgets what is known of a key that was given something back. */
+    /** Forgets the refusal of a key to which permits were given back. */
     public function forget(Budget $budget): void
     {
         $slot = $this->slot($budget->stateKey);

@@ -23,23 +23,23 @@ use Sluicegate\Redis\StoreFailure;
 use Sluicegate\Verb;
 
 /**
- * Decides in Redis, and by the host's share while Redis does not answer.
+ * Decides in Redis; while Redis does not answer, by `on_store_failure`.
  */
 final class DirectDecider extends PolicyDecider
 {
-    /** Questions of one decision where something is owed. */
+    /** The most questions of one decision while its key owes permits. */
     private const QUESTIONS_MAX = 4;
 
     private const DENY_RETRY_US = 1_000_000;
     private const SHED_RETRY_US = 100_000;
 
-    /** How often debts of other keys are paid beside decisions. */
+    /** The shortest time between two payments of other keys' debts beside decisions. */
     private const PAY_EVERY_US = 100_000;
 
-    /** After how long `close` tries again to pay what got no answer. */
+    /** The pause of `close` after a payment without an answer. */
     private const CLOSE_PAUSE_US = 10_000;
 
-    /** Keys that a `close` pays that does not wait: some 10 ms. */
+    /** The most keys that a `close` without waiting pays: about 10 ms. */
     private const CLOSE_MAX = 64;
 
     private readonly Breaker $breaker;
@@ -74,8 +74,8 @@ final class DirectDecider extends PolicyDecider
     }
 
     /**
-     * Until `$seconds` have passed or all are paid, a payment without an answer is tried again, whatever the breaker
-     * says. With 0, some keys are paid, and the first payment without an answer is the last.
+     * Pays until `$seconds` have passed or all debts are paid; payments without an answer are tried again, even while
+     * the breaker is open. With 0, some keys are paid, and the first payment without an answer is the last.
      */
     public function close(float $seconds): void
     {
@@ -105,7 +105,7 @@ final class DirectDecider extends PolicyDecider
         return $policy;
     }
 
-    /** The first of these that says something decides: failure.md, "The order". */
+    /** Decides by the first of these that applies: failure.md, "The order". */
     protected function ask(Budget $budget, Ask $ask, int $now): Decision
     {
         if ($ask->verb === Verb::Check && $refusal = $this->denials->find($budget, $ask->cost, $now)) {
@@ -130,9 +130,9 @@ final class DirectDecider extends PolicyDecider
     }
 
     /**
-     * What Redis answers, after what is owed is paid.
+     * Asks Redis, after paying the debt of the key.
      *
-     * @throws StoreFailure if it does not, or the breaker is open
+     * @throws StoreFailure if Redis does not answer, or the breaker is open
      */
     private function answer(Budget $budget, Ask $ask, int $now): Answer
     {
@@ -166,12 +166,12 @@ final class DirectDecider extends PolicyDecider
         return $this->store->ask(new Question($budget->stateKey, $budget->rules, $ask, $time, $now, $debtId, $debts));
     }
 
-    /** Redis charges what is owed for the key, and then decides. */
+    /** Has Redis charge the debt of the key, and then decide. */
     private function payAndAsk(Budget $budget, Ask $ask, int $now): Answer
     {
         for ($question = 0; $question < self::QUESTIONS_MAX; $question++) {
             [$id, $debts, $isOlder] = $this->bill($budget, $now) ?? ['', [], false];
-            // A bill that was perhaps charged goes alone, if more passed here since.
+            // A bill that was perhaps charged is sent without the request, if more passed here since.
             $asked = $isOlder ? new Ask(Verb::Peek) : $ask;
             try {
                 $answer = $this->question($budget, $asked, $now, $id, $debts);
@@ -204,7 +204,7 @@ final class DirectDecider extends PolicyDecider
         });
     }
 
-    /** Notes that Redis charged a bill; gives whether the key still owes. */
+    /** Notes that Redis charged a bill; returns whether the key still owes. */
     private function paid(Budget $budget, string $id, Answer $answer, int $now): bool
     {
         $paid = static function (Account $account) use ($id, $answer, $now): bool {
@@ -224,7 +224,7 @@ final class DirectDecider extends PolicyDecider
         });
     }
 
-    /** Pays debts of keys that nobody asks for, a few beside decisions. */
+    /** Pays debts of other keys, a few beside decisions. */
     private function payOthers(): void
     {
         if ($this->accounts->waiting() <= 0) {
@@ -242,7 +242,7 @@ final class DirectDecider extends PolicyDecider
         }
     }
 
-    /** Pays the debt of the account that waits longest, if it owes; false if that got no answer. */
+    /** Pays the debt of the account that waits longest, if it owes; returns false if there was no answer in time. */
     private function payNext(): bool
     {
         $now = $this->clock->nowUs();
@@ -262,7 +262,7 @@ final class DirectDecider extends PolicyDecider
         return true;
     }
 
-    /** What is decided without Redis: failure.md, "Without Redis". */
+    /** Decides without Redis: failure.md, "Without Redis". */
     private function without(Budget $budget, Ask $ask, int $now, StoreFailure $failure): Decision
     {
         if ($ask->verb->isForStoreOnly()) {

@@ -9,21 +9,21 @@ use Sluicegate\Redis\Answer;
 use Sluicegate\Rules\RuleSet;
 
 /**
- * What Redis last said to be in use of each key: where the local share of a limit begins.
+ * The permits in use that Redis last reported of each key: the local share of a limit begins with them.
  */
 final class Known
 {
-    /** An answer that says less than is known is believed if the last that said more is this old. */
+    /** The time after the last higher report from which an answer with less than is known is accepted, in µs. */
     private const BELIEVED_AFTER_US = 2_000_000;
 
-    /** How long a note is kept at least, in s: a day. Where a budget takes longer to fill, it is as long as that. */
+    /** The shortest time that a note is kept, in s: a day, or the time in which the budget fills, if that is longer. */
     private const KEPT_S = 86_400;
 
     public function __construct(private readonly Memory $memory)
     {
     }
 
-    /** Notes what a decision of Redis says of each rule. */
+    /** Notes the permits in use that Redis reported of each rule. */
     public function note(Budget $budget, Answer $answer, int $now): void
     {
         $set = $budget->rules->set;
@@ -40,7 +40,7 @@ final class Known
             if ($said >= $known[$place]) {
                 $raised[$place] = $now;
             } elseif (isset($raised[$place]) && abs($now - $raised[$place]) < self::BELIEVED_AFTER_US) {
-                // The answer may be an older one than that which said more.
+                // The answer may be older than the one that reported more.
                 if ($rule->code === 1 || $rule->code === 4) {
                     continue;
                 }
@@ -56,15 +56,15 @@ final class Known
         $this->memory->set($slot, [$budget->stateKey, $set->bytes, $states, $raised], $lifeS);
     }
 
-    /** The states of a key as far as they are known. */
+    /** Returns the known states of a key; those of a new key if none are known. */
     public function states(Budget $budget, int $now): array
     {
         return $this->read($this->slot($budget->stateKey), $budget, $now)[0] ?? $budget->rules->set->kernel()->fresh();
     }
 
     /**
-     * @return array{list<array<mixed>|null>, array<int, int>}|null the states, and when each rule was last said to
-     *   have as much in use as was known, or more
+     * @return array{list<array<mixed>|null>, array<int, int>}|null the states, and the instants at which Redis last
+     *   reported of each rule as much in use as was known, or more
      */
     private function read(string $slot, Budget $budget, int $now): ?array
     {

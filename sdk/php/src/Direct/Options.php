@@ -11,10 +11,10 @@ final readonly class Options
 {
     /**
      * @param string $app the program's app; empty: none
-     * @param int|null $nodes among how many nodes limits are shared without Redis; null: as servers say it, else 1
-     * @param int $maxHoldUs how long a queue holds a request at most
-     * @param int $payMax how many debts of other keys are paid beside a decision, each 100 ms
-     * @param int $accountsMax keys at a time that are decided without Redis
+     * @param int|null $nodes the number of nodes that share limits without Redis; null: as servers publish it, else 1
+     * @param int $maxHoldUs the longest time that a queue holds a request
+     * @param int $payMax the most debts of other keys that are paid beside a decision, every 100 ms
+     * @param int $accountsMax the most keys that are decided without Redis at a time
      * @param bool $hasShare whether this host can decide by a share; else `local` is decided as `deny`
      */
     public function __construct(

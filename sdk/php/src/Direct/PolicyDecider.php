@@ -18,16 +18,16 @@ use Sluicegate\Redis\Keys;
 use Sluicegate\Verb;
 
 /**
- * A decider that holds policies itself: it finds the budget of a key, and does what the policy says over the limit.
+ * A decider that holds policies itself: it finds the budget of a key, and applies the policy's overflow.
  */
 abstract class PolicyDecider extends Decider
 {
-    /** Tries of a request in a queue. */
+    /** The most tries of a request in a queue. */
     private const TRIES_MAX = 64;
 
     private readonly Overflow $reject;
 
-    /** @param int $maxHoldUs how long a queue holds a request at most */
+    /** @param int $maxHoldUs the longest time that a queue holds a request */
     protected function __construct(protected readonly Clock $clock, private readonly int $maxHoldUs = PHP_INT_MAX)
     {
         $this->reject = new Overflow(OverflowKind::Reject);
@@ -51,14 +51,14 @@ abstract class PolicyDecider extends Decider
     }
 
     /**
-     * The policy of a name.
+     * Returns the policy of a name.
      *
-     * @param Verb|null $verb what the program asks, if it must be allowed to ask it
-     * @throws SluicegateException if there is none
+     * @param Verb|null $verb a verb that the program's app must be allowed to use; null: not checked
+     * @throws SluicegateException if there is no such policy, or it cannot be used
      */
     abstract protected function policy(string $name, ?Verb $verb = null): Policy;
 
-    /** What the rules of a budget decide, whatever the policy says over the limit. */
+    /** Decides by the rules of a budget, without the policy's overflow. */
     abstract protected function ask(Budget $budget, Ask $ask, int $now): Decision;
 
     private function budget(string $policy, ?Limit $limit, string $key, Verb $verb): Budget
@@ -73,7 +73,7 @@ abstract class PolicyDecider extends Decider
         return new Budget($policy, Keys::state($policy, $key), $rules, $held->overflow, $held->onStoreFailure);
     }
 
-    /** What the policy makes of a request over the limit. */
+    /** Applies the policy's overflow to a request that its rules refused. */
     private static function overflown(Budget $budget, Verb $verb, Decision $decision): Decision
     {
         if ($decision->allowed || !$budget->overflow->covers($verb)) {
@@ -87,9 +87,9 @@ abstract class PolicyDecider extends Decider
     }
 
     /**
-     * Holds a check back until it passes, for the policy's `max_wait` at most. It holds this process, too.
+     * Holds a check back until it passes, for the policy's `max_wait` at most. It blocks this process, too.
      *
-     * @param callable(): Budget $again the budget as the policy says it by then
+     * @param callable(): Budget $again returns the budget under the policy of that moment
      */
     private function queue(Budget $budget, Ask $ask, callable $again): Decision
     {

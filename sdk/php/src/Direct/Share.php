@@ -17,14 +17,14 @@ final class Share
 {
     private const RETRY_US = 1_000_000;
 
-    /** How much later than now another decision of the key may have been. */
+    /** The largest step back of the clock that is ignored, in µs, counted from the last decision of the key. */
     private const LATER_MAX_US = 1_000_000;
 
     public function __construct(private readonly Accounts $accounts, private readonly Known $known)
     {
     }
 
-    /** The decision of this host's share among `$nodes`. */
+    /** Decides by this host's share among `$nodes`. */
     public function decide(Budget $budget, Ask $ask, int $now, int $nodes): Decision
     {
         $decide = fn (Account $account): Decision => $this->onAccount($account, $ask, $now);
@@ -32,7 +32,7 @@ final class Share
             ?? $budget->unknown(Mode::Local, 0, self::RETRY_US);
     }
 
-    /** Notes what passed without a decision (`on_store_failure: allow`), as far as the budget goes. */
+    /** Notes permits that passed without a decision (`on_store_failure: allow`), up to the budget. */
     public function note(Budget $budget, int $cost, int $now): void
     {
         $note = static function (Account $account) use ($budget, $cost, $now): void {
@@ -42,7 +42,7 @@ final class Share
         $this->accounts->with($budget, $now, $note, fn (): Account => $this->open($budget, $now, 1));
     }
 
-    /** What a release or renewal of a permit comes to that this host handed out; null if it did not. */
+    /** Releases or renews a permit that this host granted; returns null if it did not grant it. */
     public function onPermit(Budget $budget, Ask $ask, int $now): ?Decision
     {
         if (!$this->accounts->has($budget->stateKey)) {
@@ -54,7 +54,7 @@ final class Share
                 return null;
             }
             $account->used = $used;
-            // What was held for all nodes is what goes back: this answer is not divided.
+            // The permit goes back as it was counted, once for each node: this answer is not divided.
             return self::divided($account, $outcome, 1);
         });
     }
@@ -82,7 +82,7 @@ final class Share
                 $none = new Outcome(false, $outcome->place, 0, 0, self::RETRY_US, $part, $outcome->resetAfterUs);
                 return self::divided($account, $none, $n);
             }
-            // A part of a permit is none; the answer stays as it was decided.
+            // A part of a permit cannot be granted: it goes back, and the answer stays as it was decided.
             $used = $set->kernel()->givenBack($used, array_fill(0, count($used), $part), $now);
         }
         if ($ask->verb !== Verb::Peek) {

@@ -5,9 +5,9 @@ declare(strict_types=1);
 namespace Sluicegate\Exception;
 
 /**
- * Whether a request without a decision took effect nevertheless.
+ * The effect of a request that got no decision.
  *
- * A server says it of each of its errors; one of before that, and a balancer that answers in its place, count as
+ * Servers report it with each of their errors; errors of earlier servers, and of balancers in their place, count as
  * `Unknown`.
  */
 enum Charged: string
@@ -19,13 +19,13 @@ enum Charged: string
     /** The request may have taken effect: sent again, it may be charged twice. */
     case Unknown = 'unknown';
 
-    /** The member `charged` of a problem over HTTP. */
+    /** Reads the member `charged` of a problem over HTTP. */
     public static function ofProblem(mixed $member): self
     {
         return is_string($member) ? self::tryFrom($member) ?? self::Unknown : self::Unknown;
     }
 
-    /** The first word of an error over RESP. */
+    /** Reads the first word of an error over RESP. */
     public static function ofWord(string $word): self
     {
         return match ($word) {

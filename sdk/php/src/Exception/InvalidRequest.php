@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Exception;
 
 /**
- * The caller asks what makes no sense: a cost out of range, an unknown policy, a verb that its rules do not know.
+ * The request is not valid: a cost out of range, an unknown policy, a verb that its rules do not support.
  */
 final class InvalidRequest extends SluicegateException
 {
@@ -14,7 +14,7 @@ final class InvalidRequest extends SluicegateException
         return new self('unknown_policy', 'policy: unknown policy `' . self::cut($policy) . '`');
     }
 
-    /** The policy is for other apps, or the verb for its owner; `$app` is empty if the program says none. */
+    /** The policy is for other apps, or the verb for its owner; `$app` is empty if the program has none. */
     public static function notAvailable(string $policy, string $app): self
     {
         return $app === ''
@@ -27,7 +27,7 @@ final class InvalidRequest extends SluicegateException
         return new self('unsupported_verb', "op: `$verb` is not supported by policy `$policy`");
     }
 
-    /** A wire of text carries no other bytes; Redis does. */
+    /** The key is not UTF-8, which JSON requires; keys in Redis may have any bytes. */
     public static function keyText(): self
     {
         return new self('key_text', 'key: is not UTF-8');

@@ -5,11 +5,11 @@ declare(strict_types=1);
 namespace Sluicegate\Exception;
 
 /**
- * A server answers with a problem that has no name here, such as a token that it does not know.
+ * A problem of a server for which there is no other exception, such as an unknown token.
  */
 final class ServerProblem extends SluicegateException
 {
-    /** What the server says of it, cut at 1,024 bytes. */
+    /** The server's explanation, cut at 1,024 bytes. */
     public readonly string $detail;
 
     /** @param int $status the status of HTTP, 0 over RESP */
@@ -20,7 +20,7 @@ final class ServerProblem extends SluicegateException
         $this->saying(Charged::Unknown);
     }
 
-    /** Whether the server, or a balancer before it, cannot answer now; else the request or its token is wrong. */
+    /** Returns whether the server, or a balancer before it, cannot answer now; else request or token are wrong. */
     public function isOutage(): bool
     {
         return $this->status === 429 || $this->status >= 500;

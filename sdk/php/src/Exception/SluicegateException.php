@@ -7,17 +7,17 @@ namespace Sluicegate\Exception;
 use RuntimeException;
 
 /**
- * There is no decision, and why. A refusal is a decision, and no exception.
+ * The reason why there is no decision. A refusal is a decision, not an exception.
  */
 abstract class SluicegateException extends RuntimeException
 {
-    /** What an error says of a text from outside, in bytes: longer ones would fill the logs of a program. */
+    /** The most bytes of a text from outside that an error shows: longer ones would fill the logs of a program. */
     private const BYTES_MAX = 1024;
 
     private Charged $charged = Charged::No;
 
     /**
-     * @param string $errorName what happened, by a name that is the same in all languages, such as `unknown_policy`
+     * @param string $errorName the error's name, which is the same in all languages, such as `unknown_policy`
      * @param string $message the text for people
      */
     public function __construct(
@@ -28,14 +28,14 @@ abstract class SluicegateException extends RuntimeException
         parent::__construct($message, 0, $previous);
     }
 
-    /** The charge of the request: that it has no decision does not mean that it took no effect. */
+    /** Returns whether the request took effect, which is possible even without a decision. */
     public function charged(): Charged
     {
         return $this->charged;
     }
 
     /**
-     * This exception, as the server says it.
+     * Sets the effect that the server reported, and returns this exception.
      *
      * @internal
      */
@@ -46,8 +46,7 @@ abstract class SluicegateException extends RuntimeException
     }
 
     /**
-     * A text that comes from outside, such as what Redis or a server says of an error: itself, or its beginning with
-     * `…`.
+     * Returns a text from outside, such as an error of Redis or a server: whole, or its beginning with `…`.
      *
      * @internal
      */

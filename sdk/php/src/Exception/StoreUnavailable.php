@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Exception;
 
 /**
- * Nobody decided: Redis or the server did not answer, and no policy says what to do without it.
+ * There is no decision: Redis or the server did not answer, and `on_store_failure` does not apply.
  */
 final class StoreUnavailable extends SluicegateException
 {
@@ -22,10 +22,10 @@ final class StoreUnavailable extends SluicegateException
     }
 
     /**
-     * A server's store does not answer.
+     * Returns the exception for a server whose store does not answer.
      *
      * @internal
-     * @param string $detail what the server says of it, which becomes the message
+     * @param string $detail the server's explanation, which becomes the message
      */
     public static function said(string $detail, Charged $charged): self
     {

@@ -5,12 +5,12 @@ declare(strict_types=1);
 namespace Sluicegate\Exception;
 
 /**
- * A policy is published whose record cannot be read: it is of a later version, or it is damaged and no earlier version
- * of the policy is held.
+ * The record of a published policy cannot be read: it is of a later version, or it is damaged and no earlier version of
+ * the policy is held.
  */
 final class UnreadablePolicy extends SluicegateException
 {
-    /** Why, cut at 1,024 bytes. */
+    /** The reason, cut at 1,024 bytes. */
     public readonly string $cause;
 
     public function __construct(string $policy, string $cause)

@@ -9,13 +9,14 @@ namespace Sluicegate\Http;
  */
 final class Address
 {
-    /** The most entries of `X-Forwarded-For` that are looked at; more are no chain of proxies. */
+    /** The most entries of `X-Forwarded-For` that are read; a longer list is not a chain of proxies. */
     private const HOPS_MAX = 32;
 
     /**
-     * The client's address: the last of `X-Forwarded-For` that no trusted proxy added, or the connection's other end.
+     * Returns the client's address: the last of `X-Forwarded-For` that is not a trusted proxy's, or the connection's
+     * peer.
      *
-     * @param list<Network> $trusted networks of proxies; a field of others is not believed
+     * @param list<Network> $trusted networks of proxies; the field is ignored if it comes from others
      */
     public static function ofClient(RequestFacts $request, array $trusted): string
     {
@@ -32,7 +33,8 @@ final class Address
     }
 
     /**
-     * An address as a key: IPv4 in decimal, also inside IPv6; of other IPv6 the first 64 bits and `/64`.
+     * Returns an address as a key: IPv4 in decimal, also inside IPv6; of other IPv6 the first 64 bits and `/64`. Empty
+     * if it is not an address.
      */
     public static function asKey(string $address): string
     {

@@ -7,7 +7,7 @@ namespace Sluicegate\Http;
 use RuntimeException;
 
 /**
- * A request of which no key can be made: a path that means several things, or a field that is there twice.
+ * A request of which no key can be made: its path is ambiguous, or a header field is there twice.
  */
 final class BadRequest extends RuntimeException
 {

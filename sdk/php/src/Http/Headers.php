@@ -7,13 +7,13 @@ namespace Sluicegate\Http;
 use Sluicegate\Decision;
 
 /**
- * The header fields that tell clients what is left.
+ * The header fields that report limits and remaining permits to clients.
  */
 final class Headers
 {
     /**
-     * `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10), and `Retry-After` on refusals that
-     * can pass later.
+     * Returns `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10), and `Retry-After` on
+     * refusals that can pass later.
      *
      * @param bool $withOld whether to add `X-RateLimit-Limit`, `-Remaining` and `-Reset` (seconds from now)
      * @return array<string, string>

@@ -9,7 +9,7 @@ use InvalidArgumentException;
 use Sluicegate\Limiter;
 
 /**
- * What makes the key of a request.
+ * Makes the key of a request.
  */
 final class Key
 {
@@ -32,9 +32,9 @@ final class Key
     }
 
     /**
-     * The client's address; IPv6 as its /64.
+     * Uses the client's address; IPv6 as its /64.
      *
-     * @param list<string> $trusted networks of proxies whose `X-Forwarded-For` is believed, such as `10.0.0.0/8` or
+     * @param list<string> $trusted networks of proxies whose `X-Forwarded-For` is used, such as `10.0.0.0/8` or
      *   `fd00::1`
      * @throws InvalidArgumentException if one is not a network; so do all functions that take them
      */
@@ -43,14 +43,14 @@ final class Key
         return new self(['remote_ip'], $trusted);
     }
 
-    /** A header field, such as `X-Tenant`: of requests that somebody has authenticated. */
+    /** Uses a header field, such as `X-Tenant`: for requests that are authenticated. */
     public static function header(string $name): self
     {
         return new self(['header:' . strtolower($name)], []);
     }
 
     /**
-     * Attributes as in `key` of a policy: `remote_ip`, `path`, `method`, `host`, `user_agent`, `header:NAME`.
+     * Uses attributes as in `key` of a policy: `remote_ip`, `path`, `method`, `host`, `user_agent`, `header:NAME`.
      *
      * @param list<string> $attributes
      * @param list<string> $trusted
@@ -61,7 +61,7 @@ final class Key
     }
 
     /**
-     * What the policy itself says (`key`), as gateways do it. Only in direct mode.
+     * Uses the attributes that the policy names (`key`), as gateways do. Only in direct mode.
      *
      * @param list<string> $trusted
      */
@@ -71,7 +71,7 @@ final class Key
     }
 
     /**
-     * What a function makes of the request of the framework; null or an empty text: the budget that all share.
+     * Uses the result of a function of the framework's request; null or an empty text: the shared budget.
      *
      * @param callable(object|null): (string|null) $by
      */
@@ -81,7 +81,7 @@ final class Key
     }
 
     /**
-     * The key of a request, null for the budget that all share.
+     * Returns the key of a request, null for the shared budget.
      *
      * @param object|null $request the request of the framework, for `by`
      * @throws BadRequest if none can be made
@@ -98,7 +98,7 @@ final class Key
     }
 
     /**
-     * The key that values of attributes make; null for the budget that all share.
+     * Joins the values of attributes to a key; null for the shared budget.
      *
      * @param list<string> $values
      */
@@ -111,7 +111,7 @@ final class Key
         if ($key === '') {
             return null;
         }
-        // Gateways do not choose how long requests are.
+        // Clients choose how long their fields are: a longer key is hashed, not refused.
         return strlen($key) > self::KEY_MAX ? 'sha256:' . hash('sha256', $key) : $key;
     }
 

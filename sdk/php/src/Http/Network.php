@@ -11,7 +11,7 @@ use InvalidArgumentException;
  */
 final readonly class Network
 {
-    /** With which IPv4 begins inside IPv6. */
+    /** The first bytes of IPv4 inside IPv6. */
     private const MAPPED = "\0\0\0\0\0\0\0\0\0\0\xff\xff";
 
     private function __construct(private string $base, private int $bits)
@@ -19,9 +19,9 @@ final readonly class Network
     }
 
     /**
-     * The network of a text: an address, or one with a `/` and how many bits of it are the network's.
+     * Parses a network: an address, or one with a `/` and the number of the network's bits.
      *
-     * @throws InvalidArgumentException if it is none; whom a program trusts must not be guessed
+     * @throws InvalidArgumentException if it is not a network; trusted proxies must not be guessed
      */
     public static function of(string $text): self
     {
@@ -40,7 +40,7 @@ final readonly class Network
             : new self($plain, $bits - 96);
     }
 
-    /** Whether an address is in it; what is no address is not. */
+    /** Returns whether an address is in it; false for a text that is not an address. */
     public function has(string $address): bool
     {
         $bytes = @inet_pton($address);

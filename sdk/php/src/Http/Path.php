@@ -14,9 +14,9 @@ final class Path
         . '|\xf4[\x80-\x8f][\x80-\xbf]{2}';
 
     /**
-     * The path of a request's target.
+     * Returns the path of a request's target.
      *
-     * @throws BadRequest if it is no path, or one that others may read differently
+     * @throws BadRequest if it is not a path, or one that other programs may read differently
      */
     public static function of(string $target): string
     {
@@ -44,7 +44,7 @@ final class Path
         return self::escape('/' . implode('/', $segments) . $ends);
     }
 
-    /** A text in which bytes that are not UTF-8 are U+FFFD. */
+    /** Replaces bytes that are not UTF-8 by U+FFFD. */
     public static function scrub(string $text): string
     {
         return (string) preg_replace_callback(

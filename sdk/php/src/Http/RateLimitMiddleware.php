@@ -26,9 +26,9 @@ final class RateLimitMiddleware implements MiddlewareInterface
     /**
      * @param int $cost permits of a request
      * @param callable|null $fallback answers refused requests, such as those whose policy says `degrade` with a tag or
-     *   `divert`: it gets the decision, the request and the handler, and gives a response, or null to refuse
+     *   `divert`: it gets the decision, the request and the handler, and returns a response, or null to refuse
      * @param bool $passUnavailable whether requests pass while a server does not answer, or with a status of 500 and
-     *   more; else they get 503. In direct mode the policy says it
+     *   more; else they get 503. In direct mode `on_store_failure` of the policy decides
      * @param bool $oldHeaders whether `X-RateLimit-*` are sent, too
      */
     public function __construct(

@@ -24,8 +24,8 @@ final readonly class Refusal
     }
 
     /**
-     * 429 with a problem (RFC 9457); 503 where nobody could decide and the policy says `deny`; or the response that
-     * the policy gives instead (`overflow: degrade`).
+     * Returns 429 with a problem (RFC 9457); 503 if Redis did not decide and the policy is `on_store_failure: deny`; or
+     * the response that the policy gives instead (`overflow: degrade`).
      */
     public static function of(Decision $decision, bool $withOldHeaders = false): self
     {
@@ -47,7 +47,7 @@ final readonly class Refusal
             ]);
     }
 
-    /** The response to a request of which there is no decision: 400 where no key can be made, else 503. */
+    /** Returns the response to a request without a decision: 400 if no key can be made, else 503. */
     public static function undecided(BadRequest|StoreUnavailable|ServerProblem $problem): self
     {
         return !$problem instanceof BadRequest
@@ -57,7 +57,7 @@ final readonly class Refusal
             ]);
     }
 
-    /** Sends it by plain PHP. */
+    /** Sends the response with plain PHP. */
     public function send(): void
     {
         http_response_code($this->status);

@@ -7,14 +7,14 @@ namespace Sluicegate\Http;
 use Psr\Http\Message\ServerRequestInterface;
 
 /**
- * What is known of a request, by whatever framework.
+ * The parts of a request that keys are made of, from any framework.
  */
 final readonly class RequestFacts
 {
     /**
      * @param string $peer the address of the connection's other end
      * @param string $target the path, with or without a query
-     * @param array<string, list<string>> $headers by names in small letters
+     * @param array<string, list<string>> $headers by names in lower case
      */
     public function __construct(
         public string $peer,
@@ -31,7 +31,7 @@ final readonly class RequestFacts
         return new self((string) $peer, $request->getMethod(), $request->getRequestTarget(), $headers);
     }
 
-    /** The request that plain PHP serves. */
+    /** Returns the request that plain PHP serves. */
     public static function ofGlobals(): self
     {
         $headers = [];
@@ -49,7 +49,7 @@ final readonly class RequestFacts
     }
 
     /**
-     * A request of Symfony or Laravel.
+     * Returns the facts of a request of Symfony or Laravel.
      *
      * @param \Symfony\Component\HttpFoundation\Request $request
      */

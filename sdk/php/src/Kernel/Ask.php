@@ -8,23 +8,23 @@ use Sluicegate\Rules\Fnv;
 use Sluicegate\Verb;
 
 /**
- * One question about a key: a verb and its numbers. They are in their ranges.
+ * One question about a key: a verb and its numbers, which are in their ranges.
  */
 final readonly class Ask
 {
-    /** The longest wait that a reserve may name, in µs; it means "whatever it takes". */
+    /** The longest wait that a reserve may name, in µs; it means any wait. */
     public const MAX_WAIT_US = 9007199254740991;
 
     /** The largest cost of a question. */
     public const COST_MAX = 2147483648;
 
-    /** The 16 bytes by which rules know the permit; empty where none is named. */
+    /** The 16-byte hash of the permit's id; empty without an id. */
     public string $permit;
 
     /**
      * @param int $cost 1 to 2^31
      * @param int|null $maxWaitUs of a reserve, 0 to 2^53 - 1; null for other verbs
-     * @param string $id of acquire, release and renew: the permit's name of 1 to 1,024 bytes; else empty
+     * @param string $id of acquire, release and renew: the permit's id of 1 to 1,024 bytes; else empty
      */
     public function __construct(
         public Verb $verb,
@@ -35,7 +35,7 @@ final readonly class Ask
         $this->permit = $id === '' ? '' : Fnv::hash128($id);
     }
 
-    /** The same question with another cost. */
+    /** Returns this question with another cost. */
     public function withCost(int $cost): self
     {
         return new self($this->verb, $cost, $this->maxWaitUs, $this->id);

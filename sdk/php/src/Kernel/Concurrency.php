@@ -76,7 +76,7 @@ final class Concurrency extends Primitive
     /**
      * Gives a permit back, or holds it for another time to live.
      *
-     * @return array{array<mixed>, int|null} the state, and what was held under that id; null: nothing
+     * @return array{array<mixed>, int|null} the state, and the permits that were held under that id; null: none
      */
     public function settle(array $state, int $now, Ask $ask): array
     {

@@ -12,8 +12,8 @@ use Sluicegate\Verb;
 /**
  * The decision model in this process: rules that are decided together, for one key.
  *
- * The states of a key are a list with one state for each rule, null where a rule remembers nothing. All rules allow,
- * and all are charged; or one refuses, and nothing is.
+ * The states of a key are a list with one state for each rule, null where a rule remembers nothing. If all rules
+ * allow, all are charged; if one refuses, none is.
  *
  * @phpstan-type States list<array<mixed>|null>
  */
@@ -29,7 +29,7 @@ final class Kernel
         $this->holdsPermits = $set->holdsPermits();
     }
 
-    /** Whether the rules know the verb. */
+    /** Returns whether the rules support the verb. */
     public function supports(Verb $verb): bool
     {
         return match ($verb) {
@@ -39,7 +39,7 @@ final class Kernel
         };
     }
 
-    /** The states of a key that was never seen. */
+    /** Returns the states of a key that was never seen. */
     public function fresh(): array
     {
         return array_fill(0, count($this->rules), null);
@@ -87,7 +87,7 @@ final class Kernel
         return [$outcome, $ask->verb === Verb::Peek ? $before : $states];
     }
 
-    /** Whether the states say no more than none do: every budget is full, and full is the same as a new key. */
+    /** Returns whether the states can be dropped: every budget is full, and full is the same as a new key. */
     public function isFull(array $states, int $now): bool
     {
         foreach ($this->rules as $place => $rule) {
@@ -100,7 +100,7 @@ final class Kernel
     }
 
     /**
-     * Permits in use of each rule, rounded up; 0 where permits are held by name.
+     * Returns the permits in use of each rule, rounded up; 0 where permits are held by id.
      *
      * @return list<int>
      */
@@ -115,10 +115,10 @@ final class Kernel
     }
 
     /**
-     * The states with so many permits in use now, whatever was in use before.
+     * Returns the states with so many permits in use now, whatever was in use before.
      *
      * @param array<int, int> $used permits in use by the places of rules, none of which holds permits; the others stay
-     *   as they are
+     *   unchanged
      */
     public function withUsed(array $states, array $used, int $now): array
     {
@@ -129,7 +129,7 @@ final class Kernel
     }
 
     /**
-     * The states with permits more charged, as many as are there.
+     * Charges more permits, as many as are left.
      *
      * @param array<int, int> $permits by the places of rules, none of which holds permits
      * @return array{States, array<int, int>} the states, and what was charged
@@ -148,7 +148,7 @@ final class Kernel
     }
 
     /**
-     * The states with permits given back, newest first; none where they are held by name.
+     * Gives permits back, newest first; not those that are held by id.
      *
      * @param array<int, int> $permits by the places of rules
      */
@@ -163,7 +163,7 @@ final class Kernel
         return $states;
     }
 
-    /** The states of other rules under these: usage is taken over from the rule of the same name. */
+    /** Converts the states of other rules: each rule takes over the usage of the rule with the same name. */
     public function takeOver(self $old, array $oldStates, int $now): array
     {
         $states = $this->fresh();
@@ -191,7 +191,7 @@ final class Kernel
         }
         $used = $old->used($state, $now);
         if ($rule instanceof Level && $rule->afterwards) {
-            // Guava's two begin with nothing stored, and keep what is paid afterwards.
+            // `smooth_bursty` and `smooth_warmup` begin with nothing stored, and keep what is owed.
             $owed = $old instanceof Level && $old->afterwards ? max($used - $old->unstored(), 0) : 0;
             return $rule->withUsed($now, $rule->unstored() + $owed);
         }
@@ -211,7 +211,7 @@ final class Kernel
         return $states;
     }
 
-    /** What an `at_most` takes: what passes, but one permit at least, which may be refused. */
+    /** Returns the cost of an `at_most`: the permits that pass, but at least one, which may be refused. */
     private function granted(array $states, int $now, int $cost): int
     {
         foreach ($this->rules as $place => $rule) {
@@ -237,7 +237,7 @@ final class Kernel
         return [$states, $granted ?? 0];
     }
 
-    /** @return array{States, int, int|null} states, what was granted, and the rule that refused */
+    /** @return array{States, int, int|null} the states, the permits of the id, and the rule that refused */
     private function onPermit(array $states, int $now, Ask $ask): array
     {
         [$granted, $refusedBy] = [null, null];

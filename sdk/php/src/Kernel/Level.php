@@ -5,10 +5,9 @@ declare(strict_types=1);
 namespace Sluicegate\Kernel;
 
 /**
- * The primitive of `token_bucket`, `leaky_bucket` and Guava's two: what is in use drains at a steady rate.
+ * The primitive of `token_bucket`, `leaky_bucket`, `smooth_bursty` and `smooth_warmup`: use drains at a steady rate.
  *
- * Its numbers are units, of which one permit weighs `perPermit`, so that nothing is rounded: `spec/failure.md`,
- * A level.
+ * It counts in units, `perPermit` of which are one permit, so that nothing is rounded: `spec/failure.md`, A level.
  * A state is `[used, at]`: units in use as of an instant.
  */
 final class Level extends Primitive
@@ -17,14 +16,14 @@ final class Level extends Primitive
     private const SMOOTH_TICKS = 1024;
     private const DEPTH_MAX = 1 << 52;
 
-    /** More units than any level holds. */
+    /** A number of units that no level reaches. */
     private const TOO_MANY = 1 << 62;
 
     /** Length of a tick. */
     private readonly int $tickUs;
     /** Units that drain at each tick. */
     private readonly int $perTick;
-    /** Units that a permit weighs. */
+    /** Units of one permit. */
     private readonly int $perPermit;
     /** Units of a full bucket. */
     private readonly int $depth;
@@ -47,7 +46,7 @@ final class Level extends Primitive
         parent::__construct($limit);
         $this->afterwards = $code === 2 || $code === 3;
         $this->stepped = $code === 1 && $n[6] === 1.0;
-        // Where the time between two permits is a double, a permit weighs what drains in it, rounded up.
+        // Where the time between two permits is a double, a permit has the units that drain in it, rounded up.
         [$this->tickUs, $this->perTick, $this->perPermit, $this->depth] = array_map(intval(...), match ($code) {
             2 => [1, $n[0], $n[1], min($n[2] * $n[1], self::DEPTH_MAX)],
             3 => [1, self::SMOOTH_TICKS, ceil(min($n[0] * self::SMOOTH_TICKS, self::DEPTH_MAX)), 0],
@@ -69,7 +68,7 @@ final class Level extends Primitive
         }
         [$used, $at] = $this->at($state, $now);
         $units = $this->units($ask->cost);
-        // Above 2^53 units the numbers would not be exact everywhere.
+        // Above 2^53 units the numbers would not be exact in all languages.
         $retry = $this->until($used + $units - self::UNITS_MAX, $at, $now);
         if ($this->free !== null) {
             $wait = $this->until($used - $this->free, $at, $now);
@@ -86,8 +85,8 @@ final class Level extends Primitive
     {
         [$used, $at] = $this->at($state, $now);
         if ($this->tickUs !== 1 && !$this->stepped && $used < $this->perTick) {
-            // The running tick will drain more than is in use: of the time that it has run for, only as much counts
-            // as emptied the bucket.
+            // The current tick will drain more than is in use: of its time so far, only the part that emptied the
+            // bucket counts.
             $at = max($at, $now - (int) ($used * $this->tickUs / $this->perTick));
         }
         return [min($used + $this->units($ask->cost), self::UNITS_MAX), $at];
@@ -136,20 +135,21 @@ final class Level extends Primitive
         return [min($this->units($used), self::UNITS_MAX), $now];
     }
 
-    /** The permits that Guava's two have in use when nothing is stored and nothing is owed. */
+    /** Returns the permits that the two `smooth_*` have in use when nothing is stored and nothing is owed. */
     public function unstored(): int
     {
         return Num::divCeil($this->depth, $this->perPermit);
     }
 
-    /** Units of permits. */
+    /** Returns the units of permits. */
     private function units(int $permits): int
     {
         return (int) min($permits * $this->perPermit, self::TOO_MANY);
     }
 
     /**
-     * What is in use at `$now`; of a new key that is fresh. Time that went back drains nothing.
+     * Returns the units in use at `$now` and their instant; a new key has `fresh` ones. A clock set back drains
+     * nothing.
      *
      * @return array{int, int}
      */
@@ -164,7 +164,7 @@ final class Level extends Primitive
         return $drained < $used ? [$used - $drained, $at + $ticks * $this->tickUs] : [0, $now];
     }
 
-    /** The µs until so many units have drained, rounded up. */
+    /** Returns the µs until so many units have drained, rounded up. */
     private function until(int $units, int $at, int $now): int
     {
         if ($units <= 0) {

@@ -19,7 +19,7 @@ abstract class Primitive
     /** The longest span in µs that is ever reported. */
     public const SPAN_MAX_US = 9007199254740991;
 
-    /** A retry that never comes: later than any that does. */
+    /** The retry of a request that never passes: later than any other. */
     public const NEVER = PHP_INT_MAX;
 
     /** @param int $limit the largest cost that passes at once, as answers report it */
@@ -28,16 +28,16 @@ abstract class Primitive
     }
 
     /**
-     * Whether the cost passes at `$now`. Changes nothing.
+     * Checks whether the cost passes at `$now`. Changes nothing.
      *
      * @return array{int|null, int} the wait in µs and 0; or null and the retry in µs, NEVER if it never passes
      */
     abstract public function check(?array $state, int $now, Ask $ask): array;
 
-    /** The state after a check that passed. */
+    /** Returns the state after a check that passed. */
     abstract public function charge(?array $state, int $now, Ask $ask): array;
 
-    /** The µs until the budget is full. */
+    /** Returns the µs until the budget is full. */
     abstract public function fullAfter(?array $state, int $now): int;
 
     /**
@@ -47,28 +47,28 @@ abstract class Primitive
      */
     abstract public function refund(array $state, int $now, int $cost): array;
 
-    /** The state as of an earlier now, if it is later than `$now`; else as it is. */
+    /** Returns the state as of `$now`, if it is later than that; else unchanged. */
     abstract public function rewind(array $state, int $now): array;
 
-    /** Permits in use, rounded up. */
+    /** Returns the permits in use, rounded up. */
     abstract public function used(?array $state, int $now): int;
 
-    /** A state in which `$used` permits count as used now; null where permits are held by name. */
+    /** Returns a state in which `$used` permits count as used now; null where permits are held by id. */
     abstract public function withUsed(int $now, int $used): ?array;
 
-    /** Permits that are left. */
+    /** Returns the permits that are left. */
     public function left(?array $state, int $now): int
     {
         return max($this->limit - $this->used($state, $now), 0);
     }
 
-    /** Permits that pass now. */
+    /** Returns the most permits that pass now. */
     public function available(?array $state, int $now): int
     {
         return $this->left($state, $now);
     }
 
-    /** The state that a refused first request leaves, or null for none. */
+    /** Returns the state that a refused first request leaves, or null for none. */
     public function firstSeen(int $now): ?array
     {
         return null;

@@ -9,9 +9,9 @@ use Sluicegate\Rules\Calendar;
 /**
  * The primitive of `fixed_window` and the sliding ones: ten buckets and one more.
  *
- * What was admitted counts until its bucket no longer overlaps the window, so that no interval of the window's length
- * has more than the limit: `spec/failure.md`, A window. A state is `[newest, counts, said, till]`; bucket `b` is at `b`
- * modulo their number, and what Redis said counts until an instant.
+ * A permit counts until its bucket no longer overlaps the window, so that no interval of the window's length has more
+ * than the limit: `spec/failure.md`, A window. A state is `[newest, counts, said, till]`; bucket `b` is at `b` modulo
+ * their number, and the `said` permits that Redis reported count until `till`.
  */
 final class Window extends Primitive
 {
@@ -27,14 +27,14 @@ final class Window extends Primitive
     private readonly int $spanUs;
     /** A tenth of it, rounded up. */
     private readonly int $bucketUs;
-    /** When a fixed window begins; null: it slides. */
+    /** The kind of a fixed window, by its beginning; null: the window slides. */
     private readonly ?int $kind;
 
     /**
      * The window of a rule's code and numbers (`spec/redis.md`, Rules).
      *
      * @param list<float> $n
-     * @param Calendar|null $calendar by which windows begin; null also where only the hash of its zone is known
+     * @param Calendar|null $calendar the calendar of windows; null also where only the hash of its zone is known
      */
     public function __construct(int $limit, int $code, array $n, private readonly ?Calendar $calendar)
     {
@@ -107,8 +107,8 @@ final class Window extends Primitive
         if ($bucket >= $newest) {
             return [$newest, $counts, $said, $till];
         }
-        // The newest bucket is that of now, and the others keep their distances less one: where in its bucket the clock
-        // was is not known, so none of them may end sooner than it did.
+        // The newest bucket is that of now, and the others keep their distances less one: the position of the clock in
+        // its bucket is not known, so none of them may end sooner than it did.
         [$earlier, $back] = [array_fill(0, self::BUCKETS, 0), $newest - $bucket - 1];
         for ($old = max($newest + 1 - self::BUCKETS, 0); $old <= $newest; $old++) {
             $earlier[min(max($old - $back, 0), $bucket) % self::BUCKETS] += $counts[$old % self::BUCKETS];
@@ -137,7 +137,8 @@ final class Window extends Primitive
     }
 
     /**
-     * What counts at `$now`: when it ends, and how much; first what Redis said, then buckets in their order.
+     * Returns the permits that count at `$now`, as `[end, number]`: first those that Redis reported, then the buckets
+     * in order.
      *
      * @return list<array{int, int}>
      */

@@ -7,27 +7,27 @@ namespace Sluicegate\Memory;
 /**
  * The memory that all processes of a host share, by the extension APCu.
  *
- * APCu forgets everything when it is full, unless `apc.ttl` is set; then limits begin anew where Redis is silent, and
- * debts are lost. 20,000 slots take some 20 MB: give `apc.shm_size` 64 MB, or fewer slots.
+ * APCu forgets everything when it is full, unless `apc.ttl` is set; then limits begin anew while Redis does not answer,
+ * and debts are lost. 20,000 slots take about 20 MB: give `apc.shm_size` 64 MB, or fewer slots.
  */
 final class Apcu implements Memory
 {
-    /** Of what this version keeps: one that keeps something else has other keys, as a host may have both for a while. */
+    /** The format of the values; a part of the keys, as a host may run versions with different formats for a while. */
     private const FORMAT = '5:';
 
     private readonly string $prefix;
 
     /**
-     * @param string $prefix apart from what else is in APCu, and for each Redis its own; the same for all programs that
+     * @param string $prefix not used by anything else in APCu; each Redis has its own, the same for all programs that
      *   share
-     * @param int $slots keys of callers of each kind
+     * @param int $slots the most keys of callers of each kind
      */
     public function __construct(string $prefix = 'sg:', private readonly int $slots = 20_000)
     {
         $this->prefix = $prefix . self::FORMAT;
     }
 
-    /** Whether this process can use APCu; on command lines it needs `apc.enable_cli=1`. */
+    /** Returns whether this process can use APCu; on command lines it needs `apc.enable_cli=1`. */
     public static function isAvailable(): bool
     {
         return function_exists('apcu_enabled') && apcu_enabled();

@@ -8,26 +8,27 @@ use Psr\SimpleCache\CacheInterface;
 use Throwable;
 
 /**
- * Keeps policies in a cache of PSR-16, and everything else in another memory: the breaker, refusals, shares and debts
- * belong to one host, and need steps that a cache does not have.
+ * Keeps policies in a PSR-16 cache, and everything else in another memory: the breaker, refusals, shares and debts
+ * belong to one host, and need operations that a cache does not have.
  *
- * Programs that share the cache must name Redis alike. A cache that fails costs a look at Redis, and no decision.
+ * Programs that share the cache must use the same address of Redis. If the cache fails, policies are read from Redis
+ * again, and decisions go on.
  */
 final class PolicyCache implements Memory
 {
-    /** Of what this version keeps: one that keeps something else has other keys. */
+    /** The format of the values; a part of the keys, as other versions may have other formats. */
     private const FORMAT = '6';
 
-    /** For how long a process believes what it read of the cache, in ns: a decision must not wait for a cache. */
+    /** The time for which a process uses what it read from the cache, in ns: a decision must not wait for a cache. */
     private const BELIEVED_NS = 1_000_000_000;
 
-    /** How long the other memory holds what the cache did not take, in s. */
+    /** The time for which the other memory holds values that the cache did not take, in s. */
     private const REFUSED_S = 60;
 
-    /** @var array{mixed, int} what is known of all policies, and until when it is believed */
+    /** @var array{mixed, int} the state of all policies, and the instant until which it is used, in ns */
     private array $held = [null, 0];
 
-    /** @param string $endpoint the Redis that the policies are of */
+    /** @param string $endpoint the name of the Redis where the policies are published */
     public function __construct(
         private readonly CacheInterface $cache,
         private readonly Memory $memory,
@@ -109,7 +110,7 @@ final class PolicyCache implements Memory
         return $key === 'policies' || $key === 'names' || str_starts_with($key, 'policy:');
     }
 
-    /** A key of PSR-16 has 64 characters of `[A-Za-z0-9_.]`. */
+    /** Returns the name of a value in the cache: PSR-16 allows 64 characters of `[A-Za-z0-9_.]`. */
     private function name(string $key): string
     {
         return 'sluicegate.' . hash('xxh128', self::FORMAT . "|$this->endpoint|$key");

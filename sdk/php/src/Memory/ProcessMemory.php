@@ -9,14 +9,14 @@ namespace Sluicegate\Memory;
  */
 final class ProcessMemory implements Memory
 {
-    /** After how many additions what has ended is removed: often enough that it stays small beside what holds. */
+    /** The additions between two removals of expired values: often enough that few of those are kept. */
     private const SWEEP_EVERY = 10_000;
 
     /** @var array<string, array{mixed, int}> */
     private array $values = [];
     private int $added = 0;
 
-    /** @param int $slots keys of callers of each kind; 20,000 are some 20 MB at most */
+    /** @param int $slots the most keys of callers of each kind; 20,000 are about 20 MB at most */
     public function __construct(private readonly int $slots = 20_000)
     {
     }

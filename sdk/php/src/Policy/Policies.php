@@ -19,7 +19,7 @@ use Sluicegate\Redis\WhoseTime;
 use Sluicegate\Rules\Unreadable;
 
 /**
- * Follows the policies that are published in Redis: one process of a host looks for all, every ten seconds.
+ * Follows the policies that are published in Redis: one process of a host reads them for all, every ten seconds.
  *
  * @phpstan-type Held array{revision: int|null, time: int, nodes: int|null, next: int, looked: int,
  *   earlier: bool, stamp: int}
@@ -31,7 +31,7 @@ final class Policies
 
     private const LOOK_EVERY_US = 10_000_000;
 
-    /** How much sooner or later than that each look is, so that hosts do not look at once. */
+    /** The most that a look is earlier or later than that, so that hosts do not look at the same time, in µs. */
     private const JITTER_US = 1_000_000;
 
     /** The most policies that a host uses; as many as servers hold. */
@@ -46,7 +46,7 @@ final class Policies
     private array $policies = [];
     private int $stamp = -1;
 
-    /** @var Held|null what `get` has just read, for the same decision */
+    /** @var Held|null the state that `get` has just read, for the same decision */
     private ?array $read = null;
 
     public function __construct(
@@ -58,7 +58,7 @@ final class Policies
     }
 
     /**
-     * The policy of a name, as it is held.
+     * Returns the policy of a name, as this host holds it.
      *
      * @throws InvalidRequest if it is not published
      * @throws UnreadablePolicy if its record is of a later version, or damaged and no earlier version is held
@@ -67,7 +67,7 @@ final class Policies
     public function get(string $name): Policy
     {
         if (!Ranges::isName($name)) {
-            // Such as `#revision`, which is a field beside them.
+            // `#revision` and others are fields of the same hash.
             throw InvalidRequest::unknownPolicy($name);
         }
         $held = $this->held();
@@ -90,21 +90,21 @@ final class Policies
         return $policy;
     }
 
-    /** By which clock servers decide. */
+    /** Returns the clock by which servers decide. */
     public function whoseTime(): WhoseTime
     {
         [$held, $this->read] = [$this->read ?? $this->held(), null];
         return WhoseTime::from($held['time']);
     }
 
-    /** Among how many nodes servers share limits without Redis; null if they do not say it. */
+    /** Returns the number of nodes that share limits without Redis; null if servers do not publish it. */
     public function nodes(): ?int
     {
         return $this->held()['nodes'];
     }
 
     /**
-     * Looks at what is published, whether it is time or not.
+     * Reads the published policies, even if that is not due.
      *
      * @return bool whether Redis answered
      */
@@ -129,7 +129,7 @@ final class Policies
         return true;
     }
 
-    /** Names a policy that this host uses. */
+    /** Adds a policy to those that this host uses. */
     public function use(string $name): void
     {
         $names = $this->memory->get('names') ?? [];
@@ -146,12 +146,12 @@ final class Policies
 
     private function find(string $name): Policy
     {
-        // Each time: of two processes that name policies at once, one may have overwritten what the other named.
+        // Each time: two processes that add names at once may overwrite each other's.
         $this->use($name);
         $policy = $this->memory->get("policy:$name");
         $answered = $this->memory->get("sought:$name");
         if ($policy === null && $answered === null) {
-            // Other processes may look at this moment, too; what they find is not here yet.
+            // Another process may be looking at this moment; its result is not here yet.
             $answered = $this->look();
             $policy = $this->memory->get("policy:$name");
             $policy !== null ?: $this->memory->set("sought:$name", $answered, 1);
@@ -165,7 +165,7 @@ final class Policies
     }
 
     /**
-     * What is held after a look.
+     * Returns the state after a look.
      *
      * @param Held $held
      * @param list<string> $names
@@ -196,7 +196,7 @@ final class Policies
             }
             $this->takeOver($name, is_string($text) ? $text : null);
         }
-        // Two processes that look at once make two stamps, so none goes on with what it has read before.
+        // Two processes that look at once make two stamps, so neither goes on with the policies that it read before.
         return ['revision' => $revision, 'earlier' => false, 'stamp' => random_int(0, PHP_INT_MAX)] + $held;
     }
 
@@ -224,7 +224,7 @@ final class Policies
         $this->memory->set("policy:$name", $kept, 0);
     }
 
-    /** Says something at most once a minute. */
+    /** Logs a warning, at most once a minute for each subject. */
     private function say(string $about, string $what): void
     {
         if ($this->logger !== null && $this->memory->add("said:$about", 1, 60)) {

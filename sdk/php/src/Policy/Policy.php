@@ -14,15 +14,15 @@ use Sluicegate\Rules\Unreadable;
 use Sluicegate\Verb;
 
 /**
- * A policy that is published, as this host took it over.
+ * A published policy, as this host took it over.
  */
 final readonly class Policy
 {
     /**
-     * @param string $app whose it is; empty: it has no owner
+     * @param string $app the app that owns it; empty: none
      * @param list<string> $apps the apps that may use it; `*` is every app
-     * @param array<string, string> $overrides by key, the rules of the key and when they end in ms since 1970,
-     *   serialized: few are ever used
+     * @param array<string, string> $overrides by key, its own rules and their end in ms since 1970, serialized, since
+     *   few are ever used
      * @param list<string> $key the attributes of a request that make its key
      */
     private function __construct(
@@ -38,7 +38,7 @@ final readonly class Policy
     }
 
     /**
-     * The policy of a record.
+     * Reads a policy from its record.
      *
      * @param int $nowMs this host's clock, in ms since 1970
      * @param self|null $before the version that this host held until now
@@ -70,9 +70,9 @@ final readonly class Policy
     }
 
     /**
-     * Does nothing if an app may ask this.
+     * Checks that an app may use a verb of this policy.
      *
-     * @param string $app empty: the program says none
+     * @param string $app empty: the program has none
      * @throws InvalidRequest if it may not
      */
     public function checkApp(string $app, Verb $verb): void
@@ -88,9 +88,9 @@ final readonly class Policy
     }
 
     /**
-     * The rules of a caller's key.
+     * Returns the rules of a caller's key.
      *
-     * @param int $nowMs in ms since 1970: an override may have ended, and the rules of the policy hold since then
+     * @param int $nowMs in ms since 1970: from the end of an override on, the rules of the policy apply
      */
     public function rulesOf(string $key, int $nowMs): SealedRules
     {
@@ -105,8 +105,9 @@ final readonly class Policy
     }
 
     /**
-     * From when on a version decides: the same for all programs, if a server says when it took it over. A version that
-     * is held keeps its instant: with an earlier one, its own states would look like those of a later version.
+     * Returns the instant from which a version decides, in ms since 1970: the same for all programs, if the record has
+     * it. A version that is held keeps its instant: with an earlier one, its own states would look like those of a
+     * later version.
      */
     private static function instant(?int $sinceMs, int $number, int $nowMs, ?Version $before): int
     {

@@ -23,7 +23,7 @@ final readonly class Record
     /** The format of records that this package reads. */
     public const FORMAT = 1;
 
-    /** The longest record that is read, in bytes; servers write none that is longer. */
+    /** The longest record that is read, in bytes; servers write none that are longer. */
     public const BYTES_MAX = 8_388_608;
 
     private const NUMBER_MAX = 9_007_199_254_740_991;
@@ -32,7 +32,7 @@ final readonly class Record
     {
     }
 
-    /** The record of a JSON text. */
+    /** Parses the record in a JSON text. */
     public static function parse(string $json): self
     {
         if (strlen($json) > self::BYTES_MAX) {
@@ -81,7 +81,7 @@ final readonly class Record
             : throw $this->damaged($name, 'expected a list of texts');
     }
 
-    /** The instant of the version in ms since 1970; null if there is none. */
+    /** Returns the instant of the version in ms since 1970; null if there is none. */
     public function sinceMs(): ?int
     {
         $since = $this->members->since_ms ?? null;
@@ -109,7 +109,7 @@ final readonly class Record
         };
     }
 
-    /** The rules of the policy, or of an override. */
+    /** Reads the rules of the policy, or of an override. */
     public function rules(): RuleSet
     {
         $blob = base64_decode(strtr($this->text('blob'), '-_', '+/'), true);
@@ -130,7 +130,7 @@ final readonly class Record
         return $set->described($rules, $this->wholeNumber('life_ms', 1, RuleSet::LIFE_MAX_MS));
     }
 
-    /** @return array<string, array{RuleSet, int}> by key, its own rules, and when they end in ms since 1970 */
+    /** @return array<string, array{RuleSet, int}> by key, its own rules, and their end in ms since 1970 */
     public function overrides(): array
     {
         $overrides = [];
@@ -209,7 +209,7 @@ final readonly class Record
         return Unreadable::damaged("{$this->at($name)}: $why");
     }
 
-    /** A text that a later version has a meaning for. */
+    /** Returns the error for a text that only a later version can read. */
     private function unknown(string $name): Unreadable
     {
         $text = substr($this->text($name), 0, 60);

@@ -7,16 +7,16 @@ namespace Sluicegate\Redis;
 use Sluicegate\Kernel\Outcome;
 
 /**
- * What Redis decided.
+ * The decision of Redis.
  */
 final readonly class Answer
 {
     /**
-     * @param Outcome $outcome its place is that of the asker's own rule that decided; the first, if a later version
-     *   decided by a rule that the asker does not have
-     * @param int $limit of the deciding rule
-     * @param array<int, int> $inUse permits in use of the asker's own rules, by their place, as far as Redis said it
-     * @param list<int> $charged of each of the asker's rules, the permits of a debt that were charged
+     * @param Outcome $outcome its place is that of the deciding rule among the asker's own; 0 if the asker does not
+     *   have that rule (a later version of the policy decided)
+     * @param int $limit the limit of the deciding rule
+     * @param array<int, int> $inUse permits in use of the asker's own rules, by their place, where Redis reported them
+     * @param list<int> $charged the permits of a debt that were charged, for each of the asker's rules
      */
     public function __construct(
         public Outcome $outcome,

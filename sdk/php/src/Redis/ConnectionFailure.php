@@ -8,7 +8,7 @@ use RuntimeException;
 use Throwable;
 
 /**
- * A command has no reply: the connection could not be made, was lost, or was silent for too long.
+ * A command has no reply: the connection could not be made, was lost, or timed out.
  */
 final class ConnectionFailure extends RuntimeException
 {

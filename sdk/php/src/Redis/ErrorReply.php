@@ -14,7 +14,7 @@ final readonly class ErrorReply
     {
     }
 
-    /** The first word in capitals, such as `OOM`; before Redis 7 it may be behind its place in the script, twice. */
+    /** Returns the first word in capitals, such as `OOM`; before Redis 7, its place in the script may precede it. */
     public function code(): string
     {
         $isWrapped = preg_match('/^(?:@user_script:|ERR Error running script)/', $this->message);

@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Redis;
 
 /**
- * What a question that Redis did not decide comes to.
+ * The reason why Redis did not decide a question.
  */
 enum FailureKind
 {

@@ -5,11 +5,12 @@ declare(strict_types=1);
 namespace Sluicegate\Redis;
 
 /**
- * The address of Redis that this host learned: kept by APCu for the host's processes, and without APCu by this object.
+ * An address, or the slots of a cluster, that this host learned: kept by APCu for the host's processes, else by this
+ * object.
  */
 final class HostNote
 {
-    /** How long it is believed, in s; what fails is asked for again at once. */
+    /** The time for which APCu keeps it, in s; after a failure it is asked for again at once. */
     private const BELIEVED_S = 60;
 
     private mixed $value = null;
@@ -20,7 +21,7 @@ final class HostNote
         $this->hasApcu = function_exists('apcu_enabled') && apcu_enabled();
     }
 
-    /** What was noted; null: nothing. */
+    /** Returns the note; null if there is none. */
     public function get(): mixed
     {
         if ($this->value === null && $this->hasApcu) {
@@ -38,7 +39,7 @@ final class HostNote
         }
     }
 
-    /** Does not believe it any more. */
+    /** Deletes the note. */
     public function forget(): void
     {
         $this->value = null;

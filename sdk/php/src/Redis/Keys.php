@@ -5,27 +5,27 @@ declare(strict_types=1);
 namespace Sluicegate\Redis;
 
 /**
- * Where things are in Redis.
+ * The keys of this package in Redis.
  */
 final class Keys
 {
     public const POLICIES = 'sg:{policies}';
 
-    /** The state of a caller's key under a policy; an empty key is the budget that all share. */
+    /** Returns the key of the state of a caller's key under a policy; an empty `$key` is the shared budget. */
     public static function state(string $policy, string $key): string
     {
         $hash = hash('sha256', pack('P', strlen($policy)) . $policy . pack('P', strlen($key)) . $key, true);
         return 'sg:{' . self::base64($hash) . '}';
     }
 
-    /** The rules of a generation of a policy. */
+    /** Returns the key of the rules of a policy's generation. */
     public static function rules(string $policy, string $generation): string
     {
         $hash = hash('sha256', pack('P', strlen($policy)) . $policy, true);
         return 'sg:rules:' . self::base64($hash) . ':' . bin2hex($generation);
     }
 
-    /** Where the script notes that a debt was charged. */
+    /** Returns the key at which the script notes that a debt was charged. */
     public static function noted(string $stateKey, string $id): string
     {
         return $stateKey . ':' . self::base64($id);

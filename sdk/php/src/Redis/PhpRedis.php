@@ -10,21 +10,21 @@ use Redis;
 use RedisException;
 
 /**
- * Redis by the extension phpredis (5.3.7 or later). Key prefixes and serializers of the client do not matter.
+ * Redis by the extension phpredis (5.3.7 or later). Key prefixes and serializers of the client have no effect.
  */
 final class PhpRedis implements Runner
 {
     private bool $connected;
     private int $timeoutMs = 0;
 
-    /** @var array<int, mixed> the options of somebody else's client, whose connection the extension gave up */
+    /** @var array<int, mixed> the options of a caller's client whose connection the extension gave up */
     private array $options = [];
 
     /**
      * @param array{string, int, string|null, mixed, float, int} $address host, port, persistent id, credentials,
      *   connect timeout, database
-     * @param bool $isOwn false for a client that somebody else connected
-     * @param Sentinels|null $sentinels who say the host and the port in place of the address
+     * @param bool $isOwn false for a client that the caller connected
+     * @param Sentinels|null $sentinels they give the host and the port in place of the address
      */
     private function __construct(
         private readonly Redis $client,
@@ -175,7 +175,7 @@ final class PhpRedis implements Runner
         return $this->sentinels?->endpoint() ?? "{$this->address[0]}:{$this->address[1]}/{$this->address[5]}";
     }
 
-    /** Connects, and sets how long a reply is awaited. */
+    /** Connects, and sets the longest wait for a reply. */
     private function prepare(int $leftUs): void
     {
         if (!$this->connected) {
@@ -188,7 +188,7 @@ final class PhpRedis implements Runner
         }
     }
 
-    /** Connects; somebody else's client as it was, since the extension does not after it gave a connection up. */
+    /** Connects; a caller's client with its options, since the extension does not reconnect after it gave up. */
     private function open(float $leftS): void
     {
         [$host, $port, $id, $auth, $timeout, $database] = $this->address;
@@ -216,15 +216,15 @@ final class PhpRedis implements Runner
         [$this->connected, $this->timeoutMs, $this->options] = [true, 0, []];
     }
 
-    /** The error that an exception stands for; throws if it was not Redis that said it. */
+    /** Returns the error of Redis that an exception contains; throws if it is an error of the client. */
     private function failed(RedisException $e): ErrorReply
     {
-        // An error of Redis begins with a word in capitals, or its place in the script; what the client says does not.
+        // An error of Redis begins with a word in capitals, or its place in the script; messages of the client do not.
         if (preg_match('/^(?:-?[A-Z]{2,}(?: |$)|@user_script:)/', $e->getMessage())) {
             return $this->error($e->getMessage());
         }
         $this->leave();
-        // What the extension says before it sends anything, where it cannot connect.
+        // The extension's message where it cannot connect, before it sends anything.
         throw new ConnectionFailure($e->getMessage(), !str_ends_with($e->getMessage(), ' went away'), $e);
     }
 
@@ -232,7 +232,7 @@ final class PhpRedis implements Runner
     {
         $reply = new ErrorReply($message);
         if ($this->isOwn && $reply->code() === 'READONLY') {
-            // The master has become a replica: the next connection is to the one that is master then.
+            // The master has become a replica: the next connection goes to the new master.
             $this->leave();
         }
         return $reply;
@@ -267,13 +267,13 @@ final class PhpRedis implements Runner
 
     private function lost(): void
     {
-        // The extension connects somebody else's client again, unless it gave the connection up.
+        // The extension reconnects a caller's client, unless it gave the connection up.
         $this->connected = $this->connected && !$this->isOwn;
         $this->timeoutMs = 0;
         $this->sentinels?->forget();
     }
 
-    /** Connections of other credentials are other connections. */
+    /** Returns the id of a persistent connection; other credentials get another connection. */
     private static function persistentId(string $host, int $port, ?array $auth): string
     {
         return 'sluicegate:' . hash('xxh64', serialize([$host, $port, $auth]));

@@ -12,7 +12,7 @@ namespace Sluicegate\Redis;
  */
 final class PhpRedisCluster implements Runner
 {
-    /** Redirections of one command: a slot moves once, and is asked for once on the way. */
+    /** The most redirections of one command: a slot moves once, with one ASK while it moves. */
     private const REDIRECTS_MAX = 3;
 
     /** The polynomial of CRC-16/XMODEM, by which keys have slots. */
@@ -25,13 +25,13 @@ final class PhpRedisCluster implements Runner
     /** @var array<string, PhpRedis> by `host:port`; a cluster has up to 1,000 */
     private array $nodes = [];
 
-    /** @var array<int, string> where slots moved to since the map was read */
+    /** @var array<int, string> the new nodes of slots that moved since the map was read */
     private array $moved = [];
 
     /** The node that answered last. */
     private ?string $last = null;
 
-    /** @var array<int, int> what a byte adds */
+    /** @var array<int, int> the CRC of each byte */
     private static array $table = [];
 
     /**
@@ -62,11 +62,11 @@ final class PhpRedisCluster implements Runner
             if (!preg_match('/^(MOVED|ASK) \d+ (\S+)/', $reply->message, $to)) {
                 break;
             }
-            // A node that does not know its address means the one that was asked.
+            // Without a host, a redirection means the host that was asked.
             $at = $to[2][0] === ':' ? substr($at, 0, (int) strrpos($at, ':')) . $to[2] : $this->scheme() . $to[2];
             if ($to[1] === 'MOVED') {
                 $this->moved[$slot] = $at;
-                // An empty one is that of a user who may not read it.
+                // The map is empty if the user may not read it.
                 if ($this->map->get() !== []) {
                     $this->map->forget();
                 }
@@ -83,7 +83,7 @@ final class PhpRedisCluster implements Runner
         return 'cluster@' . implode(',', $this->seeds);
     }
 
-    /** The slot of a key: of what is in its first braces, if there are some. */
+    /** Returns the slot of a key: that of the text in its first braces, if there are any. */
     public static function slot(string $key): int
     {
         $open = strpos($key, '{');
@@ -99,7 +99,7 @@ final class PhpRedisCluster implements Runner
 
     /**
      * @param non-empty-list<string|int> $command
-     * @param int $ends when its reply is not awaited any more, by `hrtime`
+     * @param int $ends the deadline of its reply, in ns of `hrtime`
      */
     private function ask(string $at, array $command, int $ends): mixed
     {
@@ -122,7 +122,7 @@ final class PhpRedisCluster implements Runner
         return PhpRedis::persistent($host, (int) substr($at, $colon + 1), $this->auth, $this->timeout);
     }
 
-    /** The node that has a slot, or any one that says where it is. */
+    /** Returns the node of a slot, or the first seed, which redirects to it. */
     private function owner(int $slot, int $leftUs): string
     {
         foreach ($this->map->get() ?? $this->readMap($leftUs) as [$first, $last, $at]) {
@@ -133,7 +133,7 @@ final class PhpRedisCluster implements Runner
         return $this->seeds[0];
     }
 
-    /** @return list<array{int, int, string}> the first and the last slot of each range, and who has it */
+    /** @return list<array{int, int, string}> the first and the last slot of each range, and its node */
     private function readMap(int $leftUs): array
     {
         $ends = hrtime(true) + 1000 * $leftUs;

@@ -14,17 +14,17 @@ use Predis\Response\Status;
 
 /**
  * Redis by Predis (^1.1 || ^2 || ^3): a single one, a cluster, or a master that Sentinels name. A prefix of the client
- * does not matter.
+ * has no effect.
  *
  * Predis sends a command again by itself after a lost connection to a cluster or a master, so this package chooses the
- * node, and asks that.
+ * node, and asks it directly.
  */
 final class Predis implements Runner
 {
-    /** Redirections of one command: a slot moves once, and is asked for once on the way. */
+    /** The most redirections of one command: a slot moves once, with one ASK while it moves. */
     private const REDIRECTS_MAX = 3;
 
-    /** @var array<int, NodeConnectionInterface> where slots of a cluster moved to; a cluster has 16,384 */
+    /** @var array<int, NodeConnectionInterface> the new nodes of slots that moved; a cluster has 16,384 slots */
     private array $moved = [];
 
     /** The node that answered last. */
@@ -127,7 +127,7 @@ final class Predis implements Runner
         return $reply instanceof Status ? (string) $reply : $reply;
     }
 
-    /** Closes a connection, so that a late reply is never read as that of the next command; another one may be it then. */
+    /** Closes a connection, so that a late reply is never read as that of the next command, which may go elsewhere. */
     private function leave(NodeConnectionInterface $node): void
     {
         $node->disconnect();

@@ -20,17 +20,17 @@ final readonly class Reply
 
     private const NEVER = 0xffffffffffffff;
 
-    /** The length of a decision by one rule. */
+    /** The bytes of a decision by one rule. */
     private const DECISION_BYTES = 27;
 
-    /** The length of what is left of a rule, where there are several. */
+    /** The bytes of the permits left of one rule, if there are several. */
     private const LEFT_BYTES = 7;
 
     /**
      * @param int $kind one of the constants above
      * @param Outcome|null $outcome of REFUSED and ALLOWED
-     * @param list<int> $left what is left of each rule, if several were asked
-     * @param string $text of UNKNOWN_RULES how the state begins; of MALFORMED which part is
+     * @param list<int> $left the permits left of each rule, if several were asked
+     * @param string $text of UNKNOWN_RULES the first bytes of the state; of MALFORMED the name of the malformed part
      * @param list<int> $charged of each rule, the permits of a debt that were charged; empty without a debt
      */
     private function __construct(
@@ -43,11 +43,11 @@ final readonly class Reply
     }
 
     /**
-     * What the bytes say; null if they are no reply of the script.
+     * Decodes a reply; null if the bytes are not a reply of the script.
      *
-     * @param int $rules how many rules were asked
+     * @param int $rules the number of rules that were asked
      * @param bool $withDebt whether a debt was sent
-     * @param bool $isSupported whether the rules know the verb: then the script cannot say that they do not
+     * @param bool $isSupported whether the rules support the verb: then UNSUPPORTED is not a reply of the script
      */
     public static function decode(
         string $bytes,
@@ -94,8 +94,7 @@ final readonly class Reply
     }
 
     /**
-     * The permits in use of the rules that decided, by their place: of one that decided alone, or of all. Only of
-     * REFUSED and ALLOWED.
+     * Returns the permits in use of each rule that was asked, by its place. Only for REFUSED and ALLOWED.
      *
      * @param RuleSet $set the rules that were asked
      * @return array<int, int>

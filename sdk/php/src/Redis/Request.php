@@ -13,11 +13,11 @@ use Sluicegate\Verb;
 final class Request
 {
     /**
-     * A request, after a debt if there is one.
+     * Encodes a request, after a debt if there is one.
      *
      * @param int $nowUs the instant, unless the time is the server's
      * @param list<array{int, int}|null> $windows of each rule that has a calendar, the window around now
-     * @param string $before how the rules that wrote the state follow: nothing; 1 and their blob; or 2, they are lost
+     * @param string $before the rules that wrote the state: empty; 1 and their blob; or 2 if they are lost
      * @param list<int> $debts permits to charge before, of each rule; empty: none
      */
     public static function encode(

@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Redis;
 
 /**
- * A connection to Redis, by whatever client. This is all that the package needs of one.
+ * A connection to Redis, by any client. The package needs nothing else of a client.
  */
 interface Runner
 {
@@ -18,12 +18,12 @@ interface Runner
      *
      * @param string $key the key by which a node is chosen; on a single Redis it does not matter
      * @param non-empty-list<string|int> $command
-     * @param int $leftUs the µs after which the reply is not awaited any more
+     * @param int $leftUs the longest wait for the reply, in µs
      * @return mixed a text, an integer, null, a list of such, or an ErrorReply
      * @throws ConnectionFailure if there is no reply
      */
     public function run(string $key, array $command, int $leftUs): mixed;
 
-    /** Which Redis this is, such as `10.0.0.5:6379`: what a host knows of one is not believed of another. */
+    /** Returns the name of this Redis, such as `10.0.0.5:6379`: what a host learns of one is not used for another. */
     public function endpoint(): string;
 }

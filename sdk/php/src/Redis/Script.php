@@ -9,10 +9,10 @@ namespace Sluicegate\Redis;
  */
 final class Script
 {
-    /** The SHA-1 of its text. The text itself is read only where a Redis does not have it. */
+    /** The SHA-1 of its text. The text itself is read only if a Redis does not have the script. */
     public const SHA1 = '0f088ec9636b27a32cd4ff356f6d672bc1a03988';
 
-    /** Its text, to the byte. */
+    /** Returns its text, to the byte. */
     public static function text(): string
     {
         return (string) file_get_contents(dirname(__DIR__, 2) . '/resources/decide.lua');

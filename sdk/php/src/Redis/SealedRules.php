@@ -19,13 +19,13 @@ final readonly class SealedRules
     /** The latest instant of a head, which has 5 bytes for it. */
     private const INSTANT_MAX = 0xff_ffff_ffff;
 
-    /** Where the rules are announced; null for a caller's. */
+    /** The key at which the rules are written to Redis; null for a limit that is made in code. */
     public ?string $key;
 
     /**
-     * @param string $head with which every state under these rules begins
-     * @param string $blob what the script gets
-     * @param string|null $policy whose the rules are; null: a caller's, who brings the limit along
+     * @param string $head the first bytes of every state under these rules
+     * @param string $blob the bytes that the script gets
+     * @param string|null $policy the policy of the rules; null: a limit that is made in code
      */
     private function __construct(
         public RuleSet $set,
@@ -36,27 +36,27 @@ final readonly class SealedRules
         $this->key = $policy === null ? null : Keys::rules($policy, substr($head, 0, 6));
     }
 
-    /** A policy's rules, taken over at an instant in ms since 1970. */
+    /** Returns a policy's rules, taken over at an instant in ms since 1970. */
     public static function ofPolicy(string $policy, RuleSet $set, int $takenOverMs): self
     {
         $instant = substr(pack('P', min(max($takenOverMs - self::EPOCH_MS, 0), self::INSTANT_MAX)), 0, 5);
         return self::underHead($policy, $set, $set->generation . $instant);
     }
 
-    /** A policy's rules under the head that a state has: its generation and its instant. */
+    /** Returns a policy's rules under the head of a state: its generation and its instant. */
     public static function underHead(string $policy, RuleSet $set, string $head): self
     {
         return new self($set, $head, pack('Cv', 6, strlen($head)) . $set->bytes . $head, $policy);
     }
 
-    /** The rules of a limit that a caller brings along. */
+    /** Returns the rules of a limit that is made in code. */
     public static function ofCaller(RuleSet $set): self
     {
         $head = self::short($set);
         return new self($set, $head, pack('Cv', 0, strlen($head)) . $set->bytes . $head, null);
     }
 
-    /** The rules at the beginning of a state that a caller's limit wrote; null if there are none. */
+    /** Reads the rules at the beginning of a state of a limit that is made in code; null if there are none. */
     public static function atBeginOf(string $state): ?self
     {
         $at = 0;
@@ -90,7 +90,7 @@ final readonly class SealedRules
         }
     }
 
-    /** The name under which the rule of a limit that a caller brings along is hashed. */
+    /** Returns the hash of the name of a rule that is alone in a limit made in code. */
     private static function limitName(): string
     {
         return Rule::hashOf('limit');

@@ -16,7 +16,7 @@ final class Sentinels
 
     /**
      * @param non-empty-list<string> $addresses `host:port` each, asked in this order until one answers
-     * @param string $name of the master
+     * @param string $name the name of the master
      * @param array<mixed>|null $auth credentials at the Sentinels
      */
     public function __construct(
@@ -27,14 +27,14 @@ final class Sentinels
         $this->master = new HostNote('master:' . $this->endpoint());
     }
 
-    /** These Sentinels and this master, in one word. */
+    /** Returns the names of the master and its Sentinels in one text. */
     public function endpoint(): string
     {
         return "$this->name@" . implode(',', $this->addresses);
     }
 
     /**
-     * The host and the port of the master.
+     * Returns the host and the port of the master.
      *
      * @param float $timeout seconds that each Sentinel may take
      * @return array{string, int}
@@ -56,7 +56,7 @@ final class Sentinels
         throw new RedisException("no Sentinel knows the master `$this->name`");
     }
 
-    /** Does not believe it any more. */
+    /** Forgets the master that was found. */
     public function forget(): void
     {
         $this->master->forget();

@@ -12,17 +12,17 @@ use Sluicegate\Rules\RuleSet;
 use Sluicegate\Rules\Unreadable;
 
 /**
- * Has Redis decide. Nothing is ever sent twice but what Redis refused without beginning it.
+ * Asks Redis for decisions. A call is sent again only if Redis refused it before it began.
  */
 final class Store
 {
-    /** Calls of the script for one question; more means that others convert the key each time in between. */
+    /** The most calls of the script for one question; more mean that others convert the key between any two. */
     private const CALLS_MAX = 8;
 
-    /** Times that a call is sent again after NOSCRIPT or TRYAGAIN, neither of which began it. */
+    /** The most times that a call is sent again after NOSCRIPT or TRYAGAIN, which mean that it did not begin. */
     private const REPEATS_MAX = 3;
 
-    /** How often rules that are in use are written again, in s. */
+    /** The time after which rules that are in use are written again, in s. */
     private const ANNOUNCE_EVERY_S = 600;
 
     private const DAY_MS = 86_400_000;
@@ -32,7 +32,7 @@ final class Store
     private bool $answered = false;
 
     /**
-     * @param int $deadlineUs for all calls of a question together
+     * @param int $deadlineUs the longest time of all calls of a question together
      */
     public function __construct(
         private readonly Runner $runner,
@@ -42,10 +42,10 @@ final class Store
     }
 
     /**
-     * Redis' decision.
+     * Returns the decision of Redis.
      *
      * @throws StoreFailure if Redis does not decide
-     * @throws InvalidRequest if the rules do not know the verb
+     * @throws InvalidRequest if the rules do not support the verb
      */
     public function ask(Question $question): Answer
     {
@@ -64,7 +64,7 @@ final class Store
     }
 
     /**
-     * A command beside decisions, within a deadline of its own.
+     * Runs a command beside decisions, with its own deadline.
      *
      * @param non-empty-list<string|int> $command
      * @throws StoreFailure if Redis does not answer
@@ -110,7 +110,7 @@ final class Store
         $count = count($rules->set->rules);
         $debts = $question->debts;
         if ($debts !== [] && $rules->set !== $question->rules->set) {
-            // Where others' rules decide, each of them is charged the most that any rule owes.
+            // Where another version's rules decide, each of them is charged the most that any rule owes.
             $debts = array_fill(0, $count, max($debts));
         }
         $keys = $debts === []
@@ -165,7 +165,7 @@ final class Store
         if ($rules->set === $own) {
             return new Answer($reply->outcome, $limit, $reply->inUse($own), $reply->charged);
         }
-        // What others' rules say of one is said of the own rule of the same name.
+        // The report of another version's rule applies to the own rule of the same name.
         $places = array_flip(array_column($own->rules, 'nameHash'));
         $decided = $places[$rules->set->rules[$place]->nameHash] ?? 0;
         $inUse = [];
@@ -178,15 +178,15 @@ final class Store
         if ($inUse === []) {
             $inUse = [max($limit - $reply->outcome->remaining, 0)];
         }
-        // Each rule has paid the least that one of those that decided was charged.
+        // Each own rule counts as charged the least that any of the deciding rules was charged.
         $charged = $reply->charged === [] ? [] : array_fill(0, count($own->rules), min($reply->charged));
         return new Answer($reply->outcome->at($decided), $limit, $inUse, $charged);
     }
 
     /**
-     * With which rules to call next, given how the state begins.
+     * Returns the rules of the next call, given the first bytes of the state.
      *
-     * @return array{SealedRules, string} the rules to decide by, and what a request says of those before
+     * @return array{SealedRules, string} the rules to decide by, and the part of a request about the rules before them
      */
     private function rulesFor(Question $question, string $state): array
     {
@@ -203,7 +203,7 @@ final class Store
         return self::isLater($head, $own->head) ? [$wrote, ''] : [$own, "\1" . $wrote->blob];
     }
 
-    /** The rules of a generation, among those that this process has used, or at their key. */
+    /** Finds the rules of a generation, in the memory of the host or at their key. */
     private function find(Question $question, string $policy, string $head): ?SealedRules
     {
         $generation = substr($head, 0, 6);
@@ -233,7 +233,7 @@ final class Store
     }
 
     /**
-     * The calendar windows around now; later rules take those of the asker's rules with the same unit and zone.
+     * Returns the calendar windows around now; later rules take those of the asker's rules with the same unit and zone.
      *
      * @return list<array{int, int}|null>
      */
@@ -273,7 +273,7 @@ final class Store
         return $reply;
     }
 
-    /** What it is that a call has no answer: contended, if Redis answered another call of the question. */
+    /** Returns the kind of a call without an answer: contended, if Redis answered another call and the time is over. */
     private function silenceIs(): FailureKind
     {
         $passed = hrtime(true) >= $this->endsNs - 1_000_000;

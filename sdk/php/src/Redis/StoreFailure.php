@@ -23,7 +23,7 @@ final class StoreFailure extends RuntimeException
         parent::__construct($cause, 0, $previous);
     }
 
-    /** The failure that an error of Redis is. */
+    /** Returns the failure for an error of Redis. */
     public static function of(ErrorReply $error): self
     {
         $neverBegan = [

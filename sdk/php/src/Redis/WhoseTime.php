@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Redis;
 
 /**
- * By which clock the script decides. The value is its code in a request.
+ * The clock by which the script decides. The value is its code in a request.
  */
 enum WhoseTime: int
 {

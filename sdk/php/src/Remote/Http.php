@@ -18,7 +18,7 @@ final class Http
     /** The longest head of an answer, in bytes; curl reads it whole before a caller sees any of it. */
     private const HEAD_MAX = 65_536;
 
-    /** How much of an answer is read at once, in bytes. */
+    /** The most bytes of an answer that are read at once. */
     private const PART = 65_536;
 
     /** Errors of curl before anything is sent: no proxy, no host, no connection, no TLS. */
@@ -42,11 +42,11 @@ final class Http
     }
 
     /**
-     * The answer to a request.
+     * Sends a request once and returns its answer.
      *
-     * @return array{int, array<string, string>, string} status, header fields in small letters, body
-     * @throws StoreUnavailable if there is none
-     * @throws ServerProblem if it is longer than answers of a server are
+     * @return array{int, array<string, string>, string} status, header fields in lower case, body
+     * @throws StoreUnavailable if there is no answer
+     * @throws ServerProblem if its head or body is too long
      */
     public function post(string $path, string $json): array
     {
@@ -151,10 +151,10 @@ final class Http
     }
 
     /**
-     * What a stream has, up to a byte more than an answer may have.
+     * Reads a stream to its end, or to one byte more than BODY_MAX.
      *
      * @param resource $stream
-     * @param int $ends when nothing is awaited any more, by `hrtime`
+     * @param int $ends the deadline, in ns of `hrtime`
      */
     private static function readAll($stream, int $ends): string
     {

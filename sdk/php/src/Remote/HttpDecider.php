@@ -25,7 +25,7 @@ use Sluicegate\Verb;
  */
 final class HttpDecider extends Decider
 {
-    /** @param bool $hasToken whether the requests have one, which says whose they are */
+    /** @param bool $hasToken whether requests have a token, which identifies their app */
     public function __construct(
         private readonly Http $http,
         private readonly string $app,
@@ -47,7 +47,7 @@ final class HttpDecider extends Decider
         return self::decision($policy, $answer, $fields['ratelimit-policy'] ?? '');
     }
 
-    /** Whom a request is about. */
+    /** Returns the members of a request that select its policy, key and app. */
     public function about(string $policy, string $key): array
     {
         $body = ['policy' => $policy];
@@ -56,11 +56,11 @@ final class HttpDecider extends Decider
     }
 
     /**
-     * What the server answers to a request.
+     * Sends a request and returns the answer of the server.
      *
      * @param string $path the verb
      * @return array{Said, array<string, string>} the answer, and header fields
-     * @throws SluicegateException if it is none
+     * @throws SluicegateException if it is an error, or not valid
      */
     public function post(string $path, string $policy, array $body): array
     {
@@ -77,9 +77,9 @@ final class HttpDecider extends Decider
     }
 
     /**
-     * A decision of the server.
+     * Reads a decision of the server.
      *
-     * @throws ServerProblem if it is none
+     * @throws ServerProblem if it is not a decision
      */
     public static function decision(string $policy, Said $said, string $quotas): Decision
     {
@@ -114,9 +114,9 @@ final class HttpDecider extends Decider
     }
 
     /**
-     * The exception that a problem is.
+     * Returns the exception for a problem.
      *
-     * @param string $verb what was asked
+     * @param string $verb the verb of the request
      */
     public function problem(string $verb, string $policy, int $status, array $problem): SluicegateException
     {

@@ -16,7 +16,7 @@ use Sluicegate\OnStoreFailure;
 use Sluicegate\Ranges;
 
 /**
- * A gate that asks a server over HTTP, with what only such a server does.
+ * A gate that asks a server over HTTP. Beyond other gates it has batches, `settle` and `explain`.
  */
 final class HttpGate extends Gate
 {
@@ -29,12 +29,12 @@ final class HttpGate extends Gate
     }
 
     /**
-     * A gate that asks a server, as `Gate::remote` makes it of such a URL.
+     * Returns the gate that `Gate::remote` returns for such a URL.
      *
      * @param string $url `http://HOST:PORT`, `https://…` or `http+unix:/PATH`
-     * @param string|null $token of the app; it needs the scope `check`, and `refund` to give back and to settle
+     * @param string|null $token the app's token; it needs the scope `check`, and `refund` to give back and to settle
      * @param string $app the program's app, for servers without tokens
-     * @param int $timeoutMs how long an answer is awaited
+     * @param int $timeoutMs the longest wait for an answer
      * @param callable|null $observer called with an `Observation` after each request; not after batches
      * @throws InvalidRequest if the app is not a name
      */
@@ -55,7 +55,7 @@ final class HttpGate extends Gate
     /**
      * Decides 1 to 100 checks in one request, each by itself.
      *
-     * @return list<Decision|SluicegateException> in the order of the checks; an exception says why there is no decision
+     * @return list<Decision|SluicegateException> in the order of the checks; an exception where there is no decision
      * @throws SluicegateException if none was decided
      */
     public function checkEach(Check ...$checks): array
@@ -72,10 +72,10 @@ final class HttpGate extends Gate
     }
 
     /**
-     * Takes the permits of 1 to 100 checks together, or none of them. While it is decided, others may find permits
-     * taken that come back; nobody passes for that.
+     * Takes the permits of 1 to 100 checks together, or none of them. While it is decided, other requests may be
+     * refused for permits that are given back afterwards; none passes for that reason.
      *
-     * @throws SluicegateException if there is no decision; if the store went in the middle, it names what stays charged
+     * @throws SluicegateException if there is no decision; if the store failed halfway, it names what stays charged
      */
     public function checkAll(Check ...$checks): AtomicAnswer
     {
@@ -97,14 +97,14 @@ final class HttpGate extends Gate
     }
 
     /**
-     * Corrects what was charged before the cost was known: gives back what was too much, and takes what was too little
-     * as far as it is there. An id is settled once an hour; the second time is a `ServerProblem` with the status 409,
+     * Corrects a charge that was an estimate: gives back what was too much, or takes what was too little, as far as
+     * permits are left. An id is settled once an hour; the second time throws a `ServerProblem` with the status 409,
      * and changes nothing.
      *
-     * @param string $id a name of what was charged, 1 to 1,024 bytes, not used again
-     * @param int $charged what was charged, 1 to 2^31
-     * @param int $cost what it came to, 0 to 2^31
-     * @throws SluicegateException if nothing was corrected, or it is not known
+     * @param string $id an id of the charge, 1 to 1,024 bytes, not used again
+     * @param int $charged the permits that were charged, 1 to 2^31
+     * @param int $cost the actual cost, 0 to 2^31
+     * @throws SluicegateException if nothing was corrected, or the result is unknown
      */
     public function settle(string $policy, ?string $key, string $id, int $charged, int $cost): Settlement
     {
@@ -125,7 +125,8 @@ final class HttpGate extends Gate
     }
 
     /**
-     * Says what a check would now come to, and why. Takes nothing. For operators: the server looks at each rule alone.
+     * Returns the decision that a check would get now, with its reasons. Takes nothing. For operators: the server
+     * evaluates each rule alone.
      *
      * @throws SluicegateException if there is no explanation
      */

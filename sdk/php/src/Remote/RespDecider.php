@@ -23,7 +23,7 @@ use Sluicegate\Redis\Runner;
 use Sluicegate\Verb;
 
 /**
- * Asks a server by the protocol of Redis: the shortest way to one on the same host.
+ * Asks a server over RESP, the protocol of Redis: for servers on the same host or nearby.
  */
 final class RespDecider extends Decider
 {
@@ -63,11 +63,11 @@ final class RespDecider extends Decider
             throw self::error($policy, $verb, $reply);
         }
         if (is_array($reply)) {
-            // phpredis reads null as false, which no place of a reply is.
+            // phpredis returns false for null; no place of a reply is a boolean.
             $reply = array_map(static fn (mixed $place): mixed => $place === false ? null : $place, $reply);
         }
         if (is_array($reply) && ($reply[0] ?? null) === 0) {
-            // Or it is not available to this app: this protocol does not tell the two apart.
+            // Or it is not available to this app: the reply is the same for both.
             throw InvalidRequest::unknownPolicy($policy);
         }
         if (!is_array($reply) || !self::isDecision($reply)) {
@@ -83,7 +83,7 @@ final class RespDecider extends Decider
         }
         foreach ([1, 2, 3, 4, 5] as $place) {
             $number = $reply[$place] ?? null;
-            // From place 3 on they are times in ms, and become µs; of the first of these, -1 is never.
+            // From place 3 on, they are times in ms, which become µs; -1 in place 3 means never.
             $max = $place < 3 ? Ask::MAX_WAIT_US : intdiv(Ask::MAX_WAIT_US, 1000);
             if (!is_int($number) || $number < ($place === 3 ? -1 : 0) || $number > $max) {
                 return false;

@@ -7,18 +7,18 @@ namespace Sluicegate\Remote;
 use Sluicegate\Exception\ServerProblem;
 
 /**
- * An object in an answer of a server. Each method gives a member, or throws that the answer is not what was asked for.
+ * An object in an answer of a server. Each method returns a member, or throws if it is missing or wrong.
  */
 final readonly class Said
 {
-    /** The largest number of an answer: JSON has no larger whole ones that all languages read. */
+    /** The largest number of an answer: not all languages read larger integers in JSON. */
     private const NUMBER_MAX = 9_007_199_254_740_991;
 
     private function __construct(private array $members)
     {
     }
 
-    /** @throws ServerProblem if it is no object */
+    /** @throws ServerProblem if it is not an object */
     public static function of(mixed $value): self
     {
         return is_array($value) ? new self($value) : throw self::wrong('an object');
@@ -45,14 +45,14 @@ final readonly class Said
         return is_bool($this->members[$name] ?? null) ? $this->members[$name] : throw self::wrong($name);
     }
 
-    /** A whole number from 0 to 2^53 - 1. */
+    /** Returns a whole number from 0 to 2^53 - 1. */
     public function whole(string $name): int
     {
         $value = $this->members[$name] ?? null;
         return is_int($value) && $value >= 0 && $value <= self::NUMBER_MAX ? $value : throw self::wrong($name);
     }
 
-    /** The same, or null if it is said to be null. */
+    /** Returns a whole number from 0 to 2^53 - 1, or null if the member is null. */
     public function wholeOrNull(string $name): ?int
     {
         return array_key_exists($name, $this->members) && $this->members[$name] === null ? null : $this->whole($name);

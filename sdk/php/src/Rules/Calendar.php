@@ -16,7 +16,7 @@ final readonly class Calendar
 
     /**
      * @param string $unit one of UNITS
-     * @param string $zone a name of the IANA database, as it was written
+     * @param string $zone a name of the IANA database, in the spelling of the policy
      */
     public function __construct(public string $unit, public string $zone)
     {
@@ -35,7 +35,7 @@ final readonly class Calendar
         if ($names === null) {
             $list = DateTimeZone::listIdentifiers(DateTimeZone::ALL_WITH_BC);
             $names = array_combine(array_map(strtolower(...), $list), $list);
-            // Files beside the database on some systems, and no names of it.
+            // Files beside the database on some systems, which are not zones.
             unset($names['localtime'], $names['posixrules']);
         }
         return $names[strtolower($name)] ?? null;

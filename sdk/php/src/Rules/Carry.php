@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Rules;
 
 /**
- * What becomes of usage when rules change. The value is its code in the rules.
+ * The usage that a changed rule keeps. The value is its code in the rules.
  */
 enum Carry: int
 {

@@ -34,7 +34,7 @@ final class Parameters
         'GB' => 1_000_000_000, 'GiB' => 1_073_741_824,
     ];
 
-    /** @var array<string, true> the names that were asked for */
+    /** @var array<string, true> the names that methods have read */
     private array $known = [];
 
     /** @param array<mixed> $values by name; null is the default */
@@ -42,7 +42,7 @@ final class Parameters
     {
     }
 
-    /** Rejects parameters that no method was asked for. */
+    /** Rejects parameters that no method has read. */
     public function end(): void
     {
         foreach (array_diff_key($this->values, $this->known) as $name => $value) {

@@ -11,21 +11,21 @@ use Sluicegate\Kernel\Primitive;
 use Sluicegate\Kernel\Window;
 
 /**
- * One rule as the script gets it: a code, flags and numbers. And what answers need beside them.
+ * One rule: the code, flags and numbers that the script gets, and what answers report of it.
  */
 final readonly class Rule
 {
     /** A full budget is the same as a new key. */
     public const FULL_IS_FRESH = 1;
-    /** It hands out permits by name. */
+    /** The rule holds permits by id. */
     public const HOLDS_PERMITS = 2;
-    /** Its window comes with the request. */
+    /** The window of the rule is sent with each request. */
     public const HAS_CALENDAR = 4;
 
-    /** How many numbers a rule has, by the code of its algorithm. */
+    /** The count of numbers of a rule, by the code of its algorithm. */
     private const NUMBERS = [1 => 9, 3, 5, 10, 5, 4, 4, 2, 3];
 
-    /** The most permits that a rule stores that books in advance. */
+    /** The most stored permits of a rule that books in advance. */
     public const PERMITS_STORED_MAX = 4503599627370496.0;
 
     /**
@@ -35,7 +35,7 @@ final readonly class Rule
      * @param list<float> $numbers
      * @param string $name empty if only the hash is known
      * @param int $limit the largest cost that passes at once, as answers report it
-     * @param int|null $windowUs the time that header fields report for it; null: none
+     * @param int|null $windowUs the window that header fields report; null: none
      */
     public function __construct(
         public int $code,
@@ -70,9 +70,9 @@ final readonly class Rule
     }
 
     /**
-     * The rule at a place of the bytes of a set, known by the hash of its name.
+     * Reads the rule at an offset of the bytes of a set; of its name, only the hash is known.
      *
-     * @throws Unreadable if there is none
+     * @throws Unreadable if it is damaged, or of a later version
      */
     public static function read(string $bytes, int $at): self
     {
@@ -91,7 +91,7 @@ final readonly class Rule
         return new self($code, $flags, substr($bytes, $at + 3, 8), $numbers, '', $limit, null, null);
     }
 
-    /** The same rule with what its bytes do not say. */
+    /** Returns this rule with the properties that its bytes do not contain. */
     public function described(string $name, int $limit, ?int $windowUs, ?Calendar $calendar): self
     {
         [$code, $flags, $hash] = [$this->code, $this->flags, $this->nameHash];
@@ -109,17 +109,17 @@ final readonly class Rule
     }
 
     /**
-     * Whether what Redis says to be left of it says what a share has in use.
+     * Returns whether a share can compute the permits in use from those that Redis reports as left.
      *
-     * Not of permits that are held under their ids, nor of a rule that warms up, of which only the time between two
-     * requests is left.
+     * It cannot for permits that are held by id, nor for `smooth_warmup`, of which it keeps only the time between two
+     * requests.
      */
     public function isReported(): bool
     {
         return !($this->flags & self::HOLDS_PERMITS) && $this->code !== 3;
     }
 
-    /** What header fields say of it, such as `"tokens";q=1000;w=86400`: a time only in whole seconds. */
+    /** Returns its item of `RateLimit-Policy`, such as `"tokens";q=1000;w=86400`; a window only in whole seconds. */
     public function quota(): string
     {
         $quota = "\"$this->name\";q=$this->limit";
@@ -130,7 +130,7 @@ final readonly class Rule
         return $hasTime ? $quota . ';w=' . intdiv($this->windowUs, 1_000_000) : $quota;
     }
 
-    /** How long a state of the rule is of use, in µs: from an empty to a full budget. */
+    /** Returns the time after which a state of the rule is not needed, in µs: from an empty to a full budget. */
     public function lifeUs(): float
     {
         $n = $this->numbers;
@@ -145,7 +145,7 @@ final readonly class Rule
         };
     }
 
-    /** ns of Redis that one decision by this rule costs at most, beside the call. */
+    /** Returns the longest time that a decision by this rule takes Redis, in ns, beside the call. */
     public function costNs(): int
     {
         return 5000 + match ($this->code) {
@@ -157,7 +157,7 @@ final readonly class Rule
     }
 
     /**
-     * True if the numbers are those of a rule: limits, bursts and lengths of time are at least 1.
+     * Returns whether the numbers are valid for a rule: limits, bursts and lengths of time are at least 1.
      *
      * @param list<float> $n
      */

@@ -28,7 +28,7 @@ final class RuleEncoder
     /**
      * The set of 1 to 8 rules. Each is an array with its algorithm and, unless it is alone, its `name`.
      *
-     * @throws InvalidRequest if one is not valid; the message has the path of what is wrong
+     * @throws InvalidRequest if one is not valid; the message names the path of the error
      */
     public static function set(array $rules, Carry $carry): RuleSet
     {
@@ -178,7 +178,7 @@ final class RuleEncoder
     }
 
     /**
-     * Tick in µs, units a tick, units a permit of a bucket that holds `$depth` permits.
+     * Returns the tick in µs, the units per tick and the units per permit of a bucket that holds `$depth` permits.
      *
      * @return array{int, int, int}
      */

@@ -7,7 +7,7 @@ namespace Sluicegate\Rules;
 use Sluicegate\Kernel\Kernel;
 
 /**
- * Rules that are decided together, as *the rules* that the script gets, and what answers need beside them.
+ * Rules that are decided together: their bytes, which the script gets, and what answers report of them.
  */
 final readonly class RuleSet
 {
@@ -27,14 +27,14 @@ final readonly class RuleSet
     /** The 6 bytes that distinguish a policy's rules from earlier and later ones. */
     public string $generation;
 
-    /** @var list<null>|null the windows of rules without a calendar; null: one has one */
+    /** @var list<null>|null the windows of a set without a calendar; null: a rule has a calendar */
     private ?array $noWindows;
 
     /**
-     * @param string $bytes the rules, without what surrounds them
+     * @param string $bytes the rules, without a head
      * @param non-empty-list<Rule> $rules
-     * @param int $lifeMs how long a state under these rules is of use at most
-     * @param string $quotas what header fields say of the rules
+     * @param int $lifeMs the longest time that a state under these rules is needed; 0 if only the bytes are known
+     * @param string $quotas the value of `RateLimit-Policy`; empty if only the bytes are known
      */
     private function __construct(
         public string $bytes,
@@ -52,7 +52,7 @@ final readonly class RuleSet
     }
 
     /**
-     * A set of rules that are made here.
+     * Encodes rules as a set.
      *
      * @param non-empty-list<Rule> $rules 1 to 8
      */
@@ -72,7 +72,7 @@ final readonly class RuleSet
     }
 
     /**
-     * The set of bytes that somebody else packed. Rules are known by the hashes of their names.
+     * Reads a set that another program encoded. Of its rules' names, only the hashes are known.
      *
      * @throws Unreadable if they cannot be read
      */
@@ -100,7 +100,7 @@ final readonly class RuleSet
     }
 
     /**
-     * The same set with what its bytes do not say.
+     * Returns this set with the properties that its bytes do not contain.
      *
      * @param non-empty-list<Rule> $rules
      */
@@ -109,7 +109,7 @@ final readonly class RuleSet
         return new self($this->bytes, $rules, $this->carry, $lifeMs, self::quotas($rules));
     }
 
-    /** Whether permits are held by name under one of the rules. */
+    /** Returns whether one of the rules holds permits by id. */
     public function holdsPermits(): bool
     {
         foreach ($this->rules as $rule) {
@@ -120,7 +120,7 @@ final readonly class RuleSet
         return false;
     }
 
-    /** Whether one decision by the rules could take Redis longer than 0.3 ms; such rules are not sent. */
+    /** Returns whether a decision by the rules could take Redis longer than 0.3 ms; such rules are not sent. */
     public function isTooCostly(): bool
     {
         $costs = array_map(static fn (Rule $rule): int => $rule->costNs(), $this->rules);
@@ -138,13 +138,13 @@ final readonly class RuleSet
             ?? array_map(static fn (Rule $rule) => $rule->calendar?->windowAround($nowUs), $this->rules);
     }
 
-    /** The arithmetic of the rules in this process. */
+    /** Returns the arithmetic of the rules in this process. */
     public function kernel(): Kernel
     {
         static $kernels = [];
         // Rules that are known by their bytes alone have no calendars.
         $of = &$kernels[$this->quotas === '' ? 'read' : 'described'];
-        // A process decides by a few hundred sets at most; a loop over generated limits must not grow.
+        // A process uses a few hundred sets at most; generated limits must not grow the map without bound.
         if (!isset($of[$this->bytes]) && count($of ?? []) >= 1024) {
             $of = [];
         }

@@ -11,7 +11,7 @@ use RuntimeException;
  */
 final class Unreadable extends RuntimeException
 {
-    /** @param bool $isLater whether a part is of a later version: what is held decides nothing any more either */
+    /** @param bool $isLater whether a part is of a later version; the version that is held is then not used any more */
     private function __construct(string $why, public readonly bool $isLater)
     {
         parent::__construct($why);
@@ -27,7 +27,7 @@ final class Unreadable extends RuntimeException
         return new self($why, false);
     }
 
-    /** The same reason, at a member of a record. */
+    /** Returns this reason, with the path of a member of a record before it. */
     public function at(string $path): self
     {
         return new self("$path: {$this->getMessage()}", $this->isLater);

@@ -17,17 +17,17 @@ use Sluicegate\Rules\RuleSet;
 use Sluicegate\Verb;
 
 /**
- * Decides in this process, by the same arithmetic.
+ * Decides in this process, with the arithmetic of hosts that cannot reach Redis.
  */
 final class InMemoryDecider extends PolicyDecider
 {
     /**
-     * Keys at a time: some 100 MB, and more than a test has. Beyond it a new key is refused (or passes under
-     * `on_store_failure: allow`), as where Redis has no room for it: to forget another one would give its budget again.
+     * The most keys at a time: about 100 MB, more than a test needs. Beyond it a new key is refused (or passes under
+     * `on_store_failure: allow`), as if Redis were full: removing another key would give it a full budget again.
      */
     public const KEYS_MAX = 100_000;
 
-    /** How often keys whose budgets are full are looked for when there is no room, in µs. */
+    /** The shortest time between two searches for keys with full budgets, when there is no room, in µs. */
     private const SWEEP_EVERY_US = 1_000_000;
 
     private const RETRY_US = 1_000_000;
@@ -38,7 +38,7 @@ final class InMemoryDecider extends PolicyDecider
 
     /**
      * @param array<string, Policy> $policies by name
-     * @param int $keysMax keys at a time
+     * @param int $keysMax the most keys at a time
      */
     public function __construct(
         private readonly array $policies,
@@ -75,7 +75,7 @@ final class InMemoryDecider extends PolicyDecider
         return $budget->decision($outcome, $set->rules[$outcome->place]->limit, Mode::Store);
     }
 
-    /** Whether there is room for one key more; keys whose budgets are full make room. */
+    /** Returns whether there is room for another key; keys with full budgets make room. */
     private function hasRoom(int $now): bool
     {
         if (count($this->states) >= $this->keysMax && abs($now - $this->sweptAt) >= self::SWEEP_EVERY_US) {

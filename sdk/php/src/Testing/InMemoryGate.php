@@ -16,8 +16,8 @@ use Sluicegate\Rules\Unreadable;
 use stdClass;
 
 /**
- * A gate for tests, which decides in this process as one without Redis does, for 100,000 keys at a time. It may use all
- * policies, whatever `apps` they are for.
+ * A gate for tests: it decides in this process, as a host without Redis does, for 100,000 keys at a time. It ignores
+ * the `apps` of policies.
  */
 final class InMemoryGate
 {
@@ -25,9 +25,9 @@ final class InMemoryGate
     private const FORMAT = 1;
 
     /**
-     * A gate with policies.
+     * Returns a gate with policies.
      *
-     * @param Clock|ClockInterface $clock usually a ManualClock; a clock of PSR-20 will do
+     * @param Clock|ClockInterface $clock usually a ManualClock; a PSR-20 clock works, too
      * @param string|array<string, Limit> ...$policies a text that `sluicegate policies compile` wrote; or limits that
      *   are made in code, by the names of their policies
      * @throws InvalidRequest if a policy cannot be read; the message names it and the member

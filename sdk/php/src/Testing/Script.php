@@ -14,7 +14,7 @@ use Sluicegate\Kernel\Outcome;
 use Sluicegate\Limit;
 
 /**
- * What a gate answers to the requests of a program under test, one after the other. No rules are needed.
+ * A list of answers to the requests of a program under test, one after the other. No rules are needed.
  *
  *     $script = (new Script())->allow(10, 9)->refuse(1.5)->fail(new StoreUnavailable('gone', false));
  *     $gate = $script->gate();
@@ -24,7 +24,7 @@ final class Script extends Decider
     /** @var list<array{bool, int, int, int|null}|SluicegateException> */
     private array $outcomes = [];
 
-    /** Lets the next request pass, with so many permits left of a limit. What it asks for is granted. */
+    /** Lets the next request pass with its full cost, and with so many permits left of a limit. */
     public function allow(int $limit, int $remaining): self
     {
         $this->outcomes[] = [true, $limit, $remaining, 0];
@@ -46,13 +46,13 @@ final class Script extends Decider
         return $this;
     }
 
-    /** The gate that answers so. A request beyond the last outcome throws a `LogicException`. */
+    /** Returns the gate with these answers. A request beyond the last outcome throws a `LogicException`. */
     public function gate(): Gate
     {
         return Gate::of($this);
     }
 
-    /** The number of outcomes that nobody asked for yet. */
+    /** Returns the number of outcomes that no request has taken yet. */
     public function left(): int
     {
         return count($this->outcomes);

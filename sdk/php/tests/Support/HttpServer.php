@@ -40,7 +40,7 @@ final class HttpServer
         unlink($this->log);
     }
 
-    /** What PHP complained of. */
+    /** Returns the warnings and errors that PHP logged. */
     public function complaints(): string
     {
         $log = (string) file_get_contents($this->log);

@@ -12,7 +12,7 @@ use PHPUnit\Framework\TestCase;
 final class Patience
 {
     /**
-     * What `$find` gives, as soon as it gives something that is not null or false.
+     * Returns the first result of `$find` that is not null or false.
      *
      * @template T
      * @param callable(): T $find

@@ -11,13 +11,13 @@ use PHPUnit\Framework\TestCase;
  */
 final class Processes
 {
-    /** How long one may take to say what it found, in s. */
+    /** The longest wait for the result of a process, in s. */
     private const SECONDS_MAX = 100;
 
-    /** @var array<int, resource> what each process says, by its id */
+    /** @var array<int, resource> the stream with the result of each process, by its id */
     private array $said = [];
 
-    /** @param callable(int): mixed $run what each does, by its number; what it gives is sent as JSON */
+    /** @param callable(int): mixed $run runs in each process, given its number; the result is sent as JSON */
     public function __construct(int $count, callable $run)
     {
         for ($number = 0; $number < $count; $number++) {
@@ -40,7 +40,7 @@ final class Processes
     }
 
     /**
-     * What they gave, as soon as all have.
+     * Returns the results of all processes, as soon as all have one.
      *
      * @return list<mixed>
      */

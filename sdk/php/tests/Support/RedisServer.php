@@ -50,7 +50,7 @@ final class RedisServer
         @rmdir($this->dir);
     }
 
-    /** One for all tests, empty unless told otherwise. Skips the test where there is no Redis. */
+    /** Returns the one of all tests, by default emptied. Skips the test if there is no Redis. */
     public static function shared(bool $isEmpty = true): self
     {
         self::require();
@@ -97,7 +97,7 @@ final class RedisServer
         }
     }
 
-    /** Of the process; it must run. */
+    /** Returns the id of the process, which must run. */
     public function pid(): int
     {
         return $this->process ? proc_get_status($this->process)['pid'] : throw new \RuntimeException('it does not run');
@@ -117,7 +117,7 @@ final class RedisServer
         return (int) substr($name, strrpos($name, ':') + 1);
     }
 
-    /** Whether the program runs and answers at the port; false if it ended. */
+    /** Starts the program, and waits until it answers at the port; returns false if it ended. */
     private function spawn(int $port): bool
     {
         $command = [self::program()];

@@ -60,7 +60,7 @@ final class Server
         return preg_match("~listening on $protocol://(\S+)\n~", $log, $found) ? $found[1] : null;
     }
 
-    /** What a command of the program prints; skips the test where there is none. */
+    /** Runs a command of the program and returns its output; skips the test if there is no program. */
     public static function run(string $command): string
     {
         self::require();

@@ -1,7 +1,7 @@
 <?php
 
 /**
- * What Symfony has from 7.3 on, and Debian's has not.
+ * The interface that Symfony has from 7.3 on; Debian's version does not have it.
  */
 
 declare(strict_types=1);

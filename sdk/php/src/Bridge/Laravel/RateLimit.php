@@ -15,9 +15,9 @@ use Sluicegate\Http\Headers;
 use Sluicegate\Http\Refusal;
 
 /**
- * The middleware `sluicegate:POLICY,BY`: `by` is `user` (the address, if nobody is logged in), `ip`, or `all`.
+ * The middleware `sluicegate:POLICY,BY`: `by` is `user` (for guests, the address), `ip`, or `all`.
  *
- * The address is that of Laravel's `$request->ip()`, so its trusted proxies hold.
+ * The address is that of Laravel's `$request->ip()`, so Laravel's trusted proxies apply.
  */
 final class RateLimit
 {

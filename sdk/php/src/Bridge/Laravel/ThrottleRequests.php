@@ -16,12 +16,13 @@ use Sluicegate\Limit;
 /**
  * Laravel's `throttle`, decided in one step: `throttle:60,1` and `throttle:api` with `RateLimiter::for('api', …)`.
  *
- * Limits of one key are decided together, all or none; each key is one call. Several `throttle` of one route, or of
- * several, hold each by itself, and share a budget where their windows are as long. Header fields are Laravel's.
+ * Limits of one key are decided together, all or none; each key is one call. Several `throttle` middlewares, of one
+ * route or of several, are decided separately, and share a budget if their windows are equally long. Header fields are
+ * Laravel's.
  */
 final class ThrottleRequests extends Base
 {
-    /** The windows in s follow: other windows are another budget, or each call would change its rules. */
+    /** The prefix of names, before the windows in s: other windows need another budget, or calls would change rules. */
     private const NAME = 'laravel.throttle.';
 
     /** The largest limit of a rule; Laravel's may be larger. */
@@ -63,7 +64,7 @@ final class ThrottleRequests extends Base
     }
 
     /**
-     * The limits of each key, by the length of their windows in s; of two that are alike the smaller one.
+     * Returns the limits of each key, by the length of their windows in s; of two with the same length, the smaller.
      *
      * @param array<int, object> $limits
      * @return array<string, array<int, object>>

@@ -9,12 +9,12 @@ use Symfony\Component\RateLimiter\RateLimiterFactoryInterface;
 
 // Symfony has an interface for factories from 7.3 on.
 if (interface_exists(RateLimiterFactoryInterface::class)) {
-    /** The interface of Symfony, by a name that there is in all versions. */
+    /** Symfony's interface, by a name that exists for all versions of Symfony. */
     interface LimiterFactory extends RateLimiterFactoryInterface
     {
     }
 } else {
-    /** The same method without that interface. */
+    /** A factory with the method of Symfony's interface, for versions without the interface. */
     interface LimiterFactory // phpcs:ignore PSR1.Classes.ClassDeclaration.MultipleClasses
     {
         public function create(?string $key = null): LimiterInterface;

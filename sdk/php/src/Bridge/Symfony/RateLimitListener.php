@@ -22,19 +22,19 @@ use Symfony\Component\HttpKernel\Event\ResponseEvent;
 /**
  * Limits requests before a controller is called: `sluicegate.requests` of the configuration.
  *
- * The address is that of Symfony's `getClientIp()`, so its trusted proxies hold. The decision is in the attribute
- * `sluicegate` of the request.
+ * The address is that of Symfony's `getClientIp()`, so Symfony's trusted proxies apply. The decision is in the
+ * attribute `sluicegate` of the request.
  */
 final class RateLimitListener implements EventSubscriberInterface
 {
     public const ATTRIBUTE = 'sluicegate';
 
-    /** After the router (32), and before the firewall (8): what is refused costs no login. */
+    /** After the router (32), and before the firewall (8): a refused request costs no login. */
     private const PRIORITY = 24;
 
     /**
-     * @param list<array{string, Limiter, string}> $limits a regular expression of paths, what decides, and what the key
-     *   is: `address`, `all` or `header:NAME`; the first whose path fits limits a request
+     * @param list<array{string, Limiter, string}> $limits a regular expression of paths, the limiter, and the key:
+     *   `address`, `all` or `header:NAME`; the first whose path fits limits a request
      */
     public function __construct(private readonly array $limits)
     {
@@ -72,7 +72,7 @@ final class RateLimitListener implements EventSubscriberInterface
         }
     }
 
-    /** The response to a request that is refused; null: it goes on. */
+    /** Returns the response to a refused request; null if the request may go on. */
     private function refused(Request $request, Limiter $limiter, string $key): ?Response
     {
         try {

@@ -20,7 +20,7 @@ use Symfony\Component\RateLimiter\Reservation;
  */
 final class SluicegateLimiter implements LimiterInterface
 {
-    /** A retry that never comes, in µs from now: a year. `RateLimit` has no "never". */
+    /** The retry of a request that never passes, in µs from now: a year. `RateLimit` has no "never". */
     private const NEVER_US = 31_536_000_000_000;
 
     public function __construct(private readonly Limiter $limiter, private readonly ?string $key)
@@ -49,7 +49,7 @@ final class SluicegateLimiter implements LimiterInterface
 
     public function consume(int $tokens = 1): RateLimit
     {
-        // Symfony looks at a budget by taking nothing of it.
+        // Symfony peeks at a budget by consuming 0 tokens.
         $decision = $tokens === 0 ? $this->limiter->peek($this->key) : $this->limiter->check($this->key, $tokens);
         return self::rateLimit($decision, $tokens === 0 || $decision->allowed);
     }

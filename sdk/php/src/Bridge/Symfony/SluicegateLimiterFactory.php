@@ -16,7 +16,7 @@ final class SluicegateLimiterFactory implements LimiterFactory
     {
     }
 
-    /** The limiter of a key; null or an empty text: the budget that all share. */
+    /** Returns the limiter of a key; null or an empty text: the shared budget. */
     public function create(?string $key = null): LimiterInterface
     {
         return new SluicegateLimiter($this->limiter, $key === '' ? null : $key);

@@ -7,8 +7,8 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * Finds the address of a client behind trusted proxies, as a key: IPv4 as it is written, IPv6 as its first 64 bits. What
- * an untrusted client says about itself in {@code X-Forwarded-For} is ignored.
+ * Finds the address of a client behind trusted proxies, as a key: IPv4 unchanged, IPv6 as its first 64 bits.
+ * {@code X-Forwarded-For} of an untrusted client is ignored.
  */
 public final class ClientAddress {
     private final List<Network> trusted;

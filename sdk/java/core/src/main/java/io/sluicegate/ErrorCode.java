@@ -9,7 +9,7 @@ public enum ErrorCode {
     UNKNOWN_POLICY("policy: unknown policy `{policy}`"),
     /** The policy is for other apps, or the verb is for its owner only. */
     POLICY_NOT_AVAILABLE("app: policy `{policy}` is not available to app `{app}`"),
-    /** The same, and the program says no app. */
+    /** The policy is for other apps, or the verb is for its owner only, and the program has no app. */
     APP_MISSING("app: policy `{policy}` is not available to a caller without an app"),
     /** The option is not a name. */
     APP_NAME("app: `{value}` is not a name; expected 1..=128 bytes of `[a-z0-9._-]`"),

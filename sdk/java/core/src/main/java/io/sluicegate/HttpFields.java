@@ -18,7 +18,7 @@ public final class HttpFields {
 
     /**
      * The header fields of a decision: {@code RateLimit-Policy}, {@code RateLimit}, and {@code Retry-After} on a refusal
-     * that can pass later. Where nobody decided by the limit ({@link Mode#ALLOW}, {@link Mode#DENY}, {@link Mode#SHED}),
+     * that can pass later. Without a decision by the limit ({@link Mode#ALLOW}, {@link Mode#DENY}, {@link Mode#SHED}),
      * there are none of the three but {@code Retry-After}.
      *
      * @param decision the decision
@@ -44,7 +44,7 @@ public final class HttpFields {
         return fields;
     }
 
-    // A window of less than a second is not said, as the field has whole seconds.
+    // A window of less than a second is left out, as the field has whole seconds.
     private static String quota(Quota quota) {
         String window = quota.windowUs() >= SECOND_US ? ";w=" + seconds(quota.windowUs()) : "";
         return "\"" + quota.rule() + "\";q=" + quota.limit() + window + (quota.concurrent() ? ";qu=\"concurrent-requests\"" : "");
@@ -58,7 +58,7 @@ public final class HttpFields {
      * The status of a refusal.
      *
      * @param decision the refusal
-     * @return 503 where nobody could decide and the policy refuses requests then ({@link Mode#DENY}), else 429
+     * @return 503 if Redis did not decide and the policy then refuses requests ({@link Mode#DENY}), else 429
      */
     public static int status(Decision decision) {
         return decision.mode() == Mode.DENY ? 503 : 429;

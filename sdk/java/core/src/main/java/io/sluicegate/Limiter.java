@@ -41,7 +41,7 @@ public final class Limiter {
     }
 
     /**
-     * The same limiter, which reports each decision to an observer.
+     * Returns a copy of this limiter with an observer, which gets each decision.
      *
      * @param observer gets each decision, in place of any observer before
      * @return the limiter
@@ -232,7 +232,7 @@ public final class Limiter {
     }
 
     /**
-     * Holds a permit of a {@code concurrency} rule, by a name that nobody can guess.
+     * Holds a permit of a {@code concurrency} rule, by a random name.
      *
      * @param key whose budget
      * @return the attempt

@@ -1,6 +1,6 @@
 package io.sluicegate;
 
-/** There is no decision: a mistake of the program, or nobody who could decide. A refusal is no exception. */
+/** The reason why there is no decision: a mistake of the program, or an outage. A refusal is not an exception. */
 public class SluicegateException extends RuntimeException {
     private static final long serialVersionUID = 1;
 

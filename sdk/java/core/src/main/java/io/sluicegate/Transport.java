@@ -12,7 +12,7 @@ public interface Transport {
      *
      * @param call what is asked
      * @return the decision, a refusal too
-     * @throws SluicegateException where nobody can decide
+     * @throws SluicegateException if there is no decision
      * @throws InterruptedException if the thread is interrupted while it waits
      */
     Decision decide(Call call) throws InterruptedException;

@@ -14,7 +14,7 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 
-/** What becomes of permits that were admitted without Redis when their policy goes. */
+/** The debts of permits that were admitted without Redis, after their policy was deleted. */
 class DebtsTest {
     /** A Redis that holds the policy {@code p}, decides nothing at first, and then counts the debts that it is to charge. */
     private static final class Port implements RedisPort {

@@ -146,7 +146,7 @@ class InMemoryGateTest {
         }
     }
 
-    /** How many of 200 checks pass at each of these limits, one after the other. */
+    /** Returns the number of 200 checks that pass at each of these limits, one after the other. */
     private List<Long> passed(String name, LongFunction<Limit> made, int... limits) {
         return IntStream.of(limits).mapToObj(limit -> {
             Limiter limiter = gate.limit(name, made.apply(limit));
@@ -154,7 +154,7 @@ class InMemoryGateTest {
         }).toList();
     }
 
-    /** What a counter has beyond a lower limit weighs at most what can be weighed exactly: more than the limit. */
+    /** Usage above a lower limit is capped at the most that is counted exactly, which is more than the limit. */
     @Test
     void what_was_counted_under_a_much_higher_limit_fills_a_small_one() {
         Duration year = Duration.ofDays(366);

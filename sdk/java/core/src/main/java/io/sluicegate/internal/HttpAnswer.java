@@ -22,7 +22,7 @@ public record HttpAnswer(int status, Map<String, String> fields, byte[] body) {
     /** To a request with two fields that the key names: a proxy may have added the true one behind that of the client. */
     public static final HttpAnswer BAD_REQUEST = problem(400, Map.of(),
         Json.write(Json.object("type", "about:blank", "title", "Bad Request", "status", 400)));
-    /** To a request that nobody could decide; the next attempt may have an answer. */
+    /** The answer to a request without a decision; the next attempt may get one. */
     public static final HttpAnswer UNAVAILABLE = problem(503, Map.of("Retry-After", "1"), Json.write(Json.object(
         "type", "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
         "title", "Request cannot be satisfied due to temporary server capacity constraints", "status", 503, "detail", "retry in 1 s")));
@@ -45,7 +45,7 @@ public record HttpAnswer(int status, Map<String, String> fields, byte[] body) {
         return new HttpAnswer(status, all, problem.getBytes(StandardCharsets.UTF_8));
     }
 
-    /** {@return whether nobody could decide; anything else is a mistake of the program} */
+    /** {@return whether this was an outage; anything else is a mistake of the program} */
     public static boolean isUnavailable(Throwable problem) {
         return problem instanceof SluicegateException known && NOBODY_DECIDED.contains(known.code());
     }

@@ -35,7 +35,7 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 
-/** What every port keeps when something fails. {@code SLUICEGATE_LONG=1} has the long versions. */
+/** The tests with faults that every port must pass. {@code SLUICEGATE_LONG=1} runs the long versions. */
 public abstract class FaultContract {
     private static final Duration LONG = RedisContract.LONG;
 

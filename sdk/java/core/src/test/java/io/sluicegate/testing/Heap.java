@@ -2,7 +2,7 @@ package io.sluicegate.testing;
 
 import java.util.function.IntConsumer;
 
-/** What a program keeps in its memory. */
+/** The heap of the program, which must not grow with decisions. */
 public final class Heap {
     /** Bytes: one kB for each of 4,000 decisions. */
     private static final long MOST = 4_000_000;
@@ -19,7 +19,7 @@ public final class Heap {
         return least;
     }
 
-    /** Does something so many times, after a tenth of that to begin with, and fails where more is kept afterwards. */
+    /** Calls a function so many times, after a tenth of that as warm-up, and fails if the heap has grown afterwards. */
     public static void assertStays(int times, IntConsumer call) {
         for (int i = 0; i < times / 10; i++) {
             call.accept(i);

@@ -16,7 +16,7 @@ public final class LossyProxy implements AutoCloseable {
 
     private final ServerSocket server;
     private final int target;
-    /** How much of the next reply is passed, in thousandths; {@link #NOT}: all. */
+    /** The part of the next reply that is passed, in thousandths; {@link #NOT}: all. */
     private final AtomicInteger cut = new AtomicInteger(NOT);
 
     private volatile boolean keepsLine;
@@ -42,7 +42,7 @@ public final class LossyProxy implements AutoCloseable {
         cut.set(0);
     }
 
-    /** Of the next reply so many thousandths of its bytes come, 0 to 999. */
+    /** Passes only so many thousandths of the next reply's bytes, 0 to 999. */
     public void cutNextReply(int thousandths) {
         cut.set(thousandths);
     }

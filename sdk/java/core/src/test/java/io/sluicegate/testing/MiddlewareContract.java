@@ -27,7 +27,7 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
 
-/** What every middleware answers. Its server says {@code hello} at every path. */
+/** The tests that every middleware must pass. Its server answers {@code hello} at every path. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 public abstract class MiddlewareContract {
     private final HttpClient client = HttpClient.newHttpClient();
@@ -35,7 +35,7 @@ public abstract class MiddlewareContract {
     private int port;
 
     /**
-     * What one path is guarded by.
+     * The limit of one path.
      *
      * @param path the path
      * @param policy the policy

@@ -39,10 +39,10 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.TestInstance;
 
-/** What every port to Redis has to keep. */
+/** The tests that every port to Redis must pass. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 public abstract class RedisContract {
-    /** Of decisions that are not about the deadline. */
+    /** The deadline of tests that are not about deadlines. */
     static final Duration LONG = Duration.ofSeconds(10);
 
     private TestRedis redis;
@@ -271,7 +271,7 @@ public abstract class RedisContract {
         }
     }
 
-    /** A port that hears no messages: its gate is late to know of a change. */
+    /** Returns a port that receives no messages: its gate learns of a change late. */
     private static RedisPort deaf(RedisPort port) {
         return new RedisPort() {
             @Override
@@ -281,7 +281,7 @@ public abstract class RedisContract {
 
             @Override
             public void subscribe(String channel, java.util.function.Consumer<String> listener) {
-                // It hears nothing.
+                // No message arrives.
             }
 
             @Override
@@ -347,7 +347,7 @@ public abstract class RedisContract {
             assertEquals(1, said.remaining());
             assertEquals("limit", one.limit("brought", two).peek("k", 2).rule());
             assertEquals(5, one.limit("brought", Limit.fixedWindow(6, Duration.ofDays(366)).carry(Carry.RESET)).check("k").remaining());
-            // A state that nobody can read the rules of: all counts as used up.
+            // The rules of the state cannot be read: all counts as used up.
             redis.command("SET", state("limit:brought", "k"), "\u0001 no rules");
             assertFalse(ten.check("k").allowed());
             // It leaves no key of its own.

@@ -25,7 +25,7 @@ public final class TestRedis implements AutoCloseable {
         this.options = options;
     }
 
-    /** How many times as much a test does where there is time for it. */
+    /** Returns whether tests run their long versions: {@code SLUICEGATE_LONG=1}. */
     public static boolean isLong() {
         return "1".equals(System.getenv("SLUICEGATE_LONG"));
     }
@@ -44,7 +44,7 @@ public final class TestRedis implements AutoCloseable {
         return startAt(freePort(), options);
     }
 
-    /** The same, at a port. */
+    /** Starts one at a port; skips the test if there is no redis-server, but not in CI. */
     public static TestRedis startAt(int port, String... options) {
         TestRedis redis = new TestRedis(port, options);
         try {

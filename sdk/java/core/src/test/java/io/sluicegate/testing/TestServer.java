@@ -69,7 +69,7 @@ public final class TestServer implements AutoCloseable {
         return program;
     }
 
-    /** What the program prints, given these arguments. */
+    /** Runs the program with these arguments, and returns its output. */
     public static String run(String... arguments) {
         List<String> command = new ArrayList<>(List.of(program().toString()));
         command.addAll(List.of(arguments));
@@ -85,7 +85,7 @@ public final class TestServer implements AutoCloseable {
         Thread thread = new Thread(() -> {
             try {
                 while (out.readLine() != null) {
-                    // What the server says is not looked at.
+                    // The output of the server is not used.
                 }
             } catch (IOException e) {
                 // It ended.

@@ -24,7 +24,7 @@ public record Vector(String name, RuleSet rules, List<Step> steps) {
     /** A step; of a configure only {@code rules} counts. */
     public record Step(long at, String op, Verb verb, long cost, long maxWait, String id, long[][] windows, RuleSet rules,
                        Object expect) {
-        /** What must be answered, as text. */
+        /** Returns the expected answer as text. */
         public String expected() {
             Map<?, ?> fields = (Map<?, ?>) expect;
             if (fields.get("error") != null) {
@@ -37,7 +37,7 @@ public record Vector(String name, RuleSet rules, List<Step> steps) {
         }
     }
 
-    /** The same text of an answer. */
+    /** Returns an answer as text, in the form of {@link Step#expected}. */
     public static String text(Answer a, RuleSet rules) {
         return "allowed=" + a.allowed() + " granted=" + a.granted() + " wait=" + a.waitUs() + " limit=" + a.limit()
             + " remaining=" + a.remaining() + " retry=" + a.retryAfterUs() + " reset=" + a.resetAfterUs()

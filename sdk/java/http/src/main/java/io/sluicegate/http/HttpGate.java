@@ -69,8 +69,8 @@ public final class HttpGate implements Gate {
     }
 
     /**
-     * Checks several at once: all are charged, or none is. While they are charged, others may find permits taken that are
-     * given back in the end; nobody passes for that.
+     * Checks several at once: all are charged, or none is. Meanwhile other requests may be refused for permits that are
+     * given back in the end; none passes for that reason.
      *
      * @param checks 1 to 100 of them; none of them waits
      * @return the answer
@@ -90,9 +90,9 @@ public final class HttpGate implements Gate {
     }
 
     /**
-     * Corrects what was charged before the cost was known. What was too much is given back; what was too little is taken as
-     * far as it is there. An id is settled once an hour; the second time is an {@link ErrorCode#SERVER} with status 409, and
-     * changes nothing.
+     * Corrects a charge that was an estimate: gives back what was too much, or takes what was too little, as far as
+     * permits are left. An id is settled once an hour; the second time is an {@link ErrorCode#SERVER} with status 409,
+     * and changes nothing.
      *
      * @param policy the policy's name
      * @param key whose budget; null for the one that all share

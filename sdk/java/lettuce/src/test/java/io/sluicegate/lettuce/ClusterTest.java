@@ -34,7 +34,7 @@ import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
 
 class ClusterTest {
-    /** Of decisions that are not about the deadline. */
+    /** The deadline of tests that are not about deadlines. */
     private static final Duration LONG = Duration.ofSeconds(10);
     private static final Limit YEARLY = Limit.fixedWindow(1_000_000, Duration.ofDays(366)).onStoreFailure(OnStoreFailure.DENY);
 
@@ -75,7 +75,7 @@ class ClusterTest {
                 String revision = Integer.toString(limit);
                 home.command("HSET", "sg:{policies}", "#format", "1", "#revision", revision, "p",
                     Records.of("fixed-" + limit, "version", (long) limit));
-                // A program hears it on every node.
+                // A program receives it from any node.
                 cluster.node(limit % cluster.size()).command("PUBLISH", "sg:policies", revision);
                 int wanted = limit;
                 TestRedis.await("the edit", () -> isLimit(gate.policy("p"), wanted));
@@ -172,7 +172,7 @@ class ClusterTest {
                 for (int i = 0; i < 3; i++) {
                     callers.awaitProgress();
                     int to = (at + 1) % cluster.size();
-                    // Where it moves to, nobody has asked yet, so the script is not there.
+                    // The node that it moves to has had no request yet, so the script is not there.
                     cluster.node(to).command("SCRIPT", "FLUSH");
                     cluster.move(slot, key, at, to, callers::awaitProgress);
                     at = to;

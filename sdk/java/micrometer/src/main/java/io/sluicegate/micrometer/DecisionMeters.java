@@ -14,7 +14,7 @@ import java.util.concurrent.TimeUnit;
 /**
  * Times decisions by the timer {@code sluicegate.decisions}. Its tags are {@code policy}, {@code verb}, {@code result}
  * ({@code allowed}, {@code refused} or {@code error}) and {@code mode}, which is the name of the error where there is no
- * decision. No tag says a key.
+ * decision. No tag contains a key.
  */
 public final class DecisionMeters implements Observer {
     /** The name of the timer. */
@@ -32,7 +32,7 @@ public final class DecisionMeters implements Observer {
     }
 
     /**
-     * The same gate, whose decisions are timed.
+     * Returns a gate that times the decisions of another.
      *
      * @param gate the gate, which the new one closes
      * @param registry where the timers are

@@ -22,8 +22,8 @@ import java.util.function.ToLongFunction;
 
 /**
  * Checks each request by a policy. What passes goes on with {@code RateLimit} fields; what is refused is answered with 429
- * (503 where nobody could decide) and a problem, or with the response that the policy says. A request that has to wait is
- * held back on its thread.
+ * (503 if Redis or the server did not decide) and a problem, or with the response that the policy gives. A request that
+ * has to wait is held back on its thread.
  */
 public final class RateLimitFilter implements Filter {
     private final Limiter limiter;
@@ -78,7 +78,7 @@ public final class RateLimitFilter implements Filter {
     }
 
     /**
-     * The same filter with costs.
+     * Returns a copy of this filter with the costs of requests.
      *
      * @param cost the cost of a request, 1 to 2^31
      * @return the filter

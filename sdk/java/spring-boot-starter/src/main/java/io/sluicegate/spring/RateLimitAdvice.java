@@ -28,7 +28,7 @@ public class RateLimitAdvice {
     }
 
     /**
-     * Answers where nobody could decide. Other problems stay as they are.
+     * Answers during an outage. Other problems are thrown again.
      *
      * @param problem why there is no decision
      * @return the answer

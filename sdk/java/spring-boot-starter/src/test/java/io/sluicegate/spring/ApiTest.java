@@ -14,7 +14,7 @@ import java.util.spi.ToolProvider;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
-/** What users of all modules see is in sdk/java/api.txt; {@code -Dsluicegate.write=true} writes it anew. */
+/** The public API of all modules is in sdk/java/api.txt; {@code -Dsluicegate.write=true} writes it anew. */
 class ApiTest {
     private static final List<String> MODULES =
         List.of("core", "lettuce", "jedis", "http", "servlet", "webflux", "test", "micrometer", "spring-boot-starter");

@@ -66,7 +66,7 @@ public final class ScriptedGate implements Gate {
         return this;
     }
 
-    /** {@return the number of outcomes that nobody asked for yet} */
+    /** {@return the number of outcomes that no request has taken yet} */
     public synchronized int left() {
         return outcomes.size();
     }

@@ -273,7 +273,7 @@ public final class Engine implements Transport, AutoCloseable {
         });
     }
 
-    // A bill that Redis may have charged goes again as it is, and alone if more passed here since it was made.
+    // A bill that Redis may have charged is sent again unchanged, and alone if more passed here since it was made.
     private Question withBill(Question question, Shares.Account account) {
         synchronized (account) {
             Question asked = chooseBill(question, account);
@@ -431,7 +431,7 @@ public final class Engine implements Transport, AutoCloseable {
         }
     }
 
-    /** Pays what is owed for keys that nobody asks for. What gets no answer is left for the next time. */
+    /** Pays the debts of keys without requests. A debt without an answer is left for the next time. */
     private void payDebts() throws InterruptedException {
         long nowUs = options.nowUs();
         for (var debtor : shares.owing(PAID_AT_ONCE_MAX, nowUs)) {

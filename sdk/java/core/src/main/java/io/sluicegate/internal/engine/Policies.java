@@ -41,7 +41,7 @@ final class Policies {
         this.book = new PolicyBook(this::say);
     }
 
-    // What cannot be read is said once a minute.
+    // Logs a policy that cannot be read, once a minute at most.
     private void say(String policy, String problem) {
         long now = options.nowMs();
         Long last = saidAt.get(policy);

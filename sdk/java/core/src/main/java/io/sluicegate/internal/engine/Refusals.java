@@ -19,7 +19,7 @@ final class Refusals {
 
     private record Refusal(Answer answer, long cost, RuleSet rules, long version, long at, AtomicLong askedAt) {}
 
-    /** {@return the refusal of this check as it is now, or null} */
+    /** {@return the refusal of this check with the times of now, or null} */
     Answer find(Place place, long cost, RuleSet rules, long version, long nowUs) {
         Refusal refusal = refusals.get(place);
         if (refusal == null || refusal.cost != cost || !refusal.rules.equals(rules) || refusal.version != version) {

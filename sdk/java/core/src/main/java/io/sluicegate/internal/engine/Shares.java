@@ -268,7 +268,7 @@ final class Shares {
         RuleSet rules = question.rules();
         Answer most = account.used.copy().decide(rules, ask(question, Verb.AT_MOST, question.cost() * account.nodes, now));
         long granted = most.granted() / account.nodes;
-        // What is left is said as if the part of a permit had been taken.
+        // The answer reports what is left as if the part of a permit had been taken.
         Answer shown = scaled(account, question, most);
         if (most.allowed() && granted > 0) {
             account.used.decide(rules, ask(question, Verb.AT_MOST, granted * account.nodes, now));

@@ -26,7 +26,7 @@ final class Concurrency extends Primitive {
         return new Holders(new ArrayList<>());
     }
 
-    // Usage of another algorithm is nobody's permit, so nothing is held.
+    // Usage of another algorithm has no ids of permits, so nothing is held.
     @Override
     State withUsed(long now, long till, long used) {
         return null;

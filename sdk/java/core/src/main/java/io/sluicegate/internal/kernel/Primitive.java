@@ -13,6 +13,6 @@ public abstract class Primitive {
         return false;
     }
 
-    /** {@return the state with so many permits used now, of which Redis speaks until {@code till} in a calendar; or null} */
+    /** {@return the state with so many permits used now, which in a calendar count until {@code till}; or null} */
     abstract State withUsed(long now, long till, long used);
 }

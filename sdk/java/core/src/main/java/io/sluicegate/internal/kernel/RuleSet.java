@@ -11,11 +11,11 @@ import java.util.HexFormat;
 import java.util.List;
 
 /**
- * The rules that decide together, and their bytes as the script takes them. Nobody changes its arrays.
+ * The rules that decide together, and their bytes as the script takes them. Its arrays must not be changed.
  *
- * @param carry what becomes of usage when these rules replace others
+ * @param carry the usage that these rules keep when they replace others
  * @param rules the rules, 1 to 8, in the policy's order
- * @param lifeMs how long a state under these rules is of use at most; 0 if they are not those of a record
+ * @param lifeMs the longest time that a state under these rules is needed; 0 if they are not those of a record
  * @param bytes what is between the length of the head and the head
  * @param generation the 6 bytes that tell these rules from others of the policy
  * @param generationHex the same in hex
@@ -104,7 +104,7 @@ public record RuleSet(Carry carry, List<Rule> rules, long lifeMs, byte[] bytes, 
         }
     }
 
-    /** {@return these rules with what their record contains of each, and how long a state under them is of use} */
+    /** {@return these rules with what their record contains of each, and the time that a state under them is needed} */
     public RuleSet described(List<Description> each, long lifeMs) {
         if (each.size() != rules.size()) {
             throw new IllegalArgumentException(rules.size() + " rules have " + each.size() + " descriptions");

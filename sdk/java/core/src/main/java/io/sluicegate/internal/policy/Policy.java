@@ -16,7 +16,7 @@ import java.util.Map;
  * @param name its name
  * @param version which grows with every change
  * @param sinceMs when a server took this version over, in ms since 1970; {@link #SINCE_UNKNOWN} if it does not say it
- * @param app whose it is; empty if it is nobody's
+ * @param app the app that owns it; empty if none does
  * @param apps which apps may use it; {@code *} is every app
  * @param rules the rules of keys without an override
  * @param overrides the rules of others

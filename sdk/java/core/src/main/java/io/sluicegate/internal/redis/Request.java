@@ -29,7 +29,7 @@ public final class Request {
      * @param clock by which clock
      * @param nowUs the instant, in µs since 1970
      * @param windows of each rule, null for a rule without a calendar
-     * @param before the blob of the rules that wrote the state, empty if they are lost, null if nobody asked for them
+     * @param before the blob of the rules that wrote the state, empty if they are lost, null if they are not needed
      */
     public record End(Clock clock, long nowUs, long[][] windows, byte[] before) {
         /** {@return the same end with what is known of the rules that wrote the state} */
