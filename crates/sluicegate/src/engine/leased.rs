@@ -108,9 +108,13 @@ impl StoreGuard {
         }
         let windows = subject.rules.windows(now);
         let at = Moment::with_windows(now, windows.as_slice());
+        let begun = self.leasing.as_ref().map(Leasing::now);
         let said = store.lease(&subject.request(), message, &at).await;
-        // A letter that only gives back may take longer than a request: its answer shows nothing about those.
-        if asks {
+        let is_in_time =
+            || self.leasing.as_ref().zip(begun).is_some_and(|(of, at)| of.is_in_time(at));
+        // A message that only gives back may take longer than a request: then its answer does not show that requests
+        // are answered.
+        if asks || is_in_time() {
             match &said {
                 Err(StoreError::Unavailable { .. }) => self.breaker.record_failure(now),
                 _ => self.breaker.record_success(now),

@@ -376,8 +376,13 @@ impl Leasing {
 
     /// The time of the steady clock.
     #[inline]
-    fn now(&self) -> Micros {
+    pub(crate) fn now(&self) -> Micros {
         self.clock.steady().unwrap_or(Micros::MAX)
+    }
+
+    /// Returns whether a message that was sent at `begun` has taken no longer than a request may.
+    pub(crate) fn is_in_time(&self, begun: Micros) -> bool {
+        self.now().since(begun) <= self.patience
     }
 }
 
