@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
@@ -285,6 +286,31 @@ func TestAnAnswerThatIsTooLongIsAnErrorOfTheServer(t *testing.T) {
 	results, err := gate.AllowEach(ctx, checks...)
 	if err != nil || len(results) != 100 || results[99].Err != nil || len(results[99].Decision.Overflow.Response.Body) != 64<<10 {
 		t.Errorf("%d results, %v", len(results), err)
+	}
+}
+
+func TestDecisionsOfBatchesSleepByTheClockOfTheGate(t *testing.T) {
+	ctx, clock := context.Background(), newManual()
+	waits := strings.Replace(goodAnswer, `"wait_us":0`, `"wait_us":3600000000`, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"allowed":true,"answers":[`+waits+`]}`)
+	}))
+	defer server.Close()
+	gate, err := Remote(server.URL, WithClock(clock))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := Check{Limiter: gate.Policy("a"), Key: "k"}
+	each, err := gate.AllowEach(ctx, check)
+	if err == nil {
+		err = errors.Join(each[0].Err, each[0].Decision.Sleep(ctx))
+	}
+	all, wrong := gate.AllowAll(ctx, check)
+	if wrong == nil {
+		wrong = all.Decisions[0].Sleep(ctx)
+	}
+	if slept := clock.Now().Sub(newManual().Now()); err != nil || wrong != nil || slept != 2*time.Hour {
+		t.Errorf("%v, %v, %v", err, wrong, slept)
 	}
 }
 

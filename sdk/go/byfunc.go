@@ -26,10 +26,11 @@ type Request struct {
 
 // ByFunc returns a gate that decides by a function, for tests of programs: [sgtest.Script] has one that answers in an order.
 // The values of a request are checked before, as by every gate. Requests may come from several goroutines at a time.
+// No time passes: Wait and Decision.Sleep do not sleep, and Permit.Hold renews nothing.
 //
 // [sgtest.Script]: https://pkg.go.dev/github.com/sluicegate/sluicegate/sdk/go/sgtest#Script
 func ByFunc(decide func(context.Context, Request) (Decision, error)) *Gate {
-	return &Gate{decider: byFunc(decide), inCode: true, clock: engine.NewWallClock()}
+	return &Gate{decider: byFunc(decide), inCode: true, clock: noTime{}, ownClock: noTime{}}
 }
 
 type byFunc func(context.Context, Request) (Decision, error)
@@ -42,4 +43,15 @@ func (f byFunc) decide(ctx context.Context, a engine.Request) (Decision, error) 
 	return f(ctx, r)
 }
 
+func (f byFunc) ping(context.Context) error { return nil }
+
 func (f byFunc) close() error { return nil }
+
+// noTime is a clock by which nobody has to wait.
+type noTime struct{}
+
+// Now returns the time of the machine, of which the deadlines of contexts are.
+func (noTime) Now() time.Time { return time.Now() }
+
+// Sleep returns at once.
+func (noTime) Sleep(ctx context.Context, _ time.Duration) error { return ctx.Err() }

@@ -1,11 +1,16 @@
 package sluicegate
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
+)
 
 // CostMax is the largest cost of a request, in permits.
 const CostMax int64 = 1 << 31
 
-// Mode tells who decided.
+// Mode is what decided.
 type Mode string
 
 // The modes of a decision.
@@ -44,6 +49,7 @@ const (
 
 // Overflow is how a policy treats a request over the limit.
 type Overflow struct {
+	// Kind is the way; OverflowNone if the request is within the limit, or simply refused.
 	Kind OverflowKind
 	// Tag names what to serve instead, under OverflowDegrade; "" if there is a Response.
 	Tag string
@@ -65,17 +71,22 @@ type Response struct {
 
 // Quota is one rule of the policy, for header fields.
 type Quota struct {
-	Rule  string
+	// Rule is the name of the rule.
+	Rule string
+	// Limit is the permits that the rule lets pass in a Window, or at a time if Concurrent.
 	Limit int64
 	// Window is the time in which Limit comes back; 0 if the rule has none.
 	Window time.Duration
-	// Concurrent says that Limit counts requests at a time.
+	// Concurrent reports whether Limit counts requests at a time.
 	Concurrent bool
 }
 
-// Decision is the answer to a request. It is a value: nothing changes it.
+// Decision is the answer to a request. It is a value: nothing changes it. The zero value is a refusal.
+//
+// An allowed request may have to wait: a `leaky_bucket` delays requests, and Reserve books permits of the future. Call
+// [Decision.Sleep] before it goes on; without a wait that returns at once.
 type Decision struct {
-	// Allowed reports whether the request passes, after Wait.
+	// Allowed reports whether the request passes: after Wait, if that is not 0.
 	Allowed bool
 	// Granted is the permits that were taken, or given back by Refund; 0 if refused.
 	Granted int64
@@ -87,7 +98,7 @@ type Decision struct {
 	Remaining int64
 	// RetryAfter is when a refused request can pass, if CanRetry.
 	RetryAfter time.Duration
-	// CanRetry is false of a refused request that can never pass, and of one that passed.
+	// CanRetry is false if a retry does not help: the request passed, can never pass, or names a permit in the wrong state.
 	CanRetry bool
 	// ResetAfter is the time until the budget of the deciding rule is full.
 	ResetAfter time.Duration
@@ -95,14 +106,32 @@ type Decision struct {
 	Policy string
 	// Rule is the name of the rule that decided.
 	Rule string
-	// Mode says who decided.
+	// Mode is what decided.
 	Mode Mode
 	// Overflow is how the policy treats a request over the limit.
 	Overflow Overflow
 	// Held is how long the request was held back already (`overflow: queue`).
 	Held time.Duration
-	// Quotas are the rules of the policy, in its order; of a server those that its header fields say. Do not change it.
+	// Quotas are the rules of the policy, in its order; from a server, the rules that its header fields name. Do not change it.
 	Quotas []Quota
+
+	clock Clock // by which to sleep; nil: the machine's
+}
+
+// Pause returns how long to wait before an allowed request goes on: Wait less Held.
+func (d Decision) Pause() time.Duration { return max(d.Wait-d.Held, 0) }
+
+// Sleep waits until an allowed request may go on, by the clock of the gate: for Pause, often 0. If the context ends before,
+// it returns the error of the context; the permits stay taken unless you Refund them.
+func (d Decision) Sleep(ctx context.Context) error {
+	switch pause := d.Pause(); {
+	case pause == 0:
+		return nil
+	case d.clock != nil:
+		return d.clock.Sleep(ctx, pause)
+	default:
+		return wire.Sleep(ctx, pause)
+	}
 }
 
 // Err returns nil if the request is allowed, and else a *LimitedError.

@@ -63,7 +63,8 @@ var (
 	ErrAppName = &Error{Name: "app_name", Charged: ChargedNo}
 	// ErrKeyEmpty says that the key is empty. Pass a key, or call [Limiter.Shared] for the budget that all share.
 	ErrKeyEmpty = &Error{Name: "key_empty", Charged: ChargedNo}
-	// ErrKeyLength says that the key is longer than 1,024 bytes. Pass a hash of it.
+	// ErrKeyLength says that the key is longer than 1,024 bytes, or that a limiter of [Limiter.Shared] got one. Pass a hash of
+	// it, or "" to the latter.
 	ErrKeyLength = &Error{Name: "key_length", Charged: ChargedNo}
 	// ErrKeyText says that the key, or the id of a permit, is not UTF-8, as a server over HTTP needs. Encode it, in base64 for
 	// example; Redis and RESP take any bytes.
@@ -105,11 +106,15 @@ var (
 
 	// ErrLimited says that the request is refused: see [Decision.Err]. Try again after Decision.RetryAfter.
 	ErrLimited = errors.New("limited")
+	// ErrNotHeld says that a permit is not held any more: it lapsed, or was released. It is the error of [Permit.Renew], and the
+	// cause of the end of the context of [Permit.Hold]. Stop the work that needs it, or acquire another.
+	ErrNotHeld = errors.New("the permit is not held any more")
 	// ErrOption says that an option does not belong to the constructor. The error is an [OptionError]. Remove the option.
 	ErrOption = errors.New("option of another constructor")
 	// ErrAddress says that [Remote] cannot use the address. Give it one of http, https, resp, resps or unix.
 	ErrAddress = errors.New("not an address of a server")
-	// ErrClient says that [Direct] cannot use the client of Redis. Set ContextTimeoutEnabled in its options.
+	// ErrClient says that [Direct] cannot use the client of Redis: it is nil, or has no ContextTimeoutEnabled. Set that in its
+	// options.
 	ErrClient = errors.New("not a usable client of Redis")
 )
 
@@ -126,9 +131,10 @@ func (e *Error) charged(charged Charged) *Error {
 // LimitedError is a refusal as an error: see [Decision.Err].
 type LimitedError struct{ Decision Decision }
 
+// Error returns the text.
 func (e *LimitedError) Error() string {
 	if !e.Decision.CanRetry {
-		return "limited by `" + e.Decision.Rule + "`; the request can never pass"
+		return "limited by `" + e.Decision.Rule + "`; do not retry"
 	}
 	return fmt.Sprintf("limited by `%s`; retry after %v", e.Decision.Rule, e.Decision.RetryAfter)
 }

@@ -90,7 +90,7 @@ func TestEveryErrorIsOneOfTheVariables(t *testing.T) {
 		"ErrAppMissing":         {ErrAppMissing, []error{allow(memory.Policy("partner"), "k", 1), allow(problem("not-configured", "no"), "k", 1)}},
 		"ErrAppName":            {ErrAppName, []error{made(Direct(client, App("A"))), made(InMemory(App("A"))), made(Remote("http://gate", App("A"))), made(Remote("resp://gate:1", App("A")))}},
 		"ErrKeyEmpty":           {ErrKeyEmpty, []error{allow(window, "", 1), allow(mail, "", 1), allow(web.Policy("a"), "", 1), allow(fast.Policy("a"), "", 1)}},
-		"ErrKeyLength":          {ErrKeyLength, []error{allow(window, long, 1), decided(window.Refund(ctx, long, 1)), explained(web.Policy("a").Explain(ctx, long, 1))}},
+		"ErrKeyLength":          {ErrKeyLength, []error{allow(window, long, 1), allow(window.Shared(), "k", 1), allow(web.Policy("a").Shared(), "k", 1), decided(window.Refund(ctx, long, 1)), explained(web.Policy("a").Explain(ctx, long, 1))}},
 		"ErrKeyText":            {ErrKeyText, []error{allow(web.Policy("a"), "\xff", 1), permit(web.Policy("a").AcquireN(ctx, "k", "\xff", 1)), batch(web.AllowAll(ctx, Check{web.Policy("a"), "\xff", 1}))}},
 		"ErrIDLength":           {ErrIDLength, []error{permit(window.AcquireN(ctx, "k", "", 1)), decided(window.Release(ctx, "k", long)), decided(window.Renew(ctx, "k", "")), settled(web.Policy("a").Settle(ctx, "k", "", 1, 1))}},
 		"ErrCostRange": {ErrCostRange, []error{allow(window, "k", 0), decided(window.AllowAtMost(ctx, "k", CostMax+1)), decided(window.Peek(ctx, "k", -1)),
@@ -108,14 +108,16 @@ func TestEveryErrorIsOneOfTheVariables(t *testing.T) {
 		"ErrPerhapsCharged":   {ErrPerhapsCharged, []error{allow(problem("no-store", "unknown"), "k", 1), allow(reply("-MAYBECHARGED store: x\r\n"), "k", 1)}},
 		"ErrInterrupted":      {ErrInterrupted, []error{decided(web.Policy("a").Allow(expired, "k"))}},
 		"ErrUnreadablePolicy": {ErrUnreadablePolicy, []error{allow(unreadable.gate.Policy("a"), "k", 1)}},
-		"ErrRules": {ErrRules, []error{limit(memory.Limit("a", PerSecond(0))), limit(memory.Limit("A", PerSecond(1))), limit(web.Limit("a", PerSecond(1))), limit(fast.Limit("a", PerSecond(1))),
+		"ErrRules": {ErrRules, []error{limit(memory.Limit("a", PerSecond(0))), limit(memory.Limit("A", PerSecond(1))), limit(web.Limit("a", PerSecond(1))), limit(fast.Limit("a", PerSecond(1))), limit(memory.Limit("a", Rule{})),
+			limit(window.OnStoreFailure(FailAllow)), limit(mail.OnStoreFailure(99)), limit(mail.OnStoreFailure(-1)),
 			made(InMemory(Compiled("{"))), made(InMemory(Rules("a"))), batch(web.AllowAll(ctx, Check{window, "k", 1}))}},
 		"ErrServer": {ErrServer, []error{allow(falseServer(t, 500, "oops").Policy("a"), "k", 1), allow(falseServer(t, 200, "{}").Policy("a"), "k", 1), allow(fast.Policy("a"), "k", 1),
 			allow(reply(":1\r\n"), "k", 1), batch(falseServer(t, 200, "{}").AllowAll(ctx))}},
 		"ErrLimited": {ErrLimited, []error{limited.Err(), permit(jobsInUse(t).Acquire(ctx, "k")), window.WaitN(ctx, "k", 101)}},
+		"ErrNotHeld": {ErrNotHeld, []error{lapsedPermit(t).Renew(ctx), context.Cause(lapsedPermit(t).Hold(ctx))}},
 		"ErrOption":  {ErrOption, []error{made(Direct(client, Token("t"))), made(InMemory(Nodes(1))), made(Remote("http://gate", Nodes(1))), made(Remote("resp://gate:1", HTTPClient(nil)))}},
 		"ErrAddress": {ErrAddress, []error{made(Remote("gate:8080")), made(Remote("ftp://gate")), made(Remote("resp://gate")), made(Remote("unix:")), made(Remote("http://%zz"))}},
-		"ErrClient":  {ErrClient, []error{made(Direct(redis.NewClient(&redis.Options{Addr: unavailable}))), made(Direct(nil))}},
+		"ErrClient":  {ErrClient, []error{made(Direct(redis.NewClient(&redis.Options{Addr: unavailable}))), made(Direct(nil)), made(Direct((*redis.Client)(nil)))}},
 	}
 	for _, name := range errorVariables(t) {
 		if len(rows[name].errors) == 0 {
@@ -173,6 +175,23 @@ func jobsInUse(t *testing.T) *Limiter {
 		t.Fatal(err)
 	}
 	return l
+}
+
+// lapsedPermit returns a permit that was released.
+func lapsedPermit(t *testing.T) *Permit {
+	t.Helper()
+	l, err := newGate(t, newManual()).Limit("jobs", Concurrency(1, time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	permit, err := l.Acquire(context.Background(), "k")
+	if err == nil {
+		err = permit.Release(context.Background())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return permit
 }
 
 // redisError is an error of Redis.

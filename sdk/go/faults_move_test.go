@@ -115,7 +115,7 @@ func TestASlotMovesWhileItsKeyIsInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hot = hot.OnStoreFailure(FailDeny)
+	hot = onFailure(t, hot, FailDeny)
 	var passed, failed, ended atomic.Int64
 	done := make(chan struct{})
 	go func() {
@@ -234,10 +234,10 @@ func TestAFullRedisIsAStoreThatFailsUntilThereIsRoom(t *testing.T) {
 	if passed != 10 {
 		t.Errorf("%d of 10 passed, the first by Redis", passed)
 	}
-	if d, err := mail.OnStoreFailure(FailAllow).Allow(ctx, "other"); err != nil || !d.Allowed || d.Mode != ModeAllow {
+	if d, err := onFailure(t, mail, FailAllow).Allow(ctx, "other"); err != nil || !d.Allowed || d.Mode != ModeAllow {
 		t.Errorf("allow: %+v, %v", d, err)
 	}
-	if d, err := mail.OnStoreFailure(FailDeny).Allow(ctx, "third"); err != nil || d.Allowed || d.Mode != ModeDeny {
+	if d, err := onFailure(t, mail, FailDeny).Allow(ctx, "third"); err != nil || d.Allowed || d.Mode != ModeDeny {
 		t.Errorf("deny: %+v, %v", d, err)
 	}
 	if log.began.Load() == 0 {

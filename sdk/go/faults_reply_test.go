@@ -125,7 +125,7 @@ func cutReplies(t *testing.T, client redis.UniversalClient, watch redis.Universa
 		}
 		return l
 	}
-	denies, sees := limitOf(gate).OnStoreFailure(FailDeny), limitOf(other)
+	denies, sees := onFailure(t, limitOf(gate), FailDeny), limitOf(other)
 	tries := 20
 	if long() {
 		tries = 200

@@ -328,10 +328,10 @@ func TestWhatWasNotSentIsNotCharged(t *testing.T) {
 		if d, err := mail.Allow(ctx, "k"); err != nil || !d.Allowed || d.Mode != ModeLocal {
 			t.Errorf("%+v, %v", d, err)
 		}
-		if d, err := mail.OnStoreFailure(FailDeny).Allow(ctx, "k"); err != nil || d.Allowed || d.Mode != ModeDeny {
+		if d, err := onFailure(t, mail, FailDeny).Allow(ctx, "k"); err != nil || d.Allowed || d.Mode != ModeDeny {
 			t.Errorf("%+v, %v", d, err)
 		}
-		if d, err := mail.OnStoreFailure(FailAllow).AllowN(ctx, "k", 99); err != nil || !d.Allowed || d.Mode != ModeAllow {
+		if d, err := onFailure(t, mail, FailAllow).AllowN(ctx, "k", 99); err != nil || !d.Allowed || d.Mode != ModeAllow {
 			t.Errorf("%+v, %v", d, err)
 		}
 		if _, err := gate.Policy("a").Allow(ctx, "k"); !errors.Is(err, ErrNotCharged) {

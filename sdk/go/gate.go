@@ -3,8 +3,9 @@
 //	gate, err := sluicegate.Direct(rdb, sluicegate.App("shop"))
 //	...
 //	d, err := gate.Policy("orders").Allow(ctx, userID)
-//	if err != nil { return err }         // no decision: an unknown policy, for example
-//	if !d.Allowed { return d.Err() }     // errors.Is(err, sluicegate.ErrLimited)
+//	if err != nil { return err }                          // no decision: an unknown policy, for example
+//	if !d.Allowed { return d.Err() }                      // errors.Is(err, sluicegate.ErrLimited)
+//	if err := d.Sleep(ctx); err != nil { return err }     // allowed, but not yet: a leaky bucket delays requests
 //
 // A [Gate] made by [Direct] decides in Redis itself and shares every budget with servers and other programs there; one
 // made by [Remote] asks a server; one made by [InMemory] decides in this process, for tests. All have the same methods.
@@ -26,15 +27,18 @@ import (
 // decider decides requests, whose values were checked.
 type decider interface {
 	decide(ctx context.Context, a engine.Request) (Decision, error)
+	ping(ctx context.Context) error
 	close() error
 }
 
-// Gate decides requests. It is safe for concurrent use. Call Close when you no longer need it.
+// Gate decides requests. It is safe for concurrent use. Call Close when you no longer need it. The zero value is not usable:
+// [Direct], [Remote], [InMemory] and [ByFunc] make gates.
 type Gate struct {
-	decider decider
-	inCode  bool // limits can be made in code
-	clock   Clock
-	observe func(context.Context, Observation)
+	decider  decider
+	inCode   bool // limits can be made in code
+	clock    Clock
+	ownClock Clock // the clock, if it is not the machine's: decisions sleep by it
+	observe  []func(context.Context, Observation)
 }
 
 // Direct returns a gate that decides in Redis, by the policies that servers publish there and by limits made in code. The
@@ -45,7 +49,10 @@ func Direct(rdb redis.UniversalClient, opts ...Option) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	if rdb == nil || !timesOut(rdb) {
+	switch timesOut, isNil := timesOut(rdb); {
+	case isNil:
+		return nil, fmt.Errorf("%w: the client is nil", ErrClient)
+	case !timesOut:
 		return nil, fmt.Errorf("%w: ContextTimeoutEnabled is not set; without it no deadline holds", ErrClient)
 	}
 	e := o.engineOf(rdb)
@@ -61,17 +68,17 @@ func (o *options) engineOf(rdb redis.UniversalClient) *engine.Engine {
 	})
 }
 
-// timesOut reports whether commands of a client end with their context.
-func timesOut(rdb redis.UniversalClient) bool {
+// timesOut reports whether commands of a client end with their context, and whether there is no client.
+func timesOut(rdb redis.UniversalClient) (ok, isNil bool) {
 	switch client := rdb.(type) {
 	case *redis.Client:
-		return client.Options().ContextTimeoutEnabled
+		return client != nil && client.Options().ContextTimeoutEnabled, client == nil
 	case *redis.ClusterClient:
-		return client.Options().ContextTimeoutEnabled
+		return client != nil && client.Options().ContextTimeoutEnabled, client == nil
 	case *redis.Ring:
-		return client.Options().ContextTimeoutEnabled
+		return client != nil && client.Options().ContextTimeoutEnabled, client == nil
 	default:
-		return true
+		return true, rdb == nil
 	}
 }
 
@@ -121,8 +128,25 @@ func (g *Gate) Limit(name string, rules ...Rule) (*Limiter, error) {
 	return &Limiter{gate: g, name: name, fixed: &policy.Policy{Name: name, Plan: wire.CallerPlan(name, set)}}, nil
 }
 
+// Ping asks Redis or the server for a sign of life, for one second at most: `PING`, or `/readyz` over HTTP. It returns an
+// ErrNotCharged if there is none, and an ErrServer if the server is not ready. A gate in memory returns nil.
+func (g *Gate) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pingWithin)
+	defer cancel()
+	return g.decider.ping(ctx)
+}
+
+// pong returns the error of a sign of life.
+func pong(err error) error {
+	if err == nil {
+		return nil
+	}
+	return storeError(&wire.Failure{Class: wire.ClassNoAnswer, Cause: err})
+}
+
 // Close stops the background work of the gate and, for one second at most, charges in Redis what was admitted without it.
-// It does not close the Redis client.
+// It does not close the Redis client. Close may be called again. Send no requests afterwards: a gate of Remote over RESP has
+// no connections any more, and one of Direct no longer follows policies, nor charges what it admits without Redis.
 func (g *Gate) Close() error { return g.decider.close() }
 
 // local is a gate that decides in this process: in Redis, or in memory.
@@ -134,6 +158,13 @@ func (l local) decide(ctx context.Context, a engine.Request) (Decision, error) {
 		return Decision{}, errorOf(err)
 	}
 	return decisionOf(got), nil
+}
+
+func (l local) ping(ctx context.Context) error {
+	if l.engine.Redis == nil {
+		return nil
+	}
+	return pong(l.engine.Redis.Ping(ctx).Err())
 }
 
 func (l local) close() error { return l.engine.Close() }

@@ -3,6 +3,8 @@ package sluicegate
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 )
@@ -238,8 +240,62 @@ func TestPermitsOfConcurrency(t *testing.T) {
 	if err := permit.Release(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := permit.Renew(ctx); !errors.Is(err, ErrLimited) {
+	if err := permit.Renew(ctx); !errors.Is(err, ErrNotHeld) {
 		t.Fatal(err)
+	}
+}
+
+func TestAnIDThatIsHeldIsNotCalledImpossible(t *testing.T) {
+	ctx := context.Background()
+	jobs, err := newGate(t, newManual()).Limit("jobs", Concurrency(9, time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jobs.AcquireN(ctx, "k", "a", 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jobs.AcquireN(ctx, "k", "a", 1); !errors.Is(err, ErrLimited) || err.Error() != "limited by `limit`; do not retry" {
+		t.Error(err)
+	}
+}
+
+func TestEveryObserverIsCalled(t *testing.T) {
+	seen := ""
+	by := func(name string) Option { return Observer(func(context.Context, Observation) { seen += name }) }
+	gate := newGate(t, newManual(), Rules("a", PerSecond(1)), by("a"), Observer(nil), by("b"))
+	if _, err := gate.Policy("a").Allow(context.Background(), "k"); err != nil || seen != "ab" {
+		t.Errorf("%q, %v", seen, err)
+	}
+}
+
+func TestAPingFindsOutWhetherThereIsAnAnswer(t *testing.T) {
+	ctx, gone := context.Background(), freeAddr()
+	paths := ""
+	web := func(status int) *Gate {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			paths += r.Method + " " + r.URL.Path + " "
+			w.WriteHeader(status)
+		}))
+		t.Cleanup(server.Close)
+		return remoteOf(t, server.URL+"/gate/")
+	}
+	if err := errors.Join(newGate(t, newManual()).Ping(ctx), ByFunc(nil).Ping(ctx), web(200).Ping(ctx)); err != nil || paths != "GET /gate/readyz " {
+		t.Error(err, paths)
+	}
+	if err := web(503).Ping(ctx); !asServer(err, 503) || err.Error() != "server: 503 is not ready" {
+		t.Error(err)
+	}
+	closed := remoteOf(t, "resp://"+gone)
+	if err := errors.Join(closed.Close(), closed.Close()); err != nil {
+		t.Error(err)
+	}
+	for _, gate := range []*Gate{direct(t, gone), remoteOf(t, "http://"+gone), remoteOf(t, "resp://"+gone), closed} {
+		if err := gate.Ping(ctx); !errors.Is(err, ErrNotCharged) {
+			t.Error(err)
+		}
+	}
+	if err := direct(t, redisAddr(t)).Ping(ctx); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -3,6 +3,7 @@ package sluicegate
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +20,17 @@ const (
 	// NoHeaders is none of them; a refusal has `Retry-After` all the same.
 	NoHeaders
 )
+
+// String returns the name.
+func (s HeaderStyle) String() string { return nameOf(int(s), "ratelimit", "x_ratelimit", "none") }
+
+// nameOf returns the name of a value of an enumeration.
+func nameOf(value int, names ...string) string {
+	if value < 0 || value >= len(names) {
+		return strconv.Itoa(value)
+	}
+	return names[value]
+}
 
 // Headers returns the header fields of a decision by name: those of the styles (default: RateLimitHeaders), and
 // `Retry-After` in whole seconds if the request is refused and can pass later.
@@ -86,13 +98,16 @@ func parseQuotas(text string) (out []Quota) {
 	return out
 }
 
-// ProblemType is the media type of the body that Problem gives.
+// ProblemType is the media type of the body that Problem returns.
 const ProblemType = "application/problem+json"
 
 // Problem returns the status and the body of the response to a refused request: 429 and a problem (RFC 9457) of the type
 // quota-exceeded, or 503 and temporary-reduced-capacity if Redis did not decide and the policy is
-// `on_store_failure: deny`.
+// `on_store_failure: deny`. Of an allowed request it returns 200 and no body.
 func (d Decision) Problem() (status int, body []byte) {
+	if d.Allowed {
+		return http.StatusOK, nil
+	}
 	problem := struct {
 		Type     string   `json:"type"`
 		Title    string   `json:"title"`

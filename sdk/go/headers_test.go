@@ -1,8 +1,29 @@
 package sluicegate
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 )
+
+func TestAProblemIsOnlyThatOfARefusal(t *testing.T) {
+	if status, body := (Decision{Allowed: true}).Problem(); status != 200 || body != nil {
+		t.Errorf("%d %s", status, body)
+	}
+	if status, body := (Decision{}).Problem(); status != 429 || !strings.Contains(string(body), "quota-exceeded") {
+		t.Errorf("%d %s", status, body)
+	}
+	if status, body := (Decision{Mode: ModeDeny}).Problem(); status != 503 || !strings.Contains(string(body), "temporary-reduced-capacity") {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
+func TestEnumerationsHaveNames(t *testing.T) {
+	got := fmt.Sprint(FailLocal, FailAllow, FailDeny, FailureMode(99), Day, Week, Month, Year, Unit(-1), RateLimitHeaders, XRateLimitHeaders, NoHeaders)
+	if want := "local allow deny 99 day week month year -1 ratelimit x_ratelimit none"; got != want {
+		t.Errorf("%s, expected %s", got, want)
+	}
+}
 
 func FuzzQuotas(f *testing.F) {
 	for _, text := range []string{`"token_bucket";q=300;w=60`, `"a";q=1, "b";q=5;qu="concurrent-requests"`, ";q=-1", ""} {

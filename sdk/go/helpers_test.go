@@ -28,6 +28,16 @@ func recordOf(t testing.TB, version int64, rules ...Rule) string {
 	return recordWith(t, "window", changed)
 }
 
+// onFailure returns a limiter with another failure mode.
+func onFailure(t testing.TB, l *Limiter, mode FailureMode) *Limiter {
+	t.Helper()
+	l, err := l.OnStoreFailure(mode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
 // ruleSetOf compiles rules for a test.
 func ruleSetOf(t testing.TB, rules ...Rule) *kernel.RuleSet {
 	t.Helper()

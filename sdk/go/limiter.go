@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluicegate/sluicegate/sdk/go/internal/engine"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/lex"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/policy"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
 )
@@ -17,7 +18,11 @@ const keyMax = 1024
 
 // Limiter decides requests by one policy, or by one limit made in code. It is safe for concurrent use.
 //
-// A key selects the budget of a request: 1 to 1,024 bytes, compared byte for byte. A cost is 1 to 2^31 permits.
+// A key selects the budget of a request: 1 to 1,024 bytes, compared byte for byte. A cost is 1 to 2^31 permits. The zero value
+// is not usable: [Gate.Policy] and [Gate.Limit] make limiters.
+//
+// While Redis does not answer, a gate of [Direct] decides as the policy says. A policy that it has never read is an
+// ErrNotCharged then, as nothing says how to decide.
 type Limiter struct {
 	gate   *Gate
 	name   string
@@ -38,29 +43,36 @@ const (
 	FailDeny
 )
 
+// String returns the name.
+func (m FailureMode) String() string { return nameOf(int(m), "local", "allow", "deny") }
+
 // OnStoreFailure returns a limiter of the same limit with another failure mode; the default is FailLocal. It is for limits
-// made in code: the limiter of a policy is returned unchanged, because the policy sets its mode itself.
-func (l *Limiter) OnStoreFailure(mode FailureMode) *Limiter {
-	if l.fixed == nil {
-		return l
+// made in code: the limiter of a policy gets an ErrRules, because the policy sets its mode itself.
+func (l *Limiter) OnStoreFailure(mode FailureMode) (*Limiter, error) {
+	switch {
+	case l.fixed == nil:
+		return nil, newError(ErrRules, nil, "rules: policy `%s` sets on_store_failure itself", lex.Short(l.name))
+	case mode < FailLocal || mode > FailDeny:
+		return nil, newError(ErrRules, nil, "rules: on_store_failure: `%v` is not a failure mode", mode)
 	}
 	fixed := *l.fixed
 	fixed.OnFailure = policy.FailureMode(mode)
-	return &Limiter{l.gate, l.name, &fixed, l.shared}
+	return &Limiter{l.gate, l.name, &fixed, l.shared}, nil
 }
 
-// Shared returns the limiter of the budget that all callers without a key share. Pass "" as its key.
+// Shared returns the limiter of the budget that all callers without a key share. Its key is ""; any other is an ErrKeyLength.
 func (l *Limiter) Shared() *Limiter { return &Limiter{l.gate, l.name, l.fixed, true} }
 
 // Name returns the name of the policy or limit.
 func (l *Limiter) Name() string { return l.name }
 
-// Allow asks for one permit now.
+// Allow asks for one permit now. See AllowN.
 func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
 	return l.AllowN(ctx, key, 1)
 }
 
-// AllowN asks for n permits now. A refusal is a Decision; the error says that there is none.
+// AllowN asks for n permits now. An allowed request goes on after [Decision.Sleep], as some rules delay it. A refusal is a
+// Decision, too; the error says that there is none.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, error) {
 	return l.send(ctx, kernel.VerbCheck, key, n, 0, "")
 }
@@ -75,8 +87,8 @@ func (l *Limiter) Peek(ctx context.Context, key string, n int64) (Decision, erro
 	return l.send(ctx, kernel.VerbPeek, key, n, 0, "")
 }
 
-// Reserve asks for n permits within maxWait, 0 to 2^53 - 1 µs. If they are granted, wait for the decision's Pause before
-// you go on; that time is booked. Rules that cannot book the future answer as to AllowN.
+// Reserve asks for n permits within maxWait, 0 to 2^53 - 1 µs. If they are granted, call [Decision.Sleep]
+// before you go on; that time is booked. Rules that cannot book the future answer as to AllowN.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64, maxWait time.Duration) (Decision, error) {
 	if maxWait < 0 || maxWait.Microseconds() > kernel.SpanMaxUS {
 		return Decision{}, newError(ErrMaxWaitRange, nil, "max_wait: `%d` is outside 0..=9007199254740991 us", maxWait.Microseconds())
@@ -97,8 +109,9 @@ func (l *Limiter) Reset(ctx context.Context, key string) (Decision, error) {
 // Wait takes one permit and waits for it until the context ends. See WaitN.
 func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(ctx, key, 1) }
 
-// WaitN takes n permits, and waits for them. It gives a *LimitedError at once if they cannot come before the context's
-// deadline, or never. If the context ends while it waits for permits that it booked, it gives them back.
+// WaitN takes n permits, and waits for them. It returns a *LimitedError at once if they cannot come before the context's
+// deadline, or never; an error of AllowN if there is no decision; and the error of the context if that ends while it waits.
+// Permits that it booked are given back then; if that fails, errors.Is finds the error of the refund as well.
 func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
 	for {
 		left := kernel.Span(kernel.SpanMaxUS)
@@ -130,9 +143,6 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
 	}
 }
 
-// Pause returns how long to wait before an allowed request goes on: Wait less Held.
-func (d Decision) Pause() time.Duration { return max(d.Wait-d.Held, 0) }
-
 // send has a request decided, and observed.
 func (l *Limiter) send(ctx context.Context, v kernel.Verb, key string, cost, maxWait int64, id string) (Decision, error) {
 	if l.gate.observe == nil {
@@ -149,6 +159,8 @@ func (l *Limiter) valid(key string, cost int64) error {
 	switch {
 	case key == "" && !l.shared:
 		return newError(ErrKeyEmpty, nil, "key: is empty, expected 1..=1024 bytes; omit it for the shared budget")
+	case key != "" && l.shared:
+		return newError(ErrKeyLength, nil, "key: `%d` bytes, expected none for the shared budget", len(key))
 	case len(key) > keyMax:
 		return newError(ErrKeyLength, nil, "key: `%d` bytes are outside 1..=1024", len(key))
 	case cost < 1 || cost > CostMax:
@@ -165,33 +177,44 @@ func (l *Limiter) decide(ctx context.Context, v kernel.Verb, key string, cost, m
 	if (v == kernel.VerbAcquire || v == kernel.VerbRelease || v == kernel.VerbRenew) && (len(id) < 1 || len(id) > keyMax) {
 		return Decision{}, newError(ErrIDLength, nil, "id: `%d` bytes are outside 1..=1024", len(id))
 	}
-	return l.gate.decider.decide(ctx, engine.Request{Policy: l.name, Fixed: l.fixed, Key: key, Verb: v, Cost: cost, MaxWait: maxWait, ID: id})
+	d, err := l.gate.decider.decide(ctx, engine.Request{Policy: l.name, Fixed: l.fixed, Key: key, Verb: v, Cost: cost, MaxWait: maxWait, ID: id})
+	d.clock = l.gate.ownClock
+	return d, err
 }
 
 // Permit is a permit of a `concurrency` rule that is held. Release it; one that is neither released nor renewed lapses
 // after the rule's ttl. One that passed over the limit (`overflow: shadow`, see Decision.Overflow) holds nothing:
-// Release, Renew and Hold succeed without a call.
+// Release, Renew and Hold succeed without a call. A Permit is safe for concurrent use. The zero value is not usable:
+// [Limiter.Acquire] and [Limiter.AcquireN] make permits.
 type Permit struct {
 	// ID is the name by which the permit is held.
 	ID string
 	// Decision is the answer that granted it.
 	Decision Decision
-	limiter  *Limiter
-	key      string
+
+	limiter *Limiter
+	key     string
+	asked   time.Time // when the permit was acquired
+
 	mu       sync.Mutex
-	stop     func()
+	ended    bool            // Release was called
+	released bool            // and succeeded
+	held     context.Context // of Hold; nil before
+	end      context.CancelCauseFunc
+	renewals chan struct{} // closed when there are no more; nil: there are none
 }
 
 // Acquire holds one permit, under a random id. A refusal is a *LimitedError. Over the limit, a policy
-// with `overflow: shadow` gives a permit that holds nothing; one that degrades or diverts refuses, and
+// with `overflow: shadow` returns a permit that holds nothing; one that degrades or diverts refuses, and
 // LimitedError.Decision.Overflow has what to do instead.
 func (l *Limiter) Acquire(ctx context.Context, key string) (*Permit, error) {
 	return l.AcquireN(ctx, key, wire.NewID(), 1)
 }
 
-// AcquireN holds n permits under an id of 1 to 1,024 bytes. An id that is held already is refused for good. If there is
-// no answer, release the id: the permits are perhaps held.
+// AcquireN holds n permits under an id of 1 to 1,024 bytes. An id that is held already is refused, and CanRetry is false.
+// If there is no answer, release the id: the permits are perhaps held.
 func (l *Limiter) AcquireN(ctx context.Context, key, id string, n int64) (*Permit, error) {
+	asked := l.gate.clock.Now()
 	d, err := l.send(ctx, kernel.VerbAcquire, key, n, 0, id)
 	if err == nil {
 		err = d.Err()
@@ -199,7 +222,7 @@ func (l *Limiter) AcquireN(ctx context.Context, key, id string, n int64) (*Permi
 	if err != nil {
 		return nil, err
 	}
-	return &Permit{ID: id, Decision: d, limiter: l, key: key}, nil
+	return &Permit{ID: id, Decision: d, limiter: l, key: key, asked: asked}, nil
 }
 
 // Release gives back the permits that are held under an id. They were not held any more if the decision refuses, or,
@@ -217,51 +240,76 @@ func (l *Limiter) Renew(ctx context.Context, key, id string) (Decision, error) {
 // holdsNothing reports whether the permit passed over the limit.
 func (p *Permit) holdsNothing() bool { return p.Decision.Overflow.Kind == OverflowShadow }
 
-// Release gives the permit back, and ends Hold. The error says that it is not known to be given back.
+// Release gives the permit back, and ends Hold. The error says that it is not known to be given back: you may call Release
+// again. After a success it does nothing. It returns nil also if the permit had lapsed before; Hold and Renew report that.
 func (p *Permit) Release(ctx context.Context) error {
 	p.mu.Lock()
-	if p.stop != nil {
-		p.stop()
-		p.stop = nil
+	released := p.released
+	p.ended = true
+	if p.end != nil {
+		p.end(context.Canceled)
 	}
+	renewals := p.renewals
 	p.mu.Unlock()
-	if p.holdsNothing() {
+	if renewals != nil {
+		<-renewals
+	}
+	if released || p.holdsNothing() {
 		return nil
 	}
 	_, err := p.limiter.Release(ctx, p.key, p.ID)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.released = p.released || err == nil
 	return err
 }
 
-// Renew holds the permit for another ttl. A *LimitedError says that it is not held any more.
+// Renew holds the permit for another ttl. An ErrNotHeld says that it is not held any more.
 func (p *Permit) Renew(ctx context.Context) error {
 	if p.holdsNothing() {
 		return nil
 	}
 	d, err := p.limiter.Renew(ctx, p.key, p.ID)
-	if err != nil {
-		return err
+	if err == nil && !d.Allowed {
+		return ErrNotHeld
 	}
-	return d.Err()
+	return err
 }
 
-// Hold renews the permit in the background, each time a third of its ttl has passed, until it is released or ctx ends.
-func (p *Permit) Hold(ctx context.Context) {
-	every := p.Decision.ResetAfter / 3
-	if every <= 0 || p.holdsNothing() {
-		return
-	}
-	ctx, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
+// Hold renews the permit in the background, each time a third of its ttl has passed, until it is released or ctx ends. Do
+// the work that needs the permit with the context that Hold returns: it is derived from ctx, and ends when the permit is
+// released, or lost. Its context.Cause is [ErrNotHeld] if a renewal was refused, or if none succeeded for a ttl: then others
+// may hold the permit. Hold called again returns the same context; called after Release, one that has ended.
+func (p *Permit) Hold(ctx context.Context) context.Context {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.stop != nil {
-		p.stop()
+	if p.held != nil {
+		return p.held
 	}
-	p.stop = func() { stop(); <-done }
-	go func() {
-		defer close(done)
-		for p.limiter.gate.clock.Sleep(ctx, every) == nil {
-			_ = p.Renew(ctx)
+	p.held, p.end = context.WithCancelCause(ctx)
+	_, scripted := p.limiter.gate.decider.(byFunc)
+	switch {
+	case p.ended:
+		p.end(ErrNotHeld)
+	case p.Decision.ResetAfter > 0 && !p.holdsNothing() && !scripted:
+		p.renewals = make(chan struct{})
+		go p.renewUntilLost(p.Decision.ResetAfter)
+	}
+	return p.held
+}
+
+// renewUntilLost renews the permit until the context of Hold ends, and ends that itself once the permit is lost.
+func (p *Permit) renewUntilLost(ttl time.Duration) {
+	defer close(p.renewals)
+	clock, renewed := p.limiter.gate.clock, p.asked
+	for wait := ttl/3 - clock.Now().Sub(renewed); clock.Sleep(p.held, wait) == nil; wait = ttl / 3 {
+		asked := clock.Now()
+		switch err := p.Renew(p.held); {
+		case err == nil:
+			renewed = asked
+		case errors.Is(err, ErrNotHeld) || clock.Now().Sub(renewed) >= ttl:
+			p.end(ErrNotHeld)
+			return
 		}
-	}()
+	}
 }

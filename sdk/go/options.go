@@ -20,6 +20,7 @@ const (
 	deadlineRemoteDefault = 200 * time.Millisecond
 	deadlineRESPDefault   = 50 * time.Millisecond
 	deadlineMax           = 10 * time.Second
+	pingWithin            = time.Second
 	nodesMax              = math.MaxUint32
 )
 
@@ -32,7 +33,8 @@ const (
 )
 
 // Option configures a gate. The constructor returns an error if a value is out of range, and an [OptionError] if the option does
-// not belong to it.
+// not belong to it. If an option is given more than once, the last one wins; [Policies], [Compiled], [Rules] and [Observer] add
+// to those before.
 type Option func(*options)
 
 // OptionError says that an option was given to a constructor to which it does not belong.
@@ -68,7 +70,7 @@ type options struct {
 	token    string
 	client   *http.Client
 	tls      *tls.Config
-	observer func(context.Context, Observation)
+	observe  []func(context.Context, Observation)
 }
 
 // Clock is the time by which a gate works. A test brings its own.
@@ -142,7 +144,7 @@ func TLS(config *tls.Config) Option {
 	return optionOf("TLS", func(o *options) { o.tls = config }, forHTTP, forRESP)
 }
 
-// HTTPClient sets the HTTP client, in which TLS has no effect. For [Remote] over HTTP.
+// HTTPClient sets the HTTP client. [TLS] has no effect on it: set its transport. For [Remote] over HTTP.
 func HTTPClient(client *http.Client) Option {
 	return optionOf("HTTPClient", func(o *options) { o.client = client }, forHTTP)
 }
@@ -162,14 +164,23 @@ type Observation struct {
 	Took time.Duration
 }
 
-// Observer is called after every request, in its goroutine: for metrics and traces.
+// Observer adds a function that is called after every request, in its goroutine: for metrics and traces. Several are called
+// in the order of the options.
 func Observer(observe func(context.Context, Observation)) Option {
-	return func(o *options) { o.observer = observe }
+	return func(o *options) {
+		if observe != nil {
+			o.observe = append(o.observe, observe)
+		}
+	}
 }
 
 // gate makes the gate of a decider.
 func (o *options) gate(d decider) *Gate {
-	return &Gate{decider: d, inCode: o.constructor == forDirect || o.constructor == forMemory, clock: o.clock, observe: o.observer}
+	g := &Gate{decider: d, inCode: o.constructor == forDirect || o.constructor == forMemory, clock: o.clock, observe: o.observe}
+	if _, isMachines := o.clock.(engine.WallClock); !isMachines {
+		g.ownClock = o.clock
+	}
+	return g
 }
 
 // optionsOf applies the options of a constructor and checks them.

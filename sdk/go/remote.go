@@ -242,6 +242,27 @@ func noStore(charged Charged, detail string) *Error {
 	return newError(ErrPerhapsCharged, nil, "%s", detail).charged(charged)
 }
 
+// ping asks whether the server is ready.
+func (r *remote) ping(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(r.base, "v1/")+"readyz", nil)
+	if err != nil {
+		return pong(err)
+	}
+	request.Header.Set("User-Agent", userAgent)
+	answer, err := r.client.Do(request)
+	if err != nil {
+		return pong(errors.Unwrap(err))
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, answerMax)) // for the next request on this connection
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		err := newError(ErrServer, nil, "server: %d is not ready", answer.StatusCode).charged(ChargedNo)
+		err.Status = answer.StatusCode
+		return err
+	}
+	return nil
+}
+
 func (r *remote) close() error {
 	r.client.CloseIdleConnections()
 	return nil

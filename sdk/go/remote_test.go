@@ -83,6 +83,9 @@ func TestBothWiresOfAServerSayTheSame(t *testing.T) {
 		"none": {{"unknown", check(1)}},
 	}
 	over, fast := remoteOf(t, "http://"+web), remoteOf(t, "resp://"+resp)
+	if err := errors.Join(over.Ping(ctx), fast.Ping(ctx)); err != nil {
+		t.Error(err)
+	}
 	for policy, list := range steps {
 		for _, s := range list {
 			a, errA := s.call(over.Policy(policy), "a")

@@ -218,6 +218,8 @@ func respDecision(a engine.Request, got any) (Decision, error) {
 // milliseconds returns a time; the longest one if it is longer than a duration can be.
 func milliseconds(ms int64) time.Duration { return kernel.Span(min(ms, kernel.SpanMaxUS/1000) * 1000) }
 
+func (r *resp) ping(ctx context.Context) error { return pong(r.client.Ping(ctx).Err()) }
+
 func (r *resp) close() error {
 	_ = r.client.Close() // it has been closed before
 	return nil

@@ -18,8 +18,11 @@ const (
 	Year
 )
 
+// String returns the name.
+func (u Unit) String() string { return nameOf(int(u), "day", "week", "month", "year") }
+
 // Rule is one limit, for [Gate.Limit]. Make it with [TokenBucket], [FixedWindow] and the like. Its methods return a
-// changed copy. Gate.Limit returns an error if a parameter is out of range.
+// changed copy. Gate.Limit returns an error if a parameter is out of range, and for the zero value.
 type Rule struct{ spec kernel.Spec }
 
 // specsOf returns the parameters of rules.

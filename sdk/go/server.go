@@ -34,7 +34,7 @@ type Result struct {
 type Batch struct {
 	// Allowed reports whether all checks passed. If not, nothing is charged.
 	Allowed bool
-	// Decisions are the answers in the order of the checks; of a refused batch, that of the check that was refused.
+	// Decisions are the answers in the order of the checks; a refused batch has one: the answer to the check that was refused.
 	Decisions []Decision
 	// Refused is the place of the check that was refused, from 0; -1 if Allowed.
 	Refused int
@@ -58,7 +58,7 @@ type Explanation struct {
 	Decision Decision
 	// WouldCharge is the permits that it would take of each rule; 0 if it would be refused.
 	WouldCharge int64
-	// Overridden says that the key has rules of its own.
+	// Overridden reports whether the key has rules of its own.
 	Overridden bool
 	// Overflow is what the policy does with requests over the limit: `reject`, `queue`, `degrade`, `divert` or `shadow`.
 	Overflow string
@@ -143,6 +143,7 @@ func (g *Gate) AllowEach(ctx context.Context, checks ...Check) ([]Result, error)
 	}
 	for i, item := range got.Answers {
 		d, err := r.itemOf(item, sent[i].Policy)
+		d.clock = g.ownClock
 		results[places[i]] = Result{d, err}
 		g.observed(ctx, sent[i].Policy, kernel.VerbCheck.String(), d, err, started)
 	}
@@ -150,8 +151,8 @@ func (g *Gate) AllowEach(ctx context.Context, checks ...Check) ([]Result, error)
 }
 
 // AllowAll takes the permits of 1 to 100 checks together, or none of them. While it is decided others may find the permits
-// taken, and be refused. It needs a server over HTTP: ErrNotInDirectMode, ErrNotOnThisWire. The error of a store that goes
-// in the middle names what stays charged.
+// taken, and be refused. It needs a server over HTTP; without one it returns an ErrNotInDirectMode or
+// an ErrNotOnThisWire. If the store fails in the middle, the text of the error names what stays charged.
 func (g *Gate) AllowAll(ctx context.Context, checks ...Check) (Batch, error) {
 	r, err := g.only("batch")
 	if err != nil {
@@ -179,6 +180,7 @@ func (g *Gate) AllowAll(ctx context.Context, checks ...Check) (Batch, error) {
 		if err != nil {
 			return Batch{}, err
 		}
+		d.clock = g.ownClock
 		g.observed(ctx, name, kernel.VerbCheck.String(), d, nil, started)
 		out.Decisions = append(out.Decisions, d)
 	}
@@ -261,8 +263,9 @@ func (l *Limiter) Explain(ctx context.Context, key string, n int64) (out Explana
 
 // observed calls the observer after a request.
 func (g *Gate) observed(ctx context.Context, policy, verb string, d Decision, err error, started time.Time) {
-	if g.observe != nil {
-		g.observe(ctx, Observation{policy, verb, d, err, time.Since(started)})
+	took := time.Since(started)
+	for _, observe := range g.observe {
+		observe(ctx, Observation{policy, verb, d, err, took})
 	}
 }
 

@@ -1,10 +1,13 @@
 // Package sggrpc guards services of gRPC, and makes clients wait for their turn.
+//
+// A refused call gets ResourceExhausted, and Unavailable where nobody could decide and the policy denies. A call without a
+// decision gets the code of its context if that has ended; Unavailable if Redis or the server did not answer, or the server
+// failed; and Internal for mistakes of the program, such as an unknown policy. The error itself is not sent to clients.
 package sggrpc
 
 import (
 	"context"
 	"errors"
-	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -28,6 +31,7 @@ type guard struct {
 }
 
 // Key sets the function that returns the key of a call; "" selects the shared budget. Default: the full name of the method.
+// Of Key and [Metadata] the last one wins.
 func Key(of func(ctx context.Context, method string) string) Option {
 	return func(g *guard) { g.key, g.metadata = of, "" }
 }
@@ -78,17 +82,10 @@ func (g *guard) pass(ctx context.Context, method string) error {
 	if !d.Allowed {
 		return refused(d)
 	}
-	if d.Pause() <= 0 {
-		return nil
+	if err := d.Sleep(ctx); err != nil {
+		return status.FromContextError(err).Err()
 	}
-	timer := time.NewTimer(d.Pause())
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return status.FromContextError(ctx.Err()).Err()
-	}
+	return nil
 }
 
 // refused returns ResourceExhausted (Unavailable if Redis did not decide and the policy denies), with RetryInfo if the

@@ -16,7 +16,8 @@ const scope = "github.com/sluicegate/sluicegate/sdk/go"
 
 // New returns the option by which a gate counts its decisions in `sluicegate.decisions` and measures them in
 // `sluicegate.duration` (seconds), by policy, verb, result (`allowed`, `refused`, or the name of the error) and mode. The
-// span of a request, if it has one, gets the same attributes. No key is in any of them.
+// span of a request, if it has one, gets the same attributes. No key is in any of them. The option is an Observer, and other
+// observers are called as well.
 func New(provider metric.MeterProvider) (sluicegate.Option, error) {
 	meter := provider.Meter(scope)
 	decisions, err := meter.Int64Counter("sluicegate.decisions", metric.WithDescription("Decisions about rate limits."))

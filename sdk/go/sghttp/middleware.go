@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
-	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
 )
 
 // Option changes how a middleware works.
@@ -27,7 +26,7 @@ type guard struct {
 }
 
 // Key sets the function that returns the key of a request; "" selects the shared budget. Default: the client's address, as
-// [RemoteIP] gives it. A key of more than 1,024 bytes becomes its hash.
+// [RemoteIP] returns it. A key of more than 1,024 bytes becomes its hash. Of Key and [Header] the last one wins.
 func Key(of func(*http.Request) string) Option {
 	return func(g *guard) { g.key, g.header = of, "" }
 }
@@ -54,7 +53,7 @@ func TrustedProxies(prefixes ...string) Option {
 func Headers(styles ...sluicegate.HeaderStyle) Option { return func(g *guard) { g.styles = styles } }
 
 // OnOverflow serves requests over the limit that the policy degrades by a tag, or diverts: see Decision.Overflow. It
-// gives false for what it does not serve, which is refused then.
+// returns false for what it does not serve, which is refused then.
 func OnOverflow(serve func(http.ResponseWriter, *http.Request, sluicegate.Decision) bool) Option {
 	return func(g *guard) { g.over = serve }
 }
@@ -94,8 +93,8 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) bool {
 		limiter = limiter.Shared()
 	}
 	d, err := limiter.AllowN(r.Context(), key, g.cost(r))
-	if err == nil && d.Allowed && d.Pause() > 0 {
-		err = wire.Sleep(r.Context(), d.Pause())
+	if err == nil && d.Allowed {
+		err = d.Sleep(r.Context())
 	}
 	if err != nil {
 		g.failed(w, r, err)

@@ -29,7 +29,8 @@ func Refuse(retryAfter time.Duration) Outcome {
 func Fail(err error) Outcome { return Outcome{err: err} }
 
 // Script returns a gate that answers requests with the outcomes, one after the other. It fails the test if there are more
-// requests than outcomes, or fewer when the test ends. No rules are needed, and no time passes.
+// requests than outcomes, or fewer when the test ends. No rules are needed, and no time passes: Wait does not sleep after a
+// Refuse, but asks for the next outcome.
 func Script(t testing.TB, outcomes ...Outcome) *sluicegate.Gate {
 	t.Helper()
 	var mu sync.Mutex

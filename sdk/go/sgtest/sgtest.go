@@ -12,7 +12,7 @@ import (
 	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
 )
 
-// Gate is a gate in memory, and its clock.
+// Gate is a gate in memory, and its clock. [NewGate] makes it; the zero value is not usable.
 type Gate struct {
 	*sluicegate.Gate
 	// Clock is the clock of the gate.
@@ -44,7 +44,7 @@ type sleeper struct {
 	wake  chan struct{}
 }
 
-// Now gives the time of the clock.
+// Now returns the time of the clock.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,14 +65,14 @@ func (c *Clock) Advance(d time.Duration) {
 	})
 }
 
-// Sleepers returns how many goroutines wait for the clock: in Wait, in Hold, and in a queue.
+// Sleepers returns how many goroutines wait for the clock: in Wait, Decision.Sleep and Hold, and in a queue.
 func (c *Clock) Sleepers() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.sleepers)
 }
 
-// Sleep waits until Advance has moved the clock by d, or gives the context's error if that ends before.
+// Sleep waits until Advance has moved the clock by d, or returns the context's error if that ends before.
 func (c *Clock) Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 || ctx.Err() != nil {
 		return ctx.Err()

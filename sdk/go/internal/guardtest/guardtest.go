@@ -63,7 +63,10 @@ func Gone(t *testing.T) *sluicegate.Limiter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return limiter.OnStoreFailure(sluicegate.FailDeny)
+	if limiter, err = limiter.OnStoreFailure(sluicegate.FailDeny); err != nil {
+		t.Fatal(err)
+	}
+	return limiter
 }
 
 // Policy returns the limiter of a policy of the SDK's testdata/policies.yaml, for the tests of a folder beside that. It has one
