@@ -29,6 +29,7 @@ if (!$decision->allowed) {
     Refusal::of($decision)->send();
     return;
 }
+$decision->pause();
 foreach (Headers::of($decision) as $name => $value) {
     header("$name: $value");
 }

@@ -9,6 +9,8 @@ use Sluicegate\Kernel\Ask;
 
 /**
  * Decides the requests of limiters: in Redis, by a server, or in this process.
+ *
+ * @internal
  */
 abstract class Decider
 {

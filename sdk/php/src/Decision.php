@@ -16,7 +16,7 @@ final readonly class Decision
     public bool $allowed;
     /** Permits granted, or given back by a refund; 0 if refused. */
     public int $granted;
-    /** Time for which the caller must hold an allowed request back. */
+    /** Time for which an allowed request must be held back in all; `heldUs` of it is over. See `waitLeftUs()`. */
     public int $waitUs;
     /** Permits left under the deciding rule. */
     public int $remaining;
@@ -26,6 +26,7 @@ final readonly class Decision
     public int $resetAfterUs;
 
     /**
+     * @internal decisions of tests come from `Testing\Script`
      * @param int $limit the largest cost that the deciding rule ever lets pass at once
      * @param string $policy the policy, or the name of a limit that is made in code
      * @param string $rule the rule that decided
@@ -52,10 +53,28 @@ final readonly class Decision
         $this->resetAfterUs = $outcome->resetAfterUs;
     }
 
-    /** Whole seconds until the same request can pass, rounded up; null if it passes now, or never does. */
+    /** Returns the time for which an allowed request must still be held back, as under `leaky_bucket` or by `reserve`. */
+    public function waitLeftUs(): int
+    {
+        return max($this->waitUs - $this->heldUs, 0);
+    }
+
+    /** Holds this process back for `waitLeftUs()`. */
+    public function pause(): void
+    {
+        // Even no time at all would take the system 0.1 ms.
+        if ($this->waitLeftUs() > 0) {
+            usleep($this->waitLeftUs());
+        }
+    }
+
+    /** Returns the whole seconds until the same request can pass, rounded up; 0 if allowed; null: never, so do not retry. */
     public function retryAfterSeconds(): ?int
     {
-        return $this->retryAfterUs ? intdiv($this->retryAfterUs + 999_999, 1_000_000) : null;
+        if ($this->allowed) {
+            return 0;
+        }
+        return $this->retryAfterUs === null ? null : intdiv($this->retryAfterUs + 999_999, 1_000_000);
     }
 
     /** Whole seconds until the budget is full, rounded up. */
@@ -74,13 +93,21 @@ final readonly class Decision
         return $this->allowed ? $this : throw new LimitExceeded($this);
     }
 
-    /** Returns this decision with the overflow that the policy applied, and whether the caller may go on. */
+    /**
+     * Returns this decision with the overflow that the policy applied, and whether the caller may go on.
+     *
+     * @internal
+     */
     public function over(Overflow $overflow, bool $allowed): self
     {
         return $this->copy($this->outcome->with($allowed), $overflow, $this->heldUs);
     }
 
-    /** Returns this decision with the time for which a queue held the request back. */
+    /**
+     * Returns this decision with the time for which a queue held the request back.
+     *
+     * @internal
+     */
     public function held(int $heldUs): self
     {
         return $this->copy($this->outcome, $this->overflow, $heldUs);

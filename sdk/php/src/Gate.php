@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate;
 
 use InvalidArgumentException;
+use LogicException;
 use Psr\Clock\ClockInterface;
 use Psr\Log\LoggerInterface;
 use Psr\SimpleCache\CacheInterface;
@@ -25,7 +26,7 @@ use Sluicegate\Remote\RespDecider;
 /**
  * Makes limiters: of the policies of one Redis or one server, or of limits that are made in code.
  */
-abstract class Gate
+class Gate
 {
     /** The longest time that `close` pays debts by default, in s. */
     private const CLOSE_S = 1.0;
@@ -33,33 +34,35 @@ abstract class Gate
     /** The most debts of other keys that are paid beside a decision: about 0.2 ms for the request that pays. */
     private const PAY_MAX = 4;
 
-    private readonly ?Observer $observer;
+    /** The longest hold in ms: 366 days, as the longest `max_wait` of a policy. */
+    private const HOLD_MAX_MS = 31_622_400_000;
 
-    /**
-     * @param callable(Observation): void|null $observer called after each request
-     * @param float $closeSeconds the longest time that `close` pays by default
-     */
+    /** Accounts of this many keys take 2 GB. */
+    private const ACCOUNTS_MAX = 1_000_000;
+
+    /** @param float $closeSeconds the longest time that `close` pays by default */
     protected function __construct(
         private readonly Decider $decider,
-        ?callable $observer,
+        private readonly ?Observer $observer,
         private readonly float $closeSeconds = self::CLOSE_S,
     ) {
-        $this->observer = $observer === null ? null : new Observer($observer);
     }
 
     /**
-     * Returns a gate that uses a decider, such as your own for tests.
+     * Returns a gate that uses a decider. For tests of a program see `Testing\Script` and `Testing\InMemoryGate`.
      *
-     * @param callable(Observation): void|null $observer called after each request
+     * @internal
      * @param float $closeSeconds the longest time that `close` pays by default
      */
     public static function of(
         Decider $decider,
-        ?callable $observer = null,
+        ?Observer $observer = null,
         float $closeSeconds = self::CLOSE_S,
     ): self {
-        return new class ($decider, $observer, $closeSeconds) extends Gate {
-        };
+        if (static::class !== self::class) {
+            throw new LogicException('this would be no `' . static::class . '`; call it on `Gate`');
+        }
+        return new self($decider, $observer, $closeSeconds);
     }
 
     /**
@@ -71,16 +74,21 @@ abstract class Gate
      *   memory of the process, and elsewhere that of the request, and then `on_store_failure: local` is decided as
      *   `deny`
      * @param int|null $nodes the number of hosts and servers that share a limit while Redis does not answer; null: the
-     *   number that servers publish, else 1
+     *   number that servers publish, else 1. A process with a memory of its own counts as a host: each worker of
+     *   RoadRunner, and of Swoole without APCu
      * @param int $deadlineMs the longest time that one question to Redis takes, 1 to 10,000 ms
-     * @param int $maxHoldMs the longest time that `overflow: queue` holds a request (and this process) back
-     * @param int $accountsMax the most keys that are decided without Redis at a time; each takes about 2 KB of memory
+     * @param int $maxHoldMs the longest time that `overflow: queue` holds a request (and this process) back,
+     *   0 to 31,622,400,000 ms
+     * @param int $accountsMax the most keys that are decided without Redis at a time, 1 to 1,000,000; each takes about
+     *   2 KB of memory
      * @param Clock|ClockInterface|null $clock null: the machine's clock; a PSR-20 clock works, too
      * @param CacheInterface|null $cache a PSR-16 cache for policies; `$memory` then holds everything else
-     * @param LoggerInterface|null $logger logs that the breaker opens or closes, and that policies cannot be read, each
-     *   once a minute at most; it never gets keys
-     * @param callable(Observation): void|null $observer called after each request: for metrics and traces
-     * @throws InvalidRequest if an option is out of its range
+     * @param LoggerInterface|null $logger logs that the breaker opens or closes, that policies cannot be read, and that
+     *   the observer throws, each once a minute at most; it never gets keys
+     * @param callable(Observation): void|null $observer called after each request: for metrics and traces. Its
+     *   exceptions change no decision
+     * @throws InvalidRequest if the app, the nodes or the deadline are out of range
+     * @throws InvalidArgumentException if another option is out of its range
      */
     public static function direct(
         Runner $redis,
@@ -97,7 +105,9 @@ abstract class Gate
     ): self {
         Ranges::app($app);
         Ranges::number('nodes', $nodes ?? 1, 1, 4294967295);
-        Ranges::number('deadline', $deadlineMs, 1, 10_000, ' ms');
+        Ranges::deadline($deadlineMs);
+        Ranges::option('maxHoldMs', $maxHoldMs, 0, self::HOLD_MAX_MS);
+        Ranges::option('accountsMax', $accountsMax, 1, self::ACCOUNTS_MAX);
         $hasShare = $memory !== null || Apcu::isAvailable() || PHP_SAPI === 'cli';
         $memory ??= Apcu::isAvailable() ? new Apcu('sg:' . $redis->endpoint() . ':') : new ProcessMemory();
         // On command lines APCu, too, is the process' own.
@@ -108,6 +118,7 @@ abstract class Gate
         $policies = new Policies($store, $ofPolicies, $clock, $logger);
         $options = new Options($app, $nodes, 1000 * $maxHoldMs, self::PAY_MAX, $accountsMax, $hasShare);
         $decider = new DirectDecider($policies, $store, $memory, $clock, $options, $logger);
+        $observer = $observer === null ? null : new Observer($observer, $logger, $memory);
         return self::of($decider, $observer, $endsWithProcess ? self::CLOSE_S : 0.0);
     }
 
@@ -121,9 +132,11 @@ abstract class Gate
      *
      * @param string|null $token the app's token; it needs the scope `check`, and `refund` to give permits back
      * @param string $app the program's app, for servers without tokens
-     * @param int|null $timeoutMs the longest wait for an answer: by default 200 ms over HTTP and 50 ms over RESP. With
-     *   `overflow: queue`, answers take up to `max_wait` longer
-     * @param callable(Observation): void|null $observer called after each request
+     * @param int|null $timeoutMs the longest wait for an answer, 1 to 10,000 ms: by default 200 ms over HTTP and 50 ms
+     *   over RESP. With `overflow: queue`, answers take up to `max_wait` longer
+     * @param callable(Observation): void|null $observer called after each request. Its exceptions change no decision
+     * @throws InvalidRequest if the app or the timeout (`deadline_range`) is not valid
+     * @throws InvalidArgumentException if the URL is not that of a server
      */
     public static function remote(
         string $url,
@@ -141,7 +154,10 @@ abstract class Gate
         }
         $host = $part['path'] !== '' ? $part['path'] : ($part['tls'] === 's' ? 'tls://' : '') . $part['host'];
         $runner = PhpRedis::persistent($host, (int) ($part['port'] ?? 0), $token);
-        return self::of(new RespDecider($runner, $app, $timeoutMs ?? 50), $observer);
+        $timeoutMs ??= 50;
+        Ranges::deadline($timeoutMs);
+        $observer = $observer === null ? null : new Observer($observer);
+        return self::of(new RespDecider($runner, $app, $timeoutMs), $observer);
     }
 
     /** Returns the limiter of a published policy. An unknown name is reported by its first request, not here. */

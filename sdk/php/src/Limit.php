@@ -11,13 +11,19 @@ use Sluicegate\Rules\RuleEncoder;
 use Sluicegate\Rules\RuleSet;
 
 /**
- * A limit that is made in code. Rates and spans are texts as in policies, such as `10/min` and `1h`.
+ * A limit that is made in code. Rates and spans are texts as in policies.
+ *
+ * A span is a whole number and a unit, 1 us to 366 d: `us`, `ms`, `s` (`sec`, `second`), `m` (`min`, `minute`), `h`
+ * (`hour`), `d` (`day`), such as `500ms`. A rate is 1 to 2^32 permits, a `/`, and a span or a unit: `10/min`,
+ * `100/15m`; permits that are bytes may have `B`, `kB`, `KiB`, `MB`, `MiB`, `GB` or `GiB`: `64KiB/s`.
  */
 final readonly class Limit
 {
     /** @param SealedRules $sealed the rules as they are sent */
     private function __construct(
+        /** @internal */
         public RuleSet $rules,
+        /** @internal */
         public SealedRules $sealed,
         public OnStoreFailure $onStoreFailure,
     ) {
@@ -35,10 +41,31 @@ final readonly class Limit
         return self::one('token_bucket', ['rate' => $rate, 'burst' => $burst, 'initial' => $initial]);
     }
 
-    /** Requests one after the other at the rate; up to `$burst` wait. */
+    /** Requests one after the other at the rate; up to `$burst` wait: for `waitLeftUs()` of their decisions. */
     public static function leakyBucket(string $rate, int $burst = 0): self
     {
         return self::one('leaky_bucket', ['rate' => $rate, 'burst' => $burst]);
+    }
+
+    /**
+     * Guava's SmoothBursty: any cost passes, and the next request waits for it.
+     *
+     * @param string $maxBurst for how long permits are saved
+     */
+    public static function smoothBursty(string $rate, string $maxBurst = '1s'): self
+    {
+        return self::one('smooth_bursty', ['rate' => $rate, 'max_burst' => $maxBurst]);
+    }
+
+    /**
+     * Guava's SmoothWarmingUp: the same, and after idle times permits come slower.
+     *
+     * @param string $warmup how long it takes to come to the rate
+     * @param float $coldFactor how many times slower they come at first; above 1, to 1,000
+     */
+    public static function smoothWarmup(string $rate, string $warmup, float $coldFactor = 3.0): self
+    {
+        return self::one('smooth_warmup', ['rate' => $rate, 'warmup' => $warmup, 'cold_factor' => $coldFactor]);
     }
 
     /**
@@ -50,6 +77,17 @@ final readonly class Limit
     {
         $align = $fromFirst ? 'first' : 'epoch';
         return self::one('fixed_window', ['limit' => $limit, 'window' => $window, 'align' => $align]);
+    }
+
+    /**
+     * At most `$limit` permits in each day, week, month or year of a time zone.
+     *
+     * @param string $unit `day`, `week`, `month` or `year`
+     * @param string $timeZone a name of the IANA database, such as `Europe/Berlin`
+     */
+    public static function calendarWindow(int $limit, string $unit, string $timeZone = 'UTC'): self
+    {
+        return self::one('fixed_window', ['limit' => $limit, 'calendar' => $unit, 'time_zone' => $timeZone]);
     }
 
     /** At most `$limit` permits in every window, by counters. */

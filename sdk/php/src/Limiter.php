@@ -17,6 +17,7 @@ use Sluicegate\Kernel\Ask;
 final class Limiter
 {
     /**
+     * @internal
      * @param string $name the policy, or the name of the limit
      * @param Limit|null $limit null for a policy
      * @param Observer|null $observer called after each request
@@ -46,7 +47,7 @@ final class Limiter
     }
 
     /**
-     * Takes `$cost` permits if the wait is `$maxWaitUs` µs at most. The caller itself must wait for `waitUs`.
+     * Takes `$cost` permits if the wait is `$maxWaitUs` µs at most. The caller itself must wait for `waitLeftUs()`.
      *
      * @param int $maxWaitUs 0 to 2^53 - 1, which means any wait
      */

@@ -5,21 +5,32 @@ declare(strict_types=1);
 namespace Sluicegate;
 
 use Closure;
+use Psr\Log\LoggerInterface;
 use Sluicegate\Exception\SluicegateException;
+use Sluicegate\Memory\Memory;
 use Sluicegate\Remote\Explanation;
 use Sluicegate\Remote\Settlement;
+use Throwable;
 
 /**
  * Calls a function of the program after each request, with its result.
+ *
+ * @internal
  */
 final class Observer
 {
     /** @var Closure(Observation): void|null */
     private readonly ?Closure $observe;
 
-    /** @param callable(Observation): void|null $observe null: none. Its exceptions reach the caller */
-    public function __construct(?callable $observe)
-    {
+    /**
+     * @param callable(Observation): void|null $observe null: none. Its exceptions change no result
+     * @param LoggerInterface|null $logger logs its exceptions, once a minute at most
+     */
+    public function __construct(
+        ?callable $observe,
+        private readonly ?LoggerInterface $logger = null,
+        private readonly ?Memory $memory = null,
+    ) {
         $this->observe = $observe === null ? null : $observe(...);
     }
 
@@ -44,7 +55,16 @@ final class Observer
         } catch (SluicegateException $e) {
             $error = $e;
         }
-        ($this->observe)(new Observation($policy, $verb, $decision, $error, intdiv(hrtime(true) - $begin, 1000)));
+        $observation = new Observation($policy, $verb, $decision, $error, intdiv(hrtime(true) - $begin, 1000));
+        try {
+            ($this->observe)($observation);
+        } catch (Throwable $e) {
+            // The permits are taken: the caller must hear of them.
+            if ($this->logger !== null && ($this->memory?->add('said:observer', 1, 60) ?? true)) {
+                $what = $e::class . ': ' . SluicegateException::cut($e->getMessage());
+                $this->logger->warning("sluicegate: the observer throws $what", ['exception' => $e]);
+            }
+        }
         return $error === null ? $result : throw $error;
     }
 }

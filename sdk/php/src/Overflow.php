@@ -27,6 +27,8 @@ final readonly class Overflow
     /**
      * Returns whether it applies to a verb that the rules refuse. A permit that passed under `shadow` holds nothing, so
      * renewals and releases of permits that are not held pass there as well.
+     *
+     * @internal
      */
     public function covers(Verb $verb): bool
     {

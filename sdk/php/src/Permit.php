@@ -15,6 +15,7 @@ final class Permit
     private bool $isHeld;
 
     /**
+     * @internal
      * @param Decision $decision the decision about the request
      * @param string $id the id by which any program can release or renew it
      */
@@ -34,18 +35,21 @@ final class Permit
     }
 
     /**
-     * Releases the permit; does nothing the second time, or if it was refused.
-     *
-     * @throws SluicegateException if Redis does not answer: then it lapses by itself
+     * Releases the permit; does nothing the second time, or if it was refused. It never throws, so that work that is
+     * done does not fail in a `finally`. Without an answer it returns false: call it again, or let the permit lapse.
+     * Observers get the exception, and `Limiter::release` throws it.
      */
-    public function release(): void
+    public function release(): bool
     {
-        if ($this->isHeld) {
-            $this->isHeld = false;
-            if ($this->decision->overflow === null) {
+        if ($this->isHeld && $this->decision->overflow === null) {
+            try {
                 $this->limiter->release($this->key, $this->id);
+            } catch (SluicegateException) {
+                return false;
             }
         }
+        $this->isHeld = false;
+        return true;
     }
 
     /**

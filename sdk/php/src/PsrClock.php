@@ -9,6 +9,8 @@ use Psr\Clock\ClockInterface;
 /**
  * Adapts a PSR-20 clock. It waits with the clock's own `sleep(seconds)`, which Symfony's clocks have, else with
  * `usleep`.
+ *
+ * @internal
  */
 final class PsrClock implements Clock
 {

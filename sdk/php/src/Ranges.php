@@ -4,14 +4,21 @@ declare(strict_types=1);
 
 namespace Sluicegate;
 
+use InvalidArgumentException;
 use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Kernel\Ask;
 
 /**
  * Checks the arguments of callers. All functions but `isName` throw an `InvalidRequest` if one is out of range.
+ *
+ * @internal
  */
 final class Ranges
 {
+    private function __construct()
+    {
+    }
+
     /** @param string|null $key 1 to 1,024 bytes; null: the shared budget */
     public static function key(?string $key): void
     {
@@ -58,6 +65,20 @@ final class Ranges
     public static function cost(int $cost): void
     {
         self::number('cost', $cost, 1, Ask::COST_MAX);
+    }
+
+    /** @param int $ms the longest time of a question to Redis or a server, 1 to 10,000 */
+    public static function deadline(int $ms): void
+    {
+        self::number('deadline', $ms, 1, 10_000, ' ms');
+    }
+
+    /** Checks an option that only this language has, so no name that all languages share fits its error. */
+    public static function option(string $name, int $value, int $min, int $max): void
+    {
+        if ($value < $min || $value > $max) {
+            throw new InvalidArgumentException("$name: `$value` is outside $min..=$max");
+        }
     }
 
     /** @param string $unit the unit of the number, with a space before it; empty: none */

@@ -6,6 +6,8 @@ namespace Sluicegate;
 
 /**
  * The operation of a request on its budget. The value is its code in a request to the script.
+ *
+ * @internal
  */
 enum Verb: int
 {

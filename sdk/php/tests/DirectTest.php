@@ -4,8 +4,11 @@ declare(strict_types=1);
 
 namespace Sluicegate\Tests;
 
+use InvalidArgumentException;
+use LogicException;
 use PHPUnit\Framework\TestCase;
 use Predis\Client;
+use Redis;
 use Sluicegate\Decision;
 use Sluicegate\Exception\Charged;
 use Sluicegate\Exception\InvalidRequest;
@@ -25,6 +28,7 @@ use Sluicegate\Redis\PhpRedis;
 use Sluicegate\Redis\PhpRedisCluster;
 use Sluicegate\Redis\Predis;
 use Sluicegate\Redis\Runner;
+use Sluicegate\Remote\HttpGate;
 use Sluicegate\Testing\ManualClock;
 use Sluicegate\Tests\Support\CountingRunner;
 use Sluicegate\Tests\Support\Fixture;
@@ -175,6 +179,70 @@ final class DirectTest extends TestCase
         $runner = PhpRedis::connect('127.0.0.1', $this->redis->port);
         $this->assertError('nodes_range', fn () => Gate::direct($runner, nodes: 0));
         $this->assertError('deadline_range', fn () => Gate::direct($runner, deadlineMs: 0));
+        foreach (['http', 'resp'] as $scheme) {
+            foreach ([-1, 0, 10_001] as $timeoutMs) {
+                $remote = static fn () => Gate::remote("$scheme://127.0.0.1:1", timeoutMs: $timeoutMs);
+                $this->assertError('deadline_range', $remote);
+            }
+        }
+        $this->assertError('deadline_range', fn () => HttpGate::at('http://127.0.0.1:1', timeoutMs: 0));
+        $outside = [
+            'maxHoldMs: `-1` is outside 0..=31622400000' => ['maxHoldMs' => -1],
+            'accountsMax: `-5` is outside 1..=1000000' => ['accountsMax' => -5],
+            'accountsMax: `0` is outside 1..=1000000' => ['accountsMax' => 0],
+        ];
+        foreach ($outside as $message => $options) {
+            try {
+                Gate::direct($runner, ...$options);
+                self::fail("taken, though $message");
+            } catch (InvalidArgumentException $e) {
+                self::assertSame($message, $e->getMessage());
+            }
+        }
+    }
+
+    public function testASubclassMakesNoGateOfAnotherKind(): void
+    {
+        self::assertInstanceOf(HttpGate::class, HttpGate::remote('http://127.0.0.1:1'));
+        foreach (['direct' => PhpRedis::connect('127.0.0.1', 1), 'remote' => 'resp://127.0.0.1:1'] as $make => $of) {
+            try {
+                HttpGate::$make($of);
+                self::fail("HttpGate::$make gives a gate");
+            } catch (LogicException) {
+                continue;
+            }
+        }
+    }
+
+    public function testAPermitThatIsNotGivenBackCanBeGivenBackAgain(): void
+    {
+        $redis = new RedisServer();
+        $jobs = Gates::direct($redis->port)->limit('jobs', Limit::concurrency(1, '1m'));
+        $permit = $jobs->acquire('a');
+        $redis->stop();
+        self::assertSame([false, true], [$permit->release(), $permit->isHeld()]);
+        $redis->start();
+        self::assertSame([true, false], [$permit->release(), $permit->isHeld()]);
+        self::assertTrue($permit->release(), 'the second time');
+    }
+
+    public function testAClientOfTheProgramKeepsItsReadTimeout(): void
+    {
+        foreach ([0.0, 7.5] as $timeout) {
+            $client = new Redis();
+            $client->connect('127.0.0.1', $this->redis->port, 1.0, null, 0, $timeout);
+            $limiter = Gate::direct(PhpRedis::of($client), deadlineMs: 2000)->limit('own', Limit::slidingLog(9, '1h'));
+            self::assertSame(Mode::Store, $limiter->check('a')->mode);
+            self::assertSame($timeout ?: 60.0, $client->getOption(Redis::OPT_READ_TIMEOUT));
+            // Longer than the deadline.
+            self::assertNull($client->blPop(['nothing'], 3)[0] ?? null);
+            self::assertSame(Mode::Store, $limiter->check('a')->mode);
+            $at = ['host' => '127.0.0.1', 'port' => $this->redis->port];
+            $client = new Client($at + ($timeout > 0 ? ['read_write_timeout' => $timeout] : []));
+            $limiter = Gate::direct(new Predis($client), deadlineMs: 2000)->limit('own', Limit::slidingLog(9, '1h'));
+            self::assertSame(Mode::Store, $limiter->check('a')->mode);
+            self::assertNull($client->blpop(['nothing'], 3)[0] ?? null);
+        }
     }
 
     public function testDegradeDivertAndQueue(): void

@@ -8,6 +8,7 @@ use PHPUnit\Framework\TestCase;
 use Psr\Log\AbstractLogger;
 use Psr\Log\LoggerInterface;
 use Sluicegate\Exception\InvalidRequest;
+use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Gate;
 use Sluicegate\Limit;
 use Sluicegate\Observation;
@@ -57,6 +58,25 @@ final class EventsTest extends TestCase
             static fn (Observation $of): array => [$of->policy, $of->verb, $of->decision],
             $heard,
         )));
+    }
+
+    public function testAnObserverThatFailsChangesNoDecision(): void
+    {
+        $logger = self::logger();
+        $fails = static fn (Observation $of) => throw new \Error("no label for $of->policy");
+        $mail = Gates::direct(RedisServer::shared()->port, logger: $logger, observer: $fails)
+            ->limit('mail', Limit::slidingLog(1, '1h'));
+        self::assertSame([true, false], [$mail->check('a-secret-key')->allowed, $mail->check('a-secret-key')->allowed]);
+        try {
+            $mail->acquire('a-secret-key');
+            self::fail('no error');
+        } catch (InvalidRequest $e) {
+            self::assertSame('unsupported_verb', $e->errorName);
+        }
+        self::assertSame(['warning sluicegate: the observer throws Error: no label for mail'], $logger->said);
+        $server = Gates::remote('http://127.0.0.1:1', observer: $fails);
+        $this->expectException(StoreUnavailable::class);
+        $server->policy('p')->check('a');
     }
 
     public function testAnObserverHearsWhatAServerDecides(): void

@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Tests;
 
 use InvalidArgumentException;
+use LogicException;
 use Nyholm\Psr7\Factory\Psr17Factory;
 use Nyholm\Psr7\Response;
 use Nyholm\Psr7\ServerRequest;
@@ -23,11 +24,13 @@ use Sluicegate\Http\RateLimitMiddleware;
 use Sluicegate\Http\Refusal;
 use Sluicegate\Http\RequestFacts;
 use Sluicegate\Kernel\Outcome;
+use Sluicegate\Limit;
 use Sluicegate\Limiter;
 use Sluicegate\Mode;
 use Sluicegate\Redis\PhpRedis;
 use Sluicegate\Testing\InMemoryGate;
 use Sluicegate\Testing\ManualClock;
+use Sluicegate\Testing\Script;
 use Sluicegate\Tests\Support\Fixture;
 use Sluicegate\Tests\Support\Gates;
 use Sluicegate\Tests\Support\HttpServer;
@@ -75,6 +78,53 @@ final class HttpTest extends TestCase
     public function testKeysAreThoseOfTheTable(array $attributes, RequestFacts $facts, ?string $expected): void
     {
         self::assertSame($expected, Key::attributes($attributes)->of($facts, $this->limiter()));
+    }
+
+    public function testAMisspeltAttributeIsRefused(): void
+    {
+        $bad = ['remoteip', 'Path', 'status', 'header', 'header:', 'header:a b', "header:a\n", ''];
+        foreach ($bad as $attribute) {
+            self::assertInvalid("`$attribute`", static fn (): Key => Key::attributes(['path', $attribute]));
+        }
+        foreach (['', 'a b', 'é', "a\n"] as $name) {
+            self::assertInvalid("`header:$name`", static fn (): Key => Key::header($name));
+        }
+        self::assertSame('b', Key::header('X_A!')->of(
+            new RequestFacts('', 'GET', '/', ['x_a!' => ['b']]),
+            $this->limiter(),
+        ));
+    }
+
+    public function testTheKeyOfAPolicyThatIsNotKnownIsAMistake(): void
+    {
+        $facts = new RequestFacts('192.0.2.1', 'GET', '/', []);
+        $limiters = [
+            InMemoryGate::with(new ManualClock())->limit('l', Limit::slidingLog(1, '1m')),
+            Gate::remote('http://127.0.0.1:1')->policy('p'), (new Script())->gate()->policy('p'),
+        ];
+        foreach ($limiters as $limiter) {
+            try {
+                self::fail('the key is ' . json_encode(Key::ofPolicy()->of($facts, $limiter)));
+            } catch (LogicException $e) {
+                self::assertStringContainsString("`$limiter->name`", $e->getMessage());
+            }
+        }
+    }
+
+    public function testTheKeyThatAFunctionMakesIsLikeOthersOfRequests(): void
+    {
+        $facts = new RequestFacts('', 'GET', '/', []);
+        $of = fn (?string $key): ?string => Key::by(static fn (): ?string => $key)->of($facts, $this->limiter());
+        $long = str_repeat('x', 1025);
+        self::assertSame([null, 'a|b', 'sha256:' . hash('sha256', $long)], [$of(null), $of('a|b'), $of($long)]);
+        $this->expectException(BadRequest::class);
+        $of('');
+    }
+
+    public function testADecisionThatAllowsIsNoRefusal(): void
+    {
+        $this->expectException(LogicException::class);
+        Refusal::of(new Decision(new Outcome(true, 0, 1, 0, 0, 0, 0), 1, 'a', 't'));
     }
 
     public function testPathsHaveOneSpelling(): void
@@ -236,6 +286,17 @@ final class HttpTest extends TestCase
             $middleware = new RateLimitMiddleware($limiter, Key::remoteIp(), $factory, passUnavailable: $pass);
             $response = $middleware->process(new ServerRequest('GET', '/'), $this->handler());
             self::assertSame($pass ? $passes : 503, $response->getStatusCode());
+        }
+    }
+
+    /** @param callable(): mixed $act */
+    private static function assertInvalid(string $part, callable $act): void
+    {
+        try {
+            $act();
+            self::fail("$part is taken");
+        } catch (InvalidArgumentException $e) {
+            self::assertStringContainsString($part, $e->getMessage());
         }
     }
 

@@ -172,6 +172,30 @@ final class InMemoryTest extends TestCase
         self::assertSame(4, $gate->limit('l', Limit::slidingCounter(5, '1m'))->check('k')->remaining);
     }
 
+    public function testWhatAQueueWaitedIsNotWaitedAgain(): void
+    {
+        $gate = InMemoryGate::with(new ManualClock(), Fixture::text());
+        $queue = $gate->policy('queue');
+        self::assertSame(0, $queue->check('k')->waitLeftUs());
+        $held = $queue->check('k');
+        self::assertSame([50_000, 50_000, 0], [$held->waitUs, $held->heldUs, $held->waitLeftUs()]);
+        $paced = $gate->limit('paced', Limit::leakyBucket('1/s', 1));
+        $paced->check('k');
+        $next = $paced->check('k');
+        self::assertSame([true, 1_000_000], [$next->allowed, $next->waitLeftUs()]);
+    }
+
+    public function testSecondsUntilARetryAreNullForNeverAlone(): void
+    {
+        $seen = InMemoryGate::with(new ManualClock(), Fixture::text())->policy('seen');
+        self::assertSame([true, 0], [($over = $seen->check('k', 100))->allowed, $over->retryAfterSeconds()]);
+        $bucket = InMemoryGate::with(new ManualClock())->limit('l', Limit::tokenBucket('2/m', 1));
+        self::assertSame([0, 30, null], [
+            $bucket->check('k')->retryAfterSeconds(), $bucket->check('k')->retryAfterSeconds(),
+            $bucket->check('k', 2)->retryAfterSeconds(),
+        ]);
+    }
+
     public function testAnOverrideEndsByTheClock(): void
     {
         $clock = new ManualClock(1_000_000 * (int) strtotime('2026-12-31T17:59:59Z'));

@@ -14,11 +14,13 @@ use Illuminate\Http\Exceptions\HttpResponseException;
 use Illuminate\Http\Exceptions\ThrottleRequestsException;
 use Illuminate\Http\Request;
 use Illuminate\Http\Response;
+use InvalidArgumentException;
 use PHPUnit\Framework\TestCase;
 use Sluicegate\Bridge\Laravel\RateLimit;
 use Sluicegate\Bridge\Laravel\SluicegateServiceProvider;
 use Sluicegate\Bridge\Laravel\ThrottleRequests;
 use Sluicegate\Gate;
+use Sluicegate\Testing\InMemoryDecider;
 use Sluicegate\Testing\InMemoryGate;
 use Sluicegate\Testing\ManualClock;
 use Sluicegate\Tests\Support\Fixture;
@@ -156,6 +158,26 @@ final class LaravelTest extends TestCase
         } catch (HttpResponseException $e) {
             self::assertSame(429, $e->getResponse()->getStatusCode());
             self::assertSame('66', $e->getResponse()->headers->get('Retry-After'));
+        }
+    }
+
+    public function testAnUnknownByIsAMistake(): void
+    {
+        $gate = InMemoryGate::with($this->clock, Fixture::text());
+        $this->expectException(InvalidArgumentException::class);
+        $this->expectExceptionMessage('`tenant`');
+        (new RateLimit($gate))->handle(new Request(), static fn (): Response => new Response(), 'plain', 'tenant');
+    }
+
+    public function testWithoutADecisionThrottleAnswersThatItIsUnavailable(): void
+    {
+        $gate = Gate::of(new InMemoryDecider([], $this->clock, 0));
+        try {
+            $this->through($gate, 2, 1);
+            self::fail('no exception');
+        } catch (HttpResponseException $e) {
+            self::assertSame(503, $e->getResponse()->getStatusCode());
+            self::assertSame('1', $e->getResponse()->headers->get('Retry-After'));
         }
     }
 

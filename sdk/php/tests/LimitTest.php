@@ -42,6 +42,14 @@ final class LimitTest extends TestCase
             'sliding_log.limit: `10001` is outside 1..=10000' => static fn () => Limit::slidingLog(10_001, '1s'),
             'concurrency.limit: `0` is outside 1..=10000' => static fn () => Limit::concurrency(0, '1s'),
             'concurrency.ttl: `1` ' . self::SPAN => static fn () => Limit::concurrency(1, '1'),
+            'smooth_bursty.max_burst: `1` ' . self::SPAN => static fn () => Limit::smoothBursty('1/s', '1'),
+            'smooth_warmup.warmup: `1` ' . self::SPAN => static fn () => Limit::smoothWarmup('1/s', '1'),
+            'smooth_warmup.cold_factor: `1.0` is not a number above 1 and at most 1000' =>
+                static fn () => Limit::smoothWarmup('1/s', '1s', 1.0),
+            'fixed_window.calendar: `hour` is none of `day`, `week`, `month`, `year`' =>
+                static fn () => Limit::calendarWindow(1, 'hour'),
+            'fixed_window.time_zone: `Mars` is not a time zone' =>
+                static fn () => Limit::calendarWindow(1, 'day', 'Mars'),
         ];
         foreach ($outside as $problem => $make) {
             yield $problem => [$make, $problem];
@@ -128,6 +136,24 @@ final class LimitTest extends TestCase
     {
         $make = static fn (): Limit => Limit::rules([['token_bucket' => ['rate' => '1/s']]], 'some');
         self::assertProblem('carry: `some` is unknown, expected `usage`, `proportional` or `reset`', $make);
+    }
+
+    public function testEachAlgorithmHasAFunction(): void
+    {
+        $of = static fn (string $algorithm, array $parameters): string =>
+            Limit::rules([['name' => 'limit', $algorithm => $parameters]])->rules->bytes;
+        $rate = ['rate' => '5/s'];
+        $day = ['limit' => 7, 'calendar' => 'day', 'time_zone' => 'Europe/Berlin'];
+        self::assertSame([
+            $of('smooth_bursty', $rate), $of('smooth_bursty', $rate + ['max_burst' => '2s']),
+            $of('smooth_warmup', $rate + ['warmup' => '3s']),
+            $of('smooth_warmup', $rate + ['warmup' => '3s', 'cold_factor' => 4]), $of('fixed_window', $day),
+            $of('fixed_window', ['limit' => 7, 'calendar' => 'month']),
+        ], array_map(static fn (Limit $limit): string => $limit->rules->bytes, [
+            Limit::smoothBursty('5/s'), Limit::smoothBursty('5/s', '2s'), Limit::smoothWarmup('5/s', '3s'),
+            Limit::smoothWarmup('5/s', '3s', 4.0), Limit::calendarWindow(7, 'day', 'Europe/Berlin'),
+            Limit::calendarWindow(7, 'month'),
+        ]));
     }
 
     public function testRatesOfBytesAndOfOneUnitAreRates(): void

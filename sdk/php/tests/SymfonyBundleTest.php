@@ -8,9 +8,11 @@ use InvalidArgumentException;
 use PHPUnit\Framework\TestCase;
 use Sluicegate\Bridge\Symfony\RateLimitListener;
 use Sluicegate\Bridge\Symfony\SluicegateBundle;
+use Sluicegate\Limit;
 use Sluicegate\Memory\Apcu;
 use Sluicegate\Mode;
 use Sluicegate\Redis\PhpRedis;
+use Sluicegate\Testing\InMemoryGate;
 use Sluicegate\Testing\ManualClock;
 use Sluicegate\Tests\Support\Published;
 use Sluicegate\Tests\Support\RedisServer;
@@ -28,7 +30,9 @@ use Symfony\Component\EventDispatcher\EventDispatcher;
 use Symfony\Component\HttpFoundation\Request;
 use Symfony\Component\HttpFoundation\Response;
 use Symfony\Component\HttpKernel\Controller\ControllerResolver;
+use Symfony\Component\HttpKernel\Event\RequestEvent;
 use Symfony\Component\HttpKernel\HttpKernel;
+use Symfony\Component\HttpKernel\HttpKernelInterface;
 use Symfony\Component\RateLimiter\LimiterInterface;
 use Symfony\Component\RateLimiter\RateLimiterFactoryInterface;
 use Symfony\Component\Yaml\Yaml;
@@ -170,6 +174,27 @@ final class SymfonyBundleTest extends TestCase
         self::assertSame(400, $kernel->handle($twice)->getStatusCode());
     }
 
+    /** As that of a long path may, whose length is the client's choice. */
+    public function testAnExpressionThatFailsLetsNothingPass(): void
+    {
+        $limiter = InMemoryGate::with(new ManualClock(), ['p' => Limit::slidingLog(1, '1m')])->policy('p');
+        $listener = new RateLimitListener([['^/(?:\D+|<\d+>)*[!?]', $limiter, 'all']]);
+        $kernel = $this->createStub(HttpKernelInterface::class);
+        $before = ini_set('pcre.backtrack_limit', '100');
+        $jit = ini_set('pcre.jit', '0');
+        try {
+            foreach ([false, true] as $isRefused) {
+                $request = Request::create('/' . str_repeat('foobar', 20));
+                $event = new RequestEvent($kernel, $request, HttpKernelInterface::MAIN_REQUEST);
+                $listener->onRequest($event);
+                self::assertSame($isRefused, $event->hasResponse());
+            }
+        } finally {
+            ini_set('pcre.backtrack_limit', (string) $before);
+            ini_set('pcre.jit', (string) $jit);
+        }
+    }
+
     /** @return iterable<string, array{string, string}> */
     public static function mistakes(): iterable
     {
@@ -191,6 +216,10 @@ final class SymfonyBundleTest extends TestCase
         yield 'no such key' => [
             '{ redis: "redis://a", requests: [ { limiter: api, key: user } ], limiters: { api: orders } }',
             'expected address, all or header:NAME',
+        ];
+        yield 'no expression' => [
+            '{ redis: "redis://a", requests: [ { path: "^/(api", limiter: api } ], limiters: { api: orders } }',
+            'expected a regular expression',
         ];
         yield 'unknown' => ['{ redis: "redis://a", limits: {} }', 'Unrecognized option "limits"'];
     }
@@ -232,7 +261,8 @@ final class SymfonyBundleTest extends TestCase
         foreach ($endpoints as $url => $endpoint) {
             self::assertSame($endpoint, PhpRedis::ofUrl($url)->endpoint());
         }
-        foreach (['', 'cache:6379', 'http://cache', 'redis://cache/1', 'redis://cache?x=1', 'unix:run'] as $url) {
+        $bad = ['', 'cache:6379', 'http://cache', 'redis://cache/1', 'redis://cache?x=1', 'unix:run', 'redis://bob@h'];
+        foreach ($bad as $url) {
             try {
                 PhpRedis::ofUrl($url);
                 self::fail("`$url` is a URL");

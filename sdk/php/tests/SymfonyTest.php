@@ -6,6 +6,7 @@ namespace Sluicegate\Tests;
 
 use PHPUnit\Framework\TestCase;
 use Sluicegate\Bridge\Symfony\SluicegateLimiterFactory;
+use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Limit;
 use Sluicegate\Testing\InMemoryGate;
 use Sluicegate\Testing\ManualClock;
@@ -75,6 +76,14 @@ final class SymfonyTest extends TestCase
         }
         $this->expectException(\InvalidArgumentException::class);
         $log->reserve(2);
+    }
+
+    public function testAnEmptyKeyIsNotTheBudgetOfAll(): void
+    {
+        $limiters = $this->factory(Limit::slidingLog(2, '1m'));
+        self::assertTrue($limiters->create()->consume()->isAccepted());
+        $this->expectException(InvalidRequest::class);
+        $limiters->create('')->consume();
     }
 
     public function testALimiterOfRequestsLimitsLogins(): void

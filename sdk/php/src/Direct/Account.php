@@ -9,6 +9,8 @@ use Sluicegate\Rules\Rule;
 
 /**
  * The permits that this host admitted under a key while Redis did not answer, and those that Redis has counted.
+ *
+ * @internal
  */
 final class Account
 {

@@ -8,6 +8,8 @@ use Sluicegate\Memory\Memory;
 
 /**
  * The accounts of this host. Those that owe wait in a queue, and are paid one after the other.
+ *
+ * @internal
  */
 final class Accounts
 {

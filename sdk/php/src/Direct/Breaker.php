@@ -9,6 +9,8 @@ use Sluicegate\Memory\Memory;
 
 /**
  * Stops calls to a Redis that does not answer, so that callers need not wait. A host has one for all policies and keys.
+ *
+ * @internal
  */
 final class Breaker
 {

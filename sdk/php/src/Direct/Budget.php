@@ -13,6 +13,8 @@ use Sluicegate\Redis\SealedRules;
 
 /**
  * The budget of a key under a policy, or under a limit that is made in code, with all that a decision needs.
+ *
+ * @internal
  */
 final readonly class Budget
 {

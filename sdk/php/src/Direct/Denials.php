@@ -10,6 +10,8 @@ use Sluicegate\Redis\Answer;
 
 /**
  * Remembers checks that Redis refused: they are refused until their retry without asking Redis.
+ *
+ * @internal
  */
 final class Denials
 {

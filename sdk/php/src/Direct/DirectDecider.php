@@ -24,6 +24,8 @@ use Sluicegate\Verb;
 
 /**
  * Decides in Redis; while Redis does not answer, by `on_store_failure`.
+ *
+ * @internal
  */
 final class DirectDecider extends PolicyDecider
 {

@@ -10,6 +10,8 @@ use Sluicegate\Rules\RuleSet;
 
 /**
  * The permits in use that Redis last reported of each key: the local share of a limit begins with them.
+ *
+ * @internal
  */
 final class Known
 {

@@ -6,6 +6,8 @@ namespace Sluicegate\Direct;
 
 /**
  * Settings of a program for its decisions in Redis.
+ *
+ * @internal
  */
 final readonly class Options
 {

@@ -19,6 +19,8 @@ use Sluicegate\Verb;
 
 /**
  * A decider that holds policies itself: it finds the budget of a key, and applies the policy's overflow.
+ *
+ * @internal
  */
 abstract class PolicyDecider extends Decider
 {

@@ -12,6 +12,8 @@ use Sluicegate\Verb;
 
 /**
  * Decides without Redis: each permit counts n times against the whole limit, so n nodes together keep to it.
+ *
+ * @internal
  */
 final class Share
 {

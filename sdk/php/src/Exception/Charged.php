@@ -19,13 +19,21 @@ enum Charged: string
     /** The request may have taken effect: sent again, it may be charged twice. */
     case Unknown = 'unknown';
 
-    /** Reads the member `charged` of a problem over HTTP. */
+    /**
+     * Reads the member `charged` of a problem over HTTP.
+     *
+     * @internal
+     */
     public static function ofProblem(mixed $member): self
     {
         return is_string($member) ? self::tryFrom($member) ?? self::Unknown : self::Unknown;
     }
 
-    /** Reads the first word of an error over RESP. */
+    /**
+     * Reads the first word of an error over RESP.
+     *
+     * @internal
+     */
     public static function ofWord(string $word): self
     {
         return match ($word) {

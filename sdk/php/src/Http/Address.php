@@ -6,11 +6,17 @@ namespace Sluicegate\Http;
 
 /**
  * Addresses of clients.
+ *
+ * @internal
  */
 final class Address
 {
     /** The most entries of `X-Forwarded-For` that are read; a longer list is not a chain of proxies. */
     private const HOPS_MAX = 32;
+
+    private function __construct()
+    {
+    }
 
     /**
      * Returns the client's address: the last of `X-Forwarded-For` that is not a trusted proxy's, or the connection's

@@ -11,6 +11,10 @@ use Sluicegate\Decision;
  */
 final class Headers
 {
+    private function __construct()
+    {
+    }
+
     /**
      * Returns `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10), and `Retry-After` on
      * refusals that can pass later.

@@ -6,6 +6,7 @@ namespace Sluicegate\Http;
 
 use Closure;
 use InvalidArgumentException;
+use LogicException;
 use Sluicegate\Limiter;
 
 /**
@@ -14,6 +15,9 @@ use Sluicegate\Limiter;
 final class Key
 {
     private const KEY_MAX = 1024;
+
+    /** Names of header fields are tokens of RFC 9110. */
+    private const ATTRIBUTE = '/^(remote_ip|path|method|host|user_agent|header:[!#$%&\'*+.^_`|~0-9A-Za-z-]+)$/D';
 
     /** @var list<Network> */
     private readonly array $trusted;
@@ -43,25 +47,39 @@ final class Key
         return new self(['remote_ip'], $trusted);
     }
 
-    /** Uses a header field, such as `X-Tenant`: for requests that are authenticated. */
+    /**
+     * Uses a header field, such as `X-Tenant`: for requests that are authenticated. Requests without the field get the
+     * shared budget, as at servers; put a limit by `remoteIp` in front, or reject them before.
+     *
+     * @throws InvalidArgumentException if it is not the name of a field
+     */
     public static function header(string $name): self
     {
-        return new self(['header:' . strtolower($name)], []);
+        return self::attributes(["header:$name"]);
     }
 
     /**
-     * Uses attributes as in `key` of a policy: `remote_ip`, `path`, `method`, `host`, `user_agent`, `header:NAME`.
+     * Uses attributes as in `key` of a policy: `remote_ip`, `path`, `method`, `host`, `user_agent`, `header:NAME`. A
+     * request in which a single attribute is empty gets the shared budget, and so do all if the list is empty.
      *
      * @param list<string> $attributes
      * @param list<string> $trusted
+     * @throws InvalidArgumentException if one is not an attribute
      */
     public static function attributes(array $attributes, array $trusted = []): self
     {
+        foreach ($attributes as $attribute) {
+            if (!preg_match(self::ATTRIBUTE, $attribute)) {
+                $wanted = '`remote_ip`, `path`, `method`, `host`, `user_agent` or `header:NAME`';
+                throw new InvalidArgumentException("key: `$attribute` is not an attribute; expected $wanted");
+            }
+        }
         return new self($attributes, $trusted);
     }
 
     /**
-     * Uses the attributes that the policy names (`key`), as gateways do. Only in direct mode.
+     * Uses the attributes that the policy names (`key`), as gateways do. Only for policies in direct mode: with a
+     * server or a limit that is made in code, the first request throws a LogicException.
      *
      * @param list<string> $trusted
      */
@@ -71,7 +89,8 @@ final class Key
     }
 
     /**
-     * Uses the result of a function of the framework's request; null or an empty text: the shared budget.
+     * Uses the result of a function of the framework's request; null: the shared budget. An empty text is a bad request
+     * (400), and a text of more than 1,024 bytes is hashed, as other keys of requests are.
      *
      * @param callable(object|null): (string|null) $by
      */
@@ -85,14 +104,16 @@ final class Key
      *
      * @param object|null $request the request of the framework, for `by`
      * @throws BadRequest if none can be made
+     * @throws LogicException if it is that of the policy, and not known here
      */
     public function of(RequestFacts $facts, Limiter $limiter, ?object $request = null): ?string
     {
         if ($this->by !== null) {
-            $key = (string) ($this->by)($request);
-            return $key === '' ? null : $key;
+            $key = ($this->by)($request);
+            return $key === null ? null : self::joined([(string) $key]) ?? throw new BadRequest('key: is empty');
         }
-        $attributes = $this->attributes ?? $limiter->keyAttributes() ?? [];
+        $attributes = $this->attributes ?? $limiter->keyAttributes()
+            ?? throw new LogicException("the key of `$limiter->name` is not known; expected a policy in direct mode");
         $values = array_map(fn (string $attribute): string => $this->value($attribute, $facts), $attributes);
         return self::joined($values);
     }

@@ -8,6 +8,8 @@ use InvalidArgumentException;
 
 /**
  * A network of addresses, such as `10.0.0.0/8`. IPv4 inside IPv6 (`::ffff:10.0.0.1`) is IPv4.
+ *
+ * @internal
  */
 final readonly class Network
 {

@@ -6,12 +6,18 @@ namespace Sluicegate\Http;
 
 /**
  * A path in one spelling, so that one budget has one key.
+ *
+ * @internal
  */
 final class Path
 {
     private const UTF8 = '[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}'
         . '|\xed[\x80-\x9f][\x80-\xbf]|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}'
         . '|\xf4[\x80-\x8f][\x80-\xbf]{2}';
+
+    private function __construct()
+    {
+    }
 
     /**
      * Returns the path of a request's target.

@@ -58,9 +58,7 @@ final class RateLimitMiddleware implements MiddlewareInterface
             $answer = $this->fallback === null ? null : ($this->fallback)($decision, $request, $handler);
             return $answer ?? $this->response(Refusal::of($decision, $this->oldHeaders));
         }
-        if ($decision->waitUs > $decision->heldUs) {
-            usleep($decision->waitUs - $decision->heldUs);
-        }
+        $decision->pause();
         $response = $handler->handle($request);
         foreach (Headers::of($decision, $this->oldHeaders) as $name => $value) {
             $response = $response->withHeader($name, $value);

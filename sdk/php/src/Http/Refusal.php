@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Sluicegate\Http;
 
+use LogicException;
 use Sluicegate\Decision;
 use Sluicegate\Exception\ServerProblem;
 use Sluicegate\Exception\StoreUnavailable;
@@ -26,9 +27,14 @@ final readonly class Refusal
     /**
      * Returns 429 with a problem (RFC 9457); 503 if Redis did not decide and the policy is `on_store_failure: deny`; or
      * the response that the policy gives instead (`overflow: degrade`).
+     *
+     * @throws LogicException if the decision allows
      */
     public static function of(Decision $decision, bool $withOldHeaders = false): self
     {
+        if ($decision->allowed) {
+            throw new LogicException('the decision allows; look at `allowed` first');
+        }
         $headers = Headers::of($decision, $withOldHeaders);
         $response = $decision->overflow?->response;
         if ($response !== null) {

@@ -9,6 +9,8 @@ use Sluicegate\Verb;
 
 /**
  * One question about a key: a verb and its numbers, which are in their ranges.
+ *
+ * @internal
  */
 final readonly class Ask
 {

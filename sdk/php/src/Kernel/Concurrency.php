@@ -10,6 +10,8 @@ use Sluicegate\Verb;
  * `concurrency`: permits that are held until they are released, or until their time to live ends.
  *
  * A state is the list of its holders `[id, lapses, cost]`, in the order of the ends; an id is 16 bytes.
+ *
+ * @internal
  */
 final class Concurrency extends Primitive
 {

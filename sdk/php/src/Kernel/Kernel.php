@@ -15,6 +15,7 @@ use Sluicegate\Verb;
  * The states of a key are a list with one state for each rule, null where a rule remembers nothing. If all rules
  * allow, all are charged; if one refuses, none is.
  *
+ * @internal
  * @phpstan-type States list<array<mixed>|null>
  */
 final class Kernel

@@ -9,6 +9,8 @@ namespace Sluicegate\Kernel;
  *
  * It counts in units, `perPermit` of which are one permit, so that nothing is rounded: `spec/failure.md`, A level.
  * A state is `[used, at]`: units in use as of an instant.
+ *
+ * @internal
  */
 final class Level extends Primitive
 {

@@ -6,6 +6,8 @@ namespace Sluicegate\Kernel;
 
 /**
  * Integer division that PHP does not have.
+ *
+ * @internal
  */
 final class Num
 {

@@ -6,6 +6,8 @@ namespace Sluicegate\Kernel;
 
 /**
  * The decision of a set of rules, with the place of the deciding rule.
+ *
+ * @internal
  */
 final readonly class Outcome
 {

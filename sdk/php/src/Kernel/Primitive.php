@@ -10,6 +10,8 @@ namespace Sluicegate\Kernel;
  * A state is a plain array, null for a key that was never seen. No method changes a state that it is given: callers
  * keep what a method returns. Instants and spans are integers of µs, at most 2^53 - 1. All methods but `rewind` take a
  * state that is not later than `$now`.
+ *
+ * @internal
  */
 abstract class Primitive
 {

@@ -12,6 +12,8 @@ use Sluicegate\Rules\Calendar;
  * A permit counts until its bucket no longer overlaps the window, so that no interval of the window's length has more
  * than the limit: `spec/failure.md`, A window. A state is `[newest, counts, said, till]`; bucket `b` is at `b` modulo
  * their number, and the `said` permits that Redis reported count until `till`.
+ *
+ * @internal
  */
 final class Window extends Primitive
 {

@@ -13,6 +13,8 @@ use Throwable;
  *
  * Programs that share the cache must use the same address of Redis. If the cache fails, policies are read from Redis
  * again, and decisions go on.
+ *
+ * @internal
  */
 final class PolicyCache implements Memory
 {

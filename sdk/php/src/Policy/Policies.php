@@ -21,6 +21,7 @@ use Sluicegate\Rules\Unreadable;
 /**
  * Follows the policies that are published in Redis: one process of a host reads them for all, every ten seconds.
  *
+ * @internal
  * @phpstan-type Held array{revision: int|null, time: int, nodes: int|null, next: int, looked: int,
  *   earlier: bool, stamp: int}
  */

@@ -15,6 +15,8 @@ use Sluicegate\Verb;
 
 /**
  * A published policy, as this host took it over.
+ *
+ * @internal
  */
 final readonly class Policy
 {

@@ -17,6 +17,8 @@ use stdClass;
 /**
  * Reads the record of a policy (`spec/record.md`), or an object in one. Each method throws an `Unreadable` that names
  * the member.
+ *
+ * @internal
  */
 final readonly class Record
 {

@@ -6,6 +6,8 @@ namespace Sluicegate\Policy;
 
 /**
  * The version of a policy that a host holds.
+ *
+ * @internal
  */
 final readonly class Version
 {

@@ -8,6 +8,8 @@ use Sluicegate\Kernel\Outcome;
 
 /**
  * The decision of Redis.
+ *
+ * @internal
  */
 final readonly class Answer
 {

@@ -6,6 +6,8 @@ namespace Sluicegate\Redis;
 
 /**
  * The reason why Redis did not decide a question.
+ *
+ * @internal
  */
 enum FailureKind
 {

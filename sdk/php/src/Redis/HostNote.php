@@ -7,6 +7,8 @@ namespace Sluicegate\Redis;
 /**
  * An address, or the slots of a cluster, that this host learned: kept by APCu for the host's processes, else by this
  * object.
+ *
+ * @internal
  */
 final class HostNote
 {

@@ -6,6 +6,8 @@ namespace Sluicegate\Redis;
 
 /**
  * The keys of this package in Redis.
+ *
+ * @internal
  */
 final class Keys
 {

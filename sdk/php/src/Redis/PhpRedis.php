@@ -109,6 +109,9 @@ final class PhpRedis implements Runner
         if (!$isDatabase0) {
             throw new InvalidArgumentException('the URL of Redis names a database; expected none, or 0');
         }
+        if (($part['user'] ?? '') !== '' && ($part['pass'] ?? '') === '') {
+            throw new InvalidArgumentException('the URL of Redis names a user without a password');
+        }
         $auth = array_map(rawurldecode(...), array_values(array_filter(
             [$part['user'] ?? '', $part['pass'] ?? ''],
             static fn (string $text): bool => $text !== '',
@@ -118,8 +121,8 @@ final class PhpRedis implements Runner
     }
 
     /**
-     * A client that is connected already. Its read timeout is set for each call, and its retries are switched off. A
-     * connection that is lost is opened again at the same address, with the same options; only a stream context
+     * A client that is connected already. Its read timeout is as before after each call; its retries are switched
+     * off. A connection that is lost is opened again at the same address, with the same options; only a stream context
      * (certificates of TLS) cannot be read from the client. For a cluster see `PhpRedisCluster`.
      */
     public static function of(Redis $client): self
@@ -136,6 +139,22 @@ final class PhpRedis implements Runner
     }
 
     public function run(string $key, array $command, int $leftUs): mixed
+    {
+        if ($this->isOwn) {
+            return $this->ask($command, $leftUs);
+        }
+        // A timeout of 0, that of PHP, would be none at all on a connection that is open.
+        $timeout = $this->client->getOption(Redis::OPT_READ_TIMEOUT) ?: (float) ini_get('default_socket_timeout');
+        try {
+            return $this->ask($command, $leftUs);
+        } finally {
+            $this->client->setOption(Redis::OPT_READ_TIMEOUT, $timeout);
+            $this->timeoutMs = 0;
+        }
+    }
+
+    /** @param non-empty-list<string|int> $command */
+    private function ask(array $command, int $leftUs): mixed
     {
         $client = $this->client;
         try {

@@ -106,10 +106,7 @@ final class Predis implements Runner
     {
         try {
             $node->connect();
-            if (is_resource($resource = $node->getResource())) {
-                $leftUs = max($leftUs, 1000);
-                stream_set_timeout($resource, intdiv($leftUs, 1_000_000), $leftUs % 1_000_000);
-            }
+            self::await($node, max($leftUs, 1000));
         } catch (PredisException $e) {
             $this->leave($node);
             throw new ConnectionFailure($e->getMessage(), false, $e);
@@ -120,11 +117,22 @@ final class Predis implements Runner
             $this->leave($node);
             throw new ConnectionFailure($e->getMessage(), true, $e);
         }
+        // The program awaits its own replies for as long as it set.
+        $seconds = (float) ($node->getParameters()->read_write_timeout ?? ini_get('default_socket_timeout'));
+        self::await($node, $seconds > 0 ? (int) (1_000_000 * $seconds) : -1_000_000);
         $this->last = $node;
         if ($reply instanceof ErrorInterface) {
             return new ErrorReply($reply->getMessage());
         }
         return $reply instanceof Status ? (string) $reply : $reply;
+    }
+
+    /** Sets the longest wait for a reply; a negative number: for ever. */
+    private static function await(NodeConnectionInterface $node, int $us): void
+    {
+        if (is_resource($resource = $node->getResource())) {
+            stream_set_timeout($resource, intdiv($us, 1_000_000), $us % 1_000_000);
+        }
     }
 
     /** Closes a connection, so that a late reply is never read as that of the next command, which may go elsewhere. */

@@ -8,6 +8,8 @@ use Sluicegate\Kernel\Ask;
 
 /**
  * One question about one key for Redis.
+ *
+ * @internal
  */
 final readonly class Question
 {

@@ -9,6 +9,8 @@ use Sluicegate\Rules\RuleSet;
 
 /**
  * A reply of the script for one key.
+ *
+ * @internal
  */
 final readonly class Reply
 {

@@ -9,6 +9,8 @@ use Sluicegate\Verb;
 
 /**
  * The bytes of a request to the script.
+ *
+ * @internal
  */
 final class Request
 {

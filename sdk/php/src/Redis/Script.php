@@ -6,6 +6,8 @@ namespace Sluicegate\Redis;
 
 /**
  * The script that decides in Redis.
+ *
+ * @internal
  */
 final class Script
 {

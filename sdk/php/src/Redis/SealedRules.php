@@ -10,6 +10,8 @@ use Sluicegate\Rules\Unreadable;
 
 /**
  * A set of rules with its head: the blob that is sent with every call.
+ *
+ * @internal
  */
 final readonly class SealedRules
 {

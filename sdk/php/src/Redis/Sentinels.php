@@ -9,6 +9,8 @@ use RedisException;
 
 /**
  * Finds the master that Sentinels name.
+ *
+ * @internal
  */
 final class Sentinels
 {

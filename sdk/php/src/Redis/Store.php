@@ -13,6 +13,8 @@ use Sluicegate\Rules\Unreadable;
 
 /**
  * Asks Redis for decisions. A call is sent again only if Redis refused it before it began.
+ *
+ * @internal
  */
 final class Store
 {

@@ -8,6 +8,8 @@ use RuntimeException;
 
 /**
  * Redis did not decide.
+ *
+ * @internal
  */
 final class StoreFailure extends RuntimeException
 {

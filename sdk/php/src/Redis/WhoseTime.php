@@ -6,6 +6,8 @@ namespace Sluicegate\Redis;
 
 /**
  * The clock by which the script decides. The value is its code in a request.
+ *
+ * @internal
  */
 enum WhoseTime: int
 {

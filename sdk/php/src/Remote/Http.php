@@ -9,6 +9,8 @@ use Sluicegate\Exception\StoreUnavailable;
 
 /**
  * Sends JSON to a server, once. With the extension curl connections stay open.
+ *
+ * @internal
  */
 final class Http
 {

@@ -22,6 +22,8 @@ use Sluicegate\Verb;
 
 /**
  * Asks a server with JSON.
+ *
+ * @internal
  */
 final class HttpDecider extends Decider
 {

@@ -24,8 +24,8 @@ final class HttpGate extends Gate
 
     private function __construct(private readonly HttpDecider $server, ?callable $observer)
     {
-        parent::__construct($server, $observer);
         $this->observer = new Observer($observer);
+        parent::__construct($server, $observer === null ? null : $this->observer);
     }
 
     /**
@@ -34,9 +34,9 @@ final class HttpGate extends Gate
      * @param string $url `http://HOST:PORT`, `https://…` or `http+unix:/PATH`
      * @param string|null $token the app's token; it needs the scope `check`, and `refund` to give back and to settle
      * @param string $app the program's app, for servers without tokens
-     * @param int $timeoutMs the longest wait for an answer
+     * @param int $timeoutMs the longest wait for an answer, 1 to 10,000 ms
      * @param callable|null $observer called with an `Observation` after each request; not after batches
-     * @throws InvalidRequest if the app is not a name
+     * @throws InvalidRequest if the app or the timeout (`deadline_range`) is not valid
      */
     public static function at(
         string $url,
@@ -49,6 +49,7 @@ final class HttpGate extends Gate
             throw new InvalidArgumentException('the URL of a server over HTTP begins with http:, https: or http+unix:');
         }
         Ranges::app($app);
+        Ranges::deadline($timeoutMs);
         return new self(new HttpDecider(new Http($url, $token, $timeoutMs), $app, $token !== null), $observer);
     }
 

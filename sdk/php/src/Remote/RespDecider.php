@@ -24,6 +24,8 @@ use Sluicegate\Verb;
 
 /**
  * Asks a server over RESP, the protocol of Redis: for servers on the same host or nearby.
+ *
+ * @internal
  */
 final class RespDecider extends Decider
 {

@@ -8,6 +8,8 @@ use Sluicegate\Exception\ServerProblem;
 
 /**
  * An object in an answer of a server. Each method returns a member, or throws if it is missing or wrong.
+ *
+ * @internal
  */
 final readonly class Said
 {

@@ -9,6 +9,8 @@ use DateTimeZone;
 
 /**
  * Windows of a calendar: days, weeks, months or years of a time zone.
+ *
+ * @internal
  */
 final readonly class Calendar
 {

@@ -6,6 +6,8 @@ namespace Sluicegate\Rules;
 
 /**
  * The usage that a changed rule keeps. The value is its code in the rules.
+ *
+ * @internal
  */
 enum Carry: int
 {

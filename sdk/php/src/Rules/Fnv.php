@@ -6,6 +6,8 @@ namespace Sluicegate\Rules;
 
 /**
  * The 128-bit FNV-1a hash.
+ *
+ * @internal
  */
 final class Fnv
 {

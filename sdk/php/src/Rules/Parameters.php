@@ -8,6 +8,8 @@ use Sluicegate\Exception\InvalidRequest;
 
 /**
  * The parameters of a rule that is made in code. Each method checks one, and its error names it and its range.
+ *
+ * @internal
  */
 final class Parameters
 {

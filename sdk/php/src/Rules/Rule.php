@@ -12,6 +12,8 @@ use Sluicegate\Kernel\Window;
 
 /**
  * One rule: the code, flags and numbers that the script gets, and what answers report of it.
+ *
+ * @internal
  */
 final readonly class Rule
 {

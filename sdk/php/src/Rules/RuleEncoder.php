@@ -11,6 +11,8 @@ use Sluicegate\Ranges;
 
 /**
  * Encodes rules that are made in code: the numbers of each algorithm, as the script gets them (`spec/redis.md`, Rules).
+ *
+ * @internal
  */
 final class RuleEncoder
 {

@@ -8,6 +8,8 @@ use Sluicegate\Kernel\Kernel;
 
 /**
  * Rules that are decided together: their bytes, which the script gets, and what answers report of them.
+ *
+ * @internal
  */
 final readonly class RuleSet
 {

@@ -8,6 +8,8 @@ use RuntimeException;
 
 /**
  * The reason why a record, or the rules in one, cannot be read.
+ *
+ * @internal
  */
 final class Unreadable extends RuntimeException
 {

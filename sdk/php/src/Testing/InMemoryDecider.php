@@ -18,6 +18,8 @@ use Sluicegate\Verb;
 
 /**
  * Decides in this process, with the arithmetic of hosts that cannot reach Redis.
+ *
+ * @internal
  */
 final class InMemoryDecider extends PolicyDecider
 {

@@ -24,6 +24,10 @@ final class InMemoryGate
     /** The format of files of records that this package reads. */
     private const FORMAT = 1;
 
+    private function __construct()
+    {
+    }
+
     /**
      * Returns a gate with policies.
      *

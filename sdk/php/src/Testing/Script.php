@@ -58,6 +58,7 @@ final class Script extends Decider
         return count($this->outcomes);
     }
 
+    /** @internal */
     public function decide(string $policy, ?Limit $limit, string $key, Ask $ask): Decision
     {
         $outcome = array_shift($this->outcomes)

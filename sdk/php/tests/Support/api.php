@@ -3,7 +3,7 @@
 /**
  * Says what programs may use of this package: public classes, and what they have that is public, a line each.
  *
- * The namespaces `Direct`, `Kernel`, `Policy` and `Rules`, and the rest of `Redis`, are the inside.
+ * What is marked with `@internal` is not public.
  */
 
 declare(strict_types=1);
@@ -11,22 +11,24 @@ declare(strict_types=1);
 require __DIR__ . '/../bootstrap.php';
 require __DIR__ . '/../stubs/symfony7.php';
 
-const OF_REDIS = ['ConnectionFailure', 'ErrorReply', 'PhpRedis', 'PhpRedisCluster', 'Predis', 'Runner'];
-
 $source = dirname(__DIR__, 2) . '/src';
 $names = [];
 foreach (new RecursiveIteratorIterator(new RecursiveDirectoryIterator($source)) as $file) {
     $name = substr((string) $file, strlen($source) + 1, -4);
-    [$folder, $class] = [strtok($name, '/'), basename($name)];
-    $isInside = in_array($folder, ['Direct', 'Kernel', 'Policy', 'Rules'], true)
-        || ($folder === 'Redis' && !in_array($class, OF_REDIS, true));
-    if (str_ends_with((string) $file, '.php') && !$isInside) {
+    if (str_ends_with((string) $file, '.php')) {
         $names[] = 'Sluicegate\\' . strtr($name, '/', '\\');
     }
 }
 sort($names);
 foreach ($names as $name) {
-    echo implode("\n", described(new ReflectionClass($name))), "\n";
+    $class = new ReflectionClass($name);
+    echo isInternal($class) ? '' : implode("\n", described($class)) . "\n";
+}
+
+/** @param ReflectionClass<object>|ReflectionMethod|ReflectionProperty|ReflectionClassConstant $of */
+function isInternal(ReflectionClass|ReflectionMethod|ReflectionProperty|ReflectionClassConstant $of): bool
+{
+    return str_contains((string) $of->getDocComment(), '@internal');
 }
 
 /**
@@ -45,7 +47,7 @@ function described(ReflectionClass $class): array
     $lines = [implode(' ', array_filter($words)) . " {$class->getName()}"];
     $lines[0] .= $parents === [] ? '' : ': ' . implode(', ', $parents);
     $own = static fn (ReflectionMethod|ReflectionProperty|ReflectionClassConstant $of): bool =>
-        $of->isPublic() && $of->getDeclaringClass()->getName() === $class->getName();
+        $of->isPublic() && !isInternal($of) && $of->getDeclaringClass()->getName() === $class->getName();
     foreach (array_filter($class->getReflectionConstants(), $own) as $constant) {
         $value = $constant->getValue();
         $value = $value instanceof BackedEnum ? $value->value : (is_object($value) ? null : $value);

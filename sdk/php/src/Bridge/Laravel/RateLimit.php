@@ -7,6 +7,7 @@ namespace Sluicegate\Bridge\Laravel;
 use Closure;
 use Illuminate\Http\Exceptions\HttpResponseException;
 use Illuminate\Http\Response;
+use InvalidArgumentException;
 use Sluicegate\Exception\ServerProblem;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Gate;
@@ -35,7 +36,8 @@ final class RateLimit
         $key = match (true) {
             $user !== null => 'user:' . $user->getAuthIdentifier(),
             $by === 'all' => null,
-            default => Address::asKey((string) $request->ip()) ?: null,
+            $by === 'user', $by === 'ip' => Address::asKey((string) $request->ip()) ?: null,
+            default => throw new InvalidArgumentException("sluicegate: `$by` is none of `user`, `ip`, `all`"),
         };
         try {
             $decision = $this->gate->policy($policy)->check($key);
@@ -45,15 +47,14 @@ final class RateLimit
         if (!$decision->allowed) {
             throw self::exception(Refusal::of($decision));
         }
-        if ($decision->waitUs > $decision->heldUs) {
-            usleep($decision->waitUs - $decision->heldUs);
-        }
+        $decision->pause();
         $response = $next($request);
         $response->headers->add(Headers::of($decision));
         return $response;
     }
 
-    private static function exception(Refusal $refusal): HttpResponseException
+    /** @internal */
+    public static function exception(Refusal $refusal): HttpResponseException
     {
         return new HttpResponseException(new Response($refusal->body, $refusal->status, $refusal->headers));
     }

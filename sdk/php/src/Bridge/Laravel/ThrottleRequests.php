@@ -11,14 +11,16 @@ use Illuminate\Http\Exceptions\HttpResponseException;
 use Illuminate\Http\Exceptions\ThrottleRequestsException;
 use Illuminate\Routing\Middleware\ThrottleRequests as Base;
 use Sluicegate\Gate;
+use Sluicegate\Http\Refusal;
 use Sluicegate\Limit;
+use Sluicegate\Mode;
 
 /**
  * Laravel's `throttle`, decided in one step: `throttle:60,1` and `throttle:api` with `RateLimiter::for('api', …)`.
  *
  * Limits of one key are decided together, all or none; each key is one call. Several `throttle` middlewares, of one
  * route or of several, are decided separately, and share a budget if their windows are equally long. Header fields are
- * Laravel's.
+ * Laravel's. Without a decision the response is a 503.
  */
 final class ThrottleRequests extends Base
 {
@@ -49,6 +51,9 @@ final class ThrottleRequests extends Base
             }
             $limit = Limit::rules(array_map(self::rule(...), array_keys($same), array_column($same, 'maxAttempts')));
             $decision = $this->gate->limit(self::NAME . implode('-', array_keys($same)), $limit)->check((string) $key);
+            if (!$decision->allowed && $decision->mode === Mode::Deny) {
+                throw RateLimit::exception(Refusal::of($decision));
+            }
             if (!$decision->allowed) {
                 $seconds = (int) substr($decision->rule, strlen('every-'));
                 $retry = $decision->retryAfterSeconds() ?? $seconds;

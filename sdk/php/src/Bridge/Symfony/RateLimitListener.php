@@ -24,6 +24,8 @@ use Symfony\Component\HttpKernel\Event\ResponseEvent;
  *
  * The address is that of Symfony's `getClientIp()`, so Symfony's trusted proxies apply. The decision is in the
  * attribute `sluicegate` of the request.
+ *
+ * @internal
  */
 final class RateLimitListener implements EventSubscriberInterface
 {
@@ -54,7 +56,8 @@ final class RateLimitListener implements EventSubscriberInterface
         // As the router and the firewall read it.
         $asked = rawurldecode($request->getPathInfo());
         foreach ($this->limits as [$path, $limiter, $key]) {
-            if (preg_match("\1$path\1", $asked)) {
+            // An expression that fails at a path limits it, too.
+            if (preg_match("\1$path\1", $asked) !== 0) {
                 $refused = $this->refused($request, $limiter, $key);
                 if ($refused !== null) {
                     $event->setResponse($refused);
@@ -84,9 +87,7 @@ final class RateLimitListener implements EventSubscriberInterface
         if (!$decision->allowed) {
             return self::response(Refusal::of($decision));
         }
-        if ($decision->waitUs > $decision->heldUs) {
-            usleep($decision->waitUs - $decision->heldUs);
-        }
+        $decision->pause();
         return null;
     }
 

@@ -32,7 +32,7 @@ final class SluicegateLimiter implements LimiterInterface
         $maxWait = $maxTime === null ? Ask::MAX_WAIT_US : (int) min($maxTime * 1e6, Ask::MAX_WAIT_US);
         $decision = $this->limiter->reserve($this->key, $tokens, $maxWait);
         if ($decision->allowed) {
-            return new Reservation(microtime(true) + $decision->waitUs / 1e6, self::rateLimit($decision, true));
+            return new Reservation(microtime(true) + $decision->waitLeftUs() / 1e6, self::rateLimit($decision, true));
         }
         if ($decision->retryAfterUs === null && $tokens > $decision->limit) {
             throw new InvalidArgumentException("Cannot reserve more tokens ($tokens) than $decision->limit.");
@@ -61,7 +61,7 @@ final class SluicegateLimiter implements LimiterInterface
 
     private static function rateLimit(Decision $decision, bool $accepted): RateLimit
     {
-        $after = $decision->allowed ? $decision->waitUs : $decision->retryAfterUs ?? self::NEVER_US;
+        $after = $decision->allowed ? $decision->waitLeftUs() : $decision->retryAfterUs ?? self::NEVER_US;
         $at = (int) (microtime(true) * 1e6) + $after;
         $text = sprintf('%d.%06d', intdiv($at, 1_000_000), $at % 1_000_000);
         $retryAt = DateTimeImmutable::createFromFormat('U.u', $text);

@@ -16,9 +16,9 @@ final class SluicegateLimiterFactory implements LimiterFactory
     {
     }
 
-    /** Returns the limiter of a key; null or an empty text: the shared budget. */
+    /** Returns the limiter of a key; null: the shared budget. */
     public function create(?string $key = null): LimiterInterface
     {
-        return new SluicegateLimiter($this->limiter, $key === '' ? null : $key);
+        return new SluicegateLimiter($this->limiter, $key);
     }
 }

@@ -9,6 +9,8 @@ use Symfony\Component\Config\Definition\ConfigurationInterface;
 
 /**
  * The configuration `sluicegate`.
+ *
+ * @internal
  */
 final class Configuration implements ConfigurationInterface
 {
@@ -62,6 +64,10 @@ final class Configuration implements ConfigurationInterface
                             ->scalarNode('path')
                                 ->info('A regular expression, such as ^/api/.')
                                 ->defaultValue('^/')
+                                ->validate()
+                                    ->ifTrue(static fn (mixed $path): bool => @preg_match("\1$path\1", '') === false)
+                                    ->thenInvalid('expected a regular expression without delimiters, not %s')
+                                ->end()
                             ->end()
                             ->scalarNode('limiter')->info('A name of "limiters".')->isRequired()->end()
                             ->scalarNode('key')

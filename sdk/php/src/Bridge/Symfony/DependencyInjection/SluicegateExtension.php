@@ -24,6 +24,8 @@ use Symfony\Component\RateLimiter\RateLimiterFactoryInterface;
  *
  * `limiter.NAME` makes limiters of Symfony, by `SluicegateLimiterFactory $nameLimiter` or, from Symfony 7.3 on,
  * `RateLimiterFactoryInterface $nameLimiter`; `sluicegate.limiter.NAME` is the `Sluicegate\Limiter $nameLimiter`.
+ *
+ * @internal
  */
 final class SluicegateExtension extends Extension
 {
