@@ -1,17 +1,13 @@
 package io.sluicegate;
 
-/** An attempt to hold a permit. */
-public final class Acquisition {
-    private final Limiter limiter;
-    private final String key;
-    private final String id;
+/** An attempt to hold a permit. Closing it gives back what is held; of a refusal that is nothing. */
+public final class Acquisition implements AutoCloseable {
     private final Decision decision;
+    private final Permit permit;
 
     Acquisition(Limiter limiter, String key, String id, Decision decision) {
-        this.limiter = limiter;
-        this.key = key;
-        this.id = id;
         this.decision = decision;
+        this.permit = new Permit(limiter, key, id, decision);
     }
 
     /** {@return what was decided} */
@@ -20,13 +16,20 @@ public final class Acquisition {
     }
 
     /**
-     * The permit, to be closed after use. Over the limit of a policy with {@code overflow: shadow} it holds nothing.
+     * The permit, to be closed after use; each call returns the same one. Over the limit of a policy with {@code overflow: shadow} it holds
+     * nothing.
      *
      * @return the permit
      * @throws RateLimitExceededException if it was refused; the overflow of its decision is what the policy says to do instead
      */
     public Permit orElseThrow() {
         decision.orThrow();
-        return new Permit(limiter, key, id, decision);
+        return permit;
+    }
+
+    /** Closes the permit, if there is one. */
+    @Override
+    public void close() {
+        permit.close();
     }
 }

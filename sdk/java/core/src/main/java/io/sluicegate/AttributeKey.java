@@ -18,14 +18,13 @@ public final class AttributeKey {
      *
      * @param attributes 1 to 8 names, such as {@code remote_ip}, {@code method} or {@code header:x-tenant}, in any case
      * @param values the value of each attribute, by its name in any case; one that is missing is empty
-     * @return the key, or null for the budget that all share, where the whole key would be empty
+     * @return the key; it may be empty, of which {@link Limiter#shared()} makes the budget that all share, as gateways do
      */
     public static String of(List<String> attributes, Map<String, String> values) {
         Map<String, String> known = new HashMap<>();
         values.forEach((name, value) -> known.put(name.toLowerCase(Locale.ROOT), value));
         boolean alone = attributes.size() == 1;
-        String key = attributes.stream().map(attribute -> known.getOrDefault(attribute.toLowerCase(Locale.ROOT), ""))
+        return attributes.stream().map(attribute -> known.getOrDefault(attribute.toLowerCase(Locale.ROOT), ""))
             .map(value -> alone ? value : value.replace("\\", "\\\\").replace("|", "\\|")).collect(Collectors.joining("|"));
-        return key.isEmpty() ? null : key;
     }
 }

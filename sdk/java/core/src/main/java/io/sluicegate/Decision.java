@@ -4,13 +4,18 @@ import java.time.Duration;
 import java.time.temporal.ChronoUnit;
 import java.util.List;
 import java.util.Optional;
+import java.util.concurrent.TimeUnit;
 
-/** A decision is the answer to a request. A refusal is a decision too. Times are in µs, 0 to 2^53 - 1. */
+/**
+ * A decision is the answer to a request. A refusal is a decision too. Times are in µs, 0 to 2^53 - 1; only {@link #retryAfterUs} may be
+ * {@link #NEVER}. In the modes {@link Mode#ALLOW}, {@link Mode#DENY} and {@link Mode#SHED} no rule decided: {@link #rule} and
+ * {@link #limit} are then those of the first rule, and {@link #remaining} and {@link #resetAfterUs} are 0.
+ */
 public interface Decision {
     /** The retry of a request that can never pass. */
     long NEVER = -1;
 
-    /** {@return whether the caller may go on} */
+    /** {@return whether the request passes; the caller goes on after {@link #waitTime()}} */
     boolean allowed();
 
     /** {@return the permits granted or given back; 0 if refused} */
@@ -19,7 +24,7 @@ public interface Decision {
     /** {@return how long the caller still has to hold back what is allowed} */
     long waitUs();
 
-    /** {@return the largest cost that the deciding rule ever lets pass at once} */
+    /** {@return the largest cost that the {@link #rule} ever lets pass at once} */
     long limit();
 
     /** {@return the permits left under that rule} */
@@ -34,7 +39,7 @@ public interface Decision {
     /** {@return the policy's name} */
     String policy();
 
-    /** {@return the name of the rule that decided} */
+    /** {@return the name of the rule that decided; if no rule did, that of the first} */
     String rule();
 
     /** {@return what each rule of the policy permits, in its order} */
@@ -54,7 +59,7 @@ public interface Decision {
         return Duration.of(waitUs(), ChronoUnit.MICROS);
     }
 
-    /** {@return the time after which the same request can pass; empty if it never can} */
+    /** {@return the time after which the same request can pass: 0 if it is allowed, empty if it never can} */
     default Optional<Duration> retryAfter() {
         return retryAfterUs() == NEVER ? Optional.empty() : Optional.of(Duration.of(retryAfterUs(), ChronoUnit.MICROS));
     }
@@ -64,15 +69,26 @@ public interface Decision {
         return Duration.of(resetAfterUs(), ChronoUnit.MICROS);
     }
 
-    /** {@return whether the policy said that this request would not pass, in a way of its own} */
+    /** {@return whether the request is refused, or passes only as its policy does not refuse ({@link Overflow.Shadow})} */
     default boolean isOverLimit() {
         return !allowed() || overflow() != null;
     }
 
     /**
+     * Sleeps for {@link #waitTime()}, which is 0 of a refusal.
+     *
+     * @return this decision
+     * @throws InterruptedException if the thread is interrupted while it sleeps; what was taken stays taken
+     */
+    default Decision sleep() throws InterruptedException {
+        TimeUnit.MICROSECONDS.sleep(waitUs());
+        return this;
+    }
+
+    /**
      * Turns a refusal into an exception.
      *
-     * @return this decision, if it allows
+     * @return this decision, if it allows: {@linkplain #sleep() wait} first
      * @throws RateLimitExceededException if it refuses
      */
     default Decision orThrow() {

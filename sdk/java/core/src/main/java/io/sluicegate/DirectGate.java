@@ -6,13 +6,15 @@ import io.sluicegate.internal.engine.Options;
 import java.time.Clock;
 import java.time.Duration;
 import java.util.Map;
+import java.util.Objects;
+import java.util.function.Supplier;
 
 /**
  * Decides in Redis itself. It follows the policies that servers publish there, and takes limits of the program's own.
  * It has one daemon thread, and 4 more for calls whose callers do not wait: up to 64 where stages behind their futures block. Over a port
  * that is no {@link AsyncRedisPort}, such as that of Jedis, each such call holds one of at most 64 threads while Redis decides.
  */
-public final class DirectGate implements Gate {
+public final class DirectGate implements LocalLimits {
     private final Engine engine;
 
     private DirectGate(Engine engine) {
@@ -24,16 +26,7 @@ public final class DirectGate implements Gate {
         return new Limiter(name, engine);
     }
 
-    /**
-     * A limit of the program's own. All programs that name a limit alike share its budgets, in any language. It has nothing
-     * to do with a policy of that name. Where programs say different limits, each decides by its own: what is in use is
-     * taken over each time.
-     *
-     * @param name its name, as that of a policy
-     * @param limit the limit
-     * @return the limiter
-     * @throws SluicegateException with {@link ErrorCode#RULES} if the limit or its name is not valid
-     */
+    @Override
     public Limiter limit(String name, Limit limit) {
         return new Limiter(name, engine.limit(limit.policy(name)));
     }
@@ -49,7 +42,7 @@ public final class DirectGate implements Gate {
         engine.close();
     }
 
-    /** The options of a program. */
+    /** The options of a program. It is for one thread. An option that is not valid closes the port, as no gate will. */
     public static final class Builder {
         private static final long NODES_MAX = (1L << 32) - 1;
 
@@ -60,7 +53,16 @@ public final class DirectGate implements Gate {
         private Clock clock = Clock.systemUTC();
 
         Builder(RedisPort port) {
-            this.port = port;
+            this.port = Objects.requireNonNull(port, "port");
+        }
+
+        private <T> T orClose(Supplier<T> made) {
+            try {
+                return made.get();
+            } catch (RuntimeException | Error e) {
+                port.close();
+                throw e;
+            }
         }
 
         /**
@@ -70,7 +72,7 @@ public final class DirectGate implements Gate {
          * @return this builder
          */
         public Builder app(String app) {
-            this.app = Checks.app(app);
+            this.app = orClose(() -> Checks.app(app));
             return this;
         }
 
@@ -82,10 +84,12 @@ public final class DirectGate implements Gate {
          * @return this builder
          */
         public Builder nodes(long nodes) {
-            if (nodes < 1 || nodes > NODES_MAX) {
-                throw ErrorCode.NODES_RANGE.with(Map.of("value", nodes));
-            }
-            this.nodes = nodes;
+            this.nodes = orClose(() -> {
+                if (nodes < 1 || nodes > NODES_MAX) {
+                    throw ErrorCode.NODES_RANGE.with(Map.of("value", nodes));
+                }
+                return nodes;
+            });
             return this;
         }
 
@@ -96,7 +100,7 @@ public final class DirectGate implements Gate {
          * @return this builder
          */
         public Builder deadline(Duration deadline) {
-            this.deadline = Checks.deadline(deadline);
+            this.deadline = orClose(() -> Checks.deadline(deadline));
             return this;
         }
 
@@ -107,7 +111,7 @@ public final class DirectGate implements Gate {
          * @return this builder
          */
         public Builder clock(Clock clock) {
-            this.clock = clock;
+            this.clock = orClose(() -> Objects.requireNonNull(clock, "clock"));
             return this;
         }
 
@@ -118,7 +122,7 @@ public final class DirectGate implements Gate {
          * @return the gate, which owns the port and closes it
          */
         public DirectGate build() {
-            return new DirectGate(new Engine(port, new Options(app, nodes, deadline.toNanos(), clock)));
+            return orClose(() -> new DirectGate(new Engine(port, new Options(app, nodes, deadline.toNanos(), clock))));
         }
     }
 }

@@ -13,7 +13,7 @@ public enum ErrorCode {
     APP_MISSING("app: policy `{policy}` is not available to a caller without an app"),
     /** The option is not a name. */
     APP_NAME("app: `{value}` is not a name; expected 1..=128 bytes of `[a-z0-9._-]`"),
-    /** An empty text is given as the key. */
+    /** An empty text is given as the key; {@link Limiter#shared()} takes one. */
     KEY_EMPTY("key: is empty, expected 1..=1024 bytes; omit it for the shared budget"),
     /** The key has too many bytes. */
     KEY_LENGTH("key: `{value}` bytes are outside 1..=1024"),
@@ -75,6 +75,6 @@ public enum ErrorCode {
         for (Map.Entry<String, ?> part : parts.entrySet()) {
             message = message.replace("{" + part.getKey() + "}", Texts.cut(String.valueOf(part.getValue())));
         }
-        return new SluicegateException(this, message);
+        return new SluicegateException(this, message, charged(), parts.get("status") instanceof Integer status ? status : 0);
     }
 }

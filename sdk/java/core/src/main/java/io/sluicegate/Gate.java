@@ -10,7 +10,10 @@ public interface Gate extends AutoCloseable {
      */
     Limiter policy(String name);
 
-    /** Ends connections and threads of this gate. What is owed to Redis is paid for at most a second. */
+    /**
+     * Ends connections and threads of this gate. What is owed to Redis is paid for at most a second. Closing it again does nothing. Its
+     * limiters must not be asked any more: they may decide as without Redis, or fail.
+     */
     @Override
     void close();
 }

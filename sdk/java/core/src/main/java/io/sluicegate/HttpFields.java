@@ -1,17 +1,14 @@
 package io.sluicegate;
 
-import io.sluicegate.internal.json.Json;
 import java.util.LinkedHashMap;
-import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
 
 /**
- * The answer of an HTTP service: the header fields of draft-ietf-httpapi-ratelimit-headers-10 and, for a refusal, a status
- * and a problem (RFC 9457). {@code r} is rounded down, times up to whole seconds.
+ * The header fields of draft-ietf-httpapi-ratelimit-headers-10. {@code r} is rounded down, times up to whole seconds. {@link HttpAnswer}
+ * has them already.
  */
 public final class HttpFields {
-    private static final String TYPES = "https://iana.org/assignments/http-problem-types#";
     private static final long SECOND_US = 1_000_000;
 
     private HttpFields() {}
@@ -52,34 +49,5 @@ public final class HttpFields {
 
     private static long seconds(long us) {
         return us / SECOND_US + (us % SECOND_US > 0 ? 1 : 0);
-    }
-
-    /**
-     * The status of a refusal.
-     *
-     * @param decision the refusal
-     * @return 503 if Redis did not decide and the policy then refuses requests ({@link Mode#DENY}), else 429
-     */
-    public static int status(Decision decision) {
-        return decision.mode() == Mode.DENY ? 503 : 429;
-    }
-
-    /**
-     * The body of a refusal, of type {@code application/problem+json}. It says no key.
-     *
-     * @param decision the refusal
-     * @return the text of a JSON object
-     */
-    public static String problem(Decision decision) {
-        int status = status(decision);
-        String type = status == 503 ? "temporary-reduced-capacity" : "quota-exceeded";
-        String title = status == 503
-            ? "Request cannot be satisfied due to temporary server capacity constraints"
-            : "Request cannot be satisfied as assigned quota has been exceeded";
-        String detail = decision.retryAfterUs() == Decision.NEVER
-            ? "the cost exceeds the limit of " + decision.limit()
-            : "retry in " + Math.max(seconds(decision.retryAfterUs()), 1) + " s";
-        return Json.write(Json.object("type", TYPES + type, "title", title, "status", status, "detail", detail,
-            "violated-policies", List.of(decision.rule())));
     }
 }

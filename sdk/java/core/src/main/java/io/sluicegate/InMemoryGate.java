@@ -12,13 +12,14 @@ import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
  * Decides in the memory of this process. It never blocks: under {@code overflow: queue} a check that could wait is
  * refused, or allowed with a wait that the caller takes on itself.
  */
-public class InMemoryGate implements Gate {
+public class InMemoryGate implements LocalLimits {
     /** Keys that are remembered; the one that was not asked for longest falls out. */
     private static final int KEYS_MAX = 100_000;
 
@@ -41,7 +42,7 @@ public class InMemoryGate implements Gate {
      * @param clock by which it decides
      */
     protected InMemoryGate(Clock clock) {
-        this.clock = clock;
+        this.clock = Objects.requireNonNull(clock, "clock");
     }
 
     /**
@@ -70,14 +71,7 @@ public class InMemoryGate implements Gate {
         return policy(name);
     }
 
-    /**
-     * A limit of the program's own, which has nothing to do with a policy of that name.
-     *
-     * @param name its name, as that of a policy
-     * @param limit the limit
-     * @return the limiter
-     * @throws SluicegateException with {@link ErrorCode#RULES} if the limit or its name is not valid
-     */
+    @Override
     public Limiter limit(String name, Limit limit) {
         return new Limiter(name, new Memory(limit.policy(name), Keys.LIMIT + name));
     }

@@ -20,8 +20,8 @@ import java.util.Objects;
 import java.util.Set;
 
 /**
- * A limit that a program makes itself, of one rule or, by {@link #and}, of several. It is never changed: each method gives
- * another limit. Permits are 1 to 2^32 and times 1 µs to 366 days, unless a method says otherwise. Whether all of it is valid
+ * A limit that a program makes itself, of one rule or, by {@link #and}, of several. It is never changed, and so safe for all threads:
+ * each method gives another limit. Permits are 1 to 2^32 and times 1 µs to 366 days, unless a method says otherwise. Whether all of it is valid
  * is found out where a gate takes it, with a {@link SluicegateException} of the code {@link ErrorCode#RULES}.
  */
 public final class Limit {
@@ -284,16 +284,21 @@ public final class Limit {
      */
     public Limit named(String name) {
         One rule = rules.get(0);
-        return onlyRule("name", new One(name, rule.algorithm, rule.parameters));
+        return onlyRule("name", new One(Objects.requireNonNull(name, "name"), rule.algorithm, rule.parameters));
     }
 
     /**
      * Both limits at once: a request passes if all their rules agree, at most 8.
      *
-     * @param other the other limit
+     * @param other the other limit, without {@link #carry} and {@link #onStoreFailure}: set them of both, after this
      * @return the limit
+     * @throws SluicegateException with {@link ErrorCode#RULES} if {@code other} has one of these
      */
     public Limit and(Limit other) {
+        if (other.carry != Carry.USAGE || other.onStoreFailure != OnStoreFailure.LOCAL) {
+            throw LimitParameters.error(other.carry != Carry.USAGE ? "carry" : "on_store_failure",
+                "belongs to all rules, and must be set after `and`");
+        }
         List<One> both = new ArrayList<>(rules);
         both.addAll(other.rules);
         return new Limit(both, carry, onStoreFailure);
@@ -306,7 +311,7 @@ public final class Limit {
      * @return the limit
      */
     public Limit carry(Carry carry) {
-        return new Limit(rules, carry, onStoreFailure);
+        return new Limit(rules, Objects.requireNonNull(carry, "carry"), onStoreFailure);
     }
 
     /**
@@ -316,7 +321,7 @@ public final class Limit {
      * @return the limit
      */
     public Limit onStoreFailure(OnStoreFailure how) {
-        return new Limit(rules, carry, how);
+        return new Limit(rules, carry, Objects.requireNonNull(how, "how"));
     }
 
     Policy policy(String name) {

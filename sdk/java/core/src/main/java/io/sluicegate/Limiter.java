@@ -4,7 +4,9 @@ import io.sluicegate.internal.Checks;
 import io.sluicegate.internal.Decided;
 import io.sluicegate.internal.kernel.Numbers;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.UUID;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
@@ -12,17 +14,30 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 
 /**
- * Decides by one policy. A key says whose budget it is: 1 to 1,024 bytes of UTF-8, or null for the one that all share. A
+ * Decides by one policy. A key says whose budget it is: 1 to 1,024 bytes of UTF-8; {@link #shared()} gives the budget that all share. A
  * cost is 1 to 2^31 permits. No method throws for a refusal unless it says so; all throw a {@link SluicegateException}
- * where there is no decision. Methods block for as long as the deadline of their gate, and longer only where they say it;
- * each has a twin ending in {@code Async} that does not. Such a future may be cancelled: a request that was sent may still be charged,
+ * where there is no decision. A limiter is immutable and safe for all threads.
+ *
+ * <p>A request that is allowed goes on after {@link Decision#waitTime()}, which is not 0 under a leaky bucket, for example:
+ * {@link Decision#sleep()} waits for it.
+ *
+ * <p>A policy with a {@code concurrency} rule knows {@code acquire}, {@code renew} and {@code release}, and does not know {@code check},
+ * {@code checkOrThrow}, {@code reserve}, {@code await} and {@code atMost}; with other policies it is the other way round. All policies
+ * know {@code peek}, {@code refund} and {@code reset}. What a policy does not know fails with {@link ErrorCode#UNSUPPORTED_VERB}.
+ *
+ * <p>Methods block for as long as the deadline of their gate, and longer only where they say it. Those that ask once and return a
+ * decision have a twin ending in {@code Async} that does not block; {@code checkAsync(key).thenApply(Decision::orThrow)} is the twin of
+ * {@code checkOrThrow}. Where there is no decision its future fails with the bare {@link SluicegateException}; as with every
+ * future, {@code join} and stages behind it get that as the cause of a {@link java.util.concurrent.CompletionException}, and {@code get} as that
+ * of an {@link java.util.concurrent.ExecutionException}. Such a future may be cancelled: a request that was sent may still be charged,
  * and one that a queue holds back gives up its turn. At most 10,000 of these calls are under way at a gate; one more fails at once with
  * {@link ErrorCode#NOT_CHARGED}. What depends on such a future should not block: a gate completes them on few threads.
  */
 public final class Limiter {
     private final String policy;
     private final Transport transport;
-    private final Observer observer;
+    private final List<Observer> observers;
+    private final boolean shared;
 
     /**
      * Makes a limiter; gates do.
@@ -31,23 +46,33 @@ public final class Limiter {
      * @param transport what decides
      */
     public Limiter(String policy, Transport transport) {
-        this(policy, transport, null);
+        this(Objects.requireNonNull(policy, "policy"), Objects.requireNonNull(transport, "transport"), List.of(), false);
     }
 
-    private Limiter(String policy, Transport transport, Observer observer) {
+    private Limiter(String policy, Transport transport, List<Observer> observers, boolean shared) {
         this.policy = policy;
         this.transport = transport;
-        this.observer = observer;
+        this.observers = observers;
+        this.shared = shared;
     }
 
     /**
-     * Returns a copy of this limiter with an observer, which gets each decision.
+     * Returns a copy of this limiter with observers, which get each decision.
      *
-     * @param observer gets each decision, in place of any observer before
+     * @param observers get each decision, in place of any observers before
      * @return the limiter
      */
-    public Limiter observedBy(Observer observer) {
-        return new Limiter(policy, transport, observer);
+    public Limiter observedBy(Observer... observers) {
+        return new Limiter(policy, transport, List.of(observers), shared);
+    }
+
+    /**
+     * Returns a copy of this limiter that accepts an empty key: the budget that all callers without a key share.
+     *
+     * @return the limiter, to be asked as {@code limiter.shared().check("")}
+     */
+    public Limiter shared() {
+        return new Limiter(policy, transport, observers, true);
     }
 
     /** {@return the policy's name} */
@@ -56,15 +81,20 @@ public final class Limiter {
     }
 
     private Call call(Verb verb, String key, long cost, long maxWaitUs, String id) {
-        return new Call(policy, Checks.key(key), verb, Checks.cost(cost), maxWaitUs, id == null ? null : Checks.id(id));
+        Objects.requireNonNull(key, "key: is null; the budget that all share has the key \"\" of `limiter.shared()`");
+        return new Call(policy, shared && key.isEmpty() ? null : Checks.key(key), verb, Checks.cost(cost), maxWaitUs, id);
     }
 
     private Call call(Verb verb, String key, long cost) {
         return call(verb, key, cost, Numbers.NO_WAIT_GIVEN, null);
     }
 
+    private Call call(Verb verb, String key, long cost, String id) {
+        return call(verb, key, cost, Numbers.NO_WAIT_GIVEN, Checks.id(id));
+    }
+
     private Decision decide(Call call) {
-        long began = observer == null ? 0 : System.nanoTime();
+        long began = observers.isEmpty() ? 0 : System.nanoTime();
         Decision decision;
         try {
             decision = transport.decide(call);
@@ -85,10 +115,17 @@ public final class Limiter {
     }
 
     private void observe(Call call, Decision decision, Throwable problem, long began) {
-        if (observer == null) {
-            return;
+        for (Observer observer : observers) {
+            try {
+                observe(observer, call, decision, problem, System.nanoTime() - began);
+            } catch (RuntimeException e) {
+                // The request is charged already: its caller needs the decision.
+                System.getLogger("io.sluicegate").log(System.Logger.Level.WARNING, "an observer of policy `" + policy + "` failed", e);
+            }
         }
-        long nanos = System.nanoTime() - began;
+    }
+
+    private void observe(Observer observer, Call call, Decision decision, Throwable problem, long nanos) {
         if (problem == null) {
             observer.decided(call.verb().text(), decision, nanos);
         } else if (problem instanceof SluicegateException failure) {
@@ -99,7 +136,7 @@ public final class Limiter {
     }
 
     private CompletableFuture<Decision> later(Supplier<Call> asked) {
-        long began = observer == null ? 0 : System.nanoTime();
+        long began = observers.isEmpty() ? 0 : System.nanoTime();
         Call call;
         CompletableFuture<Decision> decided;
         try {
@@ -108,11 +145,19 @@ public final class Limiter {
         } catch (SluicegateException e) {
             return CompletableFuture.failedFuture(e);
         }
-        if (observer == null) {
+        if (observers.isEmpty()) {
             return decided;
         }
-        // A copy: the observer sees also what becomes of a call whose future is cancelled.
-        CompletableFuture<Decision> observed = decided.whenComplete((decision, problem) -> observe(call, decision, problem, began)).copy();
+        // Another future: the observers see also what becomes of a call whose future is cancelled. A stage would wrap the exception.
+        CompletableFuture<Decision> observed = new CompletableFuture<>();
+        decided.whenComplete((decision, problem) -> {
+            observe(call, decision, problem, began);
+            if (problem == null) {
+                observed.complete(decision);
+            } else {
+                observed.completeExceptionally(problem);
+            }
+        });
         observed.whenComplete((decision, problem) -> decided.cancel(true));
         return observed;
     }
@@ -121,7 +166,7 @@ public final class Limiter {
      * Takes one permit, or is refused. Where the policy queues, it blocks for the policy's {@code max_wait} at most.
      *
      * @param key whose budget
-     * @return the decision
+     * @return the decision; if it is allowed, {@linkplain Decision#sleep() wait} first
      */
     public Decision check(String key) {
         return check(key, 1);
@@ -132,7 +177,7 @@ public final class Limiter {
      *
      * @param key whose budget
      * @param cost how many
-     * @return the decision
+     * @return the decision; if it is allowed, {@linkplain Decision#sleep() wait} first
      */
     public Decision check(String key, long cost) {
         return decide(call(Verb.CHECK, key, cost));
@@ -142,7 +187,7 @@ public final class Limiter {
      * Takes one permit.
      *
      * @param key whose budget
-     * @return the decision, which allows
+     * @return the decision, which allows: {@linkplain Decision#sleep() wait} first
      * @throws RateLimitExceededException if it is refused
      */
     public Decision checkOrThrow(String key) {
@@ -155,7 +200,7 @@ public final class Limiter {
      * @param key whose budget
      * @param cost how many
      * @param maxWait the longest wait, up to 2^53 - 1 µs
-     * @return the decision
+     * @return the decision; if it is allowed, {@linkplain Decision#sleep() wait} first
      */
     public Decision reserve(String key, long cost, Duration maxWait) {
         return decide(call(Verb.RESERVE, key, cost, Checks.maxWaitUs(maxWait), null));
@@ -235,7 +280,7 @@ public final class Limiter {
      * Holds a permit of a {@code concurrency} rule, by a random name.
      *
      * @param key whose budget
-     * @return the attempt
+     * @return the attempt, to be closed after use
      */
     public Acquisition acquire(String key) {
         String id = UUID.randomUUID().toString();
@@ -252,7 +297,7 @@ public final class Limiter {
      *     and nothing is held
      */
     public Decision acquire(String key, String id, long cost) {
-        return decide(call(Verb.ACQUIRE, key, cost, Numbers.NO_WAIT_GIVEN, id));
+        return decide(call(Verb.ACQUIRE, key, cost, id));
     }
 
     /**
@@ -263,7 +308,7 @@ public final class Limiter {
      * @return the decision; a name that is not held is refused, but passes under {@code overflow: shadow}
      */
     public Decision release(String key, String id) {
-        return decide(call(Verb.RELEASE, key, 1, Numbers.NO_WAIT_GIVEN, id));
+        return decide(call(Verb.RELEASE, key, 1, id));
     }
 
     /**
@@ -274,7 +319,7 @@ public final class Limiter {
      * @return the decision; a name that is not held is refused, but passes under {@code overflow: shadow}
      */
     public Decision renew(String key, String id) {
-        return decide(call(Verb.RENEW, key, 1, Numbers.NO_WAIT_GIVEN, id));
+        return decide(call(Verb.RENEW, key, 1, id));
     }
 
     /**
@@ -362,7 +407,7 @@ public final class Limiter {
      * @return the decision, later
      */
     public CompletableFuture<Decision> acquireAsync(String key, String id, long cost) {
-        return later(() -> call(Verb.ACQUIRE, key, cost, Numbers.NO_WAIT_GIVEN, id));
+        return later(() -> call(Verb.ACQUIRE, key, cost, id));
     }
 
     /**
@@ -373,7 +418,7 @@ public final class Limiter {
      * @return the decision, later
      */
     public CompletableFuture<Decision> releaseAsync(String key, String id) {
-        return later(() -> call(Verb.RELEASE, key, 1, Numbers.NO_WAIT_GIVEN, id));
+        return later(() -> call(Verb.RELEASE, key, 1, id));
     }
 
     /**
@@ -384,6 +429,6 @@ public final class Limiter {
      * @return the decision, later
      */
     public CompletableFuture<Decision> renewAsync(String key, String id) {
-        return later(() -> call(Verb.RENEW, key, 1, Numbers.NO_WAIT_GIVEN, id));
+        return later(() -> call(Verb.RENEW, key, 1, id));
     }
 }

@@ -2,7 +2,7 @@ package io.sluicegate;
 
 /**
  * A limiter calls its observer after each decision, on the thread that asked, or on that which completes the future of an asynchronous
- * call. An observer must not block; its exceptions go to the caller.
+ * call. An observer must not block. An exception of it is logged and changes nothing: the request is charged already.
  */
 public interface Observer {
     /**

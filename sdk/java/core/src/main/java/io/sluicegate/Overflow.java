@@ -21,7 +21,18 @@ public sealed interface Overflow {
      * @param headers at most 32, with names in small letters
      * @param body 0 to 65,536 bytes of UTF-8
      */
-    record Response(int status, Map<String, String> headers, String body) implements Overflow {}
+    record Response(int status, Map<String, String> headers, String body) implements Overflow {
+        /**
+         * Makes a response.
+         *
+         * @param status its status
+         * @param headers its headers, which are copied
+         * @param body its body
+         */
+        public Response {
+            headers = Map.copyOf(headers);
+        }
+    }
 
     /**
      * The request does not pass; the caller sends it elsewhere.

@@ -4,7 +4,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * A permit that is held. Closing it gives it back; without that it lapses after the ttl of its rule. One that passed over the limit
- * ({@code overflow: shadow}) holds nothing: it is renewed and closed without a call.
+ * ({@code overflow: shadow}) holds nothing: it is renewed and closed without a call. It is safe for all threads.
  */
 public final class Permit implements AutoCloseable {
     private final Limiter limiter;
@@ -51,6 +51,6 @@ public final class Permit implements AutoCloseable {
     }
 
     private boolean holdsNothing() {
-        return decision.overflow() != null;
+        return !decision.allowed() || decision.overflow() != null;
     }
 }

@@ -9,7 +9,7 @@ public final class Sluicegate {
     /**
      * A gate that decides in Redis.
      *
-     * @param port the way to Redis, of the module of its client; the gate closes it
+     * @param port the way to Redis, of the module of its client; the gate closes it, or the builder if it makes none of an option
      * @return a builder, with which you configure the gate
      */
     public static DirectGate.Builder direct(RedisPort port) {

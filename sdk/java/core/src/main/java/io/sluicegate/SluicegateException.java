@@ -8,6 +8,8 @@ public class SluicegateException extends RuntimeException {
     private final ErrorCode code;
     /** The charge of the request. */
     private final Charged charged;
+    /** The status of the answer of a server. */
+    private final int status;
 
     /**
      * Makes an exception; programs get them from the SDK.
@@ -27,9 +29,22 @@ public class SluicegateException extends RuntimeException {
      * @param charged whether the request was charged nevertheless
      */
     public SluicegateException(ErrorCode code, String message, Charged charged) {
+        this(code, message, charged, 0);
+    }
+
+    /**
+     * Makes an exception; programs get them from the SDK.
+     *
+     * @param code why
+     * @param message the text
+     * @param charged whether the request was charged nevertheless
+     * @param status that of the answer of a server; 0 if there is none
+     */
+    public SluicegateException(ErrorCode code, String message, Charged charged, int status) {
         super(message);
         this.code = code;
         this.charged = charged;
+        this.status = status;
     }
 
     /** {@return why there is no decision} */
@@ -40,5 +55,10 @@ public class SluicegateException extends RuntimeException {
     /** {@return whether the request was charged nevertheless} */
     public Charged charged() {
         return charged;
+    }
+
+    /** {@return the status of an answer with the code {@link ErrorCode#SERVER}: 409 of an id that is settled already; 0 of other errors} */
+    public int status() {
+        return status;
     }
 }

@@ -1,6 +1,8 @@
 package io.sluicegate;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -12,6 +14,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Queue;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
@@ -27,6 +30,7 @@ class AsyncTest {
     private static final class HeldPort implements AsyncRedisPort {
         private final Queue<CompletableFuture<Object>> held = new ConcurrentLinkedQueue<>();
         private boolean open;
+        private int closed;
 
         /** A check that passes. */
         private static byte[] reply() {
@@ -67,12 +71,12 @@ class AsyncTest {
 
         @Override
         public void close() {
-            // Nothing is open.
+            closed++;
         }
     }
 
     private final HeldPort port = new HeldPort();
-    private final DirectGate gate = Sluicegate.direct(port).build();
+    private final DirectGate gate = Sluicegate.direct(port).deadline(Duration.ofSeconds(10)).build();
     private final Limiter limiter = gate.limit("mail", Limit.fixedWindow(1_000_000, Duration.ofDays(366)));
 
     private List<CompletableFuture<Decision>> begin(int calls) {
@@ -125,6 +129,45 @@ class AsyncTest {
         port.open(true);
         for (CompletableFuture<Decision> each : all) {
             assertTrue(each.get(20, TimeUnit.SECONDS).allowed());
+        }
+        gate.close();
+    }
+
+    @Test
+    void an_option_that_is_not_valid_closes_the_port() {
+        List<Consumer<DirectGate.Builder>> options = List.of(builder -> builder.app("Bad Name"), builder -> builder.app(null),
+            builder -> builder.nodes(0), builder -> builder.deadline(Duration.ZERO), builder -> builder.deadline(null), builder -> builder.clock(null));
+        for (Consumer<DirectGate.Builder> option : options) {
+            HeldPort own = new HeldPort();
+            assertThrows(RuntimeException.class, () -> option.accept(Sluicegate.direct(own)));
+            assertEquals(1, own.closed);
+        }
+        gate.close();
+        gate.close();
+        assertEquals(1, port.closed);
+    }
+
+    @Test
+    void a_future_fails_with_the_bare_exception() {
+        for (Limiter each : List.of(limiter, limiter.observedBy(new Observer() {
+            @Override
+            public void decided(String verb, Decision decision, long nanos) {
+                // It is not decided.
+            }
+
+            @Override
+            public void failed(String policy, String verb, SluicegateException failure, long nanos) {
+                // The future has it.
+            }
+        }))) {
+            CompletableFuture<Decision> reset = each.resetAsync("k");
+            CompletableFuture<Throwable> why = new CompletableFuture<>();
+            reset.whenComplete((decision, problem) -> why.complete(problem));
+            port.held.remove().completeExceptionally(new RedisPort.Failure("gone", true, false));
+            SluicegateException bare = assertInstanceOf(SluicegateException.class, why.orTimeout(20, TimeUnit.SECONDS).join());
+            assertEquals(ErrorCode.PERHAPS_CHARGED, bare.code());
+            assertSame(bare, assertThrows(CompletionException.class, reset::join).getCause());
+            assertSame(bare, assertThrows(ExecutionException.class, reset::get).getCause());
         }
         gate.close();
     }

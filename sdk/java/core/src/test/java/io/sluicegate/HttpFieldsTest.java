@@ -2,10 +2,12 @@ package io.sluicegate;
 
 import io.sluicegate.internal.Decided;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.Test;
 
 class HttpFieldsTest {
@@ -24,18 +26,37 @@ class HttpFieldsTest {
         assertEquals(null, HttpFields.of(decision(false, Decision.NEVER, Mode.STORE)).get("Retry-After"));
     }
 
+    private static HttpAnswer refusal(long retryUs, Mode mode) {
+        return HttpAnswer.of(decision(false, retryUs, mode));
+    }
+
     @Test
     void a_refusal_is_a_problem() {
-        Decision never = decision(false, Decision.NEVER, Mode.STORE);
-        assertEquals(429, HttpFields.status(never));
+        HttpAnswer never = refusal(Decision.NEVER, Mode.STORE);
+        assertEquals(429, never.status());
         assertEquals("{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\"title\":\"Request cannot be satisfied as"
             + " assigned quota has been exceeded\",\"status\":429,\"detail\":\"the cost exceeds the limit of 1000\",\"violated-policies\":[\"tokens\"]}",
-            HttpFields.problem(never));
-        assertTrue(HttpFields.problem(decision(false, 1_000_000, Mode.DENY)).contains("temporary-reduced-capacity"));
-        assertEquals(503, HttpFields.status(decision(false, 1_000_000, Mode.DENY)));
+            never.body());
+        assertEquals("application/problem+json", never.fields().get("Content-Type"));
+        assertTrue(refusal(1_000_000, Mode.DENY).body().contains("temporary-reduced-capacity"));
+        assertEquals(503, refusal(1_000_000, Mode.DENY).status());
         // As servers have it: 503 is for `on_store_failure: deny`.
-        assertEquals(429, HttpFields.status(decision(false, 100_000, Mode.SHED)));
-        assertTrue(HttpFields.problem(decision(false, 100_000, Mode.SHED)).contains("#quota-exceeded"));
+        assertEquals(429, refusal(100_000, Mode.SHED).status());
+        assertTrue(refusal(100_000, Mode.SHED).body().contains("#quota-exceeded"));
+        assertThrows(IllegalArgumentException.class, () -> HttpAnswer.of(decision(true, 0, Mode.STORE)));
+    }
+
+    @Test
+    void the_response_of_a_policy_and_the_lack_of_a_decision_are_answered_as_by_filters() {
+        Decision refused = decision(false, 1_000_000, Mode.STORE);
+        HttpAnswer later = HttpAnswer.of(new Decided(false, 0, 0, 1000, 0, 1_000_000, 0, "llm", "tokens", refused.quotas(), Mode.STORE,
+            new Overflow.Response(203, Map.of("x-a", "b"), "later"), 0));
+        assertEquals("203 later b 1", later.status() + " " + later.body() + " " + later.fields().get("x-a") + " " + later.fields().get("Retry-After"));
+        HttpAnswer nobody = HttpAnswer.of(new SluicegateException(ErrorCode.PERHAPS_CHARGED, "gone"));
+        assertEquals("503 1", nobody.status() + " " + nobody.fields().get("Retry-After"));
+        assertTrue(nobody.body().contains("temporary-reduced-capacity"));
+        SluicegateException mistake = new SluicegateException(ErrorCode.COST_RANGE, "cost");
+        assertSame(mistake, assertThrows(SluicegateException.class, () -> HttpAnswer.of(mistake)));
     }
 
     @Test

@@ -2,6 +2,7 @@ package io.sluicegate;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -13,11 +14,14 @@ import java.time.Duration;
 import java.time.Instant;
 import java.time.ZoneId;
 import java.time.ZoneOffset;
+import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.LongFunction;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 
 class InMemoryGateTest {
     private static final class ManualClock extends Clock {
@@ -66,9 +70,9 @@ class InMemoryGateTest {
 
     @Test
     void records_are_policies() {
-        Limiter shadow = gate.compiled(Records.file()).policy("shadow");
-        assertTrue(shadow.check(null).allowed());
-        Decision over = shadow.check(null);
+        Limiter shadow = gate.compiled(Records.file()).policy("shadow").shared();
+        assertTrue(shadow.check("").allowed());
+        Decision over = shadow.check("");
         assertTrue(over.allowed());
         assertTrue(over.isOverLimit());
         assertEquals(1000, gate.policy("whole").peek("203.0.113.7", 1).limit());
@@ -113,8 +117,8 @@ class InMemoryGateTest {
         Permit held = seen.acquire("k").orElseThrow();
         Acquisition over = seen.acquire("k");
         assertEquals(new Overflow.Shadow(), over.decision().overflow());
-        try (Permit permit = over.orElseThrow()) {
-            assertTrue(permit.renew().allowed());
+        try (over) {
+            assertTrue(over.orElseThrow().renew().allowed());
         }
         assertEquals(0, seen.peek("k", 1).remaining());
         assertTrue(seen.acquire("k", "over", 1).allowed());
@@ -166,6 +170,96 @@ class InMemoryGateTest {
         assertEquals(most - cost - 1, counter.apply(most).check("k").remaining(), "it was kept");
         clock.now = clock.now.plus(year);
         assertFalse(counter.apply(1).check("k").allowed());
+    }
+
+    @Test
+    void a_limiter_is_asked_with_a_key_or_shared() {
+        Limiter mail = gate.limit("mail", Limit.fixedWindow(2, Duration.ofHours(1)));
+        assertEquals("key: is null; the budget that all share has the key \"\" of `limiter.shared()`",
+            assertThrows(NullPointerException.class, () -> mail.check(null)).getMessage());
+        assertThrows(NullPointerException.class, () -> mail.checkAsync(null));
+        assertThrows(NullPointerException.class, () -> mail.shared().check(null));
+        assertEquals(ErrorCode.KEY_EMPTY, assertThrows(SluicegateException.class, () -> mail.check("")).code());
+        assertEquals(1, mail.shared().check("").remaining());
+        assertEquals(0, mail.shared().check("").remaining());
+        assertEquals(1, mail.shared().check("alice").remaining());
+        assertEquals(0, mail.check("alice").remaining());
+    }
+
+    @Test
+    void null_is_refused_before_anything_is_asked() {
+        Limiter jobs = gate.limit("jobs", Limit.concurrency(1, Duration.ofMinutes(1)));
+        Limit limit = Limit.fixedWindow(1, Duration.ofHours(1));
+        Map<String, Executable> calls = Map.ofEntries(
+            Map.entry("id", () -> jobs.acquire("k", null, 1)), Map.entry("id ", () -> jobs.release("k", null)),
+            Map.entry("id  ", () -> jobs.renewAsync("k", null)), Map.entry("maxWait", () -> jobs.reserve("k", 1, null)),
+            Map.entry("carry", () -> limit.carry(null)), Map.entry("how", () -> limit.onStoreFailure(null)),
+            Map.entry("name", () -> limit.named(null)), Map.entry("name ", () -> gate.limit(null, limit)),
+            Map.entry("policy", () -> gate.policy(null)), Map.entry("port", () -> Sluicegate.direct(null)),
+            Map.entry("clock", () -> Sluicegate.inMemory(null)));
+        calls.forEach((message, call) -> assertEquals(message.trim(), assertThrows(NullPointerException.class, call, message).getMessage()));
+        assertEquals(1, jobs.peek("k", 1).remaining());
+    }
+
+    @Test
+    void an_attempt_has_one_permit_which_it_gives_back() {
+        Limiter jobs = gate.limit("jobs", Limit.concurrency(1, Duration.ofMinutes(1)));
+        try (Acquisition held = jobs.acquire("k")) {
+            assertSame(held.orElseThrow(), held.orElseThrow());
+            try (Acquisition refused = jobs.acquire("k")) {
+                assertFalse(refused.decision().allowed());
+            }
+            assertFalse(jobs.acquire("k").decision().allowed());
+        }
+        assertTrue(jobs.acquire("k").decision().allowed());
+    }
+
+    @Test
+    void what_is_allowed_is_waited_for() throws Exception {
+        LocalLimits any = gate;
+        Limiter slow = any.limit("slow", Limit.leakyBucket(1, Duration.ofMillis(20)).burst(1));
+        assertEquals(Duration.ZERO, slow.check("k").waitTime());
+        Decision second = slow.check("k");
+        assertTrue(second.allowed());
+        assertEquals(Duration.ofMillis(20), second.waitTime());
+        long began = System.nanoTime();
+        assertSame(second, second.sleep());
+        assertTrue(System.nanoTime() - began >= 20_000_000);
+        Decision refused = slow.check("k");
+        assertFalse(refused.sleep().allowed());
+        assertTrue(refused.isOverLimit() && !second.isOverLimit());
+    }
+
+    @Test
+    void an_exception_of_an_observer_keeps_no_decision_from_its_caller() {
+        List<String> seen = new ArrayList<>();
+        Observer broken = new Observer() {
+            @Override
+            public void decided(String verb, Decision decision, long nanos) {
+                seen.add(verb);
+                throw new IllegalStateException("broken");
+            }
+
+            @Override
+            public void failed(String policy, String verb, SluicegateException failure, long nanos) {
+                seen.add(failure.code().name());
+                throw new IllegalStateException("broken");
+            }
+        };
+        Limiter mail = gate.limit("mail", Limit.fixedWindow(2, Duration.ofHours(1))).observedBy(broken, broken);
+        assertTrue(mail.check("k").allowed());
+        assertTrue(mail.checkAsync("k").join().allowed());
+        assertEquals(ErrorCode.UNSUPPORTED_VERB, assertThrows(SluicegateException.class, () -> mail.acquire("k")).code());
+        TestRedis.await("six calls", () -> seen.size() == 6);
+        assertEquals(List.of("check", "check", "check", "check", "UNSUPPORTED_VERB", "UNSUPPORTED_VERB"), seen);
+    }
+
+    @Test
+    void records_hold_copies() {
+        Map<String, String> headers = new HashMap<>(Map.of("a", "b"));
+        Overflow.Response response = new Overflow.Response(200, headers, "");
+        headers.clear();
+        assertEquals(Map.of("a", "b"), response.headers());
     }
 
     @Test

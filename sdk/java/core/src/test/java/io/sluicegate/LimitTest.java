@@ -105,6 +105,12 @@ class LimitTest {
         }
         assertEquals(ErrorCode.RULES, assertThrows(SluicegateException.class, () -> Limit.slidingLog(1, SECOND).policy("A")).code());
         assertThrows(NullPointerException.class, () -> Limit.slidingLog(1, null));
+        Limit alone = Limit.slidingLog(1, SECOND).named("a");
+        assertEquals("rules: carry: belongs to all rules, and must be set after `and`",
+            assertThrows(SluicegateException.class, () -> alone.and(alone.carry(Carry.RESET))).getMessage());
+        assertEquals("rules: on_store_failure: belongs to all rules, and must be set after `and`",
+            assertThrows(SluicegateException.class, () -> alone.and(alone.onStoreFailure(OnStoreFailure.DENY))).getMessage());
+        assertEquals(Carry.RESET, alone.carry(Carry.RESET).and(Limit.slidingLog(1, SECOND).named("b")).policy("p").rules().carry());
         Limit two = Limit.slidingLog(1, SECOND).named("a").and(Limit.fixedWindow(2, SECOND).named("b"));
         assertEquals(ErrorCode.RULES, assertThrows(SluicegateException.class, () -> two.buckets(1)).code());
     }

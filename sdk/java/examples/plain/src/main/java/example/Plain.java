@@ -4,10 +4,12 @@ import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
 import io.sluicegate.Decision;
 import io.sluicegate.DirectGate;
+import io.sluicegate.HttpAnswer;
 import io.sluicegate.HttpFields;
 import io.sluicegate.Limit;
 import io.sluicegate.Limiter;
 import io.sluicegate.Sluicegate;
+import io.sluicegate.SluicegateException;
 import io.sluicegate.lettuce.LettucePort;
 import java.io.IOException;
 import java.net.InetSocketAddress;
@@ -27,22 +29,27 @@ public final class Plain implements AutoCloseable {
         server.setExecutor(Executors.newCachedThreadPool());
         server.createContext("/mail/", exchange -> {
             String user = exchange.getRequestURI().getPath().substring("/mail/".length());
-            // An empty text is not a key: null is the budget that all share.
-            Decision said = mail.check(user.isEmpty() ? null : user);
-            HttpFields.of(said).forEach(exchange.getResponseHeaders()::set);
-            if (said.allowed()) {
-                answer(exchange, 200, "sent\n");
-            } else {
-                exchange.getResponseHeaders().set("Content-Type", "application/problem+json");
-                answer(exchange, HttpFields.status(said), HttpFields.problem(said));
-            }
+            answer(exchange, user.isEmpty() ? HttpAnswer.BAD_REQUEST : send(mail, user));
         });
         server.start();
     }
 
-    private static void answer(HttpExchange exchange, int status, String body) throws IOException {
-        byte[] bytes = body.getBytes(StandardCharsets.UTF_8);
-        exchange.sendResponseHeaders(status, bytes.length);
+    private static HttpAnswer send(Limiter mail, String user) {
+        try {
+            Decision said = mail.check(user);
+            return said.allowed() ? new HttpAnswer(200, HttpFields.of(said.sleep()), "sent\n") : HttpAnswer.of(said);
+        } catch (SluicegateException e) {
+            return HttpAnswer.of(e);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new IllegalStateException(e);
+        }
+    }
+
+    private static void answer(HttpExchange exchange, HttpAnswer answer) throws IOException {
+        byte[] bytes = answer.body().getBytes(StandardCharsets.UTF_8);
+        answer.fields().forEach(exchange.getResponseHeaders()::set);
+        exchange.sendResponseHeaders(answer.status(), bytes.length == 0 ? -1 : bytes.length);
         exchange.getResponseBody().write(bytes);
         exchange.close();
     }

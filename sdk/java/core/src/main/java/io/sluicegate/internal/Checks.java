@@ -5,6 +5,7 @@ import io.sluicegate.internal.kernel.Numbers;
 import java.math.BigInteger;
 import java.time.Duration;
 import java.util.Map;
+import java.util.Objects;
 import java.util.regex.Pattern;
 
 /** The ranges of what programs give. */
@@ -31,11 +32,8 @@ public final class Checks {
         return bytes;
     }
 
-    /** Checks a key; null is the shared budget; returns the key. */
+    /** Checks a key; returns the key. */
     public static String key(String key) {
-        if (key == null) {
-            return null;
-        }
         int length = bytes(key);
         if (length == 0) {
             throw ErrorCode.KEY_EMPTY.with(Map.of());
@@ -48,7 +46,7 @@ public final class Checks {
 
     /** Checks the name of a permit; returns the name. */
     public static String id(String id) {
-        int length = bytes(id);
+        int length = bytes(Objects.requireNonNull(id, "id"));
         if (length < 1 || length > 1024) {
             throw ErrorCode.ID_LENGTH.with(Map.of("value", length));
         }
@@ -65,7 +63,7 @@ public final class Checks {
 
     /** Checks a wait; returns the wait in µs. */
     public static long maxWaitUs(Duration wait) {
-        BigInteger us = count(wait, 1_000_000);
+        BigInteger us = count(Objects.requireNonNull(wait, "maxWait"), 1_000_000);
         if (us.signum() < 0 || us.compareTo(BigInteger.valueOf(Numbers.SPAN_MAX_US)) > 0) {
             throw ErrorCode.MAX_WAIT_RANGE.with(Map.of("value", us));
         }
@@ -74,7 +72,7 @@ public final class Checks {
 
     /** Checks the deadline of a decision; returns it. */
     public static Duration deadline(Duration deadline) {
-        BigInteger ms = count(deadline, 1_000);
+        BigInteger ms = count(Objects.requireNonNull(deadline, "deadline"), 1_000);
         if (ms.signum() <= 0 || ms.compareTo(BigInteger.valueOf(DEADLINE_MAX_MS)) > 0) {
             throw ErrorCode.DEADLINE_RANGE.with(Map.of("value", ms));
         }
@@ -89,12 +87,12 @@ public final class Checks {
 
     /** {@return whether this is the name of a policy, a rule or an app} */
     public static boolean isName(String text) {
-        return NAME.matcher(text).matches();
+        return NAME.matcher(Objects.requireNonNull(text, "name")).matches();
     }
 
     /** Checks the name of an app; returns the name. */
     public static String app(String app) {
-        if (!isName(app)) {
+        if (!isName(Objects.requireNonNull(app, "app"))) {
             throw ErrorCode.APP_NAME.with(Map.of("value", app));
         }
         return app;

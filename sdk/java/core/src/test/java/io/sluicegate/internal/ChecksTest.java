@@ -42,8 +42,8 @@ class ChecksTest {
     void waits_of_any_length_have_an_answer() {
         refused("max_wait: `9223372036854775807000000` is outside 0..=9007199254740991 us", () -> Checks.maxWaitUs(Duration.ofSeconds(Long.MAX_VALUE)));
         refused("max_wait: `-1` is outside 0..=9007199254740991 us", () -> Checks.maxWaitUs(Duration.ofNanos(-1)));
-        refused("deadline: `9223372036854775807000` is outside 1..=10000 ms", () -> Sluicegate.direct(null).deadline(Duration.ofSeconds(Long.MAX_VALUE)));
-        refused("deadline: `0` is outside 1..=10000 ms", () -> Sluicegate.direct(null).deadline(Duration.ZERO));
+        refused("deadline: `9223372036854775807000` is outside 1..=10000 ms", () -> Checks.deadline(Duration.ofSeconds(Long.MAX_VALUE)));
+        refused("deadline: `0` is outside 1..=10000 ms", () -> Checks.deadline(Duration.ZERO));
         Duration forever = Duration.ofSeconds(Long.MAX_VALUE);
         try (InMemoryGate gate = Sluicegate.inMemory(Clock.systemUTC())) {
             Limiter limiter = gate.limit("a", Limit.fixedWindow(1, Duration.ofDays(1)));

@@ -73,6 +73,9 @@ public abstract class MiddlewareContract {
                 // Redis was never there, so its policies are not known.
                 return nowhere.policy(name);
             }
+            if (name.equals("everyone")) {
+                return memory.limit("everyone", Limit.fixedWindow(1, Duration.ofHours(1))).shared();
+            }
             return name.equals("deny")
                 ? nowhere.limit("deny", Limit.fixedWindow(10, Duration.ofHours(1)).onStoreFailure(OnStoreFailure.DENY))
                 : memory.policy(name);
@@ -105,7 +108,7 @@ public abstract class MiddlewareContract {
     @BeforeAll
     void start() throws Exception {
         port = serve(policies, List.of(Guard.byAddress("reject"), Guard.byAddress("behind", "127.0.0.0/8", "10.0.0.0/8"), Guard.byHeader("tenant"),
-            Guard.byHeader("shadow"), Guard.byHeader("degrade"), Guard.byHeader("deny"), Guard.byHeader("unknown")));
+            Guard.byHeader("shadow"), Guard.byHeader("degrade"), Guard.byHeader("deny"), Guard.byHeader("unknown"), Guard.byHeader("everyone")));
     }
 
     @AfterAll
@@ -146,7 +149,7 @@ public abstract class MiddlewareContract {
 
     @Test
     void nobody_deciding_is_a_503() throws Exception {
-        HttpResponse<String> refused = get("/deny");
+        HttpResponse<String> refused = get("/deny", "X-Tenant", "a");
         assertEquals(503, refused.statusCode());
         assertEquals("1", field(refused, "Retry-After"));
         assertEquals("", field(refused, "RateLimit"));
@@ -156,7 +159,7 @@ public abstract class MiddlewareContract {
 
     @Test
     void a_policy_that_nobody_can_look_up_is_a_503() throws Exception {
-        HttpResponse<String> undecided = get("/unknown");
+        HttpResponse<String> undecided = get("/unknown", "X-Tenant", "a");
         assertEquals(503, undecided.statusCode());
         assertEquals("1", field(undecided, "Retry-After"));
         assertEquals("application/problem+json", field(undecided, "Content-Type"));
@@ -174,16 +177,16 @@ public abstract class MiddlewareContract {
 
     @Test
     void shadow_passes() throws Exception {
-        assertEquals("hello", get("/shadow").body());
-        HttpResponse<String> over = get("/shadow");
+        assertEquals("hello", get("/shadow", "X-Tenant", "a").body());
+        HttpResponse<String> over = get("/shadow", "X-Tenant", "a");
         assertEquals(200, over.statusCode());
         assertEquals("hello", over.body());
     }
 
     @Test
     void the_response_of_the_policy_is_served() throws Exception {
-        assertEquals("hello", get("/degrade").body());
-        HttpResponse<String> later = get("/degrade");
+        assertEquals("hello", get("/degrade", "X-Tenant", "a").body());
+        HttpResponse<String> later = get("/degrade", "X-Tenant", "a");
         assertEquals(203, later.statusCode());
         assertEquals("later", later.body());
         assertEquals("b", field(later, "x-a"));
@@ -200,13 +203,22 @@ public abstract class MiddlewareContract {
     }
 
     @Test
-    void keys_of_requests_may_be_empty_or_long() throws Exception {
+    void a_request_without_a_key_is_refused_unless_the_limiter_is_shared() throws Exception {
+        HttpResponse<String> none = get("/tenant");
+        assertEquals(400, none.statusCode());
+        assertEquals("application/problem+json", field(none, "Content-Type"));
+        assertEquals(400, get("/tenant", "X-Tenant", "").statusCode());
+        assertEquals(200, get("/everyone").statusCode());
+        assertEquals(429, get("/everyone", "X-Tenant", "").statusCode());
+        assertEquals(200, get("/everyone", "X-Tenant", "a").statusCode());
+    }
+
+    @Test
+    void keys_of_requests_may_be_long() throws Exception {
         String longKey = "x".repeat(2000);
         assertEquals(200, get("/tenant", "X-Tenant", longKey + "1").statusCode());
         assertEquals(200, get("/tenant", "X-Tenant", longKey + "2").statusCode());
         assertEquals(429, get("/tenant", "X-Tenant", longKey + "2").statusCode());
-        assertEquals(200, get("/tenant").statusCode());
-        assertEquals(429, get("/tenant", "X-Tenant", "").statusCode());
     }
 
     @Test

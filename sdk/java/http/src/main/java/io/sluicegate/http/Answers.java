@@ -108,7 +108,7 @@ final class Answers {
     static SluicegateException problem(Asked asked, int status, Map<?, ?> fields) {
         Charged charged = charged(fields);
         SluicegateException known = known(asked, status, fields, charged);
-        return new SluicegateException(known.code(), known.getMessage(), charged);
+        return new SluicegateException(known.code(), known.getMessage(), charged, known.status());
     }
 
     /** {@return what a problem says of the charge; a server of before that, or a proxy, says nothing} */

@@ -12,6 +12,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 
 /**
  * Asks a Sluicegate server over HTTP. A request is sent once: what got no answer is not repeated. Beside limiters it has what
@@ -91,38 +92,35 @@ public final class HttpGate implements Gate {
 
     /**
      * Corrects a charge that was an estimate: gives back what was too much, or takes what was too little, as far as
-     * permits are left. An id is settled once an hour; the second time is an {@link ErrorCode#SERVER} with status 409,
-     * and changes nothing.
+     * permits are left. An id is settled once an hour; the second time changes nothing, and is an {@link ErrorCode#SERVER}
+     * whose {@link SluicegateException#status()} is 409.
      *
-     * @param policy the policy's name
-     * @param key whose budget; null for the one that all share
-     * @param id a name of what was charged, 1 to 1,024 bytes
-     * @param charged what was charged, 1 to 2^31
+     * @param charged the check, with the cost that was charged
+     * @param id a name of it, 1 to 1,024 bytes
      * @param cost what it came to, 0 to 2^31
      * @return what was corrected
      * @throws SluicegateException if nothing was corrected, or it is not known
      */
-    public Settlement settle(String policy, String key, String id, long charged, long cost) {
-        Map<String, Object> body = server.question(policy, Checks.key(key));
+    public Settlement settle(Check charged, String id, long cost) {
+        Map<String, Object> body = server.question(charged.policy(), charged.key());
         body.put("id", Checks.id(id));
-        body.put("charged", Checks.cost(charged));
+        body.put("charged", charged.cost());
         body.put("cost", cost == 0 ? 0 : Checks.cost(cost));
-        return server.post("settle", body, new Answers.Asked("settle", policy), fields -> new Settlement(Answers.number(fields, "refunded"),
-            Answers.number(fields, "taken"), Answers.number(fields, "missing"), Answers.decision(policy, (Map<?, ?>) fields.get("decision"), "")));
+        return server.post("settle", body, new Answers.Asked("settle", charged.policy()), fields -> new Settlement(
+            Answers.number(fields, "refunded"), Answers.number(fields, "taken"), Answers.number(fields, "missing"),
+            Answers.decision(charged.policy(), (Map<?, ?>) fields.get("decision"), "")));
     }
 
     /**
      * Says what a check would now come to, and why. Nothing is charged.
      *
-     * @param policy the policy's name
-     * @param key whose budget; null for the one that all share
-     * @param cost of the check, 1 to 2^31
+     * @param check the check
      * @return which rules hold, and what each of them would say
      * @throws SluicegateException if there is no explanation
      */
-    public Explanation explain(String policy, String key, long cost) {
-        Map<String, Object> body = question(new Check(policy, key, cost));
-        return server.post("explain", body, new Answers.Asked("explain", policy), fields -> Explanation.read(policy, fields));
+    public Explanation explain(Check check) {
+        return server.post("explain", question(check), new Answers.Asked("explain", check.policy()),
+            fields -> Explanation.read(check.policy(), fields));
     }
 
     private static List<?> answers(Map<?, ?> fields, int number) {
@@ -134,8 +132,8 @@ public final class HttpGate implements Gate {
     }
 
     private Map<String, Object> question(Check check) {
-        Map<String, Object> question = server.question(check.policy(), Checks.key(check.key()));
-        question.put("cost", Checks.cost(check.cost()));
+        Map<String, Object> question = server.question(check.policy(), check.key());
+        question.put("cost", check.cost());
         return question;
     }
 
@@ -143,7 +141,7 @@ public final class HttpGate implements Gate {
         return Json.object("atomic", atomic, "checks", checks.stream().map(this::question).toList());
     }
 
-    /** The options of a program. */
+    /** The options of a program. It is for one thread. */
     public static final class Builder {
         private static final Duration TIMEOUT_MIN = Duration.ofMillis(1);
         /** The longest that a queue holds a request back. */
@@ -155,7 +153,7 @@ public final class HttpGate implements Gate {
         private Duration timeout = Duration.ofMillis(200);
 
         private Builder(URI server) {
-            this.server = server;
+            this.server = Objects.requireNonNull(server, "server");
         }
 
         /**
@@ -165,7 +163,7 @@ public final class HttpGate implements Gate {
          * @return this builder
          */
         public Builder token(String token) {
-            this.token = token;
+            this.token = Objects.requireNonNull(token, "token");
             return this;
         }
 

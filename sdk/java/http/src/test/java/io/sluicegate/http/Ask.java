@@ -42,14 +42,17 @@ public final class Ask {
     }
 
     private static Decision ask(HttpGate gate, Map<?, ?> request) {
-        Limiter limiter = gate.policy((String) request.get("policy"));
-        String key = (String) request.get("key");
+        String policy = (String) request.get("policy");
+        boolean shared = request.get("key") == null;
+        String key = shared ? "" : (String) request.get("key");
+        Limiter limiter = shared ? gate.policy(policy).shared() : gate.policy(policy);
         String id = (String) request.get("id");
         return switch ((String) request.get("op")) {
             case "check" -> limiter.check(key, number(request, "cost"));
             case "refund" -> limiter.refund(key, number(request, "cost"));
             case "release" -> limiter.release(key, id);
-            case "settle" -> gate.settle((String) request.get("policy"), key, id, number(request, "charged"), number(request, "cost")).decision();
+            case "settle" -> gate.settle(shared ? Check.shared(policy, number(request, "charged")) : new Check(policy, key, number(request, "charged")),
+                id, number(request, "cost")).decision();
             default -> throw new IllegalArgumentException("unknown op");
         };
     }

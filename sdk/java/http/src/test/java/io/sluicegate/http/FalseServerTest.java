@@ -200,7 +200,7 @@ class FalseServerTest {
             Charged charged = Charged.valueOf(((String) entry.get("charged")).toUpperCase(Locale.ROOT));
             status = ((Long) entry.get("status")).intValue();
             body = out -> out.write(text);
-            for (Executable call : List.<Executable>of(() -> gate.policy("p").check("k"), () -> gate.settle("p", "k", "id", 2, 1),
+            for (Executable call : List.<Executable>of(() -> gate.policy("p").check("k"), () -> gate.settle(new Check("p", "k", 2), "id", 1),
                 () -> gate.checkAll(List.of(new Check("p", "k"))))) {
                 SluicegateException e = assertThrows(SluicegateException.class, call);
                 assertEquals(charged, e.charged(), () -> (String) entry.get("body"));

@@ -49,6 +49,7 @@ class HttpGateTest {
     void stop() {
         if (server != null) {
             gate.close();
+            gate.close();
             server.close();
         }
     }
@@ -64,7 +65,7 @@ class HttpGateTest {
         assertEquals(Decision.NEVER, login.check("bob", 3).retryAfterUs());
         assertEquals(1, login.refund("alice", 1).granted());
         assertTrue(login.reset("alice").allowed());
-        assertTrue(login.peek(null, 2).allowed());
+        assertTrue(login.shared().peek("", 2).allowed());
         assertEquals(2, login.atMost("carol", 5).granted());
         Limiter llm = gate.policy("llm");
         assertEquals("\"tokens\";q=1000;w=86400", HttpFields.of(llm.check("k")).get("RateLimit-Policy"));
@@ -83,9 +84,9 @@ class HttpGateTest {
 
     @Test
     void overflow_is_the_servers() {
-        Limiter shadow = gate.policy("shadow");
-        shadow.check(null);
-        assertEquals(new Overflow.Shadow(), shadow.check(null).overflow());
+        Limiter shadow = gate.policy("shadow").shared();
+        shadow.check("");
+        assertEquals(new Overflow.Shadow(), shadow.check("").overflow());
         Limiter seen = gate.policy("seen");
         try (var held = seen.acquire("eve").orElseThrow(); var over = seen.acquire("eve").orElseThrow()) {
             assertNull(held.decision().overflow());
@@ -93,9 +94,9 @@ class HttpGateTest {
             assertTrue(over.renew().allowed() && seen.renew("eve", over.id()).allowed());
         }
         assertEquals(1, seen.peek("eve", 1).remaining());
-        Limiter degrade = gate.policy("degrade");
-        degrade.check(null);
-        assertEquals(new Overflow.Response(200, Map.of("x-a", "b"), "later"), degrade.check(null).overflow());
+        Limiter degrade = gate.policy("degrade").shared();
+        degrade.check("");
+        assertEquals(new Overflow.Response(200, Map.of("x-a", "b"), "later"), degrade.check("").overflow());
     }
 
     @Test
@@ -122,40 +123,43 @@ class HttpGateTest {
             {1, 2001, 0, 700, 1300, 0}};
         for (int place = 0; place < table.length; place++) {
             long[] row = table[place];
-            Settlement settled = gate.settle("llm", "settle", "id-" + place, row[0], row[1]);
+            Settlement settled = gate.settle(new Check("llm", "settle", row[0]), "id-" + place, row[1]);
             assertEquals(row[2] + " " + row[3] + " " + row[4], settled.refunded() + " " + settled.taken() + " " + settled.missing());
             // A day's thousand: some come back while the test runs.
             assertTrue(settled.decision().remaining() >= row[5] && settled.decision().remaining() < row[5] + 5, settled.toString());
             SluicegateException again = assertThrows(SluicegateException.class,
-                () -> gate.settle("llm", "settle", "id-" + 0, 500, 380));
+                () -> gate.settle(new Check("llm", "settle", 500), "id-" + 0, 380));
             assertEquals(ErrorCode.SERVER, again.code());
-            assertTrue(again.getMessage().startsWith("server: 409 "), again.getMessage());
+            assertEquals(409, again.status());
         }
-        assertEquals(ErrorCode.COST_RANGE, assertThrows(SluicegateException.class, () -> gate.settle("llm", "k", "id", 0, 1)).code());
-        assertEquals(ErrorCode.COST_RANGE, assertThrows(SluicegateException.class, () -> gate.settle("llm", "k", "id", 1, -1)).code());
-        assertEquals(ErrorCode.ID_LENGTH, assertThrows(SluicegateException.class, () -> gate.settle("llm", "k", "", 1, 1)).code());
-        assertEquals(ErrorCode.UNKNOWN_POLICY, assertThrows(SluicegateException.class, () -> gate.settle("none", "k", "id", 1, 1)).code());
+        assertEquals(ErrorCode.COST_RANGE, assertThrows(SluicegateException.class, () -> gate.settle(new Check("llm", "k", 0), "id", 1)).code());
+        assertEquals(ErrorCode.COST_RANGE, assertThrows(SluicegateException.class, () -> gate.settle(new Check("llm", "k"), "id", -1)).code());
+        assertEquals(ErrorCode.ID_LENGTH, assertThrows(SluicegateException.class, () -> gate.settle(new Check("llm", "k"), "", 1)).code());
+        assertEquals(ErrorCode.UNKNOWN_POLICY, assertThrows(SluicegateException.class, () -> gate.settle(new Check("none", "k"), "id", 1)).code());
+        assertEquals(0, assertThrows(SluicegateException.class, () -> gate.settle(new Check("none", "k"), "id", 1)).status());
+        assertThrows(NullPointerException.class, () -> new Check("llm", null));
+        assertEquals(ErrorCode.KEY_EMPTY, assertThrows(SluicegateException.class, () -> new Check("llm", "")).code());
     }
 
     @Test
     void a_server_says_why() {
-        Explanation why = gate.explain("login", "explain", 3);
+        Explanation why = gate.explain(new Check("login", "explain", 3));
         assertEquals("login", why.policy());
         assertEquals(null, why.apps());
         assertEquals("reject local false", why.overflow() + " " + why.onStoreFailure() + " " + why.isOverride());
         assertFalse(why.decision().allowed());
         assertEquals(List.of(new Explanation.Rule("tries", "sliding_log", 2, Duration.ofMinutes(10),
             new Explanation.Left(false, 2, Decision.NEVER, 0))), why.rules());
-        assertEquals(1, gate.explain("login", "explain", 1).wouldCharge());
+        assertEquals(1, gate.explain(new Check("login", "explain")).wouldCharge());
         // Nothing was charged.
         assertEquals(1, gate.policy("login").check("explain").remaining());
-        assertEquals(ErrorCode.POLICY_NOT_AVAILABLE, assertThrows(SluicegateException.class, () -> gate.explain("import", "k", 1)).code());
+        assertEquals(ErrorCode.POLICY_NOT_AVAILABLE, assertThrows(SluicegateException.class, () -> gate.explain(new Check("import", "k"))).code());
     }
 
     @Test
     void each_of_several_checks_has_an_answer_of_its_own() {
         List<CheckAnswer> said = gate.checkEach(List.of(new Check("login", "each", 2), new Check("none", "each"), new Check("login", "each"),
-            new Check("import", null), new Check("jobs", "each")));
+            Check.shared("import", 1), new Check("jobs", "each")));
         assertTrue(said.get(0).orThrow().allowed());
         assertEquals("login", said.get(0).decision().policy());
         assertFalse(said.get(2).orThrow().allowed());

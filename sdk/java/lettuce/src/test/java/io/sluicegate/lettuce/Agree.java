@@ -85,7 +85,7 @@ public final class Agree {
             for (Object field : (List<?>) port.call(DEADLINE.toNanos(), command, policies)) {
                 String name = new String((byte[]) field, StandardCharsets.UTF_8);
                 if (!name.startsWith("#")) {
-                    gate.policy(name).peek(null, 1);
+                    gate.policy(name).shared().peek("", 1);
                 }
             }
         } catch (RedisPort.Failure | InterruptedException e) {
@@ -109,8 +109,9 @@ public final class Agree {
         }
     }
 
-    private static Decision ask(Limiter limiter, Map<?, ?> step) {
-        String key = (String) step.get("key");
+    private static Decision ask(Limiter own, Map<?, ?> step) {
+        Limiter limiter = step.get("key") == null ? own.shared() : own;
+        String key = step.get("key") == null ? "" : (String) step.get("key");
         String id = (String) step.get("id");
         long cost = number(step, "cost", 1);
         long waitUs = number(step, "max_wait_us", -1);

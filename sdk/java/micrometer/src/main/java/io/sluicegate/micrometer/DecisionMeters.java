@@ -9,6 +9,7 @@ import io.sluicegate.Limiter;
 import io.sluicegate.Observer;
 import io.sluicegate.SluicegateException;
 import java.util.Locale;
+import java.util.Objects;
 import java.util.concurrent.TimeUnit;
 
 /**
@@ -28,7 +29,7 @@ public final class DecisionMeters implements Observer {
      * @param registry where they are
      */
     public DecisionMeters(MeterRegistry registry) {
-        this.registry = registry;
+        this.registry = Objects.requireNonNull(registry, "registry");
     }
 
     /**

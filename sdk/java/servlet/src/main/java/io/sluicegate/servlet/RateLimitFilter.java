@@ -2,10 +2,11 @@ package io.sluicegate.servlet;
 
 import io.sluicegate.ClientAddress;
 import io.sluicegate.Decision;
+import io.sluicegate.ErrorCode;
+import io.sluicegate.HttpAnswer;
 import io.sluicegate.HttpFields;
 import io.sluicegate.Limiter;
 import io.sluicegate.SluicegateException;
-import io.sluicegate.internal.HttpAnswer;
 import io.sluicegate.internal.RequestKeys;
 import jakarta.servlet.Filter;
 import jakarta.servlet.FilterChain;
@@ -16,14 +17,17 @@ import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
 import java.io.InterruptedIOException;
+import java.nio.charset.StandardCharsets;
 import java.util.Collections;
+import java.util.Objects;
 import java.util.function.Function;
 import java.util.function.ToLongFunction;
 
 /**
  * Checks each request by a policy. What passes goes on with {@code RateLimit} fields; what is refused is answered with 429
  * (503 if Redis or the server did not decide) and a problem, or with the response that the policy gives. A request that
- * has to wait is held back on its thread.
+ * has to wait is held back on its thread. One without a key is answered with 400, unless the limiter is
+ * {@link Limiter#shared() shared}: then it has the budget that all such requests share.
  */
 public final class RateLimitFilter implements Filter {
     private final Limiter limiter;
@@ -34,10 +38,10 @@ public final class RateLimitFilter implements Filter {
 
     private RateLimitFilter(Limiter limiter, Function<HttpServletRequest, String> key, String header,
                             ToLongFunction<HttpServletRequest> cost) {
-        this.limiter = limiter;
-        this.key = key;
+        this.limiter = Objects.requireNonNull(limiter, "limiter");
+        this.key = Objects.requireNonNull(key, "key");
         this.header = header;
-        this.cost = cost;
+        this.cost = Objects.requireNonNull(cost, "cost");
     }
 
     /**
@@ -48,6 +52,7 @@ public final class RateLimitFilter implements Filter {
      * @return the filter
      */
     public static RateLimitFilter byAddress(Limiter limiter, ClientAddress address) {
+        Objects.requireNonNull(address, "address");
         return byKey(limiter, request -> {
             String forwarded = String.join(",", Collections.list(request.getHeaders("X-Forwarded-For")));
             return address.key(request.getRemoteAddr(), forwarded.isEmpty() ? null : forwarded);
@@ -58,7 +63,7 @@ public final class RateLimitFilter implements Filter {
      * Limits by a key of the program's own.
      *
      * @param limiter the limiter of a policy
-     * @param key the key of a request; null or an empty text for the budget that all share
+     * @param key the key of a request; null or an empty text if it has none
      * @return the filter
      */
     public static RateLimitFilter byKey(Limiter limiter, Function<HttpServletRequest, String> key) {
@@ -70,10 +75,11 @@ public final class RateLimitFilter implements Filter {
      * true one behind that of the client.
      *
      * @param limiter the limiter of a policy
-     * @param name the name of the field; requests without it have the budget that all share
+     * @param name the name of the field
      * @return the filter
      */
     public static RateLimitFilter byHeader(Limiter limiter, String name) {
+        Objects.requireNonNull(name, "name");
         return new RateLimitFilter(limiter, request -> request.getHeader(name), name, request -> 1);
     }
 
@@ -103,10 +109,7 @@ public final class RateLimitFilter implements Filter {
         try {
             decision = limiter.check(whose, permits);
         } catch (SluicegateException e) {
-            if (!HttpAnswer.isUnavailable(e)) {
-                throw e;
-            }
-            write(HttpAnswer.UNAVAILABLE, answer);
+            write(e.code() == ErrorCode.KEY_EMPTY ? HttpAnswer.BAD_REQUEST : HttpAnswer.of(e), answer);
             return;
         }
         if (!decision.allowed()) {
@@ -119,11 +122,8 @@ public final class RateLimitFilter implements Filter {
     }
 
     private static void hold(Decision decision) throws IOException {
-        if (decision.waitUs() <= 0) {
-            return;
-        }
         try {
-            Thread.sleep(decision.waitUs() / 1000, (int) (decision.waitUs() % 1000) * 1000);
+            decision.sleep();
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw new InterruptedIOException("interrupted while the request was held back");
@@ -133,6 +133,6 @@ public final class RateLimitFilter implements Filter {
     private static void write(HttpAnswer said, HttpServletResponse answer) throws IOException {
         answer.setStatus(said.status());
         said.fields().forEach(answer::setHeader);
-        answer.getOutputStream().write(said.body());
+        answer.getOutputStream().write(said.body().getBytes(StandardCharsets.UTF_8));
     }
 }

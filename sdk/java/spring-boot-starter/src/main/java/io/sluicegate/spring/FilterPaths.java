@@ -3,6 +3,7 @@ package io.sluicegate.spring;
 import io.sluicegate.ClientAddress;
 import io.sluicegate.Gate;
 import io.sluicegate.Limiter;
+import io.sluicegate.Observer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayDeque;
 import java.util.Deque;
@@ -27,11 +28,11 @@ final class FilterPaths<F> {
     private final List<Guard<F>> guards;
 
     /** Makes the filters of the application, by the client's address or by a field. */
-    FilterPaths(Gate gate, List<SluicegateProperties.Filter> filters, BiFunction<Limiter, ClientAddress, F> byAddress,
+    FilterPaths(Gate gate, Observer[] observers, List<SluicegateProperties.Filter> filters, BiFunction<Limiter, ClientAddress, F> byAddress,
                 BiFunction<Limiter, String, F> byHeader) {
         guards = filters.stream().map(filter -> {
             String header = header(filter);
-            Limiter limiter = gate.policy(filter.policy());
+            Limiter limiter = observers.length == 0 ? gate.policy(filter.policy()) : gate.policy(filter.policy()).observedBy(observers);
             return new Guard<>(filter.paths().stream().map(PathPatternParser.defaultInstance::parse).toList(), header != null
                 ? byHeader.apply(limiter, header)
                 : byAddress.apply(limiter, ClientAddress.behind(filter.trustedProxies().toArray(String[]::new))));

@@ -25,8 +25,8 @@ public @interface RateLimit {
     String policy();
 
     /**
-     * {@return whose budget it is: an expression of Spring (SpEL) over the parameters, such as {@code #user.id}; empty, or
-     * with the value null, it is the one that all share}
+     * {@return whose budget it is: an expression of Spring (SpEL) over the parameters, such as {@code #user.id}; without one it is the
+     * budget that all share. A value that is null or an empty text fails with {@link io.sluicegate.ErrorCode#KEY_EMPTY}}
      */
     String key() default "";
 

@@ -1,8 +1,9 @@
 package io.sluicegate.spring;
 
+import io.sluicegate.HttpAnswer;
 import io.sluicegate.RateLimitExceededException;
 import io.sluicegate.SluicegateException;
-import io.sluicegate.internal.HttpAnswer;
+import java.nio.charset.StandardCharsets;
 import org.springframework.http.HttpHeaders;
 import org.springframework.http.ResponseEntity;
 import org.springframework.web.bind.annotation.ExceptionHandler;
@@ -35,16 +36,13 @@ public class RateLimitAdvice {
      */
     @ExceptionHandler
     public ResponseEntity<byte[]> undecided(SluicegateException problem) {
-        if (!HttpAnswer.isUnavailable(problem)) {
-            throw problem;
-        }
-        return answer(HttpAnswer.UNAVAILABLE);
+        return answer(HttpAnswer.of(problem));
     }
 
     // By the builder, which is the same in Spring 6 and 7.
     private static ResponseEntity<byte[]> answer(HttpAnswer answer) {
         HttpHeaders headers = new HttpHeaders();
         answer.fields().forEach(headers::set);
-        return ResponseEntity.status(answer.status()).headers(headers).body(answer.body());
+        return ResponseEntity.status(answer.status()).headers(headers).body(answer.body().getBytes(StandardCharsets.UTF_8));
     }
 }

@@ -74,9 +74,7 @@ final class RateLimitInterceptor implements MethodInterceptor {
             if (!said.allowed()) {
                 return refused(call, method, new Refusal(ask, said));
             }
-            if (said.waitUs() > 0) {
-                TimeUnit.MICROSECONDS.sleep(said.waitUs());
-            }
+            said.sleep();
         }
         return call.proceed();
     }
@@ -84,13 +82,16 @@ final class RateLimitInterceptor implements MethodInterceptor {
     private List<Ask> asks(MethodInvocation call, Method method) {
         EvaluationContext context = new MethodBasedEvaluationContext(call.getThis(), method, call.getArguments(), NAMES);
         Gate gate = beans.getBean(Gate.class);
-        Observer observer = beans.getBeanProvider(Observer.class).getIfUnique();
+        Observer[] observers = beans.getBeanProvider(Observer.class).orderedStream().toArray(Observer[]::new);
         return limits.computeIfAbsent(method, RateLimitInterceptor::limits).stream().map(limit -> {
-            Object key = limit.key == null ? null : limit.key.getValue(context);
             Long cost = limit.cost.getValue(context, Long.class);
-            Limiter limiter = gate.policy(limit.policy);
-            return new Ask(observer == null ? limiter : limiter.observedBy(observer), key == null ? null : key.toString(),
-                cost == null ? 0 : cost, limit.fallback);
+            Limiter limiter = observers.length == 0 ? gate.policy(limit.policy) : gate.policy(limit.policy).observedBy(observers);
+            if (limit.key == null) {
+                return new Ask(limiter.shared(), "", cost == null ? 0 : cost, limit.fallback);
+            }
+            Object key = limit.key.getValue(context);
+            // A key that is missing is empty, which the limiter refuses.
+            return new Ask(limiter, key == null ? "" : key.toString(), cost == null ? 0 : cost, limit.fallback);
         }).toList();
     }
 

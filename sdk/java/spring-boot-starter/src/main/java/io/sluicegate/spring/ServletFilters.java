@@ -1,6 +1,7 @@
 package io.sluicegate.spring;
 
 import io.sluicegate.Gate;
+import io.sluicegate.Observer;
 import io.sluicegate.servlet.RateLimitFilter;
 import jakarta.servlet.Filter;
 import jakarta.servlet.FilterChain;
@@ -16,8 +17,8 @@ import org.springframework.core.Ordered;
 final class ServletFilters implements Filter, Ordered {
     private final FilterPaths<RateLimitFilter> filters;
 
-    ServletFilters(Gate gate, List<SluicegateProperties.Filter> filters) {
-        this.filters = new FilterPaths<>(gate, filters, RateLimitFilter::byAddress, RateLimitFilter::byHeader);
+    ServletFilters(Gate gate, Observer[] observers, List<SluicegateProperties.Filter> filters) {
+        this.filters = new FilterPaths<>(gate, observers, filters, RateLimitFilter::byAddress, RateLimitFilter::byHeader);
     }
 
     @Override

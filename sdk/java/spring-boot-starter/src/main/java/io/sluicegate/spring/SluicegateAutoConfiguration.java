@@ -12,6 +12,7 @@ import io.sluicegate.lettuce.LettucePort;
 import io.sluicegate.micrometer.DecisionMeters;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import org.springframework.beans.factory.ObjectProvider;
 import org.springframework.boot.autoconfigure.AutoConfiguration;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnBean;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
@@ -62,14 +63,14 @@ public class SluicegateAutoConfiguration {
         return new RateLimitPostProcessor();
     }
 
-    /** Times what {@link RateLimit} asks. */
+    /** Times what {@link RateLimit} and the filters ask. */
     @Configuration(proxyBeanMethods = false)
     @ConditionalOnClass({MeterRegistry.class, DecisionMeters.class})
     static class Meters {
         @Bean
         @ConditionalOnBean(MeterRegistry.class)
         @ConditionalOnMissingBean
-        Observer sluicegateMeters(MeterRegistry registry) {
+        DecisionMeters sluicegateMeters(MeterRegistry registry) {
             return new DecisionMeters(registry);
         }
     }
@@ -92,8 +93,8 @@ public class SluicegateAutoConfiguration {
     @ConditionalOnProperty("sluicegate.filters[0].policy")
     static class Servlets {
         @Bean
-        ServletFilters sluicegateFilters(Gate gate, SluicegateProperties says) {
-            return new ServletFilters(gate, says.filters());
+        ServletFilters sluicegateFilters(Gate gate, ObjectProvider<Observer> observers, SluicegateProperties says) {
+            return new ServletFilters(gate, observers.orderedStream().toArray(Observer[]::new), says.filters());
         }
     }
 
@@ -103,8 +104,8 @@ public class SluicegateAutoConfiguration {
     @ConditionalOnProperty("sluicegate.filters[0].policy")
     static class WebFlux {
         @Bean
-        WebFluxFilters sluicegateFilters(Gate gate, SluicegateProperties says) {
-            return new WebFluxFilters(gate, says.filters());
+        WebFluxFilters sluicegateFilters(Gate gate, ObjectProvider<Observer> observers, SluicegateProperties says) {
+            return new WebFluxFilters(gate, observers.orderedStream().toArray(Observer[]::new), says.filters());
         }
     }
 

@@ -22,6 +22,11 @@ import org.springframework.boot.context.properties.bind.DefaultValue;
 public record SluicegateProperties(@DefaultValue("direct") Mode mode, String app, Long nodes, @DefaultValue("50ms") Duration deadline,
                                    @DefaultValue Redis redis, @DefaultValue Server server, @DefaultValue List<Filter> filters,
                                    @DefaultValue Health health) {
+    /** {@return an address without its credentials} */
+    private static String masked(Object url) {
+        return url.toString().replaceAll("//.*@", "//***@");
+    }
+
     /** The side that decides. */
     public enum Mode {
         /** Redis. */
@@ -36,7 +41,13 @@ public record SluicegateProperties(@DefaultValue("direct") Mode mode, String app
      * @param url its address, with what it needs to be let in
      * @param cluster addresses of some nodes of a cluster; if there are any, they are asked and not {@code url}
      */
-    public record Redis(@DefaultValue("redis://localhost") String url, @DefaultValue List<String> cluster) {}
+    public record Redis(@DefaultValue("redis://localhost") String url, @DefaultValue List<String> cluster) {
+        /** {@return the settings, without credentials} */
+        @Override
+        public String toString() {
+            return "Redis[url=" + masked(url) + ", cluster=" + cluster.stream().map(SluicegateProperties::masked).toList() + "]";
+        }
+    }
 
     /**
      * Where a server is.
@@ -45,7 +56,13 @@ public record SluicegateProperties(@DefaultValue("direct") Mode mode, String app
      * @param token by which it knows the application; null: none
      * @param timeout of an answer
      */
-    public record Server(@DefaultValue("http://localhost:8080") URI url, String token, @DefaultValue("200ms") Duration timeout) {}
+    public record Server(@DefaultValue("http://localhost:8080") URI url, String token, @DefaultValue("200ms") Duration timeout) {
+        /** {@return the settings, without the token} */
+        @Override
+        public String toString() {
+            return "Server[url=" + masked(url) + ", token=" + (token == null ? "null" : "***") + ", timeout=" + timeout + "]";
+        }
+    }
 
     /**
      * Requests that a policy limits.

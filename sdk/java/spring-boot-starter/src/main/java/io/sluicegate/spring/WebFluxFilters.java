@@ -1,6 +1,7 @@
 package io.sluicegate.spring;
 
 import io.sluicegate.Gate;
+import io.sluicegate.Observer;
 import io.sluicegate.webflux.RateLimitWebFilter;
 import java.util.List;
 import org.springframework.core.Ordered;
@@ -13,8 +14,8 @@ import reactor.core.publisher.Mono;
 final class WebFluxFilters implements WebFilter, Ordered {
     private final FilterPaths<RateLimitWebFilter> filters;
 
-    WebFluxFilters(Gate gate, List<SluicegateProperties.Filter> filters) {
-        this.filters = new FilterPaths<>(gate, filters, RateLimitWebFilter::byAddress, RateLimitWebFilter::byHeader);
+    WebFluxFilters(Gate gate, Observer[] observers, List<SluicegateProperties.Filter> filters) {
+        this.filters = new FilterPaths<>(gate, observers, filters, RateLimitWebFilter::byAddress, RateLimitWebFilter::byHeader);
     }
 
     @Override

@@ -8,22 +8,28 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
+import io.sluicegate.Decision;
 import io.sluicegate.DirectGate;
+import io.sluicegate.ErrorCode;
 import io.sluicegate.Gate;
 import io.sluicegate.Limit;
 import io.sluicegate.Limiter;
 import io.sluicegate.Mode;
+import io.sluicegate.Observer;
 import io.sluicegate.RateLimitExceededException;
+import io.sluicegate.SluicegateException;
 import io.sluicegate.http.HttpGate;
 import io.sluicegate.micrometer.DecisionMeters;
 import io.sluicegate.test.TestGate;
 import io.sluicegate.testing.TestCluster;
 import io.sluicegate.testing.TestRedis;
+import java.net.URI;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.CompletionStage;
+import java.util.concurrent.CopyOnWriteArrayList;
 import org.junit.jupiter.api.Test;
 import org.springframework.boot.WebApplicationType;
 import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
@@ -137,6 +143,63 @@ class StarterTest {
             assertEquals(4, context.getBean(MeterRegistry.class).find(DecisionMeters.NAME).tag("policy", "orders").tag("result", "allowed")
                 .timers().stream().mapToLong(timer -> timer.count()).sum());
         }
+    }
+
+    @Test
+    void a_key_that_is_missing_is_not_the_shared_budget() {
+        try (ConfigurableApplicationContext context = start(InMemory.class)) {
+            Shop shop = context.getBean(Shop.class);
+            for (String none : new String[] {null, ""}) {
+                SluicegateException missing = assertThrows(SluicegateException.class, () -> shop.create(new User(none)));
+                assertEquals(ErrorCode.KEY_EMPTY, missing.code());
+            }
+        }
+    }
+
+    /** Notes each decision. */
+    record Notes(List<String> seen) implements Observer {
+        @Override
+        public void decided(String verb, Decision decision, long nanos) {
+            seen.add(verb);
+        }
+
+        @Override
+        public void failed(String policy, String verb, SluicegateException failure, long nanos) {
+            seen.add(failure.code().name());
+        }
+    }
+
+    static class Observed extends InMemory {
+        @Bean
+        Notes first() {
+            return new Notes(new CopyOnWriteArrayList<>());
+        }
+
+        @Bean
+        Notes second() {
+            return new Notes(new CopyOnWriteArrayList<>());
+        }
+    }
+
+    @Test
+    void all_observers_see_what_is_decided() {
+        try (ConfigurableApplicationContext context = start(Observed.class)) {
+            context.getBean(Shop.class).create(new User("alice"));
+            assertEquals(List.of("check"), context.getBean("first", Notes.class).seen());
+            assertEquals(List.of("check"), context.getBean("second", Notes.class).seen());
+            assertEquals(1, context.getBean(MeterRegistry.class).find(DecisionMeters.NAME).timers().stream().mapToLong(timer -> timer.count()).sum());
+        }
+    }
+
+    @Test
+    void settings_keep_their_secrets() {
+        var redis = new SluicegateProperties.Redis("rediss://app:pass@word@r:6379/0", List.of("redis://:secret@a:6379", "redis://b"));
+        assertEquals("Redis[url=rediss://***@r:6379/0, cluster=[redis://***@a:6379, redis://b]]", redis.toString());
+        var server = new SluicegateProperties.Server(URI.create("http://gate:8080"), "secret", Duration.ofMillis(200));
+        assertEquals("Server[url=http://gate:8080, token=***, timeout=PT0.2S]", server.toString());
+        var settings = new SluicegateProperties(SluicegateProperties.Mode.DIRECT, null, null, Duration.ofMillis(50), redis, server, List.of(),
+            new SluicegateProperties.Health("UP"));
+        assertFalse(settings.toString().contains("secret") || settings.toString().contains("word"), settings.toString());
     }
 
     @Test
@@ -320,7 +383,7 @@ class StarterTest {
         try (ConfigurableApplicationContext context = start(Plain.class, "sluicegate.mode=remote", "sluicegate.server.url=http://127.0.0.1:1",
             "sluicegate.server.token=secret")) {
             assertInstanceOf(HttpGate.class, context.getBean(Gate.class));
-            assertTrue(context.getBeanProvider(io.sluicegate.Observer.class).getIfAvailable() == null);
+            assertTrue(context.getBeanProvider(Observer.class).getIfAvailable() == null);
             assertFalse(context.containsBean("sluicegateAdvice"));
         }
     }

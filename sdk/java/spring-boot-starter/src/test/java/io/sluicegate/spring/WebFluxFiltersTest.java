@@ -8,6 +8,7 @@ import io.sluicegate.testing.MiddlewareContract;
 import java.net.http.HttpResponse;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
 import org.junit.jupiter.api.Test;
 import org.springframework.boot.WebApplicationType;
 import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
@@ -50,6 +51,11 @@ class WebFluxFiltersTest extends MiddlewareContract {
         Hello hello() {
             return new Hello();
         }
+
+        @Bean
+        StarterTest.Notes notes() {
+            return new StarterTest.Notes(new CopyOnWriteArrayList<>());
+        }
     }
 
     @Override
@@ -72,6 +78,14 @@ class WebFluxFiltersTest extends MiddlewareContract {
     @Override
     protected void end() {
         context.close();
+    }
+
+    @Test
+    void observers_see_what_filters_ask() throws Exception {
+        List<String> seen = context.getBean(StarterTest.Notes.class).seen();
+        int before = seen.size();
+        assertEquals(200, get("/tenant", "X-Tenant", "observed").statusCode());
+        assertEquals(List.of("check"), seen.subList(before, seen.size()));
     }
 
     @Test

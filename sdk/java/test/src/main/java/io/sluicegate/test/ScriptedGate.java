@@ -10,6 +10,7 @@ import io.sluicegate.internal.Decided;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.List;
+import java.util.Objects;
 import java.util.Queue;
 
 /**
@@ -58,7 +59,7 @@ public final class ScriptedGate implements Gate {
      * @return this gate
      */
     public ScriptedGate fail(SluicegateException why) {
-        return with(new Outcome(why, false, 0, 0, 0));
+        return with(new Outcome(Objects.requireNonNull(why, "why"), false, 0, 0, 0));
     }
 
     private synchronized ScriptedGate with(Outcome outcome) {

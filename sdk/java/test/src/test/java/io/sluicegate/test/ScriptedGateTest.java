@@ -35,6 +35,7 @@ class ScriptedGateTest {
             assertThrows(SluicegateException.class, () -> orders.check("alice", 0));
             assertTrue(orders.checkAsync("alice").join().allowed());
             assertThrows(IllegalStateException.class, () -> orders.check("alice"));
+            assertThrows(NullPointerException.class, () -> gate.fail(null));
         }
     }
 }

@@ -2,14 +2,18 @@ package io.sluicegate.webflux;
 
 import io.sluicegate.ClientAddress;
 import io.sluicegate.Decision;
+import io.sluicegate.ErrorCode;
+import io.sluicegate.HttpAnswer;
 import io.sluicegate.HttpFields;
 import io.sluicegate.Limiter;
-import io.sluicegate.internal.HttpAnswer;
+import io.sluicegate.SluicegateException;
 import io.sluicegate.internal.RequestKeys;
 import java.net.InetSocketAddress;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.temporal.ChronoUnit;
 import java.util.List;
+import java.util.Objects;
 import java.util.function.Function;
 import java.util.function.ToLongFunction;
 import org.springframework.http.HttpStatusCode;
@@ -23,7 +27,8 @@ import reactor.core.scheduler.Schedulers;
 /**
  * Checks each request by a policy, and blocks no thread of the server. What passes goes on with {@code RateLimit} fields;
  * what is refused is answered with 429 (503 if Redis or the server did not decide) and a problem, or with the response
- * that the policy gives. A request that has to wait is held back by a timer.
+ * that the policy gives. A request that has to wait is held back by a timer. One without a key is answered with 400,
+ * unless the limiter is {@link Limiter#shared() shared}: then it has the budget that all such requests share.
  */
 public final class RateLimitWebFilter implements WebFilter {
     private final Limiter limiter;
@@ -34,10 +39,10 @@ public final class RateLimitWebFilter implements WebFilter {
 
     private RateLimitWebFilter(Limiter limiter, Function<ServerWebExchange, String> key, String header,
                                ToLongFunction<ServerWebExchange> cost) {
-        this.limiter = limiter;
-        this.key = key;
+        this.limiter = Objects.requireNonNull(limiter, "limiter");
+        this.key = Objects.requireNonNull(key, "key");
         this.header = header;
-        this.cost = cost;
+        this.cost = Objects.requireNonNull(cost, "cost");
     }
 
     /**
@@ -48,6 +53,7 @@ public final class RateLimitWebFilter implements WebFilter {
      * @return the filter
      */
     public static RateLimitWebFilter byAddress(Limiter limiter, ClientAddress address) {
+        Objects.requireNonNull(address, "address");
         return byKey(limiter, exchange -> {
             InetSocketAddress peer = exchange.getRequest().getRemoteAddress();
             if (peer == null || peer.getAddress() == null) {
@@ -62,7 +68,7 @@ public final class RateLimitWebFilter implements WebFilter {
      * Limits by a key of the program's own.
      *
      * @param limiter the limiter of a policy
-     * @param key the key of a request; null or an empty text for the budget that all share
+     * @param key the key of a request; null or an empty text if it has none
      * @return the filter
      */
     public static RateLimitWebFilter byKey(Limiter limiter, Function<ServerWebExchange, String> key) {
@@ -74,10 +80,11 @@ public final class RateLimitWebFilter implements WebFilter {
      * true one behind that of the client.
      *
      * @param limiter the limiter of a policy
-     * @param name the name of the field; requests without it have the budget that all share
+     * @param name the name of the field
      * @return the filter
      */
     public static RateLimitWebFilter byHeader(Limiter limiter, String name) {
+        Objects.requireNonNull(name, "name");
         return new RateLimitWebFilter(limiter, exchange -> exchange.getRequest().getHeaders().getFirst(name), name, exchange -> 1);
     }
 
@@ -101,7 +108,10 @@ public final class RateLimitWebFilter implements WebFilter {
         return Mono.fromFuture(() -> limiter.checkAsync(RequestKeys.usable(key.apply(exchange)), cost.applyAsLong(exchange)))
             .publishOn(Schedulers.parallel())
             .map(decision -> decision.allowed() ? pass(decision, exchange, chain) : write(HttpAnswer.of(decision), response))
-            .onErrorResume(HttpAnswer::isUnavailable, unavailable -> Mono.just(Mono.defer(() -> write(HttpAnswer.UNAVAILABLE, response))))
+            .onErrorResume(SluicegateException.class, undecided -> {
+                HttpAnswer answer = undecided.code() == ErrorCode.KEY_EMPTY ? HttpAnswer.BAD_REQUEST : HttpAnswer.of(undecided);
+                return Mono.just(Mono.defer(() -> write(answer, response)));
+            })
             .flatMap(answer -> answer);
     }
 
@@ -120,6 +130,6 @@ public final class RateLimitWebFilter implements WebFilter {
     private static Mono<Void> write(HttpAnswer answer, ServerHttpResponse response) {
         response.setStatusCode(HttpStatusCode.valueOf(answer.status()));
         answer.fields().forEach(response.getHeaders()::set);
-        return response.writeWith(Mono.fromSupplier(() -> response.bufferFactory().wrap(answer.body())));
+        return response.writeWith(Mono.fromSupplier(() -> response.bufferFactory().wrap(answer.body().getBytes(StandardCharsets.UTF_8))));
     }
 }

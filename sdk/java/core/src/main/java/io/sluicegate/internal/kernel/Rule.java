@@ -110,7 +110,7 @@ public record Rule(String name, byte[] nameHash, int code, int flags, double[] n
     /** The time that one decision may cost Redis, in ns. */
     long costNs() {
         double entries = switch (code) {
-            case 6 -> 285 * (numbers[3] + 1);
+            case 6 -> 285 * numbers[3];
             case 8 -> 114 * numbers[0];
             case 9 -> 285 * numbers[0];
             default -> 0;

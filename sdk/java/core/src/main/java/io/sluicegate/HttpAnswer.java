@@ -1,0 +1,90 @@
+package io.sluicegate;
+
+import io.sluicegate.internal.json.Json;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+/**
+ * The answer of an HTTP service to a request that does not go on, as the filters give it. A request that passes has the fields of
+ * {@link HttpFields}.
+ *
+ * @param status its status
+ * @param fields of its header
+ * @param body its body
+ */
+public record HttpAnswer(int status, Map<String, String> fields, String body) {
+    private static final String TYPES = "https://iana.org/assignments/http-problem-types#";
+    private static final Set<ErrorCode> NOBODY_DECIDED =
+        Set.of(ErrorCode.NOT_CHARGED, ErrorCode.PERHAPS_CHARGED, ErrorCode.INTERRUPTED, ErrorCode.SERVER);
+
+    /**
+     * The answer to a request without the field that is its key, or with two of them: a proxy may have added the true one behind that of
+     * the client. It has status 400.
+     */
+    public static final HttpAnswer BAD_REQUEST = problem(400, Map.of(), Json.object("type", "about:blank", "title", "Bad Request", "status", 400));
+
+    /**
+     * Makes an answer.
+     *
+     * @param status its status
+     * @param fields of its header, which are copied
+     * @param body its body
+     */
+    public HttpAnswer {
+        fields = Map.copyOf(fields);
+    }
+
+    /**
+     * The answer to a refusal: the response of its policy, or a problem (RFC 9457) that says no key. Its status is 503 if the policy refuses
+     * requests while Redis does not decide ({@link Mode#DENY}), else 429.
+     *
+     * @param refusal the refusal
+     * @return the answer
+     * @throws IllegalArgumentException if the decision allows
+     */
+    public static HttpAnswer of(Decision refusal) {
+        if (refusal.allowed()) {
+            throw new IllegalArgumentException("a request that is allowed goes on");
+        }
+        Map<String, String> fields = HttpFields.of(refusal);
+        if (refusal.overflow() instanceof Overflow.Response response) {
+            fields.putAll(response.headers());
+            return new HttpAnswer(response.status(), fields, response.body());
+        }
+        String detail = refusal.retryAfterUs() == Decision.NEVER
+            ? "the cost exceeds the limit of " + refusal.limit()
+            : "retry in " + fields.get("Retry-After") + " s";
+        Map<String, Object> problem = refusal.mode() == Mode.DENY ? unavailable(detail)
+            : Json.object("type", TYPES + "quota-exceeded", "title", "Request cannot be satisfied as assigned quota has been exceeded",
+                "status", 429, "detail", detail);
+        problem.put("violated-policies", List.of(refusal.rule()));
+        return problem((Integer) problem.get("status"), fields, problem);
+    }
+
+    /**
+     * The answer if Redis or the server did not decide: 503 and a problem. The next attempt may have a decision.
+     *
+     * @param problem why there is no decision
+     * @return the answer
+     * @throws SluicegateException the problem itself, if it is a mistake of the program
+     */
+    public static HttpAnswer of(SluicegateException problem) {
+        if (!NOBODY_DECIDED.contains(problem.code())) {
+            throw problem;
+        }
+        return problem(503, Map.of("Retry-After", "1"), unavailable("retry in 1 s"));
+    }
+
+    private static Map<String, Object> unavailable(String detail) {
+        return Json.object("type", TYPES + "temporary-reduced-capacity",
+            "title", "Request cannot be satisfied due to temporary server capacity constraints", "status", 503, "detail", detail);
+    }
+
+    private static HttpAnswer problem(int status, Map<String, String> fields, Map<String, Object> problem) {
+        Map<String, String> all = new HashMap<>(fields);
+        all.put("Content-Type", "application/problem+json");
+        return new HttpAnswer(status, all, Json.write(problem));
+    }
+}
