@@ -3,6 +3,7 @@ package io.sluicegate;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.sluicegate.internal.json.Json;
 import io.sluicegate.internal.kernel.Rule;
@@ -13,6 +14,7 @@ import io.sluicegate.testing.Checkout;
 import io.sluicegate.testing.Limits;
 import io.sluicegate.testing.Records;
 import java.nio.charset.StandardCharsets;
+import java.time.Clock;
 import java.time.Duration;
 import java.time.ZoneId;
 import java.util.Arrays;
@@ -67,6 +69,13 @@ class LimitTest {
         SluicegateException e = assertThrows(SluicegateException.class, () -> limit.policy("p"));
         assertEquals(ErrorCode.RULES, e.code());
         assertEquals("rules: p: " + message, e.getMessage());
+    }
+
+    @Test
+    void a_sliding_window_of_the_most_buckets_does_not_take_redis_too_long() {
+        try (InMemoryGate gate = Sluicegate.inMemory(Clock.systemUTC())) {
+            assertTrue(gate.limit("fine", Limit.slidingWindow(100, SECOND).buckets(1_000)).check("k").allowed());
+        }
     }
 
     @Test
