@@ -49,7 +49,7 @@ public final class Usage {
         Decider decider = new Decider(set, ask);
         Answer answer = decider.decide();
         if (ask.verb != Verb.PEEK && decider.touched) {
-            remember(set, decider.isFull() ? new State[0] : decider.states);
+            remember(set, decider.states);
         }
         return answer;
     }
