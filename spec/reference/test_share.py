@@ -49,7 +49,8 @@ def life(rng, algorithm, params, count):
     else:
         span = rule.span_us
     for _ in range(count):
-        back = -rng.choice([rng.randrange(span // 4 + 1), rng.randrange(3 * span)]) if rng.random() < 0.7 else 0
+        # A clock that goes back stays within a bucket, or goes over some, or over more than a window.
+        back = -rng.choice([rng.randrange(span // 100 + 2), rng.randrange(span // 4 + 1), rng.randrange(3 * span)]) if rng.random() < 0.8 else 0
         ticks = rng.randrange(2 * getattr(rule, "tick_us", 1) + 1)
         now += rng.choice([0, ticks, rng.randrange(span // 20 + 2), rng.randrange(span // 3 + 2), back])
         # Nothing is put down of what Redis reports of a rule that warms up.

@@ -31,7 +31,7 @@ const POLICIES: [&str; 13] = [
     r#"{"name":"p","rules":[{"name":"burst","token_bucket":{"rate":"8/s","burst":16}},{"name":"window","sliding_window":{"limit":40,"window":"8s","buckets":4}}]}"#,
     r#"{"name":"p","rules":[{"token_bucket":{"rate":"4/s","burst":8}}],"on_store_failure":"allow","overflow":"shadow"}"#,
     r#"{"name":"p","rules":[{"token_bucket":{"rate":"4/s","burst":8}}],"on_store_failure":"deny","overflow":{"divert":{"target":"slow"}}}"#,
-    r#"{"name":"p","rules":[{"concurrency":{"limit":6,"ttl":"20s"}}]}"#,
+    r#"{"name":"p","rules":[{"concurrency":{"limit":6,"ttl":"3s"}}]}"#,
     r#"{"name":"p","rules":[{"name":"burst","token_bucket":{"rate":"8/s","burst":6}},{"name":"day","fixed_window":{"limit":60,"window":"1m"}}]}"#,
     r#"{"name":"p","rules":[{"name":"log","sliding_log":{"limit":24,"window":"8s"}},{"name":"leak","leaky_bucket":{"rate":"6/s","burst":5}},{"name":"counter","sliding_counter":{"limit":30,"window":"20s"}}]}"#,
     r#"{"name":"p","rules":[{"concurrency":{"limit":3,"ttl":"20s"}}],"overflow":"shadow"}"#,
