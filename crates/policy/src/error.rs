@@ -221,7 +221,7 @@ pub(crate) fn is_template(text: &str) -> bool {
     text.contains("${") || text.contains("{{") || text.contains("{%")
 }
 
-/// The error of a placeholder in the place of a value.
+/// The error of a value that is a placeholder of a template.
 pub(crate) fn template(text: &str) -> Finding {
     finding!(
         "template",

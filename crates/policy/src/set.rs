@@ -74,8 +74,8 @@ impl PolicySet {
         with_matcher.filter(|policy| policy.matcher().is_some_and(|by| by.matches(attributes)))
     }
 
-    /// Returns the set with `policy`, in the place of the one with its name, or at the end. Its rules count as new ones
-    /// even if they equal the old.
+    /// Returns the set with `policy`, which replaces the one with its name or is added at the end. Its rules count as
+    /// new ones even if they equal the old.
     ///
     /// # Errors
     /// [`DocumentError`] if it would be one more than [`POLICIES_MAX`].
@@ -89,9 +89,9 @@ impl PolicySet {
         Ok(set.finished())
     }
 
-    /// Returns the set with `changed`, each in the place of the one with its name or at the end, and without those
-    /// whose names are in `gone`. Policies that did not change stay the very same, as do the parts that a changed
-    /// policy has in common with the one before it.
+    /// Returns the set with `changed`, each of which replaces the one with its name or is added at the end, and
+    /// without the policies whose names are in `gone`. Policies that did not change stay the very same, as do the
+    /// parts that a changed policy has in common with the one before it.
     ///
     /// # Errors
     /// [`DocumentError`] if there would be more than [`POLICIES_MAX`].

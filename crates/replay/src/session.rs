@@ -364,7 +364,7 @@ impl ReplaySession {
         }
         self.advance(at);
         self.reached = at;
-        let policies = policies.with(policy).expect("one in the place of another adds none");
+        let policies = policies.with(policy).expect("a replacement adds no policy");
         self.decider.set_policies(policies);
         self.tally.other(at);
         self.output.put(|out| write_configured(out, at, &name));

@@ -207,8 +207,8 @@ impl Catalog {
         Ok(RecentAddresses(known.collect::<Result<_, Error>>()?))
     }
 
-    /// Returns the session with this hash, if it is valid. This counts as use, unless a program sent the request
-    /// for somebody who may be away (`is_passive`).
+    /// Returns the session with this hash, if it is valid. This counts as use, unless the page sent the request
+    /// by itself (`is_passive`): the user may be away.
     ///
     /// # Errors
     /// Those of the database.

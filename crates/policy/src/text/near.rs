@@ -9,7 +9,7 @@ use sluicegate_kernel::{Micros, Rate};
 
 use super::span_text;
 
-/// The calendar window that a rate names in the place of a time of a fixed length: `10/month`.
+/// The calendar window that a rate names instead of a time of a fixed length: `10/month`.
 pub(super) fn calendar_of(text: &str) -> Option<&'static str> {
     let (permits, per) = text.split_once('/').or_else(|| text.split_once(" per "))?;
     parse_whole(permits.trim())?;

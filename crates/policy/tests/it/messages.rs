@@ -674,7 +674,7 @@ fn what_was_most_likely_meant_is_named() {
         "~.key[0]: expected an attribute: write `header:x-api-key` without a space",
     );
     rest("key: [a: b]", "~.key[0]: expected an attribute, found a map");
-    // Text that would mean something else in the place of the hint is not repeated.
+    // Text that would mean something else as the hint is not repeated.
     rest(
         "key: '{remote_ip}'",
         "~.key: expected a list of attributes, found the text `{remote_ip}`",

@@ -224,7 +224,8 @@ fn a_log_does_not_say_when_permits_are_given_back() {
     assert_eq!((replayed.code, replayed.stderr.as_str()), (1, expected));
 }
 
-/// With `HostnameLookups On`, Apache writes names of clients: there is no address, and one budget decides all.
+/// With `HostnameLookups On`, Apache writes the names of clients. A line then has no address, and all
+/// lines share one budget.
 #[test]
 fn a_log_of_host_names_is_no_log_of_one_client() {
     let line = |host| {

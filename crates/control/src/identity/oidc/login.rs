@@ -1,9 +1,9 @@
 //! Sign-ins that have begun, each bound to the browser that began it.
 //!
 //! A sign-in is stored in a cookie of that browser: the time when it began and a random secret, with a MAC. State,
-//! nonce and verifier are derived from these with the same key. So the server stores nothing for those that only
-//! begin, who may be anybody and many; and any node can complete a sign-in of another one, as the key is derived from
-//! the client's secret, which all of them have. The values in the address bar (state, nonce, the verifier's
+//! nonce and verifier are derived from these with the same key. So the server stores nothing for sign-ins that are
+//! only begun, of which a stranger can begin many. Any node can complete a sign-in of another node, as the key is
+//! derived from the client's secret, which all nodes have. The values in the address bar (state, nonce, the verifier's
 //! hash) reveal nothing of the cookie.
 //!
 //! The cookie does not ensure that a sign-in is used once: the catalog records its [`id`](PendingLogin::id)

@@ -284,7 +284,7 @@ impl Inner {
     }
 }
 
-/// Puts the members of `others` in the place of those of `all`; null: takes them away.
+/// Replaces the members of `all` by those of `others`; null removes a member.
 fn put(all: &mut Value, others: &Value) {
     let all = all.as_object_mut().expect("it is an object");
     for (name, value) in others.as_object().expect("they are an object") {
