@@ -202,13 +202,87 @@ class Window:
         """Nothing is remembered of a refused key."""
 
 
+class Holders:
+    """Permits with ids, each held for its time: the algorithm `concurrency` itself."""
+
+    def __init__(self, numbers):
+        self.most, self.span_us = int(numbers[0]), int(numbers[1])
+        self.state = None  # Triples of an end, an id and a cost.
+
+    def held(self, now):
+        """The permits that are held at `now`, the first to end first."""
+        return sorted((permit for permit in self.state or [] if permit[0] > now), key=lambda permit: permit[0])
+
+    def is_held(self, now, permit):
+        return any(held == permit for _, held, _ in self.held(now))
+
+    def check(self, now, cost, max_wait):
+        """As of a level; nothing waits."""
+        del max_wait
+        if cost > self.most:
+            return False, 0, None
+        over, retry = cost - self.available(now), 0
+        for end, _, held in self.held(now):
+            if over <= 0:
+                break
+            over, retry = over - held, end - now
+        return retry == 0, 0, retry
+
+    def charge(self, now, cost, permit=None):
+        """Has a permit held that passes, from now on."""
+        self.state = [*self.held(now), (now + self.span_us, permit, cost)]
+
+    def end(self, now, permit):
+        """Gives a permit back that is held. Returns its cost."""
+        cost = sum(held for _, name, held in self.held(now) if name == permit)
+        self.state = [other for other in self.held(now) if other[1] != permit]
+        return cost
+
+    def available(self, now):
+        """The largest cost that passes now."""
+        return max(self.most - sum(cost for _, _, cost in self.held(now)), 0)
+
+    def status(self, now):
+        """(remaining, µs until nothing is held)"""
+        return self.available(now), max([end - now for end, _, _ in self.held(now)], default=0)
+
+    def refund(self, now, cost):
+        """Gives nothing back: that is done by a release, by the id."""
+        del now, cost
+        return 0
+
+    def rewind(self, now):
+        """Has no permit held for longer than its time from `now`."""
+        self.state = [(min(end, now + self.span_us), permit, cost) for end, permit, cost in self.state]
+
+    def begin(self, now):
+        """Nothing is remembered of a refused key."""
+
+
 def primitive(algorithm, numbers):
-    """What decides a rule without Redis; `concurrency` is the decision model's own."""
+    """The primitive that decides a rule without Redis."""
     code = CODES[algorithm]
+    if code == CODES["concurrency"]:
+        return Holders(numbers)
     return Level(code, numbers) if code <= 4 else Window(code, numbers)
 
 
-def decide(rule, verb, now, cost, max_wait=None):
+def on_permit(rule, verb, now, cost, permit):
+    """The verbs of permits with ids, of `Holders`: (passes, granted, retry)."""
+    if (verb == "acquire") == rule.is_held(now, permit):
+        return False, 0, None
+    if verb == "acquire":
+        passes, _, retry = rule.check(now, cost, None)
+        if passes:
+            rule.charge(now, cost, permit)
+        return passes, cost, retry
+    cost = rule.end(now, permit)
+    if verb == "renew":
+        rule.charge(now, cost, permit)
+    return True, cost, 0
+
+
+def decide(rule, verb, now, cost, max_wait=None, permit=None):
     """The decision model (README.md) with one rule: the answer's fields."""
     before = rule.state
     if before is not None:
@@ -216,6 +290,8 @@ def decide(rule, verb, now, cost, max_wait=None):
     granted, passes, wait, retry = cost, True, 0, 0
     if verb == "refund":
         granted = rule.refund(now, cost) if rule.state is not None else 0
+    elif verb in ("acquire", "release", "renew"):
+        passes, granted, retry = on_permit(rule, verb, now, cost, permit)
     else:
         if verb == "at_most":
             granted = max(min(cost, rule.available(now)), 1)

@@ -143,12 +143,11 @@ func (w *slidingWindow) Refund(s state, at Moment, cost int64) int64 {
 func (w *slidingWindow) Rewind(s state, at Moment) bool {
 	// The newest bucket is that of now, and the others keep their distances less one: where in its bucket the clock was is
 	// not known, so none of them may end sooner than it did.
-	c, bucket := s.(*counts), at.Now/w.bucketUS
-	if latest := at.Now + w.spanUS; c.till > latest {
-		c.till = latest
-	}
+	c, bucket, latest := s.(*counts), at.Now/w.bucketUS, at.Now+w.spanUS
+	isLater := c.till > latest
+	c.till = min(c.till, latest)
 	if bucket >= c.newest {
-		return false
+		return isLater
 	}
 	earlier, back := counts{newest: bucket, reported: c.reported, till: c.till}, c.newest-bucket-1
 	for b := max(c.newest+1-slots, 0); b <= c.newest; b++ {

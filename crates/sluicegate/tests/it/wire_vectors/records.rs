@@ -210,6 +210,7 @@ fn unreadable() -> Vec<Value> {
         .into_iter()
         .map(entry(true))
         .chain(damaged(&it).into_iter().map(entry(false)))
+        .chain(costly().into_iter().map(entry(false)))
         .collect()
 }
 
@@ -226,6 +227,18 @@ fn later(it: &Spoilt) -> Vec<String> {
         it.blob(1, &[3]),
         it.blob(3, &[10]),
     ]
+}
+
+/// Records of rules of which one decision could take Redis too long: those of all keys, and those of one key.
+fn costly() -> Vec<String> {
+    let held = r#"{"concurrency":{"limit":10000,"ttl":"30s"}}"#;
+    let few = r#"{"concurrency":{"limit":5,"ttl":"30s"}}"#;
+    [
+        format!(r#"{{"name":"p","rules":[{held}]}}"#),
+        format!(r#"{{"name":"p","rules":[{few}],"overrides":[{{"key":"vip","rules":[{held}]}}]}}"#),
+    ]
+    .map(|document| published(&document, SINCE))
+    .to_vec()
 }
 
 /// Texts that are not records.

@@ -92,9 +92,4 @@ public record Policy(String name, long version, long sinceMs, String app, List<S
             answer.remaining(), shadow ? 0 : answer.retryAfterUs(), answer.resetAfterUs(), name, rules.rules().get(answer.rule()).name(),
             rules.quotas(), mode, covered ? over.result() : null, heldUs);
     }
-
-    /** {@return whether one decision could take Redis too long} */
-    boolean costsTooMuch() {
-        return rules.costsTooMuch() || overrides.values().stream().anyMatch(own -> own.rules.costsTooMuch());
-    }
 }

@@ -65,16 +65,11 @@ public final class RecordReader {
         if (record.length > BYTES_MAX) {
             throw damaged("", "is longer than " + BYTES_MAX + " bytes");
         }
-        Policy policy;
         try {
-            policy = policy(name, Json.read(record));
+            return policy(name, Json.read(record));
         } catch (JsonException e) {
             throw damaged("", e.getMessage());
         }
-        if (policy.costsTooMuch()) {
-            throw damaged("", "one decision could take Redis too long");
-        }
-        return policy;
     }
 
     private static Policy policy(String name, Object value) {
@@ -153,13 +148,18 @@ public final class RecordReader {
         }
         String blob = members.text("blob");
         long lifeMs = members.whole("life_ms", 0);
+        RuleSet rules;
         try {
-            return RuleSet.read(Base64.getUrlDecoder().decode(blob)).described(each, lifeMs);
+            rules = RuleSet.read(Base64.getUrlDecoder().decode(blob)).described(each, lifeMs);
         } catch (RuleSet.LaterException e) {
             throw later(members.at("blob"), e.getMessage());
         } catch (IllegalArgumentException e) {
             throw damaged(members.at("blob"), e.getMessage());
         }
+        if (rules.costsTooMuch()) {
+            throw damaged(members.at("blob"), "one decision could take Redis too long");
+        }
+        return rules;
     }
 
     private static Calendar calendar(Members rule) {

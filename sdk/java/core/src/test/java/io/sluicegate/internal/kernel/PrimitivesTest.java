@@ -27,7 +27,7 @@ class PrimitivesTest {
     @TestFactory
     Stream<DynamicTest> a_share_is_as_the_wire_says() {
         List<?> entries = (List<?>) ((Map<?, ?>) Json.read(Checkout.bytes("spec/wire/shares.json"))).get("entries");
-        assertEquals(16, entries.size());
+        assertEquals(19, entries.size());
         return entries.stream().map(each -> (Map<?, ?>) each)
             .map(entry -> DynamicTest.dynamicTest((String) entry.get("algorithm"), () -> share(entry)));
     }
@@ -46,7 +46,8 @@ class PrimitivesTest {
                 expect.put("rule", "rule");
                 Vector.Step whole = new Vector.Step(step.at(), step.op(), step.verb(), step.cost(), step.maxWait(), null, null, null, expect);
                 long maxWait = step.verb() == Verb.RESERVE ? step.maxWait() : Numbers.NO_WAIT_GIVEN;
-                Usage.Ask ask = new Usage.Ask(step.verb(), step.cost(), maxWait, null, step.at(), rules.windowsAround(step.at()));
+                Usage.Ask ask = new Usage.Ask(
+                    step.verb(), step.cost(), maxWait, PermitId.of(step.id()), step.at(), rules.windowsAround(step.at()));
                 assertEquals(whole.expected(), Vector.text(usage.decide(rules, ask), rules), "step " + place);
             }
             place++;

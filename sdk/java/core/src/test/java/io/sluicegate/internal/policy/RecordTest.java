@@ -40,22 +40,32 @@ class RecordTest {
 
     @Test
     void records_become_the_blobs_of_the_vectors() {
-        assertTrue(vectors(true).count() > 400);
-        vectors(true).forEach(each -> {
-            String record = (String) each.get("record");
-            // A file, as some of the rules take Redis too long.
-            Policy policy = RecordReader.file("{\"#format\":1,\"p\":" + record + "}").get(0);
-            Head head = Head.of(policy.rules(), (Long) each.get("since_us") / 1000);
-            assertEquals(each.get("blob_hex"), HexFormat.of().formatHex(head.blob(policy.rules())));
-            assertEquals(each.get("generation"), policy.rules().generationHex());
-            Map<?, ?> members = (Map<?, ?>) Json.read(record);
-            same(members, policy.rules());
-            if (members.get("overrides") instanceof List<?> overrides) {
-                for (Object override : overrides) {
-                    same((Map<?, ?>) override, policy.rulesOf(Key.of((String) ((Map<?, ?>) override).get("key")), 0));
-                }
+        int costly = 0;
+        List<Map<?, ?>> entries = vectors(true).toList();
+        for (Map<?, ?> entry : entries) {
+            try {
+                compareBlob(entry);
+            } catch (RecordException e) {
+                assertEquals("blob: one decision could take Redis too long", e.getMessage());
+                costly++;
             }
-        });
+        }
+        assertTrue(entries.size() - costly > 400 && costly < 50, costly + " of " + entries.size() + " are too costly");
+    }
+
+    private static void compareBlob(Map<?, ?> entry) {
+        String record = (String) entry.get("record");
+        Policy policy = read("p", record);
+        Head head = Head.of(policy.rules(), (Long) entry.get("since_us") / 1000);
+        assertEquals(entry.get("blob_hex"), HexFormat.of().formatHex(head.blob(policy.rules())));
+        assertEquals(entry.get("generation"), policy.rules().generationHex());
+        Map<?, ?> members = (Map<?, ?>) Json.read(record);
+        same(members, policy.rules());
+        if (members.get("overrides") instanceof List<?> overrides) {
+            for (Object override : overrides) {
+                same((Map<?, ?>) override, policy.rulesOf(Key.of((String) ((Map<?, ?>) override).get("key")), 0));
+            }
+        }
     }
 
     private static void same(Map<?, ?> record, RuleSet rules) {
@@ -136,7 +146,7 @@ class RecordTest {
     @Test
     void rules_that_take_redis_too_long_are_damaged() {
         RecordException problem = refused(withNumber("all-12", 0, 5000));
-        assertEquals("one decision could take Redis too long", problem.getMessage());
+        assertEquals("blob: one decision could take Redis too long", problem.getMessage());
         assertFalse(problem.isLater());
     }
 
