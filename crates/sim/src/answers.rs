@@ -58,6 +58,9 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
             Err(error) if is_disturbed(world, task) => world.seen(format_args!("{error}")),
             Err(error) => world.judge.fail("I13", world.now, format!("{arrival:?}: {error}")),
         },
+        Done::Held(arrival, step, decided) => {
+            crate::permits::see(world, task, (arrival, step), decided);
+        }
         Done::Returned => {}
         Done::Paid(owing) => world.seen(format_args!("node {} owes on {owing} keys", task.node)),
     }
@@ -250,7 +253,7 @@ pub(crate) fn versions_of(world: &World<'_>, answer: &Answer) -> impl Iterator<I
 }
 
 /// I13: the mode of an answer is true, and the store is asked as soon as it can be.
-fn modes(world: &mut World<'_>, task: TaskView, answer: &Answer) {
+pub(crate) fn modes(world: &mut World<'_>, task: TaskView, answer: &Answer) {
     let (now, mode, on_failure) = (world.now, answer.mode, world.plan.on_failure);
     let is_true = match mode {
         Mode::Store => task.executed.is_some(),
@@ -283,7 +286,7 @@ fn modes(world: &mut World<'_>, task: TaskView, answer: &Answer) {
 
 /// Notes a request that was decided without the store. Requests from now on find out whether the store is back; before
 /// that, the breaker may have admitted none.
-fn finds_out(world: &mut World<'_>, task: TaskView) {
+pub(crate) fn finds_out(world: &mut World<'_>, task: TaskView) {
     if world.disturbed_until[task.node] + PROBE_US < task.begun_at {
         world.asked_since[task.node].get_or_insert(task.begun_at);
     }

@@ -91,6 +91,7 @@ impl World<'_> {
             self.judge.fail(invariant, self.now, what);
         }
         if let (Some(key), "p") = (self.key_of(&ask.key), &*ask.policy) {
+            crate::permits::executed(self, key, &ask, &reply);
             for note in notes {
                 self.note((node, life, key), note);
             }

@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use crate::dues::Dues;
 use crate::judge::What;
 use crate::node::{self, Node};
+use crate::permits::Permits;
 use crate::plan::{Fault, FaultKind, MS, generator};
 use crate::server::Forgotten;
 use crate::world::World;
@@ -43,22 +44,19 @@ pub(crate) fn begins(world: &mut World<'_>, fault: &Fault) {
         }
         FaultKind::StoreKilled(lost_us) => {
             world.down += 1;
-            let forgotten = match lost_us {
-                u64::MAX => world.server.forget(None, world.now),
-                lost_us => world.server.lose(lost_us, world.now),
-            };
-            if lost_us > 0 {
-                forgot(world, forgotten);
-            }
+            lose_writes(world, lost_us);
             (0..world.plan.nodes).for_each(|node| world.disconnect(node, "the store is gone"));
             disturb(world, None, until + 200 * MS);
         }
         FaultKind::Flushed => {
             let forgotten = world.server.forget(None, world.now);
+            world.permits.iter_mut().for_each(Permits::forget);
             forgot(world, forgotten);
         }
         FaultKind::Evicted(key) => {
             let forgotten = world.server.forget(Some(&node::key_name(key)), world.now);
+            world.permits.iter_mut().for_each(Permits::keep);
+            world.permits[key].forget();
             note_forgotten(world, forgotten);
         }
         FaultKind::StoreClock(by_us) => step_clock(world, by_us),
@@ -218,8 +216,24 @@ fn step_clock(world: &mut World<'_>, by_us: i64) {
     }
     world.grants.are_lost(world.now, None);
     world.server.step_clock(by_us);
+    if by_us < 0 {
+        world.permits.iter_mut().for_each(Permits::set_back);
+    }
     world.note_all(&What::ClockStep { by_us });
     world.given_back.fill(Some(world.now));
+}
+
+/// Has the store lose the writes of the last `lost_us`; `u64::MAX`: all.
+fn lose_writes(world: &mut World<'_>, lost_us: u64) {
+    let now = world.now;
+    let forgotten = match lost_us {
+        u64::MAX => world.server.forget(None, now),
+        lost_us => world.server.lose(lost_us, now),
+    };
+    world.permits.iter_mut().for_each(|permits| permits.lose(lost_us, now));
+    if lost_us > 0 {
+        forgot(world, forgotten);
+    }
 }
 
 /// Begins (or ends) to lose messages in both directions.

@@ -344,5 +344,6 @@ fn full_again_us(spec: &RuleSpec, used: u64) -> u64 {
         | RuleSpec::LeakyBucket { permits, period_us, .. } => (used * period_us).div_ceil(permits),
         RuleSpec::Window { window_us, .. } => 2 * window_us,
         RuleSpec::SmoothBursty { burst_s, .. } => burst_s * SECOND + MS,
+        RuleSpec::Concurrency { ttl_us, .. } => ttl_us,
     }
 }

@@ -13,6 +13,7 @@
 //! | `server` | the store, by the kernel |
 //! | `scripts` | the same decisions by the scripts of Redis |
 //! | `node`, `clock` | an engine and its clients; their clocks |
+//! | `permits` | the permits that clients hold, and those that the store holds for them |
 //! | `promises` | the invariants, as a violation names them |
 //! | `answers`, `grants`, `judge`, `meter`, `oracle`, `probes` | the checks of the invariants |
 //! | [`shrink`], [`token`] | the smallest history that fails, in one line |
@@ -32,6 +33,7 @@ mod meter;
 mod net;
 mod node;
 mod oracle;
+mod permits;
 pub mod plan;
 mod probes;
 mod promises;

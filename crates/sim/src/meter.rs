@@ -50,6 +50,8 @@ impl Meter {
             RuleSpec::SmoothBursty { permits, burst_s } => {
                 bucket(permits, SECOND, permits * burst_s + plan.cost_max())
             }
+            // Permits that are held are counted by `permits`.
+            RuleSpec::Concurrency { .. } => sliding(u64::MAX, 1),
         }
     }
 

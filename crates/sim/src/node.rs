@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::{
-    Admission, Cost, DecideError, Engine, Explanation, LeaseOptions, Micros, Request, RuleSet,
-    SettleError, Settled, Settlement, StoreFailure, Verb,
+    Admission, Cost, DecideError, Engine, Explanation, LeaseOptions, Micros, PermitId, Request,
+    RuleSet, SettleError, Settled, Settlement, StoreFailure, Verb,
 };
 
 use crate::clock::{BEGIN, SimClock};
 use crate::memory::Refusal;
-use crate::plan::{Arrival, Ask, MS, Plan};
+use crate::permits::Step;
+use crate::plan::{Arrival, Ask, Hold, MS, Plan};
 use crate::probes::{Probes, Silence};
 use crate::wire::{Asker, SimStore, asker};
 
@@ -55,6 +56,8 @@ pub(crate) enum Done {
     Explained(Arrival, Result<Explanation, DecideError>),
     Refunded(Arrival, u64, Result<Admission, DecideError>),
     Settled(Arrival, Result<Settled, SettleError>),
+    /// A step of a client that holds a permit.
+    Held(Arrival, Step, Result<Admission, DecideError>),
     /// The number of keys with debts that are left.
     Paid(usize),
     /// All leases are given back.
@@ -155,6 +158,7 @@ pub(crate) async fn decide(engine: Arc<Engine<SimStore>>, arrival: Arrival) -> D
     let turn = engine.turn();
     match arrival.ask {
         Ask::Explain(_) => Done::Explained(arrival, turn.explain(&request).await),
+        Ask::Hold(_) => Done::Held(arrival, Step::Acquire, turn.decide(&request).await),
         _ => Done::Decided(arrival, turn.decide(&request).await),
     }
 }
@@ -183,7 +187,25 @@ fn verb(ask: Ask) -> Verb {
         }
         Ask::Peek(of) | Ask::Explain(of) => Verb::Peek { cost: cost(of) },
         Ask::Reset => Verb::Reset,
+        Ask::Hold(Hold { id, cost: of, .. }) => {
+            Verb::Acquire { cost: cost(of), permit: PermitId(id.into()) }
+        }
     }
+}
+
+/// Renews or releases the permit of `arrival`.
+pub(crate) async fn hold(
+    engine: Arc<Engine<SimStore>>,
+    (arrival, hold, step): (Arrival, Hold, Step),
+) -> Done {
+    let (key, permit) = (key_name(arrival.key), PermitId(hold.id.into()));
+    let verb = match step {
+        Step::Acquire => unreachable!("a permit is acquired by a request that arrives"),
+        Step::Renew { .. } => Verb::Renew { permit },
+        Step::Release => Verb::Release { permit },
+    };
+    let request = Request::new("p", Some(&key), verb);
+    Done::Held(arrival, step, engine.turn().decide(&request).await)
 }
 
 /// Gives `permits` back.

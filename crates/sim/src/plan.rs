@@ -6,6 +6,7 @@
 
 mod calm;
 mod hot;
+mod permits;
 mod quota;
 mod rare;
 mod rules;
@@ -14,7 +15,7 @@ use std::fmt::Write as _;
 
 use fastrand::Rng;
 
-use crate::token::{Cut, Generation};
+use crate::token::{Cut, Generation, Subject};
 use hot::Theme;
 pub use rules::{RuleSpec, WindowSpec};
 use rules::{changed, rule, rules};
@@ -151,6 +152,23 @@ pub enum Ask {
     Explain(u64),
     /// A reset of the key's usage.
     Reset,
+    /// A permit that is held.
+    Hold(Hold),
+}
+
+/// A permit that a client acquires, renews and releases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The number that its id is made of.
+    pub id: u64,
+    /// Permits that it takes.
+    pub cost: u64,
+    /// The time until it is renewed or released, µs.
+    pub for_us: u64,
+    /// The number of times that it is renewed.
+    pub renewals: u8,
+    /// It is released in the end.
+    pub is_released: bool,
 }
 
 /// Something that goes wrong, or changes.
@@ -273,9 +291,16 @@ impl Plan {
             arrivals: Vec::new(),
             faults: Vec::new(),
         };
-        if cut.quota {
-            plan.make_quota(cut);
-            return plan.until(cut);
+        match cut.subject {
+            Subject::Rates => {}
+            Subject::Quota => {
+                plan.make_quota(cut);
+                return plan.until(cut);
+            }
+            Subject::Permits => {
+                plan.make_permits(cut);
+                return plan.until(cut);
+            }
         }
         let mut few = generator(seed, 3);
         if cut.generation >= Generation::Second && few.u8(0..8) == 0 {
@@ -635,6 +660,7 @@ impl Ask {
             | Self::Peek(cost)
             | Self::Explain(cost) => cost,
             Self::CheckAndSettle(charged, cost) => charged.max(cost),
+            Self::Hold(hold) => hold.cost,
             Self::Reset => 1,
         }
     }

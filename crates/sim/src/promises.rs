@@ -38,6 +38,7 @@ const PROMISES: &[(&str, &str)] = &[
     ("I36", "of a quota behind a slow network no more is gone than was admitted"),
     ("I37", "the scripts of Redis answer as the kernel does"),
     ("I38", "after the last fault, as much is admitted as by one limiter"),
+    ("I39", "no more permits are held than the limit, and what is released or has lapsed is free"),
     ("debts", "what is owed is charged once the store answers"),
 ];
 

@@ -64,7 +64,11 @@ impl ScriptStore {
         };
         let reply =
             asking.now_or_never().expect("nothing waits where the server is in the process");
-        let changes = std::mem::take(&mut self.redis().keys().changes);
+        let mut changes = std::mem::take(&mut self.redis().keys().changes);
+        // A value that had expired was no longer there.
+        for (_, before) in &mut changes {
+            before.take_if(|(_, end)| *end <= clock.get());
+        }
         self.writes.push_back((now, changes));
         while self.writes.front().is_some_and(|(at, _)| at + self.lost_max_us < now) {
             self.writes.pop_front();
@@ -81,8 +85,8 @@ impl ScriptStore {
         self.writes.clear();
     }
 
-    /// Loses the writes of the last `lost_us`.
-    pub(crate) fn lose(&mut self, lost_us: u64, now: u64) {
+    /// Loses the writes of the last `lost_us`. What had expired by `clock` does not come back.
+    pub(crate) fn lose(&mut self, lost_us: u64, clock: Micros, now: u64) {
         while let Some((at, changes)) = self.writes.pop_back() {
             if at + lost_us < now {
                 self.writes.push_back((at, changes));
@@ -90,7 +94,7 @@ impl ScriptStore {
             }
             for (key, before) in changes.into_iter().rev() {
                 let mut keys = self.redis().keys();
-                match before {
+                match before.filter(|(_, end)| *end > clock.get()) {
                     Some(before) => keys.values.insert(key, before),
                     None => keys.values.remove(&key),
                 };

@@ -187,7 +187,13 @@ impl Server {
             *used = in_use.0[*place].min(rules.rules()[*place].rule.limit());
         }
         answer = named_as(answer, &rules, &ask.rules);
-        if !is_look || is_owed {
+        // What is not held is neither released nor renewed, and nothing is written.
+        let is_void = before.is_none()
+            && !verdict.decision.allowed()
+            && matches!(ask.verb, Verb::Release { .. } | Verb::Renew { .. });
+        if is_void {
+            notes.clear();
+        } else if !is_look || is_owed {
             let took = after.since(&first);
             self.remember(Write { at: now, name: name.clone(), before, debt, took });
             self.keys.insert(name, stored);
@@ -200,9 +206,7 @@ impl Server {
 
     /// Returns the stored value of a key, unless it says no more than no value.
     fn stored(&self, name: &Name, at: &Moment<'_>) -> Option<Stored> {
-        let stored = self.keys.get(name)?;
-        let until = stored.rules.leased_forgettable_at(&stored.leased, at);
-        until.is_none_or(|until| at.now() < until).then(|| stored.clone())
+        self.keys.get(name).filter(|stored| !stored.is_forgettable(at)).cloned()
     }
 
     /// Charges `debt` of a node with rules of its `own`, once. Returns the permits that the node is informed of, and
@@ -390,8 +394,9 @@ impl Server {
 
     /// Loses the writes of the last `lost_us`.
     pub(crate) fn lose(&mut self, lost_us: u64, now: u64) -> Vec<Forgotten> {
+        let clock = self.clock(now);
         if let Some(scripts) = &mut self.scripts {
-            scripts.lose(lost_us, now);
+            scripts.lose(lost_us, clock, now);
         }
         let mut forgotten = Vec::new();
         while let Some(write) = self.writes.pop_back() {
@@ -423,7 +428,7 @@ impl Server {
             if let Some(id) = debt {
                 self.charged.remove(&id);
             }
-            match before {
+            match before.filter(|before| !before.is_forgettable(&Moment::new(clock))) {
                 Some(before) => self.keys.insert(name, before),
                 None => self.keys.remove(&name),
             };
@@ -453,6 +458,12 @@ impl Usage {
 }
 
 impl Stored {
+    /// Returns whether it says no more than no value.
+    fn is_forgettable(&self, at: &Moment<'_>) -> bool {
+        let until = self.rules.leased_forgettable_at(&self.leased, at);
+        until.is_some_and(|until| until <= at.now())
+    }
+
     /// Returns the permits that leases hold and that have not lapsed.
     fn alive(&self, now: Micros) -> u64 {
         let records = self.leased.leases.records.iter();

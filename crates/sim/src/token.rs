@@ -1,6 +1,6 @@
 //! The name of a history, or of a part of it, in one line: `s3-6f3a9c20-n2k1-f3.7-l0-t2213`.
 //!
-//! `s3`, `h4` for hot keys, or `q1` for quotas, is the version of the generator. Then come the seed, the most nodes and
+//! `s3`, `h4` for hot keys, `q1` for quotas, or `p1` for permits that are held, is the version of the generator. Then come the seed, the most nodes and
 //! keys, the faults and loads that are kept (without the part: all), the last instant in ms, and `r` if the scripts of
 //! Redis execute each call too.
 
@@ -22,12 +22,24 @@ pub struct Cut {
     pub until_us: u64,
     /// Keys are hot, and leased.
     pub leases: bool,
-    /// The history is of a quota whose usage does not flow out; such keys are hot.
-    pub quota: bool,
+    /// The subject of the history.
+    pub subject: Subject,
     /// The generator that makes the plan.
     pub generation: Generation,
     /// The scripts of Redis execute each call as well as the kernel.
     pub scripts: bool,
+}
+
+/// The subject of a history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Subject {
+    /// Rules of rates and windows, single keys of which may be hot.
+    #[default]
+    Rates,
+    /// A quota whose usage does not flow out; such keys are hot.
+    Quota,
+    /// Permits that are held: acquired, renewed and released.
+    Permits,
 }
 
 /// A generator of plans. Each one adds to the draws of the one before, so that older tokens keep their plans.
@@ -61,8 +73,9 @@ const NAMES: [(&str, Generation, bool); 6] = [
     ("h4", Generation::Third, true),
 ];
 
-/// The generator of histories of quotas, and its version.
+/// The generators of histories of quotas and of permits, with their versions.
 const QUOTA: &str = "q1";
+const PERMITS: &str = "p1";
 
 impl Cut {
     /// Returns whether the fault of this number is kept.
@@ -85,7 +98,7 @@ impl Default for Cut {
             loads: None,
             until_us: u64::MAX,
             leases: false,
-            quota: false,
+            subject: Subject::default(),
             generation: Generation::default(),
             scripts: false,
         }
@@ -100,7 +113,12 @@ impl Token {
 
     /// Returns the whole history of a quota.
     pub fn of_quota(seed: u64) -> Self {
-        Self { seed, cut: Cut { leases: true, quota: true, ..Cut::default() } }
+        Self { seed, cut: Cut { leases: true, subject: Subject::Quota, ..Cut::default() } }
+    }
+
+    /// Returns the whole history of permits that are held.
+    pub fn of_permits(seed: u64) -> Self {
+        Self { seed, cut: Cut { subject: Subject::Permits, ..Cut::default() } }
     }
 
     /// Returns the history, in which the scripts of Redis execute each call too.
@@ -113,9 +131,14 @@ impl Token {
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, cut } = self;
-        let Cut { nodes, keys, faults, loads, until_us, leases, quota, generation, scripts } = cut;
-        let named = NAMES.iter().find(|(_, of, hot)| (of, hot) == (generation, leases));
-        let version = named.filter(|_| !quota).map_or(QUOTA, |(name, ..)| name);
+        let Cut { nodes, keys, faults, loads, until_us, leases, subject, generation, scripts } =
+            cut;
+        let mut named = NAMES.iter().filter(|(_, of, hot)| (of, hot) == (generation, leases));
+        let version = match subject {
+            Subject::Rates => named.next().expect("each generator has a name").0,
+            Subject::Quota => QUOTA,
+            Subject::Permits => PERMITS,
+        };
         write!(f, "{version}-{seed:x}")?;
         if *nodes < usize::MAX || *keys < usize::MAX {
             write!(f, "-n{nodes}k{keys}")?;
@@ -146,7 +169,8 @@ impl FromStr for Token {
         let named = NAMES.iter().find(|(name, ..)| *name == version);
         let mut cut = match named {
             Some(&(_, generation, leases)) => Cut { leases, generation, ..Cut::default() },
-            None if version == QUOTA => Cut { leases: true, quota: true, ..Cut::default() },
+            None if version == QUOTA => Self::of_quota(0).cut,
+            None if version == PERMITS => Self::of_permits(0).cut,
             None => return Err(wrong()),
         };
         let seed = parts.next().and_then(|seed| u64::from_str_radix(seed, 16).ok());

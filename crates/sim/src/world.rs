@@ -15,7 +15,8 @@ use crate::judge::{Judge, Lost, Used, Violation};
 use crate::net::Link;
 use crate::node::{self, Done, Node};
 use crate::oracle::Calm;
-use crate::plan::{Arrival, Fault, MS, Plan, SECOND, generator};
+use crate::permits::{Permits, Step};
+use crate::plan::{Arrival, Fault, Hold, MS, Plan, SECOND, generator};
 use crate::queue::Queue;
 use crate::server::Server;
 use crate::tasks::{Task, TaskView};
@@ -118,6 +119,7 @@ pub(crate) enum Event {
 pub(crate) enum Then {
     Refund(u64),
     Settle,
+    Hold(Hold, Step),
 }
 
 /// A fleet, its store, and the network between them.
@@ -171,6 +173,8 @@ pub(crate) struct World<'p> {
     pub(crate) central: Vec<Vec<Central>>,
     /// The dues of each node and key.
     pub(crate) dues: Vec<Vec<Dues>>,
+    /// The permits that are held of each key.
+    pub(crate) permits: Vec<Permits>,
     /// The number of keys with debts of the node before the running task ran.
     pub(crate) owed_before: usize,
     /// Debts that were charged.
@@ -226,6 +230,7 @@ impl<'p> World<'p> {
             grants: Grants::new(plan),
             central: vec![vec![Central::default(); plan.keys]; plan.nodes],
             dues: vec![vec![Dues::default(); plan.keys]; plan.nodes],
+            permits: vec![Permits::default(); plan.keys],
             owed_before: 0,
             charged: BTreeSet::new(),
             calm: None,
@@ -452,6 +457,10 @@ impl<'p> World<'p> {
                 self.spawn(node, node::settle(Arc::clone(&engine), arrival, id));
                 self.spawn(node, node::settle(engine, arrival, id));
             }
+            Then::Hold(hold, step) => {
+                crate::permits::begins(self, &arrival, hold, step);
+                self.spawn(node, node::hold(engine, (arrival, hold, step)));
+            }
         }
     }
 
@@ -497,8 +506,10 @@ impl<'p> World<'p> {
         let (now, took) = (self.now, self.now - task.begun_at);
         let until = self.nodes[task.node].paused_until.max(self.late_until[task.node]);
         let stood = until > task.begun_at;
-        let is_decided =
-            matches!(done, Done::Decided(..) | Done::DecidedEach(_) | Done::Refunded(..));
+        let is_decided = matches!(
+            done,
+            Done::Decided(..) | Done::DecidedEach(_) | Done::Refunded(..) | Done::Held(..)
+        );
         if is_decided && !stood {
             self.slowest = self.slowest.max(took);
             if took > ASKED_MAX * self.plan.deadline_us {
@@ -526,6 +537,10 @@ impl<'p> World<'p> {
     pub(crate) fn settle_later(&mut self, arrival: Arrival) {
         let at = self.now + 1 + arrival.at % (200 * MS);
         self.at(at, Event::Follows(arrival, Then::Settle));
+    }
+
+    pub(crate) fn hold_later(&mut self, arrival: Arrival, hold: Hold, step: Step) {
+        self.at(self.now + hold.for_us, Event::Follows(arrival, Then::Hold(hold, step)));
     }
 
     pub(crate) fn version_later(&mut self, node: usize, version: usize, after: u64) {

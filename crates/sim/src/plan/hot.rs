@@ -343,6 +343,7 @@ fn hot(rng: &mut Rng, rule: &RuleSpec) -> RuleSpec {
         RuleSpec::LeakyBucket { .. } => {
             RuleSpec::LeakyBucket { permits: rate, period_us, burst: limit }
         }
+        RuleSpec::Concurrency { .. } => unreachable!("hot keys have no permits that are held"),
         RuleSpec::Window { window, .. } => {
             let window_us = if window == WindowSpec::Fixed { second } else { ten };
             RuleSpec::Window { window, limit, window_us }
@@ -357,7 +358,7 @@ fn tenth(rule: &RuleSpec) -> RuleSpec {
         RuleSpec::TokenBucket { burst: limit, .. }
         | RuleSpec::LeakyBucket { burst: limit, .. }
         | RuleSpec::Window { limit, .. } => *limit = limit.div_ceil(10),
-        RuleSpec::SmoothBursty { .. } => {}
+        RuleSpec::SmoothBursty { .. } | RuleSpec::Concurrency { .. } => {}
     }
     rule
 }

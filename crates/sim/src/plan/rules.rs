@@ -42,6 +42,13 @@ pub enum RuleSpec {
         /// Seconds of permits that are saved at most.
         burst_s: u64,
     },
+    /// `limit` permits held at once, each for `ttl_us` after it was acquired or renewed.
+    Concurrency {
+        /// Permits held at once.
+        limit: u64,
+        /// The time to live of a permit, µs.
+        ttl_us: u64,
+    },
 }
 
 /// A window in which permits are counted.
@@ -75,7 +82,7 @@ impl RuleSpec {
         match *self {
             Self::TokenBucket { burst, .. } => burst,
             Self::LeakyBucket { burst, .. } => burst + 1,
-            Self::Window { limit, .. } => limit,
+            Self::Window { limit, .. } | Self::Concurrency { limit, .. } => limit,
             Self::SmoothBursty { permits, burst_s } => permits * burst_s,
         }
     }
@@ -111,6 +118,9 @@ impl RuleSpec {
             }
             Self::SmoothBursty { permits, burst_s } => {
                 format!("smooth_bursty: {{ rate: {permits}/s, max_burst: {burst_s}s }}")
+            }
+            Self::Concurrency { limit, ttl_us } => {
+                format!("concurrency: {{ limit: {limit}, ttl: {}ms }}", ttl_us / MS)
             }
         }
     }
@@ -157,6 +167,9 @@ pub(super) fn changed(rng: &mut Rng, rules: &[RuleSpec]) -> Vec<RuleSpec> {
         }
         RuleSpec::SmoothBursty { permits, burst_s } => {
             RuleSpec::SmoothBursty { permits: change(permits), burst_s }
+        }
+        RuleSpec::Concurrency { limit, ttl_us } => {
+            RuleSpec::Concurrency { limit: change(limit), ttl_us }
         }
     });
     changed.collect()

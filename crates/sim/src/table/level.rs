@@ -32,7 +32,9 @@ impl Level {
             RuleSpec::Window { limit, window_us, .. } => {
                 Self::Sliding { admitted: VecDeque::new(), limit, window_us }
             }
-            RuleSpec::SmoothBursty { .. } => unreachable!("no table has it, as it is never leased"),
+            RuleSpec::SmoothBursty { .. } | RuleSpec::Concurrency { .. } => {
+                unreachable!("no table has them, as they are never leased")
+            }
         }
     }
 

@@ -17,6 +17,10 @@ const SCRIPTED: u64 = 3_000;
 /// Histories of quotas, which take longer; `SIM_HISTORIES` sets another number, in proportion.
 const QUOTAS: u64 = 500;
 
+/// Histories of permits that are held, half of which run the scripts of Redis too; `SIM_HISTORIES` sets another number,
+/// in proportion.
+const PERMITS: u64 = 1_000;
+
 /// The fewest keys with lost writes from which figures are computed.
 const LOST_MIN: usize = 100;
 
@@ -117,10 +121,19 @@ fn no_edit_and_no_late_message_admits_more_than_a_quota() {
 }
 
 #[test]
+fn no_history_holds_more_permits_than_the_limit() {
+    run_all(histories(PERMITS), |seed| match seed % 2 {
+        0 => Token::of_permits(seed).with_scripts(),
+        _ => Token::of_permits(seed),
+    });
+}
+
+#[test]
 fn the_same_seed_gives_the_same_events() {
     for seed in 0..TWICE {
-        let token = Token::of(seed);
-        assert_eq!(run(&token).hash, run(&token).hash, "of {token}");
+        for token in [Token::of(seed), Token::of_permits(seed)] {
+            assert_eq!(run(&token).hash, run(&token).hash, "of {token}");
+        }
     }
 }
 
@@ -143,6 +156,7 @@ fn a_token_is_read_as_it_is_written() {
         "h3-1",
         "h4-1",
         "q1-2a",
+        "p1-2a-r",
         "h2-7-n1k1-f0.1",
         "s1-6f3a9c20-n2k1-f3.7-l0-t2213",
         "s1-ff-f",
