@@ -493,3 +493,20 @@ impl Bill {
         self.carriers > 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_that_come_up_to_a_second_late_are_decided_at_the_instant_of_the_last_one() {
+        let (of, zero) = (HashMap::new(), Micros::ZERO);
+        let mut debts = KeyDebts { of, latest: zero, swept_at: zero, round: 1 };
+        let mut decided_at = |ms| debts.in_turn(&Moment::new(Micros::from_millis(ms))).now();
+        assert_eq!(decided_at(10_000), Micros::from_millis(10_000));
+        assert_eq!(decided_at(9_500), Micros::from_millis(10_000));
+        assert_eq!(decided_at(9_000), Micros::from_millis(10_000));
+        assert_eq!(decided_at(8_999), Micros::from_millis(8_999), "the clock was set back");
+        assert_eq!(decided_at(9_000), Micros::from_millis(9_000));
+    }
+}

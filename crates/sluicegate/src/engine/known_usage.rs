@@ -119,3 +119,22 @@ impl Raised {
 fn are_close(a: Micros, b: Micros) -> bool {
     a.since(b).max(b.since(a)) < SETTLED_AFTER
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_of_long_ago_make_room_for_others() {
+        let key = MemoryStore::new(1).hash("p", b"a");
+        let (begin, later) = (Micros::from_secs(100), Micros::from_secs(110));
+        let mut raised = Raised::default();
+        (0..RAISED_MAX).for_each(|rule| raised.note((key, rule), begin));
+        raised.note((key, RAISED_MAX), begin);
+        assert!(!raised.is_settled((key, RAISED_MAX + 1), begin), "one found no place just now");
+        raised.note((key, RAISED_MAX), later);
+        assert_eq!(raised.at.len(), 1, "those of ten seconds ago are gone");
+        assert!(!raised.is_settled((key, RAISED_MAX), later));
+        assert!(raised.is_settled((key, 0), later));
+    }
+}

@@ -174,3 +174,46 @@ fn asked_in(rate: u64, span: Micros) -> u64 {
     let asked = u128::from(rate) * u128::from(span.get()) / 1_000_000_000;
     u64::try_from(asked).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Micros = Micros::SECOND;
+
+    fn bounds() -> Bounds {
+        let span = Span { least: SECOND, in_steps: false, sliding: None };
+        Bounds { limit: 100_000, share: 50_000, term: Micros::from_secs(2), span }
+    }
+
+    #[test]
+    fn demand_is_measured_from_all_requests_since_the_last_measurement() {
+        let mut demand = Demand::begin(10, 10, SECOND, Micros::ZERO);
+        assert_eq!((demand.rate(), demand.cost), (10, 1_000));
+        demand.add(20, 60);
+        demand.add(30, 90);
+        demand.measure(SECOND);
+        // 150 permits of 50 requests in the second: half way from 10 to 150, and from 1 to 3 for each request.
+        assert_eq!((demand.rate(), demand.cost, demand.asks_per_s()), (80, 2_000, 40));
+        demand.measure(Micros::from_secs(2));
+        assert_eq!((demand.rate(), demand.cost), (56, 2_000), "it falls by three tenths");
+    }
+
+    #[test]
+    fn a_rate_is_rounded_up() {
+        let demand = Demand::begin(1, 1, Micros::from_millis(300), Micros::ZERO);
+        assert_eq!(demand.rate(), 4);
+    }
+
+    #[test]
+    fn a_term_is_twice_the_time_that_its_permits_last() {
+        let demand = Demand::begin(100, 100, SECOND, Micros::ZERO);
+        assert_eq!(demand.term(&bounds(), 40), Micros::from_millis(800));
+        assert_eq!(demand.term(&bounds(), 1), TERM_MIN);
+        assert_eq!(
+            demand.term(&bounds(), 1_000),
+            Micros::from_secs(2),
+            "no longer than the policy's"
+        );
+    }
+}
