@@ -16,27 +16,27 @@ use crate::world::World;
 /// The time by which a share may decide later than its request began, µs: `spec/failure.md`, The local share.
 const SHARE_LATER_US: u64 = SECOND;
 
-/// What a client does with its permit.
+/// A step of a client with its permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It acquires the permit.
+    /// The client acquires the permit.
     Acquire,
-    /// It renews the permit, and so many times more.
+    /// The client renews the permit, and so many times more.
     Renew { left: u8 },
-    /// It releases the permit.
+    /// The client releases the permit.
     Release,
 }
 
 /// The permits that are held of one key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Permits {
-    /// What the store holds, by id.
+    /// Permits that the store holds, by id.
     stored: BTreeMap<u64, StoredPermit>,
-    /// What the store held before each change, with the instant of the change, µs.
+    /// Each change of them: its instant, µs, and the permits before it.
     changes: Vec<(u64, BTreeMap<u64, StoredPermit>)>,
-    /// What clients hold by a grant of the store, by id.
+    /// Permits that clients hold by a grant of the store, by id.
     clients: BTreeMap<u64, StoredPermit>,
-    /// What clients hold by the share of a process, by id.
+    /// Permits that clients hold by the share of a process, by id.
     shared: BTreeMap<u64, SharedPermit>,
     /// Ids that a client has released. Another client that acquires the same id may lose its permit by that.
     released: BTreeSet<u64>,
@@ -63,14 +63,14 @@ struct SharedPermit {
 }
 
 impl Permits {
-    /// The store has forgotten all of the key.
+    /// Notes that the store has forgotten all of the key.
     pub(crate) fn forget(&mut self) {
         self.changes.clear();
         self.stored.clear();
         self.forget_with_store();
     }
 
-    /// The store has lost the writes of the last `lost_us`; `u64::MAX`: all.
+    /// Notes that the store has lost the writes of the last `lost_us`; `u64::MAX`: all.
     pub(crate) fn lose(&mut self, lost_us: u64, now: u64) {
         if lost_us == u64::MAX {
             return self.forget();
@@ -85,17 +85,17 @@ impl Permits {
         self.forget_with_store();
     }
 
-    /// The store's clock was set back: from the next request on, each permit that it holds lapses within a ttl.
+    /// Notes that the store's clock was set back: from the next request on, each permit that it holds lapses within a ttl.
     pub(crate) fn set_back(&mut self) {
         self.is_set_back = true;
     }
 
-    /// What was written until now cannot be lost any more.
+    /// Notes that writes until now cannot be lost any more.
     pub(crate) fn keep(&mut self) {
         self.changes.clear();
     }
 
-    /// What the store has forgotten is held by nobody any more, and what it holds for a shorter time lapses sooner.
+    /// Forgets permits of clients that the store has forgotten, and shortens those that it holds for a shorter time.
     fn forget_with_store(&mut self) {
         let stored = &self.stored;
         self.clients.retain(|id, permit| match stored.get(id) {
@@ -107,7 +107,7 @@ impl Permits {
         });
     }
 
-    /// Permits that have lapsed by the clock of the store are free, and none lapses later than a ttl from now.
+    /// Forgets permits that have lapsed by the clock of the store, and shortens those that would lapse later than a ttl from now.
     fn tick(&mut self, clock: Micros, last: Micros) {
         for permits in [&mut self.stored, &mut self.clients] {
             permits.retain(|_, permit| {

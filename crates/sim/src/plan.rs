@@ -167,7 +167,7 @@ pub struct Hold {
     pub for_us: u64,
     /// The number of times that it is renewed.
     pub renewals: u8,
-    /// It is released in the end.
+    /// The client releases it in the end.
     pub is_released: bool,
 }
 
