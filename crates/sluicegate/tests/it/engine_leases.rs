@@ -42,6 +42,7 @@ struct Leasing(Arc<State>);
 struct State {
     keys: Mutex<HashMap<(String, Vec<u8>), Leased>>,
     is_silent: AtomicBool,
+    is_busy: AtomicBool,
     asked: AtomicU64,
     messages: AtomicU64,
     /// The numbers of messages about the key `k`.
@@ -59,6 +60,9 @@ impl Leasing {
         if self.0.is_silent.load(Ordering::Relaxed) {
             let reason = "silent".to_owned();
             return Err(StoreError::Unavailable { reason, executed: Executed::Perhaps });
+        }
+        if self.0.is_busy.load(Ordering::Relaxed) {
+            return Err(StoreError::Overloaded { executed: Executed::No });
         }
         let name = (request.policy.to_owned(), request.key.to_vec());
         Ok(answer(self.0.keys.lock().unwrap().entry(name).or_default()))
@@ -720,6 +724,19 @@ async fn a_store_that_does_not_answer_a_look_stays_given_up() {
     let request = Request::new("off", Some(b"k"), Verb::Check { cost: Cost::ONE });
     world.engine.turn().check_store(&request).await.unwrap_err();
     assert!(world.engine.is_without_store());
+}
+
+#[tokio::test]
+async fn a_request_that_waited_for_a_busy_store_is_shed_and_does_not_ask_it_as_well() {
+    let world = World::hot("hot").await;
+    world.advance(Micros::from_millis(5)).await;
+    world.store.0.is_busy.store(true, Ordering::Relaxed);
+    let asked = world.asked();
+    let mut waited = world.check("hot", 6).await;
+    while waited.answer.mode == Mode::Leased {
+        waited = world.check("hot", 6).await;
+    }
+    assert_eq!((waited.answer.mode, world.asked()), (Mode::Shed, asked));
 }
 
 #[tokio::test]
