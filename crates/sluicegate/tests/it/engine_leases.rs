@@ -343,6 +343,23 @@ async fn an_idle_key_gives_its_permits_back() {
     assert!(world.engine.leased_keys().is_empty());
 }
 
+#[tokio::test]
+async fn a_key_that_has_cooled_is_leased_again_once_it_is_asked_for_often() {
+    let world = World::hot("hot").await;
+    for _ in 0..16 {
+        world.check("hot", 1).await;
+        for _ in 0..60 {
+            world.advance(Micros::from_millis(25)).await;
+        }
+    }
+    assert_eq!(world.check("hot", 1).await.answer.mode, Mode::Store, "it is cold");
+    for _ in 0..40 {
+        world.check("hot", 1).await;
+        world.advance(Micros::from_millis(5)).await;
+    }
+    assert_eq!(world.check("hot", 1).await.answer.mode, Mode::Leased);
+}
+
 /// An earlier message may still be under way: it must not be taken for a later one.
 #[tokio::test]
 async fn a_key_that_was_forgotten_numbers_its_messages_on() {

@@ -64,3 +64,13 @@ fn what_was_put_back_was_not_spent_by_an_earlier_instant() {
     let marks = message.marks.as_slice();
     assert!(marks.iter().all(|mark| mark.spent == 0), "{marks:?}");
 }
+
+#[test]
+fn permits_spent_at_the_instant_of_the_last_message_have_a_mark() {
+    let mut log = MarkLog::default();
+    log.note(5, ms(10), ms(10));
+    log.note(5, ms(10), ms(20));
+    let marks = log.take(ms(30));
+    let marks: Vec<_> = marks.as_slice().iter().map(|mark| (mark.spent, mark.age_us)).collect();
+    assert_eq!(marks, [(5, 20_000)]);
+}
