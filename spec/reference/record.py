@@ -9,6 +9,11 @@ from rules import CARRIES, NUMBERS, UNITS, ZONES, split
 
 FORMAT = 1
 BYTES_MAX = 8_388_608
+# What a decision may take in Redis, and what it takes: redis.md, What it costs.
+DECISION_NS_MAX = 300_000
+CALL_NS, RULE_NS = 10_000, 5_000
+# By code: ns, and the number of the rule that says how many times.
+EACH_NS = {6: (285, 3), 8: (114, 0), 9: (285, 0)}
 CALENDAR = 4
 
 
@@ -114,6 +119,8 @@ def check_rules(found):
     rules = split(data)
     if len(each) != len(rules):
         raise Damaged("each: expected one for each rule")
+    if takes_ns(rules) > DECISION_NS_MAX:
+        raise Damaged("blob: one decision could take Redis too long")
     for one, (code, flags, name, numbers) in zip(each, rules):
         if hashlib.sha256(of(one, "name", str).encode()).digest()[:8] != name:
             raise Damaged("name: expected that of the rule")
@@ -124,6 +131,15 @@ def check_rules(found):
             word(calendar, "unit", UNITS)
             if of(calendar, "zone", str).lower() not in ZONES:
                 raise Later(f"zone: unknown zone `{calendar['zone']}`")
+
+
+def takes_ns(rules):
+    """How long a decision by these rules may take in Redis."""
+    total = CALL_NS
+    for code, _, _, numbers in rules:
+        each, place = EACH_NS.get(code, (0, 0))
+        total += RULE_NS + each * numbers[place]
+    return total
 
 
 def check_shape(data):

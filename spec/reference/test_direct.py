@@ -121,15 +121,24 @@ class Wire(unittest.TestCase):
         self.compare("keys.json", check)
 
     def test_records(self):
+        costly = []
+
         def check(entry):
             if "later" in entry:
                 with self.assertRaises(record.Later if entry["later"] else record.Damaged):
                     record.read(entry["record"])
                 return
-            rules = Rules(record.read(entry["record"]), entry["since_us"] // 1000)
+            try:
+                rules = Rules(record.read(entry["record"]), entry["since_us"] // 1000)
+            except record.Damaged as problem:
+                # Servers with another store than Redis may have such rules.
+                self.assertEqual("blob: one decision could take Redis too long", str(problem))
+                costly.append(entry["name"])
+                return
             self.assertEqual(entry["blob_hex"], blob(rules.data, rules.head).hex())
             self.assertEqual(entry["generation"], rules.generation.hex())
         self.compare("records.json", check)
+        self.assertLess(len(costly), 50, costly)
 
     def test_limits(self):
         def check(entry):
