@@ -2,7 +2,7 @@
 //!
 //! To add one, write its file (the essay, the rule, its state, [`Algorithm`] for it) and its twin in
 //! Lua beside it, add its line to `algorithms!`, and give it a folder of vectors. Documents, schemas, `replay`, stores and the
-//! server then know it.
+//! server then know it; `CONTRIBUTING.md` lists the rest.
 
 mod concurrency;
 mod fixed_window;
