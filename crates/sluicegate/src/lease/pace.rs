@@ -88,3 +88,31 @@ fn about(span: Micros) -> Micros {
     let quarter = span.get() / 4;
     Micros::new(span.get() - quarter + fastrand::u64(0..=2 * quarter))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(number: u64) -> Micros {
+        Micros::from_millis(number)
+    }
+
+    #[test]
+    fn enough_requests_make_up_for_time_but_not_at_once() {
+        let mut pace = Pace { next: ms(100), soon: ms(50), asks: 0 };
+        pace.add(ASKS_PER_CALL - 1);
+        assert!(!pace.allows(ms(99)) && pace.allows(ms(100)));
+        pace.add(1);
+        assert!(!pace.allows(ms(49)) && pace.allows(ms(50)));
+        pace.free(ms(10));
+        assert!(pace.allows(ms(10)), "the last message was not answered");
+    }
+
+    #[test]
+    fn holders_spread_their_messages_over_half_of_a_span() {
+        fastrand::seed(7);
+        let drawn: Vec<_> = (0..500).map(|_| about(ms(1)).get()).collect();
+        assert!(drawn.iter().all(|span| (750..=1_250).contains(span)), "{drawn:?}");
+        assert!(drawn.iter().any(|span| *span < 800) && drawn.iter().any(|span| *span > 1_200));
+    }
+}
