@@ -536,9 +536,7 @@ impl Plan {
 
     fn add_fault(&mut self, number: u32, books: bool) {
         let mut rng = generator(self.seed, 200 + u64::from(number));
-        let (mut at, node) = (rng.u64(100 * MS..self.span_us), rng.usize(0..6) % self.nodes);
-        let longest = [50, 300, 2_000][rng.usize(0..3)];
-        let mut span = rng.u64(1..=longest) * MS;
+        let (mut at, mut span, node) = self.place_of_fault(&mut rng);
         let kind = match rng.u8(0..32) {
             0..=2 => FaultKind::RequestsLost,
             3..=6 => FaultKind::AnswersLost,
@@ -568,6 +566,13 @@ impl Plan {
         let kind = if books { kind.that_forgets_nothing() } else { kind };
         let kind = self.or_newer(number, kind, true);
         self.faults.push(Fault { number, at, span, node, kind });
+    }
+
+    /// Returns when a fault begins and how long it lasts, µs, and at which node.
+    fn place_of_fault(&self, rng: &mut Rng) -> (u64, u64, usize) {
+        let (at, node) = (rng.u64(100 * MS..self.span_us), rng.usize(0..6) % self.nodes);
+        let longest = [50, 300, 2_000][rng.usize(0..3)];
+        (at, rng.u64(1..=longest) * MS, node)
     }
 
     /// Replaces one fault in eight (in six, if clocks `may_drift`) by one that earlier generators do not have. Edits

@@ -65,7 +65,7 @@ impl ScriptStore {
         let reply =
             asking.now_or_never().expect("nothing waits where the server is in the process");
         let mut changes = std::mem::take(&mut self.redis().keys().changes);
-        // A value that had expired was no longer there.
+        // A value that had expired was no longer there, also if the clock is set back before the write is lost.
         for (_, before) in &mut changes {
             before.take_if(|(_, end)| *end <= clock.get());
         }

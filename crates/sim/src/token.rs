@@ -33,7 +33,7 @@ pub struct Cut {
 /// The subject of a history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Subject {
-    /// Rules of rates and windows, single keys of which may be hot.
+    /// Rules of rates and windows; keys may be hot.
     #[default]
     Rates,
     /// A quota whose usage does not flow out; such keys are hot.

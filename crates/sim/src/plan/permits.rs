@@ -58,9 +58,7 @@ impl Plan {
 
     fn add_fault_of_permits(&mut self, number: u32, version: PolicySpec) {
         let mut rng = generator(self.seed, 200 + u64::from(number));
-        let (mut at, node) = (rng.u64(100 * MS..self.span_us), rng.usize(0..6) % self.nodes);
-        let longest = [50, 300, 2_000][rng.usize(0..3)];
-        let mut span = rng.u64(1..=longest) * MS;
+        let (mut at, mut span, node) = self.place_of_fault(&mut rng);
         let kind = match rng.u8(0..20) {
             0 => FaultKind::RequestsLost,
             1..=3 => FaultKind::AnswersLost,
