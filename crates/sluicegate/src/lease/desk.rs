@@ -584,3 +584,6 @@ fn blank(rules: &RuleSet) -> Verdict {
 fn narrow(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -135,3 +135,30 @@ impl Table {
 fn place(key: KeyHash) -> usize {
     usize::try_from(key.word() % PARTS as u64).expect("a place in an array")
 }
+
+#[cfg(test)]
+mod tests {
+    use sluicegate_store::MemoryStore;
+
+    use super::*;
+    use crate::lease::desk::tests::Key;
+
+    #[test]
+    fn a_full_part_looks_for_the_lease_with_the_least_requests_once_a_second() {
+        let (table, store) = (Table::new(), MemoryStore::new(1));
+        let of_one_part = |key: &u32| place(store.hash("p", &key.to_be_bytes())) == 0;
+        let keys = (0..).filter(of_one_part).take(3);
+        let keys: Vec<_> = keys.map(|key| store.hash("p", &key.to_be_bytes())).collect();
+        for (number, key) in (0..).zip(&keys[..2]) {
+            assert!(table.add(*key, || Key::hot(1).into_lease(number, *key)).is_some());
+        }
+        let coldest = |ms| {
+            let found = table.coldest(keys[2], Micros::from_millis(ms), |it| Some(9 - it.number));
+            found.map(|(rate, lease)| (rate, lease.number))
+        };
+        assert_eq!(coldest(5_000), Some((8, 1)));
+        assert_eq!(coldest(5_999), None);
+        assert_eq!(coldest(6_000), Some((8, 1)));
+        assert_eq!(coldest(6_001), None);
+    }
+}
