@@ -1,7 +1,7 @@
 <?php
 
 /**
- * A request of FPM for `run`: one decision, one bare round trip, or nothing.
+ * A request of FPM for `run`: one decision, the call of Redis that it makes, one bare round trip, or nothing.
  */
 
 declare(strict_types=1);
@@ -19,6 +19,11 @@ if ($_SERVER['BENCH'] === 'round trip') {
     $redis = new Redis();
     $redis->pconnect('127.0.0.1', $port, 1.0, 'bench');
     $redis->rawCommand('INCR', 'fpm:' . $_SERVER['KEY']);
+}
+if ($_SERVER['BENCH'] === 'same bytes') {
+    $redis = new Redis();
+    $redis->pconnect('127.0.0.1', $port, 1.0, 'bench');
+    $redis->rawCommand(...require getenv('COMMAND'));
 }
 if ($_SERVER['BENCH'] === 'sluicegate') {
     require __DIR__ . '/../../../sdk/php/autoload.php';
