@@ -73,7 +73,7 @@ pub enum FollowError {
 
 impl Engine<RedisStore> {
     /// Returns an engine that decides in the Redis of `config`, by the policies that servers publish there: those
-    /// of a catalog, or of files with `store.publish = "files"`. An edit is in force within a second.
+    /// of a catalog, or of files. An edit is in force within a second.
     ///
     /// While Redis does not answer, policies that were read stay in force and decide by
     /// `on_store_failure`; before the first read every policy is unknown.

@@ -134,3 +134,21 @@ async fn permits_that_come_while_a_process_stops_go_back() {
     keeper.await.unwrap();
     assert_eq!(store.held(), 0);
 }
+
+#[tokio::test]
+async fn permits_are_requested_before_the_last_is_taken() {
+    let (engine, store) = engine();
+    store.0.answers.add_permits(1_000);
+    let keeper = tokio::spawn({
+        let engine = Arc::clone(&engine);
+        async move { engine.keep_leases().await }
+    });
+    for _ in 0..500 {
+        yield_now().await;
+        check(&engine).await;
+    }
+    let stats = engine.lease_stats().unwrap();
+    let [_, [more, ..], ..] = stats.messages;
+    assert!(stats.waits == 1 && more >= 2, "only the first request waits: {stats:?}");
+    keeper.abort();
+}

@@ -7,7 +7,7 @@ use sluicegate_kernel::lease::{Holder, Leased};
 use sluicegate_kernel::limits::LEASE_HOLDERS_MAX;
 use sluicegate_kernel::{FixedWindow, Moment};
 use sluicegate_policy::LeaseBounds;
-use sluicegate_store::KeyHash;
+use sluicegate_store::{Executed, KeyHash};
 
 use super::super::{LOOK, Lease};
 use super::*;
@@ -141,4 +141,33 @@ fn permits_of_a_waiter_that_left_are_for_the_next_when_the_store_has_no_place_fo
     let outcome = Decided::Allow { granted: 2, wait: Micros::ZERO };
     assert_eq!((decision.outcome, decision.remaining), (outcome, 3));
     assert_eq!(key.cell.left(), 0, "they are no lease");
+}
+
+#[test]
+fn a_cold_key_is_warm_again_after_eight_requests_within_half_a_second() {
+    let mut key = Key::hot(1);
+    let mut warm_at = |nth_ms: [u64; 9]| {
+        key.desk.cold = Some((ms(0), 0));
+        nth_ms.into_iter().position(|at| key.desk.is_warm(1, ms(at)))
+    };
+    assert_eq!(warm_at([10, 10, 10, 10, 10, 10, 10, 500, 500]), Some(7));
+    // The count begins anew with a request that comes later.
+    assert_eq!(warm_at([10, 10, 10, 10, 10, 10, 10, 501, 502]), None);
+    assert_eq!(warm_at([501, 510, 520, 530, 540, 550, 560, 1_001, 1_001]), Some(7));
+}
+
+#[test]
+fn waiters_ask_the_store_themselves_after_an_error_that_is_no_outage() {
+    let gone = StoreError::Unavailable { reason: "gone".to_owned(), executed: Executed::No };
+    let damaged = StoreError::Unreadable { reason: "damaged".to_owned() };
+    for (error, fails) in [(gone, true), (damaged, false)] {
+        let mut key = Key::hot(1);
+        let mut place = key.miss(1, ms(0));
+        key.desk.speak(&key.cell, ms(0)).expect("a request waits");
+        key.desk.heard((&key.cell, &key.said), Err(&error), ms(1));
+        let outcome = place.try_recv().expect("it is answered");
+        assert_eq!(matches!(outcome, Outcome::Failed(_)), fails, "{outcome:?}");
+        let may_wait = matches!(key.desk.miss(&key.cell, 1, ms(2)), Asked::Waits(_));
+        assert_eq!(may_wait, fails, "a message that failed for its key is not repeated for a while");
+    }
 }

@@ -74,3 +74,16 @@ fn permits_spent_at_the_instant_of_the_last_message_have_a_mark() {
     let marks: Vec<_> = marks.as_slice().iter().map(|mark| (mark.spent, mark.age_us)).collect();
     assert_eq!(marks, [(5, 20_000)]);
 }
+
+#[test]
+fn marks_move_apart_when_there_are_more_than_fit_into_a_message() {
+    let mut log = MarkLog::default();
+    let noted = [(1, 10), (2, 20), (3, 30), (4, 40), (5, 50), (6, 99), (7, 100)];
+    for (spent, at) in noted {
+        log.note(spent, ms(0), ms(at));
+    }
+    let marks = log.take(ms(110));
+    let marks: Vec<_> = marks.as_slice().iter().map(|mark| (mark.spent, mark.age_us)).collect();
+    // Two of the first four stay; after that they are 50 ms apart: the one at 99 ms is part of the next.
+    assert_eq!(marks, [(2, 90_000), (2, 70_000), (1, 60_000), (2, 10_000)]);
+}
