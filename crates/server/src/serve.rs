@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::authenticator::Authenticator;
 use crate::config::{
-    Config, Listen, PolicyPublishing, RlsConfig, Span, StoreConfig, TimeSource, TraceConfig,
+    Config, Listen, RlsConfig, Span, StoreConfig, TimeSource, TraceConfig,
     without_password,
 };
 use crate::control::{self, AdminApi, CatalogSync, Subscribers};
@@ -187,7 +187,9 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
     // The reader of standard output may have closed it; the server serves all the same.
     let source = config.policies.path.as_deref().filter(|_| following.is_none());
     greet(&engine.policies(), (following.is_some(), source), &bound).ok();
-    tracing::info!("{}", started(&engine, &bound)?);
+    let has_files = live.policy_files().is_some();
+    let programs = for_programs(config.store.publish, following.is_some(), has_files);
+    log_start(&engine, &bound, programs)?;
     let workers = NonZeroU16::new(config.server.workers).unwrap_or_else(Workers::of_cores);
     let is_far = matches!(engine.store(), AnyStore::Redis(_));
     let telemetry = Telemetry::new(workers, &engine.policies(), is_far, config.admin.keys);
@@ -374,10 +376,10 @@ async fn answer(
     };
     let followed = async {
         let following = following?;
-        Some(following.run(told, context.publish != PolicyPublishing::Off, stop).await)
+        Some(following.run(told, context.publish, stop).await)
     };
     let published = async {
-        if context.publish == PolicyPublishing::Files
+        if context.publish
             && let (Some(files), Some(store)) =
                 (live.policy_files(), engine.core().store().on_redis())
         {
@@ -546,6 +548,15 @@ fn greet(
     writeln!(out, "or:  redis-cli -h {host} -p {port}{tls} SG.CHECK {policy} alice{app}")
 }
 
+/// Logs the start; with a store on Redis, also which policies `programs` get there.
+fn log_start(engine: &Engine<AnyStore>, bound: &[Bound], programs: &str) -> io::Result<()> {
+    tracing::info!("{}", started(engine, bound)?);
+    if engine.store().on_redis().is_some() {
+        tracing::info!("{programs}");
+    }
+    Ok(())
+}
+
 /// The log's first line: version, store, policies, addresses.
 fn started(engine: &Engine<AnyStore>, bound: &[Bound]) -> io::Result<String> {
     let store = engine.store().on_redis().map_or("memory", RedisBackend::name);
@@ -555,6 +566,18 @@ fn started(engine: &Engine<AnyStore>, bound: &[Bound]) -> io::Result<String> {
         line += &format!(", {}://{}", bound.scheme(), bound.address()?);
     }
     Ok(line)
+}
+
+/// The log's second line with a store on Redis: the policies that programs find there.
+const fn for_programs(is_published: bool, has_catalog: bool, has_files: bool) -> &'static str {
+    match (is_published, has_catalog, has_files) {
+        (false, ..) => "programs that use this Redis get no policies: `store.publish` is false",
+        (true, true, _) => "programs that use this Redis get the policies of the catalog",
+        (true, false, true) => "programs that use this Redis get the policies of these files",
+        (true, false, false) => {
+            "programs that use this Redis get no policies: this server has no policy files"
+        }
+    }
 }
 
 /// Options of curl and redis-cli for TLS, with placeholders for the client's files. `tls` is absent

@@ -90,6 +90,11 @@ impl DocumentSource {
         &self.path
     }
 
+    /// Returns whether it is standard input, which can be read once.
+    pub fn is_standard_input(&self) -> bool {
+        self.path.as_os_str() == "-"
+    }
+
     /// Returns the current fingerprint of its files.
     ///
     /// # Errors
@@ -167,7 +172,7 @@ impl DocumentSource {
     /// The documents, in the order of their names.
     pub fn files(&self) -> Result<Vec<PathBuf>> {
         // `-` is standard input, not a file.
-        if self.path.as_os_str() == "-" {
+        if self.is_standard_input() {
             return Ok(vec![self.path.clone()]);
         }
         let is_dir = fs::metadata(&self.path).map(|metadata: Metadata| metadata.is_dir());
@@ -197,7 +202,7 @@ impl DocumentSource {
     /// # Errors
     /// If the directory itself cannot be read.
     pub fn unread_folders(&self) -> Result<Vec<PathBuf>> {
-        if self.path.as_os_str() == "-" || !self.path.is_dir() {
+        if self.is_standard_input() || !self.path.is_dir() {
             return Ok(Vec::new());
         }
         let mut folders = Vec::new();

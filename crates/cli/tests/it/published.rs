@@ -14,7 +14,7 @@ use crate::server::Server;
 /// A server with these policies in a file, which publishes them.
 fn start(redis: &RedisServer, file: &Path, more: &str) -> Server {
     let config = format!(
-        "[policies]\npath = {file:?}\n[store]\nurl = '{}?deadline_ms=5000'\npublish = 'files'\n{more}",
+        "[policies]\npath = {file:?}\n[store]\nurl = '{}?deadline_ms=5000'\n{more}",
         redis.url()
     );
     Server::start(&config)
@@ -167,16 +167,22 @@ async fn files_leave_what_a_catalog_publishes() {
     assert_eq!(published(&redis).await.len(), 2);
 }
 
-#[test]
-fn files_are_published_only_where_there_are_files_and_a_redis() {
-    for config in ["[store]\npublish = 'files'", "[store]\npublish = 'files'\nurl = 'redis://h'"] {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("sluicegate.toml");
-        fs::write(&file, config).unwrap();
-        let mut program = crate::program::program();
-        let output = program.args(["serve", "--config"]).arg(&file).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success(), "{said}");
-        assert!(said.contains("store.publish: `files` requires a store on Redis"), "{said}");
-    }
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_logs_which_policies_programs_get_and_publishes_none_where_it_is_not_to() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("policies.yaml");
+    fs::write(&file, ORDERS).unwrap();
+    let logs = async |server: &Server, line: &str| {
+        let line = format!("programs that use this Redis get {line}");
+        let has_line = async || server.told().contains(&line).then_some(());
+        sluicegate_testkit::until(&line, PATIENCE, has_line).await.unwrap();
+    };
+    let off = start(&redis, &file, "publish = false");
+    logs(&off, "no policies: `store.publish` is false").await;
+    let on = start(&redis, &file, "");
+    logs(&on, "the policies of these files").await;
+    // The first would have published before.
+    let fields = until(&redis, "the files", |fields| !fields.is_empty()).await;
+    assert!(field(&fields, "orders").is_some());
 }

@@ -13,7 +13,7 @@ use sluicegate_text::terminal::one_line;
 
 use super::load::{ConfigError, wrong};
 use super::{
-    CatalogConfig, Config, OidcConfig, PolicyPublishing, RespConfig, StoreConfig, TokensRequired,
+    CatalogConfig, Config, OidcConfig, RespConfig, StoreConfig, TokensRequired,
     listeners, reach,
 };
 use crate::verbs::VerbName;
@@ -80,14 +80,6 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     }
     if !(0.0..=1.0).contains(&trace.sample) {
         return wrong("trace.sample", format!("`{}` is outside 0..=1", trace.sample));
-    }
-    if config.store.publish == PolicyPublishing::Files {
-        let is_file = config.policies.path.as_ref().is_some_and(|path| path.as_os_str() != "-");
-        if !is_file || !matches!(name, StoreName::Redis(_)) {
-            let problem =
-                "`files` requires a store on Redis and files (`policies.path`)".to_owned();
-            return wrong("store.publish", problem);
-        }
     }
     reach::check(config, &name)
 }

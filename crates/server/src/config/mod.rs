@@ -27,7 +27,7 @@ use sluicegate_control::{Role, identity};
 
 pub use load::{ConfigError, Flags, load, of_text};
 pub use schema::schema;
-pub(crate) use store::{PolicyPublishing, TimeSource};
+pub(crate) use store::TimeSource;
 pub use value::{ConfigSecret, Listen, Span};
 pub(crate) use value::{Endpoint, HostName, Network, OneOrMany, without_password};
 
@@ -124,8 +124,9 @@ pub(crate) struct StoreConfig {
     /// permits it (`leases`). Off with `time_source = "client"`. Set `false` until all servers that
     /// share the Redis have a version with this setting.
     pub(crate) leases: bool,
-    /// Policies that are published in Redis, for programs that decide there themselves.
-    pub(crate) publish: PolicyPublishing,
+    /// Policies are published in Redis, for programs that decide there themselves: those of the catalog, or of the
+    /// files. Each server reads its own files; the policies of the one that read its files last are published.
+    pub(crate) publish: bool,
     /// Snapshot file of a memory store: read at start, written at shutdown.
     pub(crate) snapshot: Option<PathBuf>,
     /// Interval between snapshots, at least 100ms. Unset: 60s.
@@ -459,7 +460,7 @@ impl Default for StoreConfig {
             nodes: None,
             time_source: TimeSource::Server,
             leases: true,
-            publish: PolicyPublishing::Catalog,
+            publish: true,
             snapshot: None,
             snapshot_every: None,
         }

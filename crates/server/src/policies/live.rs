@@ -216,9 +216,9 @@ impl PolicyManager {
         }
     }
 
-    /// The files of the policies, if they are in files.
-    pub(crate) const fn policy_files(&self) -> Option<&DocumentSource> {
-        self.files.policies.as_ref()
+    /// The files of the policies, if they are in files that can be read again.
+    pub(crate) fn policy_files(&self) -> Option<&DocumentSource> {
+        self.files.policies.as_ref().filter(|source| !source.is_standard_input())
     }
 
     /// The present status.
@@ -331,7 +331,7 @@ impl WatchedFiles {
     /// Returns whether the files can change: standard input cannot, and cannot be read again with the rest.
     fn are_watched(&self) -> bool {
         let Self { policies, descriptors } = self;
-        let is_file = |source: &DocumentSource| source.path().as_os_str() != "-";
+        let is_file = |source: &DocumentSource| !source.is_standard_input();
         let is_any = policies.is_some() || descriptors.is_some();
         is_any
             && policies.as_ref().is_none_or(is_file)

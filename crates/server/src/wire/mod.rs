@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::authenticator::Authenticator;
-use crate::config::{Config, HostName, Listen, PolicyPublishing, TlsConfig};
+use crate::config::{Config, HostName, Listen, TlsConfig};
 use crate::control::AdminApi;
 use crate::engine::ServerEngine;
 use crate::metrics::ScrapePace;
@@ -70,8 +70,8 @@ pub(crate) struct ServerContext {
     pub(crate) password: Option<Password>,
     /// The configured number of servers that share the store.
     pub(crate) nodes: Option<NonZeroU32>,
-    /// The policies that are published in Redis.
-    pub(crate) publish: PolicyPublishing,
+    /// Policies are published in Redis.
+    pub(crate) publish: bool,
     pub(crate) workers: Arc<Workers>,
     /// The certificates of listeners.
     pub(crate) certificates: Arc<[Arc<WireTls>]>,
