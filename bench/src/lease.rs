@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sluicegate::policy::{Document, PolicySet};
-use sluicegate::store::lease::{Leased, Message, Word};
+use sluicegate::store::lease::{LeaseReply, Leased, Message};
 use sluicegate::store::{MemoryStore, Store, StoreAnswer, StoreError, StoreRequest};
 use sluicegate::{Cost, Engine, LeaseOptions, Micros, Mode, Moment, Request, SteadyClock, Verb};
 
@@ -45,7 +45,7 @@ impl Store for OneKey {
         request: &StoreRequest<'_>,
         message: &Message,
         at: &Moment<'_>,
-    ) -> Result<Word, StoreError> {
+    ) -> Result<LeaseReply, StoreError> {
         let mut leased = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(request.rules.lease(&mut leased, message, at))
     }

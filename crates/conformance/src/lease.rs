@@ -1,9 +1,9 @@
 //! `spec/vectors/leases.json`: messages of holders about one key, and other requests for it in between.
 
 use serde::{Deserialize, Serialize};
-use sluicegate_kernel::lease::{Found, Hint, Holder, Mark, Marks, Message, Number, Stands};
+use sluicegate_kernel::lease::{Found, Hint, Holder, LeaseGrant, Mark, Marks, Message, Number};
 use sluicegate_kernel::limits::RULES_MAX;
-use sluicegate_kernel::{Micros, Moment, RuleSet, Word};
+use sluicegate_kernel::{LeaseReply, Micros, Moment, RuleSet};
 
 use crate::rules::rule_set;
 use crate::subject::{Kernel, Subject, VectorError, answer_to, to_answer, windows};
@@ -50,7 +50,7 @@ pub struct MessageStep {
     pub message: MessageSpec,
     /// The expected answer of the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expect: Option<WordSpec>,
+    pub expect: Option<LeaseReplySpec>,
 }
 
 /// The `op` of a message.
@@ -155,28 +155,28 @@ pub struct HintSpec {
     pub used: Vec<u64>,
 }
 
-/// A [`Word`].
+/// A [`LeaseReply`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum WordSpec {
+pub enum LeaseReplySpec {
     /// The store stands for these permits.
-    Stands(Box<StandsSpec>),
+    Granted(Box<LeaseGrantSpec>),
     /// A later message of this holder came before.
-    Overtaken(OvertakenSpec),
+    Overtaken(SupersededSpec),
 }
 
 /// The answer to a message that was overtaken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OvertakenSpec {
+pub enum SupersededSpec {
     /// The message changed nothing.
     Overtaken,
 }
 
-/// The permits and state that the store [`Stands`] for.
+/// The permits and state that the store [`LeaseGrant`] for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct StandsSpec {
+pub struct LeaseGrantSpec {
     /// The number of the message.
     pub number: u32,
     /// Permits that the holder may go on using.
@@ -218,7 +218,7 @@ pub enum FoundSpec {
 /// A [`Subject`] whose permits can be leased.
 pub trait LeasingSubject: Subject {
     /// Answers `message` at `at`.
-    fn lease(&mut self, message: &Message, at: &Moment<'_>) -> Word;
+    fn lease(&mut self, message: &Message, at: &Moment<'_>) -> LeaseReply;
 
     /// Loses everything about the key.
     fn lose(&mut self);
@@ -281,8 +281,8 @@ fn answer(
         LeaseStep::Message(step) => {
             let windows = windows(step.windows.as_deref());
             let at = Moment::with_windows(Micros::new(step.at_us), &windows);
-            let word = subject.lease(&step.message.to_message()?, &at);
-            step.expect = Some(WordSpec::of(&word, rules));
+            let reply = subject.lease(&step.message.to_message()?, &at);
+            step.expect = Some(LeaseReplySpec::of(&reply, rules));
         }
         LeaseStep::Lost(_) => subject.lose(),
         LeaseStep::Central(step) if step.op == Op::Configure => {
@@ -359,12 +359,14 @@ impl HintSpec {
     }
 }
 
-impl WordSpec {
-    fn of(word: &Word, rules: &RuleSet) -> Self {
-        let Word::Stands(stands) = word else { return Self::Overtaken(OvertakenSpec::Overtaken) };
-        let Stands { number, kept, granted, lasts, ends, free, holders, found, verdict, hint } =
-            stands;
-        Self::Stands(Box::new(StandsSpec {
+impl LeaseReplySpec {
+    fn of(reply: &LeaseReply, rules: &RuleSet) -> Self {
+        let LeaseReply::Granted(grant) = reply else {
+            return Self::Overtaken(SupersededSpec::Overtaken);
+        };
+        let LeaseGrant { number, kept, granted, lasts, ends, free, holders, found, verdict, hint } =
+            grant;
+        Self::Granted(Box::new(LeaseGrantSpec {
             number: number.0,
             kept: *kept,
             granted: *granted,

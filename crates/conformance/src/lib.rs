@@ -26,8 +26,8 @@ pub use files::{
     schema_path, to_json, vectors_dir,
 };
 pub use lease::{
-    FoundSpec, HintSpec, LeaseStep, LeaseVector, LeasingSubject, LostOp, LostStep, MarkSpec,
-    MessageOp, MessageSpec, MessageStep, OvertakenSpec, StandsSpec, WordSpec, bless_lease,
+    FoundSpec, HintSpec, LeaseGrantSpec, LeaseReplySpec, LeaseStep, LeaseVector, LeasingSubject,
+    LostOp, LostStep, MarkSpec, MessageOp, MessageSpec, MessageStep, SupersededSpec, bless_lease,
     run_lease,
 };
 pub use policies::{HashFields, Holds, Life, PolicyStep, PublishedAs, PublishedSpec};

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use sluicegate_kernel::lease::{Holder, Message};
 use sluicegate_kernel::{
-    Cost, Decision, Leased, Micros, Moment, PermitId, RuleSet, Unsupported, Verb, Verdict, Window,
-    Word,
+    Cost, Decision, LeaseReply, Leased, Micros, Moment, PermitId, RuleSet, Unsupported, Verb,
+    Verdict, Window,
 };
 
 use crate::lease::LeasingSubject;
@@ -73,13 +73,13 @@ impl Subject for Kernel {
 }
 
 impl LeasingSubject for Kernel {
-    fn lease(&mut self, message: &Message, at: &Moment<'_>) -> Word {
+    fn lease(&mut self, message: &Message, at: &Moment<'_>) -> LeaseReply {
         let (rules, mut leased) = self.taken_over(at);
-        let word = rules.lease(&mut leased, message, at);
-        if matches!(word, Word::Stands(_)) && message.holder != Holder::NONE {
+        let reply = rules.lease(&mut leased, message, at);
+        if matches!(reply, LeaseReply::Granted(_)) && message.holder != Holder::NONE {
             self.keep(leased);
         }
-        word
+        reply
     }
 
     fn lose(&mut self) {

@@ -48,7 +48,7 @@ pub use algorithm::{
     SlidingWindow, SmoothBursty, SmoothWarmup, State, TokenBucket,
 };
 pub use decision::{Ask, Decision, Left, Moment, Outcome, PermitId, Retry, Status, Window};
-pub use lease::{Leased, NotLeasable, Span, Word};
+pub use lease::{LeaseReply, Leased, NotLeasable, Span};
 pub use num::{Cost, Micros, Rate};
 pub use param::{Params, RangeError, Value};
 pub use ruleset::{Carry, NamedRule, RuleSet, RuleSetError, Unsupported, Verdict};

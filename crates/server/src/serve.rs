@@ -21,8 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::authenticator::Authenticator;
 use crate::config::{
-    Config, Listen, RlsConfig, Span, StoreConfig, TimeSource, TraceConfig,
-    without_password,
+    Config, Listen, RlsConfig, Span, StoreConfig, TimeSource, TraceConfig, without_password,
 };
 use crate::control::{self, AdminApi, CatalogSync, Subscribers};
 use crate::descriptors::{self, Descriptors};

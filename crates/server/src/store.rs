@@ -20,7 +20,7 @@ use sluicegate::store::{
     Debt, Executed, MemoryStore, Permits, Store, StoreAnswer, StoreError, StoreRequest, Verdict,
 };
 use sluicegate_kernel::lease::Message;
-use sluicegate_kernel::{Micros, Moment, Word};
+use sluicegate_kernel::{LeaseReply, Micros, Moment};
 
 use crate::config::TimeSource;
 use crate::histogram::{Histogram, Spans};
@@ -173,7 +173,7 @@ impl Store for AnyStore {
         request: &StoreRequest<'_>,
         message: &Message,
         at: &Moment<'_>,
-    ) -> Result<Word, StoreError> {
+    ) -> Result<LeaseReply, StoreError> {
         match self {
             Self::Memory(store) => store.lease(request, message, at).await,
             Self::Redis(redis) => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluicegate::policy::PolicySet;
-use sluicegate::store::lease::Word;
+use sluicegate::store::lease::LeaseReply;
 use sluicegate::store::{Executed as Effect, StoreError};
 use sluicegate::{RuleSet, Verb};
 
@@ -108,17 +108,17 @@ impl World<'_> {
                         format_args!("  store: {node} {:?} {:?}: {said:?}", ask.verb, ask.debt),
                     );
                 }
-                Ok(Said::Word(word)) => {
-                    let said = match word {
-                        Word::Stands(stands) => {
-                            self.grants.stands(self.now, (node, life, key), (&ask, stands));
-                            [stands.number.0, stands.kept, stands.granted, stands.hint.held]
+                Ok(Said::LeaseReply(reply)) => {
+                    let said = match reply {
+                        LeaseReply::Granted(grant) => {
+                            self.grants.granted(self.now, (node, life, key), (&ask, grant));
+                            [grant.number.0, grant.kept, grant.granted, grant.hint.held]
                         }
-                        Word::Overtaken => [0; 4],
+                        LeaseReply::Superseded => [0; 4],
                     };
                     self.seen_often(
                         &said.map(u64::from),
-                        format_args!("  store: {node} {:?}: {word:?}", ask.message),
+                        format_args!("  store: {node} {:?}: {reply:?}", ask.message),
                     );
                 }
                 Err(error) => self.seen(format_args!("  store: {node} {:?}: {error}", ask.verb)),

@@ -10,7 +10,7 @@ use crate::world::{Event, World};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sluicegate::store::lease::Word;
+use sluicegate::store::lease::LeaseReply;
 
 /// The store that a replica took over from.
 pub(crate) struct Replaced {
@@ -78,9 +78,9 @@ pub(crate) fn at_old(world: &mut World<'_>, call: usize) {
         world.judge.fail(invariant, world.now, what);
     }
     if let Some(key) = world.key_of(&ask.key) {
-        if let Ok(Said::Word(Word::Stands(stands))) = &reply {
-            world.grants.stands(world.now, (node, life, key), (&ask, stands));
-            let permits = stands.granted.into();
+        if let Ok(Said::LeaseReply(LeaseReply::Granted(grant))) = &reply {
+            world.grants.granted(world.now, (node, life, key), (&ask, grant));
+            let permits = grant.granted.into();
             let at = (world.now, world.executed());
             world.note_at(at, key, What::Excused { permits });
         }

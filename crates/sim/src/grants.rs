@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluicegate::policy::LeaseBounds;
-use sluicegate::store::lease::{Found, Holder, Stands};
+use sluicegate::store::lease::{Found, Holder, LeaseGrant};
 use sluicegate::{Answer, Cost, Decision};
 
 use crate::node;
@@ -74,31 +74,31 @@ impl Grants {
     }
 
     /// Notes the store's answer to a message.
-    pub(crate) fn stands(
+    pub(crate) fn granted(
         &mut self,
         now: u64,
         (node, life, key): (usize, u32, usize),
-        (ask, stands): (&StoreAsk, &Stands),
+        (ask, grant): (&StoreAsk, &LeaseGrant),
     ) {
         let holder = ask.message.as_ref().map(|message| message.holder);
         if holder == Some(Holder::NONE) {
             // The message only reads.
             return;
         }
-        let grant = &mut self.of[node][key];
-        if grant.life > life {
+        let held = &mut self.of[node][key];
+        if held.life > life {
             return;
         }
         // The end of earlier permits counts as well, in case the holder does not receive this answer.
-        let until = match stands.found {
+        let until = match grant.found {
             // Charged at once, for requests that wait for the answer.
             Found::Full => now + LAPSES_WITHIN_US,
-            _ => now + stands.lasts.get(),
+            _ => now + grant.lasts.get(),
         };
-        let permits = u64::from(stands.kept) + u64::from(stands.granted);
+        let permits = u64::from(grant.kept) + u64::from(grant.granted);
         let asked = ask.message.map_or(0, |it| u64::from(it.need) + u64::from(it.want));
-        let is_plenty = asked > 0 && stands.free >= asked.saturating_sub(stands.granted.into());
-        *grant = Grant { life, holder, permits, until, is_plenty };
+        let is_plenty = asked > 0 && grant.free >= asked.saturating_sub(grant.granted.into());
+        *held = Grant { life, holder, permits, until, is_plenty };
     }
 
     /// Notes that from now on the store may not account for leased permits of `key`, or of any key.
@@ -196,10 +196,10 @@ pub(crate) fn check_held(world: &mut World<'_>, node: usize) {
             continue;
         }
         let Grant { holder, .. } = world.grants.of[node][key];
-        let stands = holder.map_or(0, |holder| world.server.held_by(&leased.key, holder, now));
-        if u64::from(leased.left) > stands {
+        let grant = holder.map_or(0, |holder| world.server.held_by(&leased.key, holder, now));
+        if u64::from(leased.left) > grant {
             let left = leased.left;
-            let what = format!("node {node} has {left} permits of key {key}, the store {stands}");
+            let what = format!("node {node} has {left} permits of key {key}, the store {grant}");
             world.judge.fail("I3", now, what);
         }
     }

@@ -51,7 +51,9 @@ impl ScriptStore {
         let store = &self.store;
         let asking = async {
             match (message, debt) {
-                (Some(message), _) => store.lease(&request, message, &at).await.map(Said::Word),
+                (Some(message), _) => {
+                    store.lease(&request, message, &at).await.map(Said::LeaseReply)
+                }
                 (None, Some(debt)) => {
                     let decided = store.charge_and_decide(debt, &request, &at).await;
                     decided.map(|(answer, paid)| Said::Decided(answer, paid))

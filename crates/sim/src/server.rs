@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use sluicegate::store::lease::{Found, Holder, Leased, Message, Record, Word};
+use sluicegate::store::lease::{Found, Holder, LeaseReply, Leased, Message, Record};
 use sluicegate::store::{Charge, Debt, Permits, RuleOrigin, StoreAnswer};
 use sluicegate::{Decision, Micros, Moment, Outcome, Retry, Rule, RuleSet, Verb};
 
@@ -260,11 +260,11 @@ impl Server {
         let is_later = rules != ask.rules;
         let under_later = Message { want: 0, hint: None, ..*message };
         let message = if is_later { &under_later } else { message };
-        let mut word = rules.lease(&mut stored.leased, message, &at);
+        let mut reply = rules.lease(&mut stored.leased, message, &at);
         let after = stored.usage(&at);
         let mut broken = None;
-        if let Word::Stands(stands) = &mut word {
-            if stands.found == Found::Lost {
+        if let LeaseReply::Granted(grant) = &mut reply {
+            if grant.found == Found::Lost {
                 notes.push(Note::Repaired);
             } else {
                 broken = within(&rules, &first, &after);
@@ -274,14 +274,14 @@ impl Server {
             // Requests that wait for the answer are charged at once if a key has no place for another holder; so are
             // the permits that a holder had left when its lease ended, if the store has received nothing about it
             // before.
-            if stands.found != Found::Full && !message.ended {
-                let used = stands.hint.used[0];
+            if grant.found != Found::Full && !message.ended {
+                let used = grant.hint.used[0];
                 notes.push(Note::Spent(used.saturating_sub(lapsed)));
             }
-            let answer = named_as(stands.verdict.into(), &rules, &ask.rules);
-            stands.verdict = answer.verdict;
+            let answer = named_as(grant.verdict.into(), &rules, &ask.rules);
+            grant.verdict = answer.verdict;
             if is_later {
-                stands.hint.used = Permits::default();
+                grant.hint.used = Permits::default();
             }
         }
         let records = stored.leased.leases.records.len();
@@ -296,7 +296,7 @@ impl Server {
             self.remember(Write { at: now, name: name.clone(), before, debt: None, took });
             self.keys.insert(name, stored);
         }
-        Execution { reply: Ok(Said::Word(word)), notes, broken }
+        Execution { reply: Ok(Said::LeaseReply(reply)), notes, broken }
     }
 
     /// Returns the permits of a key that are in use by its first rule, or held.

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use sluicegate::store::lease::{Message, Word};
+use sluicegate::store::lease::{LeaseReply, Message};
 use sluicegate::store::{
     Charge, Debt, Executed as Effect, Permits, RuleOrigin, Store, StoreAnswer, StoreError,
     StoreRequest,
@@ -21,7 +21,7 @@ pub(crate) enum Said {
     /// The answer to a request: the decision, and the permits of a debt that were charged.
     Decided(StoreAnswer, Permits),
     /// The answer to a message of a holder.
-    Word(Word),
+    LeaseReply(LeaseReply),
 }
 
 /// The store as an engine sees it.
@@ -323,10 +323,10 @@ impl Store for SimStore {
         request: &StoreRequest<'_>,
         message: &Message,
         _: &Moment<'_>,
-    ) -> Result<Word, StoreError> {
+    ) -> Result<LeaseReply, StoreError> {
         match self.call((None, Some(message)), request).await? {
-            Said::Word(word) => Ok(word),
-            Said::Decided(..) => unreachable!("a message gets a word"),
+            Said::LeaseReply(reply) => Ok(reply),
+            Said::Decided(..) => unreachable!("a message gets a reply"),
         }
     }
 }
@@ -339,6 +339,6 @@ pub(crate) fn asker(key: &[u8]) -> Asker {
 fn decided(said: Said) -> (StoreAnswer, Permits) {
     match said {
         Said::Decided(answer, permits) => (answer, permits),
-        Said::Word(_) => unreachable!("a request gets a decision"),
+        Said::LeaseReply(_) => unreachable!("a request gets a decision"),
     }
 }

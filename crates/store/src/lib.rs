@@ -22,7 +22,9 @@ pub use sluicegate_kernel::Verdict;
 pub use sluicegate_kernel::lease;
 use sluicegate_kernel::lease::Message;
 use sluicegate_kernel::limits::RULES_MAX;
-use sluicegate_kernel::{Micros, Moment, RangeError, RuleSet, States, Unsupported, Verb, Word};
+use sluicegate_kernel::{
+    LeaseReply, Micros, Moment, RangeError, RuleSet, States, Unsupported, Verb,
+};
 
 /// One request as a store sees it.
 #[derive(Clone, Copy, Debug)]
@@ -279,7 +281,7 @@ pub trait Store: Send + Sync {
         request: &StoreRequest<'_>,
         message: &Message,
         at: &Moment<'_>,
-    ) -> impl Future<Output = Result<Word, StoreError>> + Send {
+    ) -> impl Future<Output = Result<LeaseReply, StoreError>> + Send {
         let _ = (request, message, at);
         let reason = "this store does not support leases".to_owned();
         std::future::ready(Err(StoreError::Unavailable { reason, executed: Executed::No }))

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use sluicegate_conformance::{
-    Answer, Expect, Failure, FoundSpec, Kernel, LeaseStep, LeaseVector, StandsSpec, VectorError,
-    WordSpec, bless_lease, leases_path, leases_to_json, load_leases, run_lease,
+    Answer, Expect, Failure, FoundSpec, Kernel, LeaseGrantSpec, LeaseReplySpec, LeaseStep,
+    LeaseVector, VectorError, bless_lease, leases_path, leases_to_json, load_leases, run_lease,
 };
 use sluicegate_kernel::limits::UNITS_MAX;
 
@@ -44,9 +44,9 @@ fn a_store_may_know_of_a_holder_all_that_there_is_to_know() {
     let mut found = Vec::new();
     for step in load_leases().unwrap().iter().flat_map(|vector| &vector.steps) {
         let LeaseStep::Message(step) = step else { continue };
-        let Some(WordSpec::Stands(stands)) = &step.expect else { continue };
-        if !found.contains(&stands.found) {
-            found.push(stands.found);
+        let Some(LeaseReplySpec::Granted(grant)) = &step.expect else { continue };
+        if !found.contains(&grant.found) {
+            found.push(grant.found);
         }
     }
     assert_eq!(found.len(), 5, "{found:?}");
@@ -56,8 +56,8 @@ fn a_store_may_know_of_a_holder_all_that_there_is_to_know() {
 fn a_subject_that_answers_a_holder_otherwise_is_told_where() {
     let mut vector = named("worked_example");
     let LeaseStep::Message(step) = &mut vector.steps[2] else { unreachable!() };
-    let Some(WordSpec::Stands(stands)) = &mut step.expect else { unreachable!() };
-    stands.hint.used[0] = 26;
+    let Some(LeaseReplySpec::Granted(grant)) = &mut step.expect else { unreachable!() };
+    grant.hint.used[0] = 26;
     let problem = run_lease(&vector, &mut Kernel::default()).unwrap_err();
     assert!(matches!(problem, VectorError::Mismatch { step: 2, .. }), "{problem}");
     let problem = problem.to_string();
@@ -86,8 +86,8 @@ fn check(name: &str, expected: &[&str]) {
 fn said(step: &LeaseStep) -> String {
     match step {
         LeaseStep::Message(step) => match step.expect.as_ref().unwrap() {
-            WordSpec::Stands(stands) => stands_said(stands),
-            WordSpec::Overtaken(_) => "overtaken".to_owned(),
+            LeaseReplySpec::Granted(grant) => describe_grant(grant),
+            LeaseReplySpec::Overtaken(_) => "overtaken".to_owned(),
         },
         LeaseStep::Lost(_) => "lost".to_owned(),
         LeaseStep::Central(step) => match &step.expect {
@@ -98,8 +98,8 @@ fn said(step: &LeaseStep) -> String {
     }
 }
 
-fn stands_said(stands: &StandsSpec) -> String {
-    let StandsSpec { kept, granted, free, found, .. } = stands;
+fn describe_grant(grant: &LeaseGrantSpec) -> String {
+    let LeaseGrantSpec { kept, granted, free, found, .. } = grant;
     let found = match found {
         FoundSpec::Known => "known",
         FoundSpec::New => "new",

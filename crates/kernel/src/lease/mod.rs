@@ -47,15 +47,15 @@ mod claim;
 mod grant;
 mod leasable;
 mod message;
+mod reply;
 mod settle;
 mod step;
-mod word;
 
 use alloc::vec::Vec;
 
 pub use leasable::{Leasing, NotLeasable, Span};
 pub use message::{Hint, Holder, Mark, Marks, Message, Number};
-pub use word::{Found, Stands, Word};
+pub use reply::{Found, LeaseGrant, LeaseReply};
 
 use crate::limits::{LEASE_DEADLINE_MAX_US, LEASE_HINT_MAX_US};
 use crate::num::Micros;

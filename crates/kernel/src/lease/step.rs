@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use super::claim::{Claim, Report, fresh_hint, has_room};
 use super::message::{Hint, Holder, Message};
+use super::reply::{Found, LeaseGrant, LeaseReply};
 use super::settle::Spent;
-use super::word::{Found, Stands, Word};
 use super::{Leased, Record};
 use crate::decision::Moment;
 use crate::limits::{COST_MAX, LEASE_PATIENCE_MAX_US, LEASE_TERM_MAX_US, LEASE_USED_MAX};
@@ -18,16 +18,18 @@ impl RuleSet {
     /// A message that was answered before is answered once more and changes nothing; a message that was overtaken
     /// changes nothing. Rules that cannot be [leased](Self::leasable) grant nothing; what was granted under other rules
     /// is still reported and given back. A message of [`Holder::NONE`] only looks, and changes nothing.
-    pub fn lease(&self, leased: &mut Leased, message: &Message, at: &Moment<'_>) -> Word {
+    pub fn lease(&self, leased: &mut Leased, message: &Message, at: &Moment<'_>) -> LeaseReply {
         if message.holder == Holder::NONE {
             let mut seen = leased.clone();
-            return Word::Stands(Step { rules: self, leased: &mut seen, message, at }.look());
+            return LeaseReply::Granted(
+                Step { rules: self, leased: &mut seen, message, at }.look(),
+            );
         }
         let answered = leased.leases.live(message.holder, at.now());
         if answered.is_some_and(|record| message.number < record.number) {
-            return Word::Overtaken;
+            return LeaseReply::Superseded;
         }
-        Word::Stands(Step { rules: self, leased, message, at }.answer())
+        LeaseReply::Granted(Step { rules: self, leased, message, at }.answer())
     }
 }
 
@@ -40,7 +42,7 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
-    fn answer(mut self) -> Stands {
+    fn answer(mut self) -> LeaseGrant {
         let Self { rules, message, at, .. } = self;
         let now = at.now();
         rules.prepare(self.leased, at);
@@ -48,7 +50,7 @@ impl Step<'_> {
         let known = self.leased.leases.live(message.holder, now);
         if let Some(record) = known.filter(|record| message.number == record.number) {
             rules.settle(self.leased, Vec::new(), at);
-            return self.stands(&record, Found::Known);
+            return self.granted(&record, Found::Known);
         }
         let claim = Claim::of(message, known, &self.leased.leases, self.stood_max(known), now);
         if claim.found == Found::Lost {
@@ -68,10 +70,10 @@ impl Step<'_> {
     }
 
     /// Returns the answer to a holder without permits.
-    fn look(self) -> Stands {
+    fn look(self) -> LeaseGrant {
         self.rules.prepare(self.leased, self.at);
         self.rules.settle(self.leased, Vec::new(), self.at);
-        self.stands(&self.record(0, self.at.now()), Found::New)
+        self.granted(&self.record(0, self.at.now()), Found::New)
     }
 
     /// Returns the record that the message leaves until `deadline`, before anything is granted.
@@ -109,7 +111,7 @@ impl Step<'_> {
     }
 
     /// Grants what the message asks for to the holder of `record`, as far as it is there.
-    fn grant(self, record: Record, found: Found) -> Stands {
+    fn grant(self, record: Record, found: Found) -> LeaseGrant {
         let Self { rules, message, at, .. } = self;
         let (now, leases) = (at.now(), &self.leased.leases);
         let room = rules.room(self.leased, message, at);
@@ -119,20 +121,20 @@ impl Step<'_> {
         if is_full {
             rules.settle(self.leased, Vec::from([Spent { by: now, permits: needed }]), at);
             let granted = Record { granted: narrow(needed), deadline: now, ..record };
-            return self.stands(&granted, Found::Full);
+            return self.granted(&granted, Found::Full);
         }
         let granted = narrow(needed + room.wanted(message, record.kept, needed));
         // A shorter term does not end the old one sooner: this answer may be lost.
         let deadline = record.deadline.max(now.plus(lasts(message)));
         let record = Record { granted, deadline, ..record };
         self.leased.leases.put(record);
-        self.stands(&record, found)
+        self.granted(&record, found)
     }
 
-    fn stands(&self, record: &Record, found: Found) -> Stands {
+    fn granted(&self, record: &Record, found: Found) -> LeaseGrant {
         let Self { rules, leased, message, at } = self;
         let least = Cost::new(u64::from(message.least).min(COST_MAX)).unwrap_or(Cost::ONE);
-        Stands {
+        LeaseGrant {
             number: message.number,
             kept: record.kept,
             granted: record.granted,

@@ -13,8 +13,7 @@ use sluicegate_text::terminal::one_line;
 
 use super::load::{ConfigError, wrong};
 use super::{
-    CatalogConfig, Config, OidcConfig, RespConfig, StoreConfig, TokensRequired,
-    listeners, reach,
+    CatalogConfig, Config, OidcConfig, RespConfig, StoreConfig, TokensRequired, listeners, reach,
 };
 use crate::verbs::VerbName;
 

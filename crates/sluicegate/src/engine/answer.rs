@@ -6,7 +6,7 @@ use sluicegate_kernel::{Decision, Micros, RuleSet, Verb, Verdict};
 use sluicegate_policy::{Fallback, Overflow, Policy, Rules};
 
 use super::Patience;
-use crate::lease::Hit;
+use crate::lease::LeasedDecision;
 
 /// The engine's answer: a decision and the rule that made it.
 #[derive(Clone, Debug)]
@@ -125,8 +125,8 @@ impl Ruling {
     }
 }
 
-impl From<Hit> for Ruling {
-    fn from(Hit { verdict, age }: Hit) -> Self {
+impl From<LeasedDecision> for Ruling {
+    fn from(LeasedDecision { verdict, age }: LeasedDecision) -> Self {
         Self { verdict, mode: Mode::Leased, age }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluicegate_kernel::lease::{Holder, Marks, Message, Number};
-use sluicegate_kernel::{Cost, Decision, Micros, Moment, NamedRule, RuleSet, Verb, Word};
+use sluicegate_kernel::{Cost, Decision, LeaseReply, Micros, Moment, NamedRule, RuleSet, Verb};
 use sluicegate_policy::{Policy, Rules};
 use sluicegate_store::{RuleOrigin, Store, StoreError};
 
@@ -93,8 +93,9 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         if answers && store.leases() && matches!(status, LeaseStatus::Within(_)) {
             let windows = budget.rules.windows(self.now);
             let moment = Moment::with_windows(self.now, windows.as_slice());
-            if let Ok(Word::Stands(stands)) = store.lease(&request, &looking(), &moment).await {
-                out = Some((stands.hint.held, stands.holders));
+            if let Ok(LeaseReply::Granted(grant)) = store.lease(&request, &looking(), &moment).await
+            {
+                out = Some((grant.hint.held, grant.holders));
             }
         }
         Some(ExplainedLease { status, out, here: guard.lease_here(&request) })

@@ -31,7 +31,7 @@ use super::fallback::{self, Share};
 use super::repair::Repair;
 use super::turn::{ask_store, ask_store_each};
 use super::{Mode, Ruling, StoreFailure};
-use crate::lease::{LeaseTerms, Leasing, Outcome as Waited, Place};
+use crate::lease::{LeaseTerms, Leasing, Outcome as Waited, QueueTicket};
 
 /// Most questions to the store for one request: to clear up a debt that was perhaps charged, for the
 /// decision, and again if others were admitted here meanwhile.
@@ -79,12 +79,12 @@ pub(super) struct GuardedRequest<'a> {
 }
 
 /// The result of trying to decide without the store.
-pub(super) enum Here {
+pub(super) enum LocalDecision {
     Decided(Result<Ruling, StoreError>),
     /// A message about its lease is on its way.
-    Waits(Place),
+    Pending(QueueTicket),
     /// The store has to be asked.
-    Not,
+    AskStore,
 }
 
 impl StoreGuard {
@@ -152,12 +152,14 @@ impl StoreGuard {
         at: &Moment<'_>,
     ) -> Result<Ruling, StoreError> {
         let question = self.guarded(conditions, request, at);
-        let here = match self.decided_here(question) {
-            Here::Waits(place) => self.waited(question, place.await.unwrap_or(Waited::Ask)),
-            here => here,
+        let local = match self.decide_locally(question) {
+            LocalDecision::Pending(place) => {
+                self.waited(question, place.await.unwrap_or(Waited::Ask))
+            }
+            local => local,
         };
-        match here {
-            Here::Decided(decided) => decided,
+        match local {
+            LocalDecision::Decided(decided) => decided,
             _ => self.decided(question, self.ask_with_retries(store, question).await),
         }
     }
@@ -177,21 +179,23 @@ impl StoreGuard {
         let mut decided: Vec<_> = questions.iter().map(|_| None).collect();
         let (mut alone, mut together) = (Vec::new(), Vec::new());
         for (place, question) in questions.iter().enumerate() {
-            match self.decided_here(*question) {
-                Here::Decided(said) => decided[place] = Some(said),
-                Here::Waits(waits) => alone.push((place, Some(waits))),
-                Here::Not if self.is_asked_alone(*question) => alone.push((place, None)),
-                Here::Not => together.push(place),
+            match self.decide_locally(*question) {
+                LocalDecision::Decided(said) => decided[place] = Some(said),
+                LocalDecision::Pending(waits) => alone.push((place, Some(waits))),
+                LocalDecision::AskStore if self.is_asked_alone(*question) => {
+                    alone.push((place, None));
+                }
+                LocalDecision::AskStore => together.push(place),
             }
         }
         let asking_alone = alone.into_iter().map(|(place, waits)| async move {
             let question = questions[place];
-            let here = match waits {
+            let local = match waits {
                 Some(waits) => self.waited(question, waits.await.unwrap_or(Waited::Ask)),
-                None => Here::Not,
+                None => LocalDecision::AskStore,
             };
-            let decided = match here {
-                Here::Decided(decided) => decided,
+            let decided = match local {
+                LocalDecision::Decided(decided) => decided,
                 _ => self.decided(question, self.ask_with_retries(store, question).await),
             };
             (place, decided)
@@ -232,7 +236,7 @@ impl StoreGuard {
         }
         decided
             .into_iter()
-            .map(|decided| decided.expect("each is here, alone or together"))
+            .map(|decided| decided.expect("each is local, alone or together"))
             .collect()
     }
 
@@ -264,26 +268,26 @@ impl StoreGuard {
 
     /// Decides without the store if it can, in this order: permits are leased here or on their way, the refusal is
     /// known, the permit was granted here, or the breaker is open.
-    pub(super) fn decided_here(&self, question: GuardedRequest<'_>) -> Here {
+    pub(super) fn decide_locally(&self, question: GuardedRequest<'_>) -> LocalDecision {
         match self.by_lease(question) {
-            Here::Not => self.decided_beside_leases(question),
+            LocalDecision::AskStore => self.decide_beside_leases(question),
             leased => leased,
         }
     }
 
     /// Decides without the store and without a lease, if it can.
-    pub(super) fn decided_beside_leases(&self, question: GuardedRequest<'_>) -> Here {
+    pub(super) fn decide_beside_leases(&self, question: GuardedRequest<'_>) -> LocalDecision {
         let GuardedRequest { key, request, at, .. } = question;
         if let Some(verdict) = self.denials.find_or_ask(key, request, at.now()) {
-            return Here::Decided(Ok(Ruling::by(Mode::Remembered, verdict)));
+            return LocalDecision::Decided(Ok(Ruling::by(Mode::Remembered, verdict)));
         }
         if let Some(verdict) = self.share.debts().decide_held(key, request, at) {
-            return Here::Decided(Ok(Ruling::by(Mode::Local, verdict)));
+            return LocalDecision::Decided(Ok(Ruling::by(Mode::Local, verdict)));
         }
         if self.breaker.allows(at.now()) {
-            return Here::Not;
+            return LocalDecision::AskStore;
         }
-        Here::Decided(self.without_store(question, given_up()))
+        LocalDecision::Decided(self.decide_by_failure_policy(question, given_up()))
     }
 
     /// Returns the ruling after the store returned `asked`, and records what follows from it.
@@ -303,7 +307,7 @@ impl StoreGuard {
             }
             Err(error @ StoreError::Unavailable { .. }) => {
                 self.breaker.record_failure(now);
-                self.without_store(question, error)
+                self.decide_by_failure_policy(question, error)
             }
             // It answers, so the breaker stays closed, although it did not decide on this key.
             Err(error @ (StoreError::Overloaded { .. } | StoreError::Contended { .. })) => {
@@ -320,7 +324,7 @@ impl StoreGuard {
                     _ => said,
                 };
                 let otherwise = otherwise.map(deny);
-                self.without_store(GuardedRequest { otherwise, ..question }, error)
+                self.decide_by_failure_policy(GuardedRequest { otherwise, ..question }, error)
             }
             // It was not asked.
             Err(error @ StoreError::TooDear(_)) => Err(error),
@@ -380,7 +384,7 @@ impl StoreGuard {
         let GuardedRequest { key, request, at, .. } = question;
         let debts = self.share.debts();
         if self.repair.is_due(key, at.now()) {
-            Box::pin(self.remind(store, question)).await?;
+            Box::pin(self.restore_usage(store, question)).await?;
         }
         let mut executed = Executed::No;
         for _ in 0..ASKED_MAX {
@@ -411,7 +415,7 @@ impl StoreGuard {
     }
 
     /// Has the store raise the usage of a key to its own last report.
-    async fn remind(
+    async fn restore_usage(
         &self,
         store: &impl Store,
         GuardedRequest { key, request, at, .. }: GuardedRequest<'_>,
@@ -517,7 +521,7 @@ impl StoreGuard {
         }
     }
 
-    pub(super) fn without_store(
+    pub(super) fn decide_by_failure_policy(
         &self,
         question: GuardedRequest<'_>,
         error: StoreError,

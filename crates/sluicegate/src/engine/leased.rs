@@ -2,30 +2,36 @@
 
 use std::sync::Arc;
 
-use sluicegate_kernel::{Micros, Moment, Outcome, Verb, Verdict, Word};
+use sluicegate_kernel::{LeaseReply, Micros, Moment, Outcome, Verb, Verdict};
 use sluicegate_store::{KeyHash, Store, StoreAnswer, StoreError, StoreRequest};
 
-use super::guard::{GuardedRequest, Here, StoreGuard, takes};
+use super::guard::{GuardedRequest, LocalDecision, StoreGuard, takes};
 use super::{Mode, Ruling};
-use crate::lease::keeper::Delivered;
-use crate::lease::{Asked, Hit, Lease, LeasedKey, Leasing, Letter, Outcome as Waited};
+use crate::lease::sender::Delivered;
+use crate::lease::{
+    Lease, LeasedDecision, LeasedKey, Leasing, MissOutcome, Outcome as Waited, OutgoingMessage,
+};
 
 impl StoreGuard {
     /// Decides by the lease of the key, if it has one.
-    pub(super) fn by_lease(&self, question: GuardedRequest<'_>) -> Here {
+    pub(super) fn by_lease(&self, question: GuardedRequest<'_>) -> LocalDecision {
         let GuardedRequest { key, request, lease, .. } = question;
-        let (Some(leasing), Some(terms)) = (&self.leasing, lease) else { return Here::Not };
+        let (Some(leasing), Some(terms)) = (&self.leasing, lease) else {
+            return LocalDecision::AskStore;
+        };
         if let Some(hit) = self.take_leased(leasing, question) {
-            return Here::Decided(Ok(hit.into()));
+            return LocalDecision::Decided(Ok(hit.into()));
         }
-        let Verb::Check { cost } = *request.verb else { return Here::Not };
+        let Verb::Check { cost } = *request.verb else { return LocalDecision::AskStore };
         if !self.leases_now(key) {
-            return Here::Not;
+            return LocalDecision::AskStore;
         }
         match leasing.ask(key, request, &terms, cost) {
-            Asked::Refused(verdict) => Here::Decided(Ok(Ruling::by(Mode::Remembered, verdict))),
-            Asked::Waits(place) => Here::Waits(place),
-            Asked::Not => Here::Not,
+            MissOutcome::Refused(verdict) => {
+                LocalDecision::Decided(Ok(Ruling::by(Mode::Remembered, verdict)))
+            }
+            MissOutcome::Waits(place) => LocalDecision::Pending(place),
+            MissOutcome::NotLeased => LocalDecision::AskStore,
         }
     }
 
@@ -45,7 +51,7 @@ impl StoreGuard {
         &self,
         leasing: &Leasing,
         question: GuardedRequest<'_>,
-    ) -> Option<Hit> {
+    ) -> Option<LeasedDecision> {
         let GuardedRequest { key, request, .. } = question;
         match *request.verb {
             Verb::Check { cost } | Verb::AtMost { cost } | Verb::Reserve { cost, .. } => {
@@ -61,17 +67,21 @@ impl StoreGuard {
     }
 
     /// Returns the result of a request that waited for a message about its lease.
-    pub(super) fn waited(&self, question: GuardedRequest<'_>, waited: Waited) -> Here {
+    pub(super) fn waited(&self, question: GuardedRequest<'_>, waited: Waited) -> LocalDecision {
         match waited {
-            Waited::Taken(hit) => Here::Decided(Ok(hit.into())),
-            Waited::Refused(verdict) => Here::Decided(Ok(Ruling::by(Mode::Remembered, verdict))),
+            Waited::Taken(hit) => LocalDecision::Decided(Ok(hit.into())),
+            Waited::Refused(verdict) => {
+                LocalDecision::Decided(Ok(Ruling::by(Mode::Remembered, verdict)))
+            }
             Waited::Failed(error @ StoreError::Overloaded { .. }) if !question.is_patient() => {
-                Here::Decided(self.shed(question, error))
+                LocalDecision::Decided(self.shed(question, error))
             }
             Waited::Failed(StoreError::Overloaded { .. }) | Waited::Ask => {
-                self.decided_beside_leases(question)
+                self.decide_beside_leases(question)
             }
-            Waited::Failed(error) => Here::Decided(self.without_store(question, error)),
+            Waited::Failed(error) => {
+                LocalDecision::Decided(self.decide_by_failure_policy(question, error))
+            }
         }
     }
 
@@ -91,17 +101,17 @@ impl StoreGuard {
         verdict
     }
 
-    /// Sends a letter about a lease, unless the breaker is open or the key has debts. A letter that requests no permits
+    /// Sends a message about a lease, unless the breaker is open or the key has debts. One that requests no permits
     /// is sent nevertheless: it can only give back what the store has set aside, and a store that answers too late
     /// still executes it.
     pub(super) async fn deliver(
         &self,
         store: &impl Store,
-        (lease, letter): (Arc<Lease>, Letter),
+        (lease, outgoing): (Arc<Lease>, OutgoingMessage),
         now: Micros,
     ) -> (Arc<Lease>, Delivered) {
         let key = lease.key();
-        let Letter { subject, message } = &letter;
+        let OutgoingMessage { subject, message } = &outgoing;
         let asks = message.need > 0 || message.want > 0;
         if asks && (self.share.debts().has_account(key) || !self.breaker.allows(now)) {
             return (lease, Delivered::NotSent);
@@ -109,24 +119,24 @@ impl StoreGuard {
         let windows = subject.rules.windows(now);
         let at = Moment::with_windows(now, windows.as_slice());
         let begun = self.leasing.as_ref().map(Leasing::now);
-        let said = store.lease(&subject.request(), message, &at).await;
+        let reply = store.lease(&subject.request(), message, &at).await;
         let is_in_time =
             || self.leasing.as_ref().zip(begun).is_some_and(|(of, at)| of.is_in_time(at));
         // A message that only gives back may take longer than a request: then its answer does not show that requests
         // are answered.
         if asks || is_in_time() {
-            match &said {
+            match &reply {
                 Err(StoreError::Unavailable { .. }) => self.breaker.record_failure(now),
                 _ => self.breaker.record_success(now),
             }
         }
-        if let Ok(Word::Stands(stands)) = &said {
-            let answer = StoreAnswer { verdict: stands.verdict, in_use: letter.in_use(stands) };
+        if let Ok(LeaseReply::Granted(grant)) = &reply {
+            let answer = StoreAnswer { verdict: grant.verdict, in_use: outgoing.in_use(grant) };
             self.share.record_usage(key, &subject.request(), &answer, &at);
         }
         // Permits that it granted before it charged a debt stay unused.
         let is_owed = self.share.debts().has_account(key);
-        (lease, if is_owed { Delivered::NotHeard } else { Delivered::Said(said) })
+        (lease, if is_owed { Delivered::Ignored } else { Delivered::Replied(reply) })
     }
 
     /// Retires the lease of the key of a request that is decided without the store: no more is taken of it, and the

@@ -222,7 +222,8 @@ impl<S: Store, O: Observer> Engine<S, O> {
     pub async fn keep_leases(&self) {
         let Some(guard) = &self.guard else { return };
         let Some(leasing) = guard.leasing().filter(|_| self.store.leases()) else { return };
-        let deliver = |lease, letter| guard.deliver(&self.store, (lease, letter), self.clock.now());
+        let deliver =
+            |lease, outgoing| guard.deliver(&self.store, (lease, outgoing), self.clock.now());
         leasing.keep(deliver).await;
     }
 }

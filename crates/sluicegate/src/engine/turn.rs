@@ -31,7 +31,7 @@ pub struct Turn<'e, S = MemoryStore, O: Observer = ()> {
 }
 
 /// One of several requests that are asked of the store together.
-struct Asked<'a> {
+struct PendingRequest<'a> {
     /// Its place among all requests.
     place: usize,
     request: &'a Request<'a>,
@@ -154,7 +154,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             match budget {
                 _ if decided[place].is_some() => {}
                 Ok(budget) if self.is_asked_with_others(request, budget) => {
-                    together.push(Asked { place, request, budget });
+                    together.push(PendingRequest { place, request, budget });
                 }
                 _ => alone.push((place, request)),
             }
@@ -165,7 +165,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         for ((place, _), admission) in alone.into_iter().zip(decided_alone) {
             decided[place] = Some(admission);
         }
-        for (Asked { place, .. }, admission) in together.iter().zip(decided_together) {
+        for (PendingRequest { place, .. }, admission) in together.iter().zip(decided_together) {
             decided[*place] = Some(admission);
         }
         decided.into_iter().map(|decided| decided.expect("each is decided by now")).collect()
@@ -195,12 +195,17 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     }
 
     /// Decides all of `asked` by one call of the store. The observer sees each decision.
-    async fn decide_together(&self, asked: &[Asked<'_>]) -> Vec<Result<Admission, DecideError>> {
+    async fn decide_together(
+        &self,
+        asked: &[PendingRequest<'_>],
+    ) -> Vec<Result<Admission, DecideError>> {
         let observer = &self.engine.observer;
         let begun: Vec<_> = asked.iter().map(|_| observer.begin()).collect();
         let said = self.engine.ask_each(asked, self.now).await;
         let mut admissions = Vec::with_capacity(asked.len());
-        for ((Asked { request, budget, .. }, said), begun) in asked.iter().zip(said).zip(begun) {
+        for ((PendingRequest { request, budget, .. }, said), begun) in
+            asked.iter().zip(said).zip(begun)
+        {
             let decided = match said {
                 Err(error) => Err(error.into()),
                 Ok(ruling) => {
@@ -310,12 +315,17 @@ impl<S: Store, O: Observer> Engine<S, O> {
     }
 
     /// Returns the result of [`ask`](Self::ask) for each of `asked`. The store is asked once.
-    async fn ask_each(&self, asked: &[Asked<'_>], now: Micros) -> Vec<Result<Ruling, StoreError>> {
+    async fn ask_each(
+        &self,
+        asked: &[PendingRequest<'_>],
+        now: Micros,
+    ) -> Vec<Result<Ruling, StoreError>> {
         let windows: Vec<_> = asked.iter().map(|asked| asked.budget.rules.windows(now)).collect();
-        let asks = asked.iter().zip(&windows).map(|(Asked { request, budget, .. }, windows)| {
-            let moment = Moment::with_windows(now, windows.as_slice());
-            (budget.conditions(), budget.ask(&request.verb), moment)
-        });
+        let asks =
+            asked.iter().zip(&windows).map(|(PendingRequest { request, budget, .. }, windows)| {
+                let moment = Moment::with_windows(now, windows.as_slice());
+                (budget.conditions(), budget.ask(&request.verb), moment)
+            });
         match &self.guard {
             None => {
                 let asks: Vec<_> = asks.map(|(_, request, at)| (request, at)).collect();

@@ -4,7 +4,7 @@
 //! used. A hit reads the end, reads the clock, and then takes its permits and counts itself in one step.
 //!
 //! **Why no permit is used beyond the store's grant.** One thread at a time changes the lease, under
-//! the lock of its desk, and in this order: void permits are taken out before any are added, and the end
+//! the lock of its state, and in this order: void permits are taken out before any are added, and the end
 //! moves before permits are added. So the end never covers permits of a later answer only, and permits that are
 //! given back or have ended were taken out in one step, whose result the message contains. A thread that is held
 //! up between its reading of the clock and its step decides one request late; the next finds the end past.
@@ -66,30 +66,30 @@ impl Cell {
         self.end.load(Ordering::Relaxed)
     }
 
-    /// Adds permits, and sets the end of all. Only under the lock of the desk.
+    /// Adds permits, and sets the end of all. Only under the lock of its state.
     pub(crate) fn open(&self, granted: u32, end: u64) {
         self.end.store(end, Ordering::Release);
         self.change(|left| left.saturating_add(granted));
     }
 
-    /// Ends the use of permits; those that are left stay. Only under the lock of the desk.
+    /// Ends the use of permits; those that are left stay. Only under the lock of its state.
     pub(crate) fn stop(&self) {
         self.end.store(0, Ordering::Release);
     }
 
-    /// Takes all permits out. Returns their number. Only under the lock of the desk.
+    /// Takes all permits out. Returns their number. Only under the lock of its state.
     pub(crate) fn close(&self) -> u32 {
         self.stop();
         self.change(|_| 0)
     }
 
-    /// Takes at most `permits` out. Returns the number before. Only under the lock of the desk.
+    /// Takes at most `permits` out. Returns the number before. Only under the lock of its state.
     pub(crate) fn give_back(&self, permits: u32) -> u32 {
         self.change(|left| left.saturating_sub(permits))
     }
 
     /// Puts permits back that were taken, unless more than `most` would then be left. Returns whether it did. Only
-    /// under the lock of the desk.
+    /// under the lock of its state.
     pub(crate) fn put_back(&self, permits: u32, most: u32) -> bool {
         let fits = |left: u32| left.checked_add(permits).filter(|left| *left <= most);
         self.change(|left| fits(left).unwrap_or(left))

@@ -4,35 +4,35 @@
 //! request ─▶ Table ─▶ Cell: permits left, before their end? ─▶ taken: no lock, no call
 //!                      │ no
 //!                      ▼
-//!                     Desk ─▶ refused by the Pace · waits in the Line · the store is asked as without leases
+//!                   KeyLease ─▶ refused by the Pace · waits in the LeaseQueue · the store is asked as without leases
 //!                      │
-//!            Keeper ◀──┴─▶ Message ─▶ Store::lease ─▶ Word ─▶ Talk (permits kept and granted, and their end)
+//!            sender ◀──┴─▶ Message ─▶ Store::lease ─▶ LeaseReply ─▶ LeaseSession (permits kept and granted, their end)
 //! ```
 //!
 //! | File | Task |
 //! |---|---|
 //! | `cell` | permits and their end: read and written by every hit |
-//! | `desk` | one key: when to send a message, for how many permits, the effect of the answer |
-//! | `holder` | the holder's half of the protocol |
+//! | `key_lease` | one key: when to send a message, for how many permits, the effect of the answer |
+//! | `session` | the holder's half of the protocol |
 //! | `demand`, `pace` | how many permits are requested, and how often |
-//! | `line` | requests that wait for an answer |
-//! | `said` | the store's last answer, for decisions |
+//! | `queue` | requests that wait for an answer |
+//! | `last_reply` | the store's last answer, for decisions |
 //! | `counts`, `status` | for operators |
-//! | `heat`, `table` | finds the hot keys; holds the leased ones |
-//! | `keeper` | the only sender of messages |
+//! | `hot_keys`, `table` | finds the hot keys; holds the leased ones |
+//! | `sender` | the only sender of messages |
 //!
 //! The guarantees, and why they hold: [`sluicegate_kernel::lease`].
 
 mod cell;
 mod counts;
 mod demand;
-mod desk;
-mod heat;
-mod holder;
-pub(crate) mod keeper;
-mod line;
+mod hot_keys;
+mod key_lease;
+mod last_reply;
 mod pace;
-mod said;
+mod queue;
+pub(crate) mod sender;
+mod session;
 mod status;
 mod table;
 
@@ -46,7 +46,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sluicegate_kernel::lease::Holder;
 use sluicegate_kernel::limits::LEASE_PATIENCE_MAX_US;
-use sluicegate_kernel::{Cost, Micros, RuleSet, Verb, Verdict, Word};
+use sluicegate_kernel::{Cost, LeaseReply, Micros, RuleSet, Verb, Verdict};
 use sluicegate_policy::{LeaseBounds, Rules};
 use sluicegate_store::{KeyHash, StoreRequest};
 use tokio::sync::Notify;
@@ -55,13 +55,13 @@ use crate::clock::Clock;
 use cell::Cell;
 use counts::Counts;
 pub use counts::LeaseStats;
-pub(crate) use desk::{Asked, Letter};
-use desk::{Desk, Subject};
-use heat::{HOT_ASKS, Heat};
-use holder::Talk;
-use keeper::Delivered;
-pub(crate) use line::{Outcome, Place};
-use said::Said;
+use hot_keys::{HOT_ASKS, HotKeyDetector};
+use key_lease::{KeyLease, Subject};
+pub(crate) use key_lease::{MissOutcome, OutgoingMessage};
+use last_reply::LastReply;
+pub(crate) use queue::{Outcome, QueueTicket};
+use sender::Delivered;
+use session::LeaseSession;
 pub use status::LeaseStatus;
 use table::Table;
 
@@ -100,7 +100,7 @@ pub(crate) struct LeaseTerms<'a> {
 
 /// A decision by leased permits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hit {
+pub(crate) struct LeasedDecision {
     pub(crate) verdict: Verdict,
     /// Age of the store's report of the other permits left.
     pub(crate) age: Micros,
@@ -113,7 +113,7 @@ pub(crate) struct Leasing {
     holder: Holder,
     patience: Micros,
     table: Table,
-    heat: Heat,
+    hot_keys: HotKeyDetector,
     counts: Arc<Counts>,
     begun: AtomicU64,
     /// The largest number of a message about a key that is forgotten by now. A new lease goes on from here, so that
@@ -123,8 +123,8 @@ pub(crate) struct Leasing {
     /// Leases for which a message is due, each once.
     due: Mutex<Vec<Arc<Lease>>>,
     wake: Notify,
-    /// A keeper sends messages; without one, nothing is leased.
-    is_kept: AtomicBool,
+    /// A sender is running; without one, nothing is leased.
+    has_sender: AtomicBool,
     is_stopping: AtomicBool,
 }
 
@@ -135,14 +135,14 @@ pub(crate) struct Lease {
     number: u64,
     key: KeyHash,
     cell: Cell,
-    /// The rules, by their address: the desk keeps them.
+    /// The rules, by their address: the state keeps them.
     rules: AtomicUsize,
     /// The number of permits below which a message is due.
     low: AtomicU32,
-    said: Said,
+    last_reply: LastReply,
     /// A message about the lease is due.
     is_due: AtomicBool,
-    desk: Mutex<Desk>,
+    state: Mutex<KeyLease>,
 }
 
 impl Default for LeaseOptions {
@@ -158,20 +158,25 @@ impl Leasing {
             holder: Holder(fastrand::u64(1..)),
             patience: options.patience.min(Micros::new(LEASE_PATIENCE_MAX_US)),
             table: Table::new(),
-            heat: Heat::new(),
+            hot_keys: HotKeyDetector::new(),
             counts: Arc::default(),
             begun: AtomicU64::new(0),
             numbered: AtomicU32::new(0),
             due: Mutex::default(),
             wake: Notify::new(),
-            is_kept: AtomicBool::new(false),
+            has_sender: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
         }
     }
 
     /// Takes `cost` permits of the lease of the key, if it has them for the rules of `request`.
     #[inline]
-    pub(crate) fn take(&self, key: KeyHash, request: &StoreRequest<'_>, cost: Cost) -> Option<Hit> {
+    pub(crate) fn take(
+        &self,
+        key: KeyHash,
+        request: &StoreRequest<'_>,
+        cost: Cost,
+    ) -> Option<LeasedDecision> {
         let part = self.table.part(key);
         let lease = part.get(&key)?;
         let cost = u32::try_from(cost.get()).ok()?;
@@ -188,7 +193,7 @@ impl Leasing {
         }
         // The store's report may be about rules that replaced those of the request.
         let is_replaced = lease.rules.load(Ordering::Relaxed) != address(request.rules);
-        Some(lease.said.hit((cost, left), is_replaced.then_some(request.rules), now))
+        Some(lease.last_reply.hit((cost, left), is_replaced.then_some(request.rules), now))
     }
 
     /// Handles a request of `cost` that found no permits; a hot key gets a lease.
@@ -198,31 +203,31 @@ impl Leasing {
         request: &StoreRequest<'_>,
         terms: &LeaseTerms<'_>,
         cost: Cost,
-    ) -> Asked {
-        let Ok(cost) = u32::try_from(cost.get()) else { return Asked::Not };
-        if self.is_stopping.load(Ordering::Relaxed) || !self.is_kept.load(Ordering::Relaxed) {
-            return Asked::Not;
+    ) -> MissOutcome {
+        let Ok(cost) = u32::try_from(cost.get()) else { return MissOutcome::NotLeased };
+        if self.is_stopping.load(Ordering::Relaxed) || !self.has_sender.load(Ordering::Relaxed) {
+            return MissOutcome::NotLeased;
         }
         let now = self.now();
         let found = self.table.part(key).get(&key).cloned();
         let Some(lease) = found.or_else(|| self.begin(key, (request, terms), cost, now)) else {
-            return Asked::Not;
+            return MissOutcome::NotLeased;
         };
-        let mut desk = lease.desk();
-        // Under the lock: a keeper that ends has answered all that wait, or sees this one.
-        if !self.is_kept.load(Ordering::Relaxed) {
-            return Asked::Not;
+        let mut state = lease.locked();
+        // Under the lock: a sender that ends has answered all that wait, or sees this one.
+        if !self.has_sender.load(Ordering::Relaxed) {
+            return MissOutcome::NotLeased;
         }
-        if address(desk.rules()) != address(request.rules) {
-            if !desk.are_later(request) {
-                return Asked::Not;
+        if address(state.rules()) != address(request.rules) {
+            if !state.are_later(request) {
+                return MissOutcome::NotLeased;
             }
-            desk.change_rules(&lease.cell, Subject::new(request, terms));
-            lease.rules.store(address(desk.rules()), Ordering::Relaxed);
+            state.change_rules(&lease.cell, Subject::new(request, terms));
+            lease.rules.store(address(state.rules()), Ordering::Relaxed);
             self.due(&lease);
         }
-        let asked = desk.miss(&lease.cell, cost, now);
-        if let Asked::Waits(_) = asked {
+        let asked = state.miss(&lease.cell, cost, now);
+        if let MissOutcome::Waits(_) = asked {
             self.due(&lease);
         }
         asked
@@ -238,12 +243,12 @@ impl Leasing {
         let part = self.table.part(key);
         let lease = part.get(&key)?;
         let cost = u32::try_from(cost.get()).ok()?;
-        let mut desk = lease.desk();
-        let same = address(desk.rules()) == address(request.rules);
-        if !same || !self.is_kept.load(Ordering::Relaxed) {
+        let mut state = lease.locked();
+        let same = address(state.rules()) == address(request.rules);
+        if !same || !self.has_sender.load(Ordering::Relaxed) {
             return None;
         }
-        desk.would_refuse(&lease.cell, cost, self.now())
+        state.would_refuse(&lease.cell, cost, self.now())
     }
 
     /// Puts permits back that were taken here since the last message. Returns `None` if it could not.
@@ -252,18 +257,18 @@ impl Leasing {
         key: KeyHash,
         request: &StoreRequest<'_>,
         cost: Cost,
-    ) -> Option<Hit> {
+    ) -> Option<LeasedDecision> {
         let part = self.table.part(key);
         let lease = part.get(&key)?;
         let cost = u32::try_from(cost.get()).ok()?;
-        let mut desk = lease.desk();
+        let mut state = lease.locked();
         let now = self.now();
-        let same = address(desk.rules()) == address(request.rules);
-        if !same || !desk.put_back(&lease.cell, cost, now) {
+        let same = address(state.rules()) == address(request.rules);
+        if !same || !state.put_back(&lease.cell, cost, now) {
             return None;
         }
-        drop(desk);
-        Some(lease.said.hit((cost, lease.cell.left()), None, now))
+        drop(state);
+        Some(lease.last_reply.hit((cost, lease.cell.left()), None, now))
     }
 
     /// Ends the use of the key's lease, because it is decided without the store from now on. Returns the number of
@@ -271,7 +276,7 @@ impl Leasing {
     /// decisions.
     pub(crate) fn retire(&self, key: KeyHash) -> (u64, Micros) {
         let part = self.table.part(key);
-        let stood = part.get(&key).map_or(0, |lease| lease.desk().retire(&lease.cell).into());
+        let stood = part.get(&key).map_or(0, |lease| lease.locked().retire(&lease.cell).into());
         (stood, self.clock.now())
     }
 
@@ -311,14 +316,14 @@ impl Leasing {
         cost: u32,
         now: Micros,
     ) -> Option<Arc<Lease>> {
-        let over = self.heat.ask(key.word(), now)?;
+        let over = self.hot_keys.ask(key.word(), now)?;
         let subject = Subject::new(request, terms);
         if !subject.leases(cost) {
             return None;
         }
-        let talk = || {
-            let talk = Talk::new(self.holder, self.patience, Arc::clone(&self.counts));
-            talk.after(self.numbered.load(Ordering::Relaxed))
+        let session = || {
+            let session = LeaseSession::new(self.holder, self.patience, Arc::clone(&self.counts));
+            session.after(self.numbered.load(Ordering::Relaxed))
         };
         let added = self.table.add(key, || Lease {
             number: self.begun.fetch_add(1, Ordering::Relaxed),
@@ -326,9 +331,9 @@ impl Leasing {
             cell: Cell::closed(),
             rules: AtomicUsize::new(address(request.rules)),
             low: AtomicU32::new(0),
-            said: Said::default(),
+            last_reply: LastReply::default(),
             is_due: AtomicBool::new(false),
-            desk: Mutex::new(Desk::new(talk(), subject, (cost, over), now)),
+            state: Mutex::new(KeyLease::new(session(), subject, (cost, over), now)),
         });
         if added.is_none() {
             self.make_room(key, HOT_ASKS * 1_000_000 / over.get().max(1), now);
@@ -340,18 +345,18 @@ impl Leasing {
     /// as many or less.
     #[cold]
     fn make_room(&self, key: KeyHash, rate: u64, now: Micros) {
-        let asks = |lease: &Lease| lease.desk().asks_per_s(now);
+        let asks = |lease: &Lease| lease.locked().asks_per_s(now);
         let Some((coldest, lease)) = self.table.coldest(key, now, asks) else { return };
-        if coldest.saturating_mul(2) <= rate && lease.desk().yield_place(&lease.cell, now) {
+        if coldest.saturating_mul(2) <= rate && lease.locked().yield_place(&lease.cell, now) {
             self.due(&lease);
         }
     }
 
     #[cold]
     fn runs_low(&self, lease: &Arc<Lease>, now: Micros) {
-        // Another thread that has the desk sees that, too.
-        let Ok(mut desk) = lease.desk.try_lock() else { return };
-        if desk.runs_low(&lease.cell, now) {
+        // Another thread that has the lock sees that, too.
+        let Ok(mut state) = lease.state.try_lock() else { return };
+        if state.runs_low(&lease.cell, now) {
             self.due(lease);
         }
     }
@@ -387,9 +392,9 @@ impl Leasing {
 }
 
 impl Lease {
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        // If a panic left a desk half changed, its message counts as lost.
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn locked(&self) -> MutexGuard<'_, KeyLease> {
+        // If a panic left a state half changed, its message counts as lost.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) const fn key(&self) -> KeyHash {
@@ -398,31 +403,36 @@ impl Lease {
 
     /// The lease as operators see it.
     fn seen(&self, now: Micros) -> LeasedKey {
-        let desk = self.desk();
+        let state = self.locked();
         let end = Micros::new(self.cell.end());
         let left = if now < end { self.cell.left() } else { 0 };
-        let (policy, key) = desk.name();
-        let (policy, key, rate) = (policy.to_owned(), key.to_vec(), desk.rate());
+        let (policy, key) = state.name();
+        let (policy, key, rate) = (policy.to_owned(), key.to_vec(), state.rate());
         LeasedKey { policy, key, left, ends_in: end.since(now), rate }
     }
 
     /// Returns the message that is due.
-    fn speak(&self, now: Micros) -> Option<Letter> {
-        let mut desk = self.desk();
-        let letter = desk.speak(&self.cell, now);
-        self.low.store(desk.low_water(now), Ordering::Relaxed);
-        letter
+    fn next_message(&self, now: Micros) -> Option<OutgoingMessage> {
+        let mut state = self.locked();
+        let outgoing = state.next_message(&self.cell, now);
+        self.low.store(state.low_water(now), Ordering::Relaxed);
+        outgoing
     }
 
     /// Handles the result of the message.
-    fn heard(&self, delivered: &Delivered, now: Micros) {
-        let mut desk = self.desk();
+    fn on_reply(&self, delivered: &Delivered, now: Micros) {
+        let mut state = self.locked();
         match delivered {
-            Delivered::NotSent => desk.unsent(now),
-            Delivered::NotHeard => desk.heard((&self.cell, &self.said), Ok(&Word::Overtaken), now),
-            Delivered::Said(said) => desk.heard((&self.cell, &self.said), said.as_ref(), now),
+            Delivered::NotSent => state.unsent(now),
+            Delivered::Ignored => {
+                let reply = Ok(&LeaseReply::Superseded);
+                state.on_reply((&self.cell, &self.last_reply), reply, now);
+            }
+            Delivered::Replied(reply) => {
+                state.on_reply((&self.cell, &self.last_reply), reply.as_ref(), now);
+            }
         }
-        self.low.store(desk.low_water(now), Ordering::Relaxed);
+        self.low.store(state.low_water(now), Ordering::Relaxed);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The pace of a holder's messages, for a key with fewer permits than its holders would like.
 
 use sluicegate_kernel::Micros;
-use sluicegate_kernel::lease::Stands;
+use sluicegate_kernel::lease::LeaseGrant;
 
 use super::demand::{ASKS_PER_CALL, Bounds, Demand};
 
@@ -47,29 +47,29 @@ impl Pace {
 
     /// Sets the pace after an answer to the last message, which requested `wanted` permits. `begins_anew`: the rule
     /// that decides has its whole budget back at one instant.
-    pub(super) fn heard(
+    pub(super) fn on_reply(
         &mut self,
-        (stands, wanted, begins_anew): (&Stands, u64, bool),
+        (grant, wanted, begins_anew): (&LeaseGrant, u64, bool),
         (bounds, demand): (&Bounds, &Demand),
         now: Micros,
     ) {
-        let missing = wanted.saturating_sub(stands.granted.into());
+        let missing = wanted.saturating_sub(grant.granted.into());
         // Permits that were not granted because of a share are not short.
-        if missing == 0 || stands.free >= missing {
+        if missing == 0 || grant.free >= missing {
             return self.free(now);
         }
         self.asks = 0;
         self.soon = now.plus(about(PACE_MIN));
-        let holders = u64::try_from(stands.holders.max(1)).unwrap_or(u64::MAX);
+        let holders = u64::try_from(grant.holders.max(1)).unwrap_or(u64::MAX);
         let part = Micros::new(bounds.span.least.get().saturating_mul(holders) / PARTS);
         let mut pace = part.min(demand.call_lasts()).min(PACE_MAX).max(PACE_MIN);
-        if bounds.span.in_steps && stands.free > 0 {
+        if bounds.span.in_steps && grant.free > 0 {
             // The rest of a window is shared out in a few rounds.
             pace = PACE_MIN;
         }
-        if stands.granted == 0 {
+        if grant.granted == 0 {
             // The store knows when there will be some.
-            let retry = stands.verdict.decision.retry_after().unwrap_or(Micros::ZERO);
+            let retry = grant.verdict.decision.retry_after().unwrap_or(Micros::ZERO);
             if begins_anew {
                 // Then, and not later: permits that a window admits too late may lapse with it.
                 self.next = now.plus(retry.min(about(PACE_MAX)).max(PACE_MIN));

@@ -6,7 +6,7 @@ use sluicegate_kernel::written::in_units;
 use sluicegate_policy::{LeaseBounds, Leases, Overflow, Policy, Rules};
 
 use super::demand::Bounds;
-use super::heat::HOT_ASKS;
+use super::hot_keys::HOT_ASKS;
 
 /// The lease status of the keys of a policy. Its text is for operators: `max_share 5%, term 2s`, `off`, or
 /// `never: limit 5 is below 160`.

@@ -141,7 +141,7 @@ mod tests {
     use sluicegate_store::MemoryStore;
 
     use super::*;
-    use crate::lease::desk::tests::Key;
+    use crate::lease::key_lease::tests::Key;
 
     #[test]
     fn a_full_part_looks_for_the_lease_with_the_least_requests_once_a_second() {

@@ -9,7 +9,7 @@ use sluicegate::store::{Store, StoreAnswer, StoreError, StoreRequest};
 use sluicegate::{
     Cost, Engine, LeaseOptions, LeaseStats, ManualClock, Micros, Mode, Moment, Request, Verb,
 };
-use sluicegate_kernel::Word;
+use sluicegate_kernel::LeaseReply;
 use sluicegate_kernel::lease::{Leased, Message};
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
@@ -46,10 +46,10 @@ impl Store for Shared {
         request: &StoreRequest<'_>,
         message: &Message,
         at: &Moment<'_>,
-    ) -> Result<Word, StoreError> {
-        let word = request.rules.lease(&mut self.0.leased.lock().unwrap(), message, at);
+    ) -> Result<LeaseReply, StoreError> {
+        let reply = request.rules.lease(&mut self.0.leased.lock().unwrap(), message, at);
         self.0.answers.acquire().await.unwrap().forget();
-        Ok(word)
+        Ok(reply)
     }
 }
 

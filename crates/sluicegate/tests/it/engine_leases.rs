@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sluicegate::policy::{Document, PolicySet};
-use sluicegate::store::lease::{Leased, Message, Word};
+use sluicegate::store::lease::{LeaseReply, Leased, Message};
 use sluicegate::store::{Executed, Store, StoreAnswer, StoreError, StoreRequest};
 use sluicegate::{
     Admission, Cost, Engine, LeaseOptions, ManualClock, Micros, Mode, Moment, Request,
@@ -95,7 +95,7 @@ impl Store for Leasing {
         request: &StoreRequest<'_>,
         message: &Message,
         at: &Moment<'_>,
-    ) -> Result<Word, StoreError> {
+    ) -> Result<LeaseReply, StoreError> {
         self.0.messages.fetch_add(1, Ordering::Relaxed);
         if request.key == b"k" {
             self.0.numbers.lock().unwrap().push(message.number.0);

@@ -1,8 +1,10 @@
 //! Messages of holders and the script's answers, as bytes. `spec/redis.md` is the format.
 
-use sluicegate_kernel::lease::{Found, Hint, Message, Number, Stands};
+use sluicegate_kernel::lease::{Found, Hint, LeaseGrant, Message, Number};
 use sluicegate_kernel::limits::{COST_MAX, RULES_MAX, SPAN_MAX_US};
-use sluicegate_kernel::{Decision, Micros, Moment, Outcome, Retry, RuleSet, Verdict, Window, Word};
+use sluicegate_kernel::{
+    Decision, LeaseReply, Micros, Moment, Outcome, Retry, RuleSet, Verdict, Window,
+};
 
 use super::codec::{
     ForeignReply, NEVER, PreviousRules, ScriptClock, number, put, put_rest, windows_at,
@@ -27,9 +29,9 @@ pub struct LeaseRequest<'a> {
 
 /// A reply of the script to a message.
 #[derive(Clone, Debug, PartialEq)]
-pub enum LeaseReply {
+pub enum LeaseScriptReply {
     /// The store's answer.
-    Said(Word),
+    Answer(LeaseReply),
     /// The state was written under other rules: see [`ScriptReply::Unknown`](super::codec::ScriptReply::Unknown).
     Unknown(Vec<u8>),
     /// The script could not read this part of the message or of the stored value; no state was changed.
@@ -107,7 +109,7 @@ impl LeaseRequest<'_> {
     }
 }
 
-impl LeaseReply {
+impl LeaseScriptReply {
     /// Decodes `bytes`, the reply to `message` under `rules`.
     ///
     /// # Errors
@@ -127,10 +129,10 @@ impl LeaseReply {
             [3, ref begin @ ..] if !begin.is_empty() => Ok(Self::Unknown(begin.to_vec())),
             [4, ref what @ ..] => Ok(Self::Malformed(String::from_utf8_lossy(what).into_owned())),
             [5, ref rest @ ..] => {
-                let stands = stands(Fields(rest), limits, message).ok_or(foreign)?;
-                Ok(Self::Said(Word::Stands(stands)))
+                let grant = granted(Fields(rest), limits, message).ok_or(foreign)?;
+                Ok(Self::Answer(LeaseReply::Granted(grant)))
             }
-            [6] => Ok(Self::Said(Word::Overtaken)),
+            [6] => Ok(Self::Answer(LeaseReply::Superseded)),
             _ => Err(foreign),
         }
     }
@@ -152,11 +154,11 @@ impl Fields<'_> {
     }
 }
 
-fn stands(
+fn granted(
     mut fields: Fields<'_>,
     mut limits: impl ExactSizeIterator<Item = u64>,
     message: &Message,
-) -> Option<Stands> {
+) -> Option<LeaseGrant> {
     let (number, kept, granted) = (fields.take_u32()?, fields.take_u32()?, fields.take_u32()?);
     let (lasts, ends, free) = (fields.take(7)?, fields.take(7)?, fields.take(7)?);
     let (holders, found) = (fields.take(1)?, fields.take(1)?);
@@ -187,7 +189,7 @@ fn stands(
     let reset_after = Micros::new(reset_after);
     let verdict = Verdict { decision: Decision { outcome, limit, remaining, reset_after }, rule };
     let (lasts, ends, version) = (Micros::new(lasts), Micros::new(ends), Micros::new(version));
-    fields.0.is_empty().then_some(Stands {
+    fields.0.is_empty().then_some(LeaseGrant {
         number: Number(number),
         kept,
         granted,

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sluicegate_kernel::lease::Message;
-use sluicegate_kernel::{Moment, Word};
+use sluicegate_kernel::{LeaseReply, Moment};
 use tokio::time::Instant;
 
 use super::blob::{BlobRule, RulesBlob};
 use super::codec::{ScriptClock, state_key, windows_at};
-use super::lease::{LeaseReply, LeaseRequest};
+use super::lease::{LeaseRequest, LeaseScriptReply};
 use super::store::{CALLS_MAX, RedisStore, WriterRules, failed, unreadable, windows_of};
 use super::{ScriptArgs, ScriptServer, codec::ForeignReply};
 use crate::{Executed, StoreError, StoreRequest};
@@ -24,12 +24,12 @@ impl<C: ScriptServer> RedisStore<C> {
     /// If a later version of the policy decides already, the message is answered under its rules: the holder keeps what
     /// it has, which it may be spending at this moment, and is granted what its requests wait for, but nothing beyond:
     /// it leases under the rules that it decides by.
-    pub(super) async fn word(
+    pub(super) async fn reply(
         &self,
         request: &StoreRequest<'_>,
         message: &Message,
         at: &Moment<'_>,
-    ) -> Result<Word, StoreError> {
+    ) -> Result<LeaseReply, StoreError> {
         let clock = self.clock();
         if clock == ScriptClock::Client {
             let reason = "leases need the clock of Redis".to_owned();
@@ -57,12 +57,12 @@ impl<C: ScriptServer> RedisStore<C> {
             let reply = self.client.eval(ask, deadline).await;
             let reply = reply.map_err(|error| failed(error, calls))?;
             let reply = match &later {
-                None => LeaseReply::decode(&reply, rules, message),
+                None => LeaseScriptReply::decode(&reply, rules, message),
                 Some(later) => decode_later(&reply, later, &own, message),
             };
             match reply {
-                Ok(LeaseReply::Said(word)) => return Ok(word),
-                Ok(LeaseReply::Unknown(state)) => {
+                Ok(LeaseScriptReply::Answer(reply)) => return Ok(reply),
+                Ok(LeaseScriptReply::Unknown(state)) => {
                     let wrote = Box::pin(self.writer_rules(request, &state, deadline)).await;
                     match wrote.map_err(|error| failed(error, calls + 1))? {
                         WriterRules::Rules(wrote) if wrote.stamp() > deciding.stamp() => {
@@ -71,7 +71,7 @@ impl<C: ScriptServer> RedisStore<C> {
                         older => before = older,
                     }
                 }
-                Ok(LeaseReply::Malformed(what)) => {
+                Ok(LeaseScriptReply::Malformed(what)) => {
                     return Err(unreadable(&format!("the script cannot read the stored {what}")));
                 }
                 Err(foreign) => return Err(unreadable(&foreign.to_string())),
@@ -88,13 +88,13 @@ fn decode_later(
     later: &RulesBlob,
     own: &RulesBlob,
     message: &Message,
-) -> Result<LeaseReply, ForeignReply> {
+) -> Result<LeaseScriptReply, ForeignReply> {
     let (later, own) = (later.each(), own.each());
-    let reply = LeaseReply::decode_with(reply, later.iter().map(BlobRule::limit), message)?;
-    let LeaseReply::Said(Word::Stands(mut stands)) = reply else { return Ok(reply) };
-    let named = &later[stands.verdict.rule];
-    stands.verdict.rule = own.iter().position(|own| own.is_named_as(named)).unwrap_or(0);
+    let reply = LeaseScriptReply::decode_with(reply, later.iter().map(BlobRule::limit), message)?;
+    let LeaseScriptReply::Answer(LeaseReply::Granted(mut grant)) = reply else { return Ok(reply) };
+    let named = &later[grant.verdict.rule];
+    grant.verdict.rule = own.iter().position(|own| own.is_named_as(named)).unwrap_or(0);
     // Usage under other rules is not that under the holder's.
-    stands.hint.used = Default::default();
-    Ok(LeaseReply::Said(Word::Stands(stands)))
+    grant.hint.used = Default::default();
+    Ok(LeaseScriptReply::Answer(LeaseReply::Granted(grant)))
 }

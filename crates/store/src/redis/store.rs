@@ -23,7 +23,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use sluicegate_kernel::lease::Message;
-use sluicegate_kernel::{Micros, Moment, RuleSet, Verdict, Window, Word};
+use sluicegate_kernel::{LeaseReply, Micros, Moment, RuleSet, Verdict, Window};
 use tokio::time::Instant;
 
 use super::blob::BlobRule;
@@ -590,8 +590,8 @@ impl<C: ScriptServer> Store for RedisStore<C> {
         request: &StoreRequest<'_>,
         message: &Message,
         at: &Moment<'_>,
-    ) -> Result<Word, StoreError> {
-        self.word(request, message, at).await
+    ) -> Result<LeaseReply, StoreError> {
+        self.reply(request, message, at).await
     }
 
     /// Returns an error if the queue is so full that a request would be refused. Under a flood most requests

@@ -4,8 +4,8 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use sluicegate_kernel::lease::{Found, Holder, Message, Stands};
-use sluicegate_kernel::{Cost, Leased, Micros, Moment, Verb, Window, Word};
+use sluicegate_kernel::lease::{Found, Holder, LeaseGrant, Message};
+use sluicegate_kernel::{Cost, LeaseReply, Leased, Micros, Moment, Verb, Window};
 
 use super::holder::{HolderLease, Wish};
 use super::judge::Judge;
@@ -99,7 +99,7 @@ pub(crate) struct History<'a> {
     speeds: Vec<u64>,
     holders: u64,
     messages: Vec<UnderWay<Message>>,
-    answers: Vec<UnderWay<Word>>,
+    answers: Vec<UnderWay<LeaseReply>>,
     /// Central requests that wait for their turn.
     booked: Vec<(u64, u64)>,
     pub(crate) judges: Vec<Judge>,
@@ -228,9 +228,9 @@ impl<'a> History<'a> {
     pub(crate) fn ask_and_hear(&mut self, node: usize) {
         let wish = self.wish(self.nodes[node].left);
         let message = self.asked(node, &wish);
-        let word = self.answer(&message);
+        let reply = self.answer(&message);
         let steady_us = self.steady_us(node);
-        self.nodes[node].hear(&word, steady_us);
+        self.nodes[node].hear(&reply, steady_us);
     }
 
     fn asked(&mut self, node: usize, wish: &Wish) -> Message {
@@ -344,13 +344,14 @@ impl<'a> History<'a> {
         self.nodes[node].mark(steady_us);
     }
 
-    fn answer(&mut self, message: &Message) -> Word {
+    fn answer(&mut self, message: &Message) -> LeaseReply {
         let went_back = self.back_us > 0;
         self.with_store(|world, store, at| {
-            let word = world.rules.lease(store, message, at);
+            let reply = world.rules.lease(store, message, at);
             // A late message may meet a clock that went back, and take up a lease that has lapsed.
-            let took_up = matches!(word, Word::Stands(Stands { found: Found::Lost, .. }));
-            (word, !(went_back && took_up))
+            let took_up =
+                matches!(reply, LeaseReply::Granted(LeaseGrant { found: Found::Lost, .. }));
+            (reply, !(went_back && took_up))
         })
     }
 
@@ -407,8 +408,8 @@ impl<'a> History<'a> {
     }
 }
 
-fn sent_word(sent: UnderWay<Message>) -> UnderWay<Word> {
-    UnderWay { node: sent.node, holder: sent.holder, what: Word::Overtaken }
+fn sent_word(sent: UnderWay<Message>) -> UnderWay<LeaseReply> {
+    UnderWay { node: sent.node, holder: sent.holder, what: LeaseReply::Superseded }
 }
 
 /// Permits of the worst rule that are in use or held beyond its limit.

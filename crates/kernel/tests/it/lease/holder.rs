@@ -1,7 +1,7 @@
 //! The holder's half of the protocol.
 
-use sluicegate_kernel::lease::{Hint, Holder, Mark, Marks, Message, Number, Stands};
-use sluicegate_kernel::{Micros, Word};
+use sluicegate_kernel::lease::{Hint, Holder, LeaseGrant, Mark, Marks, Message, Number};
+use sluicegate_kernel::{LeaseReply, Micros};
 
 /// The longest time that a holder waits for an answer, µs.
 pub(crate) const PATIENCE_US: u32 = 50_000;
@@ -122,9 +122,9 @@ impl HolderLease {
     }
 
     /// Takes in the answer, if it is to the latest message and in time.
-    pub(crate) fn hear(&mut self, word: &Word, steady_us: u64) {
-        let Word::Stands(stands) = word else { return };
-        let Stands { number, kept, granted, lasts, ends, hint, .. } = *stands;
+    pub(crate) fn hear(&mut self, reply: &LeaseReply, steady_us: u64) {
+        let LeaseReply::Granted(grant) = reply else { return };
+        let LeaseGrant { number, kept, granted, lasts, ends, hint, .. } = *grant;
         let in_time = steady_us <= self.sent_us + u64::from(PATIENCE_US);
         if !self.waits || !in_time || number != Number(self.number) {
             return;

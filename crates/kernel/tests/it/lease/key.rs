@@ -1,8 +1,8 @@
 //! One key at the store, and short forms of requests to it.
 
-use sluicegate_kernel::lease::{Holder, Leases, Mark, Marks, Message, Number, Stands};
+use sluicegate_kernel::lease::{Holder, LeaseGrant, Leases, Mark, Marks, Message, Number};
 use sluicegate_kernel::{
-    Cost, Decision, Leased, Micros, Moment, Rate, Rule, RuleSet, TokenBucket, Verb, Word,
+    Cost, Decision, LeaseReply, Leased, Micros, Moment, Rate, Rule, RuleSet, TokenBucket, Verb,
 };
 
 use super::holder::PATIENCE_US;
@@ -39,20 +39,20 @@ impl Key {
         self.rules.in_use(&self.leased.states, &Moment::new(Micros::new(at_us)))[0]
     }
 
-    pub(crate) fn word(&mut self, message: &Message, at_us: u64) -> Word {
+    pub(crate) fn word(&mut self, message: &Message, at_us: u64) -> LeaseReply {
         self.rules.lease(&mut self.leased, message, &Moment::new(Micros::new(at_us)))
     }
 
-    pub(crate) fn stands(&mut self, message: &Message, at_us: u64) -> Stands {
+    pub(crate) fn granted(&mut self, message: &Message, at_us: u64) -> LeaseGrant {
         match self.word(message, at_us) {
-            Word::Stands(stands) => stands,
-            Word::Overtaken => panic!("overtaken: {message:?}"),
+            LeaseReply::Granted(grant) => grant,
+            LeaseReply::Superseded => panic!("overtaken: {message:?}"),
         }
     }
 
     /// The first message of holder `id`, which wants `want` permits.
-    pub(crate) fn lease(&mut self, id: u64, want: u32, at_us: u64) -> Stands {
-        self.stands(&Message { want, ..first(id) }, at_us)
+    pub(crate) fn lease(&mut self, id: u64, want: u32, at_us: u64) -> LeaseGrant {
+        self.granted(&Message { want, ..first(id) }, at_us)
     }
 
     pub(crate) fn decide(&mut self, verb: &Verb, at_us: u64) -> Decision {
@@ -87,16 +87,16 @@ pub(crate) fn first(id: u64) -> Message {
     }
 }
 
-/// The message after `stands` arrived, of a holder that has `unspent` of it left and keeps them.
-pub(crate) fn next(id: u64, stands: &Stands, unspent: u32) -> Message {
+/// The message after `grant` arrived, of a holder that has `unspent` of it left and keeps them.
+pub(crate) fn next(id: u64, grant: &LeaseGrant, unspent: u32) -> Message {
     Message {
-        number: Number(stands.number.0 + 1),
-        heard: stands.number,
-        stood: stands.kept + stands.granted,
+        number: Number(grant.number.0 + 1),
+        heard: grant.number,
+        stood: grant.kept + grant.granted,
         unspent,
         keep: unspent,
-        ends: stands.ends,
-        hint: Some(stands.hint),
+        ends: grant.ends,
+        hint: Some(grant.hint),
         ..first(id)
     }
 }

@@ -4,10 +4,10 @@
 //! clock that goes back and no lost writes; those are the adversary's.
 
 use sluicegate_kernel::algorithm::WindowKind;
-use sluicegate_kernel::lease::{Message, Stands};
+use sluicegate_kernel::lease::{LeaseGrant, Message};
 use sluicegate_kernel::limits::LEASE_HOLDERS_MAX;
 use sluicegate_kernel::{
-    Cost, FixedWindow, Micros, Rate, Rule, SlidingLog, TokenBucket, Verb, Word,
+    Cost, FixedWindow, LeaseReply, Micros, Rate, Rule, SlidingLog, TokenBucket, Verb,
 };
 
 use super::holder::{HolderLease, Wish};
@@ -314,10 +314,10 @@ impl Pair {
             25..55 => {
                 let wish = self.wish();
                 let message = self.nodes[node].ask(&wish, now_us);
-                let word =
+                let reply =
                     if self.random.chance(85) { self.compare(&message, about) } else { None };
-                if let Some(word) = word.filter(|_| self.random.chance(85)) {
-                    self.nodes[node].hear(&word, now_us);
+                if let Some(reply) = reply.filter(|_| self.random.chance(85)) {
+                    self.nodes[node].hear(&reply, now_us);
                 }
                 if self.random.chance(20) {
                     self.late.push(message);
@@ -372,21 +372,22 @@ impl Pair {
     }
 
     /// The kernel's answer to `message`, which must be the model's.
-    fn compare(&mut self, message: &Message, about: &str) -> Option<Word> {
+    fn compare(&mut self, message: &Message, about: &str) -> Option<LeaseReply> {
         assert!(self.naive.records.len() < LEASE_HOLDERS_MAX);
-        let word = self.key.word(message, self.now_us);
+        let reply = self.key.word(message, self.now_us);
         let model = self.naive.message(message, self.now_us);
-        let (Word::Stands(stands), Some((kept, granted, deadline_us))) = (word, model) else {
-            assert_eq!((word, model), (Word::Overtaken, None), "{about}");
+        let (LeaseReply::Granted(grant), Some((kept, granted, deadline_us))) = (reply, model)
+        else {
+            assert_eq!((reply, model), (LeaseReply::Superseded, None), "{about}");
             return None;
         };
-        let Stands { free, holders, .. } = stands;
-        let answer = (stands.kept.into(), stands.granted.into(), stands.ends.get());
+        let LeaseGrant { free, holders, .. } = grant;
+        let answer = (grant.kept.into(), grant.granted.into(), grant.ends.get());
         assert_eq!(answer, (kept, granted, deadline_us), "{about}");
         let held =
             |id| self.naive.count(Permit::Kept(id)) + self.naive.count(Permit::Granted(id)) > 0;
         let with_permits = self.naive.records.iter().filter(|record| held(record.id)).count();
         assert_eq!((free, holders), (self.naive.free(self.now_us), with_permits), "{about}");
-        Some(word)
+        Some(reply)
     }
 }

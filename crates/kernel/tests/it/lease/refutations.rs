@@ -1,7 +1,7 @@
 //! Five ways in which earlier protocols let too much pass. Each is a rule now.
 
 use sluicegate_kernel::lease::{Found, Message, Number};
-use sluicegate_kernel::{Micros, SlidingLog, Verb, Word};
+use sluicegate_kernel::{LeaseReply, Micros, SlidingLog, Verb};
 
 use super::holder::{HolderLease, PATIENCE_US, Wish};
 use super::key::{Key, SECOND_US, first, next};
@@ -16,8 +16,8 @@ fn wish(want: u32) -> Wish {
 fn leased(key: &mut Key) -> HolderLease {
     let mut holder = HolderLease::new(1);
     let message = holder.ask(&wish(40), MINUTE_US);
-    let word = key.word(&message, MINUTE_US);
-    holder.hear(&word, MINUTE_US);
+    let reply = key.word(&message, MINUTE_US);
+    holder.hear(&reply, MINUTE_US);
     assert_eq!(holder.left, 40);
     holder
 }
@@ -26,12 +26,12 @@ fn leased(key: &mut Key) -> HolderLease {
 #[test]
 fn one_number_is_executed_once_however_often_it_arrives() {
     let mut key = Key::bucket();
-    let stands = key.lease(1, 10, 0);
-    let message = Message { want: 10, ..next(1, &stands, 4) };
-    let once = key.stands(&message, 0);
+    let grant = key.lease(1, 10, 0);
+    let message = Message { want: 10, ..next(1, &grant, 4) };
+    let once = key.granted(&message, 0);
     assert_eq!((once.kept, once.granted, key.held(), key.in_use(0)), (4, 10, 14, 6));
     for at_us in [0, 1, 900_000] {
-        let again = key.stands(&message, at_us);
+        let again = key.granted(&message, at_us);
         assert_eq!((again.kept, again.granted, again.ends), (4, 10, once.ends));
         assert_eq!(again.number, Number(2));
         assert_eq!(key.held(), 14);
@@ -47,11 +47,11 @@ fn a_repetition_of_what_was_void_is_void() {
     // The store's clock runs ahead: it has charged the lease, which its holder still uses.
     let late_us = MINUTE_US + 5 * SECOND_US;
     let message = holder.ask(&wish(7), MINUTE_US + 1_000);
-    let first = key.stands(&message, late_us);
+    let first = key.granted(&message, late_us);
     assert_eq!((first.found, first.kept, first.granted), (Found::Void, 0, 7));
-    let again = key.stands(&message, late_us);
+    let again = key.granted(&message, late_us);
     assert_eq!((again.kept, again.granted), (0, 7));
-    holder.hear(&Word::Stands(again), MINUTE_US + 2_000);
+    holder.hear(&LeaseReply::Granted(again), MINUTE_US + 2_000);
     assert_eq!(holder.left, 7, "only what is new");
 }
 
@@ -66,8 +66,8 @@ fn a_lease_that_lapsed_is_not_used_again_after_the_clock_went_back() {
     // Now it is a minute and a half again, and the deadline lies ahead.
     let message = holder.ask(&wish(0), lapsed_us + 1_000);
     assert!(message.ended && message.keep == 0 && message.unspent == 40);
-    let word = key.word(&message, MINUTE_US + SECOND_US / 2);
-    holder.hear(&word, lapsed_us + 1_000);
+    let reply = key.word(&message, MINUTE_US + SECOND_US / 2);
+    holder.hear(&reply, lapsed_us + 1_000);
     assert_eq!((holder.left, key.held()), (0, 0));
 }
 
@@ -80,17 +80,17 @@ fn a_lease_is_known_by_its_number_and_not_by_its_deadline() {
     assert!(key.check(1, 1_000).allowed());
     let message = holder.ask(&wish(0), MINUTE_US + 1_000);
     assert_ne!(message.ends, key.leases().records[0].deadline);
-    let stands = key.stands(&message, 2_000);
-    assert_eq!((stands.found, stands.kept), (Found::Known, 40));
+    let grant = key.granted(&message, 2_000);
+    assert_eq!((grant.found, grant.kept), (Found::Known, 40));
 
     // And the other way round: another lease with the same deadline is another one.
     let mut key = Key::bucket();
     let old = key.lease(1, 40, 0);
     let unheard = Message { want: 5, keep: 0, ..next(1, &old, 40) };
-    let new = key.stands(&unheard, 0);
+    let new = key.granted(&unheard, 0);
     assert_eq!((new.ends, new.kept, new.granted), (old.ends, 0, 5));
     let wrong = Message { number: Number(3), ..next(1, &old, 40) };
-    assert_eq!(key.stands(&wrong, 0).kept, 0, "it gave these back with the message before");
+    assert_eq!(key.granted(&wrong, 0).kept, 0, "it gave these back with the message before");
 }
 
 /// Earlier, a message that was half a second late met a clock that had gone back, and its answer was
@@ -107,11 +107,11 @@ fn an_answer_that_comes_too_late_is_not_believed() {
     let lapsed_us = MINUTE_US + 2 * SECOND_US;
     assert!(key.check(1, lapsed_us).allowed());
     let back_us = MINUTE_US + SECOND_US / 2;
-    let stands = key.stands(&message, back_us);
-    assert_eq!((stands.found, stands.kept), (Found::Lost, 40), "the store cannot know better");
+    let grant = key.granted(&message, back_us);
+    assert_eq!((grant.found, grant.kept), (Found::Lost, 40), "the store cannot know better");
     let heard_us = sent_us + SECOND_US / 2;
     assert!(heard_us > sent_us + u64::from(PATIENCE_US));
-    holder.hear(&Word::Stands(stands), heard_us);
+    holder.hear(&LeaseReply::Granted(grant), heard_us);
     assert!(!holder.take(1, heard_us), "it has ended, and was not prolonged");
     // What the store set aside once more comes back with the next message.
     let message = holder.ask(&wish(0), heard_us);
@@ -124,16 +124,16 @@ fn an_answer_that_comes_too_late_is_not_believed() {
 #[test]
 fn an_old_message_after_the_end_of_its_lease_is_no_sign_of_lost_writes() {
     let mut key = Key::bucket();
-    let stands = key.lease(1, 40, 0);
-    let old = Message { want: 5, ..next(1, &stands, 40) };
-    let renewed = key.stands(&Message { number: Number(3), ..old }, 0);
+    let grant = key.lease(1, 40, 0);
+    let old = Message { want: 5, ..next(1, &grant, 40) };
+    let renewed = key.granted(&Message { number: Number(3), ..old }, 0);
     // The lease has lapsed when message 2 arrives, which leaves a record of its own.
     let late_us = 2 * SECOND_US;
     let _ = key.word(&old, late_us);
     let in_use = key.in_use(late_us);
     let ended = Message { ended: true, keep: 0, ..next(1, &renewed, 45) };
-    let stands = key.stands(&ended, late_us);
-    assert_eq!((stands.kept, stands.found), (0, Found::Void));
+    let grant = key.granted(&ended, late_us);
+    assert_eq!((grant.kept, grant.found), (0, Found::Void));
     assert_eq!((key.in_use(late_us), key.held()), (in_use, 0), "nothing is charged once more");
 }
 
@@ -141,8 +141,8 @@ fn an_old_message_after_the_end_of_its_lease_is_no_sign_of_lost_writes() {
 fn the_first_message_of_a_holder_may_be_repeated_too() {
     let mut key = Key::bucket();
     let message = Message { want: 10, ..first(1) };
-    assert_eq!(key.stands(&message, 0).granted, 10);
-    assert_eq!(key.stands(&message, 0).granted, 10);
+    assert_eq!(key.granted(&message, 0).granted, 10);
+    assert_eq!(key.granted(&message, 0).granted, 10);
     assert_eq!(key.held(), 10);
     let peek = Verb::Peek { cost: sluicegate_kernel::Cost::ONE };
     assert_eq!(key.decide(&peek, 0).remaining, 90);

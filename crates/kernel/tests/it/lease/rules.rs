@@ -4,9 +4,9 @@ use sluicegate_kernel::algorithm::{CalendarUnit, Delay, WindowKind};
 use sluicegate_kernel::lease::{Found, Holder, Message, Number};
 use sluicegate_kernel::limits::{LEASE_DEADLINE_MAX_US, LEASE_HOLDERS_MAX};
 use sluicegate_kernel::{
-    Carry, Concurrency, Cost, FixedWindow, LeakyBucket, Leased, Micros, Moment, NamedRule, Rate,
-    Rule, RuleSet, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup,
-    TokenBucket, Verb, Word,
+    Carry, Concurrency, Cost, FixedWindow, LeakyBucket, LeaseReply, Leased, Micros, Moment,
+    NamedRule, Rate, Rule, RuleSet, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
+    SmoothWarmup, TokenBucket, Verb,
 };
 
 use super::holder::PATIENCE_US;
@@ -22,11 +22,11 @@ fn cost(permits: u64) -> Cost {
 #[test]
 fn the_example_of_the_essay_is_what_happens() {
     let mut key = Key::bucket();
-    let stands = key.lease(1, 40, 0);
-    assert_eq!((stands.granted, key.held(), stands.free), (40, 40, 60));
+    let grant = key.lease(1, 40, 0);
+    assert_eq!((grant.granted, key.held(), grant.free), (40, 40, 60));
     assert!(!key.check(61, 200_000).allowed());
-    let report = Message { marks: mark(30, 400_000), ..next(1, &stands, 10) };
-    assert_eq!(key.stands(&report, 500_000).free, 63);
+    let report = Message { marks: mark(30, 400_000), ..next(1, &grant, 10) };
+    assert_eq!(key.granted(&report, 500_000).free, 63);
     assert_eq!((key.in_use(500_000), key.held()), (27, 10), "26.25, rounded up");
     let all = Verb::AtMost { cost: cost(100) };
     assert_eq!(key.decide(&all, 1_612_500).granted(), 74);
@@ -67,9 +67,9 @@ fn r2_a_grant_needs_room_beside_what_is_held_and_charges_nothing() {
     let mut key = Key::bucket();
     assert!(key.check(70, 0).allowed());
     let all = Message { need: 100, least: 1, ..first(1) };
-    assert_eq!(key.stands(&all, 0).granted, 30);
+    assert_eq!(key.granted(&all, 0).granted, 30);
     assert_eq!((key.held(), key.in_use(0)), (30, 70));
-    assert_eq!(key.stands(&Message { holder: Holder(2), ..all }, 0).granted, 0);
+    assert_eq!(key.granted(&Message { holder: Holder(2), ..all }, 0).granted, 0);
     // What is held does not flow out.
     assert_eq!((key.held(), key.in_use(SECOND_US)), (30, 60));
 }
@@ -77,9 +77,9 @@ fn r2_a_grant_needs_room_beside_what_is_held_and_charges_nothing() {
 #[test]
 fn r3_what_is_reported_is_charged_as_of_when_it_was_spent() {
     let mut key = Key::bucket();
-    let stands = key.lease(1, 40, 0);
-    let message = Message { marks: mark(30, 400_000), ..next(1, &stands, 10) };
-    key.stands(&message, 500_000);
+    let grant = key.lease(1, 40, 0);
+    let message = Message { marks: mark(30, 400_000), ..next(1, &grant, 10) };
+    key.granted(&message, 500_000);
     // By 0.125 s all 30 were spent: of 0.4 s only 15/16 are believed.
     assert_eq!(key.held(), 10);
     let at = Moment::new(Micros::new(500_000));
@@ -89,34 +89,34 @@ fn r3_what_is_reported_is_charged_as_of_when_it_was_spent() {
 #[test]
 fn r3_what_no_mark_dates_is_charged_now() {
     let mut key = Key::bucket();
-    let stands = key.lease(1, 40, 0);
-    key.stands(&next(1, &stands, 10), 500_000);
+    let grant = key.lease(1, 40, 0);
+    key.granted(&next(1, &grant, 10), 500_000);
     assert_eq!((key.held(), key.in_use(500_000)), (10, 30));
 }
 
 #[test]
 fn r3_nothing_is_charged_before_what_the_state_has_seen() {
     let mut key = Key::new(FixedWindow::new(100, WindowKind::epoch(Micros::SECOND)).unwrap());
-    let stands = key.lease(1, 40, 600_000);
+    let grant = key.lease(1, 40, 600_000);
     assert!(key.check(20, 1_000_000).allowed());
     // The mark is from the window before, which the state has left.
-    key.stands(&Message { marks: mark(40, 400_000), ..next(1, &stands, 0) }, 1_050_000);
+    key.granted(&Message { marks: mark(40, 400_000), ..next(1, &grant, 0) }, 1_050_000);
     assert_eq!(key.in_use(1_050_000), 60);
 }
 
 #[test]
 fn r3_marks_date_no_more_than_was_spent() {
     let mut key = Key::bucket();
-    let stands = key.lease(1, 40, 0);
-    key.stands(&Message { marks: mark(90, 0), ..next(1, &stands, 30) }, 0);
+    let grant = key.lease(1, 40, 0);
+    key.granted(&Message { marks: mark(90, 0), ..next(1, &grant, 30) }, 0);
     assert_eq!((key.held(), key.in_use(0)), (30, 10));
 }
 
 #[test]
 fn r4_what_is_given_back_is_free_at_once() {
     let mut key = Key::bucket();
-    let stands = key.lease(1, 40, 0);
-    key.stands(&Message { keep: 0, ..next(1, &stands, 40) }, 0);
+    let grant = key.lease(1, 40, 0);
+    key.granted(&Message { keep: 0, ..next(1, &grant, 40) }, 0);
     assert_eq!((key.held(), key.in_use(0)), (0, 0));
     assert!(key.check(100, 0).allowed());
 }
@@ -134,50 +134,50 @@ fn r5_what_nobody_reports_counts_as_spent_at_the_deadline() {
 #[test]
 fn r6_a_lease_lasts_a_sixteenth_and_the_patience_longer_than_it_is_used() {
     let mut key = Key::bucket();
-    let stands = key.lease(1, 40, 0);
-    assert_eq!((stands.lasts, stands.ends), (Micros::new(LASTS_US), Micros::new(LASTS_US)));
+    let grant = key.lease(1, 40, 0);
+    assert_eq!((grant.lasts, grant.ends), (Micros::new(LASTS_US), Micros::new(LASTS_US)));
     assert_eq!((LASTS_US - u64::from(PATIENCE_US)) * 16 / 17, SECOND_US);
 }
 
 #[test]
 fn r6_a_shorter_term_does_not_end_a_lease_sooner() {
     let mut key = Key::bucket();
-    let stands = key.lease(1, 40, 0);
-    let shorter = Message { term_us: 1_000, ..next(1, &stands, 40) };
-    assert_eq!(key.stands(&shorter, 1_000).ends, stands.ends);
+    let grant = key.lease(1, 40, 0);
+    let shorter = Message { term_us: 1_000, ..next(1, &grant, 40) };
+    assert_eq!(key.granted(&shorter, 1_000).ends, grant.ends);
 }
 
 #[test]
 fn r7_the_answer_names_what_the_holder_may_go_on_using() {
     let mut key = Key::bucket();
-    let stands = key.lease(1, 40, 0);
+    let grant = key.lease(1, 40, 0);
     // Its deadline is past: the record was charged.
-    let late = key.stands(&next(1, &stands, 40), LASTS_US);
+    let late = key.granted(&next(1, &grant, 40), LASTS_US);
     assert_eq!((late.kept, late.found), (0, Found::Void));
-    let more = key.stands(&next(1, &late, 5), LASTS_US);
+    let more = key.granted(&next(1, &late, 5), LASTS_US);
     assert_eq!((more.kept, more.found), (0, Found::Void), "it never had 5");
 }
 
 #[test]
 fn a_grant_that_was_not_heard_of_goes_back_unused() {
     let mut key = Key::bucket();
-    let stands = key.lease(1, 40, 0);
-    let more = Message { want: 5, ..next(1, &stands, 40) };
-    let lost = key.stands(&more, 0);
+    let grant = key.lease(1, 40, 0);
+    let more = Message { want: 5, ..next(1, &grant, 40) };
+    let lost = key.granted(&more, 0);
     assert_eq!((lost.granted, key.held()), (5, 45));
-    let again = Message { number: Number(3), ..next(1, &stands, 30) };
-    assert_eq!(key.stands(&again, 0).kept, 30);
+    let again = Message { number: Number(3), ..next(1, &grant, 30) };
+    assert_eq!(key.granted(&again, 0).kept, 30);
     assert_eq!((key.held(), key.in_use(0)), (30, 10));
 }
 
 #[test]
 fn a_message_that_was_overtaken_changes_nothing() {
     let mut key = Key::bucket();
-    let stands = key.lease(1, 40, 0);
-    let early = next(1, &stands, 40);
-    key.stands(&Message { number: Number(3), ..early }, 0);
+    let grant = key.lease(1, 40, 0);
+    let early = next(1, &grant, 40);
+    key.granted(&Message { number: Number(3), ..early }, 0);
     let before = key.leased.clone();
-    assert_eq!(key.word(&early, 1_000), Word::Overtaken);
+    assert_eq!(key.word(&early, 1_000), LeaseReply::Superseded);
     assert_eq!(key.leased, before);
 }
 
@@ -186,7 +186,7 @@ fn a_message_of_no_holder_only_looks() {
     let mut key = Key::bucket();
     key.lease(1, 40, 0);
     let before = key.leased.clone();
-    let look = key.stands(&Message { want: 10, ..first(0) }, LASTS_US);
+    let look = key.granted(&Message { want: 10, ..first(0) }, LASTS_US);
     assert_eq!((look.kept, look.granted, look.free, look.holders), (0, 0, 60, 0));
     assert_eq!(key.leased, before);
 }
@@ -198,7 +198,7 @@ fn what_requests_wait_for_is_granted_in_full_or_enough_for_the_first_of_them() {
     let needy = |need, least| Message { need, least, share: 0, ..first(1) };
     for (message, granted) in [(needy(90, 1), 90), (needy(91, 90), 90), (needy(91, 91), 0)] {
         let mut key = Key { leased: key.leased.clone(), rules: key.rules.clone() };
-        assert_eq!(key.stands(&message, 0).granted, granted, "{message:?}");
+        assert_eq!(key.granted(&message, 0).granted, granted, "{message:?}");
     }
 }
 
@@ -212,7 +212,7 @@ fn beyond_need_grants_leave_half_of_the_limit_and_an_equal_part_for_each_holder(
     assert_eq!(key.lease(2, 1_000, 0).granted, 25, "half of the limit for two");
     let mut key = Key::bucket();
     let share = Message { want: 1_000, share: 5, ..first(1) };
-    assert_eq!(key.stands(&share, 0).granted, 5);
+    assert_eq!(key.granted(&share, 0).granted, 5);
     let mut key = Key::bucket();
     assert!(key.check(80, 0).allowed());
     assert_eq!(key.lease(1, 1_000, 0).granted, 10, "half of what is free");
@@ -232,8 +232,8 @@ fn a_holder_too_many_gets_only_what_requests_wait_for_and_it_is_charged() {
     }
     let held = key.held();
     let last = Message { need: 3, want: 100, ..first(holders + 1) };
-    let stands = key.stands(&last, 0);
-    assert_eq!((stands.found, stands.granted, stands.lasts), (Found::Full, 3, Micros::ZERO));
+    let grant = key.granted(&last, 0);
+    assert_eq!((grant.found, grant.granted, grant.lasts), (Found::Full, 3, Micros::ZERO));
     assert_eq!((key.held(), key.in_use(0), key.leases().records.len()), (held, 3, 64));
 }
 
@@ -273,13 +273,13 @@ fn a_refund_gives_back_what_is_in_use_and_nothing_that_is_held() {
 #[test]
 fn a_reset_forgets_what_is_in_use_and_keeps_what_is_out() {
     let mut key = Key::bucket();
-    let stands = key.lease(1, 40, 0);
+    let grant = key.lease(1, 40, 0);
     assert!(key.check(60, 0).allowed());
     assert_eq!(key.decide(&Verb::Reset, 0).remaining, 60);
     assert_eq!((key.held(), key.in_use(0)), (40, 0));
-    assert!(key.leases().version > stands.hint.version);
+    assert!(key.leases().version > grant.hint.version);
     // The holder's hint is older than the reset, so it is not a sign of lost writes.
-    assert_eq!(key.stands(&next(1, &stands, 40), 0).found, Found::Known);
+    assert_eq!(key.granted(&next(1, &grant, 40), 0).found, Found::Known);
     assert_eq!(key.in_use(0), 0);
 }
 
@@ -318,7 +318,7 @@ fn what_had_come_back_before_a_grant_stays_so_if_the_clock_goes_back() {
     let mut key = Key::new(SlidingLog::new(100, Micros::from_secs(10)).unwrap());
     assert!(key.check(100, 0).allowed());
     let all = Message { need: 100, least: 1, ..first(1) };
-    assert_eq!(key.stands(&all, 10 * SECOND_US).granted, 100);
+    assert_eq!(key.granted(&all, 10 * SECOND_US).granted, 100);
     assert!(!key.check(1, 9 * SECOND_US).allowed());
     assert_eq!((key.in_use(9 * SECOND_US), key.held()), (0, 100));
 }
@@ -330,13 +330,13 @@ fn a_store_that_lost_everything_learns_from_the_first_holder_what_all_of_them_ha
     key.lease(1, 10, 0);
     let second = key.lease(2, 10, 0);
     key.leased = sluicegate_kernel::Leased::default();
-    let found = key.stands(&next(2, &second, 8), 0);
+    let found = key.granted(&next(2, &second, 8), 0);
     assert_eq!((found.found, found.kept), (Found::Lost, 8));
     // 30 in use and 2 spent since; 8 with this holder, and 10 with one that is not known yet.
     assert_eq!((key.in_use(0), key.held(), key.leases().holders()), (32, 18, 1));
     let first = Message { number: Number(2), heard: Number(1), stood: 10, ..first(1) };
     let first = Message { unspent: 10, keep: 10, ends: second.ends, ..first };
-    assert_eq!(key.stands(&first, 0).found, Found::Lost);
+    assert_eq!(key.granted(&first, 0).found, Found::Lost);
     assert_eq!((key.in_use(0), key.held(), key.leases().holders()), (32, 18, 2));
 }
 
@@ -345,12 +345,12 @@ fn a_holder_that_a_store_knows_by_an_older_lease_leaves_what_others_hold_to_the_
     let mut key = Key::bucket();
     let old = key.lease(1, 10, 0);
     let replica = key.leased.clone();
-    let more = key.stands(&Message { want: 15, ..next(1, &old, 10) }, 0);
+    let more = key.granted(&Message { want: 15, ..next(1, &old, 10) }, 0);
     key.lease(2, 10, 0);
     let third = key.lease(3, 10, 0);
     assert_eq!((more.kept, more.granted, key.held()), (10, 15, 45));
     key.leased = replica;
-    assert_eq!(key.stands(&next(3, &third, 10), 0).found, Found::Lost);
+    assert_eq!(key.granted(&next(3, &third, 10), 0).found, Found::Lost);
     // 10 of the first and 10 of the third; the record of no holder has 15 of the first and 10 of
     // the second.
     let nobodys = |key: &Key| {
@@ -358,7 +358,7 @@ fn a_holder_that_a_store_knows_by_an_older_lease_leaves_what_others_hold_to_the_
         record.unwrap().permits()
     };
     assert_eq!((nobodys(&key), key.held()), (25, 45));
-    assert_eq!(key.stands(&next(1, &more, 25), 0).found, Found::Lost);
+    assert_eq!(key.granted(&next(1, &more, 25), 0).found, Found::Lost);
     assert_eq!((nobodys(&key), key.held()), (10, 45), "the second has not spoken yet");
     assert!(!key.check(56, 0).allowed());
 }
@@ -366,29 +366,29 @@ fn a_holder_that_a_store_knows_by_an_older_lease_leaves_what_others_hold_to_the_
 #[test]
 fn a_lost_lease_that_has_ended_counts_as_spent() {
     let mut key = Key::bucket();
-    let stands = key.lease(1, 40, 0);
+    let grant = key.lease(1, 40, 0);
     key.leased = sluicegate_kernel::Leased::default();
-    let ended = Message { ended: true, keep: 0, ..next(1, &stands, 40) };
-    let stands = key.stands(&ended, SECOND_US);
-    assert_eq!((stands.kept, stands.found, key.in_use(SECOND_US)), (0, Found::Lost, 40));
+    let ended = Message { ended: true, keep: 0, ..next(1, &grant, 40) };
+    let grant = key.granted(&ended, SECOND_US);
+    assert_eq!((grant.kept, grant.found, key.in_use(SECOND_US)), (0, Found::Lost, 40));
 }
 
 #[test]
 fn a_hint_older_than_a_minute_is_not_believed() {
     let mut key = Key::bucket();
     assert!(key.check(100, 0).allowed());
-    let stands = key.lease(1, 40, 0);
+    let grant = key.lease(1, 40, 0);
     key.leased = sluicegate_kernel::Leased::default();
-    let late = Message { ended: true, ..next(1, &stands, 0) };
-    key.stands(&late, 61 * SECOND_US);
+    let late = Message { ended: true, ..next(1, &grant, 0) };
+    key.granted(&late, 61 * SECOND_US);
     assert_eq!((key.in_use(61 * SECOND_US), key.held()), (0, 0));
 }
 
 #[test]
 fn the_leases_of_a_key_are_forgotten_when_no_hint_can_name_them_any_more() {
     let mut key = Key::bucket();
-    let stands = key.lease(1, 40, 0);
-    key.stands(&Message { keep: 0, ..next(1, &stands, 40) }, 0);
+    let grant = key.lease(1, 40, 0);
+    key.granted(&Message { keep: 0, ..next(1, &grant, 40) }, 0);
     let at = Moment::new(Micros::ZERO);
     let until = key.rules.leased_forgettable_at(&key.leased, &at).unwrap().get();
     assert_eq!(until, 60 * SECOND_US + 3);
@@ -481,14 +481,14 @@ fn the_least_span_of_the_rules_is_that_of_the_set() {
 #[test]
 fn under_rules_that_cannot_be_leased_permits_only_come_back() {
     let mut key = Key::bucket();
-    let stands = key.lease(1, 40, 0);
+    let grant = key.lease(1, 40, 0);
     let old = key.rules.clone();
     key.rules = RuleSet::single("r", Concurrency::new(5, Micros::SECOND, 0).unwrap());
     let at = Moment::new(Micros::ZERO);
     key.leased.states = key.rules.take_over(&old, &key.leased.states, &at);
-    let more = Message { need: 1, want: 5, ..next(1, &stands, 30) };
-    let stands = key.stands(&more, 0);
-    assert_eq!((stands.kept, stands.granted), (30, 0));
+    let more = Message { need: 1, want: 5, ..next(1, &grant, 30) };
+    let grant = key.granted(&more, 0);
+    assert_eq!((grant.kept, grant.granted), (30, 0));
     let permit = sluicegate_kernel::PermitId(7);
     let taken = key.decide(&Verb::Acquire { cost: cost(5), permit }, 0);
     assert_eq!(taken.granted(), 5, "what is out is no permit of this rule");
@@ -499,23 +499,23 @@ fn under_rules_that_cannot_be_leased_permits_only_come_back() {
 #[test]
 fn under_a_lower_limit_what_is_out_counts_and_is_charged() {
     let mut key = Key::bucket();
-    let stands = key.lease(1, 40, 0);
+    let grant = key.lease(1, 40, 0);
     let window = FixedWindow::new(10, WindowKind::epoch(Micros::from_secs(10))).unwrap();
     key.rules = RuleSet::single("r", window);
     key.leased.states = Default::default();
     assert_eq!(key.check(1, 0).retry_after(), Some(Micros::new(LASTS_US)));
-    key.stands(&next(1, &stands, 0), 0);
+    key.granted(&next(1, &grant, 0), 0);
     assert_eq!(key.in_use(0), 40, "the limit may be raised again");
 }
 
 #[test]
 fn usage_that_does_not_stay_in_use_is_counted_up_to_twice_the_limit() {
     let mut key = Key::bucket();
-    let stands = key.lease(1, 40, 0);
+    let grant = key.lease(1, 40, 0);
     let window = FixedWindow::new(10, WindowKind::epoch(Micros::from_secs(10))).unwrap();
     key.rules = RuleSet::single("r", window).with_carry(Carry::Proportional);
     key.leased.states = Default::default();
-    key.stands(&next(1, &stands, 0), 0);
+    key.granted(&next(1, &grant, 0), 0);
     assert_eq!(key.in_use(0), 20);
 }
 
@@ -524,11 +524,11 @@ fn usage_that_does_not_stay_in_use_is_counted_up_to_twice_the_limit() {
 fn a_limit_that_was_lowered_and_raised_admits_no_more_than_the_higher_one() {
     for rules in [quota, bucket] {
         let mut key = Key { rules: rules(12_000), leased: Leased::default() };
-        let stands = key.lease(1, 3_000, 0);
+        let grant = key.lease(1, 3_000, 0);
         let old = core::mem::replace(&mut key.rules, rules(1_000));
         let at = Moment::new(Micros::ZERO);
         key.leased.states = key.rules.take_over(&old, &key.leased.states, &at);
-        key.stands(&next(1, &stands, 0), 0);
+        key.granted(&next(1, &grant, 0), 0);
         let old = core::mem::replace(&mut key.rules, rules(12_000));
         key.leased.states = key.rules.take_over(&old, &key.leased.states, &at);
         assert_eq!(key.in_use(0), 3_000);

@@ -10,10 +10,12 @@ use mlua::debug::Debug;
 use mlua::{HookTriggers, Lua};
 use sluicegate_conformance::{LeasingSubject as _, Subject as _};
 use sluicegate_kernel::lease::{Holder, Message};
-use sluicegate_kernel::{Cost, Micros, Moment, RuleSet, SlidingLog, SlidingWindow, Verb, Word};
+use sluicegate_kernel::{
+    Cost, LeaseReply, Micros, Moment, RuleSet, SlidingLog, SlidingWindow, Verb,
+};
 use sluicegate_lua::LuaRedis;
 use sluicegate_store::redis::codec::{PreviousRules, ScriptClock, ScriptReply, ScriptRequest};
-use sluicegate_store::redis::lease::{LeaseReply, LeaseRequest};
+use sluicegate_store::redis::lease::{LeaseRequest, LeaseScriptReply};
 
 use crate::redis_script::leases::{Peer, leasable_rules};
 use crate::redis_script::lua;
@@ -118,8 +120,9 @@ fn a_damaged_state_is_decided_or_refused_and_nothing_fails() {
                 let is_read = if rules.leasable().is_ok() && rng.bool() {
                     let message = Peer::default().message(&mut rng, Holder(1), 100);
                     let ask = LeaseRequest { message: &message, at: &at, clock, before };
-                    let reply = LeaseReply::decode(&run(ask.encode(&rules)), &rules, &message);
-                    matches!(reply, Ok(LeaseReply::Said(_)))
+                    let reply =
+                        LeaseScriptReply::decode(&run(ask.encode(&rules)), &rules, &message);
+                    matches!(reply, Ok(LeaseScriptReply::Answer(_)))
                 } else {
                     let ordinary = check(1);
                     let any = random::verb(&mut rng, &rules);
@@ -145,7 +148,7 @@ fn is_refused_until_reset(rules: &RuleSet, damage: impl FnOnce(&mut Vec<u8>, usi
     scripted.ask(&check(1), &at);
     let first = Peer::default().message(&mut Rng::with_seed(1), Holder(1), 100);
     let word = scripted.lease(&Message { need: 10, least: 10, ..first }, &at);
-    assert!(matches!(&word, Word::Stands(stands) if stands.granted > 0), "{word:?}");
+    assert!(matches!(&word, LeaseReply::Granted(grant) if grant.granted > 0), "{word:?}");
     let mut value = scripted.executor.value(&scripted.key).unwrap();
     damage(&mut value, blob_of(rules).head().len());
     let key = scripted.key.clone().into_bytes();

@@ -8,8 +8,8 @@ use sluicegate_conformance::{LeasingSubject as _, Subject};
 use sluicegate_kernel::algorithm::{CalendarUnit, Delay, WindowKind};
 use sluicegate_kernel::lease::{Hint, Holder, Mark, Marks, Message, Number};
 use sluicegate_kernel::{
-    FixedWindow, LeakyBucket, Leased, Micros, Moment, NamedRule, Rate, Rule, RuleSet,
-    SlidingCounter, SlidingLog, SlidingWindow, TokenBucket, Unsupported, Verb, Verdict, Word,
+    FixedWindow, LeakyBucket, LeaseReply, Leased, Micros, Moment, NamedRule, Rate, Rule, RuleSet,
+    SlidingCounter, SlidingLog, SlidingWindow, TokenBucket, Unsupported, Verb, Verdict,
 };
 use sluicegate_store::redis::codec::ScriptClock;
 
@@ -58,13 +58,13 @@ impl Model {
         Ok(verdict)
     }
 
-    fn lease(&mut self, message: &Message, at: &Moment<'_>) -> Word {
+    fn lease(&mut self, message: &Message, at: &Moment<'_>) -> LeaseReply {
         let mut leased = self.taken_over(at);
-        let word = self.rules.lease(&mut leased, message, at);
-        if matches!(word, Word::Stands(_)) && message.holder != Holder::NONE {
+        let reply = self.rules.lease(&mut leased, message, at);
+        if matches!(reply, LeaseReply::Granted(_)) && message.holder != Holder::NONE {
             self.keep(leased, at);
         }
-        word
+        reply
     }
 
     fn keep(&mut self, leased: Leased, at: &Moment<'_>) {
@@ -127,12 +127,12 @@ impl Peer {
         message
     }
 
-    pub(crate) fn hear(&mut self, word: &Word) {
-        let Word::Stands(stands) = word else { return };
-        self.heard = stands.number.0;
-        self.stood = stands.kept + stands.granted;
-        self.unspent = if stands.kept < self.unspent { 0 } else { self.unspent } + stands.granted;
-        (self.ends, self.hint) = (stands.ends.get(), Some(stands.hint));
+    pub(crate) fn hear(&mut self, reply: &LeaseReply) {
+        let LeaseReply::Granted(grant) = reply else { return };
+        self.heard = grant.number.0;
+        self.stood = grant.kept + grant.granted;
+        self.unspent = if grant.kept < self.unspent { 0 } else { self.unspent } + grant.granted;
+        (self.ends, self.hint) = (grant.ends.get(), Some(grant.hint));
     }
 }
 
@@ -237,8 +237,8 @@ fn history(scripted: &mut Scripted<impl Executor>, seed: u64, found: &mut [u64; 
         let expected = model.lease(&message, &at);
         let got = scripted.lease(&message, &at);
         assert_eq!(got, expected, "{context}: {message:?} of {:?} at {before:?}", model.rules);
-        if let Word::Stands(stands) = &expected {
-            found[stands.found as usize] += 1;
+        if let LeaseReply::Granted(grant) = &expected {
+            found[grant.found as usize] += 1;
         }
         if message.holder == holder && rng.u32(0..5) > 0 {
             peer.hear(&expected);

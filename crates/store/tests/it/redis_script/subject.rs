@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use sluicegate_conformance::{LeasingSubject, Subject};
 use sluicegate_kernel::lease::Message;
-use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb, Verdict, Word};
+use sluicegate_kernel::{LeaseReply, Moment, RuleSet, Unsupported, Verb, Verdict};
 use sluicegate_store::RuleOrigin;
 use sluicegate_store::redis::codec::{
     Generation, PreviousRules, RulesBlob, ScriptClock, ScriptReply, ScriptRequest, Stamp,
 };
-use sluicegate_store::redis::lease::{LeaseReply, LeaseRequest};
+use sluicegate_store::redis::lease::{LeaseRequest, LeaseScriptReply};
 
 /// An environment that runs the script.
 pub(crate) trait Executor {
@@ -110,7 +110,7 @@ impl<E: Executor> Subject for Scripted<E> {
 }
 
 impl<E: Executor> LeasingSubject for Scripted<E> {
-    fn lease(&mut self, message: &Message, at: &Moment<'_>) -> Word {
+    fn lease(&mut self, message: &Message, at: &Moment<'_>) -> LeaseReply {
         let (rules, clock) = (self.rules.clone().unwrap(), self.clock);
         let blob = RulesBlob::new(&rules, self.origin);
         let mut before = PreviousRules::Unsaid;
@@ -118,14 +118,14 @@ impl<E: Executor> LeasingSubject for Scripted<E> {
             let asked = LeaseRequest { message, at, clock, before }.encode(&rules);
             let args = [blob.as_bytes().to_vec(), asked];
             let replies = self.executor.eval(std::slice::from_ref(&self.key), &args).unwrap();
-            match LeaseReply::decode(&replies[0], &rules, message).unwrap() {
-                LeaseReply::Said(word) => return word,
-                LeaseReply::Unknown(state) => {
+            match LeaseScriptReply::decode(&replies[0], &rules, message).unwrap() {
+                LeaseScriptReply::Answer(reply) => return reply,
+                LeaseScriptReply::Unknown(state) => {
                     let stamp = Stamp::read(&state);
                     let old = stamp.and_then(|stamp| self.history.get(&stamp.generation()));
                     before = old.map_or(PreviousRules::Lost, PreviousRules::Rules);
                 }
-                LeaseReply::Malformed(what) => panic!("malformed {what}"),
+                LeaseScriptReply::Malformed(what) => panic!("malformed {what}"),
             }
         }
     }

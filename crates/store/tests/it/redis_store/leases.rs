@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use sluicegate_kernel::lease::{Found, Holder, Message, Number, Stands};
-use sluicegate_kernel::{Cost, Leased, Micros, Moment, Verb, Word};
+use sluicegate_kernel::lease::{Found, Holder, LeaseGrant, Message, Number};
+use sluicegate_kernel::{Cost, LeaseReply, Leased, Micros, Moment, Verb};
 use sluicegate_policy::{Document, PolicySet};
 use sluicegate_store::redis::codec::ScriptClock;
 use sluicegate_store::redis::{RedisConfig, RedisStore};
@@ -56,19 +56,19 @@ fn first(holder: u64, need: u32) -> Message {
 
 /// Returns the next message of the holder of `message`, which has so many permits left and needs
 /// some.
-fn next(message: &Message, stands: &Stands, unspent: u32, need: u32) -> Message {
+fn next(message: &Message, grant: &LeaseGrant, unspent: u32, need: u32) -> Message {
     Message {
         number: Number(message.number.0 + 1),
-        heard: stands.number,
-        stood: stands.kept + stands.granted,
+        heard: grant.number,
+        stood: grant.kept + grant.granted,
         unspent,
         keep: unspent,
         need,
         least: need,
         want: need,
         share: 50,
-        ends: stands.ends,
-        hint: Some(stands.hint),
+        ends: grant.ends,
+        hint: Some(grant.hint),
         ..*message
     }
 }
@@ -78,9 +78,9 @@ async fn lease(
     request: &StoreRequest<'_>,
     message: &Message,
     at: Micros,
-) -> Stands {
+) -> LeaseGrant {
     match store.lease(request, message, &Moment::new(at)).await {
-        Ok(Word::Stands(stands)) => stands,
+        Ok(LeaseReply::Granted(grant)) => grant,
         other => panic!("{other:?}"),
     }
 }
@@ -96,7 +96,7 @@ async fn redis_has_holders_requests_and_debts_on_one_key_as_the_kernel_does() {
         let (rules, name) = (policy.rules(), policy.name());
         let (mut now, mut leased) = (NOW, Leased::default());
         let mut holders: Vec<_> =
-            (1..=3).map(|holder| (first(holder, 5), None::<Stands>)).collect();
+            (1..=3).map(|holder| (first(holder, 5), None::<LeaseGrant>)).collect();
         for step in 0..200 {
             now = now.plus(Micros::from_millis(rng.u64(0..300)));
             let windows = rules.windows(now);
@@ -131,15 +131,15 @@ async fn redis_has_holders_requests_and_debts_on_one_key_as_the_kernel_does() {
                 }
                 _ => {
                     let (message, heard) = &mut holders[rng.usize(0..3)];
-                    if let Some(stands) = heard {
-                        let all = stands.kept + stands.granted;
-                        *message = next(message, stands, rng.u32(0..=all), rng.u32(0..20));
+                    if let Some(grant) = heard {
+                        let all = grant.kept + grant.granted;
+                        *message = next(message, grant, rng.u32(0..=all), rng.u32(0..20));
                     }
                     let expected = set.lease(&mut leased, message, &at);
-                    let word = store.lease(&request, message, &at).await;
-                    assert_eq!(word.expect("a word"), expected, "{what}: {message:?}");
-                    let Word::Stands(stands) = expected else { panic!("{what}: overtaken") };
-                    *heard = Some(stands);
+                    let reply = store.lease(&request, message, &at).await;
+                    assert_eq!(reply.expect("a reply"), expected, "{what}: {message:?}");
+                    let LeaseReply::Granted(grant) = expected else { panic!("{what}: overtaken") };
+                    *heard = Some(grant);
                 }
             }
         }
@@ -156,12 +156,12 @@ async fn programs_that_lease_nothing_share_a_leased_key_to_the_last_permit() {
     let request =
         StoreRequest { policy: "p", key: b"k", rules: &rules, verb: &verb, origin, quota };
     let message = first(1, 30);
-    let stands = lease(&server, &request, &message, NOW).await;
-    assert_eq!((stands.granted, stands.free, stands.found), (30, 70, Found::New));
+    let grant = lease(&server, &request, &message, NOW).await;
+    assert_eq!((grant.granted, grant.free, grant.found), (30, 70, Found::New));
     assert_eq!(passed(&program, b"k", &rules, 80, NOW).await, 70);
-    let all_back = Message { keep: 0, ..next(&message, &stands, 20, 0) };
-    let stands = lease(&server, &request, &all_back, NOW).await;
-    assert_eq!((stands.kept, stands.free), (0, 20), "10 were spent, 20 come back");
+    let all_back = Message { keep: 0, ..next(&message, &grant, 20, 0) };
+    let grant = lease(&server, &request, &all_back, NOW).await;
+    assert_eq!((grant.kept, grant.free), (0, 20), "10 were spent, 20 come back");
     assert_eq!(passed(&program, b"k", &rules, 80, NOW).await, 20);
 }
 
@@ -180,8 +180,8 @@ async fn what_a_holder_gives_back_waits_behind_other_calls_for_longer_than_a_req
     let request =
         StoreRequest { policy: "p", key: b"k", rules: &rules, verb: &verb, origin, quota };
     let message = first(1, 30);
-    let stands = lease(&near, &request, &message, NOW).await;
-    let all_back = Message { keep: 0, ..next(&message, &stands, 20, 0) };
+    let grant = lease(&near, &request, &message, NOW).await;
+    let all_back = Message { keep: 0, ..next(&message, &grant, 20, 0) };
     let all_back = Message { want: 0, ..all_back };
     // A call is under way, so that the next one waits until its answer has come.
     while far.decide(&request, &Moment::new(NOW)).await.is_err() {}
@@ -191,7 +191,7 @@ async fn what_a_holder_gives_back_waits_behind_other_calls_for_longer_than_a_req
     let (asked, gave_back) =
         tokio::join!(far.decide(&request, &at), far.lease(&request, &all_back, &at));
     assert!(asked.is_err(), "{asked:?}");
-    assert!(matches!(gave_back, Ok(Word::Stands(_))), "{gave_back:?}");
+    assert!(matches!(gave_back, Ok(LeaseReply::Granted(_))), "{gave_back:?}");
     let left = ask_as(origin, &near, b"k", (&rules, &Verb::Peek { cost: Cost::ONE }), NOW).await;
     assert_eq!(left.expect("an answer").decision.remaining, 100 - 10 - 2, "10 leased and 2 checks");
 }
@@ -206,12 +206,12 @@ async fn a_holder_under_rules_that_were_replaced_keeps_what_it_may_be_spending()
     let of =
         |rules, origin| StoreRequest { policy: "p", key: b"k", rules, verb: &verb, origin, quota };
     let message = first(1, 30);
-    let stands = lease(&store, &of(&old, version(1)), &message, NOW).await;
+    let grant = lease(&store, &of(&old, version(1)), &message, NOW).await;
     let later = ask_as(version(2), &store, b"k", (&new, &verb), NOW).await.expect("an answer");
     assert_eq!(later.decision.remaining, 29, "what is out counts under the new rules too");
-    let message = Message { need: 3, least: 3, ..next(&message, &stands, 10, 20) };
-    let stands = lease(&store, &of(&old, version(1)), &message, NOW).await;
-    assert_eq!((stands.kept, stands.granted), (10, 3), "what requests wait for, and no more");
+    let message = Message { need: 3, least: 3, ..next(&message, &grant, 10, 20) };
+    let grant = lease(&store, &of(&old, version(1)), &message, NOW).await;
+    assert_eq!((grant.kept, grant.granted), (10, 3), "what requests wait for, and no more");
     let later = ask_as(version(2), &store, b"k", (&new, &verb), NOW).await.expect("an answer");
     assert_eq!(later.decision.remaining, 25, "20 of 30 were spent, 13 are out, and two checks");
 }

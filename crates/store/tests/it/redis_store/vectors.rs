@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluicegate_conformance::{LeasingSubject, Subject, load, load_leases, run, run_lease};
 use sluicegate_kernel::lease::Message;
-use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb, Verdict, Word};
+use sluicegate_kernel::{LeaseReply, Moment, RuleSet, Unsupported, Verb, Verdict};
 use sluicegate_store::redis::RedisStore;
 use sluicegate_store::{Quota, Store, StoreError, StoreRequest};
 use sluicegate_testkit::{
@@ -56,11 +56,11 @@ impl Subject for InRedis {
 }
 
 impl LeasingSubject for InRedis {
-    fn lease(&mut self, message: &Message, at: &Moment<'_>) -> Word {
+    fn lease(&mut self, message: &Message, at: &Moment<'_>) -> LeaseReply {
         let key = self.keys.to_le_bytes();
         let request = self.request(&key, &LOOK);
-        let word = self.runtime.block_on(self.store.lease(&request, message, at));
-        word.unwrap_or_else(|error| panic!("no word: {error}"))
+        let reply = self.runtime.block_on(self.store.lease(&request, message, at));
+        reply.unwrap_or_else(|error| panic!("no reply: {error}"))
     }
 
     fn lose(&mut self) {

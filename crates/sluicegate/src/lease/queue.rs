@@ -6,7 +6,7 @@ use sluicegate_kernel::Verdict;
 use sluicegate_store::StoreError;
 use tokio::sync::oneshot;
 
-use super::Hit;
+use super::LeasedDecision;
 
 /// Most requests of one key that wait for an answer, some 200 bytes each; the next asks the store itself.
 const WAITERS_MAX: usize = 1_024;
@@ -15,7 +15,7 @@ const WAITERS_MAX: usize = 1_024;
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The request took its permits.
-    Taken(Hit),
+    Taken(LeasedDecision),
     /// The request is refused.
     Refused(Verdict),
     /// The request has to ask the store itself.
@@ -25,11 +25,11 @@ pub(crate) enum Outcome {
 }
 
 /// The receiver on which a request waits for its outcome.
-pub(crate) type Place = oneshot::Receiver<Outcome>;
+pub(crate) type QueueTicket = oneshot::Receiver<Outcome>;
 
 /// The requests that wait, first come first.
 #[derive(Debug, Default)]
-pub(super) struct Line(VecDeque<Waiter>);
+pub(super) struct LeaseQueue(VecDeque<Waiter>);
 
 #[derive(Debug)]
 struct Waiter {
@@ -37,9 +37,9 @@ struct Waiter {
     tell: oneshot::Sender<Outcome>,
 }
 
-impl Line {
-    /// Returns a place for a request of `cost`; `None` if the line is full.
-    pub(super) fn join(&mut self, cost: u32) -> Option<Place> {
+impl LeaseQueue {
+    /// Returns a place for a request of `cost`; `None` if the queue is full.
+    pub(super) fn join(&mut self, cost: u32) -> Option<QueueTicket> {
         if self.0.len() >= WAITERS_MAX {
             self.0.retain(|waiter| !waiter.tell.is_closed());
         }
@@ -64,7 +64,10 @@ impl Line {
 
     /// Serves them in turn, as long as `take` gives one its permits. Ends early with the cost of one that went away
     /// and has taken its permits: serve the others once these are put back.
-    pub(super) fn serve(&mut self, mut take: impl FnMut(u32) -> Option<Hit>) -> Option<u32> {
+    pub(super) fn serve(
+        &mut self,
+        mut take: impl FnMut(u32) -> Option<LeasedDecision>,
+    ) -> Option<u32> {
         while let Some(first) = self.0.front() {
             match take(first.cost) {
                 Some(taken) => {

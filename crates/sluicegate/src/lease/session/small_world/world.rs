@@ -52,13 +52,13 @@ pub(super) enum Wishes {
 /// A message or an answer under way.
 #[derive(Clone, Debug)]
 pub(super) enum Mail {
-    Letter { side: usize, version: usize, message: Message, is_repeated: bool },
-    Answer { side: usize, word: Word },
+    OutgoingMessage { side: usize, version: usize, message: Message, is_repeated: bool },
+    Answer { side: usize, reply: LeaseReply },
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Side {
-    pub(super) talk: Talk,
+    pub(super) session: LeaseSession,
     pub(super) cell: Cell,
     /// The version of the policy that it has read.
     version: usize,
@@ -87,7 +87,11 @@ pub(super) struct World {
 
 impl Side {
     fn new(holder: Holder) -> Self {
-        Self { talk: Talk::new(holder, PATIENCE, Arc::default()), cell: Cell::closed(), version: 0 }
+        Self {
+            session: LeaseSession::new(holder, PATIENCE, Arc::default()),
+            cell: Cell::closed(),
+            version: 0,
+        }
     }
 
     /// Permits that it can use.
@@ -96,8 +100,8 @@ impl Side {
     }
 
     fn can_ask(&self, messages_max: u32, now: Micros) -> bool {
-        let Talk { number, .. } = self.talk;
-        number < messages_max && (!self.talk.waits() || self.talk.is_too_late(now))
+        let LeaseSession { number, .. } = self.session;
+        number < messages_max && (!self.session.waits() || self.session.is_too_late(now))
     }
 }
 
@@ -154,7 +158,7 @@ impl World {
         let has_room = self.under_way.len() < small.under_way_max;
         for (place, mail) in self.under_way.iter().enumerate() {
             events.push(Event::Arrive(place, Fate::Comes));
-            if let Mail::Letter { is_repeated, .. } = mail {
+            if let Mail::OutgoingMessage { is_repeated, .. } = mail {
                 events.push(Event::Arrive(place, Fate::Lost));
                 if !is_repeated {
                     events.push(Event::Repeat(place, Fate::Lost));
@@ -168,7 +172,7 @@ impl World {
     fn events_of(&self, number: usize, small: &Small, events: &mut Vec<Event>) {
         let (now, has_room) = (self.now(), self.under_way.len() < small.under_way_max);
         let side = &self.sides[number];
-        let Side { talk, cell, version } = side;
+        let Side { session, cell, version } = side;
         if version + 1 < small.limits.len() {
             events.push(Event::Edit(number));
         }
@@ -176,11 +180,11 @@ impl World {
         if side.usable(now) > 0 || uses_more {
             events.push(Event::Take(number));
         }
-        if talk.spent(cell) > 0 && now.get() < cell.end() {
+        if session.spent(cell) > 0 && now.get() < cell.end() {
             events.push(Event::PutBack(number));
         }
         if side.can_ask(small.messages_max[number], now) {
-            let wishes = [Some(Wishes::More), (talk.stood > 0).then_some(Wishes::End)];
+            let wishes = [Some(Wishes::More), (session.stood > 0).then_some(Wishes::End)];
             for wishes in wishes.into_iter().flatten() {
                 events.push(Event::Ask(number, wishes, Fate::Lost));
                 events.extend(has_room.then_some(Event::Ask(number, wishes, Fate::Comes)));
@@ -196,10 +200,10 @@ impl World {
             Event::Step => next.step(&model.small),
             Event::Back => next.is_back = true,
             Event::Edit(number) => {
-                let Side { talk, cell, version } = &mut next.sides[number];
-                // As `Desk::change_rules` does.
+                let Side { session, cell, version } = &mut next.sides[number];
+                // As `KeyLease::change_rules` does.
                 cell.stop();
-                talk.give_up();
+                session.give_up();
                 *version += 1;
             }
             Event::Central(version) => {
@@ -220,19 +224,24 @@ impl World {
                 next.admitted += PERMIT;
             }
             Event::PutBack(number) => {
-                let Side { talk, cell, .. } = &mut next.sides[number];
-                if !talk.put_back(cell, 1, now) {
+                let Side { session, cell, .. } = &mut next.sides[number];
+                if !session.put_back(cell, 1, now) {
                     return None;
                 }
                 next.admitted = next.admitted.saturating_sub(PERMIT);
             }
             Event::Ask(number, wishes, fate) => {
-                let Side { talk, cell, version } = &mut next.sides[number];
-                talk.give_up();
-                let message = talk.ask(cell, &wishes.wish(), now);
+                let Side { session, cell, version } = &mut next.sides[number];
+                session.give_up();
+                let message = session.ask(cell, &wishes.request(), now);
                 if fate == Fate::Comes {
                     let (side, version, is_repeated) = (number, *version, false);
-                    next.under_way.push(Mail::Letter { side, version, message, is_repeated });
+                    next.under_way.push(Mail::OutgoingMessage {
+                        side,
+                        version,
+                        message,
+                        is_repeated,
+                    });
                 }
             }
             Event::Arrive(place, fate) => {
@@ -241,7 +250,7 @@ impl World {
             }
             Event::Repeat(place, fate) => {
                 let mail = next.under_way[place].clone();
-                if let Mail::Letter { is_repeated, .. } = &mut next.under_way[place] {
+                if let Mail::OutgoingMessage { is_repeated, .. } = &mut next.under_way[place] {
                     *is_repeated = true;
                 }
                 next.arrives(&mail, fate, model);
@@ -273,8 +282,8 @@ impl World {
             self.admitted = self.admitted.saturating_sub(STEP.get());
         }
         let now = self.now();
-        for Side { talk, cell, .. } in &mut self.sides {
-            talk.mark(cell, now);
+        for Side { session, cell, .. } in &mut self.sides {
+            session.mark(cell, now);
         }
     }
 
@@ -291,33 +300,33 @@ impl World {
     fn arrives(&mut self, mail: &Mail, fate: Fate, model: &Explored) {
         let now = self.now();
         match *mail {
-            Mail::Letter { side, version, ref message, is_repeated } => {
+            Mail::OutgoingMessage { side, version, ref message, is_repeated } => {
                 let at = self.at();
                 let rules = self.decide_by(version, Some(message), model);
                 let is_known = self.record(message.holder).is_some_and(|it| it.deadline > at.now());
-                let word = rules.lease(&mut self.store, message, &at);
-                if let (Word::Stands(stands), true, false) = (&word, is_repeated, is_known) {
+                let reply = rules.lease(&mut self.store, message, &at);
+                if let (LeaseReply::Granted(grant), true, false) = (&reply, is_repeated, is_known) {
                     // It was executed before, and its lease has lapsed: this grant is not used.
-                    self.lapsed += u64::from(stands.granted) * PERMIT;
+                    self.lapsed += u64::from(grant.granted) * PERMIT;
                 }
                 if fate == Fate::Comes {
-                    self.under_way.push(Mail::Answer { side, word });
+                    self.under_way.push(Mail::Answer { side, reply });
                 }
             }
-            Mail::Answer { side, ref word } => {
-                let Side { talk, cell, .. } = &mut self.sides[side];
-                let mut word = *word;
-                if let (Word::Stands(stands), Some(Broken::HearsAnyAnswer)) =
-                    (&mut word, model.small.broken)
+            Mail::Answer { side, ref reply } => {
+                let Side { session, cell, .. } = &mut self.sides[side];
+                let mut reply = *reply;
+                if let (LeaseReply::Granted(grant), Some(Broken::HearsAnyAnswer)) =
+                    (&mut reply, model.small.broken)
                 {
-                    stands.number = Number(talk.number);
+                    grant.number = Number(session.number);
                 }
                 let before = cell.left();
                 let note =
                     |_: &_| assert!(cell.left() <= before, "nothing is granted before it is noted");
-                drop(talk.hear(cell, &word, now, note));
+                drop(session.on_reply(cell, &reply, now, note));
                 // The store loses nothing here.
-                talk.hint = None;
+                session.hint = None;
             }
         }
     }
@@ -356,7 +365,7 @@ impl Hash for World {
         }
         for (number, side) in self.sides.iter().enumerate() {
             side.hash(hasher);
-            let record = self.record(side.talk.holder);
+            let record = self.record(side.session.holder);
             record.map(|it| (it.number, it.kept, it.granted, it.deadline)).hash(hasher);
             for mail in self.under_way.iter().filter(|mail| mail.side() == number) {
                 mail.hash(hasher);
@@ -378,18 +387,19 @@ impl PartialEq for World {
 
 impl Hash for Side {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let Talk { number, heard, stood, ends, sent, sent_at, had, marks, .. } = &self.talk;
+        let LeaseSession { number, heard, stood, ends, sent, sent_at, had, marks, .. } =
+            &self.session;
         (number, heard, stood, ends, sent, sent_at, had, marks).hash(hasher);
         (self.cell.left(), self.cell.end(), self.version).hash(hasher);
     }
 }
 
 impl Wishes {
-    fn wish(self) -> Wish {
-        let more = Wish { need: 1, least: 1, want: 2, share: 2, term: TERM, back: 0 };
+    fn request(self) -> LeaseRequest {
+        let more = LeaseRequest { need: 1, least: 1, want: 2, share: 2, term: TERM, back: 0 };
         match self {
             Self::More => more,
-            Self::End => Wish { need: 0, least: 0, want: 0, back: u32::MAX, ..more },
+            Self::End => LeaseRequest { need: 0, least: 0, want: 0, back: u32::MAX, ..more },
         }
     }
 }
@@ -398,7 +408,7 @@ impl Mail {
     /// The index of the holder that sent it, or gets it.
     const fn side(&self) -> usize {
         match self {
-            Self::Letter { side, .. } | Self::Answer { side, .. } => *side,
+            Self::OutgoingMessage { side, .. } | Self::Answer { side, .. } => *side,
         }
     }
 }
@@ -406,12 +416,12 @@ impl Mail {
 impl Hash for Mail {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         match self {
-            Self::Letter { version, message, is_repeated, .. } => {
+            Self::OutgoingMessage { version, message, is_repeated, .. } => {
                 (version, Message { holder: Holder::NONE, ..*message }, is_repeated).hash(hasher);
             }
-            Self::Answer { word: Word::Overtaken, .. } => 0.hash(hasher),
-            Self::Answer { word: Word::Stands(stands), .. } => {
-                let Stands { number, kept, granted, lasts, ends, found, .. } = stands;
+            Self::Answer { reply: LeaseReply::Superseded, .. } => 0.hash(hasher),
+            Self::Answer { reply: LeaseReply::Granted(grant), .. } => {
+                let LeaseGrant { number, kept, granted, lasts, ends, found, .. } = grant;
                 (number, kept, granted, lasts, ends, *found as u8).hash(hasher);
             }
         }

@@ -29,7 +29,7 @@ impl World {
         }
         self.sides.iter().find_map(|side| {
             let usable = u64::from(side.usable(now));
-            (usable > self.record(side.talk.holder).map_or(0, Record::permits))
+            (usable > self.record(side.session.holder).map_or(0, Record::permits))
                 .then(|| format!("I3: {usable} may be used of {:?}", self.store.leases))
         })
     }

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sluicegate_kernel::lease::{Found, Hint, Holder, Mark, Marks, Message, Number, Stands};
+use sluicegate_kernel::lease::{Found, Hint, Holder, LeaseGrant, Mark, Marks, Message, Number};
 use sluicegate_kernel::limits::{LEASE_HINT_MAX_US, LEASE_MARKS_MAX};
-use sluicegate_kernel::{Micros, Word};
+use sluicegate_kernel::{LeaseReply, Micros};
 
 use super::cell::Cell;
 use super::counts::{Counts, Fate};
@@ -22,7 +22,7 @@ const MARKS_APART_MIN: Micros = Micros::from_millis(50);
 /// The last message about one key, and the store's last answer.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
-pub(super) struct Talk {
+pub(super) struct LeaseSession {
     holder: Holder,
     /// Longest time until an answer is accepted. The store keeps the permits that much longer than they are used.
     patience: Micros,
@@ -75,7 +75,7 @@ struct MarkLog {
 
 /// The request in a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct LeaseRequest {
     /// Permits for which requests wait, and those of the first of them.
     pub(super) need: u32,
     pub(super) least: u32,
@@ -89,16 +89,16 @@ pub(super) struct Wish {
 
 /// The meaning of an answer for its holder.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum ReplyOutcome {
     /// The lease goes on.
-    Goes(Box<Stands>),
+    Granted(Box<LeaseGrant>),
     /// The store has no place for one more holder: its grant is for the requests that wait.
-    Full(Box<Stands>),
+    NoCapacity(Box<LeaseGrant>),
     /// The answer is not the awaited one, or came too late: nothing is known.
-    Nothing,
+    Stale,
 }
 
-impl Talk {
+impl LeaseSession {
     pub(super) fn new(holder: Holder, patience: Micros, counts: Arc<Counts>) -> Self {
         Self {
             holder,
@@ -117,7 +117,7 @@ impl Talk {
         }
     }
 
-    /// Returns this talk, which numbers its messages from the one after `number`.
+    /// Returns this session, which numbers its messages from the one after `number`.
     pub(super) fn after(self, number: u32) -> Self {
         Self { number, ..self }
     }
@@ -183,16 +183,19 @@ impl Talk {
     }
 
     /// Returns the next message. Permits that have ended go back with it, and are never used again.
-    pub(super) fn ask(&mut self, cell: &Cell, wish: &Wish, now: Micros) -> Message {
+    pub(super) fn ask(&mut self, cell: &Cell, request: &LeaseRequest, now: Micros) -> Message {
         let ended = now.get() >= cell.end();
-        let unspent =
-            if ended || wish.back == u32::MAX { cell.close() } else { cell.give_back(wish.back) };
-        let keep = if ended { 0 } else { unspent.saturating_sub(wish.back) };
+        let unspent = if ended || request.back == u32::MAX {
+            cell.close()
+        } else {
+            cell.give_back(request.back)
+        };
+        let keep = if ended { 0 } else { unspent.saturating_sub(request.back) };
         let marks = self.marks.take(now);
         self.number = self.number.wrapping_add(1).max(1);
-        let lasts = Micros::new(wish.term.get() / 16 * 17).plus(self.patience);
+        let lasts = Micros::new(request.term.get() / 16 * 17).plus(self.patience);
         let unheard = Unheard { made: now, until: now.plus(lasts) };
-        let asked = (wish.need > 0 || wish.want > 0).then_some(unheard);
+        let asked = (request.need > 0 || request.want > 0).then_some(unheard);
         self.sent = Some(Sent { at: now, unspent, keep, ended, asked });
         (self.sent_at, self.had) = (now, keep);
         let is_fresh = |heard: Micros| now < heard.plus(Micros::new(LEASE_HINT_MAX_US));
@@ -203,11 +206,11 @@ impl Talk {
             stood: self.stood,
             unspent,
             keep,
-            need: wish.need,
-            least: wish.least,
-            want: wish.want,
-            share: wish.share,
-            term_us: narrow(wish.term.get()),
+            need: request.need,
+            least: request.least,
+            want: request.want,
+            share: request.share,
+            term_us: narrow(request.term.get()),
             patience_us: narrow(self.patience.get()),
             ends: self.ends,
             ended,
@@ -216,23 +219,25 @@ impl Talk {
         }
     }
 
-    /// Takes in `word`, if it is the awaited answer and in time. `note` gets its content before the
+    /// Takes in `reply`, if it is the awaited answer and in time. `note` gets its content before the
     /// permits that it grants can be used.
-    pub(super) fn hear(
+    pub(super) fn on_reply(
         &mut self,
         cell: &Cell,
-        word: &Word,
+        reply: &LeaseReply,
         now: Micros,
-        note: impl FnOnce(&Stands),
-    ) -> Heard {
-        let (Word::Stands(stands), Some(sent)) = (word, self.sent) else { return self.give_up() };
-        if stands.number != Number(self.number) || self.is_too_late(now) {
+        note: impl FnOnce(&LeaseGrant),
+    ) -> ReplyOutcome {
+        let (LeaseReply::Granted(grant), Some(sent)) = (reply, self.sent) else {
+            return self.give_up();
+        };
+        if grant.number != Number(self.number) || self.is_too_late(now) {
             return self.give_up();
         }
         (self.sent, self.unheard) = (None, None);
-        let Stands { number, kept, granted, lasts, ends, found, hint, .. } = *stands;
+        let LeaseGrant { number, kept, granted, lasts, ends, found, hint, .. } = *grant;
         (self.heard, self.ends) = (number.0, ends);
-        self.count(sent, stands);
+        self.count(sent, grant);
         self.hint = Some((hint, now));
         if kept < sent.keep {
             // The store has no record of the kept permits.
@@ -242,24 +247,24 @@ impl Talk {
         }
         if found == Found::Full {
             self.stood = 0;
-            return Heard::Full(Box::new(*stands));
+            return ReplyOutcome::NoCapacity(Box::new(*grant));
         }
         self.stood = kept.saturating_add(granted);
         self.had = self.had.saturating_add(granted);
         let used_for = lasts.since(self.patience).get() / 17 * 16;
-        note(stands);
+        note(grant);
         cell.open(granted, sent.at.get() + used_for);
-        Heard::Goes(Box::new(*stands))
+        ReplyOutcome::Granted(Box::new(*grant))
     }
 
     /// Counts the report of `sent`, once it was answered: a message that is lost is part of the next.
-    fn count(&self, sent: Sent, stands: &Stands) {
+    fn count(&self, sent: Sent, grant: &LeaseGrant) {
         let Sent { unspent, keep, ended, .. } = sent;
         self.counts.permits(Fate::Spent, self.stood.saturating_sub(unspent));
         let fate = if ended { Fate::Lapsed } else { Fate::Returned };
         self.counts.permits(fate, unspent.saturating_sub(keep));
-        self.counts.permits(Fate::Granted, stands.granted);
-        if stands.found == Found::Lost {
+        self.counts.permits(Fate::Granted, grant.granted);
+        if grant.found == Found::Lost {
             self.counts.repairs.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -270,9 +275,9 @@ impl Talk {
     }
 
     /// Stops awaiting an answer.
-    pub(super) fn give_up(&mut self) -> Heard {
+    pub(super) fn give_up(&mut self) -> ReplyOutcome {
         self.unheard = self.sent.take().and_then(|sent| sent.asked).or(self.unheard);
-        Heard::Nothing
+        ReplyOutcome::Stale
     }
 }
 

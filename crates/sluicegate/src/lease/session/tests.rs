@@ -13,54 +13,58 @@ fn ms(after: u64) -> Micros {
 
 #[test]
 fn what_nobody_heard_of_is_asked_back_at_200_600_and_1400_ms_until_it_has_ended() {
-    let mut talk = Talk::new(Holder(1), Micros::from_millis(80), Arc::default());
+    let mut session = LeaseSession::new(Holder(1), Micros::from_millis(80), Arc::default());
     let (cell, term) = (Cell::closed(), Micros::from_secs(2));
-    let asks = Wish { need: 1, least: 1, want: 9, share: 9, term, back: 0 };
-    talk.ask(&cell, &asks, ms(0));
-    talk.give_up();
+    let asks = LeaseRequest { need: 1, least: 1, want: 9, share: 9, term, back: 0 };
+    session.ask(&cell, &asks, ms(0));
+    session.give_up();
     for due in [200, 600, 1_400] {
-        assert!(!talk.is_unheard(ms(due - 1)), "{due}");
-        assert!(talk.is_unheard(ms(due)), "{due}");
+        assert!(!session.is_unheard(ms(due - 1)), "{due}");
+        assert!(session.is_unheard(ms(due)), "{due}");
         // It requests nothing, and is not answered either.
-        talk.ask(&cell, &Wish::default(), ms(due));
-        talk.give_up();
+        session.ask(&cell, &LeaseRequest::default(), ms(due));
+        session.give_up();
     }
-    talk.ask(&cell, &asks, ms(4_000));
-    talk.give_up();
+    session.ask(&cell, &asks, ms(4_000));
+    session.give_up();
     // The term of 2 s, a sixteenth more, and the 80 ms of its patience.
-    assert!(talk.is_unheard(ms(6_204)));
-    assert!(!talk.is_unheard(ms(6_205)), "the store has ended it by then");
+    assert!(session.is_unheard(ms(6_204)));
+    assert!(!session.is_unheard(ms(6_205)), "the store has ended it by then");
 }
 
 #[test]
 fn what_was_heard_is_not_asked_back() {
-    let mut talk = Talk::new(Holder(1), Micros::from_millis(80), Arc::default());
+    let mut session = LeaseSession::new(Holder(1), Micros::from_millis(80), Arc::default());
     let (cell, term) = (Cell::closed(), Micros::from_secs(2));
-    talk.ask(&cell, &Wish { need: 1, least: 1, want: 9, share: 9, term, back: 0 }, ms(0));
-    talk.give_up();
-    let message = talk.ask(&cell, &Wish::default(), ms(200));
+    session.ask(
+        &cell,
+        &LeaseRequest { need: 1, least: 1, want: 9, share: 9, term, back: 0 },
+        ms(0),
+    );
+    session.give_up();
+    let message = session.ask(&cell, &LeaseRequest::default(), ms(200));
     let hour = WindowKind::Epoch(Micros::from_secs(3_600));
     let rules = RuleSet::single("r", FixedWindow::new(100, hour).expect("a quota"));
-    let word = rules.lease(&mut Leased::default(), &message, &Moment::new(ms(201)));
-    assert!(matches!(talk.hear(&cell, &word, ms(202), |_| {}), Heard::Goes(_)));
-    assert!(!talk.is_unheard(ms(1_000)));
+    let reply = rules.lease(&mut Leased::default(), &message, &Moment::new(ms(201)));
+    assert!(matches!(session.on_reply(&cell, &reply, ms(202), |_| {}), ReplyOutcome::Granted(_)));
+    assert!(!session.is_unheard(ms(1_000)));
 }
 
 #[test]
 fn what_was_put_back_was_not_spent_by_an_earlier_instant() {
-    let mut talk = Talk::new(Holder(1), Micros::from_millis(80), Arc::default());
+    let mut session = LeaseSession::new(Holder(1), Micros::from_millis(80), Arc::default());
     let (cell, term) = (Cell::closed(), Micros::from_secs(2));
-    let asks = Wish { need: 1, least: 1, want: 99, share: 99, term, back: 0 };
-    let message = talk.ask(&cell, &asks, ms(0));
+    let asks = LeaseRequest { need: 1, least: 1, want: 99, share: 99, term, back: 0 };
+    let message = session.ask(&cell, &asks, ms(0));
     let hour = WindowKind::Epoch(Micros::from_secs(3_600));
     let rules = RuleSet::single("r", FixedWindow::new(1_000, hour).expect("a quota"));
-    let word = rules.lease(&mut Leased::default(), &message, &Moment::new(ms(1)));
-    assert!(matches!(talk.hear(&cell, &word, ms(2), |_| {}), Heard::Goes(_)));
+    let reply = rules.lease(&mut Leased::default(), &message, &Moment::new(ms(1)));
+    assert!(matches!(session.on_reply(&cell, &reply, ms(2), |_| {}), ReplyOutcome::Granted(_)));
     assert!(cell.take(40, || ms(10).get()).is_some());
-    talk.mark(&cell, ms(25));
-    assert!(talk.put_back(&cell, 40, ms(50)));
+    session.mark(&cell, ms(25));
+    assert!(session.put_back(&cell, 40, ms(50)));
     assert!(cell.take(40, || ms(150).get()).is_some());
-    let message = talk.ask(&cell, &Wish::default(), ms(200));
+    let message = session.ask(&cell, &LeaseRequest::default(), ms(200));
     let marks = message.marks.as_slice();
     assert!(marks.iter().all(|mark| mark.spent == 0), "{marks:?}");
 }

@@ -15,12 +15,12 @@ const WORDS: usize = 8_192;
 
 /// Recent counts of requests per key. Approximate: a key may be hot a few requests late.
 #[derive(Debug)]
-pub(super) struct Heat {
+pub(super) struct HotKeyDetector {
     /// Each is `tag (32) | since, ms (24) | count (8)`.
     words: Box<[AtomicU64]>,
 }
 
-impl Heat {
+impl HotKeyDetector {
     pub(super) fn new() -> Self {
         Self { words: (0..WORDS).map(|_| AtomicU64::new(0)).collect() }
     }
@@ -59,25 +59,30 @@ mod tests {
 
     const HASH: u64 = 7 << 32 | 5;
 
-    fn asks(heat: &Heat, hash: u64, every: Micros, count: u64) -> Option<(u64, Micros)> {
+    fn asks(
+        hot_keys: &HotKeyDetector,
+        hash: u64,
+        every: Micros,
+        count: u64,
+    ) -> Option<(u64, Micros)> {
         let at = |nth| Micros::from_secs(9).plus(Micros::new(every.get() * nth));
-        (0..count).find_map(|nth| heat.ask(hash, at(nth)).map(|over| (nth + 1, over)))
+        (0..count).find_map(|nth| hot_keys.ask(hash, at(nth)).map(|over| (nth + 1, over)))
     }
 
     #[test]
     fn eight_asks_within_half_a_second_are_hot() {
         let ms = Micros::from_millis;
-        assert_eq!(asks(&Heat::new(), HASH, ms(71), 8), Some((8, ms(497))));
-        assert_eq!(asks(&Heat::new(), HASH, ms(10), 100), Some((8, ms(70))));
-        assert_eq!(asks(&Heat::new(), HASH, ms(80), 1_000), None);
+        assert_eq!(asks(&HotKeyDetector::new(), HASH, ms(71), 8), Some((8, ms(497))));
+        assert_eq!(asks(&HotKeyDetector::new(), HASH, ms(10), 100), Some((8, ms(70))));
+        assert_eq!(asks(&HotKeyDetector::new(), HASH, ms(80), 1_000), None);
     }
 
     #[test]
     fn a_hotter_key_takes_the_word_of_a_colder_one() {
-        let heat = Heat::new();
+        let hot_keys = HotKeyDetector::new();
         let other = 9 << 32 | 5;
         let now = Micros::from_secs(1);
-        assert_eq!(heat.ask(HASH, now), None);
-        assert_eq!((0..9).find_map(|_| heat.ask(other, now)), Some(Micros::ZERO));
+        assert_eq!(hot_keys.ask(HASH, now), None);
+        assert_eq!((0..9).find_map(|_| hot_keys.ask(other, now)), Some(Micros::ZERO));
     }
 }

@@ -7,16 +7,16 @@ use crate::ruleset::Verdict;
 /// The answer to a [`Message`](super::Message).
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Word {
-    /// The store stands for these permits.
-    Stands(Stands),
+pub enum LeaseReply {
+    /// The store accounts for these permits.
+    Granted(LeaseGrant),
     /// A later message of this holder came before. Nothing was changed.
-    Overtaken,
+    Superseded,
 }
 
-/// The permits that the store stands for, and the state of the key.
+/// The permits that the store accounts for, and the state of the key.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stands {
+pub struct LeaseGrant {
     /// The number of the message.
     pub number: Number,
     /// Permits that the holder may go on using. If these are fewer than it said it keeps, it may use

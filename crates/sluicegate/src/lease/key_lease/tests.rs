@@ -14,9 +14,9 @@ use super::*;
 
 /// A quota of 1,000 an hour, of which one holder may have 200.
 pub(in crate::lease) struct Key {
-    desk: Desk,
+    state: KeyLease,
     cell: Cell,
-    said: Said,
+    last_reply: LastReply,
     store: Leased,
 }
 
@@ -33,46 +33,60 @@ impl Key {
             let bounds = LeaseBounds { share_percent: 20, term: Micros::from_secs(2) };
             Subject::new(&request, &LeaseTerms { rules: &rules, bounds })
         };
-        let talk = Talk::new(Holder(1_000), Micros::from_millis(80), Arc::default());
-        let desk = Desk::new(talk, subject, (cost, Micros::from_millis(20)), ms(0));
-        Self { desk, cell: Cell::closed(), said: Said::default(), store: Leased::default() }
+        let session = LeaseSession::new(Holder(1_000), Micros::from_millis(80), Arc::default());
+        let state = KeyLease::new(session, subject, (cost, Micros::from_millis(20)), ms(0));
+        Self {
+            state,
+            cell: Cell::closed(),
+            last_reply: LastReply::default(),
+            store: Leased::default(),
+        }
     }
 
     /// Returns the key as a lease of a table.
     pub(in crate::lease) fn into_lease(self, number: u64, key: KeyHash) -> Lease {
-        let Self { desk, cell, said, .. } = self;
+        let Self { state, cell, last_reply, .. } = self;
         let (rules, low, is_due) = Default::default();
-        Lease { number, key, cell, rules, low, said, is_due, desk: Mutex::new(desk) }
+        Lease { number, key, cell, rules, low, last_reply, is_due, state: Mutex::new(state) }
     }
 
     /// Returns the store's answer to `message`.
-    fn store(&mut self, message: &Message, now: Micros) -> Word {
-        self.desk.rules().lease(&mut self.store, message, &Moment::new(now))
+    fn store(&mut self, message: &Message, now: Micros) -> LeaseReply {
+        self.state.rules().lease(&mut self.store, message, &Moment::new(now))
     }
 
     /// Delivers the message that is due, and its answer. Returns the message.
     fn exchange(&mut self, now: Micros) -> Message {
-        let message = self.desk.speak(&self.cell, now).expect("a message is due").message;
-        let word = self.store(&message, now);
-        self.desk.heard((&self.cell, &self.said), Ok(&word), now);
+        let message = self.state.next_message(&self.cell, now).expect("a message is due").message;
+        let reply = self.store(&message, now);
+        self.state.on_reply((&self.cell, &self.last_reply), Ok(&reply), now);
         message
     }
 
-    fn miss(&mut self, cost: u32, now: Micros) -> Place {
-        match self.desk.miss(&self.cell, cost, now) {
-            Asked::Waits(place) => place,
+    fn miss(&mut self, cost: u32, now: Micros) -> QueueTicket {
+        match self.state.miss(&self.cell, cost, now) {
+            MissOutcome::Waits(place) => place,
             other => panic!("{other:?}"),
         }
     }
 
     /// Grants `permits` to another holder.
     fn lease_elsewhere(&mut self, holder: u64, permits: u32, now: Micros) {
-        let mut talk = Talk::new(Holder(holder), Micros::from_millis(80), Arc::default());
+        let mut session =
+            LeaseSession::new(Holder(holder), Micros::from_millis(80), Arc::default());
         let term = Micros::from_secs(2);
-        let wish = Wish { need: permits, least: permits, share: permits, term, ..Wish::default() };
-        let message = talk.ask(&Cell::closed(), &wish, now);
-        let Word::Stands(stands) = self.store(&message, now) else { panic!("it is the first") };
-        assert_eq!(stands.granted, permits);
+        let request = LeaseRequest {
+            need: permits,
+            least: permits,
+            share: permits,
+            term,
+            ..LeaseRequest::default()
+        };
+        let message = session.ask(&Cell::closed(), &request, now);
+        let LeaseReply::Granted(grant) = self.store(&message, now) else {
+            panic!("it is the first")
+        };
+        assert_eq!(grant.granted, permits);
     }
 }
 
@@ -85,18 +99,18 @@ fn ms(after: u64) -> Micros {
 fn permits_that_run_low_are_requested_once_and_for_a_key_that_is_kept() {
     let mut key = Key::hot(1);
     let _place = key.miss(1, ms(0));
-    let message = key.desk.speak(&key.cell, ms(0)).expect("a request waits").message;
-    assert!(!key.desk.runs_low(&key.cell, ms(1)), "an answer is awaited");
-    let word = key.store(&message, ms(1));
-    key.desk.heard((&key.cell, &key.said), Ok(&word), ms(1));
-    key.desk.yields_since = Some(ms(1));
-    assert!(!key.desk.runs_low(&key.cell, ms(2)), "it makes room for another key");
-    key.desk.yields_since = None;
-    key.desk.cold = Some((ms(1), 0));
-    assert!(!key.desk.runs_low(&key.cell, ms(2)), "it is not worth a lease");
-    key.desk.cold = None;
-    assert!(key.desk.runs_low(&key.cell, ms(2)));
-    assert!(key.desk.speak(&key.cell, ms(2)).is_some());
+    let message = key.state.next_message(&key.cell, ms(0)).expect("a request waits").message;
+    assert!(!key.state.runs_low(&key.cell, ms(1)), "an answer is awaited");
+    let reply = key.store(&message, ms(1));
+    key.state.on_reply((&key.cell, &key.last_reply), Ok(&reply), ms(1));
+    key.state.yields_since = Some(ms(1));
+    assert!(!key.state.runs_low(&key.cell, ms(2)), "it makes room for another key");
+    key.state.yields_since = None;
+    key.state.cold = Some((ms(1), 0));
+    assert!(!key.state.runs_low(&key.cell, ms(2)), "it is not worth a lease");
+    key.state.cold = None;
+    assert!(key.state.runs_low(&key.cell, ms(2)));
+    assert!(key.state.next_message(&key.cell, ms(2)).is_some());
 }
 
 #[test]
@@ -106,8 +120,8 @@ fn permits_that_run_low_wait_for_the_pace_where_they_are_short() {
     let mut place = key.miss(1, ms(0));
     assert_eq!(key.exchange(ms(0)).need, 1);
     assert!(matches!(place.try_recv(), Ok(Outcome::Refused(_))));
-    assert!(!key.desk.runs_low(&key.cell, ms(1)), "the store had none a millisecond ago");
-    assert!(key.desk.runs_low(&key.cell, ms(1_300)));
+    assert!(!key.state.runs_low(&key.cell, ms(1)), "the store had none a millisecond ago");
+    assert!(key.state.runs_low(&key.cell, ms(1_300)));
 }
 
 #[test]
@@ -118,8 +132,8 @@ fn a_renewal_gives_back_more_than_twice_what_is_needed_and_a_request_for_more_do
         key.exchange(ms(0));
         assert_eq!(key.cell.left(), 199, "a share, of which one request took one");
         // From now on 16 permits are requested in a second: those of 1.5 s are enough.
-        key.desk.demand = Demand::begin(8, 8, Micros::from_millis(500), ms(9));
-        (key.desk.reason, key.desk.last_ask) = (Some(reason), ms(9));
+        key.state.demand = Demand::begin(8, 8, Micros::from_millis(500), ms(9));
+        (key.state.reason, key.state.last_ask) = (Some(reason), ms(9));
         let message = key.exchange(ms(9));
         assert_eq!((message.unspent, message.keep), (199, keep), "{reason:?}");
     }
@@ -132,10 +146,10 @@ fn permits_of_a_waiter_that_left_are_for_the_next_when_the_store_has_no_place_fo
         key.lease_elsewhere(holder, 1, ms(0));
     }
     let (left, mut stays) = (key.miss(3, ms(0)), key.miss(2, ms(0)));
-    let message = key.desk.speak(&key.cell, ms(0)).expect("two requests wait").message;
+    let message = key.state.next_message(&key.cell, ms(0)).expect("two requests wait").message;
     drop(left);
-    let word = key.store(&message, ms(1));
-    key.desk.heard((&key.cell, &key.said), Ok(&word), ms(1));
+    let reply = key.store(&message, ms(1));
+    key.state.on_reply((&key.cell, &key.last_reply), Ok(&reply), ms(1));
     let Ok(Outcome::Taken(hit)) = stays.try_recv() else { panic!("5 permits came") };
     let decision = hit.verdict.decision;
     let outcome = Decided::Allow { granted: 2, wait: Micros::ZERO };
@@ -147,8 +161,8 @@ fn permits_of_a_waiter_that_left_are_for_the_next_when_the_store_has_no_place_fo
 fn a_cold_key_is_warm_again_after_eight_requests_within_half_a_second() {
     let mut key = Key::hot(1);
     let mut warm_at = |nth_ms: [u64; 9]| {
-        key.desk.cold = Some((ms(0), 0));
-        nth_ms.into_iter().position(|at| key.desk.is_warm(1, ms(at)))
+        key.state.cold = Some((ms(0), 0));
+        nth_ms.into_iter().position(|at| key.state.is_warm(1, ms(at)))
     };
     assert_eq!(warm_at([10, 10, 10, 10, 10, 10, 10, 500, 500]), Some(7));
     // The count begins anew with a request that comes later.
@@ -163,11 +177,14 @@ fn waiters_ask_the_store_themselves_after_an_error_that_is_no_outage() {
     for (error, fails) in [(gone, true), (damaged, false)] {
         let mut key = Key::hot(1);
         let mut place = key.miss(1, ms(0));
-        key.desk.speak(&key.cell, ms(0)).expect("a request waits");
-        key.desk.heard((&key.cell, &key.said), Err(&error), ms(1));
+        key.state.next_message(&key.cell, ms(0)).expect("a request waits");
+        key.state.on_reply((&key.cell, &key.last_reply), Err(&error), ms(1));
         let outcome = place.try_recv().expect("it is answered");
         assert_eq!(matches!(outcome, Outcome::Failed(_)), fails, "{outcome:?}");
-        let may_wait = matches!(key.desk.miss(&key.cell, 1, ms(2)), Asked::Waits(_));
-        assert_eq!(may_wait, fails, "a message that failed for its key is not repeated for a while");
+        let may_wait = matches!(key.state.miss(&key.cell, 1, ms(2)), MissOutcome::Waits(_));
+        assert_eq!(
+            may_wait, fails,
+            "a message that failed for its key is not repeated for a while"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The keeper: the only sender of the messages that are due; passes answers to the requests that wait for them.
+//! The only sender of the messages that are due; it passes answers to the requests that wait for them.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -8,11 +8,11 @@ use std::task::{Context, Poll, Waker};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use sluicegate_kernel::{Micros, Word};
+use sluicegate_kernel::{LeaseReply, Micros};
 use sluicegate_store::StoreError;
 use tokio::time::Sleep;
 
-use super::{Lease, Leasing, Letter};
+use super::{Lease, Leasing, OutgoingMessage};
 use crate::clock::Clock;
 
 /// Interval at which spending is marked, and leases are found that are idle or about to end.
@@ -21,31 +21,31 @@ const TICK: Micros = Micros::from_millis(25);
 /// Time for which a process that stops waits until its permits are taken back.
 const RETURNED_WITHIN: Micros = Micros::from_millis(250);
 
-/// The result of a letter.
+/// The result of a message.
 #[derive(Debug)]
 pub(crate) enum Delivered {
-    /// The letter was not sent.
+    /// The message was not sent.
     NotSent,
-    /// The letter was sent, and its answer is ignored.
-    NotHeard,
+    /// The message was sent, and its answer is ignored.
+    Ignored,
     /// The store answered, or did not in time.
-    Said(Result<Word, StoreError>),
+    Replied(Result<LeaseReply, StoreError>),
 }
 
 /// Guard of the sender. Once it is dropped, requests that wait are served otherwise, and no permit is used any more.
-struct Keeping<'a>(&'a Leasing);
+struct SenderGuard<'a>(&'a Leasing);
 
 impl Leasing {
-    /// Keeps the leases, with `deliver` to send a letter about the key of a lease. Ends some time after
+    /// Keeps the leases, with `deliver` to send a message about the key of a lease. Ends some time after
     /// [`stop`](Self::stop), when all permits are given back or 250 ms have passed.
-    pub(crate) async fn keep<D>(&self, deliver: impl Fn(Arc<Lease>, Letter) -> D)
+    pub(crate) async fn keep<D>(&self, deliver: impl Fn(Arc<Lease>, OutgoingMessage) -> D)
     where
         D: Future<Output = (Arc<Lease>, Delivered)>,
     {
-        if self.clock.steady().is_none() || self.is_kept.swap(true, Ordering::Relaxed) {
+        if self.clock.steady().is_none() || self.has_sender.swap(true, Ordering::Relaxed) {
             return;
         }
-        let _keeping = Keeping(self);
+        let _guard = SenderGuard(self);
         let mut under_way = FuturesUnordered::new();
         let mut tick = Pause::new(TICK);
         let mut until = None;
@@ -60,8 +60,8 @@ impl Leasing {
                 self.leave(now);
             }
             for lease in self.take_due() {
-                if let Some(letter) = lease.speak(now) {
-                    under_way.push(deliver(lease, letter));
+                if let Some(outgoing) = lease.next_message(now) {
+                    under_way.push(deliver(lease, outgoing));
                 }
             }
             if until.is_some_and(|until| under_way.is_empty() || now >= until) {
@@ -81,9 +81,9 @@ impl Leasing {
             });
             if let Some((lease, delivered)) = delivered.await {
                 let now = self.now();
-                lease.heard(&delivered, now);
+                lease.on_reply(&delivered, now);
                 // A message was under way when the process began to stop: the permits that it brought go back, too.
-                if until.is_some() && lease.desk().leave(&lease.cell, now) {
+                if until.is_some() && lease.locked().leave(&lease.cell, now) {
                     self.due(&lease);
                 }
             }
@@ -99,18 +99,18 @@ impl Leasing {
     fn tick(&self, now: Micros) {
         let mut is_any_over = false;
         self.table.each(|lease| {
-            let mut desk = lease.desk();
-            if desk.tick(&lease.cell, now) {
+            let mut state = lease.locked();
+            if state.tick(&lease.cell, now) {
                 self.due(lease);
             }
-            is_any_over |= desk.is_over(&lease.cell, now);
+            is_any_over |= state.is_over(&lease.cell, now);
         });
         if is_any_over {
             self.table.sweep(|lease| {
-                let desk = lease.desk();
-                let is_over = desk.is_over(&lease.cell, now);
+                let state = lease.locked();
+                let is_over = state.is_over(&lease.cell, now);
                 if is_over {
-                    self.numbered.fetch_max(desk.number(), Ordering::Relaxed);
+                    self.numbered.fetch_max(state.number(), Ordering::Relaxed);
                 }
                 is_over
             });
@@ -119,20 +119,20 @@ impl Leasing {
 
     fn leave(&self, now: Micros) {
         self.table.each(|lease| {
-            if lease.desk().leave(&lease.cell, now) {
+            if lease.locked().leave(&lease.cell, now) {
                 self.due(lease);
             }
         });
     }
 }
 
-impl Drop for Keeping<'_> {
+impl Drop for SenderGuard<'_> {
     fn drop(&mut self) {
         let Self(leasing) = self;
-        leasing.is_kept.store(false, Ordering::Relaxed);
+        leasing.has_sender.store(false, Ordering::Relaxed);
         let now = leasing.now();
         leasing.table.each(|lease| {
-            lease.desk().leave(&lease.cell, now);
+            lease.locked().leave(&lease.cell, now);
             lease.cell.stop();
         });
     }

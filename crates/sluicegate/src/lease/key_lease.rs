@@ -1,13 +1,13 @@
 //! One leased key at its holder: when to send a message, for how many permits, and the effect of the answer.
 //!
-//! No IO and no clock: the keeper and the simulator pass the time in, by the steady clock.
+//! No IO and no clock: the sender and the simulator pass the time in, by the steady clock.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sluicegate_kernel::lease::{Message, Stands};
+use sluicegate_kernel::lease::{LeaseGrant, Message};
 use sluicegate_kernel::{
-    Decision, Micros, Outcome as Decided, Retry, Rule, RuleSet, Verdict, Word,
+    Decision, LeaseReply, Micros, Outcome as Decided, Retry, Rule, RuleSet, Verdict,
 };
 use sluicegate_policy::Rules;
 use sluicegate_store::{Quota, RuleOrigin, StoreError, StoreRequest};
@@ -15,12 +15,12 @@ use sluicegate_store::{Quota, RuleOrigin, StoreError, StoreRequest};
 use super::cell::Cell;
 use super::counts::{Fate, Kind, MessageOutcome};
 use super::demand::{Bounds, Demand};
-use super::heat::{HOT_ASKS, HOT_WITHIN};
-use super::holder::{Heard, Talk, Wish};
-use super::line::{Line, Outcome, Place};
+use super::hot_keys::{HOT_ASKS, HOT_WITHIN};
+use super::last_reply::LastReply;
 use super::pace::Pace;
-use super::said::Said;
-use super::{Hit, LeaseTerms};
+use super::queue::{LeaseQueue, Outcome, QueueTicket};
+use super::session::{LeaseRequest, LeaseSession, ReplyOutcome};
+use super::{LeaseTerms, LeasedDecision};
 
 /// Time before their end from which permits are renewed: longer than a message takes, and than a tick.
 const RENEWED_BEFORE: Micros = Micros::from_millis(60);
@@ -51,20 +51,20 @@ pub(crate) struct Subject {
 
 /// A message, and its subject.
 #[derive(Debug)]
-pub(crate) struct Letter {
+pub(crate) struct OutgoingMessage {
     pub(crate) subject: Arc<Subject>,
     pub(crate) message: Message,
 }
 
 /// The answer to a request that finds no permits.
 #[derive(Debug)]
-pub(crate) enum Asked {
+pub(crate) enum MissOutcome {
     /// The request is refused.
     Refused(Verdict),
     /// The request waits for the answer to a message.
-    Waits(Place),
+    Waits(QueueTicket),
     /// Its key is not leased.
-    Not,
+    NotLeased,
 }
 
 /// The reason for which a message is sent.
@@ -82,12 +82,12 @@ enum Reason {
 
 /// The state of one key.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct KeyLease {
     subject: Arc<Subject>,
-    talk: Talk,
+    session: LeaseSession,
     demand: Demand,
     pace: Pace,
-    line: Line,
+    queue: LeaseQueue,
     /// Number of permits that the last message requested.
     wanted: u64,
     reason: Option<Reason>,
@@ -137,31 +137,31 @@ impl Subject {
     }
 }
 
-impl Letter {
-    /// Permits of each rule in use according to `stands`, with all that are leased; empty if there is only one rule.
-    pub(crate) fn in_use(&self, stands: &Stands) -> Vec<(usize, u64)> {
+impl OutgoingMessage {
+    /// Permits of each rule in use according to `grant`, with all that are leased; empty if there is only one rule.
+    pub(crate) fn in_use(&self, grant: &LeaseGrant) -> Vec<(usize, u64)> {
         let rules = self.subject.rules.set().rules();
-        let in_use = |used: &u64, limit: u64| (used + u64::from(stands.hint.held)).min(limit);
-        let each = stands.hint.used.iter().zip(rules);
+        let in_use = |used: &u64, limit: u64| (used + u64::from(grant.hint.held)).min(limit);
+        let each = grant.hint.used.iter().zip(rules);
         let each = each.map(|(used, named)| in_use(used, named.rule.limit())).enumerate();
         if rules.len() > 1 { each.collect() } else { Vec::new() }
     }
 }
 
-impl Desk {
+impl KeyLease {
     /// Returns a key that has just become hot: `HOT_ASKS` requests like one of `cost` came within `over`.
     pub(super) fn new(
-        talk: Talk,
+        session: LeaseSession,
         subject: Subject,
         (cost, over): (u32, Micros),
         now: Micros,
     ) -> Self {
         Self {
             subject: Arc::new(subject),
-            talk,
+            session,
             demand: hot(cost, over, now),
             pace: Pace::default(),
-            line: Line::default(),
+            queue: LeaseQueue::default(),
             wanted: 0,
             reason: None,
             kind: Kind::default(),
@@ -181,22 +181,22 @@ impl Desk {
     }
 
     /// Handles a request of `cost` that found no permits.
-    pub(super) fn miss(&mut self, cell: &Cell, cost: u32, now: Micros) -> Asked {
+    pub(super) fn miss(&mut self, cell: &Cell, cost: u32, now: Micros) -> MissOutcome {
         self.note(cell, now);
         self.last_ask = now;
         self.demand.add(1, cost.into());
         self.pace.add(1);
         let has_place = self.yields_since.is_none() && now >= self.full_until;
         if !has_place || !self.subject.leases(cost) || !self.is_warm(cost, now) {
-            return Asked::Not;
+            return MissOutcome::NotLeased;
         }
-        if !self.talk.waits() && !self.pace.allows(now) {
-            return Asked::Refused(self.refusal(cell, now));
+        if !self.session.waits() && !self.pace.allows(now) {
+            return MissOutcome::Refused(self.refusal(cell, now));
         }
-        let Some(place) = self.line.join(cost) else { return Asked::Not };
-        self.talk.counts().waits.fetch_add(1, Ordering::Relaxed);
+        let Some(place) = self.queue.join(cost) else { return MissOutcome::NotLeased };
+        self.session.counts().waits.fetch_add(1, Ordering::Relaxed);
         self.reason = Some(Reason::More);
-        Asked::Waits(place)
+        MissOutcome::Waits(place)
     }
 
     /// Returns the refusal that [`miss`](Self::miss) would return at once.
@@ -206,7 +206,7 @@ impl Desk {
             && self.yields_since.is_none()
             && now >= self.full_until
             && self.subject.leases(cost)
-            && !self.talk.waits()
+            && !self.session.waits()
             && !self.pace.allows(now);
         refuses.then(|| {
             self.last_ask = now;
@@ -220,7 +220,7 @@ impl Desk {
     pub(super) fn runs_low(&mut self, cell: &Cell, now: Micros) -> bool {
         self.note(cell, now);
         let is_kept = self.cold.is_none() && self.yields_since.is_none();
-        let asks = is_kept && !self.talk.waits() && self.pace.allows(now);
+        let asks = is_kept && !self.session.waits() && self.pace.allows(now);
         if asks {
             self.reason = Some(Reason::More);
         }
@@ -230,8 +230,8 @@ impl Desk {
     /// Takes permits back that a caller returns; returns whether it could.
     pub(super) fn put_back(&mut self, cell: &Cell, permits: u32, now: Micros) -> bool {
         self.note(cell, now);
-        let put_back = self.talk.put_back(cell, permits, now);
-        self.noted.1 = self.talk.spent(cell);
+        let put_back = self.session.put_back(cell, permits, now);
+        self.noted.1 = self.session.spent(cell);
         put_back
     }
 
@@ -239,8 +239,8 @@ impl Desk {
     /// way is granted.
     pub(super) fn change_rules(&mut self, cell: &Cell, subject: Subject) {
         cell.stop();
-        self.talk.give_up();
-        self.line.answer(|_| Outcome::Ask);
+        self.session.give_up();
+        self.queue.answer(|_| Outcome::Ask);
         self.subject = Arc::new(subject);
         self.reason = Some(Reason::More);
         self.verdict = None;
@@ -255,32 +255,32 @@ impl Desk {
     /// permits as used. Returns their number, once.
     pub(super) fn retire(&mut self, cell: &Cell) -> u32 {
         cell.stop();
-        if std::mem::replace(&mut self.is_retired, true) { 0 } else { self.talk.stood() }
+        if std::mem::replace(&mut self.is_retired, true) { 0 } else { self.session.stood() }
     }
 
     /// Marks what was spent, after some time has passed. Returns whether a message is due.
     pub(super) fn tick(&mut self, cell: &Cell, now: Micros) -> bool {
         self.note(cell, now);
-        self.talk.mark(cell, now);
-        if self.talk.is_too_late(now) {
-            self.talk.give_up();
-            self.line.answer(|_| Outcome::Ask);
+        self.session.mark(cell, now);
+        if self.session.is_too_late(now) {
+            self.session.give_up();
+            self.queue.answer(|_| Outcome::Ask);
             self.pace.free(now);
             self.was_late(now);
         }
-        if self.talk.waits() {
+        if self.session.waits() {
             return false;
         }
         let end = Micros::new(cell.end());
-        let lead = Micros::new(end.since(self.talk.sent_at()).get() / 4).min(RENEWED_BEFORE);
+        let lead = Micros::new(end.since(self.session.sent_at()).get() / 4).min(RENEWED_BEFORE);
         let is_idle =
             self.yields_since.is_some() || now.since(self.last_ask) >= self.demand.idle_after();
-        let (left, spent) = (cell.left(), self.talk.spent(cell));
+        let (left, spent) = (cell.left(), self.session.spent(cell));
         self.reason = match self.reason {
             None if is_idle && (left > 0 || spent > 0) => Some(Reason::End),
             // Also if it has ended meanwhile: the store may still have the record.
             None if left > 0 && now.plus(lead) >= end => Some(Reason::Renew),
-            None if self.talk.is_unheard(now) => Some(Reason::Unheard),
+            None if self.session.is_unheard(now) => Some(Reason::Unheard),
             reason => reason,
         };
         self.reason.is_some()
@@ -288,10 +288,10 @@ impl Desk {
 
     /// Gives everything back because the process stops. Returns whether a message is due.
     pub(super) fn leave(&mut self, cell: &Cell, now: Micros) -> bool {
-        self.line.answer(|_| Outcome::Ask);
+        self.queue.answer(|_| Outcome::Ask);
         self.cold = Some((now, 0));
         self.reason = Some(Reason::End);
-        cell.left() > 0 || self.talk.spent(cell) > 0
+        cell.left() > 0 || self.session.spent(cell) > 0
     }
 
     /// Requests per second, 0 if none came for a while; `None` if the lease makes room already.
@@ -310,20 +310,20 @@ impl Desk {
 
     /// The number of its last message.
     pub(super) const fn number(&self) -> u32 {
-        self.talk.number()
+        self.session.number()
     }
 
     /// Returns whether the key can be forgotten.
     pub(super) fn is_over(&self, cell: &Cell, now: Micros) -> bool {
         let begun = self.yields_since.map_or(self.last_ask, |since| since.min(self.last_ask));
         now.since(begun) >= FORGOTTEN_AFTER
-            && !self.talk.waits()
+            && !self.session.waits()
             && (cell.left() == 0 || now.get() >= cell.end())
     }
 
     /// Returns the message that is due.
-    pub(super) fn speak(&mut self, cell: &Cell, now: Micros) -> Option<Letter> {
-        if self.talk.waits() {
+    pub(super) fn next_message(&mut self, cell: &Cell, now: Micros) -> Option<OutgoingMessage> {
+        if self.session.waits() {
             return None;
         }
         let mut reason = self.reason.take()?;
@@ -333,17 +333,17 @@ impl Desk {
             reason = Reason::End;
             self.cold = Some((now, 0));
         }
-        let (need, least) = self.line.needs();
-        let wish = match self.subject.bounds {
+        let (need, least) = self.queue.needs();
+        let request = match self.subject.bounds {
             // The permits that are left are kept, and none are requested.
-            Some(_) if reason == Reason::Unheard && need == 0 => Wish::default(),
+            Some(_) if reason == Reason::Unheard && need == 0 => LeaseRequest::default(),
             Some(bounds) if reason != Reason::End || need > 0 => {
                 let left = if now.get() < cell.end() { cell.left() } else { 0 };
                 let target = self.demand.target(&bounds, now);
                 let most = 2 * target;
                 let back =
                     if reason == Reason::Renew { u64::from(left).saturating_sub(most) } else { 0 };
-                Wish {
+                LeaseRequest {
                     need,
                     least,
                     want: narrow(target.saturating_sub(left.into())),
@@ -353,83 +353,83 @@ impl Desk {
                 }
             }
             _ => {
-                self.line.answer(|_| Outcome::Ask);
-                Wish { back: u32::MAX, ..Wish::default() }
+                self.queue.answer(|_| Outcome::Ask);
+                LeaseRequest { back: u32::MAX, ..LeaseRequest::default() }
             }
         };
-        self.wanted = u64::from(wish.need) + u64::from(wish.want);
+        self.wanted = u64::from(request.need) + u64::from(request.want);
         self.kind = match reason {
             Reason::End | Reason::Unheard => Kind::End,
-            _ if self.talk.stood() == 0 => Kind::First,
+            _ if self.session.stood() == 0 => Kind::First,
             Reason::More => Kind::More,
             Reason::Renew => Kind::Renew,
         };
-        let message = self.talk.ask(cell, &wish, now);
+        let message = self.session.ask(cell, &request, now);
         self.noted.1 = 0;
-        Some(Letter { subject: Arc::clone(&self.subject), message })
+        Some(OutgoingMessage { subject: Arc::clone(&self.subject), message })
     }
 
     /// Withdraws a message that could not be sent, or is not to be: requests that wait for it ask the store themselves.
     pub(super) fn unsent(&mut self, now: Micros) {
-        self.talk.withdraw();
+        self.session.withdraw();
         self.reason = None;
-        self.line.answer(|_| Outcome::Ask);
+        self.queue.answer(|_| Outcome::Ask);
         self.pace.free(now);
     }
 
     /// Handles the result of a message.
-    pub(super) fn heard(
+    pub(super) fn on_reply(
         &mut self,
-        (cell, said): (&Cell, &Said),
-        heard: Result<&Word, &StoreError>,
+        (cell, last_reply): (&Cell, &LastReply),
+        reply: Result<&LeaseReply, &StoreError>,
         now: Micros,
     ) {
         // This answers also the reasons for a message that arose meanwhile.
         self.reason = None;
-        let was_awaited = self.talk.waits();
-        let heard = match heard {
-            Ok(word) => {
+        let was_awaited = self.session.waits();
+        let outcome = match reply {
+            Ok(reply) => {
                 let rules = self.subject.rules.set();
-                self.talk.hear(cell, word, now, |stands| said.note(stands, rules, now))
+                self.session.on_reply(cell, reply, now, |grant| last_reply.note(grant, rules, now))
             }
             Err(error) => {
-                self.talk.counts().message(self.kind, MessageOutcome::Lost);
-                self.talk.give_up();
+                self.session.counts().message(self.kind, MessageOutcome::Lost);
+                self.session.give_up();
                 self.pace.free(now);
                 if !is_outage(error) {
                     // The next message would fail alike.
                     self.full_until = now.plus(FULL_FOR);
                 }
-                return self.line.answer(|_| failed(error));
+                return self.queue.answer(|_| failed(error));
             }
         };
-        let counts = Arc::clone(self.talk.counts());
-        let is_late = matches!(heard, Heard::Nothing);
-        let outcome = if is_late { MessageOutcome::Late } else { MessageOutcome::Answered };
-        counts.message(self.kind, outcome);
+        let counts = Arc::clone(self.session.counts());
+        let is_late = matches!(outcome, ReplyOutcome::Stale);
+        let counted = if is_late { MessageOutcome::Late } else { MessageOutcome::Answered };
+        counts.message(self.kind, counted);
         if !is_late {
             self.late = 0;
         } else if was_awaited {
             self.was_late(now);
         }
-        match heard {
-            Heard::Goes(stands) => self.goes_on((cell, said), &stands, now),
-            Heard::Full(stands) => {
+        match outcome {
+            ReplyOutcome::Granted(grant) => self.on_grant((cell, last_reply), &grant, now),
+            ReplyOutcome::NoCapacity(grant) => {
                 counts.full.fetch_add(1, Ordering::Relaxed);
-                counts.permits(Fate::Spent, stands.granted);
+                counts.permits(Fate::Spent, grant.granted);
                 self.full_until = now.plus(FULL_FOR);
-                let mut granted = stands.granted;
-                while let Some(untaken) = self.line.serve(|cost| {
+                let mut granted = grant.granted;
+                while let Some(untaken) = self.queue.serve(|cost| {
                     granted = granted.checked_sub(cost)?;
-                    Some(passed(&stands.verdict, cost, granted))
+                    Some(passed(&grant.verdict, cost, granted))
                 }) {
                     granted += untaken;
                 }
-                self.line.answer(|_| Outcome::Ask);
+                self.queue.answer(|_| Outcome::Ask);
             }
-            Heard::Nothing => {
+            ReplyOutcome::Stale => {
                 self.pace.free(now);
-                self.line.answer(|_| Outcome::Ask);
+                self.queue.answer(|_| Outcome::Ask);
             }
         }
     }
@@ -442,37 +442,42 @@ impl Desk {
         }
     }
 
-    fn goes_on(&mut self, (cell, said): (&Cell, &Said), stands: &Stands, now: Micros) {
+    fn on_grant(
+        &mut self,
+        (cell, last_reply): (&Cell, &LastReply),
+        grant: &LeaseGrant,
+        now: Micros,
+    ) {
         self.is_retired = false;
-        self.verdict = Some((stands.verdict, now));
+        self.verdict = Some((grant.verdict, now));
         if let Some(bounds) = &self.subject.bounds {
-            let decides = self.subject.rules.set().rules().get(stands.verdict.rule);
+            let decides = self.subject.rules.set().rules().get(grant.verdict.rule);
             let begins_anew = decides.is_some_and(|it| matches!(it.rule, Rule::FixedWindow(_)));
-            let said = (stands, self.wanted, begins_anew);
-            self.pace.heard(said, (bounds, &self.demand), now);
+            let reply = (grant, self.wanted, begins_anew);
+            self.pace.on_reply(reply, (bounds, &self.demand), now);
         }
-        while let Some(untaken) = self.serve((cell, said), now) {
+        while let Some(untaken) = self.serve((cell, last_reply), now) {
             self.put_back(cell, untaken, now);
         }
-        if self.line.is_empty() {
+        if self.queue.is_empty() {
             return;
         }
         if self.pace.allows(now) {
             // Others have taken the permits that came for them.
-            return self.line.answer(|_| Outcome::Ask);
+            return self.queue.answer(|_| Outcome::Ask);
         }
         let refusal = self.refusal(cell, now);
-        self.line.answer(|_| Outcome::Refused(refusal));
+        self.queue.answer(|_| Outcome::Refused(refusal));
     }
 
-    /// Serves the requests that wait from the cell; see [`Line::serve`].
-    fn serve(&mut self, (cell, said): (&Cell, &Said), now: Micros) -> Option<u32> {
+    /// Serves the requests that wait from the cell; see [`LeaseQueue::serve`].
+    fn serve(&mut self, (cell, last_reply): (&Cell, &LastReply), now: Micros) -> Option<u32> {
         let (mut served, mut spent) = (0_u32, 0_u32);
-        let untaken = self.line.serve(|cost| {
+        let untaken = self.queue.serve(|cost| {
             let left = cell.take(cost, || now.get())?;
             served += 1;
             spent = spent.saturating_add(cost);
-            Some(said.hit((cost, left), None, now))
+            Some(last_reply.hit((cost, left), None, now))
         });
         // They were counted when they found no permits.
         self.noted.0 = self.noted.0.wrapping_add(served);
@@ -482,7 +487,7 @@ impl Desk {
 
     /// The number of permits in the cell below which the next message is due; 0 if none is.
     pub(super) fn low_water(&self, now: Micros) -> u32 {
-        let Some(bounds) = self.subject.bounds.filter(|_| !self.talk.waits()) else { return 0 };
+        let Some(bounds) = self.subject.bounds.filter(|_| !self.session.waits()) else { return 0 };
         narrow(self.demand.low_water(self.demand.target(&bounds, now)))
     }
 
@@ -498,7 +503,7 @@ impl Desk {
 
     /// Adds the hits and permits since the last reading of the cell to the demand.
     fn note(&mut self, cell: &Cell, now: Micros) {
-        let (hits, spent) = (cell.hits(), self.talk.spent(cell));
+        let (hits, spent) = (cell.hits(), self.session.spent(cell));
         let asks = u64::from(hits.wrapping_sub(self.noted.0));
         self.demand.add(asks, spent.saturating_sub(self.noted.1).into());
         self.pace.add(asks);
@@ -568,10 +573,10 @@ const fn is_outage(error: &StoreError) -> bool {
     matches!(error, StoreError::Unavailable { .. } | StoreError::Overloaded { .. })
 }
 
-fn passed(said: &Verdict, cost: u32, left: u32) -> Hit {
+fn passed(verdict: &Verdict, cost: u32, left: u32) -> LeasedDecision {
     let outcome = Decided::Allow { granted: cost.into(), wait: Micros::ZERO };
-    let decision = Decision { outcome, remaining: left.into(), ..said.decision };
-    Hit { verdict: Verdict { decision, rule: said.rule }, age: Micros::ZERO }
+    let decision = Decision { outcome, remaining: left.into(), ..verdict.decision };
+    LeasedDecision { verdict: Verdict { decision, rule: verdict.rule }, age: Micros::ZERO }
 }
 
 fn blank(rules: &RuleSet) -> Verdict {

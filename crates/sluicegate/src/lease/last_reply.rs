@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sluicegate_kernel::lease::Stands;
+use sluicegate_kernel::lease::LeaseGrant;
 use sluicegate_kernel::limits::RULES_MAX;
 use sluicegate_kernel::{Decision, Micros, Outcome, RuleSet, Verdict};
 
-use super::Hit;
+use super::LeasedDecision;
 
 /// Bits of a word that hold the place of a rule.
 const PLACE_BITS: u32 = RULES_MAX.trailing_zeros();
 
 /// The answer, read by every hit. Each word is true by itself; two of them may be of two answers.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct LastReply {
     /// Permits that were free beside all leases.
     free: AtomicU64,
     /// `limit | place` of the rule that decides, the place in [`PLACE_BITS`] bits. A hit does not read the limit
@@ -26,15 +26,15 @@ pub(super) struct Said {
     at: AtomicU64,
 }
 
-impl Said {
+impl LastReply {
     /// Records the store's answer to a holder with `rules`. Other nodes may have later rules, so the limit is that of
     /// the holder's own rule.
-    pub(super) fn note(&self, stands: &Stands, rules: &RuleSet, now: Micros) {
-        let Verdict { decision, rule } = stands.verdict;
+    pub(super) fn note(&self, grant: &LeaseGrant, rules: &RuleSet, now: Micros) {
+        let Verdict { decision, rule } = grant.verdict;
         // Another implementation of a store may name a rule that does not exist.
         let rule = if rule < rules.rules().len() { rule } else { 0 };
         let limit = rules.rules()[rule].rule.limit();
-        self.free.store(stands.free, Ordering::Relaxed);
+        self.free.store(grant.free, Ordering::Relaxed);
         self.rule.store(limit << PLACE_BITS | rule as u64, Ordering::Relaxed);
         self.reset.store(now.plus(decision.reset_after).get(), Ordering::Relaxed);
         self.at.store(now.get(), Ordering::Relaxed);
@@ -48,7 +48,7 @@ impl Said {
         (cost, left): (u32, u32),
         replaced: Option<&Arc<RuleSet>>,
         now: Micros,
-    ) -> Hit {
+    ) -> LeasedDecision {
         let outcome = Outcome::Allow { granted: cost.into(), wait: Micros::ZERO };
         let (limit, rule) = match replaced {
             None => unpack(self.rule.load(Ordering::Relaxed)),
@@ -58,7 +58,7 @@ impl Said {
         let reset_after = Micros::new(self.reset.load(Ordering::Relaxed)).since(now);
         let verdict =
             Verdict { decision: Decision { outcome, limit, remaining, reset_after }, rule };
-        Hit { verdict, age: now.since(Micros::new(self.at.load(Ordering::Relaxed))) }
+        LeasedDecision { verdict, age: now.since(Micros::new(self.at.load(Ordering::Relaxed))) }
     }
 }
 

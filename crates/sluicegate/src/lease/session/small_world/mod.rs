@@ -4,8 +4,8 @@
 //! of [`Event`], within the bounds of a [`Small`] world. A holder without further messages has crashed. Time goes in
 //! steps, which keeps a world small: the others find errors of a few microseconds.
 //!
-//! The product's own code takes every step: the kernel's at the store, [`Talk`] and [`Cell`] at a holder. The two
-//! lines that the rest of the engine adds to an edit, in `Desk::change_rules`, are repeated here.
+//! The product's own code takes every step: the kernel's at the store, [`LeaseSession`] and [`Cell`] at a holder. The two
+//! lines that the rest of the engine adds to an edit, in `KeyLease::change_rules`, are repeated here.
 
 mod broken;
 mod checks;
