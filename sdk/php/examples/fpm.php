@@ -9,7 +9,9 @@
 
 declare(strict_types=1);
 
+use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Gate;
+use Sluicegate\Http\BadRequest;
 use Sluicegate\Http\Headers;
 use Sluicegate\Http\Key;
 use Sluicegate\Http\Refusal;
@@ -24,7 +26,12 @@ $gate = Gate::direct(
 );
 $orders = $gate->policy('orders');
 $key = Key::remoteIp(trusted: array_filter(explode(',', (string) getenv('TRUSTED'))));
-$decision = $orders->check($key->of(RequestFacts::ofGlobals(), $orders));
+try {
+    $decision = $orders->check($key->of(RequestFacts::ofGlobals(), $orders));
+} catch (BadRequest | StoreUnavailable $e) {
+    Refusal::undecided($e)->send();          // 400 without an address, 503 without a decision
+    return;
+}
 if (!$decision->allowed) {
     Refusal::of($decision)->send();
     return;

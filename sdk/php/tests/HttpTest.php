@@ -77,7 +77,106 @@ final class HttpTest extends TestCase
      */
     public function testKeysAreThoseOfTheTable(array $attributes, RequestFacts $facts, ?string $expected): void
     {
-        self::assertSame($expected, Key::attributes($attributes)->of($facts, $this->limiter()));
+        self::assertSame($expected, Key::attributes($attributes, shared: true)->of($facts, $this->limiter()));
+    }
+
+    /** @return iterable<string, array{Key, Key, list<RequestFacts>}> */
+    public static function withoutAKey(): iterable
+    {
+        $of = static fn (string $peer = '', array $headers = []): RequestFacts =>
+            new RequestFacts($peer, 'GET', '/orders', $headers);
+        yield 'no header' => [
+            Key::header('X-Tenant'), Key::header('X-Tenant', shared: true), [$of(), $of('', ['x-tenant' => ['']])],
+        ];
+        yield 'no address' => [Key::remoteIp(), Key::remoteIp(shared: true), [$of(), $of('unix:'), $of('lb')]];
+        $two = ['header:x-tenant', 'path'];
+        yield 'one of two' => [Key::attributes($two), Key::attributes($two, shared: true), [$of()]];
+        $both = ['user_agent', 'host'];
+        yield 'none of two' => [Key::attributes($both), Key::attributes($both, shared: true), [$of()]];
+        $none = static fn (): ?string => null;
+        yield 'no user' => [Key::by($none), Key::by($none, shared: true), [$of('192.0.2.1')]];
+    }
+
+    /**
+     * @dataProvider withoutAKey
+     * @param list<RequestFacts> $requests
+     */
+    public function testARequestWithoutItsKeyIsRefusedUnlessTheProgramSharesABudget(
+        Key $key,
+        Key $shared,
+        array $requests,
+    ): void {
+        foreach ($requests as $facts) {
+            try {
+                self::fail('the key is ' . json_encode($key->of($facts, $this->limiter())));
+            } catch (BadRequest $e) {
+                self::assertStringEndsWith('the request has none', $e->getMessage());
+                self::assertSame(400, Refusal::undecided($e)->status);
+            }
+            self::assertSame($shared->of($facts, $this->limiter()), $shared->of($requests[0], $this->limiter()));
+        }
+    }
+
+    public function testOneBudgetForAllIsChosen(): void
+    {
+        $facts = new RequestFacts('192.0.2.1', 'GET', '/', []);
+        self::assertNull(Key::shared()->of($facts, $this->limiter()));
+        self::assertNull(Key::attributes([])->of($facts, $this->limiter()));
+        // A policy without `key` chose it, too.
+        $gate = InMemoryGate::with(new ManualClock(), ['p' => Limit::slidingLog(1, '1m')]);
+        self::assertNull(Key::ofPolicy()->of($facts, $gate->policy('p')));
+    }
+
+    public function testAPortIsNoPartOfAnAddress(): void
+    {
+        $key = Key::remoteIp(['10.0.0.0/8', 'fd00::/8']);
+        $of = fn (string $peer, string $forwarded): ?string => $key->of(
+            new RequestFacts($peer, 'GET', '/', ['x-forwarded-for' => [$forwarded]]),
+            $this->limiter(),
+        );
+        $same = ['198.18.0.7:401', '198.18.0.7', ' 198.18.0.7:65535 ', '1.1.1.1:1, 198.18.0.7:401, 10.0.0.9:8080'];
+        foreach ($same as $hop) {
+            self::assertSame('198.18.0.7', $of('10.0.0.1', $hop), $hop);
+            self::assertSame('198.18.0.7', $of('10.0.0.1:5432', $hop), $hop);
+            self::assertSame('198.18.0.7', $of('[fd00::1]:443', $hop), $hop);
+        }
+        foreach (['[2001:db8::1]:443', '[2001:db8::1]', '2001:db8::1', '[2001:db8::1]:443, [fd00::2]:80'] as $hop) {
+            self::assertSame('2001:db8::/64', $of('10.0.0.1', $hop), $hop);
+        }
+        // What is neither is not read, and what comes from others is not believed.
+        $others = ['198.18.0.7:', '198.18.0.7:x', '198.18.0.7:123456', '[198.18.0.7', '2001:db8::1]:443', 'host:80'];
+        foreach ($others as $bad) {
+            self::assertSame('10.0.0.1', $of('10.0.0.1', $bad), $bad);
+        }
+        self::assertSame('203.0.113.9', $of('203.0.113.9:555', '198.18.0.7:401'));
+    }
+
+    public function testAnotherHeaderOfTrustedProxiesHasTheAddress(): void
+    {
+        foreach (['X-Real-IP', 'CF-Connecting-IP'] as $name) {
+            $facts = static fn (string $peer): RequestFacts => new RequestFacts($peer, 'GET', '/', [
+                strtolower($name) => ['198.51.100.1'], 'x-forwarded-for' => ['203.0.113.1'],
+            ]);
+            $key = Key::remoteIp(['10.0.0.0/8'], header: $name);
+            self::assertSame('198.51.100.1', $key->of($facts('10.1.2.3'), $this->limiter()));
+            self::assertSame('192.0.2.1', $key->of($facts('192.0.2.1'), $this->limiter()));
+            $both = Key::attributes(['remote_ip', 'path'], ['10.0.0.0/8'], $name);
+            self::assertSame('198.51.100.1|/', $both->of($facts('10.1.2.3'), $this->limiter()));
+        }
+        self::assertInvalid('`X Real`', static fn (): Key => Key::remoteIp(header: 'X Real'));
+    }
+
+    public function testManyHeaderFieldsAndAddressesAreReadInTime(): void
+    {
+        $headers = ['x-forwarded-for' => [implode(', ', array_fill(0, 20_000, '10.0.0.2'))]];
+        for ($number = 0; $number < 200; $number++) {
+            $headers["x-field-$number"] = [str_repeat('v', 1000)];
+        }
+        $facts = new RequestFacts('10.0.0.1', 'GET', '/', $headers);
+        // Only so many addresses are read; the last of them is that of a proxy, too.
+        self::assertSame('10.0.0.2', Key::remoteIp(['10.0.0.0/8'])->of($facts, $this->limiter()));
+        $all = array_map(static fn (string $name): string => "header:$name", array_slice(array_keys($headers), 1));
+        self::assertStringStartsWith('sha256:', (string) Key::attributes($all)->of($facts, $this->limiter()));
     }
 
     public function testAMisspeltAttributeIsRefused(): void
@@ -114,7 +213,8 @@ final class HttpTest extends TestCase
     public function testTheKeyThatAFunctionMakesIsLikeOthersOfRequests(): void
     {
         $facts = new RequestFacts('', 'GET', '/', []);
-        $of = fn (?string $key): ?string => Key::by(static fn (): ?string => $key)->of($facts, $this->limiter());
+        $of = fn (?string $key): ?string =>
+            Key::by(static fn (): ?string => $key, shared: true)->of($facts, $this->limiter());
         $long = str_repeat('x', 1025);
         self::assertSame([null, 'a|b', 'sha256:' . hash('sha256', $long)], [$of(null), $of('a|b'), $of($long)]);
         $this->expectException(BadRequest::class);
@@ -259,7 +359,7 @@ final class HttpTest extends TestCase
         $gate = Gate::remote('http://127.0.0.1:1');
         $middleware = static fn (bool $pass): RateLimitMiddleware => new RateLimitMiddleware(
             $gate->policy('p'),
-            Key::remoteIp(),
+            Key::shared(),
             new Psr17Factory(),
             passUnavailable: $pass,
         );
@@ -283,7 +383,7 @@ final class HttpTest extends TestCase
         $limiter = Gates::remote($server->url)->policy('p');
         foreach ([false, true] as $pass) {
             $factory = new Psr17Factory();
-            $middleware = new RateLimitMiddleware($limiter, Key::remoteIp(), $factory, passUnavailable: $pass);
+            $middleware = new RateLimitMiddleware($limiter, Key::shared(), $factory, passUnavailable: $pass);
             $response = $middleware->process(new ServerRequest('GET', '/'), $this->handler());
             self::assertSame($pass ? $passes : 503, $response->getStatusCode());
         }

@@ -19,17 +19,18 @@ final class Address
     }
 
     /**
-     * Returns the client's address: the last of `X-Forwarded-For` that is not a trusted proxy's, or the connection's
-     * peer.
+     * Returns the client's address: the last one in the header field that is not a trusted proxy's, or the connection's
+     * peer. A port behind an address does not count, nor do brackets around one.
      *
      * @param list<Network> $trusted networks of proxies; the field is ignored if it comes from others
+     * @param string $header the field in which the proxies write addresses, in lower case
      */
-    public static function ofClient(RequestFacts $request, array $trusted): string
+    public static function ofClient(RequestFacts $request, array $trusted, string $header = 'x-forwarded-for'): string
     {
-        $address = $request->peer;
-        $hops = explode(',', implode(',', $request->headers['x-forwarded-for'] ?? []));
+        $address = self::plain($request->peer);
+        $hops = explode(',', implode(',', $request->headers[$header] ?? []));
         foreach (array_slice(array_reverse($hops), 0, self::HOPS_MAX) as $hop) {
-            $hop = trim($hop);
+            $hop = self::plain(trim($hop));
             if (!self::isIn($address, $trusted) || @inet_pton($hop) === false) {
                 break;
             }
@@ -38,13 +39,20 @@ final class Address
         return $address;
     }
 
+    /** Returns the address in `1.2.3.4:555`, `[v6]:555` or `[v6]`; any other text as it is. */
+    public static function plain(string $text): string
+    {
+        $isWithPort = preg_match('/^(?:([0-9.]+):[0-9]{1,5}|\[([0-9A-Fa-f:.]+)\](?::[0-9]{1,5})?)$/D', $text, $part);
+        return $isWithPort ? $part[2] ?? $part[1] : $text;
+    }
+
     /**
      * Returns an address as a key: IPv4 in decimal, also inside IPv6; of other IPv6 the first 64 bits and `/64`. Empty
-     * if it is not an address.
+     * if it is not an address. A port does not count.
      */
     public static function asKey(string $address): string
     {
-        $bytes = @inet_pton($address);
+        $bytes = @inet_pton(self::plain($address));
         if ($bytes === false) {
             return '';
         }

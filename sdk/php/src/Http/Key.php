@@ -19,84 +19,121 @@ final class Key
     /** Names of header fields are tokens of RFC 9110. */
     private const ATTRIBUTE = '/^(remote_ip|path|method|host|user_agent|header:[!#$%&\'*+.^_`|~0-9A-Za-z-]+)$/D';
 
+    /** The field in which proxies write the addresses that a request came from. */
+    private const FORWARDED = 'X-Forwarded-For';
+
     /** @var list<Network> */
     private readonly array $trusted;
 
     /**
      * @param list<string>|null $attributes null: those of the policy
      * @param list<string> $trusted
+     * @param string $header the field with the client's address
+     * @param bool $shared whether requests without a key share one budget
      * @param Closure(object|null): (string|null)|null $by
      */
     private function __construct(
         private readonly ?array $attributes,
         array $trusted,
+        private readonly string $header,
+        private readonly bool $shared,
         private readonly ?Closure $by = null,
     ) {
         $this->trusted = array_map(Network::of(...), array_values($trusted));
+        if (!preg_match(self::ATTRIBUTE, "header:$header")) {
+            throw new InvalidArgumentException("header: `$header` is not the name of a header field");
+        }
     }
 
     /**
-     * Uses the client's address; IPv6 as its /64.
+     * Uses the client's address; IPv6 as its /64. A request whose address is unknown is a bad request (400).
      *
-     * @param list<string> $trusted networks of proxies whose `X-Forwarded-For` is used, such as `10.0.0.0/8` or
-     *   `fd00::1`
-     * @throws InvalidArgumentException if one is not a network; so do all functions that take them
+     * @param list<string> $trusted networks of proxies whose `$header` is used, such as `10.0.0.0/8` or `fd00::1`
+     * @param string $header the field in which they write the client's address, such as `X-Real-IP` or
+     *   `CF-Connecting-IP`; it is believed from them only
+     * @param bool $shared whether requests without a key share one budget in place of a 400; so with all functions
+     * @throws InvalidArgumentException if one is not a network, or the name not that of a field; so do all functions
+     *   that take them
      */
-    public static function remoteIp(array $trusted = []): self
-    {
-        return new self(['remote_ip'], $trusted);
+    public static function remoteIp(
+        array $trusted = [],
+        string $header = self::FORWARDED,
+        bool $shared = false,
+    ): self {
+        return new self(['remote_ip'], $trusted, $header, $shared);
     }
 
     /**
-     * Uses a header field, such as `X-Tenant`: for requests that are authenticated. Requests without the field get the
-     * shared budget, as at servers; put a limit by `remoteIp` in front, or reject them before.
+     * Uses a header field, such as `X-Tenant`: for requests that are authenticated, since clients write what they want.
+     * A request without the field is a bad request (400).
      *
+     * @param bool $shared whether requests without the field share one budget, as at servers: put a limit by `remoteIp`
+     *   in front then
      * @throws InvalidArgumentException if it is not the name of a field
      */
-    public static function header(string $name): self
+    public static function header(string $name, bool $shared = false): self
     {
-        return self::attributes(["header:$name"]);
+        return self::attributes(["header:$name"], shared: $shared);
     }
 
     /**
-     * Uses attributes as in `key` of a policy: `remote_ip`, `path`, `method`, `host`, `user_agent`, `header:NAME`. A
-     * request in which a single attribute is empty gets the shared budget, and so do all if the list is empty.
+     * Uses attributes as in `key` of a policy: `remote_ip`, `path`, `method`, `host`, `user_agent`, `header:NAME`. All
+     * requests share one budget if the list is empty. A request without one of the header fields, without an address,
+     * or in which all attributes are empty, is a bad request (400).
      *
      * @param list<string> $attributes
      * @param list<string> $trusted
+     * @param bool $shared whether such requests have the key of the attributes that are there, as at servers; without
+     *   any they share one budget
      * @throws InvalidArgumentException if one is not an attribute
      */
-    public static function attributes(array $attributes, array $trusted = []): self
-    {
+    public static function attributes(
+        array $attributes,
+        array $trusted = [],
+        string $header = self::FORWARDED,
+        bool $shared = false,
+    ): self {
         foreach ($attributes as $attribute) {
             if (!preg_match(self::ATTRIBUTE, $attribute)) {
                 $wanted = '`remote_ip`, `path`, `method`, `host`, `user_agent` or `header:NAME`';
                 throw new InvalidArgumentException("key: `$attribute` is not an attribute; expected $wanted");
             }
         }
-        return new self($attributes, $trusted);
+        return new self($attributes, $trusted, $header, $shared);
     }
 
     /**
-     * Uses the attributes that the policy names (`key`), as gateways do. Only for policies in direct mode: with a
-     * server or a limit that is made in code, the first request throws a LogicException.
+     * Uses the attributes that the policy names (`key`), as gateways do; a policy without `key` has one budget for all.
+     * Only for policies in direct mode: with a server or a limit that is made in code, the first request throws a
+     * LogicException.
      *
      * @param list<string> $trusted
      */
-    public static function ofPolicy(array $trusted = []): self
-    {
-        return new self(null, $trusted);
+    public static function ofPolicy(
+        array $trusted = [],
+        string $header = self::FORWARDED,
+        bool $shared = false,
+    ): self {
+        return new self(null, $trusted, $header, $shared);
     }
 
     /**
-     * Uses the result of a function of the framework's request; null: the shared budget. An empty text is a bad request
-     * (400), and a text of more than 1,024 bytes is hashed, as other keys of requests are.
+     * Uses the result of a function of the framework's request, such as the id of the user. Null, for a request without
+     * a key, and an empty text are a bad request (400). A text of more than 1,024 bytes is hashed, as other keys of
+     * requests are.
      *
      * @param callable(object|null): (string|null) $by
+     * @param bool $shared whether requests for which it returns null share one budget
      */
-    public static function by(callable $by): self
+    public static function by(callable $by, bool $shared = false): self
     {
-        return new self([], [], $by(...));
+        return new self([], [], self::FORWARDED, $shared, $by(...));
+    }
+
+    /** Uses one budget for all requests. */
+    public static function shared(): self
+    {
+        return new self([], [], self::FORWARDED, true);
     }
 
     /**
@@ -110,12 +147,36 @@ final class Key
     {
         if ($this->by !== null) {
             $key = ($this->by)($request);
-            return $key === null ? null : self::joined([(string) $key]) ?? throw new BadRequest('key: is empty');
+            if ($key === null) {
+                return $this->shared ? null : throw new BadRequest('key: the request has none');
+            }
+            return self::joined([(string) $key]) ?? throw new BadRequest('key: is empty');
         }
         $attributes = $this->attributes ?? $limiter->keyAttributes()
             ?? throw new LogicException("the key of `$limiter->name` is not known; expected a policy in direct mode");
         $values = array_map(fn (string $attribute): string => $this->value($attribute, $facts), $attributes);
+        if (!$this->shared && $attributes !== []) {
+            self::checkPresent($attributes, $values);
+        }
         return self::joined($values);
+    }
+
+    /**
+     * Checks that a request has what makes it one of a caller.
+     *
+     * @param list<string> $attributes
+     * @param list<string> $values
+     */
+    private static function checkPresent(array $attributes, array $values): void
+    {
+        foreach ($attributes as $place => $attribute) {
+            if ($values[$place] === '' && ($attribute === 'remote_ip' || str_starts_with($attribute, 'header:'))) {
+                throw new BadRequest("$attribute: the request has none");
+            }
+        }
+        if (implode('', $values) === '') {
+            throw new BadRequest('key: the request has none');
+        }
     }
 
     /**
@@ -139,7 +200,7 @@ final class Key
     private function value(string $attribute, RequestFacts $facts): string
     {
         return match ($attribute) {
-            'remote_ip' => Address::asKey(Address::ofClient($facts, $this->trusted)),
+            'remote_ip' => Address::asKey(Address::ofClient($facts, $this->trusted, strtolower($this->header))),
             'path' => Path::of($facts->target),
             'method' => $facts->method,
             'host' => self::host(self::field($facts, 'host')),
