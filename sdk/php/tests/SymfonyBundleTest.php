@@ -272,6 +272,35 @@ final class SymfonyBundleTest extends TestCase
         }
     }
 
+    public function testAUrlOfRedisHasAQueryOrSaysWhatItDoesNotRead(): void
+    {
+        $timeout = static fn (string $url): float =>
+            (new \ReflectionProperty(PhpRedis::class, 'address'))->getValue(PhpRedis::ofUrl($url, 0.2))[4];
+        self::assertSame([0.2, 5.0, 0.5, 5.0], [
+            $timeout('redis://h'), $timeout('redis://h?timeout=5'), $timeout('rediss://:p@h:1/0?timeout=0.5'),
+            $timeout('unix:/run/redis.sock?timeout=5'),
+        ]);
+        $bad = [
+            'redis://bob:s3cret@h?timeout=5&lazy=1' =>
+                'redis: `redis://***@h?timeout=5&lazy=1` has the unknown parameter `lazy`; expected `timeout`',
+            'redis://h?auth=s3cret' => 'redis: `redis://h?auth=***` has the unknown parameter `auth`',
+            'redis://h?timeout=fast' => 'redis: `redis://h?timeout=fast` has a `timeout` that is not a number',
+            'redis://h?timeout=0' => 'redis: `redis://h?timeout=0` has a `timeout`',
+            'redis://h?timeout[]=1' => 'redis: `redis://h?timeout[]=1` has a `timeout`',
+            'redis://:s3cret@h/3' => 'redis: `redis://***@h/3` names a database; expected none, or 0',
+            'http://bob:s3cret@h' => 'redis: `http://***@h` is not a URL of Redis; expected redis://HOST',
+            'redis://s3cret@h' => 'redis: `redis://***@h` names a user without a password',
+        ];
+        foreach ($bad as $url => $message) {
+            try {
+                PhpRedis::ofUrl($url);
+                self::fail("`$url` is a URL");
+            } catch (InvalidArgumentException $e) {
+                self::assertStringStartsWith($message, $e->getMessage());
+            }
+        }
+    }
+
     public function testTheUserOfAUrlLogsIn(): void
     {
         $redis = RedisServer::shared();

@@ -8,12 +8,16 @@ use InvalidArgumentException;
 use LogicException;
 use Redis;
 use RedisException;
+use Sluicegate\Secrets;
 
 /**
  * Redis by the extension phpredis (5.3.7 or later). Key prefixes and serializers of the client have no effect.
  */
 final class PhpRedis implements Runner
 {
+    /** The longest time that connecting may take, in s; a question ends after 10 s anyway. */
+    private const TIMEOUT_MAX_S = 10;
+
     private bool $connected;
     private int $timeoutMs = 0;
 
@@ -91,26 +95,30 @@ final class PhpRedis implements Runner
     /**
      * A persistent connection by a URL: `redis://[user:password@]host[:port]`, `rediss://…` (TLS) or `unix:/path`.
      *
+     * @param string $url `?timeout=SECONDS` at its end takes the place of `$timeout`
      * @param float $timeout seconds that connecting may take
-     * @throws InvalidArgumentException if it is not such a URL; programs and servers share database 0
+     * @throws InvalidArgumentException if it is not such a URL; programs and servers share database 0. The message
+     *   shows the URL without its password
      */
     public static function ofUrl(string $url, float $timeout = 0.1): self
     {
-        if (preg_match('~^unix:(?://)?(/.+)$~D', $url, $path)) {
+        [$plain, $query] = [...explode('?', $url, 2), ''];
+        $timeout = self::timeoutOf($url, $query) ?? $timeout;
+        if (preg_match('~^unix:(?://)?(/.+)$~D', $plain, $path)) {
             return self::persistent($path[1], 0, null, $timeout);
         }
-        $part = parse_url($url) ?: [];
+        $part = parse_url($plain) ?: [];
         $isTls = ($part['scheme'] ?? '') === 'rediss';
         $isKnown = array_diff_key($part, array_flip(['scheme', 'host', 'port', 'user', 'pass', 'path'])) === [];
         $isDatabase0 = in_array($part['path'] ?? '', ['', '/', '/0'], true);
         if (!in_array($part['scheme'] ?? '', ['redis', 'rediss'], true) || !isset($part['host']) || !$isKnown) {
-            throw new InvalidArgumentException('the URL of Redis is redis://, rediss:// or unix:, without a query');
+            throw self::badUrl($url, 'is not a URL of Redis; expected redis://HOST, rediss://HOST or unix:/PATH');
         }
         if (!$isDatabase0) {
-            throw new InvalidArgumentException('the URL of Redis names a database; expected none, or 0');
+            throw self::badUrl($url, 'names a database; expected none, or 0');
         }
         if (($part['user'] ?? '') !== '' && ($part['pass'] ?? '') === '') {
-            throw new InvalidArgumentException('the URL of Redis names a user without a password');
+            throw self::badUrl($url, 'names a user without a password');
         }
         $auth = array_map(rawurldecode(...), array_values(array_filter(
             [$part['user'] ?? '', $part['pass'] ?? ''],
@@ -118,6 +126,29 @@ final class PhpRedis implements Runner
         )));
         $host = ($isTls ? 'tls://' : '') . trim($part['host'], '[]');
         return self::persistent($host, $part['port'] ?? 6379, $auth ?: null, $timeout);
+    }
+
+    /** Returns the `timeout` of a URL's query, in s; null if it has none. */
+    private static function timeoutOf(string $url, string $query): ?float
+    {
+        parse_str($query, $options);
+        $unknown = array_key_first(array_diff_key($options, ['timeout' => null]));
+        if ($unknown !== null) {
+            $name = substr((string) $unknown, 0, 100);
+            throw self::badUrl($url, "has the unknown parameter `$name`; expected `timeout`, in seconds, or none");
+        }
+        if (!isset($options['timeout'])) {
+            return null;
+        }
+        $timeout = filter_var($options['timeout'], FILTER_VALIDATE_FLOAT);
+        return $timeout !== false && $timeout > 0 && $timeout <= self::TIMEOUT_MAX_S
+            ? $timeout
+            : throw self::badUrl($url, 'has a `timeout` that is not a number of seconds up to ' . self::TIMEOUT_MAX_S);
+    }
+
+    private static function badUrl(string $url, string $what): InvalidArgumentException
+    {
+        return new InvalidArgumentException('redis: `' . Secrets::without($url) . "` $what");
     }
 
     /**
