@@ -21,6 +21,15 @@ final class PhpRedis implements Runner
     private bool $connected;
     private int $timeoutMs = 0;
 
+    /** The process that made it, or that left the connection of its parent. */
+    private int $pid;
+
+    /** Whether this process is a fork of the one that made it: then it has persistent connections of its own. */
+    private bool $isFork = false;
+
+    /** @var list<Redis> clients of parents, kept so that their end here does not close a connection of the parent */
+    private static array $inherited = [];
+
     /** @var array<int, mixed> the options of a caller's client whose connection the extension gave up */
     private array $options = [];
 
@@ -31,12 +40,13 @@ final class PhpRedis implements Runner
      * @param Sentinels|null $sentinels they give the host and the port in place of the address
      */
     private function __construct(
-        private readonly Redis $client,
+        private Redis $client,
         private readonly array $address,
-        private readonly bool $isOwn = true,
+        private bool $isOwn = true,
         private readonly ?Sentinels $sentinels = null,
     ) {
         $this->connected = !$isOwn;
+        $this->pid = (int) getmypid();
     }
 
     /**
@@ -171,6 +181,9 @@ final class PhpRedis implements Runner
 
     public function run(string $key, array $command, int $leftUs): mixed
     {
+        if (getmypid() !== $this->pid) {
+            $this->leaveToParent();
+        }
         if ($this->isOwn) {
             return $this->ask($command, $leftUs);
         }
@@ -192,7 +205,7 @@ final class PhpRedis implements Runner
             $this->prepare($leftUs);
         } catch (RedisException $e) {
             $this->lost();
-            throw new ConnectionFailure($e->getMessage(), false, $e);
+            throw self::failure($e, false);
         }
         try {
             $client->clearLastError();
@@ -225,11 +238,17 @@ final class PhpRedis implements Runner
         return $this->sentinels?->endpoint() ?? "{$this->address[0]}:{$this->address[1]}/{$this->address[5]}";
     }
 
-    /** Connects, and sets the longest wait for a reply. */
+    /** Connects, and sets the longest wait for a reply; connecting and the reply end together. */
     private function prepare(int $leftUs): void
     {
         if (!$this->connected) {
-            $this->open(max($leftUs, 1000) / 1e6);
+            $ends = hrtime(true) + 1000 * $leftUs;
+            $this->open($ends);
+            $leftUs = intdiv($ends - hrtime(true), 1000);
+            if ($leftUs <= 0) {
+                // The next call finds the connection open.
+                throw new ConnectionFailure('connecting took as long as the call may take', false);
+            }
         }
         $timeoutMs = max(intdiv($leftUs + 999, 1000), 1);
         if ($timeoutMs !== $this->timeoutMs) {
@@ -238,24 +257,30 @@ final class PhpRedis implements Runner
         }
     }
 
-    /** Connects; a caller's client with its options, since the extension does not reconnect after it gave up. */
-    private function open(float $leftS): void
+    /**
+     * Connects; a caller's client with its options, since the extension does not reconnect after it gave up.
+     *
+     * @param int $ends the deadline, in ns of `hrtime`
+     */
+    private function open(int $ends): void
     {
         [$host, $port, $id, $auth, $timeout, $database] = $this->address;
-        $timeout = $timeout > 0 ? min($timeout, $leftS) : $leftS;
+        $left = static fn (): float => max($ends - hrtime(true), 1_000_000) / 1e9;
+        $timeout = $timeout > 0 ? min($timeout, $left()) : $left();
         if ($this->sentinels !== null) {
             [$host, $port] = $this->sentinels->master($timeout);
             $id = self::persistentId($host, $port, $auth);
         }
         $connected = $id === null
             ? @$this->client->connect($host, $port, $timeout, null, 0, $timeout)
-            : @$this->client->pconnect($host, $port, $timeout, $id, 0, $timeout);
+            : @$this->client->pconnect($host, $port, $timeout, $this->isFork ? "$id:$this->pid" : $id, 0, $timeout);
         if (!$connected) {
             throw new RedisException("cannot connect to $host:$port");
         }
         self::withoutRetries($this->client);
+        $this->client->setOption(Redis::OPT_READ_TIMEOUT, $left());
         if ($auth !== null && !$this->client->auth($auth)) {
-            throw new RedisException('invalid credentials');
+            throw new RedisException($this->client->getLastError() ?? 'invalid credentials');
         }
         if ($database > 0 && !$this->client->select($database)) {
             throw new RedisException("cannot use database $database");
@@ -264,6 +289,18 @@ final class PhpRedis implements Runner
             @$this->client->setOption($option, $value);
         }
         [$this->connected, $this->timeoutMs, $this->options] = [true, 0, []];
+    }
+
+    /**
+     * Leaves the connection to the process that opened it, and connects anew: this process is a fork of that one, and
+     * two that read one connection would read each other's replies.
+     */
+    private function leaveToParent(): void
+    {
+        self::$inherited[] = $this->client;
+        $this->client = new Redis();
+        [$this->pid, $this->isFork, $this->isOwn] = [(int) getmypid(), true, true];
+        [$this->connected, $this->timeoutMs, $this->options] = [false, 0, []];
     }
 
     /** Returns the error of Redis that an exception contains; throws if it is an error of the client. */
@@ -275,7 +312,16 @@ final class PhpRedis implements Runner
         }
         $this->leave();
         // The extension's message where it cannot connect, before it sends anything.
-        throw new ConnectionFailure($e->getMessage(), !str_ends_with($e->getMessage(), ' went away'), $e);
+        throw self::failure($e, !str_ends_with($e->getMessage(), ' went away'));
+    }
+
+    private static function failure(RedisException $e, bool $sent): ConnectionFailure
+    {
+        // What a server of TLS sends to a client that does not speak it begins with this byte.
+        $message = str_contains($e->getMessage(), "got '\x15'")
+            ? 'it expects TLS, as rediss://HOST or tls://HOST say'
+            : $e->getMessage();
+        return new ConnectionFailure($message, $sent, $e);
     }
 
     private function error(string $message): ErrorReply

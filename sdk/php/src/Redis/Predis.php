@@ -30,6 +30,9 @@ final class Predis implements Runner
     /** The node that answered last. */
     private ?NodeConnectionInterface $last = null;
 
+    /** The process whose connections these are. */
+    private int $pid;
+
     /** @throws InvalidArgumentException if the client shards keys by itself, which servers do not */
     public function __construct(private readonly Client $client)
     {
@@ -39,10 +42,14 @@ final class Predis implements Runner
         if (!$isKnown) {
             throw new InvalidArgumentException('the client of Redis is neither single, nor a cluster, nor replicated');
         }
+        $this->pid = (int) getmypid();
     }
 
     public function run(string $key, array $command, int $leftUs): mixed
     {
+        if (getmypid() !== $this->pid) {
+            $this->leaveToParent();
+        }
         $command = array_map(strval(...), $command);
         // A script goes to the node that does not have it: while a slot moves, that is not the slot's owner.
         $node = $command[0] === 'SCRIPT' && $this->last !== null ? $this->last : $this->node($key);
@@ -74,6 +81,16 @@ final class Predis implements Runner
         }
         $at = $connection->getParameters();
         return ($at->path ?? "$at->host:$at->port") . '/' . ($at->database ?? 0);
+    }
+
+    /** Closes this process' ends of the connections of its parent, whose replies it must not read. */
+    private function leaveToParent(): void
+    {
+        $this->client->getConnection()->disconnect();
+        foreach ($this->moved as $node) {
+            $node->disconnect();
+        }
+        [$this->pid, $this->moved, $this->last] = [(int) getmypid(), [], null];
     }
 
     private function node(string $key): NodeConnectionInterface

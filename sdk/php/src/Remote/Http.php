@@ -30,6 +30,12 @@ final class Http
     private readonly ?string $socket;
     private ?\CurlHandle $curl = null;
 
+    /** The process whose connection `$curl` has. */
+    private int $pid = 0;
+
+    /** @var list<\CurlHandle> those of parents, kept so that their end here closes no connection of a parent */
+    private static array $inherited = [];
+
     /**
      * @param string $url `http://…`, `https://…`, or `http+unix:/PATH`
      * @param int $timeoutMs for the connection and the answer together
@@ -69,6 +75,11 @@ final class Http
     {
         $fields = [];
         [$sent, $head, $body] = [0, 0, ''];
+        if ($this->curl !== null && getmypid() !== $this->pid) {
+            self::$inherited[] = $this->curl;
+            $this->curl = null;
+        }
+        $this->pid = (int) getmypid();
         $curl = $this->curl ??= curl_init() ?: throw new \RuntimeException('curl');
         $options = [
             CURLOPT_URL => $this->base . $path,
