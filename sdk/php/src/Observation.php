@@ -28,10 +28,16 @@ final readonly class Observation
     ) {
     }
 
-    /** Returns `allowed`, `refused`, or the name of the error: a label of few values. */
+    /** Returns `allowed`, `refused` or `error`. */
     public function result(): string
     {
-        return $this->error?->errorName ?? ($this->decision?->allowed ? 'allowed' : 'refused');
+        return $this->error !== null ? 'error' : ($this->decision?->allowed ? 'allowed' : 'refused');
+    }
+
+    /** Returns the name of the error, such as `not_charged`, a label of few values; empty if there is a decision. */
+    public function errorName(): string
+    {
+        return $this->error?->errorName ?? '';
     }
 
     /** Returns the mode of the decision, such as `store`; empty if there is no decision. */

@@ -45,12 +45,14 @@ final class EventsTest extends TestCase
                 [
                     ['mail', 'check', 'allowed', 'store'], ['mail', 'check', 'refused', 'store'],
                     ['mail', 'peek', 'refused', 'store'], ['mail', 'refund', 'allowed', 'store'],
-                    ['mail', 'acquire', 'unsupported_verb', ''],
+                    ['mail', 'acquire', 'error', ''],
                 ],
                 array_map(static fn (Observation $of): array => [
                     $of->policy, $of->verb, $of->result(), $of->mode(),
                 ], $heard),
             );
+            // The error has a label of its own.
+            self::assertSame(['', 'unsupported_verb'], [$heard[3]->errorName(), $heard[4]->errorName()]);
         }
         self::assertGreaterThan(0, $heard[0]->tookUs);
         self::assertSame(0, $heard[1]->decision?->remaining);
