@@ -12,7 +12,7 @@ declare(strict_types=1);
     require_once is_file($own) ? $own : dirname(__DIR__, 2) . '/autoload.php';
     $used = [
         'Gate', 'Limiter', 'Decision', 'Mode', 'Verb', 'Ranges', 'SystemClock', 'PsrClock', 'Overflow',
-        'OverflowKind', 'OnStoreFailure', 'Memory\Apcu', 'Redis\PhpRedis', 'Redis\Store', 'Redis\Question',
+        'OverflowKind', 'OnStoreFailure', 'Log', 'Memory\Apcu', 'Redis\PhpRedis', 'Redis\Store', 'Redis\Question',
         'Redis\Request', 'Redis\Reply', 'Redis\Answer', 'Redis\ErrorReply', 'Redis\Keys', 'Redis\Script',
         'Redis\SealedRules', 'Redis\StoreFailure', 'Redis\ConnectionFailure', 'Redis\WhoseTime', 'Rules\Fnv',
         'Direct\PolicyDecider', 'Direct\DirectDecider', 'Direct\Options', 'Direct\Budget', 'Direct\Breaker',

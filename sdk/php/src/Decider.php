@@ -34,6 +34,39 @@ abstract class Decider
         return null;
     }
 
+    /**
+     * Checks that policies can be used: they are published, can be read, and are for the program's app.
+     *
+     * @param list<string> $policies
+     * @throws SluicegateException if one cannot be used
+     */
+    public function require(array $policies): void
+    {
+        foreach ($policies as $policy) {
+            $this->decide($policy, null, '', new Ask(Verb::Peek));
+        }
+    }
+
+    /** Opens the connection, reads the policies and loads the code of a decision. Errors are left to the requests. */
+    public function warmUp(): void
+    {
+    }
+
+    /**
+     * Returns whether requests get decisions now, by asking.
+     *
+     * @param list<string> $policies names of policies that must be there
+     */
+    public function health(array $policies): Health
+    {
+        try {
+            $this->require($policies);
+        } catch (SluicegateException $e) {
+            return new Health(HealthStatus::Down, '', $e->getMessage());
+        }
+        return new Health(HealthStatus::Up, '');
+    }
+
     /** Pays debts for at most `$seconds`; with 0, it ends at the first payment without an answer. */
     public function close(float $seconds): void
     {

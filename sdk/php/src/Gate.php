@@ -12,6 +12,7 @@ use Psr\SimpleCache\CacheInterface;
 use Sluicegate\Direct\DirectDecider;
 use Sluicegate\Direct\Options;
 use Sluicegate\Exception\InvalidRequest;
+use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Memory\Apcu;
 use Sluicegate\Memory\Memory;
 use Sluicegate\Memory\PolicyCache;
@@ -22,6 +23,7 @@ use Sluicegate\Redis\Runner;
 use Sluicegate\Redis\Store;
 use Sluicegate\Remote\HttpGate;
 use Sluicegate\Remote\RespDecider;
+use Sluicegate\Remote\ServerLog;
 
 /**
  * Makes limiters: of the policies of one Redis or one server, or of limits that are made in code.
@@ -83,8 +85,9 @@ class Gate
      *   2 KB of memory
      * @param Clock|ClockInterface|null $clock null: the machine's clock; a PSR-20 clock works, too
      * @param CacheInterface|null $cache a PSR-16 cache for policies; `$memory` then holds everything else
-     * @param LoggerInterface|null $logger logs that the breaker opens or closes, that policies cannot be read, and that
-     *   the observer throws, each once a minute at most; it never gets keys
+     * @param LoggerInterface|null $logger logs that Redis does not answer or decides again, with its address, the
+     *   cause and what decides meanwhile; that policies are missing or cannot be read; and that the observer throws.
+     *   Each once a minute at most; it never gets keys
      * @param callable(Observation): void|null $observer called after each request: for metrics and traces. Its
      *   exceptions change no decision
      * @throws InvalidRequest if the app, the nodes or the deadline are out of range
@@ -113,12 +116,15 @@ class Gate
         // On command lines APCu, too, is the process' own.
         $endsWithProcess = PHP_SAPI === 'cli' || $memory instanceof ProcessMemory;
         $clock = PsrClock::of($clock ?? new SystemClock());
+        // A memory that ends with each request does not know what was logged.
+        $outlivesRequests = PHP_SAPI === 'cli' || !$memory instanceof ProcessMemory;
         $store = new Store($redis, $memory, 1000 * $deadlineMs);
+        $log = $logger === null ? null : Log::of($logger, $outlivesRequests ? $memory : null, $redis->endpoint());
         $ofPolicies = $cache === null ? $memory : new PolicyCache($cache, $memory, $redis->endpoint());
-        $policies = new Policies($store, $ofPolicies, $clock, $logger);
+        $policies = new Policies($store, $ofPolicies, $clock, $log);
         $options = new Options($app, $nodes, 1000 * $maxHoldMs, self::PAY_MAX, $accountsMax, $hasShare);
-        $decider = new DirectDecider($policies, $store, $memory, $clock, $options, $logger);
-        $observer = $observer === null ? null : new Observer($observer, $logger, $memory);
+        $decider = new DirectDecider($policies, $store, $memory, $clock, $options, $log);
+        $observer = $observer === null ? null : new Observer($observer, $log);
         return self::of($decider, $observer, $endsWithProcess ? self::CLOSE_S : 0.0);
     }
 
@@ -135,6 +141,8 @@ class Gate
      * @param int|null $timeoutMs the longest wait for an answer, 1 to 10,000 ms: by default 200 ms over HTTP and 50 ms
      *   over RESP. With `overflow: queue`, answers take up to `max_wait` longer
      * @param callable(Observation): void|null $observer called after each request. Its exceptions change no decision
+     * @param LoggerInterface|null $logger logs that the server gives no decisions, with its address and the cause, and
+     *   that it decides again; and that the observer throws. Each once a minute at most; it never gets keys
      * @throws InvalidRequest if the app or the timeout (`deadline_range`) is not valid
      * @throws InvalidArgumentException if the URL is not that of a server
      */
@@ -144,20 +152,24 @@ class Gate
         string $app = '',
         ?int $timeoutMs = null,
         ?callable $observer = null,
+        ?LoggerInterface $logger = null,
     ): self {
         Ranges::app($app);
         if (preg_match('~^(https?://|http\+unix:)~', $url)) {
-            return HttpGate::at($url, $token, $app, $timeoutMs ?? 200, $observer);
+            return HttpGate::at($url, $token, $app, $timeoutMs ?? 200, $observer, $logger);
         }
         if (!preg_match('~^(?:unix:(?<path>/.+)|resp(?<tls>s?)://(?<host>[^/]+):(?<port>\d+))$~', $url, $part)) {
-            throw new InvalidArgumentException('the URL of a server begins with http:, https:, resp:, resps: or unix:');
+            $wanted = 'expected one that begins with http:, https:, resp:, resps: or unix:';
+            throw new InvalidArgumentException('server: `' . Secrets::without($url) . "` is not a URL; $wanted");
         }
         $host = $part['path'] !== '' ? $part['path'] : ($part['tls'] === 's' ? 'tls://' : '') . $part['host'];
         $runner = PhpRedis::persistent($host, (int) ($part['port'] ?? 0), $token);
         $timeoutMs ??= 50;
         Ranges::deadline($timeoutMs);
-        $observer = $observer === null ? null : new Observer($observer);
-        return self::of(new RespDecider($runner, $app, $timeoutMs), $observer);
+        $log = $logger === null ? null : Log::of($logger, null, $url);
+        $observer = $observer === null ? null : new Observer($observer, $log);
+        $log = new ServerLog(Secrets::without($url), $log);
+        return self::of(new RespDecider($runner, $app, $timeoutMs, $log), $observer);
     }
 
     /** Returns the limiter of a published policy. An unknown name is reported by its first request, not here. */
@@ -175,6 +187,37 @@ class Gate
     {
         Ranges::name($name);
         return new Limiter($this->decider, $name, $limit, $this->observer);
+    }
+
+    /**
+     * Checks that policies can be used: for the start of a program, or a command of its deployment.
+     *
+     * @throws SluicegateException if one is not published, cannot be read, or is for other apps; or if there is no
+     *   answer
+     */
+    public function require(string ...$policies): void
+    {
+        $this->decider->require(array_values($policies));
+    }
+
+    /**
+     * Opens the connection, reads the policies, and loads the script and the classes of a decision, so that the first
+     * request finds all of that: for workers that serve many requests, before the first. It takes no permits, and two
+     * deadlines at most; errors are left to the requests.
+     */
+    public function warmUp(): void
+    {
+        $this->decider->warmUp();
+    }
+
+    /**
+     * Returns whether requests get decisions now, by asking Redis or the server: for a check of operators.
+     *
+     * @param string ...$policies names of policies that must be there, besides those that this host has used
+     */
+    public function health(string ...$policies): Health
+    {
+        return $this->decider->health(array_values($policies));
     }
 
     /**

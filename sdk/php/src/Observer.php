@@ -5,9 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate;
 
 use Closure;
-use Psr\Log\LoggerInterface;
 use Sluicegate\Exception\SluicegateException;
-use Sluicegate\Memory\Memory;
 use Sluicegate\Remote\Explanation;
 use Sluicegate\Remote\Settlement;
 use Throwable;
@@ -24,13 +22,10 @@ final class Observer
 
     /**
      * @param callable(Observation): void|null $observe null: none. Its exceptions change no result
-     * @param LoggerInterface|null $logger logs its exceptions, once a minute at most
+     * @param Log|null $log logs its exceptions
      */
-    public function __construct(
-        ?callable $observe,
-        private readonly ?LoggerInterface $logger = null,
-        private readonly ?Memory $memory = null,
-    ) {
+    public function __construct(?callable $observe, private readonly ?Log $log = null)
+    {
         $this->observe = $observe === null ? null : $observe(...);
     }
 
@@ -60,10 +55,8 @@ final class Observer
             ($this->observe)($observation);
         } catch (Throwable $e) {
             // The permits are taken: the caller must hear of them.
-            if ($this->logger !== null && ($this->memory?->add('said:observer', 1, 60) ?? true)) {
-                $what = $e::class . ': ' . SluicegateException::cut($e->getMessage());
-                $this->logger->warning("sluicegate: the observer throws $what", ['exception' => $e]);
-            }
+            $what = $e::class . ': ' . SluicegateException::cut($e->getMessage());
+            $this->log?->trouble('observer', "the observer throws $what", exception: $e);
         }
         return $error === null ? $result : throw $error;
     }

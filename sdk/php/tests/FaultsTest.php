@@ -155,8 +155,7 @@ final class FaultsTest extends TestCase
         [$rate, $burst] = [500, 500];
         $server = new Server(
             [['name' => 'hot', 'rules' => [['token_bucket' => ['rate' => "$rate/s", 'burst' => $burst]]]]],
-            ['SLUICEGATE__STORE__PUBLISH' => 'files'],
-            ['--store', Server::store($redis->port)],
+            options: ['--store', Server::store($redis->port)],
         );
         $client = $redis->client();
         Patience::until(static fn (): bool => $client->hExists('sg:{policies}', 'hot'), 'the server publishes');
@@ -265,6 +264,7 @@ final class FaultsTest extends TestCase
             self::assertSame(Mode::Store, $gate->limit('mail', Limit::tokenBucket('1/h'))->check($way)->mode);
             $redis->client()->script('flush');
             self::assertSame(Mode::Store, $orders->peek('flushed')->mode);
+            self::assertSame('', $gate->health('orders')->cause);
         }
         $wrong = PhpRedis::connect('127.0.0.1', $redis->port, ['sluicegate-program', 'wrong'], 10.0);
         $gate = Gates::direct($wrong);
@@ -345,7 +345,8 @@ final class FaultsTest extends TestCase
             $gate->policy('orders')->check('a');
             self::fail('no error');
         } catch (SluicegateException $e) {
-            self::assertSame('unknown_policy', $e->errorName);
+            self::assertSame('nothing_published', $e->errorName);
+            self::assertStringContainsString("127.0.0.1:$redis->port/3;", $e->getMessage());
         }
         $limit = Limit::slidingLog(5, '1h');
         self::assertSame(4, $gate->limit('mail', $limit)->check('a')->remaining);

@@ -36,7 +36,7 @@ final class TogetherTest extends TestCase
                 ['name' => 'bucket', 'token_bucket' => ['rate' => '7/3h', 'burst' => 90]],
             ]],
             ['name' => 'jobs', 'rules' => [['concurrency' => ['limit' => 9, 'ttl' => '1h']]]],
-        ], ['SLUICEGATE__STORE__PUBLISH' => 'files'], ['--store', Server::store($redis->port)]);
+        ], options: ['--store', Server::store($redis->port)]);
         $client = $redis->client();
         Patience::until(static fn (): bool => $client->hExists('sg:{policies}', '#revision'), 'the server publishes');
         $direct = Gates::direct($redis->port);

@@ -4,7 +4,8 @@ declare(strict_types=1);
 
 namespace Sluicegate\Direct;
 
-use Psr\Log\LoggerInterface;
+use Sluicegate\Exception\SluicegateException;
+use Sluicegate\Log;
 use Sluicegate\Memory\Memory;
 
 /**
@@ -20,11 +21,16 @@ final class Breaker
     private const PROBE_MIN_US = 100_000;
     private const PROBE_MAX_US = 300_000;
 
-    /** The shortest time between two logs that it opens, or closes, in s: an unstable Redis must not fill logs. */
-    private const SAID_EVERY_S = 60;
-
-    public function __construct(private readonly Memory $memory, private readonly ?LoggerInterface $logger = null)
-    {
+    /**
+     * @param string $address that of Redis, for the log
+     * @param string $meanwhile what decides while Redis does not answer, for the log
+     */
+    public function __construct(
+        private readonly Memory $memory,
+        private readonly ?Log $log = null,
+        private readonly string $address = '',
+        private readonly string $meanwhile = '',
+    ) {
     }
 
     /** Returns whether Redis may be asked at `$now`. If it is open, one decision in 100 to 300 ms is the probe. */
@@ -52,21 +58,32 @@ final class Breaker
         $slot = intdiv($now, self::SLOT_US);
         if ($this->memory->get('breaker') !== null) {
             $this->memory->delete('breaker');
-            if ($this->logger !== null && $this->memory->add('said:closed', 1, self::SAID_EVERY_S)) {
-                $this->logger->notice('sluicegate: Redis decides again');
-            }
             for ($past = 0; $past < self::SLOTS; $past++) {
                 $this->memory->delete('all:' . ($slot - $past));
                 $this->memory->delete('failed:' . ($slot - $past));
             }
         }
+        $isOver = $this->memory->get('failing') !== null;
+        if ($isOver) {
+            $this->memory->delete('failing');
+        }
+        if ($isOver || $this->log?->outlivesMemory) {
+            $this->log?->isOver('redis', "Redis at $this->address decides again");
+        }
         $this->memory->increment("all:$slot", 1, 2);
     }
 
-    /** Counts a decision without an answer, and opens the breaker after too many. */
-    public function failed(int $now): void
+    /**
+     * Counts a decision without an answer, and opens the breaker after too many.
+     *
+     * @param string $cause what happened
+     * @param string $word the error of Redis in one word; empty if it did not answer
+     */
+    public function failed(int $now, string $cause = '', string $word = ''): void
     {
         $slot = intdiv($now, self::SLOT_US);
+        $this->memory->set('failing', [$cause, $word], 0);
+        $this->log?->trouble('redis', $this->text($cause, $word), $word, true);
         $this->memory->increment("all:$slot", 1, 2);
         $this->memory->increment("failed:$slot", 1, 2);
         if ($this->memory->get('breaker') !== null) {
@@ -79,10 +96,23 @@ final class Breaker
         }
         if ($all >= self::DECISIONS_MIN && 2 * $failed >= $all) {
             $this->open($now);
-            if ($this->logger !== null && $this->memory->add('said:opened', 1, self::SAID_EVERY_S)) {
-                $this->logger->warning('sluicegate: Redis does not answer; on_store_failure of policies decides');
-            }
         }
+    }
+
+    /**
+     * Returns why the last decision had no answer; null if it had one.
+     *
+     * @return array{string, string}|null the cause, and the error of Redis in one word; empty if it did not answer
+     */
+    public function failing(): ?array
+    {
+        return $this->memory->get('failing');
+    }
+
+    private function text(string $cause, string $word): string
+    {
+        $what = $word === '' ? 'does not answer' : 'does not decide';
+        return "Redis at $this->address $what: " . SluicegateException::cut($cause) . "; $this->meanwhile";
     }
 
     private function open(int $now): void

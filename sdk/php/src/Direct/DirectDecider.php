@@ -4,19 +4,25 @@ declare(strict_types=1);
 
 namespace Sluicegate\Direct;
 
-use Psr\Log\LoggerInterface;
 use Sluicegate\Clock;
 use Sluicegate\Decision;
+use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Exception\StoreUnavailable;
+use Sluicegate\Health;
+use Sluicegate\HealthStatus;
 use Sluicegate\Kernel\Ask;
 use Sluicegate\Limit;
+use Sluicegate\Log;
 use Sluicegate\Memory\Memory;
 use Sluicegate\Mode;
 use Sluicegate\OnStoreFailure;
+use Sluicegate\Overflow;
+use Sluicegate\OverflowKind;
 use Sluicegate\Policy\Policies;
 use Sluicegate\Policy\Policy;
 use Sluicegate\Redis\Answer;
 use Sluicegate\Redis\FailureKind;
+use Sluicegate\Redis\Keys;
 use Sluicegate\Redis\Question;
 use Sluicegate\Redis\Store;
 use Sluicegate\Redis\StoreFailure;
@@ -56,10 +62,12 @@ final class DirectDecider extends PolicyDecider
         private readonly Memory $memory,
         Clock $clock,
         private readonly Options $options,
-        ?LoggerInterface $logger = null,
+        private readonly ?Log $log = null,
     ) {
         parent::__construct($clock, $options->maxHoldUs);
-        $this->breaker = new Breaker($memory, $logger);
+        $this->breaker = new Breaker($memory, $log, $store->address(), $options->hasShare
+            ? 'on_store_failure of each policy decides, `local` by this host\'s share'
+            : 'on_store_failure of each policy decides, `local` as `deny`, since requests share no memory');
         $this->denials = new Denials($memory);
         $this->known = new Known($memory);
         $this->accounts = new Accounts($memory, $options->accountsMax);
@@ -96,6 +104,49 @@ final class DirectDecider extends PolicyDecider
                 $left = 1 + $this->accounts->waiting();
             }
         }
+    }
+
+    public function require(array $policies): void
+    {
+        foreach ($policies as $name) {
+            $this->policy($name, Verb::Check);
+        }
+    }
+
+    public function warmUp(): void
+    {
+        $this->policies->look();
+        $this->trial();
+    }
+
+    public function health(array $policies): Health
+    {
+        array_map($this->policies->use(...), $policies);
+        $this->policies->look();
+        $address = $this->store->address();
+        $problem = $this->policies->problem(array_values($policies));
+        if ($problem !== null) {
+            return new Health($problem[1] ? HealthStatus::Degraded : HealthStatus::Down, $address, $problem[0]);
+        }
+        // Reading may work where deciding does not: without the rights, or while Redis is full.
+        $cause = $this->trial();
+        return $cause === null
+            ? new Health(HealthStatus::Up, $address)
+            : new Health(HealthStatus::Degraded, $address, SluicegateException::cut($cause));
+    }
+
+    /** Has Redis decide a check of a limit that nothing else uses, and write; returns why it did not, null if it did. */
+    private function trial(): ?string
+    {
+        $limit = Limit::tokenBucket('1000/s');
+        $reject = new Overflow(OverflowKind::Reject);
+        $budget = new Budget('', Keys::state('limit:', ''), $limit->sealed, $reject, $limit->onStoreFailure);
+        try {
+            $this->question($budget, new Ask(Verb::Check), $this->clock->nowUs());
+        } catch (StoreFailure $e) {
+            return $e->getMessage();
+        }
+        return null;
     }
 
     protected function policy(string $name, ?Verb $verb = null): Policy
@@ -139,18 +190,17 @@ final class DirectDecider extends PolicyDecider
     private function answer(Budget $budget, Ask $ask, int $now): Answer
     {
         if (!$this->breaker->allows($now)) {
-            throw new StoreFailure(FailureKind::NoAnswer, false, 'the breaker is open');
+            throw new StoreFailure(FailureKind::NoAnswer, false, $this->breaker->failing()[0] ?? 'no answer');
         }
-        $answered = true;
+        $failure = null;
         try {
             $answer = $this->accounts->has($budget->stateKey)
                 ? $this->payAndAsk($budget, $ask, $now)
                 : $this->question($budget, $ask, $now);
-        } catch (StoreFailure $e) {
-            $answered = $e->kind !== FailureKind::NoAnswer;
-            throw $e;
+        } catch (StoreFailure $failure) {
+            throw $failure;
         } finally {
-            $answered ? $this->breaker->succeeded($now) : $this->breaker->failed($now);
+            $this->count($failure, $now);
         }
         if ($ask->verb === Verb::Check) {
             $this->denials->note($budget, $ask->cost, $now, $answer);
@@ -159,6 +209,25 @@ final class DirectDecider extends PolicyDecider
             $this->known->note($budget, $answer, $now);
         }
         return $answer;
+    }
+
+    /** Counts a decision for the breaker, and logs one that Redis did not make. */
+    private function count(?StoreFailure $failure, int $now): void
+    {
+        if ($failure === null) {
+            $this->breaker->succeeded($now);
+            return;
+        }
+        if ($failure->kind === FailureKind::NoAnswer) {
+            $this->breaker->failed($now, $failure->getMessage(), $failure->word);
+            return;
+        }
+        $this->breaker->succeeded($now);
+        $what = $failure->kind === FailureKind::ThisKey
+            ? 'cannot read a key; on_store_failure decides it, `local` as `deny`'
+            : 'is busy; requests are shed';
+        $cause = SluicegateException::cut($failure->getMessage());
+        $this->log?->trouble('busy', "Redis at {$this->store->address()} $what: $cause", $failure->kind->name);
     }
 
     /** @param list<int> $debts */
@@ -257,7 +326,7 @@ final class DirectDecider extends PolicyDecider
             $this->breaker->succeeded($now);
         } catch (StoreFailure $e) {
             if ($e->kind === FailureKind::NoAnswer) {
-                $this->breaker->failed($now);
+                $this->breaker->failed($now, $e->getMessage(), $e->word);
             }
             return $e->kind === FailureKind::ThisKey;
         }
@@ -268,7 +337,8 @@ final class DirectDecider extends PolicyDecider
     private function without(Budget $budget, Ask $ask, int $now, StoreFailure $failure): Decision
     {
         if ($ask->verb->isForStoreOnly()) {
-            throw new StoreUnavailable($failure->getMessage(), $failure->perhapsCharged);
+            $why = "Redis at {$this->store->address()}: {$failure->getMessage()}";
+            throw new StoreUnavailable($why, $failure->perhapsCharged, $failure);
         }
         if ($failure->kind === FailureKind::Contended) {
             return $budget->unknown(Mode::Shed, 0, self::SHED_RETRY_US);

@@ -46,12 +46,13 @@ abstract class SluicegateException extends RuntimeException
     }
 
     /**
-     * Returns a text from outside, such as an error of Redis or a server: whole, or its beginning with `…`.
+     * Returns a text from outside, such as an error of Redis or a server: whole, or its beginning with `…`, in a line.
      *
      * @internal
      */
     public static function cut(string $text): string
     {
+        $text = trim((string) preg_replace('/[\x00-\x1f\x7f]+/', ' ', $text));
         if (strlen($text) <= self::BYTES_MAX) {
             return $text;
         }

@@ -7,15 +7,20 @@ namespace Sluicegate\Exception;
 /**
  * There is no decision: Redis or the server did not answer, and `on_store_failure` does not apply.
  */
-final class StoreUnavailable extends SluicegateException
+class StoreUnavailable extends SluicegateException
 {
     /**
      * @param string $cause what happened; cut at 1,024 bytes
      * @param bool $perhapsCharged whether the request may have been executed; it was not repeated
+     * @param string|null $name the error's name; null: `perhaps_charged` or `not_charged`
      */
-    public function __construct(string $cause, public readonly bool $perhapsCharged, ?\Throwable $previous = null)
-    {
-        $name = $perhapsCharged ? 'perhaps_charged' : 'not_charged';
+    public function __construct(
+        string $cause,
+        public readonly bool $perhapsCharged,
+        ?\Throwable $previous = null,
+        ?string $name = null,
+    ) {
+        $name ??= $perhapsCharged ? 'perhaps_charged' : 'not_charged';
         $what = $perhapsCharged ? 'perhaps charged, not repeated' : 'nothing was charged';
         parent::__construct($name, 'store: ' . self::cut($cause) . "; $what", $previous);
         $this->saying($perhapsCharged ? Charged::Unknown : Charged::No);

@@ -11,6 +11,7 @@ use Psr\Http\Message\ServerRequestInterface;
 use Psr\Http\Server\MiddlewareInterface;
 use Psr\Http\Server\RequestHandlerInterface;
 use Sluicegate\Decision;
+use Sluicegate\Exception\NothingPublished;
 use Sluicegate\Exception\ServerProblem;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Limiter;
@@ -28,7 +29,8 @@ final class RateLimitMiddleware implements MiddlewareInterface
      * @param callable|null $fallback answers refused requests, such as those whose policy says `degrade` with a tag or
      *   `divert`: it gets the decision, the request and the handler, and returns a response, or null to refuse
      * @param bool $passUnavailable whether requests pass while a server does not answer, or with a status of 500 and
-     *   more; else they get 503. In direct mode `on_store_failure` of the policy decides
+     *   more; else they get 503, as they do for a wrong token, and where no policies are published. In direct mode
+     *   `on_store_failure` of the policy decides
      * @param bool $oldHeaders whether `X-RateLimit-*` are sent, too
      */
     public function __construct(
@@ -51,7 +53,9 @@ final class RateLimitMiddleware implements MiddlewareInterface
         } catch (BadRequest $e) {
             return $this->response(Refusal::undecided($e));
         } catch (StoreUnavailable | ServerProblem $e) {
-            $passes = $this->passUnavailable && ($e instanceof StoreUnavailable || $e->isOutage());
+            $passes = $this->passUnavailable && ($e instanceof ServerProblem
+                ? $e->isOutage()
+                : !$e instanceof NothingPublished);
             return $passes ? $handler->handle($request) : $this->response(Refusal::undecided($e));
         }
         if (!$decision->allowed) {

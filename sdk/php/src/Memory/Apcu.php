@@ -13,7 +13,7 @@ namespace Sluicegate\Memory;
 final class Apcu implements Memory
 {
     /** The format of the values; a part of the keys, as a host may run versions with different formats for a while. */
-    private const FORMAT = '5:';
+    private const FORMAT = '6:';
 
     private readonly string $prefix;
 

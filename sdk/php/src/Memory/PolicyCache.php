@@ -19,7 +19,7 @@ use Throwable;
 final class PolicyCache implements Memory
 {
     /** The format of the values; a part of the keys, as other versions may have other formats. */
-    private const FORMAT = '6';
+    private const FORMAT = '7';
 
     /** The time for which a process uses what it read from the cache, in ns: a decision must not wait for a cache. */
     private const BELIEVED_NS = 1_000_000_000;

@@ -4,12 +4,13 @@ declare(strict_types=1);
 
 namespace Sluicegate\Policy;
 
-use Psr\Log\LoggerInterface;
 use Sluicegate\Clock;
 use Sluicegate\Exception\InvalidRequest;
+use Sluicegate\Exception\NothingPublished;
 use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Exception\UnreadablePolicy;
+use Sluicegate\Log;
 use Sluicegate\Memory\Memory;
 use Sluicegate\Ranges;
 use Sluicegate\Redis\Keys;
@@ -23,7 +24,7 @@ use Sluicegate\Rules\Unreadable;
  *
  * @internal
  * @phpstan-type Held array{revision: int|null, time: int, nodes: int|null, next: int, looked: int,
- *   earlier: bool, stamp: int}
+ *   earlier: bool, stamp: int, found: string, cause: string}
  */
 final class Policies
 {
@@ -40,8 +41,15 @@ final class Policies
 
     private const NONE = [
         'revision' => null, 'time' => 0, 'nodes' => null, 'next' => 0, 'looked' => 0,
-        'earlier' => false, 'stamp' => 0,
+        'earlier' => false, 'stamp' => 0, 'found' => '', 'cause' => '',
     ];
+
+    /** What the last look found: nothing yet; no answer; no policies; an unknown format; policies. */
+    private const NEVER = '';
+    private const AWAY = 'away';
+    private const NOTHING = 'nothing';
+    private const LATER_FORMAT = 'format';
+    private const PUBLISHED = 'published';
 
     /** @var array<string, Policy> */
     private array $policies = [];
@@ -54,7 +62,7 @@ final class Policies
         private readonly Store $store,
         private readonly Memory $memory,
         private readonly Clock $clock,
-        private readonly ?LoggerInterface $logger,
+        private readonly ?Log $log = null,
     ) {
     }
 
@@ -63,6 +71,7 @@ final class Policies
      *
      * @throws InvalidRequest if it is not published
      * @throws UnreadablePolicy if its record is of a later version, or damaged and no earlier version is held
+     * @throws NothingPublished if no policies are published in this Redis
      * @throws StoreUnavailable if nothing is held, and Redis does not answer
      */
     public function get(string $name): Policy
@@ -120,14 +129,47 @@ final class Policies
         try {
             $values = $this->store->read(Keys::POLICIES, ['HMGET', Keys::POLICIES, ...$fields]);
         } catch (StoreFailure $e) {
-            $why = SluicegateException::cut($e->getMessage());
-            $this->say('policies', "policies: $why; going on with those that are held");
+            $what = $e->word === '' ? 'does not answer' : 'answers with an error';
+            [$held['found'], $held['cause']] = [self::AWAY, "$what: " . SluicegateException::cut($e->getMessage())];
+            $this->say($this->away($held['cause']), $held, $e->word);
             $this->memory->set('policies', $held, 0);
             return false;
         }
         $found = is_array($values) ? array_combine($fields, $values) : [];
-        $this->memory->set('policies', $this->after($held, $found, $names), 0);
+        $held = $this->after($held, $found, $names);
+        $this->memory->set('policies', $held, 0);
+        if ($held['found'] === self::PUBLISHED) {
+            $this->log?->isOver('policies', "policies are read again from the Redis at {$this->store->address()}");
+        }
         return true;
+    }
+
+    /**
+     * Returns what is wrong with the policies after the last look; null if nothing is, or if none is needed.
+     *
+     * @param list<string> $required names of policies that must be there; others that this host uses may be gone
+     * @return array{string, bool}|null the cause, and whether policies that are held decide nevertheless
+     */
+    public function problem(array $required): ?array
+    {
+        $held = $this->held();
+        $used = array_map(strval(...), array_keys($this->memory->get('names') ?? []));
+        [$causes, $decides] = [[], $used === [] && $required === []];
+        foreach (array_unique([...$required, ...$used]) as $name) {
+            $policy = $this->memory->get("policy:$name");
+            $decides = $decides || $policy instanceof Policy;
+            if (is_string($policy) || ($policy === null && in_array($name, $required, true))) {
+                $causes[] = $this->missing($name, $policy, $held)->getMessage();
+            }
+        }
+        $ofAll = match ($held['found']) {
+            self::NEVER, self::PUBLISHED => null,
+            self::AWAY => $this->away($held['cause']),
+            self::NOTHING => $used === [] ? null : NothingPublished::text($this->store->address()),
+            default => $this->laterFormat(),
+        };
+        $cause = $ofAll ?? $causes[0] ?? null;
+        return $cause === null ? null : [$cause, $decides];
     }
 
     /** Adds a policy to those that this host uses. */
@@ -150,19 +192,49 @@ final class Policies
         // Each time: two processes that add names at once may overwrite each other's.
         $this->use($name);
         $policy = $this->memory->get("policy:$name");
-        $answered = $this->memory->get("sought:$name");
-        if ($policy === null && $answered === null) {
+        if ($policy === null && $this->memory->get("sought:$name") === null) {
             // Another process may be looking at this moment; its result is not here yet.
-            $answered = $this->look();
+            $this->look();
             $policy = $this->memory->get("policy:$name");
-            $policy !== null ?: $this->memory->set("sought:$name", $answered, 1);
+            $policy !== null ?: $this->memory->set("sought:$name", 1, 1);
         }
+        if ($policy instanceof Policy) {
+            return $policy;
+        }
+        $why = $this->missing($name, $policy, $this->held());
+        if ($why instanceof InvalidRequest) {
+            // Clients do not see which policy it is.
+            $where = "in the Redis at {$this->store->address()}";
+            $this->log?->trouble("policy:$name", "policy `$name` is not published $where; requests get no decision");
+        }
+        throw $why;
+    }
+
+    /**
+     * Returns the reason why a policy is not held.
+     *
+     * @param mixed $kept what is held in its place: why its record cannot be read, or null
+     * @param Held $held
+     */
+    private function missing(string $name, mixed $kept, array $held): SluicegateException
+    {
         return match (true) {
-            $policy instanceof Policy => $policy,
-            is_string($policy) => throw new UnreadablePolicy($name, $policy),
-            $answered => throw InvalidRequest::unknownPolicy($name),
-            default => throw new StoreUnavailable("Redis does not answer, and policy `$name` is not held", false),
+            is_string($kept) => new UnreadablePolicy($name, $kept),
+            $held['found'] === self::NOTHING => new NothingPublished($this->store->address()),
+            $held['found'] === self::LATER_FORMAT => new UnreadablePolicy($name, $this->laterFormat()),
+            $held['found'] === self::PUBLISHED => InvalidRequest::unknownPolicy($name),
+            default => new StoreUnavailable($this->away($held['cause']) . ", and policy `$name` is not held", false),
         };
+    }
+
+    private function away(string $cause): string
+    {
+        return "Redis at {$this->store->address()} " . ($cause === '' ? 'does not answer' : $cause);
+    }
+
+    private function laterFormat(): string
+    {
+        return "the policies in the Redis at {$this->store->address()} are of a later format than this program reads";
     }
 
     /**
@@ -176,12 +248,18 @@ final class Policies
     {
         $revision = self::decimal($found['#revision'] ?? null);
         if ($revision === null) {
+            $held['found'] = self::NOTHING;
+            if ($names !== []) {
+                $this->say(NothingPublished::text($this->store->address()), $held, 'nothing');
+            }
             return $held;
         }
         if (($found['#format'] ?? null) !== self::FORMAT) {
-            $this->say('format', 'policies: published in an unknown format; going on with those that are held');
+            $held['found'] = self::LATER_FORMAT;
+            $this->say($this->laterFormat(), $held, 'format');
             return $held;
         }
+        $held['found'] = self::PUBLISHED;
         $time = ($found['#clock'] ?? 'server') === 'client' ? WhoseTime::Caller : WhoseTime::Server;
         $held['time'] = $time->value;
         $held['nodes'] = self::decimal($found['#nodes'] ?? null) ?: null;
@@ -216,7 +294,9 @@ final class Policies
             $kept = Policy::read($name, $text, intdiv($this->clock->nowUs(), 1000), $before);
         } catch (Unreadable $e) {
             $error = new UnreadablePolicy($name, $e->getMessage());
-            $this->say($name, $error->getMessage());
+            $this->log?->trouble("unreadable:$name", $error->getMessage() . (
+                $before === null || $e->isLater ? '; requests under it get no decision' : '; the version before decides'
+            ));
             if ($before !== null && !$e->isLater) {
                 return;
             }
@@ -225,12 +305,18 @@ final class Policies
         $this->memory->set("policy:$name", $kept, 0);
     }
 
-    /** Logs a warning, at most once a minute for each subject. */
-    private function say(string $about, string $what): void
+    /**
+     * Logs a problem of all policies, and what decides meanwhile.
+     *
+     * @param Held $held
+     * @param string $word the kind of problem
+     */
+    private function say(string $what, array $held, string $word): void
     {
-        if ($this->logger !== null && $this->memory->add("said:$about", 1, 60)) {
-            $this->logger->warning("sluicegate: $what");
-        }
+        $meanwhile = $held['revision'] === null
+            ? 'none is held, so requests that need a policy get no decision'
+            : 'policies that are held stay in force';
+        $this->log?->trouble('policies', "policies: $what; $meanwhile", $word, true);
     }
 
     private static function decimal(mixed $text): ?int

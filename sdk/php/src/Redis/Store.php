@@ -43,6 +43,12 @@ final class Store
     ) {
     }
 
+    /** Returns the address of Redis, for errors and logs: without credentials, and without database 0. */
+    public function address(): string
+    {
+        return (string) preg_replace('~(?::0)?/0$~D', '', $this->runner->endpoint());
+    }
+
     /**
      * Returns the decision of Redis.
      *
@@ -102,7 +108,7 @@ final class Store
             $this->memory->delete("announced:$key");
             // The rules are not the key's state: whatever happened to them, nothing was charged.
             $kind = $failure->kind === FailureKind::ThisKey ? FailureKind::ThisKey : FailureKind::NoAnswer;
-            throw new StoreFailure($kind, false, $failure->getMessage(), $failure);
+            throw new StoreFailure($kind, false, $failure->getMessage(), $failure, $failure->word);
         }
     }
 

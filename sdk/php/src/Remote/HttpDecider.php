@@ -12,6 +12,8 @@ use Sluicegate\Exception\ServerProblem;
 use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\FallbackResponse;
+use Sluicegate\Health;
+use Sluicegate\HealthStatus;
 use Sluicegate\Kernel\Ask;
 use Sluicegate\Kernel\Outcome;
 use Sluicegate\Limit;
@@ -27,11 +29,15 @@ use Sluicegate\Verb;
  */
 final class HttpDecider extends Decider
 {
-    /** @param bool $hasToken whether requests have a token, which identifies their app */
+    /**
+     * @param bool $hasToken whether requests have a token, which identifies their app
+     * @param ServerLog $log logs why there are no decisions
+     */
     public function __construct(
         private readonly Http $http,
         private readonly string $app,
         private readonly bool $hasToken,
+        private readonly ServerLog $log = new ServerLog('', null),
     ) {
     }
 
@@ -65,6 +71,51 @@ final class HttpDecider extends Decider
      * @throws SluicegateException if it is an error, or not valid
      */
     public function post(string $path, string $policy, array $body): array
+    {
+        try {
+            $answer = $this->exchange($path, $policy, $body);
+        } catch (SluicegateException $e) {
+            $this->log->failed($policy, $e);
+            throw $e;
+        }
+        $this->log->answered();
+        return $answer;
+    }
+
+    public function warmUp(): void
+    {
+        $this->health([]);
+    }
+
+    public function health(array $policies): Health
+    {
+        try {
+            $this->require($policies);
+            $this->reach();
+        } catch (SluicegateException $e) {
+            return new Health(HealthStatus::Down, $this->log->address, $e->getMessage());
+        }
+        return new Health(HealthStatus::Up, $this->log->address);
+    }
+
+    /**
+     * Asks for a batch of no checks, which a server refuses after it has read the token.
+     *
+     * @throws SluicegateException if the server does not answer, or does not accept the token
+     */
+    private function reach(): void
+    {
+        try {
+            $this->exchange('check:batch', '', ['checks' => []]);
+        } catch (ServerProblem $e) {
+            if ($e->status !== 400) {
+                throw $e;
+            }
+        }
+    }
+
+    /** @return array{Said, array<string, string>} */
+    private function exchange(string $path, string $policy, array $body): array
     {
         $json = json_encode($body, JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES);
         if ($json === false) {

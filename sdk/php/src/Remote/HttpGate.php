@@ -5,15 +5,18 @@ declare(strict_types=1);
 namespace Sluicegate\Remote;
 
 use InvalidArgumentException;
+use Psr\Log\LoggerInterface;
 use Sluicegate\Decision;
 use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Exception\ServerProblem;
 use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Gate;
 use Sluicegate\Kernel\Ask;
+use Sluicegate\Log;
 use Sluicegate\Observer;
 use Sluicegate\OnStoreFailure;
 use Sluicegate\Ranges;
+use Sluicegate\Secrets;
 
 /**
  * A gate that asks a server over HTTP. Beyond other gates it has batches, `settle` and `explain`.
@@ -22,9 +25,9 @@ final class HttpGate extends Gate
 {
     private readonly Observer $observer;
 
-    private function __construct(private readonly HttpDecider $server, ?callable $observer)
+    private function __construct(private readonly HttpDecider $server, ?callable $observer, ?Log $log)
     {
-        $this->observer = new Observer($observer);
+        $this->observer = new Observer($observer, $log);
         parent::__construct($server, $observer === null ? null : $this->observer);
     }
 
@@ -36,6 +39,7 @@ final class HttpGate extends Gate
      * @param string $app the program's app, for servers without tokens
      * @param int $timeoutMs the longest wait for an answer, 1 to 10,000 ms
      * @param callable|null $observer called with an `Observation` after each request; not after batches
+     * @param LoggerInterface|null $logger as of `Gate::remote`
      * @throws InvalidRequest if the app or the timeout (`deadline_range`) is not valid
      */
     public static function at(
@@ -44,13 +48,18 @@ final class HttpGate extends Gate
         string $app = '',
         int $timeoutMs = 200,
         ?callable $observer = null,
+        ?LoggerInterface $logger = null,
     ): self {
+        $address = Secrets::without($url);
         if (!preg_match('~^(https?://|http\+unix:)~', $url)) {
-            throw new InvalidArgumentException('the URL of a server over HTTP begins with http:, https: or http+unix:');
+            $wanted = 'expected one that begins with http:, https: or http+unix:';
+            throw new InvalidArgumentException("server: `$address` is not a URL; $wanted");
         }
         Ranges::app($app);
         Ranges::deadline($timeoutMs);
-        return new self(new HttpDecider(new Http($url, $token, $timeoutMs), $app, $token !== null), $observer);
+        $log = $logger === null ? null : Log::of($logger, null, $url);
+        $http = new Http($url, $token, $timeoutMs);
+        return new self(new HttpDecider($http, $app, $token !== null, new ServerLog($address, $log)), $observer, $log);
     }
 
     /**

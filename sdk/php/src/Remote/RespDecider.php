@@ -9,8 +9,11 @@ use Sluicegate\Decision;
 use Sluicegate\Exception\Charged;
 use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Exception\ServerProblem;
+use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\FallbackResponse;
+use Sluicegate\Health;
+use Sluicegate\HealthStatus;
 use Sluicegate\Kernel\Ask;
 use Sluicegate\Kernel\Outcome;
 use Sluicegate\Limit;
@@ -33,10 +36,41 @@ final class RespDecider extends Decider
         private readonly Runner $runner,
         private readonly string $app,
         private readonly int $timeoutMs,
+        private readonly ServerLog $log = new ServerLog('', null),
     ) {
     }
 
     public function decide(string $policy, ?Limit $limit, string $key, Ask $ask): Decision
+    {
+        try {
+            $decision = $this->ask($policy, $limit, $key, $ask);
+        } catch (SluicegateException $e) {
+            $this->log->failed($policy, $e);
+            throw $e;
+        }
+        $this->log->answered();
+        return $decision;
+    }
+
+    public function warmUp(): void
+    {
+        $this->health([]);
+    }
+
+    public function health(array $policies): Health
+    {
+        try {
+            $this->require($policies);
+            $reply = $this->runner->run('', ['PING'], 1000 * $this->timeoutMs);
+        } catch (SluicegateException | ConnectionFailure $e) {
+            return new Health(HealthStatus::Down, $this->log->address, $e->getMessage());
+        }
+        return $reply instanceof ErrorReply
+            ? new Health(HealthStatus::Down, $this->log->address, $reply->message)
+            : new Health(HealthStatus::Up, $this->log->address);
+    }
+
+    private function ask(string $policy, ?Limit $limit, string $key, Ask $ask): Decision
     {
         if ($limit !== null) {
             throw InvalidRequest::rules('a limit that is made in code needs a gate in direct mode');

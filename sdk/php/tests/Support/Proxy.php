@@ -48,6 +48,12 @@ final class Proxy
         $this->tell('hold');
     }
 
+    /** Makes each answer later by so many ms; 0: no more. */
+    public function slowDown(int $ms): void
+    {
+        $ms > 0 ? $this->tell("slow $ms") : unlink($this->file);
+    }
+
     private function tell(string $what): void
     {
         // In one step, so that the proxy never reads half of it.

@@ -4,7 +4,8 @@
  * A proxy that passes bytes on, and loses one reply to a decision on demand.
  *
  * php proxy.php PORT TARGET_PORT FILE: while FILE exists with `cut N`, the next such reply is lost after its first N
- * bytes, and the line is cut; with `hold`, it does not come at all, until the asker leaves. FILE goes away then.
+ * bytes, and the line is cut; with `hold`, it does not come at all, until the asker leaves. FILE goes away then. With
+ * `slow N`, each answer of the target takes N ms more, until FILE is gone.
  */
 
 declare(strict_types=1);
@@ -42,6 +43,9 @@ while (true) {
             $bytes = fread($socket, 65536);
             $mode = is_file($file) ? trim((string) file_get_contents($file)) : '';
             $isReply = $socket === $server && $asked;
+            if ($socket === $server && preg_match('/^slow (\d+)$/', $mode, $slow)) {
+                usleep(1000 * (int) $slow[1]);
+            }
             $isCut = $isReply && str_starts_with($mode, 'cut ');
             if ($bytes === '' || $bytes === false || $isCut) {
                 if ($isCut) {

@@ -1,0 +1,53 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Remote;
+
+use Sluicegate\Exception\InvalidRequest;
+use Sluicegate\Exception\ServerProblem;
+use Sluicegate\Exception\SluicegateException;
+use Sluicegate\Exception\StoreUnavailable;
+use Sluicegate\Log;
+
+/**
+ * Logs what clients of a program do not see: that its server gives no decisions, and why.
+ *
+ * @internal
+ */
+final class ServerLog
+{
+    /** Problems that are not about one request: no token, a wrong one, and too many requests. */
+    private const OF_ALL = [401, 403, 429];
+
+    /** Errors that name a policy which this program cannot use. */
+    private const OF_POLICY = ['unknown_policy', 'policy_not_available', 'app_missing'];
+
+    /** @param string $address that of the server, without credentials */
+    public function __construct(public readonly string $address, private readonly ?Log $log)
+    {
+    }
+
+    /** Logs why a request has no decision, if operators can do something about it. */
+    public function failed(string $policy, SluicegateException $why): void
+    {
+        $isOfServer = $why instanceof StoreUnavailable || ($why instanceof ServerProblem && (
+            $why->status < 400 || $why->status >= 500 || in_array($why->status, self::OF_ALL, true)
+        ));
+        $cause = $why->getMessage();
+        if ($isOfServer) {
+            $word = $why instanceof ServerProblem ? (string) $why->status : $why->errorName;
+            $text = "the server at $this->address gives no decision: $cause; requests get none";
+            $this->log?->trouble('server', $text, $word, true);
+        } elseif ($why instanceof InvalidRequest && in_array($why->errorName, self::OF_POLICY, true)) {
+            $text = "the server at $this->address has no policy `$policy` for this program: $cause";
+            $this->log?->trouble("policy:$policy", "$text; requests get no decision");
+        }
+    }
+
+    /** Notes that the server decided. */
+    public function answered(): void
+    {
+        $this->log?->isOver('server', "the server at $this->address decides again");
+    }
+}

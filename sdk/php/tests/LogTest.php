@@ -1,0 +1,148 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Tests;
+
+use PHPUnit\Framework\TestCase;
+use Psr\Log\AbstractLogger;
+use Sluicegate\Gate;
+use Sluicegate\Limit;
+use Sluicegate\Log;
+use Sluicegate\Memory\Apcu;
+use Sluicegate\Memory\Markers;
+use Sluicegate\Memory\Memory;
+use Sluicegate\Memory\ProcessMemory;
+use Sluicegate\Redis\PhpRedis;
+use Sluicegate\Secrets;
+use Sluicegate\Tests\Support\Heard;
+
+/**
+ * A line a minute for each cause, with and without memory that requests share.
+ */
+final class LogTest extends TestCase
+{
+    /** @return iterable<string, array{callable(): (Memory|Markers)}> what each request makes */
+    public static function notes(): iterable
+    {
+        $memory = new ProcessMemory();
+        yield 'a process' => [static fn (): Memory => $memory];
+        if (Apcu::isAvailable()) {
+            $prefix = 'sg-log:' . bin2hex(random_bytes(4)) . ':';
+            yield 'APCu' => [static fn (): Memory => new Apcu($prefix)];
+        }
+        $about = bin2hex(random_bytes(8));
+        yield 'FPM without APCu' => [static fn (): Markers => new Markers($about)];
+    }
+
+    /**
+     * @dataProvider notes
+     * @param callable(): (Memory|Markers) $notes
+     */
+    public function testEachCauseHasOneLineAMinuteAndOneWhenItIsOver(callable $notes): void
+    {
+        $heard = new Heard();
+        for ($request = 0; $request < 100; $request++) {
+            $log = new Log($heard, $notes());
+            $log->isOver('other', 'never');
+            $log->trouble('redis', 'gone', '', true);
+            $log->trouble('redis', 'full', 'OOM', true);
+            $log->trouble('policy:p', 'missing');
+        }
+        for ($request = 0; $request < 3; $request++) {
+            (new Log($heard, $notes()))->isOver('redis', 'back');
+        }
+        // It goes and comes within the same minute.
+        (new Log($heard, $notes()))->trouble('redis', 'gone', '', true);
+        (new Log($heard, $notes()))->isOver('redis', 'back');
+        self::assertSame([
+            'warning sluicegate: gone', 'warning sluicegate: full', 'warning sluicegate: missing',
+            'notice sluicegate: back',
+        ], $heard->said);
+    }
+
+    public function testALoggerThatFailsCostsNoDecision(): void
+    {
+        $logger = new class extends AbstractLogger {
+            /**
+             * @param mixed $level
+             * @param string $message
+             * @param array<mixed> $context
+             */
+            public function log($level, $message, array $context = []): void
+            {
+                throw new \RuntimeException('the disk is full');
+            }
+        };
+        $gate = Gate::direct(PhpRedis::connect('127.0.0.1', 1), memory: new ProcessMemory(), logger: $logger);
+        self::assertTrue($gate->limit('l', Limit::slidingLog(9, '1h'))->check('a')->allowed);
+    }
+
+    public function testAMarkerCountsForItsTimeOnly(): void
+    {
+        $folder = self::folder();
+        $markers = new Markers('h:1', $folder);
+        self::assertTrue($markers->add('said:a', 1, 60));
+        self::assertFalse($markers->add('said:a', 1, 60));
+        foreach ([61, -61] as $ago) {
+            foreach ((array) glob("$folder/*") as $file) {
+                touch((string) $file, time() - $ago);
+            }
+            self::assertTrue((new Markers('h:1', $folder))->add('said:a', 1, 60));
+        }
+        self::assertFalse($markers->add('said:a', 1, 60));
+        self::assertTrue((new Markers('h:2', $folder))->add('said:a', 1, 60));
+        for ($number = 0; $number < 2000; $number++) {
+            $markers->add("said:$number", 1, 60);
+        }
+        self::assertLessThanOrEqual(257, count((array) glob("$folder/*")));
+        array_map(rmdir(...), glob("$folder/*") ?: []);
+        rmdir($folder);
+    }
+
+    public function testALinkOfSomebodyElseIsNotFollowed(): void
+    {
+        $folder = self::folder();
+        $markers = new Markers('h:1', $folder);
+        $markers->set('said:a', 1, 0);
+        $path = (string) (glob("$folder/*") ?: [''])[0];
+        rmdir($path);
+        symlink("$folder/target", $path);
+        self::assertFalse($markers->set('said:a', 1, 0));
+        self::assertFileDoesNotExist("$folder/target");
+        unlink($path);
+        rmdir($folder);
+    }
+
+    public function testWhereNoMarkerCanBeSetFewAreLogged(): void
+    {
+        $markers = new Markers('h:1', '/nonexistent');
+        $said = 0;
+        for ($number = 0; $number < 2000; $number++) {
+            $said += $markers->add('said:a', 1, 60) ? 1 : 0;
+        }
+        self::assertLessThan(100, $said);
+    }
+
+    public function testPasswordsAreNotShown(): void
+    {
+        $shown = [
+            'redis://h:1' => 'redis://h:1', 'redis://bob:s3cret@h' => 'redis://***@h',
+            'redis://:s3:c@r/e?t#@h/1' => 'redis://***@h/1', 's3cret@h' => '***@h', 'bob:s3cret@h:1' => '***@h:1',
+            'redis://h?auth=s3cret&timeout=1' => 'redis://h?auth=***&timeout=1',
+            'http://h?token=s3cret' => 'http://h?token=***',
+            'redis://h?password=s3cret' => 'redis://h?password=***', '' => '',
+        ];
+        foreach ($shown as $url => $text) {
+            self::assertSame($text, Secrets::without($url));
+        }
+        self::assertLessThan(300, strlen(Secrets::without('redis://' . str_repeat('x', 10_000))));
+    }
+
+    private static function folder(): string
+    {
+        $folder = sys_get_temp_dir() . '/sgmarkers' . getmypid();
+        mkdir($folder);
+        return $folder;
+    }
+}
