@@ -116,9 +116,9 @@ class Gate
         // On command lines APCu, too, is the process' own.
         $endsWithProcess = PHP_SAPI === 'cli' || $memory instanceof ProcessMemory;
         $clock = PsrClock::of($clock ?? new SystemClock());
-        // A memory that ends with each request does not know what was logged.
+        // A memory that ends with each request knows neither the start of the host nor what was logged.
         $outlivesRequests = PHP_SAPI === 'cli' || !$memory instanceof ProcessMemory;
-        $store = new Store($redis, $memory, 1000 * $deadlineMs);
+        $store = new Store($redis, $memory, 1000 * $deadlineMs, $outlivesRequests);
         $log = $logger === null ? null : Log::of($logger, $outlivesRequests ? $memory : null, $redis->endpoint());
         $ofPolicies = $cache === null ? $memory : new PolicyCache($cache, $memory, $redis->endpoint());
         $policies = new Policies($store, $ofPolicies, $clock, $log);

@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Tests;
 
 use PHPUnit\Framework\TestCase;
+use Sluicegate\Tests\Support\FastCgi;
 use Sluicegate\Tests\Support\HttpServer;
 use Sluicegate\Tests\Support\Patience;
 use Sluicegate\Tests\Support\Published;
@@ -76,6 +77,62 @@ final class FpmTest extends TestCase
         self::assertStringContainsString('decided by store', $this->get('192.0.2.3'));
     }
 
+    /** As each release of a busy service: no worker has compiled a class, connected, or read a policy. */
+    public function testTheFirstRequestsOfAColdFpmPassTheLimitAndNoMore(): void
+    {
+        $redis = RedisServer::shared();
+        for ($start = 0; $start < (getenv('SLUICEGATE_LONG') === '1' ? 20 : 2); $start++) {
+            $client = $redis->client();
+            $client->flushAll();
+            $client->script('flush');
+            Published::in($client, 1, ['name' => 'orders', 'rules' => [
+                ['name' => 'hour', 'sliding_log' => ['limit' => 20, 'window' => '1h']],
+            ]]);
+            $this->start($redis->port, deadlineMs: 50, workers: 50);
+            $env = self::env('192.0.2.1');
+            $answers = FastCgi::all("$this->dir/socket", ...array_fill(0, 50, $env));
+            $modes = array_count_values(array_map(static fn (string $answer): string => preg_match(
+                '/decided by (\w+)/',
+                $answer,
+                $found,
+            ) ? $found[1] : self::field($answer, 'Status'), $answers));
+            $passed = array_sum(array_intersect_key($modes, ['store' => 0, 'local' => 0, 'allow' => 0]));
+            self::assertSame(20, $passed, "start $start: " . json_encode($modes));
+            self::assertSame(20, $modes['store'] ?? 0, "start $start: " . json_encode($modes));
+            $this->tearDown();
+            $this->processes = [];
+        }
+    }
+
+    public function testWithoutApcuTheLogIsBounded(): void
+    {
+        $redis = new RedisServer();
+        $ask = fn (): string => $this->get('192.0.2.1', 'tests/Support/logged.php');
+        $this->start($redis->port, apcu: false);
+        $client = $redis->client();
+        Published::in($client, 1, ['name' => 'orders', 'rules' => [
+            ['name' => 'hour', 'sliding_log' => ['limit' => 20, 'window' => '1h']],
+        ]]);
+        self::assertStringContainsString('decided by store', $ask());
+        $redis->stop();
+        for ($number = 0; $number < 20; $number++) {
+            self::assertStringStartsWith('503', self::field($ask(), 'Status'));
+        }
+        $log = (string) file_get_contents("$this->dir/php.log");
+        $line = "sluicegate: policies: Redis at 127.0.0.1:$redis->port does not answer: ";
+        self::assertSame(1, substr_count($log, $line), $log);
+        self::assertSame(1, substr_count($log, 'sluicegate: '), $log);
+        $redis->start();
+        Published::in($redis->client(), 1, ['name' => 'orders', 'rules' => [
+            ['name' => 'hour', 'sliding_log' => ['limit' => 20, 'window' => '1h']],
+        ]]);
+        for ($number = 0; $number < 3; $number++) {
+            self::assertStringContainsString('decided by store', $ask());
+        }
+        $log = (string) file_get_contents("$this->dir/php.log");
+        self::assertSame(1, substr_count($log, 'policies are read again from the Redis at '), $log);
+    }
+
     public function testBehindNginxTheAddressIsThatOfTheClient(): void
     {
         $redis = RedisServer::shared();
@@ -120,14 +177,18 @@ final class FpmTest extends TestCase
             ?: throw new \RuntimeException($command[0]);
     }
 
-    private function start(int $redisPort, string $trusted = ''): void
-    {
+    private function start(
+        int $redisPort,
+        string $trusted = '',
+        int $deadlineMs = 10_000,
+        int $workers = self::WORKERS,
+        bool $apcu = true,
+    ): void {
         $fpm = self::program('php-fpm' . PHP_MAJOR_VERSION . '.' . PHP_MINOR_VERSION);
         self::program('cgi-fcgi');
         RedisServer::require();
         $this->dir = sys_get_temp_dir() . '/sgfpm' . getmypid();
         mkdir($this->dir);
-        $workers = self::WORKERS;
         $environment = $trusted === '' ? '' : "env[TRUSTED] = \"$trusted\"";
         $user = posix_geteuid() === 0 ? "user = root\ngroup = root\n" : '';
         file_put_contents("$this->dir/fpm.conf", <<<CONF
@@ -139,22 +200,20 @@ final class FpmTest extends TestCase
             pm = static
             pm.max_children = $workers
             env[REDIS_PORT] = $redisPort
-            env[DEADLINE_MS] = 10000
+            env[DEADLINE_MS] = $deadlineMs
             {$environment}
             php_admin_value[error_reporting] = 32767
             php_admin_value[display_errors] = 1
+            php_admin_value[error_log] = $this->dir/php.log
             CONF);
-        $this->spawn([$fpm, '-F', '-y', "$this->dir/fpm.conf", ...(posix_geteuid() === 0 ? ['-R'] : [])]);
+        $options = [...(posix_geteuid() === 0 ? ['-R'] : []), '-d', 'apc.enabled=' . (int) $apcu];
+        $this->spawn([$fpm, '-F', '-y', "$this->dir/fpm.conf", ...$options]);
         Patience::until(fn (): bool => file_exists("$this->dir/socket"), 'FPM listens');
     }
 
-    private function get(string $address): string
+    private function get(string $address, string $script = 'examples/fpm.php'): string
     {
-        $env = [
-            'SCRIPT_FILENAME' => dirname(__DIR__) . '/examples/fpm.php', 'REQUEST_METHOD' => 'GET',
-            'REQUEST_URI' => '/', 'REMOTE_ADDR' => $address, 'SERVER_PROTOCOL' => 'HTTP/1.1',
-            'PATH' => (string) getenv('PATH'),
-        ];
+        $env = self::env($address, $script);
         $command = ['cgi-fcgi', '-bind', '-connect', "$this->dir/socket"];
         $out = ['pipe', 'w'];
         $process = proc_open($command, [['file', '/dev/null', 'r'], $out, $out], $pipes, null, $env)
@@ -162,6 +221,16 @@ final class FpmTest extends TestCase
         $answer = (string) stream_get_contents($pipes[1]);
         proc_close($process);
         return $answer;
+    }
+
+    /** @return array<string, string> */
+    private static function env(string $address, string $script = 'examples/fpm.php'): array
+    {
+        return [
+            'SCRIPT_FILENAME' => dirname(__DIR__) . "/$script", 'REQUEST_METHOD' => 'GET',
+            'REQUEST_URI' => '/', 'REMOTE_ADDR' => $address, 'SERVER_PROTOCOL' => 'HTTP/1.1',
+            'PATH' => (string) getenv('PATH'),
+        ];
     }
 
     private static function field(string $answer, string $name): string

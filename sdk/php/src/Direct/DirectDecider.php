@@ -340,7 +340,7 @@ final class DirectDecider extends PolicyDecider
             $why = "Redis at {$this->store->address()}: {$failure->getMessage()}";
             throw new StoreUnavailable($why, $failure->perhapsCharged, $failure);
         }
-        if ($failure->kind === FailureKind::Contended) {
+        if ($failure->kind === FailureKind::Contended || $failure->kind === FailureKind::Overloaded) {
             return $budget->unknown(Mode::Shed, 0, self::SHED_RETRY_US);
         }
         $hasShare = $this->options->hasShare;

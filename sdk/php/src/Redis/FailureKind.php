@@ -15,6 +15,8 @@ enum FailureKind
     case NoAnswer;
     /** Redis answers, but not on this key in time. */
     case Contended;
+    /** The time is over, and Redis is only busy: others got replies meanwhile, or this process ran too late. */
+    case Overloaded;
     /** Something is wrong with this key alone. */
     case ThisKey;
 }

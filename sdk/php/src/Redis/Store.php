@@ -30,16 +30,47 @@ final class Store
     private const DAY_MS = 86_400_000;
     private const GRACE_MS = 1_200_000;
 
+    /**
+     * The deadline of questions right after a start, in µs: all workers compile and connect at once then, and the
+     * machine is busy with that, not Redis.
+     */
+    private const COLD_DEADLINE_US = 500_000;
+
+    /** The time after the start of a host for which that deadline applies, in ns. */
+    private const COLD_NS = 5_000_000_000;
+
+    /** The least lateness of this process by which it counts as busy itself, in ns: timers of PHP count ms. */
+    private const LATE_MIN_NS = 5_000_000;
+
+    /** The deadlines since the last reply to this host after which Redis is silent, however late this process is. */
+    private const SILENT_DEADLINES = 10;
+
+    /** The calls on end without a reply of this process from which Redis counts as silent for it. */
+    private const SLOW_MAX = 3;
+
+    /** The time for which a host remembers its last reply, in s. */
+    private const REPLIED_S = 60;
+
+    private int $beganNs = 0;
     private int $endsNs = 0;
     private bool $answered = false;
 
+    /** The calls on end of this process that had no reply in time. */
+    private int $slow = 0;
+
+    /** The start of this host, in ns of `hrtime`; null: not known yet; 0: it does not count. */
+    private ?int $startedNs = null;
+
     /**
      * @param int $deadlineUs the longest time of all calls of a question together
+     * @param bool $startsCold whether the first seconds of the host have a longer deadline; its memory must outlive
+     *   requests, or each request would be a start
      */
     public function __construct(
         private readonly Runner $runner,
         private readonly Memory $memory,
         private readonly int $deadlineUs,
+        private readonly bool $startsCold = false,
     ) {
     }
 
@@ -57,8 +88,7 @@ final class Store
      */
     public function ask(Question $question): Answer
     {
-        $this->endsNs = hrtime(true) + 1000 * $this->deadlineUs;
-        $this->answered = false;
+        $this->begin();
         $this->announce($question);
         [$rules, $before] = [$question->rules, ''];
         for ($call = 0; $call < self::CALLS_MAX; $call++) {
@@ -79,8 +109,7 @@ final class Store
      */
     public function read(string $key, array $command): mixed
     {
-        $this->endsNs = hrtime(true) + 1000 * $this->deadlineUs;
-        $this->answered = false;
+        $this->begin();
         $reply = $this->run($key, $command);
         return $reply instanceof ErrorReply ? throw StoreFailure::of($reply) : $reply;
     }
@@ -107,7 +136,8 @@ final class Store
         } catch (StoreFailure $failure) {
             $this->memory->delete("announced:$key");
             // The rules are not the key's state: whatever happened to them, nothing was charged.
-            $kind = $failure->kind === FailureKind::ThisKey ? FailureKind::ThisKey : FailureKind::NoAnswer;
+            $keeps = in_array($failure->kind, [FailureKind::ThisKey, FailureKind::Overloaded], true);
+            $kind = $keeps ? $failure->kind : FailureKind::NoAnswer;
             throw new StoreFailure($kind, false, $failure->getMessage(), $failure, $failure->word);
         }
     }
@@ -265,26 +295,66 @@ final class Store
         }, $set->rules);
     }
 
+    /** Begins a question: its calls end together. */
+    private function begin(): void
+    {
+        $this->beganNs = hrtime(true);
+        $this->startedNs ??= $this->startsCold ? $this->start() : 0;
+        $isCold = $this->startedNs > 0 && $this->beganNs < $this->startedNs + self::COLD_NS;
+        $deadlineUs = $isCold ? max($this->deadlineUs, self::COLD_DEADLINE_US) : $this->deadlineUs;
+        $this->endsNs = $this->beganNs + 1000 * $deadlineUs;
+        $this->answered = false;
+    }
+
+    /** Returns the instant of the first question of this host, in ns of `hrtime`. */
+    private function start(): int
+    {
+        return $this->memory->add('started', $this->beganNs, 0)
+            ? $this->beganNs
+            : (int) ($this->memory->get('started') ?? $this->beganNs);
+    }
+
     /** @param non-empty-list<string|int> $command */
     private function run(string $key, array $command): mixed
     {
-        $leftUs = intdiv($this->endsNs - hrtime(true), 1000);
+        $now = hrtime(true);
+        $leftUs = intdiv($this->endsNs - $now, 1000);
         if ($leftUs <= 0) {
-            throw new StoreFailure($this->silenceIs(), false, 'the deadline has passed');
+            throw new StoreFailure($this->silenceIs($now), false, 'the deadline has passed');
         }
         try {
             $reply = $this->runner->run($key, $command, $leftUs);
         } catch (ConnectionFailure $e) {
-            throw new StoreFailure($this->silenceIs(), $e->sent, $e->getMessage(), $e);
+            throw new StoreFailure($this->silenceIs($now), $e->sent, $e->getMessage(), $e);
         }
         $this->answered = true;
+        $this->slow = 0;
+        $this->memory->set('replied', hrtime(true), self::REPLIED_S);
         return $reply;
     }
 
-    /** Returns the kind of a call without an answer: contended, if Redis answered another call and the time is over. */
-    private function silenceIs(): FailureKind
+    /**
+     * Returns the kind of a call without a reply: failure.md, "Silent or busy". A connection that fails before the time
+     * is over is no answer. Else it is contended if Redis answered another call of the question. It is overloaded if
+     * another process of the host got a reply since this call began; or if this process itself ran too late to see one,
+     * and the host has heard of Redis lately.
+     *
+     * @param int $since the begin of the call, in ns of `hrtime`
+     */
+    private function silenceIs(int $since): FailureKind
     {
-        $passed = hrtime(true) >= $this->endsNs - 1_000_000;
-        return $this->answered && $passed ? FailureKind::Contended : FailureKind::NoAnswer;
+        $now = hrtime(true);
+        if ($now < $this->endsNs - 1_000_000) {
+            return FailureKind::NoAnswer;
+        }
+        if ($this->answered) {
+            return FailureKind::Contended;
+        }
+        $deadlineNs = $this->endsNs - $this->beganNs;
+        $repliedNs = (int) ($this->memory->get('replied') ?? $this->startedNs);
+        $othersGotReplies = ++$this->slow < self::SLOW_MAX && $repliedNs > $since;
+        $isLate = $now - $this->endsNs > max(intdiv($deadlineNs, 4), self::LATE_MIN_NS)
+            && $now - $repliedNs < self::SILENT_DEADLINES * $deadlineNs;
+        return $othersGotReplies || $isLate ? FailureKind::Overloaded : FailureKind::NoAnswer;
     }
 }
