@@ -16,10 +16,13 @@ use Illuminate\Http\Request;
 use Illuminate\Http\Response;
 use InvalidArgumentException;
 use PHPUnit\Framework\TestCase;
+use Sluicegate\Bridge\Laravel\CheckCommand;
 use Sluicegate\Bridge\Laravel\RateLimit;
 use Sluicegate\Bridge\Laravel\SluicegateServiceProvider;
 use Sluicegate\Bridge\Laravel\ThrottleRequests;
 use Sluicegate\Gate;
+use Sluicegate\Limit as OwnLimit;
+use Sluicegate\Observation;
 use Sluicegate\Testing\InMemoryDecider;
 use Sluicegate\Testing\InMemoryGate;
 use Sluicegate\Testing\ManualClock;
@@ -27,6 +30,8 @@ use Sluicegate\Tests\Support\Fixture;
 use Sluicegate\Tests\Support\Gates;
 use Sluicegate\Tests\Support\Published;
 use Sluicegate\Tests\Support\RedisServer;
+use Symfony\Component\Console\Input\ArrayInput;
+use Symfony\Component\Console\Output\BufferedOutput;
 
 /**
  * Run on Laravel 8.83.
@@ -167,6 +172,108 @@ final class LaravelTest extends TestCase
         $this->expectException(InvalidArgumentException::class);
         $this->expectExceptionMessage('`tenant`');
         (new RateLimit($gate))->handle(new Request(), static fn (): Response => new Response(), 'plain', 'tenant');
+    }
+
+    public function testARequestWithoutAnAddressIsRefusedUnlessTheRouteSharesABudget(): void
+    {
+        $gate = InMemoryGate::with($this->clock, Fixture::text());
+        $request = Request::create('/', 'GET', [], [], [], ['REMOTE_ADDR' => '']);
+        $next = static fn (): Response => new Response('ok');
+        foreach (['ip', 'user'] as $by) {
+            try {
+                (new RateLimit($gate))->handle($request, $next, 'own', $by);
+                self::fail('no exception');
+            } catch (HttpResponseException $e) {
+                self::assertSame(400, $e->getResponse()->getStatusCode());
+                self::assertStringNotContainsString('own', (string) $e->getResponse()->getContent());
+            }
+            $shared = (new RateLimit($gate))->handle($request, $next, 'own', $by, 'shared');
+            self::assertSame(200, $shared->getStatusCode());
+        }
+        self::assertSame(200, (new RateLimit($gate))->handle($request, $next, 'own', 'all')->getStatusCode());
+        $this->expectExceptionMessage('`share`');
+        (new RateLimit($gate))->handle($request, $next, 'own', 'ip', 'share');
+    }
+
+    /** @return iterable<string, array{array<string, mixed>, string}> */
+    public static function settingsThatAreWrong(): iterable
+    {
+        yield 'unknown' => [['hosts' => 'h'], 'sluicegate.hosts: there is no such setting; expected one of `server`'];
+        yield 'a URL' => [
+            ['url' => 'redis://:s3cret@h/1'], 'sluicegate.url: redis: `redis://***@h/1` names a database',
+        ];
+        yield 'a parameter' => [
+            ['url' => 'redis://h?read_timeout=5'],
+            'sluicegate.url: redis: `redis://h?read_timeout=5` has the unknown parameter `read_timeout`',
+        ];
+        yield 'a server' => [['server' => 'tcp://u:s3cret@h'], 'sluicegate.server: server: `tcp://***@h` is not a URL'];
+        yield 'a number' => [['deadline_ms' => '50ms'], 'sluicegate.deadline_ms: `50ms` is not a whole number'];
+        yield 'a port' => [['port' => []], 'sluicegate.port: `array` is not a whole number'];
+    }
+
+    /**
+     * @dataProvider settingsThatAreWrong
+     * @param array<string, mixed> $config
+     */
+    public function testAWrongSettingIsNamed(array $config, string $message): void
+    {
+        $app = self::app($config);
+        try {
+            $app->make(Gate::class);
+            self::fail('no exception');
+        } catch (InvalidArgumentException $e) {
+            self::assertStringStartsWith($message, $e->getMessage());
+            self::assertStringNotContainsString('s3cret', $e->getMessage());
+        }
+    }
+
+    public function testTheProviderConnectsByAUrlAndObserves(): void
+    {
+        $redis = RedisServer::shared();
+        $seen = [];
+        $app = self::app([
+            'url' => "redis://127.0.0.1:$redis->port?timeout=10", 'deadline_ms' => '10000', 'nodes' => '2',
+            'observer' => 'metrics',
+        ]);
+        $app->instance('metrics', static function (Observation $of) use (&$seen): void {
+            $seen[] = "$of->policy {$of->result()}";
+        });
+        $app->make(Gate::class)->limit('mail', OwnLimit::slidingLog(9, '1h'))->check('a');
+        self::assertSame(['mail allowed'], $seen);
+    }
+
+    public function testTheCommandFailsWithoutThePoliciesThatAreRequired(): void
+    {
+        $redis = RedisServer::shared();
+        $rules = ['rules' => [['sliding_log' => ['limit' => 2, 'window' => '1h']]]];
+        Published::in($redis->client(), 1, ['name' => 'orders'] + $rules, ['name' => 'mail'] + $rules);
+        $run = static function (array $required, string ...$more) use ($redis): array {
+            $app = self::app(['port' => $redis->port, 'deadline_ms' => 10_000, 'required' => $required]);
+            $command = new CheckCommand();
+            $command->setLaravel($app);
+            $output = new BufferedOutput();
+            return [$command->run(new ArrayInput(['policy' => $more]), $output), $output->fetch()];
+        };
+        self::assertSame([0, "up 127.0.0.1:$redis->port\n"], $run(['orders'], 'mail'));
+        [$status, $text] = $run(['orders', 'none'], 'other');
+        self::assertSame(1, $status);
+        self::assertStringContainsString('unknown policy `none`', $text);
+        self::assertStringContainsString('unknown policy `other`', $text);
+    }
+
+    /** @param array<string, mixed> $config */
+    private static function app(array $config): Container
+    {
+        $app = new class extends Container {
+            public function runningUnitTests(): bool
+            {
+                return true;
+            }
+        };
+        $app->instance('config', new Config(['sluicegate' => $config]));
+        // @phpstan-ignore-next-line: a container is all that the provider needs of an application
+        (new SluicegateServiceProvider($app))->register();
+        return $app;
     }
 
     public function testWithoutADecisionThrottleAnswersThatItIsUnavailable(): void

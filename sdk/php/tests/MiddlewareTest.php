@@ -130,6 +130,47 @@ final class MiddlewareTest extends TestCase
     }
 
     /**
+     * @dataProvider frameworks
+     * @param callable(Gate, string, string, array<string, string>): Answer $ask
+     */
+    public function testWhereNothingIsPublishedIsReducedCapacityAndNamesNoPolicy(callable $ask): void
+    {
+        $answer = $ask(Gates::direct(RedisServer::shared()->port), 'orders', self::PEER, []);
+        self::assertSame([503, 'application/problem+json', '1'], [
+            $answer['status'], $answer['headers']['content-type'], $answer['headers']['retry-after'],
+        ]);
+        self::assertDoesNotMatchRegularExpression('/orders|publish|127\.0/', $answer['body']);
+    }
+
+    /** It is no outage that passes. */
+    public function testWhereNothingIsPublishedNothingPasses(): void
+    {
+        $orders = Gates::direct(RedisServer::shared()->port)->policy('orders');
+        $factory = new Psr17Factory();
+        $middleware = new RateLimitMiddleware($orders, Key::shared(), $factory, passUnavailable: true);
+        $handler = $this->createStub(RequestHandlerInterface::class);
+        self::assertSame(503, $middleware->process(new ServerRequest('GET', '/'), $handler)->getStatusCode());
+    }
+
+    /**
+     * @dataProvider frameworks
+     * @param callable(Gate, string, string, array<string, string>): Answer $ask
+     */
+    public function testARequestWithoutAnAddressIsABadRequest(callable $ask): void
+    {
+        $gate = InMemoryGate::with(new ManualClock(), Fixture::text());
+        $answer = $ask($gate, 'plain', '', []);
+        self::assertSame([400, 'application/problem+json'], [$answer['status'], $answer['headers']['content-type']]);
+        self::assertStringContainsString('remote_ip: the request has none', $answer['body']);
+        // Ports behind the addresses of a proxy do not make clients one.
+        foreach (['198.18.0.1:401', '198.18.0.2:402', '[2001:db8:1::1]:403'] as $address) {
+            $proxied = $ask($gate, 'plain', self::PROXY, ['X-Forwarded-For' => $address]);
+            self::assertSame(200, $proxied['status'], $address);
+        }
+        self::assertSame(429, $ask($gate, 'plain', self::PROXY, ['X-Forwarded-For' => '198.18.0.1:999'])['status']);
+    }
+
+    /**
      * @param array<string, string> $headers
      * @return Answer
      */
@@ -161,7 +202,7 @@ final class MiddlewareTest extends TestCase
         SymfonyRequest::setTrustedProxies(['10.0.0.0/8'], SymfonyRequest::HEADER_X_FORWARDED_FOR);
         $events = new EventDispatcher();
         $events->addSubscriber(new RateLimitListener([
-            ['^/other', $gate->policy('unasked'), 'all'], ['^/', $gate->policy($policy), 'address'],
+            ['^/other', $gate->policy('unasked'), 'all', false], ['^/', $gate->policy($policy), 'address', false],
         ]));
         $request = SymfonyRequest::create('/orders', server: ['REMOTE_ADDR' => $peer]);
         $request->headers->add($headers);

@@ -6,14 +6,17 @@ namespace Sluicegate\Tests;
 
 use InvalidArgumentException;
 use PHPUnit\Framework\TestCase;
+use Sluicegate\Bridge\Symfony\PolicyWarmer;
 use Sluicegate\Bridge\Symfony\RateLimitListener;
 use Sluicegate\Bridge\Symfony\SluicegateBundle;
+use Sluicegate\Exception\NothingPublished;
 use Sluicegate\Limit;
 use Sluicegate\Memory\Apcu;
 use Sluicegate\Mode;
 use Sluicegate\Redis\PhpRedis;
 use Sluicegate\Testing\InMemoryGate;
 use Sluicegate\Testing\ManualClock;
+use Sluicegate\Tests\Support\Metrics;
 use Sluicegate\Tests\Support\Published;
 use Sluicegate\Tests\Support\RedisServer;
 use Sluicegate\Tests\Support\Server;
@@ -174,11 +177,81 @@ final class SymfonyBundleTest extends TestCase
         self::assertSame(400, $kernel->handle($twice)->getStatusCode());
     }
 
+    public function testARequestWithoutItsKeyIsRefusedUnlessTheConfigurationSharesABudget(): void
+    {
+        $container = self::container(<<<'YAML'
+            redis: redis://127.0.0.1:1
+            requests:
+                - { path: ^/one, limiter: api, key: header:X-Tenant }
+                - { path: ^/all, limiter: api, key: header:X-Tenant, shared: true }
+                - { path: ^/address, limiter: api }
+                - { path: ^/nobody, limiter: api, shared: true }
+            limiters:
+                api: { rules: [ { token_bucket: { rate: 1/h, burst: 9 } } ] }
+                sign-up: { rules: [ { token_bucket: { rate: 1/h, burst: 1 } } ] }
+            YAML, static fn (ContainerBuilder $builder) => $builder
+                ->setAlias('listener', RateLimitListener::class)->setPublic(true));
+        $events = new EventDispatcher();
+        $events->addSubscriber($container->get('listener'));
+        $kernel = new HttpKernel($events, new ControllerResolver());
+        $ask = static function (string $path, array $server = ['REMOTE_ADDR' => '']) use ($kernel): int {
+            $request = Request::create($path, server: $server);
+            $request->attributes->set('_controller', static fn (): Response => new Response('ok'));
+            return $kernel->handle($request)->getStatusCode();
+        };
+        self::assertSame([400, 200, 400, 200], [$ask('/one'), $ask('/all'), $ask('/address'), $ask('/nobody')]);
+        self::assertSame(200, $ask('/one', ['HTTP_X_TENANT' => 'shop']));
+        self::assertSame(200, $ask('/address', ['REMOTE_ADDR' => '192.0.2.1']));
+    }
+
+    public function testAnObserverOfTheConfigurationSeesRequests(): void
+    {
+        $container = self::container(<<<'YAML'
+            redis: redis://127.0.0.1:1
+            observer: app.metrics
+            limiters:
+                api: { rules: [ { token_bucket: { rate: 1/h, burst: 9 } } ] }
+                sign-up: orders
+            YAML, static fn (ContainerBuilder $builder) => $builder
+                ->register('app.metrics', Metrics::class)->setPublic(true));
+        $container->get(SymfonyConsumer::class)->byId->create('a')->consume();
+        self::assertSame(['api allowed local'], $container->get('app.metrics')->seen);
+    }
+
+    public function testTheCacheWarmerLooksForThePoliciesThatAreRequired(): void
+    {
+        $redis = RedisServer::shared();
+        $orders = ['name' => 'orders', 'rules' => [['sliding_log' => ['limit' => 2, 'window' => '1h']]]];
+        Published::in($redis->client(), 1, $orders);
+        $warmer = static fn (string $required, string $more = 'orders'): ?object => self::container(<<<YAML
+            redis: redis://127.0.0.1:$redis->port?timeout=10
+            deadline_ms: 10000
+            required_policies: $required
+            limiters: { api: orders, sign-up: $more, mail: { rules: [ { token_bucket: { rate: 1/h } } ] } }
+            YAML, static fn (ContainerBuilder $builder) => $builder
+                ->setAlias('warmer', PolicyWarmer::class)->setPublic(true))->get('warmer');
+        self::assertSame([], $warmer('true')?->warmUp('/tmp'));
+        self::assertSame([], $warmer('[orders]', 'none')?->warmUp('/tmp', '/tmp'));
+        self::assertFalse($warmer('true')->isOptional());
+        !Apcu::isAvailable() ?: apcu_clear_cache();
+        $redis->client()->flushAll();
+        try {
+            $warmer('true')?->warmUp('/tmp');
+            self::fail('no exception');
+        } catch (NothingPublished $e) {
+            self::assertStringContainsString("127.0.0.1:$redis->port", $e->getMessage());
+        }
+        Published::in($redis->client(), 1, $orders);
+        !Apcu::isAvailable() ?: apcu_clear_cache();
+        $this->expectExceptionMessage('unknown policy `none`');
+        $warmer('true', 'none')?->warmUp('/tmp');
+    }
+
     /** As that of a long path may, whose length is the client's choice. */
     public function testAnExpressionThatFailsLetsNothingPass(): void
     {
         $limiter = InMemoryGate::with(new ManualClock(), ['p' => Limit::slidingLog(1, '1m')])->policy('p');
-        $listener = new RateLimitListener([['^/(?:\D+|<\d+>)*[!?]', $limiter, 'all']]);
+        $listener = new RateLimitListener([['^/(?:\D+|<\d+>)*[!?]', $limiter, 'all', false]]);
         $kernel = $this->createStub(HttpKernelInterface::class);
         $before = ini_set('pcre.backtrack_limit', '100');
         $jit = ini_set('pcre.jit', '0');

@@ -12,11 +12,14 @@ use Sluicegate\Exception\ServerProblem;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Gate;
 use Sluicegate\Http\Address;
+use Sluicegate\Http\BadRequest;
 use Sluicegate\Http\Headers;
+use Sluicegate\Http\Key;
 use Sluicegate\Http\Refusal;
 
 /**
- * The middleware `sluicegate:POLICY,BY`: `by` is `user` (for guests, the address), `ip`, or `all`.
+ * The middleware `sluicegate:POLICY,BY`: `by` is `user` (for guests, the address), `ip`, or `all`. A request without
+ * such a key is a bad request (400); with `sluicegate:POLICY,BY,shared` all of them share one budget.
  *
  * The address is that of Laravel's `$request->ip()`, so Laravel's trusted proxies apply.
  */
@@ -30,18 +33,17 @@ final class RateLimit
      * @param \Illuminate\Http\Request $request
      * @return \Symfony\Component\HttpFoundation\Response
      */
-    public function handle($request, Closure $next, string $policy, string $by = 'user')
+    public function handle($request, Closure $next, string $policy, string $by = 'user', string $without = '')
     {
-        $user = $by === 'user' ? $request->user() : null;
-        $key = match (true) {
-            $user !== null => 'user:' . $user->getAuthIdentifier(),
-            $by === 'all' => null,
-            $by === 'user', $by === 'ip' => Address::asKey((string) $request->ip()) ?: null,
-            default => throw new InvalidArgumentException("sluicegate: `$by` is none of `user`, `ip`, `all`"),
-        };
+        if (!in_array($by, ['user', 'ip', 'all'], true)) {
+            throw new InvalidArgumentException("sluicegate: `$by` is none of `user`, `ip`, `all`");
+        }
+        if (!in_array($without, ['', 'shared'], true)) {
+            throw new InvalidArgumentException("sluicegate: `$without` is not `shared`");
+        }
         try {
-            $decision = $this->gate->policy($policy)->check($key);
-        } catch (StoreUnavailable | ServerProblem $e) {
+            $decision = $this->gate->policy($policy)->check(self::key($request, $by, $without === 'shared'));
+        } catch (BadRequest | StoreUnavailable | ServerProblem $e) {
             throw self::exception(Refusal::undecided($e));
         }
         if (!$decision->allowed) {
@@ -51,6 +53,20 @@ final class RateLimit
         $response = $next($request);
         $response->headers->add(Headers::of($decision));
         return $response;
+    }
+
+    /**
+     * @param \Illuminate\Http\Request $request
+     * @throws BadRequest if the request has no key
+     */
+    private static function key($request, string $by, bool $shared): ?string
+    {
+        $user = $by === 'user' ? $request->user() : null;
+        if ($by === 'all' || $user !== null) {
+            return $user === null ? null : 'user:' . $user->getAuthIdentifier();
+        }
+        $address = Key::joined([Address::asKey((string) $request->ip())]);
+        return $address !== null || $shared ? $address : throw new BadRequest('remote_ip: the request has none');
     }
 
     /** @internal */

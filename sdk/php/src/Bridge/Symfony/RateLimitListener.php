@@ -35,8 +35,9 @@ final class RateLimitListener implements EventSubscriberInterface
     private const PRIORITY = 24;
 
     /**
-     * @param list<array{string, Limiter, string}> $limits a regular expression of paths, the limiter, and the key:
-     *   `address`, `all` or `header:NAME`; the first whose path fits limits a request
+     * @param list<array{string, Limiter, string, bool}> $limits a regular expression of paths, the limiter, the key
+     *   (`address`, `all` or `header:NAME`), and whether requests without that share one budget; the first whose path
+     *   fits limits a request
      */
     public function __construct(private readonly array $limits)
     {
@@ -55,10 +56,10 @@ final class RateLimitListener implements EventSubscriberInterface
         $request = $event->getRequest();
         // As the router and the firewall read it.
         $asked = rawurldecode($request->getPathInfo());
-        foreach ($this->limits as [$path, $limiter, $key]) {
+        foreach ($this->limits as [$path, $limiter, $key, $shared]) {
             // An expression that fails at a path limits it, too.
             if (preg_match("\1$path\1", $asked) !== 0) {
-                $refused = $this->refused($request, $limiter, $key);
+                $refused = $this->refused($request, $limiter, $key, $shared);
                 if ($refused !== null) {
                     $event->setResponse($refused);
                 }
@@ -76,10 +77,10 @@ final class RateLimitListener implements EventSubscriberInterface
     }
 
     /** Returns the response to a refused request; null if the request may go on. */
-    private function refused(Request $request, Limiter $limiter, string $key): ?Response
+    private function refused(Request $request, Limiter $limiter, string $key, bool $shared): ?Response
     {
         try {
-            $decision = $limiter->check(self::key($request, $limiter, $key));
+            $decision = $limiter->check(self::key($request, $limiter, $key, $shared));
         } catch (BadRequest | StoreUnavailable | ServerProblem $e) {
             return self::response(Refusal::undecided($e));
         }
@@ -91,14 +92,17 @@ final class RateLimitListener implements EventSubscriberInterface
         return null;
     }
 
-    /** @throws BadRequest if a header field that the key names is there twice */
-    private static function key(Request $request, Limiter $limiter, string $key): ?string
+    /** @throws BadRequest if a header field that the key names is there twice, or the request has no key */
+    private static function key(Request $request, Limiter $limiter, string $key, bool $shared): ?string
     {
-        return match (true) {
-            $key === 'all' => null,
-            $key === 'address' => Key::joined([Address::asKey((string) $request->getClientIp())]),
-            default => Key::attributes([$key])->of(RequestFacts::ofSymfony($request), $limiter),
-        };
+        if ($key === 'all') {
+            return null;
+        }
+        if ($key !== 'address') {
+            return Key::attributes([$key], shared: $shared)->of(RequestFacts::ofSymfony($request), $limiter);
+        }
+        $address = Key::joined([Address::asKey((string) $request->getClientIp())]);
+        return $address !== null || $shared ? $address : throw new BadRequest('remote_ip: the request has none');
     }
 
     private static function response(Refusal $refusal): Response

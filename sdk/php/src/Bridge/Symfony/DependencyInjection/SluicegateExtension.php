@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Sluicegate\Bridge\Symfony\DependencyInjection;
 
+use Sluicegate\Bridge\Symfony\PolicyWarmer;
 use Sluicegate\Bridge\Symfony\RateLimitListener;
 use Sluicegate\Bridge\Symfony\SluicegateLimiterFactory;
 use Sluicegate\Gate;
@@ -50,18 +51,42 @@ final class SluicegateExtension extends Extension
         if ($config['requests'] !== []) {
             $container->register(RateLimitListener::class)
                 ->addArgument(array_map(static fn (array $of): array => [
-                    $of['path'], new Reference("sluicegate.limiter.{$of['limiter']}"), $of['key'],
+                    $of['path'], new Reference("sluicegate.limiter.{$of['limiter']}"), $of['key'], $of['shared'],
                 ], array_values($config['requests'])))
                 ->addTag('kernel.event_subscriber');
         }
+        $required = self::required($config);
+        if ($required !== []) {
+            $container->register(PolicyWarmer::class)
+                ->setArguments([new Reference(Gate::class), $required])
+                ->addTag('kernel.cache_warmer');
+        }
+    }
+
+    /**
+     * Returns the names of the policies that must be published.
+     *
+     * @return list<string>
+     */
+    private static function required(array $config): array
+    {
+        $ofLimiters = array_column($config['limiters'], 'policy');
+        $names = array_map(
+            static fn (mixed $name): array => $name === '*' ? $ofLimiters : [(string) $name],
+            $config['required_policies'],
+        );
+        return array_values(array_unique(array_merge(...$names)));
     }
 
     private static function gate(array $config, ContainerBuilder $container): Definition
     {
         $gate = new Definition(Gate::class);
+        $service = static fn (?string $id): ?Reference => $id === null ? null : new Reference($id);
+        $logger = new Reference('logger', ContainerInterface::NULL_ON_INVALID_REFERENCE);
         if (isset($config['server'])) {
             return $gate->setFactory([Gate::class, 'remote'])->setArguments([
                 $config['server'], $config['token'], $config['app'], $config['timeout_ms'],
+                $service($config['observer']), $logger,
             ]);
         }
         if (isset($config['redis'])) {
@@ -69,7 +94,6 @@ final class SluicegateExtension extends Extension
                 ->setFactory([PhpRedis::class, 'ofUrl'])
                 ->addArgument($config['redis']);
         }
-        $service = static fn (?string $id): ?Reference => $id === null ? null : new Reference($id);
         return $gate->setFactory([Gate::class, 'direct'])->setArguments([
             '$redis' => new Reference($config['runner'] ?? 'sluicegate.redis'),
             '$app' => $config['app'],
@@ -77,9 +101,10 @@ final class SluicegateExtension extends Extension
             '$deadlineMs' => $config['deadline_ms'],
             '$maxHoldMs' => $config['max_hold_ms'],
             '$accountsMax' => $config['accounts_max'],
-            '$logger' => new Reference('logger', ContainerInterface::NULL_ON_INVALID_REFERENCE),
+            '$logger' => $logger,
             '$clock' => $service($config['clock']),
             '$cache' => $service($config['cache']),
+            '$observer' => $service($config['observer']),
         ]);
     }
 
