@@ -166,6 +166,12 @@ final class FaultTableTest extends TestCase
             $of->other = new Drip("\x15\x03\x01\x00\x02\x02\x46", '', 0);
             return Gates::runner($of->other->port);
         }, 'does not answer: it expects TLS, as rediss://HOST or tls://HOST say'];
+        foreach (['' => '.*expects TLS.*', 'tls://' => '.*certificate verify failed.*'] as $scheme => $cause) {
+            yield "a Redis with TLS, by {$scheme}127.0.0.1" => [static function (self $of) use ($scheme): PhpRedis {
+                $port = $of->startWithTls();
+                return PhpRedis::connect("{$scheme}127.0.0.1", $port, null, 10.0);
+            }, "does not answer: $cause"];
+        }
         yield 'something else than Redis' => [static function (self $of): PhpRedis {
             $of->other = new Drip("HTTP/1.1 400 Bad Request\r\n\r\n", '', 0);
             return Gates::runner($of->other->port);
@@ -173,6 +179,27 @@ final class FaultTableTest extends TestCase
     }
 
     private ?Drip $other = null;
+
+    /** Starts a Redis that also listens for TLS, with a certificate that nobody trusts; returns that port. */
+    private function startWithTls(): int
+    {
+        $dir = sys_get_temp_dir() . '/sgtls' . getmypid();
+        is_dir($dir) || mkdir($dir, 0700);
+        $key = openssl_pkey_new(['private_key_bits' => 2048]) ?: self::markTestSkipped('no keys');
+        $request = openssl_csr_new(['commonName' => '127.0.0.1'], $key);
+        openssl_x509_export_to_file(openssl_csr_sign($request, null, $key, 2) ?: '', "$dir/cert");
+        openssl_pkey_export_to_file($key, "$dir/key");
+        $port = RedisServer::freePort();
+        $files = ['--tls-cert-file', "$dir/cert", '--tls-key-file', "$dir/key", '--tls-ca-cert-file', "$dir/cert"];
+        try {
+            $this->redis = new RedisServer('--tls-port', (string) $port, '--tls-auth-clients', 'no', ...$files);
+        } catch (\RuntimeException $e) {
+            getenv('CI') === 'true' ? throw $e : self::markTestSkipped('this Redis has no TLS');
+        }
+        array_map(unlink(...), glob("$dir/*") ?: []);
+        rmdir($dir);
+        return $port;
+    }
 
     /**
      * @dataProvider faultsFromTheBegin

@@ -18,8 +18,14 @@ final class PhpRedis implements Runner
     /** The longest time that connecting may take, in s; a question ends after 10 s anyway. */
     private const TIMEOUT_MAX_S = 10;
 
+    /** Messages of the extension where the other end closed the connection. */
+    private const CLOSED = ['Connection lost', 'socket error on read socket'];
+
     private bool $connected;
     private int $timeoutMs = 0;
+
+    /** Whether Redis ever replied here. */
+    private bool $hasReplied = false;
 
     /** The process that made it, or that left the connection of its parent. */
     private int $pid;
@@ -205,7 +211,7 @@ final class PhpRedis implements Runner
             $this->prepare($leftUs);
         } catch (RedisException $e) {
             $this->lost();
-            throw self::failure($e, false);
+            throw $this->failure($e, false);
         }
         try {
             $client->clearLastError();
@@ -216,6 +222,7 @@ final class PhpRedis implements Runner
         if ($reply === $client) {
             throw new LogicException('the client of Redis is in a transaction or a pipeline');
         }
+        $this->hasReplied = true;
         if ($reply !== false) {
             return $reply;
         }
@@ -271,11 +278,21 @@ final class PhpRedis implements Runner
             [$host, $port] = $this->sentinels->master($timeout);
             $id = self::persistentId($host, $port, $auth);
         }
-        $connected = $id === null
-            ? @$this->client->connect($host, $port, $timeout, null, 0, $timeout)
-            : @$this->client->pconnect($host, $port, $timeout, $this->isFork ? "$id:$this->pid" : $id, 0, $timeout);
+        $why = '';
+        // The first warning says why, such as a certificate that is not valid.
+        set_error_handler(static function (int $level, string $text) use (&$why): bool {
+            $why = $why === '' ? ': ' . preg_replace('/^Redis::p?connect\(\): /', '', $text) : $why;
+            return true;
+        });
+        try {
+            $connected = $id === null
+                ? $this->client->connect($host, $port, $timeout, null, 0, $timeout)
+                : $this->client->pconnect($host, $port, $timeout, $this->isFork ? "$id:$this->pid" : $id, 0, $timeout);
+        } finally {
+            restore_error_handler();
+        }
         if (!$connected) {
-            throw new RedisException("cannot connect to $host:$port");
+            throw new RedisException("cannot connect to $host:$port$why");
         }
         self::withoutRetries($this->client);
         $this->client->setOption(Redis::OPT_READ_TIMEOUT, $left());
@@ -312,16 +329,24 @@ final class PhpRedis implements Runner
         }
         $this->leave();
         // The extension's message where it cannot connect, before it sends anything.
-        throw self::failure($e, !str_ends_with($e->getMessage(), ' went away'));
+        throw $this->failure($e, !str_ends_with($e->getMessage(), ' went away'));
     }
 
-    private static function failure(RedisException $e, bool $sent): ConnectionFailure
+    private function failure(RedisException $e, bool $sent): ConnectionFailure
     {
-        // What a server of TLS sends to a client that does not speak it begins with this byte.
-        $message = str_contains($e->getMessage(), "got '\x15'")
-            ? 'it expects TLS, as rediss://HOST or tls://HOST say'
-            : $e->getMessage();
+        $message = $e->getMessage();
+        // A server of TLS answers a client that does not speak it with this byte, or closes the connection.
+        if (str_contains($message, "got '\x15'")) {
+            $message = 'it expects TLS, as rediss://HOST or tls://HOST say';
+        } elseif (in_array($message, self::CLOSED, true) && !$this->hasReplied && !$this->isTls()) {
+            $message .= ' (a Redis that expects TLS, as rediss://HOST or tls://HOST say, does that)';
+        }
         return new ConnectionFailure($message, $sent, $e);
+    }
+
+    private function isTls(): bool
+    {
+        return (bool) preg_match('~^(tls|ssl)://~', $this->address[0]);
     }
 
     private function error(string $message): ErrorReply
