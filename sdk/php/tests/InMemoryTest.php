@@ -283,4 +283,17 @@ final class InMemoryTest extends TestCase
         $this->expectException(\LogicException::class);
         $orders->check('alice');
     }
+
+    public function testItsHealthIsThatOfItsPolicies(): void
+    {
+        $gate = InMemoryGate::with(new ManualClock(), ['orders' => Limit::slidingLog(1, '1m')]);
+        self::assertTrue($gate->health()->isUp());
+        self::assertTrue($gate->health('orders')->isUp());
+        self::assertSame('policy: unknown policy `none`', $gate->health('orders', 'none')->cause);
+        $gate->warmUp();
+        $gate->require('orders');
+        self::assertSame(0, $gate->policy('orders')->check(null)->remaining);
+        $this->expectExceptionMessage('unknown policy `none`');
+        $gate->require('none');
+    }
 }

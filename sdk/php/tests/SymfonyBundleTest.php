@@ -6,6 +6,7 @@ namespace Sluicegate\Tests;
 
 use InvalidArgumentException;
 use PHPUnit\Framework\TestCase;
+use Sluicegate\Bridge\Symfony\CheckCommand;
 use Sluicegate\Bridge\Symfony\PolicyWarmer;
 use Sluicegate\Bridge\Symfony\RateLimitListener;
 use Sluicegate\Bridge\Symfony\SluicegateBundle;
@@ -25,6 +26,8 @@ use Sluicegate\Tests\Support\SymfonyConsumer;
 use Symfony\Component\Cache\Adapter\ArrayAdapter;
 use Symfony\Component\Cache\Psr16Cache;
 use Symfony\Component\Config\Definition\Exception\InvalidConfigurationException;
+use Symfony\Component\Console\Input\ArrayInput;
+use Symfony\Component\Console\Output\BufferedOutput;
 use Symfony\Component\DependencyInjection\ContainerBuilder;
 use Symfony\Component\DependencyInjection\ContainerInterface;
 use Symfony\Component\DependencyInjection\Dumper\PhpDumper;
@@ -245,6 +248,29 @@ final class SymfonyBundleTest extends TestCase
         !Apcu::isAvailable() ?: apcu_clear_cache();
         $this->expectExceptionMessage('unknown policy `none`');
         $warmer('true', 'none')?->warmUp('/tmp');
+    }
+
+    public function testTheCommandFailsWithoutThePoliciesOfTheLimiters(): void
+    {
+        $redis = RedisServer::shared();
+        Published::in($redis->client(), 1, ['name' => 'orders', 'rules' => [
+            ['sliding_log' => ['limit' => 2, 'window' => '1h']],
+        ]]);
+        $run = static function (string $more, string ...$names) use ($redis): array {
+            $container = self::container(<<<YAML
+                redis: redis://127.0.0.1:$redis->port?timeout=10
+                deadline_ms: 10000
+                limiters: { api: orders, sign-up: $more, mail: { rules: [ { token_bucket: { rate: 1/h } } ] } }
+                YAML, static fn (ContainerBuilder $builder) => $builder
+                    ->setAlias('command', CheckCommand::class)->setPublic(true));
+            $output = new BufferedOutput();
+            return [$container->get('command')->run(new ArrayInput(['policy' => $names]), $output), $output->fetch()];
+        };
+        self::assertSame([0, "up 127.0.0.1:$redis->port\n"], $run('orders'));
+        [$status, $text] = $run('none', 'other');
+        self::assertSame(1, $status);
+        self::assertStringStartsWith("degraded 127.0.0.1:$redis->port policy: unknown policy `none`\n", $text);
+        self::assertStringContainsString('unknown policy `other`', $text);
     }
 
     /** As that of a long path may, whose length is the client's choice. */

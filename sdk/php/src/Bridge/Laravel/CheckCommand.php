@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Bridge\Laravel;
 
 use Illuminate\Console\Command;
-use Sluicegate\Exception\SluicegateException;
+use Sluicegate\Bridge\Check;
 use Sluicegate\Gate;
 
 /**
@@ -23,18 +23,8 @@ final class CheckCommand extends Command
     public function handle(Gate $gate): int
     {
         $required = (array) $this->laravel->make('config')->get('sluicegate.required', []);
-        $policies = [...$required, ...(array) $this->argument('policy')];
-        $health = $gate->health(...$policies);
-        $failed = !$health->isUp();
-        $this->line(trim("{$health->status->value} $health->address $health->cause"));
-        foreach ($policies as $policy) {
-            try {
-                $gate->require($policy);
-            } catch (SluicegateException $e) {
-                $failed = true;
-                $this->line($e->getMessage());
-            }
-        }
-        return $failed ? 1 : 0;
+        [$isWell, $lines] = Check::of($gate, array_values([...$required, ...(array) $this->argument('policy')]));
+        array_map($this->line(...), $lines);
+        return $isWell ? self::SUCCESS : self::FAILURE;
     }
 }

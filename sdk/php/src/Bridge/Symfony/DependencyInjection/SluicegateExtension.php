@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Sluicegate\Bridge\Symfony\DependencyInjection;
 
+use Sluicegate\Bridge\Symfony\CheckCommand;
 use Sluicegate\Bridge\Symfony\PolicyWarmer;
 use Sluicegate\Bridge\Symfony\RateLimitListener;
 use Sluicegate\Bridge\Symfony\SluicegateLimiterFactory;
@@ -13,6 +14,7 @@ use Sluicegate\Limiter;
 use Sluicegate\OnStoreFailure;
 use Sluicegate\Redis\PhpRedis;
 use Sluicegate\Redis\Runner;
+use Symfony\Component\Console\Command\Command;
 use Symfony\Component\DependencyInjection\ContainerBuilder;
 use Symfony\Component\DependencyInjection\ContainerInterface;
 use Symfony\Component\DependencyInjection\Definition;
@@ -56,6 +58,12 @@ final class SluicegateExtension extends Extension
                 ->addTag('kernel.event_subscriber');
         }
         $required = self::required($config);
+        if (class_exists(Command::class)) {
+            $all = array_unique([...$required, ...array_values(array_column($config['limiters'], 'policy'))]);
+            $container->register(CheckCommand::class)
+                ->setArguments([new Reference(Gate::class), array_values($all)])
+                ->addTag('console.command', ['command' => 'sluicegate:check']);
+        }
         if ($required !== []) {
             $container->register(PolicyWarmer::class)
                 ->setArguments([new Reference(Gate::class), $required])
@@ -75,7 +83,7 @@ final class SluicegateExtension extends Extension
             static fn (mixed $name): array => $name === '*' ? $ofLimiters : [(string) $name],
             $config['required_policies'],
         );
-        return array_values(array_unique(array_merge(...$names)));
+        return array_values(array_unique(array_merge(...array_values($names))));
     }
 
     private static function gate(array $config, ContainerBuilder $container): Definition
