@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Tests;
 
 use PHPUnit\Framework\TestCase;
+use Predis\Client;
 use Sluicegate\Direct\Breaker;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Gate;
@@ -13,7 +14,10 @@ use Sluicegate\Memory\Memory;
 use Sluicegate\Memory\ProcessMemory;
 use Sluicegate\Mode;
 use Sluicegate\Redis\ConnectionFailure;
+use Sluicegate\Redis\Nodes;
 use Sluicegate\Redis\PhpRedis;
+use Sluicegate\Redis\PhpRedisCluster;
+use Sluicegate\Redis\Predis;
 use Sluicegate\Redis\Runner;
 use Sluicegate\Testing\ManualClock;
 use Sluicegate\Tests\Support\Gates;
@@ -104,6 +108,64 @@ final class BusyTest extends TestCase
         // Ten deadlines after the last reply it is silent.
         $memory->set('replied', hrtime(true) - 1_200_000_000, 60);
         self::assertSame(Mode::Local, $limit());
+    }
+
+    public function testRepliesOfOtherNodesOfAClusterSayNothing(): void
+    {
+        $memory = new ProcessMemory();
+        $asked = '';
+        $runner = new class ($memory, $asked) implements Runner, Nodes {
+            public function __construct(private readonly Memory $memory, private string &$asked)
+            {
+            }
+
+            public function run(string $key, array $command, int $leftUs): mixed
+            {
+                // Meanwhile another process gets replies of both nodes, or of one.
+                usleep(intdiv($leftUs, 2));
+                $this->memory->set('replied:10.0.0.1:6379', hrtime(true), 60);
+                usleep(intdiv($leftUs, 2) + 500);
+                throw new ConnectionFailure('read error', true);
+            }
+
+            public function endpoint(): string
+            {
+                return 'cluster@10.0.0.1:6379';
+            }
+
+            public function asked(): string
+            {
+                return $this->asked;
+            }
+        };
+        $mode = static fn (): Mode => Gates::direct($runner, memory: $memory, deadlineMs: self::DEADLINE_MS)
+            ->limit('l', Limit::slidingLog(9, '1h'))->check('a')->mode;
+        $asked = '10.0.0.1:6379';
+        self::assertSame(Mode::Shed, $mode());
+        $asked = '10.0.0.2:6379';
+        self::assertSame(Mode::Local, $mode());
+    }
+
+    public function testAClusterNamesTheNodeThatItAsked(): void
+    {
+        $redis = new RedisServer('--cluster-enabled', 'yes');
+        $redis->client()->rawCommand('CLUSTER', 'ADDSLOTS', ...range(0, 16383));
+        $at = "127.0.0.1:$redis->port";
+        $clients = [
+            new PhpRedisCluster([$at], timeout: 10.0), new Predis(new Client(["tcp://$at"], ['cluster' => 'redis'])),
+        ];
+        foreach ($clients as $cluster) {
+            $cluster->run('a', ['GET', 'a'], 10_000_000);
+            self::assertStringEndsWith($at, $cluster->asked());
+            $redis->signal(SIGSTOP);
+            try {
+                $cluster->run('a', ['GET', 'a'], 20_000);
+                self::fail('no exception');
+            } catch (ConnectionFailure) {
+                self::assertStringEndsWith($at, $cluster->asked());
+            }
+            $redis->signal(SIGCONT);
+        }
     }
 
     public function testARefusedConnectionIsNoAnswerAtOnce(): void

@@ -34,7 +34,7 @@ final class PhpRedis implements Runner
     private bool $isFork = false;
 
     /** @var list<Redis> clients of parents, kept so that their end here does not close a connection of the parent */
-    private static array $inherited = [];
+    private static array $inherited = []; // @phpstan-ignore property.onlyWritten
 
     /** @var array<int, mixed> the options of a caller's client whose connection the extension gave up */
     private array $options = [];

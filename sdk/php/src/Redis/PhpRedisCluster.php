@@ -10,7 +10,7 @@ namespace Sluicegate\Redis;
  * The extension's own `RedisCluster` follows no redirection of such commands, and awaits the rest of a cut reply for
  * ever, so this package does without it.
  */
-final class PhpRedisCluster implements Runner
+final class PhpRedisCluster implements Runner, Nodes
 {
     /** The most redirections of one command: a slot moves once, with one ASK while it moves. */
     private const REDIRECTS_MAX = 3;
@@ -28,7 +28,7 @@ final class PhpRedisCluster implements Runner
     /** @var array<int, string> the new nodes of slots that moved since the map was read */
     private array $moved = [];
 
-    /** The node that answered last. */
+    /** The node that was asked last. */
     private ?string $last = null;
 
     /** @var array<int, int> the CRC of each byte */
@@ -81,6 +81,12 @@ final class PhpRedisCluster implements Runner
     public function endpoint(): string
     {
         return 'cluster@' . implode(',', $this->seeds);
+    }
+
+    /** @internal */
+    public function asked(): string
+    {
+        return (string) $this->last;
     }
 
     /** Returns the slot of a key: that of the text in its first braces, if there are any. */

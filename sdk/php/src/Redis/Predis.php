@@ -19,7 +19,7 @@ use Predis\Response\Status;
  * Predis sends a command again by itself after a lost connection to a cluster or a master, so this package chooses the
  * node, and asks it directly.
  */
-final class Predis implements Runner
+final class Predis implements Runner, Nodes
 {
     /** The most redirections of one command: a slot moves once, with one ASK while it moves. */
     private const REDIRECTS_MAX = 3;
@@ -29,6 +29,9 @@ final class Predis implements Runner
 
     /** The node that answered last. */
     private ?NodeConnectionInterface $last = null;
+
+    /** The name of the node that was asked last. */
+    private string $asked = '';
 
     /** The process whose connections these are. */
     private int $pid;
@@ -93,6 +96,12 @@ final class Predis implements Runner
         [$this->pid, $this->moved, $this->last] = [(int) getmypid(), [], null];
     }
 
+    /** @internal */
+    public function asked(): string
+    {
+        return $this->asked;
+    }
+
     private function node(string $key): NodeConnectionInterface
     {
         $connection = $this->client->getConnection();
@@ -121,6 +130,7 @@ final class Predis implements Runner
     /** @param non-empty-list<string> $command */
     private function ask(NodeConnectionInterface $node, array $command, int $leftUs): mixed
     {
+        $this->asked = (string) $node;
         try {
             $node->connect();
             self::await($node, max($leftUs, 1000));

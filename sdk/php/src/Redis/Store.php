@@ -329,8 +329,14 @@ final class Store
         }
         $this->answered = true;
         $this->slow = 0;
-        $this->memory->set('replied', hrtime(true), self::REPLIED_S);
+        $this->memory->set($this->replied(), hrtime(true), self::REPLIED_S);
         return $reply;
+    }
+
+    /** Returns the key of the last reply to this host: of the server that was asked, since others say nothing of it. */
+    private function replied(): string
+    {
+        return 'replied' . ($this->runner instanceof Nodes ? ':' . $this->runner->asked() : '');
     }
 
     /**
@@ -351,7 +357,7 @@ final class Store
             return FailureKind::Contended;
         }
         $deadlineNs = $this->endsNs - $this->beganNs;
-        $repliedNs = (int) ($this->memory->get('replied') ?? $this->startedNs);
+        $repliedNs = (int) ($this->memory->get($this->replied()) ?? $this->startedNs);
         $othersGotReplies = ++$this->slow < self::SLOW_MAX && $repliedNs > $since;
         $isLate = $now - $this->endsNs > max(intdiv($deadlineNs, 4), self::LATE_MIN_NS)
             && $now - $repliedNs < self::SILENT_DEADLINES * $deadlineNs;

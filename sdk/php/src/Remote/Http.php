@@ -34,7 +34,7 @@ final class Http
     private int $pid = 0;
 
     /** @var list<\CurlHandle> those of parents, kept so that their end here closes no connection of a parent */
-    private static array $inherited = [];
+    private static array $inherited = []; // @phpstan-ignore property.onlyWritten
 
     /**
      * @param string $url `http://…`, `https://…`, or `http+unix:/PATH`

@@ -1,0 +1,16 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Redis;
+
+/**
+ * A connection to several servers of Redis, of which one may be silent while others reply.
+ *
+ * @internal
+ */
+interface Nodes
+{
+    /** Returns the name of the server that was asked last. */
+    public function asked(): string;
+}
