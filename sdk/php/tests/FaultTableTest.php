@@ -5,8 +5,10 @@ declare(strict_types=1);
 namespace Sluicegate\Tests;
 
 use PHPUnit\Framework\TestCase;
+use Sluicegate\Decision;
 use Sluicegate\Exception\NothingPublished;
 use Sluicegate\Exception\SluicegateException;
+use Sluicegate\Exception\UnreadablePolicy;
 use Sluicegate\Gate;
 use Sluicegate\HealthStatus;
 use Sluicegate\Http\Refusal;
@@ -116,16 +118,17 @@ final class FaultTableTest extends TestCase
         $this->untilStore($gate);
         $this->heard->said = [];
         $break($this->redis, $proxy);
-        for ($number = 0; $number < 12; $number++) {
+        // The answer, and the metric. On a busy machine some calls are shed before.
+        $decision = Patience::until(static function () use ($orders, $mode): ?Decision {
             $decision = $orders->check('a');
-        }
-        // The answer, and the metric.
-        self::assertSame([true, $mode], [$decision->allowed, $decision->mode->value]);
+            return $decision->mode->value === $mode ? $decision : null;
+        }, "it is decided by $mode");
+        self::assertTrue($decision->allowed);
         self::assertSame(['allowed', $mode, ''], $this->metric());
         // The log: a line for each cause. A connection that is cut may be a cause of its own, before the error.
         $address = preg_quote("Redis at 127.0.0.1:$proxy->port");
         self::assertNotEmpty($this->heard->said);
-        self::assertLessThanOrEqual(3, count($this->heard->said));
+        self::assertLessThanOrEqual(4, count($this->heard->said));
         self::assertMatchesRegularExpression("/^warning sluicegate: $address $line; on_store_failure of each policy "
             . "decides, `local` by this host's share$/m", implode("\n", $this->heard->said));
         // The health.
@@ -337,6 +340,32 @@ final class FaultTableTest extends TestCase
         $gate->require('purchases');
         $this->expectExceptionMessage('unknown policy `orders`');
         $gate->require('purchases', 'orders');
+    }
+
+    public function testAPolicyThatCannotBeReadIsAFaultOfItsOwn(): void
+    {
+        $this->redis = new RedisServer();
+        Published::in($this->redis->client(), 1, self::ORDERS, ['name' => 'odd', 'blob' => '?'] + self::ORDERS);
+        $gate = $this->gate(Gates::runner($this->redis->port));
+        self::assertSame(99, $gate->policy('orders')->check('a')->remaining);
+        for ($number = 0; $number < 3; $number++) {
+            try {
+                $gate->policy('odd')->check('a');
+                self::fail('no exception');
+            } catch (UnreadablePolicy $e) {
+                self::assertStringStartsWith('policy: `odd` cannot be read: ', $e->getMessage());
+            }
+        }
+        self::assertSame(['error', '', 'unreadable_policy'], $this->metric());
+        self::assertCount(1, $this->heard->said);
+        self::assertStringStartsWith('warning sluicegate: policy: `odd` cannot be read: ', $this->heard->said[0]);
+        self::assertStringEndsWith('; requests under it get no decision', $this->heard->said[0]);
+        self::assertSame(HealthStatus::Degraded, $gate->health()->status);
+        self::assertStringStartsWith('policy: `odd` cannot be read: ', $gate->health()->cause);
+        Published::in($this->redis->client(), 2, self::ORDERS, ['name' => 'odd'] + self::ORDERS);
+        $this->clock->advance(11.1);
+        self::assertTrue($gate->policy('odd')->check('a')->allowed);
+        self::assertTrue($gate->health()->isUp());
     }
 
     /** @return iterable<string, array{callable(self): string, string, string}> */
