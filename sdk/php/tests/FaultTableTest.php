@@ -342,6 +342,26 @@ final class FaultTableTest extends TestCase
         $gate->require('purchases', 'orders');
     }
 
+    public function testAPolicyOfOtherAppsIsNamedInTheLog(): void
+    {
+        $this->redis = new RedisServer();
+        Published::in($this->redis->client(), 1, ['apps' => ['billing']] + self::ORDERS);
+        $gate = $this->gate(Gates::runner($this->redis->port));
+        for ($number = 0; $number < 3; $number++) {
+            try {
+                $gate->policy('orders')->check('a');
+                self::fail('no exception');
+            } catch (SluicegateException $e) {
+                self::assertSame('app_missing', $e->errorName);
+            }
+        }
+        self::assertSame(['error', '', 'app_missing'], $this->metric());
+        $what = 'policy `orders` is not available to a caller without an app';
+        self::assertSame(["warning sluicegate: app: $what; requests get no decision"], $this->heard->said);
+        $this->expectExceptionMessage('policy `orders` is not available');
+        $gate->require('orders');
+    }
+
     public function testAPolicyThatCannotBeReadIsAFaultOfItsOwn(): void
     {
         $this->redis = new RedisServer();

@@ -6,6 +6,7 @@ namespace Sluicegate\Direct;
 
 use Sluicegate\Clock;
 use Sluicegate\Decision;
+use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Health;
@@ -152,8 +153,14 @@ final class DirectDecider extends PolicyDecider
     protected function policy(string $name, ?Verb $verb = null): Policy
     {
         $policy = $this->policies->get($name);
-        if ($verb !== null) {
-            $policy->checkApp($this->options->app, $verb);
+        try {
+            if ($verb !== null) {
+                $policy->checkApp($this->options->app, $verb);
+            }
+        } catch (InvalidRequest $e) {
+            // Clients do not see which policy and which app it is.
+            $this->log?->trouble("app:$name", "{$e->getMessage()}; requests get no decision");
+            throw $e;
         }
         return $policy;
     }
