@@ -34,9 +34,12 @@ final class Check
                 $gate->require($policy);
             } catch (SluicegateException $e) {
                 $isWell = false;
-                $lines[] = $e->getMessage();
+                // The first cause is that of the health.
+                if (!str_contains($lines[0], $e->getMessage())) {
+                    $lines[] = $e->getMessage();
+                }
             }
         }
-        return [$isWell, array_values(array_unique($lines))];
+        return [$isWell, $lines];
     }
 }
