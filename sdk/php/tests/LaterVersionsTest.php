@@ -17,6 +17,7 @@ final class LaterVersionsTest extends TestCase
     {
         yield 'Laravel' => ['laravel', [
             [200, '1'], [200, '0'], [429, 66], [200, '1'], [200, '0'], [429, 2], [200, null],
+            404, 200, 404, 429, 6,
         ]];
         yield 'Symfony' => ['symfony', [[], false, ['kernel.request', 'kernel.response'], true, 'void', true, false]];
     }

@@ -47,13 +47,19 @@ if ($argv[1] === 'symfony') {
 
 $limiter = new RateLimiter(new Repository(new ArrayStore()));
 $limiter->for('api', static fn (): array => [new Limit('u', 3, 60), new Limit('u', 2, 1)]);
+$failed = new Limit('f', 2, 60);
+$failed->afterCallback = static fn (Response $response): bool => $response->getStatusCode() === 404;
+$limiter->for('failed', static fn (): array => [$failed, new Limit('g', 9, 60)]);
 $limiter->for('free', static fn (): Unlimited => new Unlimited());
 $gate = InMemoryGate::with(new ManualClock());
-$ask = static function (mixed ...$arguments) use ($limiter, $gate): array {
+$status = 200;
+$ask = static function (mixed ...$arguments) use ($limiter, $gate, &$status): array {
     try {
         $response = (new ThrottleRequests($limiter, $gate))->handle(
             Request::create('/'),
-            static fn (): Response => new Response('ok'),
+            static function () use (&$status): Response {
+                return new Response('ok', $status);
+            },
             ...$arguments,
         );
         return [$response->getStatusCode(), $response->headers->get('X-RateLimit-Remaining')];
@@ -61,4 +67,13 @@ $ask = static function (mixed ...$arguments) use ($limiter, $gate): array {
         return [$e->getStatusCode(), $e->getHeaders()['Retry-After']];
     }
 };
-echo json_encode([$ask(2, 1), $ask(2, 1), $ask(2, 1), $ask('api'), $ask('api'), $ask('api'), $ask('free')]), "\n";
+$said = [$ask(2, 1), $ask(2, 1), $ask(2, 1), $ask('api'), $ask('api'), $ask('api'), $ask('free')];
+// Only what is not found counts under `failed`; the other limit of it counts all that pass.
+foreach ([404, 200, 404, 404] as $status) {
+    $said[] = $ask('failed')[0];
+}
+$others = $gate->limit('laravel.throttle.60', OwnLimit::rules([
+    ['name' => 'every-60s', 'fixed_window' => ['limit' => 9, 'window' => '60s', 'align' => 'first']],
+]));
+$said[] = $others->peek(md5('failedg'))->remaining;
+echo json_encode($said), "\n";
