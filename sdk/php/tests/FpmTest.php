@@ -104,6 +104,31 @@ final class FpmTest extends TestCase
         }
     }
 
+    public function testWorkersLogAnOutageOnceForAll(): void
+    {
+        $redis = new RedisServer();
+        $this->start($redis->port);
+        $ask = fn (): string => $this->get('192.0.2.1', 'tests/Support/logged.php');
+        $orders = ['name' => 'orders', 'rules' => [['sliding_log' => ['limit' => 90, 'window' => '1h']]]];
+        Published::in($redis->client(), 1, $orders);
+        self::assertStringContainsString('decided by store', $ask());
+        $redis->stop();
+        for ($number = 0; $number < 20; $number++) {
+            self::assertStringContainsString('decided by local', $ask());
+        }
+        $log = fn (): string => (string) file_get_contents("$this->dir/php.log");
+        $line = "sluicegate: Redis at 127.0.0.1:$redis->port does not answer: ";
+        self::assertSame(1, substr_count($log(), $line), $log());
+        $redis->start();
+        Published::in($redis->client(), 1, $orders);
+        Patience::until(static fn (): bool => str_contains($ask(), 'decided by store'), 'Redis decides again');
+        $ask();
+        $line = "sluicegate: Redis at 127.0.0.1:$redis->port decides again";
+        self::assertSame(1, substr_count($log(), $line), $log());
+        // Of the policies there may be a line, too, if a look was due in that time.
+        self::assertLessThanOrEqual(4, substr_count($log(), 'sluicegate: '), $log());
+    }
+
     public function testWithoutApcuTheLogIsBounded(): void
     {
         $redis = new RedisServer();
