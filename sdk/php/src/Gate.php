@@ -9,6 +9,7 @@ use LogicException;
 use Psr\Clock\ClockInterface;
 use Psr\Log\LoggerInterface;
 use Psr\SimpleCache\CacheInterface;
+use SensitiveParameter;
 use Sluicegate\Direct\DirectDecider;
 use Sluicegate\Direct\Options;
 use Sluicegate\Exception\InvalidRequest;
@@ -147,8 +148,8 @@ class Gate
      * @throws InvalidArgumentException if the URL is not that of a server
      */
     public static function remote(
-        string $url,
-        ?string $token = null,
+        #[SensitiveParameter] string $url,
+        #[SensitiveParameter] ?string $token = null,
         string $app = '',
         ?int $timeoutMs = null,
         ?callable $observer = null,

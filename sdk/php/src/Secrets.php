@@ -4,6 +4,8 @@ declare(strict_types=1);
 
 namespace Sluicegate;
 
+use SensitiveParameter;
+
 /**
  * Takes passwords out of texts for people.
  *
@@ -19,7 +21,7 @@ final class Secrets
     }
 
     /** Returns a URL, or what should be one, with `***` in place of all credentials; cut after 200 bytes. */
-    public static function without(string $url): string
+    public static function without(#[SensitiveParameter] string $url): string
     {
         // A password may have any characters, also `@`, so all up to the last one goes.
         $plain = (string) preg_replace('~^([a-z][a-z0-9+.-]*://)?.*@~is', '$1***@', $url);

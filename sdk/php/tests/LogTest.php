@@ -4,8 +4,10 @@ declare(strict_types=1);
 
 namespace Sluicegate\Tests;
 
+use InvalidArgumentException;
 use PHPUnit\Framework\TestCase;
 use Psr\Log\AbstractLogger;
+use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Gate;
 use Sluicegate\Limit;
 use Sluicegate\Log;
@@ -14,6 +16,7 @@ use Sluicegate\Memory\Markers;
 use Sluicegate\Memory\Memory;
 use Sluicegate\Memory\ProcessMemory;
 use Sluicegate\Redis\PhpRedis;
+use Sluicegate\Redis\PhpRedisCluster;
 use Sluicegate\Secrets;
 use Sluicegate\Tests\Support\Heard;
 
@@ -137,6 +140,36 @@ final class LogTest extends TestCase
             self::assertSame($text, Secrets::without($url));
         }
         self::assertLessThan(300, strlen(Secrets::without('redis://' . str_repeat('x', 10_000))));
+    }
+
+    public function testTracesOfExceptionsHaveNoPasswords(): void
+    {
+        $before = ini_set('zend.exception_ignore_args', '0');
+        $attempts = [
+            static fn () => PhpRedis::ofUrl('redis://:s3cret@h/1'),
+            static fn () => PhpRedis::ofUrl('redis://:s3cret@h?x=1'),
+            static fn () => Gate::remote('tcp://:s3cret@h', 's3cret'),
+            static fn () => Gate::remote('http://127.0.0.1:1', 's3cret')->policy('p')->check('a'),
+            static fn () => Gate::remote('resp://127.0.0.1:1', 's3cret')->policy('p')->check('a'),
+            static fn () => Gate::direct(PhpRedis::connect('127.0.0.1', 1, 's3cret'))->policy('p')->check('a'),
+            static fn () => Gate::direct(PhpRedis::sentinel(['127.0.0.1:1'], 'm', 's3cret', 's3cret'))
+                ->policy('p')->check('a'),
+            static fn () => Gate::direct(new PhpRedisCluster(['127.0.0.1:1'], 's3cret'))->policy('p')->check('a'),
+        ];
+        foreach ($attempts as $number => $attempt) {
+            try {
+                $attempt();
+                self::fail('no exception');
+            } catch (SluicegateException | InvalidArgumentException $e) {
+                self::assertStringNotContainsString('s3cret', (string) $e, (string) $number);
+                $own = array_filter($e->getTrace(), static fn (array $frame): bool =>
+                    str_starts_with($frame['class'] ?? '', 'Sluicegate\\') && $frame['function'] !== '{closure}'
+                    && !is_a($frame['class'], self::class, true));
+                self::assertNotEmpty($own);
+                self::assertStringNotContainsString('s3cret', print_r(array_column($own, 'args'), true), "$number");
+            }
+        }
+        ini_set('zend.exception_ignore_args', (string) $before);
     }
 
     private static function folder(): string

@@ -8,6 +8,7 @@ use InvalidArgumentException;
 use LogicException;
 use Redis;
 use RedisException;
+use SensitiveParameter;
 use Sluicegate\Secrets;
 
 /**
@@ -47,7 +48,7 @@ final class PhpRedis implements Runner
      */
     private function __construct(
         private Redis $client,
-        private readonly array $address,
+        #[SensitiveParameter] private readonly array $address,
         private bool $isOwn = true,
         private readonly ?Sentinels $sentinels = null,
     ) {
@@ -65,7 +66,7 @@ final class PhpRedis implements Runner
     public static function persistent(
         string $host,
         int $port = 6379,
-        array|string|null $auth = null,
+        #[SensitiveParameter] array|string|null $auth = null,
         float $timeout = 0.1,
     ): self {
         $auth = $auth === null ? null : (array) $auth;
@@ -85,8 +86,8 @@ final class PhpRedis implements Runner
     public static function sentinel(
         array $sentinels,
         string $master,
-        array|string|null $auth = null,
-        array|string|null $sentinelAuth = null,
+        #[SensitiveParameter] array|string|null $auth = null,
+        #[SensitiveParameter] array|string|null $sentinelAuth = null,
         float $timeout = 0.1,
     ): self {
         $auth = $auth === null ? null : (array) $auth;
@@ -102,7 +103,7 @@ final class PhpRedis implements Runner
     public static function connect(
         string $host,
         int $port = 6379,
-        array|string|null $auth = null,
+        #[SensitiveParameter] array|string|null $auth = null,
         float $timeout = 0.1,
     ): self {
         return new self(new Redis(), [$host, $port, null, $auth === null ? null : (array) $auth, $timeout, 0]);
@@ -116,7 +117,7 @@ final class PhpRedis implements Runner
      * @throws InvalidArgumentException if it is not such a URL; programs and servers share database 0. The message
      *   shows the URL without its password
      */
-    public static function ofUrl(string $url, float $timeout = 0.1): self
+    public static function ofUrl(#[SensitiveParameter] string $url, float $timeout = 0.1): self
     {
         [$plain, $query] = [...explode('?', $url, 2), ''];
         $timeout = self::timeoutOf($url, $query) ?? $timeout;
@@ -145,7 +146,7 @@ final class PhpRedis implements Runner
     }
 
     /** Returns the `timeout` of a URL's query, in s; null if it has none. */
-    private static function timeoutOf(string $url, string $query): ?float
+    private static function timeoutOf(#[SensitiveParameter] string $url, #[SensitiveParameter] string $query): ?float
     {
         parse_str($query, $options);
         $unknown = array_key_first(array_diff_key($options, ['timeout' => null]));
@@ -162,7 +163,7 @@ final class PhpRedis implements Runner
             : throw self::badUrl($url, 'has a `timeout` that is not a number of seconds up to ' . self::TIMEOUT_MAX_S);
     }
 
-    private static function badUrl(string $url, string $what): InvalidArgumentException
+    private static function badUrl(#[SensitiveParameter] string $url, string $what): InvalidArgumentException
     {
         return new InvalidArgumentException('redis: `' . Secrets::without($url) . "` $what");
     }
@@ -395,7 +396,7 @@ final class PhpRedis implements Runner
     }
 
     /** Returns the id of a persistent connection; other credentials get another connection. */
-    private static function persistentId(string $host, int $port, ?array $auth): string
+    private static function persistentId(string $host, int $port, #[SensitiveParameter] ?array $auth): string
     {
         return 'sluicegate:' . hash('xxh64', serialize([$host, $port, $auth]));
     }

@@ -4,6 +4,8 @@ declare(strict_types=1);
 
 namespace Sluicegate\Redis;
 
+use SensitiveParameter;
+
 /**
  * A Redis Cluster by the extension phpredis: a persistent connection to each node.
  *
@@ -42,7 +44,7 @@ final class PhpRedisCluster implements Runner, Nodes
      */
     public function __construct(
         private readonly array $seeds,
-        private readonly array|string|null $auth = null,
+        #[SensitiveParameter] private readonly array|string|null $auth = null,
         private readonly float $timeout = 0.1,
     ) {
         $this->map = new HostNote('slots:' . $this->endpoint());

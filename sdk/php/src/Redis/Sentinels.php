@@ -6,6 +6,7 @@ namespace Sluicegate\Redis;
 
 use Redis;
 use RedisException;
+use SensitiveParameter;
 
 /**
  * Finds the master that Sentinels name.
@@ -24,7 +25,7 @@ final class Sentinels
     public function __construct(
         private readonly array $addresses,
         private readonly string $name,
-        private readonly ?array $auth,
+        #[SensitiveParameter] private readonly ?array $auth,
     ) {
         $this->master = new HostNote('master:' . $this->endpoint());
     }

@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Sluicegate\Remote;
 
+use SensitiveParameter;
 use Sluicegate\Exception\ServerProblem;
 use Sluicegate\Exception\StoreUnavailable;
 
@@ -41,8 +42,8 @@ final class Http
      * @param int $timeoutMs for the connection and the answer together
      */
     public function __construct(
-        string $url,
-        private readonly ?string $token,
+        #[SensitiveParameter] string $url,
+        #[SensitiveParameter] private readonly ?string $token,
         private readonly int $timeoutMs,
     ) {
         $this->socket = str_starts_with($url, 'http+unix:') ? substr($url, 10) : null;
@@ -71,7 +72,7 @@ final class Http
      * @param list<string> $headers
      * @return array{int, array<string, string>, string}
      */
-    private function byCurl(string $path, string $json, array $headers): array
+    private function byCurl(string $path, string $json, #[SensitiveParameter] array $headers): array
     {
         $fields = [];
         [$sent, $head, $body] = [0, 0, ''];
@@ -132,7 +133,7 @@ final class Http
      * @param list<string> $headers
      * @return array{int, array<string, string>, string}
      */
-    private function byStream(string $path, string $json, array $headers): array
+    private function byStream(string $path, string $json, #[SensitiveParameter] array $headers): array
     {
         if ($this->socket !== null) {
             throw new StoreUnavailable('http+unix: needs the extension curl', false);

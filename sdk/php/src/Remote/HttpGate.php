@@ -6,6 +6,7 @@ namespace Sluicegate\Remote;
 
 use InvalidArgumentException;
 use Psr\Log\LoggerInterface;
+use SensitiveParameter;
 use Sluicegate\Decision;
 use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Exception\ServerProblem;
@@ -43,8 +44,8 @@ final class HttpGate extends Gate
      * @throws InvalidRequest if the app or the timeout (`deadline_range`) is not valid
      */
     public static function at(
-        string $url,
-        ?string $token = null,
+        #[SensitiveParameter] string $url,
+        #[SensitiveParameter] ?string $token = null,
         string $app = '',
         int $timeoutMs = 200,
         ?callable $observer = null,
