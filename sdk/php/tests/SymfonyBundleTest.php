@@ -11,6 +11,7 @@ use Sluicegate\Bridge\Symfony\PolicyWarmer;
 use Sluicegate\Bridge\Symfony\RateLimitListener;
 use Sluicegate\Bridge\Symfony\SluicegateBundle;
 use Sluicegate\Exception\NothingPublished;
+use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Limit;
 use Sluicegate\Memory\Apcu;
 use Sluicegate\Mode;
@@ -209,16 +210,38 @@ final class SymfonyBundleTest extends TestCase
 
     public function testAnObserverOfTheConfigurationSeesRequests(): void
     {
+        $services = static function (ContainerBuilder $builder): void {
+            $builder->register('app.metrics', Metrics::class)->setPublic(true);
+            $builder->setAlias('listener', RateLimitListener::class)->setPublic(true);
+        };
         $container = self::container(<<<'YAML'
             redis: redis://127.0.0.1:1
             observer: app.metrics
+            requests: [ { limiter: api } ]
             limiters:
-                api: { rules: [ { token_bucket: { rate: 1/h, burst: 9 } } ] }
+                api: { rules: [ { token_bucket: { rate: 1/h, burst: 2 } } ] }
                 sign-up: orders
-            YAML, static fn (ContainerBuilder $builder) => $builder
-                ->register('app.metrics', Metrics::class)->setPublic(true));
-        $container->get(SymfonyConsumer::class)->byId->create('a')->consume();
-        self::assertSame(['api allowed local'], $container->get('app.metrics')->seen);
+            YAML, $services);
+        $container->get(SymfonyConsumer::class)->byId->create('127.0.0.1')->consume();
+        try {
+            $container->get(SymfonyConsumer::class)->signUpLimiter->check('a');
+            self::fail('no exception');
+        } catch (StoreUnavailable) {
+            // The policy is not held.
+        }
+        // Requests that the configuration limits are seen as those of a controller are.
+        $events = new EventDispatcher();
+        $events->addSubscriber($container->get('listener'));
+        foreach ([200, 429] as $status) {
+            $request = Request::create('/');
+            $request->attributes->set('_controller', static fn (): Response => new Response('ok'));
+            $response = (new HttpKernel($events, new ControllerResolver()))->handle($request);
+            self::assertSame($status, $response->getStatusCode());
+            self::assertNotNull($response->headers->get('RateLimit'));
+        }
+        self::assertSame([
+            'api allowed local', 'orders error  not_charged', 'api allowed local', 'api refused local',
+        ], $container->get('app.metrics')->seen);
     }
 
     public function testTheCacheWarmerLooksForThePoliciesThatAreRequired(): void
