@@ -231,7 +231,8 @@ final class FpmTest extends TestCase
             php_admin_value[display_errors] = 1
             php_admin_value[error_log] = $this->dir/php.log
             CONF);
-        $options = [...(posix_geteuid() === 0 ? ['-R'] : []), '-d', 'apc.enabled=' . (int) $apcu];
+        $options = ['-d', 'apc.enabled=' . (int) $apcu, '-d', "sys_temp_dir=$this->dir"];
+        $options = posix_geteuid() === 0 ? ['-R', ...$options] : $options;
         $this->spawn([$fpm, '-F', '-y', "$this->dir/fpm.conf", ...$options]);
         Patience::until(fn (): bool => file_exists("$this->dir/socket"), 'FPM listens');
     }

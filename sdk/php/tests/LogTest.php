@@ -34,8 +34,21 @@ final class LogTest extends TestCase
             $prefix = 'sg-log:' . bin2hex(random_bytes(4)) . ':';
             yield 'APCu' => [static fn (): Memory => new Apcu($prefix)];
         }
-        $about = bin2hex(random_bytes(8));
-        yield 'FPM without APCu' => [static fn (): Markers => new Markers($about)];
+        yield 'FPM without APCu' => [static function (): Markers {
+            is_dir(self::shared()) || mkdir(self::shared());
+            return new Markers('h:1', self::shared());
+        }];
+    }
+
+    public static function tearDownAfterClass(): void
+    {
+        array_map(rmdir(...), glob(self::shared() . '/*') ?: []);
+        @rmdir(self::shared());
+    }
+
+    private static function shared(): string
+    {
+        return sys_get_temp_dir() . '/sgmarked' . getmypid();
     }
 
     /**
