@@ -95,7 +95,7 @@ class Server:
     def __init__(self, program, clock, redis):
         off = {f"SLUICEGATE__{wire}__LISTEN": "off" for wire in ("RESP", "RLS", "ADMIN")}
         # What is left at a server with a lease is not what Redis would answer at that instant.
-        options = {"SLUICEGATE__STORE__PUBLISH": "files", "SLUICEGATE__STORE__LEASES": "false", "SLUICEGATE__STORE__URL": f"redis://{redis.address}?deadline_ms=5000"}
+        options = {"SLUICEGATE__STORE__LEASES": "false", "SLUICEGATE__STORE__URL": f"redis://{redis.address}?deadline_ms=5000"}
         command = [program, "serve", "--policies", os.path.join(HERE, "policies.json"), "--listen", "127.0.0.1:0"]
         self.process = subprocess.Popen(command, env=clock.env(**off, **options), stdout=subprocess.PIPE, text=True)
         address = self.process.stdout.readline().rsplit("/", 1)[1].strip()

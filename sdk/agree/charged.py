@@ -114,7 +114,7 @@ class Server:
     def __init__(self, program, folder, redis, deadline_ms):
         self.http, self.resp = free_port(), free_port()
         url = f"redis://127.0.0.1:{redis}?deadline_ms={deadline_ms}"
-        more = {"STORE__URL": url, "STORE__LEASES": "false", "STORE__PUBLISH": "off", "RLS__LISTEN": "off", "ADMIN__LISTEN": "off"}
+        more = {"STORE__URL": url, "STORE__LEASES": "false", "STORE__PUBLISH": "false", "RLS__LISTEN": "off", "ADMIN__LISTEN": "off"}
         env = dict(os.environ, **{f"SLUICEGATE__{name}": value for name, value in more.items()}, SLUICEGATE__RESP__LISTEN=f"127.0.0.1:{self.resp}")
         file = os.path.join(folder, "policies.json")
         with open(file, "w", encoding="utf-8") as out:

@@ -72,7 +72,7 @@ class Count:
 def server(program, redis, file):
     """A server with leases, and the address of its HTTP."""
     off = {f"SLUICEGATE__{wire}__LISTEN": "off" for wire in ("RESP", "RLS", "ADMIN")}
-    options = {"SLUICEGATE__STORE__PUBLISH": "files", "SLUICEGATE__STORE__URL": f"redis://127.0.0.1:{redis}?deadline_ms=1000"}
+    options = {"SLUICEGATE__STORE__URL": f"redis://127.0.0.1:{redis}?deadline_ms=1000"}
     command = [program, "serve", "--policies", file, "--listen", "127.0.0.1:0"]
     env = {**os.environ, **off, **options}
     process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)

@@ -110,7 +110,7 @@ def outage(name, command, server_program, folder, running):
     file = os.path.join(folder, "policies.json")
     with open(file, "w", encoding="utf-8") as out:
         json.dump({"policies": [{"name": each, "rules": [{each: given}]} for each, (given, _) in ALGORITHMS.items()]}, out)
-    env = dict(os.environ, SLUICEGATE__STORE__PUBLISH="files", SLUICEGATE__STORE__LEASES="false", SLUICEGATE__RESP__LISTEN="off",
+    env = dict(os.environ, SLUICEGATE__STORE__LEASES="false", SLUICEGATE__RESP__LISTEN="off",
                SLUICEGATE__RLS__LISTEN="off", SLUICEGATE__ADMIN__LISTEN="off", SLUICEGATE__STORE__URL=f"redis://127.0.0.1:{port}")
     server = subprocess.Popen([server_program, "serve", "--policies", file, "--listen", "127.0.0.1:0"], env=env,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -23,7 +23,7 @@ final class NothingPublished extends StoreUnavailable
      */
     public static function text(string $address): string
     {
-        return 'no policies are published in the Redis at ' . self::cut($address)
-            . '; start a server on it (its `store.publish` is `on` unless set)';
+        return 'policy: no policies are published in the Redis at ' . self::cut($address)
+            . '; start a server on it (its `store.publish` is `true` unless set)';
     }
 }
