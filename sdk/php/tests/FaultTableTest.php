@@ -27,7 +27,7 @@ use Sluicegate\Tests\Support\RedisServer;
 use Sluicegate\Tests\Support\Server;
 
 /**
- * What each fault shows: the answer, the line in the log, the health, the metric, and how it ends.
+ * Table of faults: of each the answer, the line in the log, the health, the metric, and how it ends.
  */
 final class FaultTableTest extends TestCase
 {

@@ -142,7 +142,7 @@ final class MiddlewareTest extends TestCase
         self::assertDoesNotMatchRegularExpression('/orders|publish|127\.0/', $answer['body']);
     }
 
-    /** It is no outage that passes. */
+    /** An empty Redis is no outage that passes. */
     public function testWhereNothingIsPublishedNothingPasses(): void
     {
         $orders = Gates::direct(RedisServer::shared()->port)->policy('orders');

@@ -44,7 +44,7 @@ final class Policies
         'earlier' => false, 'stamp' => 0, 'found' => '', 'cause' => '',
     ];
 
-    /** What the last look found: nothing yet; no answer; no policies; an unknown format; policies. */
+    /** Result of the last look: nothing yet; no answer; no policies; an unknown format; policies. */
     private const NEVER = '';
     private const AWAY = 'away';
     private const NOTHING = 'nothing';

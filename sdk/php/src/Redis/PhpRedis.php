@@ -25,13 +25,13 @@ final class PhpRedis implements Runner
     private bool $connected;
     private int $timeoutMs = 0;
 
-    /** Whether Redis ever replied here. */
+    /** True once Redis has replied here. */
     private bool $hasReplied = false;
 
     /** The process that made it, or that left the connection of its parent. */
     private int $pid;
 
-    /** Whether this process is a fork of the one that made it: then it has persistent connections of its own. */
+    /** True if this process is a fork of the one that made it: then it has persistent connections of its own. */
     private bool $isFork = false;
 
     /** @var list<Redis> clients of parents, kept so that their end here does not close a connection of the parent */
