@@ -8,10 +8,15 @@ import java.util.List;
 
 /**
  * Finds the address of a client behind trusted proxies, as a key: IPv4 unchanged, IPv6 as its first 64 bits.
- * {@code X-Forwarded-For} of an untrusted client is ignored.
+ * {@code X-Forwarded-For}, or the field that the proxies set instead, is ignored if an untrusted client sends it. A port behind an address is left
+ * out: {@code 1.2.3.4:555}, {@code [2001:db8::1]:555}.
  */
 public final class ClientAddress {
+    /** The field that proxies add the address of their client to. */
+    public static final String FORWARDED_FOR = "X-Forwarded-For";
+
     private final List<Network> trusted;
+    private final String header;
 
     private record Network(byte[] address, int bits) {
         boolean contains(byte[] other) {
@@ -28,8 +33,9 @@ public final class ClientAddress {
         }
     }
 
-    private ClientAddress(List<Network> trusted) {
+    private ClientAddress(List<Network> trusted, String header) {
         this.trusted = List.copyOf(trusted);
+        this.header = header;
     }
 
     /**
@@ -44,20 +50,40 @@ public final class ClientAddress {
         for (String proxy : proxies) {
             int slash = proxy.indexOf('/');
             byte[] address = parse(slash < 0 ? proxy : proxy.substring(0, slash));
-            int bits = address == null ? -1 : slash < 0 ? address.length * 8 : Integer.parseInt(proxy.substring(slash + 1));
+            String length = slash < 0 ? "" : proxy.substring(slash + 1);
+            int bits = address == null ? -1 : slash < 0 ? address.length * 8 : length.matches("[0-9]{1,3}") ? Integer.parseInt(length) : -1;
             if (bits < 0 || bits > address.length * 8) {
                 throw new IllegalArgumentException("`" + proxy + "` is not a network");
             }
             networks.add(new Network(address, bits));
         }
-        return new ClientAddress(networks);
+        return new ClientAddress(networks, FORWARDED_FOR);
+    }
+
+    /**
+     * Reads another field than {@code X-Forwarded-For}, such as {@code X-Real-IP} or {@code CF-Connecting-IP}. It is believed from the
+     * same proxies only, all of which have to set it, and to replace what a client sends.
+     *
+     * @param name the name of the field
+     * @return a finder that reads it
+     */
+    public ClientAddress from(String name) {
+        if (name.isBlank()) {
+            throw new IllegalArgumentException("`" + name + "` is not the name of a field");
+        }
+        return new ClientAddress(trusted, name);
+    }
+
+    /** {@return the name of the field that has the address} */
+    public String header() {
+        return header;
     }
 
     /**
      * The key of a client.
      *
      * @param peer the address at the other end of the connection
-     * @param forwardedFor the values of {@code X-Forwarded-For}, joined by commas; may be null
+     * @param forwardedFor the values of {@link #header()}, joined by commas; may be null
      * @return the last address that no trusted proxy has, as a key
      */
     public String key(String peer, String forwardedFor) {
@@ -67,7 +93,7 @@ public final class ClientAddress {
         }
         String[] hops = forwardedFor == null ? new String[0] : forwardedFor.split(",");
         for (int place = hops.length - 1; place >= 0 && isTrusted(address); place--) {
-            byte[] hop = parse(hops[place].trim());
+            byte[] hop = parse(withoutPort(hops[place].trim()));
             if (hop == null) {
                 break;
             }
@@ -78,6 +104,13 @@ public final class ClientAddress {
 
     private boolean isTrusted(byte[] address) {
         return trusted.stream().anyMatch(network -> network.contains(address));
+    }
+
+    /** {@return an address of a proxy without the port that some add: of IPv6 it is behind brackets, as else it would be a part of the address} */
+    private static String withoutPort(String text) {
+        int colon = text.lastIndexOf(':');
+        boolean hasPort = colon > 0 && (text.indexOf(':') == colon || text.charAt(colon - 1) == ']') && text.substring(colon + 1).matches("[0-9]{1,5}");
+        return hasPort ? text.substring(0, colon) : text;
     }
 
     // No name is looked up: a text that is not an address is none.

@@ -70,7 +70,36 @@ class HttpFieldsTest {
         assertEquals("::/64", ClientAddress.behind().key("::1", "1.2.3.4"));
         assertEquals("203.0.113.7", address.key("::ffff:203.0.113.7", null));
         assertEquals("203.0.113.7", address.key("64:ff9b::cb00:7107", null));
-        assertThrows(IllegalArgumentException.class, () -> ClientAddress.behind("10.0.0.0/33"));
+        for (String network : new String[] {"10.0.0.0/33", "10.0.0.0/", "10.0.0.0/-1", "10.0.0.0/x", "lb.internal"}) {
+            assertEquals("`" + network + "` is not a network",
+                assertThrows(IllegalArgumentException.class, () -> ClientAddress.behind(network)).getMessage());
+        }
         assertThrows(IllegalArgumentException.class, () -> ClientAddress.behind("example.com"));
+    }
+
+    @Test
+    void a_port_behind_an_address_is_no_part_of_it() {
+        ClientAddress address = ClientAddress.behind("10.0.0.0/8", "fd00::/8");
+        for (String said : new String[] {"1.2.3.4", "1.2.3.4:555", "1.2.3.4:1", "9.9.9.9:1, 1.2.3.4:65535, 10.9.9.9:80", "1.2.3.4:5,[fd00::1]:443"}) {
+            assertEquals("1.2.3.4", address.key("10.1.2.3", said), said);
+        }
+        for (String said : new String[] {"2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:555", "[2001:db8:0:0:ffff::1]:1"}) {
+            assertEquals("2001:db8::/64", address.key("10.1.2.3", said), said);
+        }
+        // Without brackets it is a part of the address.
+        assertEquals("2001:db8:0:555::/64", address.key("10.1.2.3", "2001:db8:0:555::1"));
+        for (String said : new String[] {"1.2.3.4:", "1.2.3.4:x", "1.2.3.4:123456", ":555", "[]:555", "1.2.3:555", ""}) {
+            assertEquals("10.1.2.3", address.key("10.1.2.3", said), said);
+        }
+    }
+
+    @Test
+    void another_field_is_believed_from_trusted_proxies_alone() {
+        ClientAddress address = ClientAddress.behind("10.0.0.0/8").from("CF-Connecting-IP");
+        assertEquals("CF-Connecting-IP", address.header());
+        assertEquals("1.2.3.4", address.key("10.1.2.3", "1.2.3.4"));
+        assertEquals("203.0.113.7", address.key("203.0.113.7", "1.2.3.4"));
+        assertEquals("X-Forwarded-For", ClientAddress.behind().header());
+        assertThrows(IllegalArgumentException.class, () -> ClientAddress.behind().from(" "));
     }
 }

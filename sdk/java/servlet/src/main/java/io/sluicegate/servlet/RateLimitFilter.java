@@ -54,7 +54,7 @@ public final class RateLimitFilter implements Filter {
     public static RateLimitFilter byAddress(Limiter limiter, ClientAddress address) {
         Objects.requireNonNull(address, "address");
         return byKey(limiter, request -> {
-            String forwarded = String.join(",", Collections.list(request.getHeaders("X-Forwarded-For")));
+            String forwarded = String.join(",", Collections.list(request.getHeaders(address.header())));
             return address.key(request.getRemoteAddr(), forwarded.isEmpty() ? null : forwarded);
         });
     }

@@ -59,7 +59,7 @@ public final class RateLimitWebFilter implements WebFilter {
             if (peer == null || peer.getAddress() == null) {
                 return null;
             }
-            List<String> forwarded = exchange.getRequest().getHeaders().getValuesAsList("X-Forwarded-For");
+            List<String> forwarded = exchange.getRequest().getHeaders().getValuesAsList(address.header());
             return address.key(peer.getAddress().getHostAddress(), forwarded.isEmpty() ? null : String.join(",", forwarded));
         });
     }
