@@ -36,6 +36,17 @@ public final class DirectGate implements LocalLimits {
         return engine.isDegraded();
     }
 
+    /**
+     * The health of Redis, as this program sees it: {@link GateHealth.State#UP} if it answered lately, and had the policies that were asked
+     * for; {@link GateHealth.State#DOWN} if no policy was ever read and one was asked for.
+     *
+     * @return the health, without asking Redis
+     */
+    @Override
+    public GateHealth health() {
+        return engine.health();
+    }
+
     /** Has Redis charge what was admitted without it, for a second at most, and ends the connections. */
     @Override
     public void close() {
@@ -51,6 +62,7 @@ public final class DirectGate implements LocalLimits {
         private long nodes;
         private Duration deadline = Duration.ofMillis(50);
         private Clock clock = Clock.systemUTC();
+        private boolean warmsUp = true;
 
         Builder(RedisPort port) {
             this.port = Objects.requireNonNull(port, "port");
@@ -116,13 +128,26 @@ public final class DirectGate implements LocalLimits {
         }
 
         /**
-         * Makes the gate. It asks Redis once, which charges nothing, so that the first decisions are as fast as others; where
-         * Redis takes a connection and does not answer, for 5 s at most.
+         * Says whether the process has just started, and runs the path of a decision for the first time; it is so by default. Then
+         * {@link #build()} looks at Redis some hundred times, for half a second at most, and in the first 5 s after the first decision the
+         * deadline is 500 ms, if it is set to less: what a JVM loads and compiles meanwhile is no silence of Redis.
+         *
+         * @param warmsUp false for a process that has run decisions before, and for tests about short deadlines
+         * @return this builder
+         */
+        public Builder warmUp(boolean warmsUp) {
+            this.warmsUp = warmsUp;
+            return this;
+        }
+
+        /**
+         * Makes the gate. It looks at Redis before, unless {@link #warmUp} is off, so that the first decisions are as fast as others: that
+         * charges nothing. Where Redis takes a connection and does not answer, it waits for 5 s at most.
          *
          * @return the gate, which owns the port and closes it
          */
         public DirectGate build() {
-            return orClose(() -> new DirectGate(new Engine(port, new Options(app, nodes, deadline.toNanos(), clock))));
+            return orClose(() -> new DirectGate(new Engine(port, new Options(app, nodes, deadline.toNanos(), clock, warmsUp))));
         }
     }
 }

@@ -1,5 +1,10 @@
 package io.sluicegate;
 
+import io.sluicegate.internal.Texts;
+import java.util.Collection;
+import java.util.LinkedHashMap;
+import java.util.Map;
+
 /** Where limits are asked for. A program makes one and closes it at its end. It is safe for all threads. */
 public interface Gate extends AutoCloseable {
     /**
@@ -9,6 +14,36 @@ public interface Gate extends AutoCloseable {
      * @return the limiter, which may be kept
      */
     Limiter policy(String name);
+
+    /**
+     * Asks for policies, so that a wrong name is found at the start and not by the first request. It charges nothing.
+     *
+     * @param names the names of the policies that the program uses
+     * @throws SluicegateException if one cannot be decided by; the message names each of those. If nobody answers, with
+     *     {@link ErrorCode#NOT_CHARGED} or {@link ErrorCode#PERHAPS_CHARGED}
+     */
+    default void require(Collection<String> names) {
+        Map<String, SluicegateException> problems = new LinkedHashMap<>();
+        for (String name : names) {
+            try {
+                policy(name).shared().peek("");
+            } catch (SluicegateException e) {
+                switch (e.code()) {
+                    case UNKNOWN_POLICY, NOTHING_PUBLISHED, POLICY_NOT_AVAILABLE, APP_MISSING, UNREADABLE_POLICY ->
+                        problems.putIfAbsent(e.getMessage(), e);
+                    default -> throw e;
+                }
+            }
+        }
+        if (!problems.isEmpty()) {
+            throw new SluicegateException(problems.values().iterator().next().code(), Texts.cut(String.join("; ", problems.keySet())));
+        }
+    }
+
+    /** {@return whether what decides for this gate does so, and if not, why not} */
+    default GateHealth health() {
+        return GateHealth.up("");
+    }
 
     /**
      * Ends connections and threads of this gate. What is owed to Redis is paid for at most a second. Closing it again does nothing. Its

@@ -248,6 +248,16 @@ public final class Limiter {
      * Says what a check would, and takes nothing.
      *
      * @param key whose budget
+     * @return the decision
+     */
+    public Decision peek(String key) {
+        return peek(key, 1);
+    }
+
+    /**
+     * Says what a check would, and takes nothing.
+     *
+     * @param key whose budget
      * @param cost how many
      * @return the decision
      */
@@ -367,7 +377,17 @@ public final class Limiter {
     }
 
     /**
-     * As {@link #peek}.
+     * As {@link #peek(String)}.
+     *
+     * @param key whose budget
+     * @return the decision, later
+     */
+    public CompletableFuture<Decision> peekAsync(String key) {
+        return peekAsync(key, 1);
+    }
+
+    /**
+     * As {@link #peek(String, long)}.
      *
      * @param key whose budget
      * @param cost how many

@@ -27,6 +27,11 @@ public interface RedisPort extends AutoCloseable {
      */
     void subscribe(String channel, Consumer<String> listener);
 
+    /** {@return where Redis is, as {@code HOST:PORT} and without credentials, for the log and for the health of the program} */
+    default String address() {
+        return getClass().getSimpleName();
+    }
+
     /** Ends the connections. */
     @Override
     void close();
@@ -38,6 +43,16 @@ public interface RedisPort extends AutoCloseable {
      */
     record ReplyError(String text) {}
 
+    /**
+     * What a connection has shown of Redis when the time of a call was over.
+     *
+     * @param silentNanos the time since the last reply over it, also one that came too late; at most since something was sent over it while
+     *     it was idle
+     * @param waiting the number of calls that wait on it
+     * @param slowAlone the number of calls on end that were sent while it was idle, and whose time was over before their reply
+     */
+    record Signs(long silentNanos, int waiting, int slowAlone) {}
+
     /** There is no reply. */
     final class Failure extends Exception {
         private static final long serialVersionUID = 1;
@@ -46,6 +61,8 @@ public interface RedisPort extends AutoCloseable {
         private final boolean perhapsExecuted;
         /** True if the time was over. */
         private final boolean timeout;
+        /** What the connection has shown by then. */
+        private final transient Signs signs;
 
         /**
          * Says why there is no reply.
@@ -55,9 +72,25 @@ public interface RedisPort extends AutoCloseable {
          * @param timeout whether the time was over
          */
         public Failure(String message, boolean perhapsExecuted, boolean timeout) {
+            this(message, perhapsExecuted, timeout, null);
+        }
+
+        /**
+         * Says that the time was over, and what the connection has shown of Redis by then.
+         *
+         * @param message what happened
+         * @param perhapsExecuted whether Redis may have executed the command
+         * @param signs what tells a Redis that is busy from one that is silent
+         */
+        public Failure(String message, boolean perhapsExecuted, Signs signs) {
+            this(message, perhapsExecuted, true, signs);
+        }
+
+        private Failure(String message, boolean perhapsExecuted, boolean timeout, Signs signs) {
             super(message);
             this.perhapsExecuted = perhapsExecuted;
             this.timeout = timeout;
+            this.signs = signs;
         }
 
         /** {@return whether Redis may have executed the command} */
@@ -68,6 +101,11 @@ public interface RedisPort extends AutoCloseable {
         /** {@return whether the time was over} */
         public boolean timeout() {
             return timeout;
+        }
+
+        /** {@return what the connection has shown when the time was over; null if the port does not say it} */
+        public Signs signs() {
+            return signs;
         }
     }
 }

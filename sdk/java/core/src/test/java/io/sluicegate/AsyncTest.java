@@ -76,7 +76,7 @@ class AsyncTest {
     }
 
     private final HeldPort port = new HeldPort();
-    private final DirectGate gate = Sluicegate.direct(port).deadline(Duration.ofSeconds(10)).build();
+    private final DirectGate gate = Sluicegate.direct(port).deadline(Duration.ofSeconds(10)).warmUp(false).build();
     private final Limiter limiter = gate.limit("mail", Limit.fixedWindow(1_000_000, Duration.ofDays(366)));
 
     private List<CompletableFuture<Decision>> begin(int calls) {

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.sluicegate.Decision;
 import io.sluicegate.DirectGate;
 import io.sluicegate.ErrorCode;
+import io.sluicegate.GateHealth;
 import io.sluicegate.Limit;
 import io.sluicegate.Limiter;
 import io.sluicegate.Mode;
@@ -15,10 +16,15 @@ import io.sluicegate.OnStoreFailure;
 import io.sluicegate.RedisPort;
 import io.sluicegate.Sluicegate;
 import io.sluicegate.SluicegateException;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -104,7 +110,7 @@ public abstract class FaultContract {
     void a_redis_that_stops_holds_up_no_caller_and_admits_the_share_alone() throws Exception {
         int nodes = 2;
         try (TestRedis redis = TestRedis.start();
-             DirectGate gate = Sluicegate.direct(open(redis.uri())).nodes(nodes).deadline(Duration.ofMillis(50)).build()) {
+             DirectGate gate = Sluicegate.direct(open(redis.uri())).nodes(nodes).deadline(Duration.ofMillis(50)).warmUp(false).build()) {
             Limiter limit = gate.limit("stopped", Limit.tokenBucket(200, Duration.ofSeconds(1)).burst(100));
             TestRedis.await("a connection", () -> limit.peek("k", 1).mode() == Mode.STORE);
             ConcurrentLinkedQueue<Seen> seen = new ConcurrentLinkedQueue<>();
@@ -130,6 +136,7 @@ public abstract class FaultContract {
             TestRedis.pause(2500);
             long admittedUntil = System.nanoTime();
             List<Seen> without = seen.stream().filter(each -> each.startedNanos > stopped).toList();
+            assertEquals(GateHealth.State.DEGRADED, state(gate));
             redis.signal("CONT");
             TestRedis.await("a decision of Redis", () -> limit.peek("other", 1).mode() == Mode.STORE);
             long back = System.nanoTime() - admittedUntil;
@@ -165,7 +172,7 @@ public abstract class FaultContract {
 
     /** A gate that owes nothing, as Redis decided ten checks; the caller closes it. */
     private DirectGate askedTenTimes(TestRedis redis) {
-        DirectGate gate = RedisContract.ready(Sluicegate.direct(open(redis.uri())).nodes(4).deadline(SHORT).build());
+        DirectGate gate = RedisContract.ready(Sluicegate.direct(open(redis.uri())).nodes(4).deadline(SHORT).warmUp(false).build());
         for (int i = 0; i < 10; i++) {
             assertEquals(Mode.STORE, gate.limit("owed", OWED).check("k").mode());
         }
@@ -406,6 +413,8 @@ public abstract class FaultContract {
                 assertEquals(Mode.LOCAL, local.check("new" + i).mode());
                 assertEquals(Mode.ALLOW, allow.check("new" + i).mode());
             }
+            assertEquals(GateHealth.State.DEGRADED, state(gate));
+            assertEquals("redis answers OOM", gate.health().cause());
             int passed = 0;
             for (int i = 0; i < 10; i++) {
                 passed += local.check("all").allowed() ? 1 : 0;
@@ -426,6 +435,177 @@ public abstract class FaultContract {
             assertEquals(4, third.limit("mail", limit).check("k").remaining());
             assertEquals(4, first.limit("mail", limit).check("k").remaining());
             assertEquals(3, third.limit("mail", limit).check("k").remaining());
+        }
+    }
+
+    @Test
+    void the_first_calls_of_a_process_admit_the_limit() throws Exception {
+        for (int start = 0; start < (TestRedis.isLong() ? 20 : 2); start++) {
+            try (TestRedis redis = TestRedis.start()) {
+                redis.command("HSET", "sg:{policies}", "#format", "1", "#revision", "1", "fixed-20", Records.of("fixed-20"));
+                String said = ColdCallers.run(getClass(), redis.uri(), start % 2 == 0 ? "" : "fixed-20");
+                System.out.print("cold: " + said);
+                assertTrue(said.startsWith("admitted 20 of 20, ") && !said.contains("LOCAL"), said);
+            }
+        }
+    }
+
+    @Test
+    void one_late_reply_fails_no_other_call() throws Exception {
+        try (TestRedis redis = TestRedis.start(); LossyProxy proxy = new LossyProxy(redis.port());
+             DirectGate gate = RedisContract.ready(Sluicegate.direct(open("redis://127.0.0.1:" + proxy.port()))
+                 .deadline(Duration.ofMillis(400)).warmUp(false).build())) {
+            Limiter mail = gate.limit("mail", Limit.fixedWindow(1000, Duration.ofDays(366)).onStoreFailure(OnStoreFailure.DENY));
+            assertTrue(mail.check("k").allowed());
+            proxy.delayNextReply(460);
+            CompletableFuture<Decision> late = mail.checkAsync("late");
+            TestRedis.pause(410);
+            List<CompletableFuture<Decision>> others = new ArrayList<>();
+            for (int i = 0; i < 10; i++) {
+                others.add(mail.checkAsync("k" + i));
+            }
+            for (CompletableFuture<Decision> each : others) {
+                assertEquals(Mode.STORE, each.get(20, TimeUnit.SECONDS).mode());
+            }
+            assertFalse(late.get(20, TimeUnit.SECONDS).allowed());
+            assertFalse(gate.isDegraded());
+        }
+    }
+
+    private static GateHealth.State state(DirectGate gate) {
+        return gate.health().state();
+    }
+
+    @Test
+    void a_redis_that_is_too_slow_is_a_redis_that_does_not_answer_until_it_is_faster() throws Exception {
+        try (TestRedis redis = TestRedis.start(); LossyProxy proxy = new LossyProxy(redis.port()); LogLines log = new LogLines();
+             DirectGate gate = RedisContract.ready(Sluicegate.direct(open("redis://127.0.0.1:" + proxy.port())).deadline(SHORT).warmUp(false).build())) {
+            Limiter mail = gate.limit("mail", Limit.fixedWindow(20, Duration.ofDays(366)));
+            proxy.delayReplies(70);
+            // Calls that overlap: at first Redis may be busy.
+            List<CompletableFuture<Decision>> first = new ArrayList<>();
+            for (int i = 0; i < 50; i++) {
+                first.add(mail.checkAsync("k"));
+            }
+            int admitted = 0;
+            for (CompletableFuture<Decision> each : first) {
+                admitted += each.get(20, TimeUnit.SECONDS).allowed() ? 1 : 0;
+            }
+            TestRedis.await("a decision by the share", () -> mail.check("other").mode() == Mode.LOCAL && state(gate) == GateHealth.State.DEGRADED);
+            assertTrue(admitted <= 20, admitted + " were admitted by the share of one node");
+            assertEquals("127.0.0.1:" + proxy.port(), gate.health().address());
+            assertFalse(gate.health().decisions().isEmpty());
+            proxy.delayReplies(0);
+            TestRedis.await("Redis decides again", () -> mail.peek("k", 1).mode() == Mode.STORE && state(gate) == GateHealth.State.UP);
+            String where = "the Redis at 127.0.0.1:" + proxy.port();
+            assertTrue(log.with("WARNING " + where + " does not answer: ").size() >= 1, log.all().toString());
+            assertTrue(log.with("INFO " + where + " answers again").size() >= 1, log.all().toString());
+        }
+    }
+
+    @Test
+    void a_redis_that_is_killed_is_in_the_log_once_and_in_the_health() throws Exception {
+        try (TestRedis redis = TestRedis.start(); LogLines log = new LogLines(); DirectGate gate = gate(redis.uri())) {
+            Limiter mail = gate.limit("mail", Limit.fixedWindow(1000, Duration.ofDays(366)));
+            assertEquals(Mode.STORE, mail.check("k").mode());
+            assertEquals(GateHealth.up("127.0.0.1:" + redis.port()), gate.health());
+            redis.stop();
+            for (int i = 0; i < 200; i++) {
+                mail.check("k");
+            }
+            assertEquals(GateHealth.State.DEGRADED, state(gate));
+            List<String> said = log.with("does not answer");
+            // One for each cause: the connection was lost, and there is none.
+            assertTrue(said.size() >= 1 && said.size() <= 4, said.toString());
+            assertTrue(said.get(0).contains("127.0.0.1:" + redis.port()) && said.get(0).contains("by a share of 1/1"), said.toString());
+            redis.restart();
+            TestRedis.await("Redis is back", () -> mail.peek("k", 1).mode() == Mode.STORE && state(gate) == GateHealth.State.UP);
+            assertEquals(1, log.with("INFO the Redis at 127.0.0.1:" + redis.port() + " answers again, after ").size(), log.all().toString());
+        }
+    }
+
+    @Test
+    void where_nothing_is_published_the_error_says_so_and_what_is_held_stays_in_force() throws Exception {
+        try (TestRedis redis = TestRedis.start(); LogLines log = new LogLines(); DirectGate gate = gate(redis.uri())) {
+            Limiter five = gate.policy("fixed-5");
+            SluicegateException none = assertThrows(SluicegateException.class, () -> five.check("k"));
+            assertEquals(ErrorCode.NOTHING_PUBLISHED, none.code());
+            assertEquals("no policies are published in the Redis at 127.0.0.1:" + redis.port()
+                + "; start a server on it (its `store.publish` is `on` unless set)", none.getMessage());
+            assertEquals(new GateHealth(GateHealth.State.DOWN, "127.0.0.1:" + redis.port(), none.getMessage(),
+                "no policy was ever read from it, so what asks by a policy gets no decision"), gate.health());
+            assertThrows(SluicegateException.class, () -> five.check("k"));
+            assertEquals(1, log.with(none.getMessage()).size(), log.all().toString());
+
+            redis.command("HSET", "sg:{policies}", "#format", "1", "#revision", "1", "fixed-5", Records.of("fixed-5"));
+            redis.command("PUBLISH", "sg:policies", "1");
+            TestRedis.await("the policy", () -> isKnown(five));
+            assertEquals(ErrorCode.UNKNOWN_POLICY, assertThrows(SluicegateException.class, () -> gate.policy("other").check("k")).code());
+            assertEquals(GateHealth.State.UP, state(gate));
+
+            redis.command("FLUSHALL");
+            redis.command("PUBLISH", "sg:policies", "2");
+            TestRedis.await("a look", () -> state(gate) == GateHealth.State.DEGRADED);
+            assertTrue(gate.health().cause().contains("no policies are published"), gate.health().toString());
+            assertEquals(4, five.check("k").remaining());
+        }
+    }
+
+    @Test
+    void a_wrong_password_is_named_and_takes_no_time() throws Exception {
+        try (TestRedis redis = TestRedis.start(); LogLines log = new LogLines()) {
+            redis.command("CONFIG", "SET", "requirepass", "right-one");
+            for (String user : List.of("", "default:wrong-one@")) {
+                long began = System.nanoTime();
+                try (DirectGate gate = Sluicegate.direct(open("redis://" + user + "127.0.0.1:" + redis.port())).build()) {
+                    long ms = (System.nanoTime() - began) / 1_000_000;
+                    assertTrue(ms < 4000, "a start takes " + ms + " ms");
+                    SluicegateException none = assertThrows(SluicegateException.class, () -> gate.policy("orders").check("k"));
+                    assertEquals(ErrorCode.NOT_CHARGED, none.code());
+                    String cause = user.isEmpty() ? "NOAUTH" : "WRONGPASS";
+                    assertTrue(none.getMessage().contains(cause), none.getMessage());
+                    TestRedis.await("the health", () -> state(gate) == GateHealth.State.DOWN);
+                    assertTrue(gate.health().cause().contains(cause) && gate.health().address().equals("127.0.0.1:" + redis.port()), gate.health().toString());
+                    assertEquals(Mode.LOCAL, gate.limit("mail", Limit.fixedWindow(5, Duration.ofDays(366))).check("k").mode());
+                    assertFalse(log.with(cause).isEmpty(), log.all().toString());
+                    assertTrue(log.with("-one").isEmpty() && !gate.health().toString().contains("-one"), log.all().toString());
+                }
+            }
+        }
+    }
+
+    @Test
+    void what_is_no_redis_is_no_redis_that_answers() throws Exception {
+        try (ServerSocket web = new ServerSocket(0, 50, InetAddress.getLoopbackAddress())) {
+            Thread thread = new Thread(() -> {
+                while (!web.isClosed()) {
+                    try (Socket client = web.accept()) {
+                        client.getInputStream().read(new byte[1024]);
+                        client.getOutputStream().write("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n".getBytes(StandardCharsets.US_ASCII));
+                    } catch (IOException e) {
+                        // It is over, or the client ended the line.
+                    }
+                }
+            }, "no-redis");
+            thread.setDaemon(true);
+            thread.start();
+            try (DirectGate gate = Sluicegate.direct(open("redis://127.0.0.1:" + web.getLocalPort())).build()) {
+                SluicegateException none = assertThrows(SluicegateException.class, () -> gate.policy("orders").check("k"));
+                assertEquals(ErrorCode.NOT_CHARGED, none.code());
+                assertEquals(GateHealth.State.DOWN, state(gate));
+                assertEquals("127.0.0.1:" + web.getLocalPort(), gate.health().address());
+            }
+        }
+    }
+
+    @Test
+    void policies_are_required_by_name() {
+        try (TestRedis redis = TestRedis.start(); DirectGate gate = gate(redis.uri())) {
+            redis.command("HSET", "sg:{policies}", "#format", "1", "#revision", "1", "fixed-5", Records.of("fixed-5"));
+            gate.require(List.of("fixed-5"));
+            SluicegateException missing = assertThrows(SluicegateException.class, () -> gate.require(List.of("ordres", "fixed-5", "none")));
+            assertEquals("policy: unknown policy `ordres`; policy: unknown policy `none`", missing.getMessage());
+            assertEquals(5, gate.policy("fixed-5").shared().peek("", 1).remaining());
         }
     }
 }

@@ -20,6 +20,9 @@ public final class LossyProxy implements AutoCloseable {
     private final AtomicInteger cut = new AtomicInteger(NOT);
 
     private volatile boolean keepsLine;
+    /** Time that replies are on their way; the next one alone, or all. */
+    private volatile long lateMs;
+    private volatile boolean isNextLate;
 
     public LossyProxy(int target) throws IOException {
         this.target = target;
@@ -45,6 +48,18 @@ public final class LossyProxy implements AutoCloseable {
     /** Passes only so many thousandths of the next reply's bytes, 0 to 999. */
     public void cutNextReply(int thousandths) {
         cut.set(thousandths);
+    }
+
+    /** All replies are so late from now on. */
+    public void delayReplies(long ms) {
+        isNextLate = false;
+        lateMs = ms;
+    }
+
+    /** The next reply to a call of the script is so late, and what comes behind it. */
+    public void delayNextReply(long ms) {
+        lateMs = ms;
+        isNextLate = true;
     }
 
     public boolean hasSwallowed() {
@@ -81,7 +96,13 @@ public final class LossyProxy implements AutoCloseable {
                 if (!replies && new String(buffer, 0, read, StandardCharsets.ISO_8859_1).contains("EVALSHA")) {
                     asked.set(true);
                 }
-                int part = replies && asked.getAndSet(false) ? cut.getAndSet(NOT) : NOT;
+                boolean isReply = replies && asked.getAndSet(false);
+                if (replies && lateMs > 0 && (isReply || !isNextLate)) {
+                    long late = lateMs;
+                    lateMs = isNextLate ? 0 : late;
+                    TestRedis.pause(late);
+                }
+                int part = isReply ? cut.getAndSet(NOT) : NOT;
                 out.write(buffer, 0, part == NOT ? read : read * part / 1000);
                 if (part != NOT && !keepsLine) {
                     return;

@@ -33,7 +33,6 @@ public final class TestServer implements AutoCloseable {
             if (store != null) {
                 builder.command().add("--store");
                 builder.command().add(store);
-                builder.environment().put("SLUICEGATE__STORE__PUBLISH", "files");
             }
             for (String listener : new String[] {"RESP", "RLS", "ADMIN"}) {
                 builder.environment().put("SLUICEGATE__" + listener + "__LISTEN", "127.0.0.1:0");

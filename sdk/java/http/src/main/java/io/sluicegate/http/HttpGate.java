@@ -3,6 +3,7 @@ package io.sluicegate.http;
 import io.sluicegate.Decision;
 import io.sluicegate.ErrorCode;
 import io.sluicegate.Gate;
+import io.sluicegate.GateHealth;
 import io.sluicegate.Limiter;
 import io.sluicegate.SluicegateException;
 import io.sluicegate.internal.Checks;
@@ -40,6 +41,17 @@ public final class HttpGate implements Gate {
     @Override
     public Limiter policy(String name) {
         return new Limiter(name, server);
+    }
+
+    /**
+     * The health of the server, as this program sees it: {@link GateHealth.State#DOWN} if it does not decide, also because it does not accept
+     * the token. If nothing was asked for 10 s, the server is asked now.
+     *
+     * @return the health
+     */
+    @Override
+    public GateHealth health() {
+        return server.health();
     }
 
     @Override

@@ -3,10 +3,15 @@ package io.sluicegate.http;
 import io.sluicegate.Call;
 import io.sluicegate.Decision;
 import io.sluicegate.ErrorCode;
+import io.sluicegate.GateHealth;
+import io.sluicegate.SluicegateException;
 import io.sluicegate.Transport;
 import io.sluicegate.Verb;
+import io.sluicegate.internal.Alarm;
 import io.sluicegate.internal.AsyncCalls;
 import io.sluicegate.internal.AsyncPool;
+import io.sluicegate.internal.Causes;
+import io.sluicegate.internal.Texts;
 import io.sluicegate.internal.json.Json;
 import io.sluicegate.internal.json.JsonException;
 import java.net.ConnectException;
@@ -29,12 +34,17 @@ import java.util.function.Supplier;
  * that do not wait are sent at a time.
  */
 final class HttpTransport implements Transport, AutoCloseable {
+    private static final int OK = 200;
+    private static final int UNAUTHORIZED = 401;
+    private static final int SERVER_ERROR = 500;
+
     private final HttpClient client;
     private final AsyncCalls calls = new AsyncCalls(AsyncPool.CALLS_AT_ONCE_MAX, new AsyncPool(AsyncCalls.THREADS));
     private final URI base;
     private final String token;
     private final String app;
     private final Duration timeout;
+    private final ServerWatch watch;
 
     HttpTransport(URI base, String token, String app, Duration timeout) {
         // HTTP/1.1: POST is never repeated by this client.
@@ -43,6 +53,21 @@ final class HttpTransport implements Transport, AutoCloseable {
         this.token = token;
         this.app = app;
         this.timeout = timeout;
+        this.watch = new ServerWatch(base.toString().replaceAll("//.*@", "//").replaceAll("/+$", ""), new Alarm(), System::nanoTime);
+    }
+
+    /** {@return what was heard of the server lately; without requests it is asked, by a request that has nothing in it} */
+    GateHealth health() {
+        if (!watch.isKnown()) {
+            try {
+                answer(post(request("peek", Map.of())), new Answers.Asked("peek", null));
+            } catch (SluicegateException e) {
+                // What it means has been noted.
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+        }
+        return watch.health();
     }
 
     @Override
@@ -78,7 +103,7 @@ final class HttpTransport implements Transport, AutoCloseable {
         return request((call.verb() == Verb.RESERVE ? Verb.CHECK : call.verb()).text(), body(call));
     }
 
-    private static Decision decision(Call call, HttpResponse<LimitedBody.Body> response) {
+    private Decision decision(Call call, HttpResponse<LimitedBody.Body> response) {
         Answer answer = answer(response, new Answers.Asked(call.verb().text(), call.policy()));
         return decided(() -> Answers.decision(call.policy(), answer.fields, answer.policyField));
     }
@@ -115,9 +140,10 @@ final class HttpTransport implements Transport, AutoCloseable {
         return request.build();
     }
 
-    private static Answer answer(HttpResponse<LimitedBody.Body> response, Answers.Asked asked) {
+    private Answer answer(HttpResponse<LimitedBody.Body> response, Answers.Asked asked) {
         byte[] said = response.body().bytes();
         if (said == null) {
+            watch.failed("it answers with more than " + LimitedBody.BYTES_MAX + " bytes");
             throw ErrorCode.SERVER.with(Map.of("status", response.statusCode(), "detail", "more than " + LimitedBody.BYTES_MAX + " bytes"));
         }
         Map<?, ?> fields;
@@ -126,10 +152,23 @@ final class HttpTransport implements Transport, AutoCloseable {
         } catch (JsonException e) {
             fields = Map.of();
         }
+        note(response.statusCode(), fields);
         if (response.statusCode() != 200) {
             throw Answers.problem(asked, response.statusCode(), fields);
         }
         return new Answer(fields, response.headers().firstValue("ratelimit-policy").orElse(""));
+    }
+
+    // Another app's token is like a wrong one; a policy that is not for this app is an answer.
+    private void note(int status, Map<?, ?> fields) {
+        boolean isOurs = status == OK ? !fields.isEmpty() : fields.get("type") != null;
+        boolean lacksRight = status == UNAUTHORIZED || String.valueOf(fields.get("type")).endsWith(":other-app");
+        if (isOurs && status < SERVER_ERROR && !lacksRight) {
+            watch.answered();
+            return;
+        }
+        String detail = fields.get("detail") instanceof String text ? ": " + Texts.cut(text) : "";
+        watch.failed("it answers " + status + (isOurs ? detail : ", and not as a server of Sluicegate does"));
     }
 
     private CompletableFuture<HttpResponse<LimitedBody.Body>> send(HttpRequest request) {
@@ -149,11 +188,14 @@ final class HttpTransport implements Transport, AutoCloseable {
     }
 
     /** {@return the response, or throws what a problem of the client comes to} */
-    private static HttpResponse<LimitedBody.Body> answered(HttpResponse<LimitedBody.Body> response, Throwable problem) {
+    private HttpResponse<LimitedBody.Body> answered(HttpResponse<LimitedBody.Body> response, Throwable problem) {
         if (problem == null) {
             return response;
         }
         boolean isUnsent = problem.getCause() instanceof ConnectException || problem.getCause() instanceof HttpConnectTimeoutException;
+        Throwable cause = problem instanceof TimeoutException ? null : problem.getCause() == null ? problem : problem.getCause();
+        watch.failed(cause == null ? "it gives no answer within " + timeout.toMillis() + " ms"
+            : Causes.text(cause, each -> each instanceof HttpConnectTimeoutException ? Causes.SILENT : null));
         throw isUnsent ? ErrorCode.NOT_CHARGED.with(Map.of("cause", "there is no connection"))
             : ErrorCode.PERHAPS_CHARGED.with(Map.of("cause", "the server does not answer"));
     }

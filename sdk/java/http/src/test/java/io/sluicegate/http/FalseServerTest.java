@@ -1,6 +1,7 @@
 package io.sluicegate.http;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -9,9 +10,13 @@ import com.sun.net.httpserver.HttpServer;
 import io.sluicegate.Charged;
 import io.sluicegate.Decision;
 import io.sluicegate.ErrorCode;
+import io.sluicegate.GateHealth;
+import io.sluicegate.Limiter;
 import io.sluicegate.SluicegateException;
 import io.sluicegate.internal.json.Json;
 import io.sluicegate.testing.Checkout;
+import io.sluicegate.testing.LogLines;
+import io.sluicegate.testing.TestRedis;
 import io.sluicegate.testing.Threads;
 import java.io.IOException;
 import java.io.OutputStream;
@@ -221,6 +226,62 @@ class FalseServerTest {
     void a_timeout_has_a_range() {
         for (Duration timeout : List.of(Duration.ZERO, Duration.ofNanos(-1), Duration.ofDays(367), Duration.ofSeconds(Long.MAX_VALUE))) {
             assertThrows(IllegalArgumentException.class, () -> gate(timeout));
+        }
+    }
+
+    private GateHealth.State ask(Limiter limiter) {
+        try {
+            limiter.check("k");
+        } catch (SluicegateException e) {
+            assertFalse(e.getMessage().isEmpty());
+        }
+        return gate.health().state();
+    }
+
+    private void answers(int status, String text) {
+        this.status = status;
+        body = out -> out.write(text.getBytes(StandardCharsets.UTF_8));
+    }
+
+    @Test
+    void the_health_and_the_log_say_why_nobody_decides_and_when_it_is_over() {
+        String address = "http://127.0.0.1:" + server.getAddress().getPort();
+        Limiter p = gate.policy("p");
+        try (LogLines log = new LogLines()) {
+            assertEquals(GateHealth.State.UP, ask(p));
+            assertEquals(GateHealth.up(address), gate.health());
+            String[][] faults = {
+                {"401", "{\"type\":\"urn:sluicegate:problem:bad-token\",\"detail\":\"authorization: invalid token\"}", "it answers 401: authorization: invalid token"},
+                {"500", "oh", "it answers 500, and not as a server of Sluicegate does"},
+                {"503", "{\"type\":\"urn:sluicegate:problem:no-store\",\"detail\":\"store: Redis does not answer\"}", "it answers 503: store: Redis does not answer"},
+                {"200", "<html>", "it answers 200, and not as a server of Sluicegate does"}};
+            for (String[] fault : faults) {
+                answers(Integer.parseInt(fault[0]), fault[1]);
+                assertEquals(GateHealth.State.DOWN, ask(p), fault[0]);
+                assertEquals(GateHealth.State.DOWN, ask(p), fault[0]);
+                assertEquals(fault[2], gate.health().cause());
+                assertEquals(List.of("WARNING the server at " + address + " does not decide: " + fault[2]
+                    + "; nothing decides meanwhile: requests get no decision, and filters answer 503"), log.with(fault[2]));
+            }
+            // An answer about a request is an answer.
+            answers(404, "{\"type\":\"urn:sluicegate:problem:unknown-policy\",\"detail\":\"policy: unknown policy `p`\"}");
+            assertEquals(GateHealth.State.UP, ask(p));
+            assertEquals(1, log.with("INFO the server at " + address + " decides again, after ").size(), log.all().toString());
+        }
+    }
+
+    @Test
+    void a_server_that_is_away_or_hangs_is_not_healthy_before_the_first_request() {
+        int nobody = TestRedis.freePort();
+        try (HttpGate away = HttpGate.remote(URI.create("http://user:secret@127.0.0.1:" + nobody)).build(); LogLines log = new LogLines()) {
+            assertEquals(GateHealth.State.DOWN, away.health().state());
+            assertEquals("http://127.0.0.1:" + nobody + " connection refused", away.health().address() + " " + away.health().cause());
+            assertTrue(log.with("secret").isEmpty() && log.with("connection refused").size() == 1, log.all().toString());
+        }
+        body = out -> over.await(20, TimeUnit.SECONDS);
+        try (HttpGate hung = gate(Duration.ofMillis(100))) {
+            assertEquals("it gives no answer within 100 ms", hung.health().cause());
+            assertEquals(ErrorCode.PERHAPS_CHARGED, assertThrows(SluicegateException.class, () -> hung.policy("p").check("k")).code());
         }
     }
 }

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.sluicegate.Decision;
 import io.sluicegate.ErrorCode;
+import io.sluicegate.GateHealth;
 import io.sluicegate.HttpFields;
 import io.sluicegate.Limiter;
 import io.sluicegate.Mode;
@@ -70,6 +71,16 @@ class HttpGateTest {
         Limiter llm = gate.policy("llm");
         assertEquals("\"tokens\";q=1000;w=86400", HttpFields.of(llm.check("k")).get("RateLimit-Policy"));
         assertTrue(llm.reserve("k", 1000, Duration.ofDays(1)).waitUs() > 0);
+    }
+
+    @Test
+    void a_server_that_is_not_asked_is_healthy() {
+        try (HttpGate quiet = HttpGate.remote(URI.create(server.http() + "/")).timeout(Duration.ofSeconds(20)).build()) {
+            assertEquals(GateHealth.up(server.http()), quiet.health());
+        }
+        gate.require(List.of("login", "jobs"));
+        assertEquals("policy: unknown policy `none`; app: policy `import` is not available to app `shop`",
+            assertThrows(SluicegateException.class, () -> gate.require(List.of("none", "login", "import"))).getMessage());
     }
 
     @Test

@@ -1,6 +1,7 @@
 package io.sluicegate.jedis;
 
 import io.sluicegate.RedisPort.Failure;
+import io.sluicegate.internal.Causes;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
@@ -18,6 +19,7 @@ import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.JedisClientConfig;
+import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.exceptions.JedisException;
 
 /**
@@ -37,7 +39,8 @@ final class Connections {
     /** Number of connections that exist or are being made. */
     private final AtomicInteger number = new AtomicInteger();
     private final ThreadPoolExecutor makers;
-    private final String noConnection;
+    /** Why the last connection could not be made; null if it could. */
+    private volatile String problem;
     private final Set<Line> lines = ConcurrentHashMap.newKeySet();
     /**
      * Ends connections whose calls last longer than they may. A socket's own timeout begins anew with each byte, so it does not end a
@@ -48,13 +51,17 @@ final class Connections {
 
     Connections(HostAndPort address, JedisClientConfig config) {
         this.address = address;
-        this.noConnection = "there is no connection to " + address;
         this.config = config;
         // The queue is bounded by the number of connections.
         makers = new ThreadPoolExecutor(CONNECTIONS_MAX, CONNECTIONS_MAX, MAKER_IDLE_S, TimeUnit.SECONDS, new LinkedBlockingQueue<>(),
             daemons("sluicegate-connect"));
         makers.allowCoreThreadTimeOut(true);
         watch.scheduleWithFixedDelay(() -> lines.forEach(line -> line.endIfLate(System.nanoTime())), LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS);
+    }
+
+    private String noConnection() {
+        String why = problem;
+        return "there is no connection to " + address + (why == null ? "" : ": " + why);
     }
 
     private static ThreadFactory daemons(String name) {
@@ -72,7 +79,7 @@ final class Connections {
             return free;
         }
         if (closed) {
-            throw new Failure(noConnection, false, false);
+            throw new Failure(noConnection(), false, false);
         }
         if (number.incrementAndGet() <= CONNECTIONS_MAX) {
             return await(attempt(), timeoutNanos);
@@ -80,7 +87,7 @@ final class Connections {
         number.decrementAndGet();
         Line next = idle.pollFirst(timeoutNanos, TimeUnit.NANOSECONDS);
         if (next == null) {
-            throw new Failure(noConnection, false, true);
+            throw new Failure(noConnection(), false, true);
         }
         return next;
     }
@@ -90,7 +97,7 @@ final class Connections {
             return CompletableFuture.supplyAsync(this::make, makers);
         } catch (RejectedExecutionException e) {
             number.decrementAndGet();
-            throw new Failure(noConnection, false, false);
+            throw new Failure(noConnection(), false, false);
         }
     }
 
@@ -98,9 +105,11 @@ final class Connections {
         try {
             Line line = new Line(address, config);
             lines.add(line);
+            problem = null;
             return line;
         } catch (RuntimeException | OutOfMemoryError | StackOverflowError e) {
             // Also what answers the greeting may be no Redis.
+            problem = Causes.text(e, cause -> cause instanceof JedisDataException ? Causes.ofRedis(cause) : null);
             number.decrementAndGet();
             throw new CompletionException(e);
         }
@@ -111,12 +120,12 @@ final class Connections {
             return made.get(timeoutNanos, TimeUnit.NANOSECONDS);
         } catch (TimeoutException e) {
             made.thenAccept(this::giveBack);
-            throw new Failure(noConnection, false, true);
+            throw new Failure(noConnection(), false, true);
         } catch (InterruptedException e) {
             made.thenAccept(this::giveBack);
             throw e;
         } catch (ExecutionException e) {
-            throw new Failure(noConnection, false, false);
+            throw new Failure(noConnection(), false, false);
         }
     }
 

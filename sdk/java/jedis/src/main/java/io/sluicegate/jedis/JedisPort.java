@@ -60,6 +60,11 @@ public final class JedisPort implements RedisPort {
         return new JedisPort(address, config);
     }
 
+    @Override
+    public String address() {
+        return address.toString();
+    }
+
     private record Name(byte[] raw) implements ProtocolCommand {
         @Override
         public byte[] getRaw() {

@@ -149,7 +149,7 @@ class FalseRedisTest {
         int number = server.getLocalPort();
         server.close();
         RedisPort.Failure failure = assertThrows(RedisPort.Failure.class, () -> port.call(LONG, PING));
-        assertEquals("there is no connection to 127.0.0.1:" + number, failure.getMessage());
+        assertEquals("there is no connection to 127.0.0.1:" + number + ": connection refused", failure.getMessage());
         assertFalse(failure.perhapsExecuted());
     }
 }

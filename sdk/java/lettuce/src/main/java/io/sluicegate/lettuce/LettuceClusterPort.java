@@ -124,6 +124,11 @@ public final class LettuceClusterPort implements AsyncRedisPort {
         thread.start();
     }
 
+    @Override
+    public String address() {
+        return LettucePort.address(seeds.get(0)) + " (cluster)";
+    }
+
     private String noNode() {
         return "no node of the cluster of " + LettucePort.address(seeds.get(0)) + " is there";
     }
@@ -132,15 +137,13 @@ public final class LettuceClusterPort implements AsyncRedisPort {
         return text.getBytes(StandardCharsets.US_ASCII);
     }
 
-    /** A node, its connections, and whether it says something. */
+    /** A node and its connections. */
     private final class Node {
         final String address;
         final LettucePort port;
         private final RedisURI uri;
         /** Sends what goes to slots that move here. */
         private LettucePort asking;
-        private int underWay;
-        private long lastSign = System.nanoTime();
         private volatile long usedAt = System.nanoTime();
 
         Node(String address) {
@@ -165,23 +168,8 @@ public final class LettuceClusterPort implements AsyncRedisPort {
             }
         }
 
-        synchronized void begins(long now) {
-            usedAt = now;
-            lastSign = underWay == 0 ? now : lastSign;
-            underWay++;
-        }
-
-        synchronized void ends(boolean answered) {
-            underWay--;
-            lastSign = answered ? System.nanoTime() : lastSign;
-        }
-
-        synchronized boolean isSilentFor(long nanos) {
-            return System.nanoTime() - lastSign >= nanos;
-        }
-
         Reply begin(boolean asks, byte[]... command) {
-            begins(System.nanoTime());
+            usedAt = System.nanoTime();
             return (asks ? asking() : port).begin(asks, command);
         }
     }
@@ -267,8 +255,7 @@ public final class LettuceClusterPort implements AsyncRedisPort {
                 return;
             }
             Node to = node;
-            long left = until - System.nanoTime();
-            if (left <= 0) {
+            if (until - System.nanoTime() <= 0) {
                 completeExceptionally(new Failure("the deadline passed", false, true));
                 return;
             }
@@ -278,17 +265,14 @@ public final class LettuceClusterPort implements AsyncRedisPort {
                 reply.expire();
             }
             reply.whenComplete((value, problem) -> {
-                to.ends(problem == null);
                 if (problem == null) {
                     sending.set(false);
                     then.accept(value);
                     return;
                 }
                 lookSoon();
-                Failure failure = (Failure) problem;
-                // That other nodes answer is no sign of this one.
-                boolean silent = failure.timeout() && to.isSilentFor(left);
-                completeExceptionally(silent ? new Failure(failure.getMessage(), failure.perhapsExecuted(), false) : failure);
+                // What the node's own connection has shown counts: that other nodes answer is no sign of this one.
+                completeExceptionally(problem);
             });
         }
 

@@ -18,18 +18,18 @@ import io.lettuce.core.pubsub.RedisPubSubAdapter;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import io.lettuce.core.resource.ClientResources;
 import io.lettuce.core.resource.Delay;
-import io.netty.channel.ConnectTimeoutException;
 import io.sluicegate.AsyncRedisPort;
+import io.sluicegate.internal.Causes;
 import java.lang.module.ModuleDescriptor;
-import java.net.ConnectException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
@@ -59,13 +59,11 @@ public final class LettucePort implements AsyncRedisPort {
     private final RedisURI uri;
     /** A node of a cluster leaves it open. */
     private final boolean ownsClient;
-    /** Says where there is none, without credentials. */
-    private final String noConnection;
     private final ReentrantLock connecting = new ReentrantLock();
     private final ReentrantLock asking = new ReentrantLock();
-    private volatile CompletableFuture<StatefulRedisConnection<byte[], byte[]>> attempt;
-    /** Number of commands of this connection that have passed their deadline, whose replies may still come. */
-    private volatile AtomicInteger late = new AtomicInteger();
+    private volatile CompletableFuture<Line> attempt;
+    /** Why the last attempt failed; null if it did not. */
+    private volatile String problem;
     private final AtomicBoolean listening = new AtomicBoolean();
     private volatile boolean closed;
     private long triedAt = System.nanoTime() - TRY_AGAIN_NANOS;
@@ -78,7 +76,17 @@ public final class LettucePort implements AsyncRedisPort {
         this.client = client;
         this.uri = uri;
         this.ownsClient = ownsClient;
-        this.noConnection = "there is no connection to " + address(uri);
+    }
+
+    @Override
+    public String address() {
+        return address(uri);
+    }
+
+    /** {@return where there is no connection to, and why not, without credentials} */
+    private String noConnection() {
+        String why = problem;
+        return "there is no connection to " + address(uri) + (why == null ? "" : ": " + why);
     }
 
     /** {@return a node of a cluster, to which a connection is being made; it leaves the client open} */
@@ -155,20 +163,21 @@ public final class LettucePort implements AsyncRedisPort {
     public static LettucePort connect(RedisURI uri) {
         LettucePort port = new LettucePort(client(uri), uri, true);
         if (!port.awaitConnection(System.nanoTime() + AWAIT_NANOS)) {
-            System.getLogger("io.sluicegate").log(System.Logger.Level.WARNING, port.noConnection + " yet");
+            System.getLogger("io.sluicegate").log(System.Logger.Level.WARNING,
+                "not yet connected: " + port.noConnection() + "; it is tried again until there is one");
         }
         return port;
     }
 
     /** {@return whether there is a connection now} */
     boolean isConnected() {
-        StatefulRedisConnection<byte[], byte[]> made = made();
+        Line made = made();
         return made != null && made.isOpen();
     }
 
     /** {@return the connection that was made, or null} */
-    private StatefulRedisConnection<byte[], byte[]> made() {
-        CompletableFuture<StatefulRedisConnection<byte[], byte[]>> made = attempt;
+    private Line made() {
+        CompletableFuture<Line> made = attempt;
         return made != null && made.isDone() && !made.isCompletedExceptionally() ? made.join() : null;
     }
 
@@ -180,11 +189,12 @@ public final class LettucePort implements AsyncRedisPort {
                 tryAgain().get(until - System.nanoTime(), TimeUnit.NANOSECONDS);
                 return true;
             } catch (ExecutionException e) {
-                refused = isRefused(e);
+                refused = Problems.isFinal(e);
                 LockSupport.parkNanos(refused ? 0 : TRY_AGAIN_NANOS);
             } catch (Failure e) {
                 LockSupport.parkNanos(TRY_AGAIN_NANOS);
             } catch (TimeoutException e) {
+                problem = problem == null ? Causes.SILENT + (uri.isSsl() ? " to TLS" : "") : problem;
                 return false;
             } catch (InterruptedException e) {
                 Thread.currentThread().interrupt();
@@ -194,38 +204,38 @@ public final class LettucePort implements AsyncRedisPort {
         return false;
     }
 
-    // While the first classes are loaded a connection may take longer than its time; that is tried again.
-    private static boolean isRefused(Throwable problem) {
-        boolean refused = false;
-        for (Throwable cause = problem; cause != null; cause = cause.getCause()) {
-            refused |= cause instanceof ConnectException && !(cause instanceof ConnectTimeoutException);
-        }
-        return refused;
-    }
-
     static String address(RedisURI uri) {
         RedisURI first = uri.getSentinels().isEmpty() ? uri : uri.getSentinels().get(0);
         return first.getSocket() == null ? first.getHost() + ":" + first.getPort() : first.getSocket();
     }
 
-    private CompletableFuture<StatefulRedisConnection<byte[], byte[]>> tryAgain() throws Failure {
+    private CompletableFuture<Line> tryAgain() throws Failure {
         connecting.lock();
         try {
             boolean failed = attempt == null || attempt.isCompletedExceptionally();
             if (failed && (closed || System.nanoTime() - triedAt < TRY_AGAIN_NANOS)) {
-                throw new Failure(noConnection, false, false);
+                throw new Failure(noConnection(), false, false);
             }
             if (failed) {
                 triedAt = System.nanoTime();
-                attempt = client.connectAsync(ByteArrayCodec.INSTANCE, uri).toCompletableFuture();
+                attempt = client.connectAsync(ByteArrayCodec.INSTANCE, uri).toCompletableFuture().handle(this::made);
                 attempt.thenRun(this::listen);
             }
             return attempt;
         } catch (RedisException e) {
-            throw new Failure(noConnection, false, false);
+            problem = Problems.text(e);
+            throw new Failure(noConnection(), false, false);
         } finally {
             connecting.unlock();
         }
+    }
+
+    private Line made(StatefulRedisConnection<byte[], byte[]> connection, Throwable failure) {
+        problem = failure == null ? null : Problems.text(failure);
+        if (failure != null) {
+            throw new CompletionException(failure);
+        }
+        return new Line(connection);
     }
 
     private static AsyncCommand<byte[], byte[], Object> of(byte[]... command) {
@@ -253,100 +263,151 @@ public final class LettucePort implements AsyncRedisPort {
      */
     Reply begin(boolean asks, byte[]... command) {
         Sending sending = new Sending(asks, of(command));
-        try {
-            CompletableFuture<StatefulRedisConnection<byte[], byte[]>> made = attempt;
-            sending.dispatchOver(made == null || made.isCompletedExceptionally() ? tryAgain() : made);
-        } catch (Failure e) {
-            sending.completeExceptionally(e);
-        }
+        sending.begin();
         return sending;
     }
 
-    private final class Sending extends Reply {
+    /** A command: it waits for a connection, and for a reply that is late, goes out, and is answered or too late. */
+    final class Sending extends Reply {
         private final boolean asks;
-        private final AsyncCommand<byte[], byte[], Object> sent;
-        private CompletableFuture<StatefulRedisConnection<byte[], byte[]>> over;
+        private final AsyncCommand<byte[], byte[], Object> command;
+        private Line line;
+        private boolean isSent;
+        private boolean isOver;
+        /** Whether nothing else was under way when it went out. The line guards these. */
+        boolean isAlone;
+        boolean isLate;
+        boolean isAnswered;
 
-        Sending(boolean asks, AsyncCommand<byte[], byte[], Object> sent) {
+        Sending(boolean asks, AsyncCommand<byte[], byte[], Object> command) {
             this.asks = asks;
-            this.sent = sent;
+            this.command = command;
         }
 
-        void dispatchOver(CompletableFuture<StatefulRedisConnection<byte[], byte[]>> made) {
-            // A copy that expires is not dispatched when the connection is there.
-            over = made.isDone() ? made : made.copy();
-            if (!over.isDone()) {
-                over.whenComplete(this::dispatch);
-            } else if (over.isCompletedExceptionally()) {
-                dispatch(null, null);
-            } else {
-                dispatch(over.join(), null);
+        /** Goes out over the connection, as soon as there is one. */
+        void begin() {
+            try {
+                CompletableFuture<Line> made = attempt;
+                CompletableFuture<Line> over = made == null || made.isCompletedExceptionally() ? tryAgain() : made;
+                if (over.isDone()) {
+                    dispatch(over.isCompletedExceptionally() ? null : over.join());
+                } else {
+                    over.whenComplete((connected, failure) -> dispatch(connected));
+                }
+            } catch (Failure e) {
+                completeExceptionally(e);
             }
         }
 
-        private void dispatch(StatefulRedisConnection<byte[], byte[]> connection, Throwable problem) {
-            // Replies come in the order of their commands. While one is late, nothing else is sent: if it is lost, every later
-            // reply would be taken for that of an earlier command.
-            if (connection == null || !connection.isOpen() || late.get() > 0) {
-                completeExceptionally(new Failure(noConnection, false, problem instanceof TimeoutException));
+        /** Goes out now, unless it has to wait. */
+        void dispatch(Line connected) {
+            if (connected == null || !connected.isOpen()) {
+                completeExceptionally(new Failure(noConnection(), false, false));
                 return;
             }
-            try {
-                if (asks) {
-                    dispatchAsking(connection, sent);
-                } else {
-                    connection.dispatch(sent);
-                }
-                sent.whenComplete(this::answered);
-            } catch (RedisException e) {
-                completeExceptionally(lost(e));
+            switch (enter(connected)) {
+                case GOES -> send(connected);
+                case GONE -> begin();
+                case WAITS -> { }
             }
         }
 
-        private void answered(Object reply, Throwable problem) {
-            if (problem == null) {
-                complete(reply);
-            } else if (problem instanceof RedisCommandExecutionException refused) {
-                complete(new ReplyError(refused.getMessage()));
-            } else {
-                completeExceptionally(lost(problem));
+        private synchronized Line.Place enter(Line connected) {
+            if (isOver || isDone()) {
+                return Line.Place.WAITS;
             }
+            line = connected;
+            Line.Place place = connected.enter(this);
+            isSent = place == Line.Place.GOES;
+            return place;
+        }
+
+        private void send(Line connected) {
+            command.whenComplete((reply, failure) -> answered(connected, reply, failure));
+            try {
+                if (asks) {
+                    dispatchAsking(connected.connection(), command);
+                } else {
+                    connected.connection().dispatch(command);
+                }
+            } catch (RedisException e) {
+                command.completeExceptionally(e);
+            }
+        }
+
+        private void answered(Line connected, Object reply, Throwable failure) {
+            boolean isReply = failure == null || failure instanceof RedisCommandExecutionException;
+            List<Sending> waiting = connected.ended(this, isReply);
+            if (isReply && problem != null) {
+                problem = null;
+            }
+            if (failure == null) {
+                complete(reply);
+            } else if (isReply) {
+                complete(new ReplyError(failure.getMessage()));
+            } else {
+                completeExceptionally(lost(failure));
+            }
+            waiting.forEach(each -> each.dispatch(connected));
         }
 
         @Override
         void expire() {
-            if (!isDone() && !over.completeExceptionally(new TimeoutException())) {
-                // Not cancelled: a command that is on its way still has a reply, which Lettuce has to read.
-                awaitLate(over.join(), sent);
-                completeExceptionally(new Failure("the deadline passed", true, true));
+            Failure late = late();
+            if (late != null) {
+                completeExceptionally(late);
             }
+        }
+
+        private synchronized Failure late() {
+            if (isOver || isDone()) {
+                return null;
+            }
+            isOver = true;
+            if (line == null) {
+                // One that was never made is silent.
+                return new Failure(noConnection(), false, false);
+            }
+            Signs signs = line.late(this, isSent);
+            if (signs == null) {
+                // The reply is there, and completes it.
+                return null;
+            }
+            if (isSent) {
+                // Not cancelled: a command that is on its way still has a reply, which Lettuce has to read.
+                closeIfLate(line, command, true);
+            }
+            return new Failure("the deadline passed", isSent, signs);
         }
     }
 
     /** Closes the connection, and makes another, unless the reply to a command that is late comes soon. */
-    private void awaitLate(StatefulRedisConnection<byte[], byte[]> made, AsyncCommand<byte[], byte[], Object> sent) {
-        AtomicInteger late = this.late;
-        late.incrementAndGet();
-        CompletableFuture<Object> reply = sent.toCompletableFuture();
-        reply.whenComplete((value, problem) -> late.decrementAndGet());
+    private void closeIfLate(Line line, AsyncCommand<byte[], byte[], Object> command, boolean isFirst) {
+        long due = System.nanoTime() + LATE_MAX_NANOS;
         CompletableFuture.delayedExecutor(LATE_MAX_NANOS, TimeUnit.NANOSECONDS).execute(() -> {
-            if (!reply.isDone()) {
-                abandon(made);
+            boolean stoodStill = isFirst && System.nanoTime() - due > LATE_MAX_NANOS;
+            if (!command.isDone() && stoodStill) {
+                // What is late is this process, which may have the reply already.
+                closeIfLate(line, command, false);
+            } else if (!command.isDone()) {
+                leave(line);
             }
         });
     }
 
-    private void abandon(StatefulRedisConnection<byte[], byte[]> made) {
+    private void leave(Line line) {
         connecting.lock();
         try {
-            if (made() == made) {
+            if (made() == line) {
                 attempt = null;
-                late = new AtomicInteger();
+                problem = "a reply was " + TimeUnit.NANOSECONDS.toMillis(LATE_MAX_NANOS) + " ms late, so the connection is made anew";
             }
         } finally {
             connecting.unlock();
         }
-        made.closeAsync();
+        List<Sending> waiting = line.leave();
+        line.connection().closeAsync();
+        waiting.forEach(Sending::begin);
     }
 
     private void dispatchAsking(StatefulRedisConnection<byte[], byte[]> made, AsyncCommand<byte[], byte[], Object> sent) {
@@ -362,7 +423,10 @@ public final class LettucePort implements AsyncRedisPort {
     private Failure lost(Throwable cause) {
         String text = String.valueOf(cause.getMessage());
         boolean rejected = text.contains("Commands are rejected") || text.contains("queue size exceeded");
-        return new Failure(rejected ? noConnection : "the connection was lost", !rejected, false);
+        if (rejected && problem == null) {
+            problem = "it was lost, and is being made again";
+        }
+        return new Failure(rejected ? noConnection() : "the connection to " + address(uri) + " was lost", !rejected, false);
     }
 
     private record Name(byte[] bytes) implements ProtocolKeyword {
@@ -430,9 +494,9 @@ public final class LettucePort implements AsyncRedisPort {
             shutdown(client);
             return;
         }
-        CompletableFuture<StatefulRedisConnection<byte[], byte[]>> made = attempt;
+        CompletableFuture<Line> made = attempt;
         if (made != null) {
-            made.thenAccept(StatefulRedisConnection::closeAsync);
+            made.thenAccept(line -> line.connection().closeAsync());
         }
         StatefulRedisPubSubConnection<byte[], byte[]> subscribed = heard;
         if (subscribed != null) {

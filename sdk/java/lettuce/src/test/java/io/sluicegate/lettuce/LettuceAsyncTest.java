@@ -32,7 +32,7 @@ class LettuceAsyncTest {
     private static final Limit YEAR = Limit.fixedWindow(10_000, Duration.ofDays(366)).onStoreFailure(OnStoreFailure.DENY);
 
     private static DirectGate gate(TestRedis redis, Duration deadline) {
-        DirectGate gate = Sluicegate.direct(LettucePort.connect(redis.uri())).deadline(deadline).build();
+        DirectGate gate = Sluicegate.direct(LettucePort.connect(redis.uri())).deadline(deadline).warmUp(false).build();
         Limiter any = gate.limit("mail", YEAR);
         TestRedis.await("a decision", () -> any.peek("other", 1).mode() == Mode.STORE);
         return gate;

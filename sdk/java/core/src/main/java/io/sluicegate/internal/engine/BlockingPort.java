@@ -27,6 +27,11 @@ record BlockingPort(RedisPort port, AsyncPool pool) implements AsyncRedisPort {
     }
 
     @Override
+    public String address() {
+        return port.address();
+    }
+
+    @Override
     public void close() {
         port.close();
     }

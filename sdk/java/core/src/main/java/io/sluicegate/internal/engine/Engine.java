@@ -2,34 +2,34 @@ package io.sluicegate.internal.engine;
 
 import io.sluicegate.AsyncRedisPort;
 import io.sluicegate.Call;
-import io.sluicegate.Carry;
 import io.sluicegate.Decision;
 import io.sluicegate.ErrorCode;
+import io.sluicegate.GateHealth;
 import io.sluicegate.Mode;
 import io.sluicegate.OnStoreFailure;
 import io.sluicegate.RedisPort;
 import io.sluicegate.Transport;
 import io.sluicegate.Verb;
+import io.sluicegate.internal.Alarm;
 import io.sluicegate.internal.AsyncCalls;
 import io.sluicegate.internal.AsyncPool;
 import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.PermitId;
 import io.sluicegate.internal.kernel.RuleSet;
-import io.sluicegate.internal.kernel.Rules;
 import io.sluicegate.internal.policy.Key;
 import io.sluicegate.internal.policy.Policy;
 import io.sluicegate.internal.redis.Head;
 import io.sluicegate.internal.redis.Keys;
 import io.sluicegate.internal.redis.Result;
 import java.util.Arrays;
-import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Function;
+import java.util.function.Supplier;
 import java.util.stream.IntStream;
 
 /** Decides in Redis, and what holds while Redis does not decide: the order of the page "When Redis does not decide". */
@@ -46,8 +46,6 @@ public final class Engine implements Transport, AutoCloseable {
     private static final long PAYS_LAST_NANOS = 1_000_000_000L;
     /** Pause before debts that were not paid then are asked for again. */
     private static final long PAYS_AGAIN_MS = 10;
-    /** Time that a gate that begins waits for Redis: longer than a cold JVM needs. */
-    private static final long WARM_UP_NANOS = 5_000_000_000L;
     private static final long SHED_RETRY_US = 100_000;
     /**
      * Asynchronous calls that ask a port of futures at a time: as many as Redis answers within the default deadline, and a quarter of
@@ -60,6 +58,7 @@ public final class Engine implements Transport, AutoCloseable {
     private final Options options;
     private final RedisStore store;
     private final Policies policies;
+    private final StoreWatch watch;
     private final Breaker breaker = new Breaker(() -> ThreadLocalRandom.current().nextLong(100_000, 300_001));
     private final Refusals refusals = new Refusals();
     private final Shares shares = new Shares();
@@ -81,10 +80,13 @@ public final class Engine implements Transport, AutoCloseable {
         boolean blocks = !(port instanceof AsyncRedisPort);
         AsyncPool pool = new AsyncPool(blocks ? AsyncPool.CALLS_AT_ONCE_MAX : AsyncCalls.THREADS);
         this.calls = new AsyncCalls(blocks ? AsyncPool.CALLS_AT_ONCE_MAX : ASKS_AT_ONCE_MAX, pool);
-        this.store = new RedisStore(blocks ? new BlockingPort(port, pool) : (AsyncRedisPort) port, options.deadlineNanos());
-        this.policies = new Policies(store, options);
-        if (background) {
-            warmUp(port);
+        this.store = new RedisStore(blocks ? new BlockingPort(port, pool) : (AsyncRedisPort) port,
+            new Deadline(options.deadlineNanos(), options.warmsUp()));
+        Supplier<Alarm> alarms = background ? Alarm::new : Alarm::silent;
+        this.watch = new StoreWatch(port.address(), this::meanwhile, alarms, System::nanoTime);
+        this.policies = new Policies(store, options, watch, alarms);
+        if (background && options.warmsUp()) {
+            WarmUp.run(port, options);
         }
         this.housekeeper = background ? new Housekeeper(store, policies, this::payDebts) : null;
         if (background) {
@@ -92,17 +94,12 @@ public final class Engine implements Transport, AutoCloseable {
         }
     }
 
-    // A first question, which charges nothing: the connection is made, the script and the classes are loaded by then, for
-    // which the deadline of a decision is too short. If Redis does not answer, the decisions will say so.
-    private void warmUp(RedisPort port) {
-        RuleSet rules = new RuleSet(Carry.USAGE, List.of(Rules.slidingLog("limit", 1, 1_000_000)));
-        Question peek = new Question(Keys.LIMIT + "warm-up", rules, Head.broughtAlong(rules), Key.of(""), Verb.PEEK, 1, 0, null,
-            policies.book().clock(), options.nowUs(), null);
-        try {
-            new RedisStore(port, WARM_UP_NANOS).ask(peek);
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
+    /** {@return what decides while Redis does not} */
+    private String meanwhile() {
+        if (policies.lacksAll()) {
+            return "no policy was ever read from it, so what asks by a policy gets no decision";
         }
+        return "policies and limits decide by on_store_failure meanwhile: by a share of 1/" + nodes() + " of the limit, allow or deny";
     }
 
     /** {@return a transport that decides by a limit that the program brings along} */
@@ -125,6 +122,24 @@ public final class Engine implements Transport, AutoCloseable {
                 return calls.begin(begun -> store.run(begun, () -> steps.apply(call)));
             }
         };
+    }
+
+    /** {@return whether Redis decides, and if not, why not and what does} */
+    public GateHealth health() {
+        String problem = watch.problem();
+        boolean lacksAll = policies.lacksAll();
+        if (problem == null) {
+            problem = policies.problem();
+            if (problem == null) {
+                return GateHealth.up(watch.address());
+            }
+        }
+        return new GateHealth(lacksAll ? GateHealth.State.DOWN : GateHealth.State.DEGRADED, watch.address(), problem, meanwhile());
+    }
+
+    /** Ends the calls under way, and leaves the port open. */
+    void endCalls() {
+        calls.close();
     }
 
     /** {@return whether the breaker is open} */
@@ -239,14 +254,25 @@ public final class Engine implements Transport, AutoCloseable {
         Place place = question.place();
         return breaker.allows(question.nowUs())
             ? askWithDebts(question, place).map(result -> said(found, place, counted(question.nowUs(), result)))
-            : Step.done(said(found, place, new Result.NoAnswer("redis does not answer", false)));
+            : Step.done(said(found, place, new Result.NoAnswer(silence(), false)));
+    }
+
+    private String silence() {
+        String problem = watch.problem();
+        return problem == null ? "redis does not answer" : problem;
     }
 
     private Result counted(long nowUs, Result result) {
-        if (result instanceof Result.NoAnswer) {
+        if (result instanceof Result.NoAnswer silent) {
             breaker.failed(nowUs);
+            watch.failed(silent.cause());
+            return result;
+        }
+        breaker.succeeded(nowUs);
+        if (result instanceof Result.Shed shed) {
+            watch.shed(shed.cause());
         } else {
-            breaker.succeeded(nowUs);
+            watch.answered();
         }
         return result;
     }

@@ -1,6 +1,5 @@
 package io.sluicegate.internal.engine;
 
-import io.sluicegate.RedisPort;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -9,6 +8,8 @@ import java.util.concurrent.atomic.AtomicBoolean;
 final class Housekeeper {
     private static final long TICK_MS = 100;
     private static final long LOOK_NANOS = 10_000_000_000L;
+    /** Pause after a look that failed: a program without requests learns by it that Redis is back. */
+    private static final long LOOK_AGAIN_NANOS = 1_000_000_000L;
 
     /** Pays what is owed. */
     interface Payer {
@@ -44,12 +45,11 @@ final class Housekeeper {
         long lookAt = System.nanoTime() + untilNextLook();
         while (!closed) {
             try {
-                if (heard.compareAndSet(true, false)) {
-                    look(true);
+                if (heard.compareAndSet(true, false) && !look(true)) {
+                    lookAt = System.nanoTime() + LOOK_AGAIN_NANOS;
                 }
                 if (System.nanoTime() - lookAt >= 0) {
-                    lookAt = System.nanoTime() + untilNextLook();
-                    look(false);
+                    lookAt = System.nanoTime() + (look(false) ? untilNextLook() : LOOK_AGAIN_NANOS);
                 }
                 payDebts.pay();
                 Thread.sleep(TICK_MS);
@@ -61,11 +61,9 @@ final class Housekeeper {
         }
     }
 
-    private void look(boolean heard) throws InterruptedException {
-        RedisPort.Failure failure = store.run(policies.look(heard));
-        if (failure != null) {
-            System.getLogger("io.sluicegate").log(System.Logger.Level.DEBUG, "the policies were not looked at", failure);
-        }
+    /** Looks at the policies; returns whether Redis gave them. */
+    private boolean look(boolean heard) throws InterruptedException {
+        return store.run(policies.look(heard)) == null;
     }
 
     // Each look is a little sooner or later, so that programs do not look together.

@@ -11,8 +11,9 @@ import java.time.temporal.ChronoUnit;
  * @param nodes among how many a limit is shared without Redis; 0 for as many as servers publish, or 1
  * @param deadlineNanos of one question to Redis
  * @param clock the process' own clock
+ * @param warmsUp whether the process has just started: the path is run before the first decision, and the deadline is longer at first
  */
-public record Options(String app, long nodes, long deadlineNanos, Clock clock) {
+public record Options(String app, long nodes, long deadlineNanos, Clock clock, boolean warmsUp) {
     long nowUs() {
         return ChronoUnit.MICROS.between(Instant.EPOCH, clock.instant());
     }

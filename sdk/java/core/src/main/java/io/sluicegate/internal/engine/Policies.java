@@ -4,6 +4,8 @@ import static io.sluicegate.internal.redis.Keys.ascii;
 
 import io.sluicegate.ErrorCode;
 import io.sluicegate.RedisPort;
+import io.sluicegate.SluicegateException;
+import io.sluicegate.internal.Alarm;
 import io.sluicegate.internal.Texts;
 import io.sluicegate.internal.redis.Keys;
 import java.nio.charset.StandardCharsets;
@@ -15,40 +17,33 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Supplier;
 import java.util.stream.Stream;
 
 /** The published policies that the program uses. */
 final class Policies {
     /** Policies that a program may use; a server holds no more. */
     private static final int POLICIES_MAX = 10_000;
-    private static final long SAY_AGAIN_MS = 60_000;
     private static final List<String> ABOUT = List.of("#format", "#revision", "#clock", "#nodes");
-    private static final System.Logger LOG = System.getLogger("io.sluicegate");
 
     private final RedisStore store;
     private final Options options;
+    private final StoreWatch watch;
     private final PolicyBook book;
     private final ReentrantLock taking = new ReentrantLock();
     private final AtomicLong lastLook = new AtomicLong();
     private long lastTaken;
     private final Set<String> names = ConcurrentHashMap.newKeySet();
     private final Set<String> looked = ConcurrentHashMap.newKeySet();
-    private final Map<String, Long> saidAt = new ConcurrentHashMap<>();
+    private final Alarm nothing;
 
-    Policies(RedisStore store, Options options) {
+    Policies(RedisStore store, Options options, StoreWatch watch, Supplier<Alarm> alarms) {
         this.store = store;
         this.options = options;
-        this.book = new PolicyBook(this::say);
-    }
-
-    // Logs a policy that cannot be read, once a minute at most.
-    private void say(String policy, String problem) {
-        long now = options.nowMs();
-        Long last = saidAt.get(policy);
-        if (last == null || now - last >= SAY_AGAIN_MS) {
-            saidAt.put(policy, now);
-            LOG.log(System.Logger.Level.WARNING, "policy `" + policy + "` cannot be read: " + Texts.cut(problem));
-        }
+        this.watch = watch;
+        this.nothing = alarms.get();
+        Alarm unreadable = alarms.get();
+        this.book = new PolicyBook((policy, problem) -> unreadable.raise(policy, "policy `" + policy + "` cannot be read: " + problem));
     }
 
     PolicyBook book() {
@@ -70,9 +65,28 @@ final class Policies {
         });
     }
 
-    private static PolicyBook.Held usable(String name, PolicyBook.Held held) {
+    /** {@return whether the program asks by policies, and none was ever read} */
+    boolean lacksAll() {
+        return !names.isEmpty() && book.revision() < 0;
+    }
+
+    /** {@return what is wrong with what is published where Redis answers, if the program asks by policies; else null} */
+    String problem() {
+        if (names.isEmpty()) {
+            return null;
+        }
+        return book.isEmpty() ? nothingPublished().getMessage()
+            : book.unknownFormat() != null ? "the policies there have the unknown format `" + Texts.cut(book.unknownFormat()) + "`"
+            : null;
+    }
+
+    private SluicegateException nothingPublished() {
+        return ErrorCode.NOTHING_PUBLISHED.with(Map.of("address", watch.address()));
+    }
+
+    private PolicyBook.Held usable(String name, PolicyBook.Held held) {
         if (held == null) {
-            throw ErrorCode.UNKNOWN_POLICY.with(Map.of("policy", name));
+            throw book.isEmpty() ? nothingPublished() : ErrorCode.UNKNOWN_POLICY.with(Map.of("policy", name));
         }
         if (held.policy() == null) {
             throw ErrorCode.UNREADABLE_POLICY.with(Map.of("policy", name, "cause", held.problem()));
@@ -90,8 +104,14 @@ final class Policies {
         byte[][] command = Stream.concat(Stream.of(ascii("HMGET"), Keys.POLICIES), fieldNames).toArray(byte[][]::new);
         return store.command((reply, failure) -> {
             if (failure != null || !(reply instanceof List<?> values)) {
-                return Step.done(failure != null ? failure : new RedisPort.Failure("redis does not give the policies", false, false));
+                String cause = failure != null ? failure.getMessage()
+                    : "redis does not give the policies" + (reply instanceof RedisPort.ReplyError error ? ": " + Texts.cut(error.text()) : "");
+                if (failure == null || !store.isBusy(failure)) {
+                    watch.failed(cause);
+                }
+                return Step.done(failure != null ? failure : new RedisPort.Failure(cause, false, false));
             }
+            watch.answered();
             Map<String, byte[]> fields = new HashMap<>();
             for (int place = 0; place < asked.size() && place < values.size(); place++) {
                 fields.put(asked.get(place), values.get(place) instanceof byte[] value ? value : null);
@@ -112,6 +132,15 @@ final class Policies {
             }
         } finally {
             taking.unlock();
+        }
+        if (wanted.isEmpty()) {
+            return;
+        }
+        if (book.isEmpty()) {
+            nothing.raise("nothing", nothingPublished().getMessage()
+                + (book.revision() < 0 ? "; what asks by a policy gets no decision" : "; the policies that are held stay in force"));
+        } else {
+            nothing.over("the Redis at " + watch.address() + " has policies");
         }
     }
 }

@@ -23,6 +23,10 @@ final class PolicyBook {
     private volatile long revision = NONE;
     private volatile Clock clock = Clock.SERVER;
     private volatile long nodes;
+    /** Whether the last look found nothing at all. */
+    private volatile boolean isEmpty;
+    /** The format of what is published, if it is not known; else null. */
+    private volatile String format;
     private boolean earlierBefore;
 
     /**
@@ -57,6 +61,16 @@ final class PolicyBook {
         return nodes;
     }
 
+    /** {@return whether Redis had nothing published when it was looked at last} */
+    boolean isEmpty() {
+        return isEmpty;
+    }
+
+    /** {@return the format of what is published, if this program does not know it; else null} */
+    String unknownFormat() {
+        return format;
+    }
+
     /** {@return the version of each policy that is held} */
     Map<String, Long> versions() {
         Map<String, Long> versions = new TreeMap<>();
@@ -77,11 +91,14 @@ final class PolicyBook {
      */
     void look(Map<String, byte[]> fields, Collection<String> wanted, boolean heard, long nowMs) {
         long found = number(fields.get("#revision"));
+        isEmpty = fields.get("#revision") == null && fields.get("#format") == null;
         if (found < 0) {
             earlierBefore &= heard;
             return;
         }
-        if (!FORMAT.equals(text(fields.get("#format")))) {
+        boolean isKnown = FORMAT.equals(text(fields.get("#format")));
+        format = isKnown ? null : text(fields.get("#format"));
+        if (!isKnown) {
             unreadable.accept("*", "unknown format " + text(fields.get("#format")));
             return;
         }

@@ -38,6 +38,12 @@ final class RedisStore {
     private static final int RULE_SETS_MAX = 65_536;
     /** Slow calls on end after which Redis counts as silent. */
     private static final int SLOW_CALLS_MAX = 3;
+    /** Calls on one connection that are a queue: their time passes while they wait for each other. */
+    private static final int QUEUE_MIN = 64;
+    /** Deadlines of silence after which Redis is no more busy, also if there is a queue or the process itself was late. */
+    private static final int QUEUE_DEADLINES = 10;
+    private static final long STOOD_STILL_MIN_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
+    private static final long STOOD_STILL_MAX_NANOS = TimeUnit.MILLISECONDS.toNanos(200);
     private static final long ANNOUNCE_AGAIN_NANOS = TimeUnit.MINUTES.toNanos(10);
     private static final long ANNOUNCED_EXTRA_MS = TimeUnit.MINUTES.toMillis(20);
     private static final long OTHER_CLOCK_EXTRA_MS = TimeUnit.DAYS.toMillis(1);
@@ -51,20 +57,19 @@ final class RedisStore {
     private static final byte[] TWO = ascii("2");
     private static final byte[] SCRIPT = ascii("SCRIPT");
     private static final byte[] LOAD = ascii("LOAD");
-    private static final Failure TOO_LATE = new Failure("the deadline passed", false, true);
 
     private final RedisPort port;
-    private final long deadlineNanos;
+    private final Deadline deadline;
     private final Map<String, Announced> announced = new ConcurrentHashMap<>();
     private final AtomicInteger underWay = new AtomicInteger();
     private final AtomicLong lastSign = new AtomicLong(System.nanoTime());
-    private final AtomicInteger slowOnEnd = new AtomicInteger();
+    private final AtomicInteger slowAlone = new AtomicInteger();
 
     private record Announced(RuleSet rules, long nanos) {}
 
-    RedisStore(RedisPort port, long deadlineNanos) {
+    RedisStore(RedisPort port, Deadline deadline) {
         this.port = port;
-        this.deadlineNanos = deadlineNanos;
+        this.deadline = deadline;
     }
 
     RedisPort port() {
@@ -78,12 +83,14 @@ final class RedisStore {
 
     /** {@return the question as steps, whose deadline begins now} */
     Step<Result> asking(Question question) {
-        return new Asking(question, System.nanoTime() + deadlineNanos).run();
+        long now = System.nanoTime();
+        return new Asking(question, now, deadline.ofDecision(now)).run();
     }
 
     /** {@return a command outside of questions as a step, within one deadline} {@code then} takes the reply, or the failure. */
     <T> Step<T> command(BiFunction<Object, Failure, Step<T>> then, byte[]... command) {
-        return new Step.Send<>(System.nanoTime() + deadlineNanos, command, then, Step.NOTHING);
+        long now = System.nanoTime();
+        return new Step.Send<>(now + deadline.ofLook(now), command, then, Step.NOTHING);
     }
 
     /** {@return the result of a call, for which the caller waits} */
@@ -109,14 +116,15 @@ final class RedisStore {
     }
 
     private <T> Step<T> exchanged(Step.Send<T> send) throws InterruptedException {
-        long left = begin(send);
-        if (left <= 0) {
-            return send.then().apply(null, TOO_LATE);
+        long now = System.nanoTime();
+        if (send.untilNanos() <= now) {
+            return send.then().apply(null, unsent());
         }
+        boolean alone = begin(now);
         Object reply = null;
         Failure failure = null;
         try {
-            reply = port.call(left, send.command());
+            reply = port.call(send.untilNanos() - now, send.command());
         } catch (Failure e) {
             failure = e;
         } catch (InterruptedException | RuntimeException | Error e) {
@@ -124,8 +132,7 @@ final class RedisStore {
             send.abandoned().run();
             throw e;
         }
-        end(failure);
-        return send.then().apply(reply, failure);
+        return send.then().apply(reply, ended(failure, alone));
     }
 
     /** Runs a call on the futures of the port. */
@@ -152,46 +159,72 @@ final class RedisStore {
     }
 
     private void exchange(Step.Send<?> send, BiConsumer<Object, Failure> then) {
-        long left = begin(send);
-        if (left <= 0) {
-            then.accept(null, TOO_LATE);
+        long now = System.nanoTime();
+        if (send.untilNanos() <= now) {
+            then.accept(null, unsent());
             return;
         }
+        boolean alone = begin(now);
         CompletableFuture<Object> sent;
         try {
-            sent = ((AsyncRedisPort) port).send(left, send.command());
+            sent = ((AsyncRedisPort) port).send(send.untilNanos() - now, send.command());
         } catch (RuntimeException | Error e) {
             sent = CompletableFuture.failedFuture(e);
         }
         sent.whenComplete((reply, problem) -> {
             Failure failure = problem == null || problem instanceof Failure ? (Failure) problem
                 : new Failure("the connection was lost", true, false);
-            end(failure);
-            then.accept(reply, failure);
+            then.accept(reply, ended(failure, alone));
         });
     }
 
-    /** A command goes out, if there is time left, which is returned. */
-    private long begin(Step.Send<?> send) {
-        long now = System.nanoTime();
-        if (send.untilNanos() > now && underWay.getAndIncrement() == 0) {
+    private Failure unsent() {
+        return new Failure("the deadline passed", false, signs());
+    }
+
+    /** A command goes out; returns whether no other is under way. */
+    private boolean begin(long now) {
+        boolean alone = underWay.getAndIncrement() == 0;
+        if (alone) {
             lastSign.set(now);
         }
-        return send.untilNanos() - now;
+        return alone;
     }
 
-    private void end(Failure failure) {
+    /** A command came to its end. A port that does not say what its connection has shown is taken for one connection. */
+    private Failure ended(Failure failure, boolean alone) {
         if (failure == null) {
             lastSign.set(System.nanoTime());
-            slowOnEnd.set(0);
-        } else if (failure.timeout()) {
-            slowOnEnd.incrementAndGet();
+            slowAlone.set(0);
+        } else if (failure.timeout() && alone) {
+            slowAlone.incrementAndGet();
         }
+        boolean isBare = failure != null && failure.timeout() && failure.signs() == null;
+        Failure seen = isBare ? new Failure(failure.getMessage(), failure.perhapsExecuted(), signs()) : failure;
         underWay.decrementAndGet();
+        return seen;
     }
 
-    private boolean isBusy() {
-        return System.nanoTime() - lastSign.get() < deadlineNanos && slowOnEnd.get() < SLOW_CALLS_MAX;
+    private RedisPort.Signs signs() {
+        return new RedisPort.Signs(System.nanoTime() - lastSign.get(), underWay.get(), slowAlone.get());
+    }
+
+    /** {@return whether the time of a command outside of questions was over while Redis is busy} */
+    boolean isBusy(Failure failure) {
+        return failure.timeout() && isBusy(failure.signs(), 0, deadline.ofLook(System.nanoTime()));
+    }
+
+    /**
+     * {@return whether Redis is busy, and not silent: see "Silent or busy" of the page "When Redis does not decide"}
+     *
+     * @param lateNanos by how much the end of the call came after its deadline
+     */
+    static boolean isBusy(RedisPort.Signs signs, long lateNanos, long deadlineNanos) {
+        if (signs.waiting() >= QUEUE_MIN || lateNanos > deadlineNanos / 4) {
+            long stoodStill = Math.min(Math.max(QUEUE_DEADLINES * deadlineNanos, STOOD_STILL_MIN_NANOS), STOOD_STILL_MAX_NANOS);
+            return lateNanos >= stoodStill || signs.silentNanos() < QUEUE_DEADLINES * deadlineNanos;
+        }
+        return signs.silentNanos() < deadlineNanos && signs.slowAlone() < SLOW_CALLS_MAX;
     }
 
     private static String code(String error) {
@@ -216,6 +249,7 @@ final class RedisStore {
     /** One question: which rules decide may change from call to call. */
     private final class Asking {
         private final Question question;
+        private final long deadlineNanos;
         private final long until;
         private final byte[] stateKey;
         private RuleSet deciding;
@@ -223,9 +257,10 @@ final class RedisStore {
         private byte[] before;
         private boolean answered;
 
-        Asking(Question question, long until) {
+        Asking(Question question, long now, long deadlineNanos) {
             this.question = question;
-            this.until = until;
+            this.deadlineNanos = deadlineNanos;
+            this.until = now + deadlineNanos;
             this.stateKey = Keys.state(question.policy(), question.key().bytes());
             this.deciding = question.rules();
             this.head = question.head();
@@ -235,7 +270,7 @@ final class RedisStore {
             if (failure.timeout() && answered) {
                 return new Result.Shed("the deadline passed", failure.perhapsExecuted());
             }
-            if (failure.timeout() && isBusy()) {
+            if (failure.timeout() && isBusy(failure.signs(), System.nanoTime() - until, deadlineNanos)) {
                 return new Result.Shed("redis is busy", failure.perhapsExecuted());
             }
             return new Result.NoAnswer(failure.getMessage(), failure.perhapsExecuted());

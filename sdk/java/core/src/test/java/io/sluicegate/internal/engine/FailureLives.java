@@ -113,7 +113,7 @@ public final class FailureLives {
             (String) life.get("record"));
         ManualClock clock = new ManualClock();
         Port port = new Port(redisPort);
-        Engine engine = new Engine(port, new Options("shop", (Long) life.get("nodes"), 10_000_000_000L, clock), false);
+        Engine engine = new Engine(port, new Options("shop", (Long) life.get("nodes"), 10_000_000_000L, clock, false), false);
         int place = 0;
         for (Object each : (List<?>) life.get("steps")) {
             Map<?, ?> step = (Map<?, ?>) each;

@@ -35,7 +35,7 @@ public final class RandomLives {
     private final Random random;
 
     public RandomLives(RedisPort port) {
-        store = new RedisStore(port, 2_000_000_000L);
+        store = new RedisStore(port, new Deadline(2_000_000_000L, false));
         seed = System.getenv("SEED") != null ? Long.parseLong(System.getenv("SEED")) : new Random().nextInt(1_000_000);
         random = new Random(seed);
         System.out.println("RandomLives: SEED=" + seed);

@@ -18,7 +18,7 @@ public final class RedisVectors {
     private final RedisStore store;
 
     public RedisVectors(RedisPort port) {
-        this.store = new RedisStore(port, 2_000_000_000L);
+        this.store = new RedisStore(port, new Deadline(2_000_000_000L, false));
     }
 
     public void live(Vector life) throws InterruptedException {

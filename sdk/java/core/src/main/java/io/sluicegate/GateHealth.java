@@ -1,0 +1,31 @@
+package io.sluicegate;
+
+/**
+ * What a gate knows of the Redis or the server that decides. No part of it has credentials.
+ *
+ * @param state whether it decides
+ * @param address where Redis or the server is; empty if the gate has none
+ * @param cause why it is not {@link State#UP}; null if it is
+ * @param decisions what decides meanwhile; null if it is {@link State#UP}
+ */
+public record GateHealth(State state, String address, String cause, String decisions) {
+    /** Whether a gate decides. */
+    public enum State {
+        /** It answered lately, and the policies that the program uses were read. */
+        UP,
+        /** It does not decide, and what is known decides meanwhile. */
+        DEGRADED,
+        /** It does not decide, and nothing else does: requests have no decision. */
+        DOWN
+    }
+
+    /**
+     * The health of a gate that decides.
+     *
+     * @param address where Redis or the server is
+     * @return the health
+     */
+    public static GateHealth up(String address) {
+        return new GateHealth(State.UP, address, null, null);
+    }
+}

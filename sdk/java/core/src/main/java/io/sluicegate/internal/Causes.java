@@ -1,0 +1,68 @@
+package io.sluicegate.internal;
+
+import java.net.ConnectException;
+import java.net.SocketTimeoutException;
+import java.net.UnknownHostException;
+import java.nio.channels.UnresolvedAddressException;
+import java.util.function.Function;
+import java.util.stream.Stream;
+import javax.net.ssl.SSLException;
+
+/** Why there is no connection, as a user would say it. */
+public final class Causes {
+    /** What says nothing in its time. */
+    public static final String SILENT = "what listens there does not answer";
+    /** The longest text of a library. */
+    private static final int CHARACTERS_MAX = 200;
+    /** Causes inside each other that are looked through. */
+    private static final int DEPTH_MAX = 10;
+
+    private Causes() {}
+
+    /**
+     * {@return the outermost cause that is known, or else the innermost one, without credentials}
+     *
+     * @param problem what was thrown
+     * @param known the text of what only a client knows; null for others
+     */
+    public static String text(Throwable problem, Function<Throwable, String> known) {
+        String text = "";
+        Throwable cause = problem;
+        for (int depth = 0; cause != null && depth < DEPTH_MAX; depth++, cause = cause.getCause()) {
+            // Where several addresses of a host were tried, what became of each is suppressed.
+            for (Throwable each : Stream.concat(Stream.of(cause), Stream.of(cause.getSuppressed())).limit(DEPTH_MAX).toList()) {
+                String said = known.apply(each);
+                said = said == null ? ofPlatform(each) : said;
+                if (said != null) {
+                    return cut(said);
+                }
+            }
+            text = cause.getMessage() == null ? cause.getClass().getSimpleName() : cause.getMessage();
+        }
+        return cut(text);
+    }
+
+    /** {@return the first line of an error of Redis, which no password is in} */
+    public static String ofRedis(Throwable error) {
+        return "redis answers " + String.valueOf(error.getMessage()).lines().findFirst().orElse("an error");
+    }
+
+    private static String ofPlatform(Throwable cause) {
+        if (cause instanceof UnknownHostException || cause instanceof UnresolvedAddressException
+            || cause instanceof ConnectException && cause.getCause() != null && "the host is not known".equals(ofPlatform(cause.getCause()))) {
+            return "the host is not known";
+        }
+        if (cause instanceof SSLException) {
+            return "TLS fails: " + cause.getMessage();
+        }
+        if (cause instanceof SocketTimeoutException) {
+            return SILENT;
+        }
+        return cause instanceof ConnectException ? "connection refused" : null;
+    }
+
+    private static String cut(String text) {
+        String bare = text.replaceAll("//[^@/\\s]*@", "//***@");
+        return bare.length() > CHARACTERS_MAX ? bare.substring(0, CHARACTERS_MAX) + "…" : bare;
+    }
+}

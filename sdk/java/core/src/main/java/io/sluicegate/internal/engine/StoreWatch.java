@@ -1,0 +1,75 @@
+package io.sluicegate.internal.engine;
+
+import io.sluicegate.internal.Alarm;
+import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
+import java.util.function.Supplier;
+
+/** What the process saw of its Redis last: an answer, or why there was none. The log has it when that changes. */
+final class StoreWatch {
+    /** How long an answer holds: three times as long as the pause between two looks at the policies. */
+    static final long LATELY_NANOS = TimeUnit.SECONDS.toNanos(30);
+
+    /** Time in which no request was late, after which none is said to be. */
+    static final long CALM_NANOS = TimeUnit.SECONDS.toNanos(5);
+
+    private final String address;
+    private final Supplier<String> meanwhile;
+    private final Alarm alarm;
+    private final Alarm busy;
+    private final LongSupplier nanos;
+    private volatile boolean isBusy;
+    private volatile long busyAt;
+    private volatile long answeredAt;
+    private volatile boolean hasAnswered;
+    private volatile String cause;
+
+    /** {@code meanwhile} says what decides while Redis does not. */
+    StoreWatch(String address, Supplier<String> meanwhile, Supplier<Alarm> alarms, LongSupplier nanos) {
+        this.address = address;
+        this.meanwhile = meanwhile;
+        this.alarm = alarms.get();
+        this.busy = alarms.get();
+        this.nanos = nanos;
+    }
+
+    String address() {
+        return address;
+    }
+
+    /** Redis answered. */
+    void answered() {
+        answeredAt = nanos.getAsLong();
+        hasAnswered = true;
+        if (cause != null) {
+            cause = null;
+            alarm.over("the Redis at " + address + " answers again");
+        }
+        if (isBusy && answeredAt - busyAt > CALM_NANOS) {
+            isBusy = false;
+            busy.over("the Redis at " + address + " answers in time again");
+        }
+    }
+
+    /** Redis answers, and did not decide in time. */
+    void shed(String why) {
+        busyAt = nanos.getAsLong();
+        isBusy = true;
+        busy.raise(why, "the Redis at " + address + " did not decide in time: " + why + "; such requests are refused, with a retry after 100 ms");
+    }
+
+    /** Redis did not answer. */
+    void failed(String why) {
+        cause = why;
+        alarm.raise(why, "the Redis at " + address + " does not answer: " + why + "; " + meanwhile.get());
+    }
+
+    /** {@return why Redis does not answer; null if it answered lately} */
+    String problem() {
+        String why = cause;
+        if (why != null) {
+            return why;
+        }
+        return hasAnswered && nanos.getAsLong() - answeredAt < LATELY_NANOS ? null : "it was not heard of lately";
+    }
+}

@@ -1,0 +1,51 @@
+package io.sluicegate.internal;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicLong;
+import org.junit.jupiter.api.Test;
+
+class AlarmTest {
+    private static final long SECOND = 1_000_000_000L;
+
+    private final AtomicLong now = new AtomicLong(Long.MAX_VALUE - SECOND);
+    private final List<String> lines = new ArrayList<>();
+    private final Alarm alarm = new Alarm(now::get, (level, line) -> lines.add(level + " " + line));
+
+    @Test
+    void the_log_has_a_line_a_minute_for_each_cause_and_one_when_it_is_over() {
+        for (int second = 0; second < 130; second++) {
+            alarm.raise("refused", "refused");
+            alarm.raise(second < 20 ? "refused" : "late", second < 20 ? "refused" : "late");
+            now.addAndGet(SECOND);
+        }
+        assertEquals(List.of("WARNING refused", "WARNING late", "WARNING refused", "WARNING late", "WARNING refused"), lines);
+        lines.clear();
+        alarm.over("back");
+        alarm.over("back");
+        assertEquals(List.of("INFO back, after 130 s"), lines);
+    }
+
+    @Test
+    void what_comes_and_goes_is_said_once_a_minute() {
+        for (int second = 0; second < 59; second++) {
+            alarm.raise("late", "late");
+            alarm.over("back");
+            now.addAndGet(SECOND);
+        }
+        assertEquals(List.of("WARNING late", "INFO back, after 0 s"), lines);
+    }
+
+    @Test
+    void causes_are_bounded_and_make_room_when_they_are_old() {
+        for (int cause = 0; cause < 2 * Alarm.CAUSES_MAX; cause++) {
+            alarm.raise("cause " + cause, "cause " + cause);
+        }
+        assertEquals(Alarm.CAUSES_MAX, lines.size());
+        now.addAndGet(Alarm.AGAIN_NANOS);
+        alarm.raise("new", "new");
+        assertEquals("WARNING new", lines.get(Alarm.CAUSES_MAX));
+    }
+}

@@ -1,0 +1,55 @@
+package io.sluicegate.http;
+
+import io.sluicegate.GateHealth;
+import io.sluicegate.internal.Alarm;
+import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
+
+/** What the process saw of its server last: an answer, or why there was none. The log has it when that changes. */
+final class ServerWatch {
+    /** How long an answer, or the lack of one, holds for the health. */
+    static final long LATELY_NANOS = TimeUnit.SECONDS.toNanos(10);
+    private static final String MEANWHILE = "nothing decides meanwhile: requests get no decision, and filters answer 503";
+
+    private final String address;
+    private final Alarm alarm;
+    private final LongSupplier nanos;
+    private volatile String cause;
+    private volatile boolean isHeardOf;
+    private volatile long at;
+
+    ServerWatch(String address, Alarm alarm, LongSupplier nanos) {
+        this.address = address;
+        this.alarm = alarm;
+        this.nanos = nanos;
+    }
+
+    /** The server decided, or said what is wrong with a request. */
+    void answered() {
+        note(null);
+        alarm.over("the server at " + address + " decides again");
+    }
+
+    /** The server did not decide. */
+    void failed(String why) {
+        note(why);
+        alarm.raise(why, "the server at " + address + " does not decide: " + why + "; " + MEANWHILE);
+    }
+
+    private void note(String why) {
+        cause = why;
+        at = nanos.getAsLong();
+        isHeardOf = true;
+    }
+
+    /** {@return whether something was heard of it lately} */
+    boolean isKnown() {
+        return isHeardOf && nanos.getAsLong() - at < LATELY_NANOS;
+    }
+
+    /** {@return what was heard of it last} */
+    GateHealth health() {
+        String why = cause;
+        return why == null ? GateHealth.up(address) : new GateHealth(GateHealth.State.DOWN, address, why, MEANWHILE);
+    }
+}

@@ -1,0 +1,38 @@
+package io.sluicegate.lettuce;
+
+import io.lettuce.core.RedisCommandExecutionException;
+import io.netty.channel.ConnectTimeoutException;
+import io.sluicegate.internal.Causes;
+import java.net.ConnectException;
+import java.net.UnknownHostException;
+import javax.net.ssl.SSLException;
+
+/** Why there is no connection. */
+final class Problems {
+    /** Causes inside each other that are looked through. */
+    private static final int DEPTH_MAX = 10;
+
+    private Problems() {}
+
+    /**
+     * {@return whether it would be the same a moment later} While the first classes are loaded a connection may take longer than its time;
+     * that is tried again.
+     */
+    static boolean isFinal(Throwable problem) {
+        Throwable cause = problem;
+        for (int depth = 0; cause != null && depth < DEPTH_MAX; depth++, cause = cause.getCause()) {
+            boolean isRefused = cause instanceof ConnectException && !(cause instanceof ConnectTimeoutException);
+            if (isRefused || cause instanceof UnknownHostException || cause instanceof SSLException
+                || cause instanceof RedisCommandExecutionException && !String.valueOf(cause.getMessage()).startsWith("LOADING")) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** {@return the cause, as a user would say it} */
+    static String text(Throwable problem) {
+        return Causes.text(problem, cause -> cause instanceof RedisCommandExecutionException ? Causes.ofRedis(cause)
+            : cause instanceof ConnectTimeoutException ? Causes.SILENT : null);
+    }
+}
