@@ -16,14 +16,17 @@ import java.util.Set;
  */
 public record HttpAnswer(int status, Map<String, String> fields, String body) {
     private static final String TYPES = "https://iana.org/assignments/http-problem-types#";
-    private static final Set<ErrorCode> NOBODY_DECIDED =
-        Set.of(ErrorCode.NOT_CHARGED, ErrorCode.PERHAPS_CHARGED, ErrorCode.INTERRUPTED, ErrorCode.SERVER);
+    private static final Set<ErrorCode> NOBODY_DECIDED = Set.of(ErrorCode.NOT_CHARGED, ErrorCode.PERHAPS_CHARGED, ErrorCode.INTERRUPTED,
+        ErrorCode.SERVER, ErrorCode.NOTHING_PUBLISHED);
+    private static final Set<ErrorCode> OF_THE_REQUEST = Set.of(ErrorCode.KEY_EMPTY, ErrorCode.KEY_LENGTH, ErrorCode.KEY_TEXT);
 
     /**
      * The answer to a request without the field that is its key, or with two of them: a proxy may have added the true one behind that of
      * the client. It has status 400.
      */
     public static final HttpAnswer BAD_REQUEST = problem(400, Map.of(), Json.object("type", "about:blank", "title", "Bad Request", "status", 400));
+    private static final HttpAnswer MISTAKE =
+        problem(500, Map.of(), Json.object("type", "about:blank", "title", "Internal Server Error", "status", 500));
 
     /**
      * Makes an answer.
@@ -64,17 +67,32 @@ public record HttpAnswer(int status, Map<String, String> fields, String body) {
     }
 
     /**
-     * The answer if Redis or the server did not decide: 503 and a problem. The next attempt may have a decision.
+     * The answer if there is no decision. It is {@link #BAD_REQUEST} if the request has no key that can be one, 503 and a problem if Redis
+     * or the server did not decide (the next attempt may have a decision), and 500 for a mistake of the program, such as an unknown policy.
+     * It names nothing: what is wrong is for the log.
      *
      * @param problem why there is no decision
      * @return the answer
-     * @throws SluicegateException the problem itself, if it is a mistake of the program
      */
     public static HttpAnswer of(SluicegateException problem) {
-        if (!NOBODY_DECIDED.contains(problem.code())) {
-            throw problem;
+        if (OF_THE_REQUEST.contains(problem.code())) {
+            return BAD_REQUEST;
         }
-        return problem(503, Map.of("Retry-After", "1"), unavailable("retry in 1 s"));
+        return NOBODY_DECIDED.contains(problem.code()) ? problem(503, Map.of("Retry-After", "1"), unavailable("retry in 1 s")) : MISTAKE;
+    }
+
+    /**
+     * Returns this answer with another status and body; its fields but {@code Content-Type} stay.
+     *
+     * @param status the status
+     * @param contentType of the body
+     * @param body the body
+     * @return the answer
+     */
+    public HttpAnswer with(int status, String contentType, String body) {
+        Map<String, String> all = new HashMap<>(fields);
+        all.put("Content-Type", contentType);
+        return new HttpAnswer(status, all, body);
     }
 
     private static Map<String, Object> unavailable(String detail) {

@@ -2,6 +2,7 @@ package io.sluicegate;
 
 import io.sluicegate.internal.Decided;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -56,7 +57,11 @@ class HttpFieldsTest {
         assertEquals("503 1", nobody.status() + " " + nobody.fields().get("Retry-After"));
         assertTrue(nobody.body().contains("temporary-reduced-capacity"));
         SluicegateException mistake = new SluicegateException(ErrorCode.COST_RANGE, "cost");
-        assertSame(mistake, assertThrows(SluicegateException.class, () -> HttpAnswer.of(mistake)));
+        HttpAnswer unnamed = HttpAnswer.of(mistake);
+        assertEquals("500 {\"type\":\"about:blank\",\"title\":\"Internal Server Error\",\"status\":500}", unnamed.status() + " " + unnamed.body());
+        assertEquals(503, HttpAnswer.of(ErrorCode.NOTHING_PUBLISHED.with(Map.of("address", "a:1"))).status());
+        assertFalse(HttpAnswer.of(ErrorCode.NOTHING_PUBLISHED.with(Map.of("address", "a:1"))).body().contains("a:1"));
+        assertSame(HttpAnswer.BAD_REQUEST, HttpAnswer.of(new SluicegateException(ErrorCode.KEY_EMPTY, "key")));
     }
 
     @Test

@@ -21,6 +21,7 @@ import java.time.Duration;
 import java.time.Instant;
 import java.time.ZoneOffset;
 import java.util.List;
+import java.util.Locale;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
@@ -32,6 +33,8 @@ import org.junit.jupiter.api.TestInstance;
 public abstract class MiddlewareContract {
     private final HttpClient client = HttpClient.newHttpClient();
     private final Policies policies = new Policies();
+    /** Of each middleware by itself: the log has a line a minute. */
+    private final String misspelt = "misspelt-" + getClass().getSimpleName().toLowerCase(Locale.ROOT);
     private int port;
 
     /**
@@ -108,7 +111,7 @@ public abstract class MiddlewareContract {
     @BeforeAll
     void start() throws Exception {
         port = serve(policies, List.of(Guard.byAddress("reject"), Guard.byAddress("behind", "127.0.0.0/8", "10.0.0.0/8"), Guard.byHeader("tenant"),
-            Guard.byHeader("shadow"), Guard.byHeader("degrade"), Guard.byHeader("deny"), Guard.byHeader("unknown"), Guard.byHeader("everyone")));
+            Guard.byHeader("shadow"), Guard.byHeader("degrade"), Guard.byHeader("deny"), Guard.byHeader("unknown"), Guard.byHeader("everyone"), Guard.byHeader(misspelt)));
     }
 
     @AfterAll
@@ -164,6 +167,42 @@ public abstract class MiddlewareContract {
         assertEquals("1", field(undecided, "Retry-After"));
         assertEquals("application/problem+json", field(undecided, "Content-Type"));
         assertTrue(undecided.body().contains("#temporary-reduced-capacity\""));
+    }
+
+    @Test
+    void a_mistake_of_the_program_is_named_in_the_log_and_not_to_strangers() throws Exception {
+        try (LogLines log = new LogLines()) {
+            HttpResponse<String> mistake = get("/" + misspelt, "X-Tenant", "a");
+            assertEquals(500, mistake.statusCode());
+            assertEquals("application/problem+json", field(mistake, "Content-Type"));
+            assertFalse((mistake.body() + mistake.headers()).contains("misspelt"), mistake.body());
+            assertEquals(500, get("/" + misspelt, "X-Tenant", "b").statusCode());
+            assertEquals(List.of("WARNING a request was answered with 500: policy: unknown policy `" + misspelt + "`"), log.with(misspelt));
+        }
+    }
+
+    @Test
+    void ports_of_forwarded_addresses_are_left_out() throws Exception {
+        assertEquals(200, get("/behind", "X-Forwarded-For", "198.18.1.1:4001").statusCode());
+        assertEquals(429, get("/behind", "X-Forwarded-For", "198.18.1.1:4002").statusCode());
+        assertEquals(200, get("/behind", "X-Forwarded-For", "198.18.1.2:4001").statusCode());
+        assertEquals(200, get("/behind", "X-Forwarded-For", "[2001:db8:7::1]:4001").statusCode());
+        assertEquals(429, get("/behind", "X-Forwarded-For", "[2001:db8:7::2]").statusCode());
+    }
+
+    @Test
+    void two_hundred_fields_change_no_budget() throws Exception {
+        String[] many = new String[402];
+        for (int place = 0; place < 200; place++) {
+            many[2 * place] = "X-Forged-" + place;
+            many[2 * place + 1] = "8.8.8." + place;
+        }
+        many[400] = "X-Tenant";
+        many[401] = "many";
+        int first = get("/tenant", many).statusCode();
+        // Some servers refuse so many fields themselves.
+        assertTrue(first == 200 || first >= 400 && first < 500, "status " + first);
+        assertEquals(first == 200 ? 429 : first, get("/tenant", many).statusCode());
     }
 
     @Test

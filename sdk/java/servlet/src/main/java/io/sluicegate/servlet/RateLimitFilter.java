@@ -2,12 +2,12 @@ package io.sluicegate.servlet;
 
 import io.sluicegate.ClientAddress;
 import io.sluicegate.Decision;
-import io.sluicegate.ErrorCode;
 import io.sluicegate.HttpAnswer;
 import io.sluicegate.HttpFields;
 import io.sluicegate.Limiter;
 import io.sluicegate.SluicegateException;
 import io.sluicegate.internal.RequestKeys;
+import io.sluicegate.internal.Undecided;
 import jakarta.servlet.Filter;
 import jakarta.servlet.FilterChain;
 import jakarta.servlet.ServletException;
@@ -35,13 +35,15 @@ public final class RateLimitFilter implements Filter {
     /** The field that is the key, if it is one. */
     private final String header;
     private final ToLongFunction<HttpServletRequest> cost;
+    private final Function<Decision, HttpAnswer> refusal;
 
     private RateLimitFilter(Limiter limiter, Function<HttpServletRequest, String> key, String header,
-                            ToLongFunction<HttpServletRequest> cost) {
+                            ToLongFunction<HttpServletRequest> cost, Function<Decision, HttpAnswer> refusal) {
         this.limiter = Objects.requireNonNull(limiter, "limiter");
         this.key = Objects.requireNonNull(key, "key");
         this.header = header;
         this.cost = Objects.requireNonNull(cost, "cost");
+        this.refusal = Objects.requireNonNull(refusal, "refusal");
     }
 
     /**
@@ -67,7 +69,7 @@ public final class RateLimitFilter implements Filter {
      * @return the filter
      */
     public static RateLimitFilter byKey(Limiter limiter, Function<HttpServletRequest, String> key) {
-        return new RateLimitFilter(limiter, key, null, request -> 1);
+        return new RateLimitFilter(limiter, key, null, request -> 1, HttpAnswer::of);
     }
 
     /**
@@ -80,7 +82,7 @@ public final class RateLimitFilter implements Filter {
      */
     public static RateLimitFilter byHeader(Limiter limiter, String name) {
         Objects.requireNonNull(name, "name");
-        return new RateLimitFilter(limiter, request -> request.getHeader(name), name, request -> 1);
+        return new RateLimitFilter(limiter, request -> request.getHeader(name), name, request -> 1, HttpAnswer::of);
     }
 
     /**
@@ -90,7 +92,17 @@ public final class RateLimitFilter implements Filter {
      * @return the filter
      */
     public RateLimitFilter costing(ToLongFunction<HttpServletRequest> cost) {
-        return new RateLimitFilter(limiter, key, header, cost);
+        return new RateLimitFilter(limiter, key, header, cost, refusal);
+    }
+
+    /**
+     * Returns a copy of this filter that answers refusals in its own way, such as {@code HttpAnswer.of(decision).with(..)}.
+     *
+     * @param refusal the answer to a decision that refuses
+     * @return the filter
+     */
+    public RateLimitFilter answering(Function<Decision, HttpAnswer> refusal) {
+        return new RateLimitFilter(limiter, key, header, cost, refusal);
     }
 
     @Override
@@ -109,14 +121,15 @@ public final class RateLimitFilter implements Filter {
         try {
             decision = limiter.check(whose, permits);
         } catch (SluicegateException e) {
-            write(e.code() == ErrorCode.KEY_EMPTY ? HttpAnswer.BAD_REQUEST : HttpAnswer.of(e), answer);
+            write(Undecided.answer(e), answer);
             return;
         }
         if (!decision.allowed()) {
-            write(HttpAnswer.of(decision), answer);
+            write(refusal.apply(decision), answer);
             return;
         }
-        HttpFields.of(decision).forEach(answer::setHeader);
+        // Beside those of other filters: each field is a list.
+        HttpFields.of(decision).forEach(answer::addHeader);
         hold(decision);
         chain.doFilter(request, response);
     }

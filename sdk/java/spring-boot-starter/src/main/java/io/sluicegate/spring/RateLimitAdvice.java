@@ -3,6 +3,7 @@ package io.sluicegate.spring;
 import io.sluicegate.HttpAnswer;
 import io.sluicegate.RateLimitExceededException;
 import io.sluicegate.SluicegateException;
+import io.sluicegate.internal.Undecided;
 import java.nio.charset.StandardCharsets;
 import org.springframework.http.HttpHeaders;
 import org.springframework.http.ResponseEntity;
@@ -29,14 +30,14 @@ public class RateLimitAdvice {
     }
 
     /**
-     * Answers during an outage. Other problems are thrown again.
+     * Answers what has no decision: 503 during an outage, 400 without a key, 500 for a mistake of the program, which is in the log.
      *
      * @param problem why there is no decision
      * @return the answer
      */
     @ExceptionHandler
     public ResponseEntity<byte[]> undecided(SluicegateException problem) {
-        return answer(HttpAnswer.of(problem));
+        return answer(Undecided.answer(problem));
     }
 
     // By the builder, which is the same in Spring 6 and 7.

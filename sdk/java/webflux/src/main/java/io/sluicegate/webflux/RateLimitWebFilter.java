@@ -2,12 +2,12 @@ package io.sluicegate.webflux;
 
 import io.sluicegate.ClientAddress;
 import io.sluicegate.Decision;
-import io.sluicegate.ErrorCode;
 import io.sluicegate.HttpAnswer;
 import io.sluicegate.HttpFields;
 import io.sluicegate.Limiter;
 import io.sluicegate.SluicegateException;
 import io.sluicegate.internal.RequestKeys;
+import io.sluicegate.internal.Undecided;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -36,13 +36,15 @@ public final class RateLimitWebFilter implements WebFilter {
     /** The field that is the key, if it is one. */
     private final String header;
     private final ToLongFunction<ServerWebExchange> cost;
+    private final Function<Decision, HttpAnswer> refusal;
 
     private RateLimitWebFilter(Limiter limiter, Function<ServerWebExchange, String> key, String header,
-                               ToLongFunction<ServerWebExchange> cost) {
+                               ToLongFunction<ServerWebExchange> cost, Function<Decision, HttpAnswer> refusal) {
         this.limiter = Objects.requireNonNull(limiter, "limiter");
         this.key = Objects.requireNonNull(key, "key");
         this.header = header;
         this.cost = Objects.requireNonNull(cost, "cost");
+        this.refusal = Objects.requireNonNull(refusal, "refusal");
     }
 
     /**
@@ -72,7 +74,7 @@ public final class RateLimitWebFilter implements WebFilter {
      * @return the filter
      */
     public static RateLimitWebFilter byKey(Limiter limiter, Function<ServerWebExchange, String> key) {
-        return new RateLimitWebFilter(limiter, key, null, exchange -> 1);
+        return new RateLimitWebFilter(limiter, key, null, exchange -> 1, HttpAnswer::of);
     }
 
     /**
@@ -85,7 +87,7 @@ public final class RateLimitWebFilter implements WebFilter {
      */
     public static RateLimitWebFilter byHeader(Limiter limiter, String name) {
         Objects.requireNonNull(name, "name");
-        return new RateLimitWebFilter(limiter, exchange -> exchange.getRequest().getHeaders().getFirst(name), name, exchange -> 1);
+        return new RateLimitWebFilter(limiter, exchange -> exchange.getRequest().getHeaders().getFirst(name), name, exchange -> 1, HttpAnswer::of);
     }
 
     /**
@@ -95,7 +97,17 @@ public final class RateLimitWebFilter implements WebFilter {
      * @return the filter
      */
     public RateLimitWebFilter costing(ToLongFunction<ServerWebExchange> cost) {
-        return new RateLimitWebFilter(limiter, key, header, cost);
+        return new RateLimitWebFilter(limiter, key, header, cost, refusal);
+    }
+
+    /**
+     * Returns a copy of this filter that answers refusals in its own way, such as {@code HttpAnswer.of(decision).with(..)}.
+     *
+     * @param refusal the answer to a decision that refuses
+     * @return the filter
+     */
+    public RateLimitWebFilter answering(Function<Decision, HttpAnswer> refusal) {
+        return new RateLimitWebFilter(limiter, key, header, cost, refusal);
     }
 
     @Override
@@ -107,9 +119,9 @@ public final class RateLimitWebFilter implements WebFilter {
         // What follows runs on a thread of Reactor, not on one of the limiter.
         return Mono.fromFuture(() -> limiter.checkAsync(RequestKeys.usable(key.apply(exchange)), cost.applyAsLong(exchange)))
             .publishOn(Schedulers.parallel())
-            .map(decision -> decision.allowed() ? pass(decision, exchange, chain) : write(HttpAnswer.of(decision), response))
+            .map(decision -> decision.allowed() ? pass(decision, exchange, chain) : write(refusal.apply(decision), response))
             .onErrorResume(SluicegateException.class, undecided -> {
-                HttpAnswer answer = undecided.code() == ErrorCode.KEY_EMPTY ? HttpAnswer.BAD_REQUEST : HttpAnswer.of(undecided);
+                HttpAnswer answer = Undecided.answer(undecided);
                 return Mono.just(Mono.defer(() -> write(answer, response)));
             })
             .flatMap(answer -> answer);
@@ -122,7 +134,8 @@ public final class RateLimitWebFilter implements WebFilter {
     }
 
     private static Mono<Void> pass(Decision decision, ServerWebExchange exchange, WebFilterChain chain) {
-        HttpFields.of(decision).forEach(exchange.getResponse().getHeaders()::set);
+        // Beside those of other filters: each field is a list.
+        HttpFields.of(decision).forEach(exchange.getResponse().getHeaders()::add);
         Mono<Void> onward = Mono.defer(() -> chain.filter(exchange));
         return decision.waitUs() > 0 ? Mono.delay(Duration.of(decision.waitUs(), ChronoUnit.MICROS)).then(onward) : onward;
     }
