@@ -5,6 +5,7 @@ import io.micrometer.core.instrument.Tags;
 import io.micrometer.core.instrument.Timer;
 import io.sluicegate.Decision;
 import io.sluicegate.Gate;
+import io.sluicegate.GateHealth;
 import io.sluicegate.Limiter;
 import io.sluicegate.Observer;
 import io.sluicegate.SluicegateException;
@@ -14,12 +15,14 @@ import java.util.concurrent.TimeUnit;
 
 /**
  * Times decisions by the timer {@code sluicegate.decisions}. Its tags are {@code policy}, {@code verb}, {@code result}
- * ({@code allowed}, {@code refused} or {@code error}) and {@code mode}, which is the name of the error where there is no
- * decision. No tag contains a key.
+ * ({@code allowed}, {@code refused} or {@code error}), {@code mode} (what decided) and {@code error} (why there is no decision); of the
+ * last two one is {@code none}. No tag contains a key.
  */
 public final class DecisionMeters implements Observer {
     /** The name of the timer. */
     public static final String NAME = "sluicegate.decisions";
+    /** The value of a tag that does not apply, as in the meters of Spring. */
+    private static final String NONE = "none";
 
     private final MeterRegistry registry;
 
@@ -48,6 +51,11 @@ public final class DecisionMeters implements Observer {
             }
 
             @Override
+            public GateHealth health() {
+                return gate.health();
+            }
+
+            @Override
             public void close() {
                 gate.close();
             }
@@ -56,15 +64,16 @@ public final class DecisionMeters implements Observer {
 
     @Override
     public void decided(String verb, Decision decision, long nanos) {
-        timer(decision.policy(), verb, decision.allowed() ? "allowed" : "refused", decision.mode().name()).record(nanos, TimeUnit.NANOSECONDS);
+        timer(decision.policy(), verb, decision.allowed() ? "allowed" : "refused", decision.mode().name(), NONE).record(nanos, TimeUnit.NANOSECONDS);
     }
 
     @Override
     public void failed(String policy, String verb, SluicegateException failure, long nanos) {
-        timer(policy, verb, "error", failure.code().name()).record(nanos, TimeUnit.NANOSECONDS);
+        timer(policy, verb, "error", NONE, failure.code().name()).record(nanos, TimeUnit.NANOSECONDS);
     }
 
-    private Timer timer(String policy, String verb, String result, String mode) {
-        return registry.timer(NAME, Tags.of("policy", policy, "verb", verb, "result", result, "mode", mode.toLowerCase(Locale.ROOT)));
+    private Timer timer(String policy, String verb, String result, String mode, String error) {
+        return registry.timer(NAME, Tags.of("policy", policy, "verb", verb, "result", result, "mode", mode.toLowerCase(Locale.ROOT),
+            "error", error.toLowerCase(Locale.ROOT)));
     }
 }

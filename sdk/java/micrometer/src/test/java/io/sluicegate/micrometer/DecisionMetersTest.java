@@ -39,7 +39,9 @@ class DecisionMetersTest {
             assertEquals(2, count("orders", "check", "allowed", "store"));
             assertEquals(1, count("orders", "check", "refused", "store"));
             assertEquals(1, count("orders", "at_most", "refused", "store"));
-            assertEquals(1, count("orders", "acquire", "error", "unsupported_verb"));
+            assertEquals(1, count("orders", "acquire", "error", "none"));
+            assertEquals(1, registry.find(DecisionMeters.NAME).tags("error", "unsupported_verb").timer().count());
+            assertEquals(4, registry.find(DecisionMeters.NAME).tags("error", "none").timers().stream().mapToLong(Timer::count).sum());
             assertTrue(registry.find(DecisionMeters.NAME).timer().totalTime(TimeUnit.NANOSECONDS) > 0);
             memory.limit("mail", Limit.slidingLog(1, Duration.ofDays(1))).observedBy(new DecisionMeters(registry)).check("k");
             assertEquals(1, count("mail", "check", "allowed", "store"));
