@@ -76,7 +76,7 @@ public final class LettuceClusterPort implements AsyncRedisPort {
      * @throws IllegalStateException if they are no cluster, or Lettuce is older than 7
      */
     public static LettuceClusterPort connect(String... seeds) {
-        return connect(Arrays.stream(seeds).map(RedisURI::create).toList());
+        return connect(Arrays.stream(seeds).map(Addresses::parse).toList());
     }
 
     /**

@@ -145,11 +145,13 @@ public final class LettucePort implements AsyncRedisPort {
      * Opens a port, and waits for its connection: as long as Redis is neither there nor refuses it, for 5 s at most. Redis need
      * not answer yet: it is tried again until it does.
      *
-     * @param uri where Redis is, as {@code redis://HOST:PORT/DATABASE}, {@code rediss://..} or {@code redis-sentinel://..}
+     * @param uri where Redis is, as {@code redis://HOST:PORT/DATABASE}, {@code rediss://..} or {@code redis-sentinel://..}; behind it the
+     *     parameters of Lettuce, such as {@code ?clientName=shop}
      * @return the port, which a gate closes
+     * @throws IllegalArgumentException if it is no such address, or has an unknown parameter; the message has no password
      */
     public static LettucePort connect(String uri) {
-        return connect(RedisURI.create(uri));
+        return connect(Addresses.parse(uri));
     }
 
     /**

@@ -1,6 +1,8 @@
 package io.sluicegate.lettuce;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -95,5 +97,46 @@ class ConnectTest {
                 assertTrue(said.startsWith("there is no connection to 127.0.0.1:" + silent.getLocalPort() + ": "), said);
             }
         });
+    }
+
+    @Test
+    void a_redis_without_tls_says_nothing_to_tls_and_one_that_expects_it_ends_the_connection() throws Exception {
+        try (TestRedis redis = TestRedis.start(); RedisPort port = LettucePort.connect("rediss://user:secret@127.0.0.1:" + redis.port())) {
+            assertEquals("there is no connection to 127.0.0.1:" + redis.port() + ": what listens there does not answer to TLS", ask(port));
+        }
+        // A Redis that expects TLS ends the connection.
+        try (ServerSocket tls = new ServerSocket(0, 50, InetAddress.getLoopbackAddress())) {
+            daemon(() -> endAll(tls));
+            try (RedisPort port = LettucePort.connect("redis://user:secret@127.0.0.1:" + tls.getLocalPort())) {
+                String said = ask(port);
+                System.out.println("ended: " + said);
+                assertTrue(said.startsWith("there is no connection to 127.0.0.1:" + tls.getLocalPort() + ": ") && !said.contains("secret"), said);
+            }
+        }
+    }
+
+    private static void endAll(ServerSocket server) {
+        while (!server.isClosed()) {
+            try (Socket client = server.accept()) {
+                client.getInputStream().read();
+            } catch (IOException e) {
+                // The test is over, or the client ended the line.
+            }
+        }
+    }
+
+    @Test
+    void an_address_has_known_parameters_and_no_password_in_its_errors() {
+        assertEquals("shop", Addresses.parse("redis://h:1/2?clientName=shop&timeout=5s").getClientName());
+        assertEquals(2, Addresses.parse("redis://:secret@h:1/2").getDatabase());
+        assertEquals(Duration.ofSeconds(5), Addresses.parse("redis://h?timeout=5s").getTimeout());
+        for (String[] wrong : new String[][] {
+            {"redis://a:secret@h?timeut=5", "unknown parameter `timeut`"}, {"redis://a:secret@h?secret", "unknown parameter"},
+            {"redis://a:secret@h?timeout=soon", "timeout: `soon` is not a time"}, {"http://a:secret@h", "expected `redis://HOST:PORT/DATABASE`"},
+            {"a:secret@h", "expected"}, {"", "expected"}, {"redis://a:secret@h:x", "expected"}}) {
+            String said = assertThrows(IllegalArgumentException.class, () -> LettucePort.connect(wrong[0]), wrong[0]).getMessage();
+            assertTrue(said.contains(wrong[1]), said);
+            assertFalse(said.contains("secret") && !wrong[0].endsWith("?secret"), said);
+        }
     }
 }
