@@ -1,47 +1,133 @@
 package io.sluicegate.spring;
 
 import io.sluicegate.ClientAddress;
+import io.sluicegate.Decision;
 import io.sluicegate.Gate;
+import io.sluicegate.HttpAnswer;
 import io.sluicegate.Limiter;
 import io.sluicegate.Observer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
-import java.util.function.BiFunction;
+import java.util.function.Function;
+import org.springframework.expression.Expression;
 import org.springframework.http.server.PathContainer;
 import org.springframework.web.util.UriUtils;
 import org.springframework.web.util.pattern.PathPattern;
 import org.springframework.web.util.pattern.PathPatternParser;
 
-/** The filters of {@code sluicegate.filters}: which requests each is for, and by which key. */
-final class FilterPaths<F> {
+/** The filters {@code F} of {@code sluicegate.filters}: which requests {@code R} each is for, and by which key. */
+final class FilterPaths<F, R> {
     /** Before filters that ask who a client is: what is refused costs nothing more. */
     static final int ORDER = -200;
+    /** After those of Spring Security, whose order is -100: the key is who the client is. */
+    static final int PRINCIPAL_ORDER = -90;
     private static final String HEADER = "header:";
+    private static final String PRINCIPAL = "principal";
+    private static final int TOO_MANY_REQUESTS = 429;
     /** A path that is decoded already, and has no parameters. */
     private static final PathContainer.Options PLAIN = PathContainer.Options.create('/', false);
 
-    /** The filter of some paths. */
-    private record Guard<F>(List<PathPattern> paths, F filter) {}
+    /** Makes the filters of one kind of web application. */
+    interface Kind<F, R> {
+        F byAddress(Limiter limiter, ClientAddress address);
 
-    private final List<Guard<F>> guards;
+        F byHeader(Limiter limiter, String name);
 
-    /** Makes the filters of the application, by the client's address or by a field. */
-    FilterPaths(Gate gate, Observer[] observers, List<SluicegateProperties.Filter> filters, BiFunction<Limiter, ClientAddress, F> byAddress,
-                BiFunction<Limiter, String, F> byHeader) {
-        guards = filters.stream().map(filter -> {
-            String header = header(filter);
-            Limiter limiter = observers.length == 0 ? gate.policy(filter.policy()) : gate.policy(filter.policy()).observedBy(observers);
-            return new Guard<>(filter.paths().stream().map(PathPatternParser.defaultInstance::parse).toList(), header != null
-                ? byHeader.apply(limiter, header)
-                : byAddress.apply(limiter, ClientAddress.behind(filter.trustedProxies().toArray(String[]::new))));
-        }).toList();
+        F byKey(Limiter limiter, Function<R, String> key);
+
+        F answering(F filter, Function<Decision, HttpAnswer> refusal);
+
+        /** {@return the name of who is logged in; null if nobody is} */
+        String principal(R request);
+
+        /** {@return what expressions call {@code #request}} */
+        Object request(R request);
     }
 
-    /** {@return the filters of a path, in their order} */
-    List<F> of(String path) {
-        return guards.stream().filter(guard -> match(guard.paths, path)).map(Guard::filter).toList();
+    /** The filter of some paths, unless a condition holds. */
+    private record Guard<F>(List<PathPattern> paths, Expression unless, F filter) {}
+
+    private final Kind<F, R> kind;
+    private final Expressions expressions;
+    private final List<Guard<F>> guards = new ArrayList<>();
+
+    /** Makes the filters of the application: those by the principal, or the others. */
+    FilterPaths(Kind<F, R> kind, Gate gate, Observer[] observers, List<SluicegateProperties.Filter> filters, Expressions expressions,
+                boolean byPrincipal) {
+        this.kind = kind;
+        this.expressions = expressions;
+        for (int place = 0; place < filters.size(); place++) {
+            SluicegateProperties.Filter filter = filters.get(place);
+            String property = "sluicegate.filters[" + place + "]";
+            checkKey(property, filter);
+            if (filter.key().equals(PRINCIPAL) == byPrincipal) {
+                guards.add(guard(property, filter, gate, observers));
+            }
+        }
+    }
+
+    private Guard<F> guard(String property, SluicegateProperties.Filter says, Gate gate, Observer[] observers) {
+        Limiter limiter = observers.length == 0 ? gate.policy(says.policy()) : gate.policy(says.policy()).observedBy(observers);
+        F filter = filter(property, says, says.shared() ? limiter.shared() : limiter);
+        if (says.status() != null || says.body() != null) {
+            filter = kind.answering(filter, refusal -> own(HttpAnswer.of(refusal), says));
+        }
+        Expression unless = says.unless() == null ? null : expressions.parse(property + ".unless", says.unless());
+        return new Guard<>(says.paths().stream().map(PathPatternParser.defaultInstance::parse).toList(), unless, filter);
+    }
+
+    private F filter(String property, SluicegateProperties.Filter says, Limiter limiter) {
+        if (says.key().equals("address")) {
+            return kind.byAddress(limiter, address(property, says));
+        }
+        if (says.key().equals(PRINCIPAL)) {
+            return kind.byKey(limiter, kind::principal);
+        }
+        if (says.key().startsWith(HEADER)) {
+            return kind.byHeader(limiter, says.key().substring(HEADER.length()));
+        }
+        Expression key = expressions.parse(property + ".key", says.key());
+        return kind.byKey(limiter, request -> {
+            Object value = expressions.value(key, kind.request(request));
+            return value == null ? null : value.toString();
+        });
+    }
+
+    private static ClientAddress address(String property, SluicegateProperties.Filter says) {
+        ClientAddress address;
+        try {
+            address = ClientAddress.behind(says.trustedProxies().toArray(String[]::new));
+        } catch (IllegalArgumentException e) {
+            throw new IllegalArgumentException(property + ".trusted-proxies: " + e.getMessage());
+        }
+        if (says.addressHeader() == null) {
+            return address;
+        }
+        if (says.trustedProxies().isEmpty()) {
+            throw new IllegalArgumentException(property + ".address-header: `" + says.addressHeader() + "` is believed from trusted-proxies only, and there are none");
+        }
+        return address.from(says.addressHeader());
+    }
+
+    // An outage stays what it is.
+    private static HttpAnswer own(HttpAnswer answer, SluicegateProperties.Filter says) {
+        if (answer.status() != TOO_MANY_REQUESTS) {
+            return answer;
+        }
+        int status = says.status() == null ? answer.status() : says.status();
+        return says.body() == null ? new HttpAnswer(status, answer.fields(), answer.body()) : answer.with(status, says.contentType(), says.body());
+    }
+
+    /** {@return the filters of a request, in their order} */
+    List<F> of(String path, R request) {
+        return guards.stream().filter(guard -> match(guard.paths, path) && !isExempt(guard, request)).map(Guard::filter).toList();
+    }
+
+    private boolean isExempt(Guard<F> guard, R request) {
+        return guard.unless != null && expressions.isTrue(guard.unless, kind.request(request));
     }
 
     /** Tests whether a path fits as it was sent, or as the handlers of static files read it, with or without a slash at its end. */
@@ -74,17 +160,19 @@ final class FilterPaths<F> {
         }
     }
 
-    /** {@return the field of the request that is the key; null for the client's address} */
-    static String header(SluicegateProperties.Filter filter) {
+    /** Refuses a filter without a policy, and a key that is none. */
+    static void checkKey(String property, SluicegateProperties.Filter filter) {
         if (filter.policy() == null) {
-            throw new IllegalArgumentException("sluicegate.filters: a filter has no policy");
+            throw new IllegalArgumentException(property + ".policy: is missing");
         }
-        if (filter.key().equals("address")) {
-            return null;
+        String key = filter.key();
+        boolean isHeader = key.startsWith(HEADER) && key.length() > HEADER.length();
+        if (!key.equals("address") && !key.equals(PRINCIPAL) && !isHeader && !key.startsWith("@") && !key.startsWith("#")) {
+            throw new IllegalArgumentException(property + ".key: `" + key
+                + "` is not a key; expected `address`, `principal`, `header:NAME`, or an expression that begins with `@` or `#`");
         }
-        if (filter.key().startsWith(HEADER) && filter.key().length() > HEADER.length()) {
-            return filter.key().substring(HEADER.length());
+        if (filter.status() != null && (filter.status() < 400 || filter.status() > 599)) {
+            throw new IllegalArgumentException(property + ".status: `" + filter.status() + "` is outside 400..=599");
         }
-        throw new IllegalArgumentException("sluicegate.filters: key: `" + filter.key() + "` is not a key; expected `address` or `header:NAME`");
     }
 }

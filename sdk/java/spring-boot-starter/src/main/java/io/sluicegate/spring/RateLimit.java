@@ -25,10 +25,17 @@ public @interface RateLimit {
     String policy();
 
     /**
-     * {@return whose budget it is: an expression of Spring (SpEL) over the parameters, such as {@code #user.id}; without one it is the
-     * budget that all share. A value that is null or an empty text fails with {@link io.sluicegate.ErrorCode#KEY_EMPTY}}
+     * {@return whose budget it is: an expression of Spring (SpEL) over the parameters and beans, such as {@code #user.id} or
+     * {@code @tenants.of(#user)}; without one it is the budget that all calls of the program share. A value that is null or an empty text fails
+     * with {@link io.sluicegate.ErrorCode#KEY_EMPTY}, unless such calls are {@link #shared}}
      */
     String key() default "";
+
+    /** {@return whether calls whose key is null or an empty text share one budget} */
+    boolean shared() default false;
+
+    /** {@return when a call is not limited: an expression likewise, such as {@code #user.isAdmin()}; empty: never} */
+    String unless() default "";
 
     /** {@return how many permits a call costs: an expression likewise} */
     String cost() default "1";

@@ -10,18 +10,22 @@ import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import java.util.stream.Stream;
 import org.aopalliance.intercept.MethodInterceptor;
 import org.aopalliance.intercept.MethodInvocation;
 import org.reactivestreams.Publisher;
 import org.springframework.aop.ProxyMethodInvocation;
 import org.springframework.aop.support.AopUtils;
 import org.springframework.beans.factory.BeanFactory;
+import org.springframework.context.expression.BeanFactoryResolver;
 import org.springframework.context.expression.MethodBasedEvaluationContext;
 import org.springframework.core.DefaultParameterNameDiscoverer;
 import org.springframework.core.ParameterNameDiscoverer;
@@ -40,14 +44,20 @@ final class RateLimitInterceptor implements MethodInterceptor {
     private static final ParameterNameDiscoverer NAMES = new DefaultParameterNameDiscoverer();
 
     private final BeanFactory beans;
+    private final BeanFactoryResolver resolver;
     /** The annotations of each method, parsed; a program has so many methods and no more. */
     private final Map<Method, List<Limit>> limits = new ConcurrentHashMap<>();
 
     RateLimitInterceptor(BeanFactory beans) {
         this.beans = beans;
+        this.resolver = new BeanFactoryResolver(beans);
     }
 
-    private record Limit(String policy, Expression key, Expression cost, String fallback) {}
+    private record Limit(String policy, Expression key, Expression cost, Expression unless, String fallback, boolean shared) {
+        List<Expression> expressions() {
+            return Stream.of(key, cost, unless).filter(Objects::nonNull).toList();
+        }
+    }
 
     /** The check that one annotation asks for before a call. */
     record Ask(Limiter limiter, String key, long cost, String fallback) {}
@@ -62,28 +72,31 @@ final class RateLimitInterceptor implements MethodInterceptor {
         Class<?> returns = method.getReturnType();
         if (CompletionStage.class.isAssignableFrom(returns) && returns.isAssignableFrom(CompletableFuture.class)) {
             MethodInvocation later = clone(call);
-            return permitted(asks, 0).thenCompose(refusal -> staged(() -> goOn(later, method, refusal)));
+            return permitted(asks, 0, ResponseFields.ofThread()).thenCompose(refusal -> staged(() -> goOn(later, method, refusal)));
         }
         if (Publisher.class.isAssignableFrom(returns)) {
             // Each subscription is a call of its own.
             MethodInvocation each = clone(call);
-            return ReactiveCalls.limited(returns, () -> permitted(asks, 0), refusal -> goOn(clone(each), method, refusal));
+            return ReactiveCalls.limited(returns, passed -> permitted(asks, 0, passed), refusal -> goOn(clone(each), method, refusal));
         }
+        Consumer<Decision> passed = ResponseFields.ofThread();
         for (Ask ask : asks) {
             Decision said = ask.limiter.check(ask.key, ask.cost);
             if (!said.allowed()) {
                 return refused(call, method, new Refusal(ask, said));
             }
+            passed.accept(said);
             said.sleep();
         }
         return call.proceed();
     }
 
     private List<Ask> asks(MethodInvocation call, Method method) {
-        EvaluationContext context = new MethodBasedEvaluationContext(call.getThis(), method, call.getArguments(), NAMES);
+        MethodBasedEvaluationContext context = new MethodBasedEvaluationContext(call.getThis(), method, call.getArguments(), NAMES);
+        context.setBeanResolver(resolver);
         Gate gate = beans.getBean(Gate.class);
         Observer[] observers = beans.getBeanProvider(Observer.class).orderedStream().toArray(Observer[]::new);
-        return limits.computeIfAbsent(method, RateLimitInterceptor::limits).stream().map(limit -> {
+        return limits.computeIfAbsent(method, RateLimitInterceptor::limits).stream().filter(limit -> isAsked(limit, context)).map(limit -> {
             Long cost = limit.cost.getValue(context, Long.class);
             Limiter limiter = observers.length == 0 ? gate.policy(limit.policy) : gate.policy(limit.policy).observedBy(observers);
             if (limit.key == null) {
@@ -91,23 +104,33 @@ final class RateLimitInterceptor implements MethodInterceptor {
             }
             Object key = limit.key.getValue(context);
             // A key that is missing is empty, which the limiter refuses.
-            return new Ask(limiter, key == null ? "" : key.toString(), cost == null ? 0 : cost, limit.fallback);
+            return new Ask(limit.shared ? limiter.shared() : limiter, key == null ? "" : key.toString(), cost == null ? 0 : cost, limit.fallback);
         }).toList();
+    }
+
+    private static boolean isAsked(Limit limit, EvaluationContext context) {
+        return limit.unless == null || !Boolean.TRUE.equals(limit.unless.getValue(context, Boolean.class));
     }
 
     private static List<Limit> limits(Method method) {
         return AnnotatedElementUtils.findMergedRepeatableAnnotations(method, RateLimit.class, RateLimit.All.class).stream()
             .map(limit -> new Limit(limit.policy(), limit.key().isEmpty() ? null : PARSER.parseExpression(limit.key()),
-                PARSER.parseExpression(limit.cost()), limit.fallback()))
+                PARSER.parseExpression(limit.cost()), limit.unless().isEmpty() ? null : PARSER.parseExpression(limit.unless()),
+                limit.fallback(), limit.shared()))
             .toList();
     }
 
     /** Finds mistakes in the annotations of a method of a bean, before the first call does. */
-    static void refuseMistakes(Method method, Class<?> bean) {
+    static void refuseMistakes(Method method, Class<?> bean, BeanFactory beans) {
         for (Limit limit : limits(method)) {
             Set<String> known = variables(method);
-            for (Expression expression : limit.key == null ? List.of(limit.cost) : List.of(limit.key, limit.cost)) {
-                refuseUnknown(((SpelExpression) expression).getAST(), known, method);
+            for (Expression expression : limit.expressions()) {
+                SpelNode node = ((SpelExpression) expression).getAST();
+                refuseUnknown(node, known, method);
+                String unknown = Expressions.unknownBean(node, beans);
+                if (unknown != null) {
+                    throw new IllegalStateException("@RateLimit: `" + expression.getExpressionString() + "` at " + method + ": there is no bean `" + unknown + "`");
+                }
             }
             if (!limit.fallback.isEmpty() && fallback(bean, method, limit.fallback).isEmpty()) {
                 throw noFallback(limit.fallback, method);
@@ -139,9 +162,9 @@ final class RateLimitInterceptor implements MethodInterceptor {
     }
 
     /** A method in place of one that is refused. */
-    private record Fallback(Method method, boolean takesRefusal) {}
+    record Fallback(Method method, boolean takesRefusal) {}
 
-    private static Optional<Fallback> fallback(Class<?> bean, Method method, String name) {
+    static Optional<Fallback> fallback(Class<?> bean, Method method, String name) {
         Class<?>[] types = method.getParameterTypes();
         Method plain = ReflectionUtils.findMethod(bean, name, types);
         if (plain != null) {
@@ -161,7 +184,7 @@ final class RateLimitInterceptor implements MethodInterceptor {
     }
 
     /** Asks without blocking; completes with the first refusal, or with none. */
-    private static CompletableFuture<Optional<Refusal>> permitted(List<Ask> asks, int place) {
+    private static CompletableFuture<Optional<Refusal>> permitted(List<Ask> asks, int place, Consumer<Decision> passed) {
         if (place == asks.size()) {
             return CompletableFuture.completedFuture(Optional.empty());
         }
@@ -170,11 +193,12 @@ final class RateLimitInterceptor implements MethodInterceptor {
             if (!said.allowed()) {
                 return CompletableFuture.completedFuture(Optional.of(new Refusal(ask, said)));
             }
+            passed.accept(said);
             if (said.waitUs() == 0) {
-                return permitted(asks, place + 1);
+                return permitted(asks, place + 1, passed);
             }
             return CompletableFuture.runAsync(() -> { }, CompletableFuture.delayedExecutor(said.waitUs(), TimeUnit.MICROSECONDS))
-                .thenCompose(waited -> permitted(asks, place + 1));
+                .thenCompose(waited -> permitted(asks, place + 1, passed));
         });
     }
 

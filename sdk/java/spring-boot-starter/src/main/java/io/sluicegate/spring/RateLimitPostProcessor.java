@@ -17,6 +17,8 @@ import org.springframework.util.ReflectionUtils;
 final class RateLimitPostProcessor extends AbstractBeanFactoryAwareAdvisingPostProcessor {
     private static final long serialVersionUID = 1;
 
+    private transient BeanFactory beans;
+
     RateLimitPostProcessor() {
         setProxyTargetClass(true);
         // What is refused begins no transaction.
@@ -26,6 +28,7 @@ final class RateLimitPostProcessor extends AbstractBeanFactoryAwareAdvisingPostP
     @Override
     public void setBeanFactory(BeanFactory beans) {
         super.setBeanFactory(beans);
+        this.beans = beans;
         ComposablePointcut pointcut = new ComposablePointcut(new AnnotationMatchingPointcut(null, RateLimit.class, true))
             .union((org.springframework.aop.Pointcut) new AnnotationMatchingPointcut(null, RateLimit.All.class, true));
         this.advisor = new DefaultPointcutAdvisor(pointcut, new RateLimitInterceptor(beans));
@@ -40,11 +43,11 @@ final class RateLimitPostProcessor extends AbstractBeanFactoryAwareAdvisingPostP
         return super.postProcessAfterInitialization(bean, name);
     }
 
-    private static void check(Method method, Class<?> type) {
+    private void check(Method method, Class<?> type) {
         if (isOutOfReach(method)) {
             throw new IllegalStateException("@RateLimit does not limit a private, final or static method: " + method);
         }
-        RateLimitInterceptor.refuseMistakes(method, type);
+        RateLimitInterceptor.refuseMistakes(method, type, beans);
     }
 
     // A proxy cannot stand before these: they would go on without being limited.

@@ -1,8 +1,9 @@
 package io.sluicegate.spring;
 
+import io.sluicegate.Decision;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
-import java.util.function.Supplier;
+import java.util.function.Consumer;
 import org.reactivestreams.Publisher;
 import org.springframework.core.ReactiveAdapter;
 import org.springframework.core.ReactiveAdapterRegistry;
@@ -19,9 +20,15 @@ final class ReactiveCalls {
         Object go(Optional<RateLimitInterceptor.Refusal> refusal) throws Throwable;
     }
 
-    static Object limited(Class<?> type, Supplier<CompletableFuture<Optional<RateLimitInterceptor.Refusal>>> permitted, Onward onward) {
+    /** The checks before a call, of which each that passes is handed to what sets fields. */
+    interface Permitted {
+        CompletableFuture<Optional<RateLimitInterceptor.Refusal>> ask(Consumer<Decision> passed);
+    }
+
+    static Object limited(Class<?> type, Permitted permitted, Onward onward) {
         // What follows runs on a thread of Reactor, not on one of the limiter.
-        Mono<Optional<RateLimitInterceptor.Refusal>> asked = Mono.fromFuture(permitted).publishOn(Schedulers.parallel());
+        Mono<Optional<RateLimitInterceptor.Refusal>> asked =
+            Mono.deferContextual(context -> Mono.fromFuture(() -> permitted.ask(ResponseFields.of(context)))).publishOn(Schedulers.parallel());
         if (Mono.class.isAssignableFrom(type)) {
             return asked.flatMap(refusal -> (Mono<?>) went(onward, refusal));
         }

@@ -3,16 +3,20 @@ package io.sluicegate.spring;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.sluicegate.DirectGate;
 import io.sluicegate.Gate;
+import io.sluicegate.GateHealth;
 import io.sluicegate.Observer;
 import io.sluicegate.RedisPort;
 import io.sluicegate.Sluicegate;
+import io.sluicegate.SluicegateException;
 import io.sluicegate.http.HttpGate;
 import io.sluicegate.lettuce.LettuceClusterPort;
 import io.sluicegate.lettuce.LettucePort;
 import io.sluicegate.micrometer.DecisionMeters;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import org.springframework.beans.factory.BeanFactory;
 import org.springframework.beans.factory.ObjectProvider;
+import org.springframework.beans.factory.SmartInitializingSingleton;
 import org.springframework.boot.autoconfigure.AutoConfiguration;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnBean;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
@@ -22,7 +26,9 @@ import org.springframework.boot.autoconfigure.condition.ConditionalOnWebApplicat
 import org.springframework.boot.context.properties.EnableConfigurationProperties;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
+import org.springframework.core.env.Environment;
 import org.springframework.http.ResponseEntity;
+import org.springframework.web.filter.reactive.ServerWebExchangeContextFilter;
 
 /** A gate by {@code sluicegate.*}, unless the application has a bean of its own, and what {@link RateLimit} needs. */
 @AutoConfiguration(afterName = {
@@ -40,14 +46,23 @@ public class SluicegateAutoConfiguration {
     @Bean(destroyMethod = "close")
     @ConditionalOnMissingBean
     Gate sluicegateGate(SluicegateProperties says) {
-        if (says.mode() == SluicegateProperties.Mode.REMOTE) {
-            HttpGate.Builder remote = HttpGate.remote(says.server().url()).timeout(says.server().timeout());
-            if (says.server().token() != null) {
-                remote.token(says.server().token());
-            }
-            return (says.app() == null ? remote : remote.app(says.app())).build();
+        try {
+            return says.mode() == SluicegateProperties.Mode.REMOTE ? remote(says) : direct(says);
+        } catch (SluicegateException e) {
+            throw new IllegalStateException("sluicegate." + e.getMessage());
         }
-        DirectGate.Builder direct = Sluicegate.direct(port(says.redis())).deadline(says.deadline());
+    }
+
+    private static Gate remote(SluicegateProperties says) {
+        HttpGate.Builder remote = HttpGate.remote(says.server().url()).timeout(says.server().timeout());
+        if (says.server().token() != null) {
+            remote.token(says.server().token());
+        }
+        return (says.app() == null ? remote : remote.app(says.app())).build();
+    }
+
+    private static Gate direct(SluicegateProperties says) {
+        DirectGate.Builder direct = Sluicegate.direct(port(says.redis())).deadline(says.deadline()).warmUp(says.warmUp());
         if (says.nodes() != null) {
             direct.nodes(says.nodes());
         }
@@ -55,7 +70,30 @@ public class SluicegateAutoConfiguration {
     }
 
     private static RedisPort port(SluicegateProperties.Redis says) {
-        return says.cluster().isEmpty() ? LettucePort.connect(says.url()) : LettuceClusterPort.connect(says.cluster().toArray(String[]::new));
+        boolean isCluster = !says.cluster().isEmpty();
+        try {
+            return isCluster ? LettuceClusterPort.connect(says.cluster().toArray(String[]::new)) : LettucePort.connect(says.url());
+        } catch (IllegalArgumentException e) {
+            // The cause is left out: it may say the password.
+            throw new IllegalStateException((isCluster ? "sluicegate.redis.cluster: `" : "sluicegate.redis.url: `")
+                + SluicegateProperties.masked(isCluster ? String.join(",", says.cluster()) : says.url()) + "` is not an address of Redis: "
+                + SluicegateProperties.masked(String.valueOf(e.getMessage())));
+        }
+    }
+
+    /** Looks for the policies without which the application does not start. */
+    @Bean
+    SmartInitializingSingleton sluicegateRequiredPolicies(ObjectProvider<Gate> gate, SluicegateProperties says) {
+        return () -> {
+            if (says.requiredPolicies().isEmpty()) {
+                return;
+            }
+            try {
+                gate.getObject().require(says.requiredPolicies());
+            } catch (SluicegateException e) {
+                throw new IllegalStateException("sluicegate.required-policies: " + e.getMessage(), e);
+            }
+        };
     }
 
     @Bean
@@ -93,8 +131,15 @@ public class SluicegateAutoConfiguration {
     @ConditionalOnProperty("sluicegate.filters[0].policy")
     static class Servlets {
         @Bean
-        ServletFilters sluicegateFilters(Gate gate, ObjectProvider<Observer> observers, SluicegateProperties says) {
-            return new ServletFilters(gate, observers.orderedStream().toArray(Observer[]::new), says.filters());
+        ServletFilters sluicegateFilters(Gate gate, ObjectProvider<Observer> observers, SluicegateProperties says, BeanFactory beans,
+                                         Environment environment) {
+            ForwardedHeaders.warn(environment, says.filters());
+            return new ServletFilters(gate, observers.orderedStream().toArray(Observer[]::new), says.filters(), new Expressions(beans), false);
+        }
+
+        @Bean
+        ServletFilters sluicegatePrincipalFilters(Gate gate, ObjectProvider<Observer> observers, SluicegateProperties says, BeanFactory beans) {
+            return new ServletFilters(gate, observers.orderedStream().toArray(Observer[]::new), says.filters(), new Expressions(beans), true);
         }
     }
 
@@ -104,8 +149,26 @@ public class SluicegateAutoConfiguration {
     @ConditionalOnProperty("sluicegate.filters[0].policy")
     static class WebFlux {
         @Bean
-        WebFluxFilters sluicegateFilters(Gate gate, ObjectProvider<Observer> observers, SluicegateProperties says) {
-            return new WebFluxFilters(gate, observers.orderedStream().toArray(Observer[]::new), says.filters());
+        WebFluxFilters sluicegateFilters(Gate gate, ObjectProvider<Observer> observers, SluicegateProperties says, BeanFactory beans,
+                                         Environment environment) {
+            ForwardedHeaders.warn(environment, says.filters());
+            return new WebFluxFilters(gate, observers.orderedStream().toArray(Observer[]::new), says.filters(), new Expressions(beans), false);
+        }
+
+        @Bean
+        WebFluxFilters sluicegatePrincipalFilters(Gate gate, ObjectProvider<Observer> observers, SluicegateProperties says, BeanFactory beans) {
+            return new WebFluxFilters(gate, observers.orderedStream().toArray(Observer[]::new), says.filters(), new Expressions(beans), true);
+        }
+    }
+
+    /** Lets methods that return a {@code Publisher} find the answer on which their fields are set. */
+    @Configuration(proxyBeanMethods = false)
+    @ConditionalOnWebApplication(type = ConditionalOnWebApplication.Type.REACTIVE)
+    static class Exchanges {
+        @Bean
+        @ConditionalOnMissingBean
+        ServerWebExchangeContextFilter sluicegateExchanges() {
+            return new ServerWebExchangeContextFilter();
         }
     }
 
@@ -116,7 +179,10 @@ public class SluicegateAutoConfiguration {
     static class Actuator {
         @Bean
         org.springframework.boot.actuate.health.HealthIndicator sluicegateHealthIndicator(Gate gate, SluicegateProperties says) {
-            return () -> new org.springframework.boot.actuate.health.Health.Builder().status(status(gate, says)).withDetails(details(gate)).build();
+            return () -> {
+                GateHealth health = gate.health();
+                return new org.springframework.boot.actuate.health.Health.Builder().status(status(health, says)).withDetails(details(gate, health)).build();
+            };
         }
     }
 
@@ -127,21 +193,34 @@ public class SluicegateAutoConfiguration {
     static class Contributed {
         @Bean
         org.springframework.boot.health.contributor.HealthIndicator sluicegateHealthIndicator(Gate gate, SluicegateProperties says) {
-            return () -> new org.springframework.boot.health.contributor.Health.Builder().status(status(gate, says)).withDetails(details(gate)).build();
+            return () -> {
+                GateHealth health = gate.health();
+                return new org.springframework.boot.health.contributor.Health.Builder().status(status(health, says)).withDetails(details(gate, health)).build();
+            };
         }
     }
 
-    private static String status(Gate gate, SluicegateProperties says) {
-        return gate instanceof DirectGate direct && direct.isDegraded() ? says.health().degradedStatus() : "UP";
+    private static String status(GateHealth health, SluicegateProperties says) {
+        return switch (health.state()) {
+            case UP -> "UP";
+            case DEGRADED -> says.health().degradedStatus();
+            case DOWN -> says.health().downStatus();
+        };
     }
 
-    private static Map<String, Object> details(Gate gate) {
+    private static Map<String, Object> details(Gate gate, GateHealth health) {
         Map<String, Object> details = new LinkedHashMap<>();
-        if (gate instanceof DirectGate direct) {
-            details.put("redis", direct.isDegraded() ? "does not answer" : "answers");
+        if (health.address().isEmpty()) {
+            return details;
         }
-        if (gate instanceof DirectGate direct && direct.isDegraded()) {
-            details.put("decisions", "by on_store_failure");
+        String who = gate instanceof HttpGate ? "server" : "redis";
+        details.put(who, health.state() == GateHealth.State.UP ? "answers" : "does not decide");
+        details.put("address", health.address());
+        if (health.cause() != null) {
+            details.put("cause", health.cause());
+        }
+        if (health.decisions() != null) {
+            details.put("decisions", health.decisions());
         }
         return details;
     }

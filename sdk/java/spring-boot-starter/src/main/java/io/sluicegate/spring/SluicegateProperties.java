@@ -15,15 +15,18 @@ import org.springframework.boot.context.properties.bind.DefaultValue;
  * @param deadline of a decision in Redis, 1 ms to 10 s
  * @param redis where Redis is
  * @param server where a server is
+ * @param warmUp whether the start runs the path of a decision, so that first requests are as fast as others
+ * @param requiredPolicies names of policies without which the application does not start
  * @param filters which requests are limited; all that match a request are asked in their order
  * @param health what the health of the application says
  */
 @ConfigurationProperties("sluicegate")
 public record SluicegateProperties(@DefaultValue("direct") Mode mode, String app, Long nodes, @DefaultValue("50ms") Duration deadline,
-                                   @DefaultValue Redis redis, @DefaultValue Server server, @DefaultValue List<Filter> filters,
+                                   @DefaultValue Redis redis, @DefaultValue Server server, @DefaultValue("true") boolean warmUp,
+                                   @DefaultValue List<String> requiredPolicies, @DefaultValue List<Filter> filters,
                                    @DefaultValue Health health) {
     /** {@return an address without its credentials} */
-    private static String masked(Object url) {
+    static String masked(Object url) {
         return url.toString().replaceAll("//.*@", "//***@");
     }
 
@@ -69,17 +72,26 @@ public record SluicegateProperties(@DefaultValue("direct") Mode mode, String app
      *
      * @param policy the policy's name
      * @param paths their paths, as patterns of Spring
-     * @param key whose budget it is: {@code address} or {@code header:NAME}
+     * @param key whose budget it is: {@code address}, {@code principal}, {@code header:NAME}, or an expression (SpEL) over {@code #request} and
+     *     beans that begins with {@code @} or {@code #}
      * @param trustedProxies networks whose {@code X-Forwarded-For} is believed
+     * @param addressHeader the field that is believed in its place, such as {@code CF-Connecting-IP}; null: none
+     * @param shared whether requests without a key share one budget; else they are answered with 400
+     * @param unless when a request is not limited: an expression (SpEL) over {@code #request} and beans; null: never
+     * @param status of the answer to a request over the limit; null: 429, or that of the policy
+     * @param body of that answer; null: a problem (RFC 9457), or that of the policy
+     * @param contentType of that body
      */
     public record Filter(String policy, @DefaultValue("/**") List<String> paths, @DefaultValue("address") String key,
-                         @DefaultValue List<String> trustedProxies) {}
+                         @DefaultValue List<String> trustedProxies, String addressHeader, @DefaultValue("false") boolean shared, String unless,
+                         Integer status, String body, @DefaultValue("text/plain;charset=UTF-8") String contentType) {}
 
     /**
      * The settings of the health of the application.
      *
-     * @param degradedStatus the status while Redis does not answer. A limiter that goes on by its share is no reason to take
-     *     the application out of service, so it is {@code UP} unless you say otherwise
+     * @param degradedStatus the status while Redis does not answer, and what is known decides. It is no reason to take the application out of
+     *     service, so it is one that Boot answers with 200
+     * @param downStatus the status while requests by policies get no decision: no policy was ever read, or the server is away
      */
-    public record Health(@DefaultValue("UP") String degradedStatus) {}
+    public record Health(@DefaultValue("DEGRADED") String degradedStatus, @DefaultValue("DOWN") String downStatus) {}
 }

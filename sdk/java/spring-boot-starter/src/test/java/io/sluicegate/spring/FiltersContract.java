@@ -36,10 +36,24 @@ abstract class FiltersContract extends MiddlewareContract {
             properties.add(filter + "key=" + (guard.header() == null ? "address" : "header:" + guard.header()));
             properties.add(filter + "trusted-proxies=" + String.join(",", guard.trusted()));
         }
+        // What only an application has, each under its own path, by the policy `tenant`.
+        List<String> more = List.of("paths=/principal,key=principal", "paths=/bean,key=@tenants.of(#request)", "paths=/unless,key=header:X-Tenant,unless=" + admin(),
+            "paths=/own,key=header:X-Tenant,status=420,body=slow down", "paths=/real,key=address,trusted-proxies=127.0.0.0/8,address-header=X-Real-IP",
+            "paths=/all,key=header:X-None,shared=true");
+        for (int place = 0; place < more.size(); place++) {
+            String filter = "sluicegate.filters[" + (guards.size() + place) + "].";
+            properties.add(filter + "policy=tenant");
+            for (String each : more.get(place).split(",(?=[a-z-]+=)")) {
+                properties.add(filter + each);
+            }
+        }
         context = new SpringApplicationBuilder(application).web(type).logStartupInfo(false)
             .initializers(made -> made.getBeanFactory().registerSingleton("gate", gate)).properties(properties.toArray(String[]::new)).run();
         return Integer.parseInt(context.getEnvironment().getProperty("local.server.port"));
     }
+
+    /** {@return an expression that is true of requests with the field {@code X-Admin}} */
+    protected abstract String admin();
 
     @Override
     protected void end() {
@@ -56,7 +70,10 @@ abstract class FiltersContract extends MiddlewareContract {
 
     @Test
     void a_refused_method_is_answered_with_a_problem() throws Exception {
-        assertEquals("limited", get("/limited").body());
+        HttpResponse<String> passed = get("/limited");
+        assertEquals("limited", passed.body());
+        assertEquals("\"fixed_window\";r=0;t=3960", field(passed, "RateLimit"));
+        assertEquals("\"fixed_window\";q=1;w=3600", field(passed, "RateLimit-Policy"));
         HttpResponse<String> refused = get("/limited");
         assertEquals(429, refused.statusCode());
         assertEquals("3960", field(refused, "Retry-After"));
@@ -75,5 +92,60 @@ abstract class FiltersContract extends MiddlewareContract {
     @Test
     void patterns_cover_what_is_below() throws Exception {
         assertTrue(get("/tenant/a/b?c", "X-Tenant", "below").headers().firstValue("RateLimit").isPresent());
+    }
+
+    @Test
+    void a_method_without_its_key_is_a_400() throws Exception {
+        assertEquals(400, get("/keyless").statusCode());
+    }
+
+    @Test
+    void the_key_may_be_who_is_logged_in() throws Exception {
+        assertEquals(200, get("/principal", "X-User", "alice").statusCode());
+        assertEquals(429, get("/principal", "X-User", "alice").statusCode());
+        assertEquals(200, get("/principal", "X-User", "bob").statusCode());
+        assertEquals(400, get("/principal").statusCode());
+    }
+
+    @Test
+    void the_key_may_come_from_a_bean() throws Exception {
+        assertEquals(200, get("/bean", "X-User", "carol").statusCode());
+        assertEquals(429, get("/bean", "X-User", "carol").statusCode());
+        assertEquals(400, get("/bean").statusCode());
+    }
+
+    @Test
+    void a_condition_exempts_requests() throws Exception {
+        for (int request = 0; request < 3; request++) {
+            HttpResponse<String> exempt = get("/unless", "X-Tenant", "exempt", "X-Admin", "yes");
+            assertEquals(200, exempt.statusCode());
+            assertEquals("", field(exempt, "RateLimit"));
+        }
+        assertEquals(200, get("/unless", "X-Tenant", "exempt").statusCode());
+        assertEquals(429, get("/unless", "X-Tenant", "exempt").statusCode());
+    }
+
+    @Test
+    void a_filter_may_answer_in_its_own_way() throws Exception {
+        assertEquals(200, get("/own", "X-Tenant", "own").statusCode());
+        HttpResponse<String> refused = get("/own", "X-Tenant", "own");
+        assertEquals(420, refused.statusCode());
+        assertEquals("slow down", refused.body());
+        assertTrue(field(refused, "Content-Type").startsWith("text/plain"), field(refused, "Content-Type"));
+        assertEquals("3960", field(refused, "Retry-After"));
+    }
+
+    @Test
+    void another_field_of_trusted_proxies_may_have_the_address() throws Exception {
+        assertEquals(200, get("/real", "X-Real-IP", "198.18.9.1").statusCode());
+        assertEquals(429, get("/real", "X-Real-IP", "198.18.9.1:80", "X-Forwarded-For", "9.9.9.9").statusCode());
+        assertEquals(200, get("/real", "X-Real-IP", "198.18.9.2").statusCode());
+    }
+
+    @Test
+    void requests_without_a_key_share_a_budget_where_a_setting_says_so() throws Exception {
+        assertEquals(200, get("/all").statusCode());
+        assertEquals(429, get("/all").statusCode());
+        assertEquals(200, get("/all", "X-None", "a").statusCode());
     }
 }

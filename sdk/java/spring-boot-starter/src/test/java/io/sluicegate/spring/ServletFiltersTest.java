@@ -1,10 +1,20 @@
 package io.sluicegate.spring;
 
+import jakarta.servlet.Filter;
+import jakarta.servlet.FilterChain;
+import jakarta.servlet.ServletException;
+import jakarta.servlet.ServletRequest;
+import jakarta.servlet.ServletResponse;
+import jakarta.servlet.http.HttpServletRequest;
+import jakarta.servlet.http.HttpServletRequestWrapper;
+import java.io.IOException;
+import java.security.Principal;
 import java.util.concurrent.CopyOnWriteArrayList;
 import org.springframework.boot.WebApplicationType;
 import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
+import org.springframework.core.Ordered;
 import org.springframework.web.bind.annotation.GetMapping;
 import org.springframework.web.bind.annotation.RestController;
 
@@ -12,6 +22,37 @@ import org.springframework.web.bind.annotation.RestController;
 class ServletFiltersTest extends FiltersContract {
     ServletFiltersTest() {
         super(Application.class, WebApplicationType.SERVLET);
+    }
+
+    @Override
+    protected String admin() {
+        return "#request.getHeader('X-Admin') != null";
+    }
+
+    static class Tenants {
+        public String of(HttpServletRequest request) {
+            return request.getHeader("X-User");
+        }
+    }
+
+    /** Who is logged in is in a field, as if Spring Security had asked. */
+    static class Login implements Filter, Ordered {
+        @Override
+        public int getOrder() {
+            return -100;
+        }
+
+        @Override
+        public void doFilter(ServletRequest request, ServletResponse response, FilterChain chain) throws IOException, ServletException {
+            HttpServletRequest asked = (HttpServletRequest) request;
+            String user = asked.getHeader("X-User");
+            chain.doFilter(new HttpServletRequestWrapper(asked) {
+                @Override
+                public Principal getUserPrincipal() {
+                    return user == null ? null : () -> user;
+                }
+            }, response);
+        }
     }
 
     @RestController
@@ -24,6 +65,12 @@ class ServletFiltersTest extends FiltersContract {
         @GetMapping("/undecided")
         @RateLimit(policy = "unknown")
         String undecided() {
+            throw new AssertionError("nobody let it pass");
+        }
+
+        @GetMapping("/keyless")
+        @RateLimit(policy = "tenant", key = "null")
+        String keyless() {
             throw new AssertionError("nobody let it pass");
         }
 
@@ -40,6 +87,16 @@ class ServletFiltersTest extends FiltersContract {
         @Bean
         Hello hello() {
             return new Hello();
+        }
+
+        @Bean
+        Tenants tenants() {
+            return new Tenants();
+        }
+
+        @Bean
+        Login login() {
+            return new Login();
         }
 
         @Bean

@@ -26,6 +26,7 @@ import io.sluicegate.testing.TestRedis;
 import java.net.URI;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.CompletionStage;
@@ -37,6 +38,8 @@ import org.springframework.boot.builder.SpringApplicationBuilder;
 import org.springframework.context.ConfigurableApplicationContext;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
+import org.springframework.core.env.MapPropertySource;
+import org.springframework.core.env.StandardEnvironment;
 import org.springframework.http.MediaType;
 import reactor.core.publisher.Flux;
 import reactor.core.publisher.Mono;
@@ -197,8 +200,8 @@ class StarterTest {
         assertEquals("Redis[url=rediss://***@r:6379/0, cluster=[redis://***@a:6379, redis://b]]", redis.toString());
         var server = new SluicegateProperties.Server(URI.create("http://gate:8080"), "secret", Duration.ofMillis(200));
         assertEquals("Server[url=http://gate:8080, token=***, timeout=PT0.2S]", server.toString());
-        var settings = new SluicegateProperties(SluicegateProperties.Mode.DIRECT, null, null, Duration.ofMillis(50), redis, server, List.of(),
-            new SluicegateProperties.Health("UP"));
+        var settings = new SluicegateProperties(SluicegateProperties.Mode.DIRECT, null, null, Duration.ofMillis(50), redis, server, true,
+            List.of(), List.of(), new SluicegateProperties.Health("DEGRADED", "DOWN"));
         assertFalse(settings.toString().contains("secret") || settings.toString().contains("word"), settings.toString());
     }
 
@@ -241,12 +244,15 @@ class StarterTest {
                  "sluicegate.health.degraded-status=OUT_OF_SERVICE")) {
             Limiter mail = ((DirectGate) context.getBean(Gate.class)).limit("mail", Limit.fixedWindow(500, Duration.ofDays(366)));
             TestRedis.await("a connection", () -> mail.check("a").mode() == Mode.STORE);
-            assertEquals("UP {redis=answers}", health(context));
+            String address = "address=127.0.0.1:" + redis.port();
+            assertEquals("UP {redis=answers, " + address + "}", health(context));
             redis.stop();
             TestRedis.await("an open breaker", () -> mail.check("a").mode() == Mode.LOCAL && health(context).contains("not"));
-            assertEquals("UP {redis=does not answer, decisions=by on_store_failure}", health(context));
+            String away = health(context);
+            assertTrue(away.startsWith("DEGRADED {redis=does not decide, " + address + ", cause=") && away.contains("by a share of 1/1"), away);
             Limiter none = ((DirectGate) strict.getBean(Gate.class)).limit("mail", Limit.fixedWindow(500, Duration.ofDays(366)));
             TestRedis.await("an open breaker", () -> none.check("a").mode() == Mode.LOCAL && health(strict).startsWith("OUT_OF_SERVICE"));
+            assertTrue(health(strict).contains("there is no connection to 127.0.0.1:1: connection refused"), health(strict));
         }
         try (ConfigurableApplicationContext context = start(InMemory.class)) {
             assertEquals("UP {}", health(context));
@@ -283,11 +289,120 @@ class StarterTest {
     @Test
     void a_filter_whose_key_is_no_key_is_refused_at_the_start() {
         for (String key : new String[] {"header:", "adress"}) {
-            var filter = new SluicegateProperties.Filter("orders", List.of("/**"), key, List.of());
-            assertThrows(IllegalArgumentException.class, () -> FilterPaths.header(filter));
+            refusedFilter("sluicegate.filters[0].key: `" + key + "` is not a key; expected `address`", filter("orders", key, null));
         }
-        assertThrows(IllegalArgumentException.class,
-            () -> FilterPaths.header(new SluicegateProperties.Filter(null, List.of("/**"), "address", List.of())));
+        refusedFilter("sluicegate.filters[0].policy: is missing", filter(null, "address", null));
+        refusedFilter("sluicegate.filters[0].key: `#request.(` is not an expression", filter("orders", "#request.(", null));
+        refusedFilter("sluicegate.filters[0].key: `@tenants.of(#request)`: there is no bean `tenants`", filter("orders", "@tenants.of(#request)", null));
+        refusedFilter("sluicegate.filters[0].unless: `@admins.has()`: there is no bean `admins`", filter("orders", "address", "@admins.has()"));
+        refusedFilter("sluicegate.filters[0].trusted-proxies: `lb.internal` is not a network", new SluicegateProperties.Filter("orders", List.of("/**"),
+            "address", List.of("lb.internal"), null, false, null, null, null, "text/plain"));
+        refusedFilter("sluicegate.filters[0].address-header: `X-Real-IP` is believed from trusted-proxies only", new SluicegateProperties.Filter("orders",
+            List.of("/**"), "address", List.of(), "X-Real-IP", false, null, null, null, "text/plain"));
+        refusedFilter("sluicegate.filters[0].status: `200` is outside 400..=599", new SluicegateProperties.Filter("orders", List.of("/**"), "address",
+            List.of(), null, false, null, 200, null, "text/plain"));
+    }
+
+    private static SluicegateProperties.Filter filter(String policy, String key, String unless) {
+        return new SluicegateProperties.Filter(policy, List.of("/**"), key, List.of(), null, false, unless, null, null, "text/plain");
+    }
+
+    private static void refusedFilter(String message, SluicegateProperties.Filter filter) {
+        try (TestGate gate = new TestGate(); var context = new org.springframework.context.support.GenericApplicationContext()) {
+            context.refresh();
+            Expressions expressions = new Expressions(context.getBeanFactory());
+            Exception refused = assertThrows(IllegalArgumentException.class,
+                () -> new ServletFilters(gate, new Observer[0], List.of(filter), expressions, false));
+            assertTrue(refused.getMessage().startsWith(message), refused.getMessage());
+        }
+    }
+
+    private static StandardEnvironment forwarding(String strategy) {
+        StandardEnvironment environment = new StandardEnvironment();
+        environment.getPropertySources().addFirst(new MapPropertySource("test", Map.of("server.forward-headers-strategy", strategy)));
+        return environment;
+    }
+
+    @Test
+    void addresses_that_clients_choose_are_found() {
+        List<SluicegateProperties.Filter> byAddress = List.of(filter("orders", "address", null));
+        assertFalse(ForwardedHeaders.isUnsafe(new StandardEnvironment(), byAddress));
+        assertTrue(ForwardedHeaders.isUnsafe(forwarding("FRAMEWORK"), byAddress));
+        assertFalse(ForwardedHeaders.isUnsafe(forwarding("FRAMEWORK"), List.of(filter("orders", "principal", null))));
+        assertFalse(ForwardedHeaders.isUnsafe(forwarding("native"), byAddress));
+    }
+
+    @Test
+    void policies_that_are_required_are_looked_for_at_the_start() {
+        try (ConfigurableApplicationContext context = start(InMemory.class, "sluicegate.required-policies=orders,all")) {
+            assertEquals("free", context.getBean(Shop.class).free());
+        }
+        Exception refused = assertThrows(IllegalStateException.class, () -> start(InMemory.class, "sluicegate.required-policies=orders,ordres").close());
+        assertEquals("sluicegate.required-policies: policy: unknown policy `ordres`", refused.getMessage());
+    }
+
+    @Test
+    void mistakes_in_settings_name_the_property_and_no_password() {
+        for (String[] wrong : new String[][] {
+            {"sluicegate.redis.url=http://app:secret@r:6379", "sluicegate.redis.url: `http://***@r:6379` is not an address of Redis: "},
+            {"sluicegate.redis.url=redis://app:secret@r:6379/0?timeut=5s", "unknown parameter `timeut`"},
+            {"sluicegate.redis.url=redis://app:secret@r:6379/0?timeout=soon", "timeout: `soon` is not a time"},
+            {"sluicegate.nodes=0", "sluicegate.nodes: `0` is outside 1..=4294967295"},
+            {"sluicegate.deadline=0s", "sluicegate.deadline: `0` is outside 1..=10000 ms"}}) {
+            Throwable refused = assertThrows(Exception.class, () -> start(Plain.class, "sluicegate.redis.url=redis://127.0.0.1:1", wrong[0]).close(), wrong[0]);
+            StringBuilder said = new StringBuilder();
+            for (Throwable cause = refused; cause != null; cause = cause.getCause()) {
+                said.append(cause).append('\n');
+            }
+            assertTrue(said.toString().contains(wrong[1]), said.toString());
+            assertFalse(said.toString().contains("secret"), said.toString());
+        }
+    }
+
+    static class Tenants {
+        public String of(User user) {
+            return "tenant of " + user.id();
+        }
+    }
+
+    static class Office {
+        @RateLimit(policy = "orders", key = "@tenants.of(#user)", unless = "#user.id == 'root'", cost = "3")
+        public String open(User user) {
+            return "open";
+        }
+
+        @RateLimit(policy = "orders", key = "#user.id", shared = true, cost = "3")
+        public String shared(User user) {
+            return "shared";
+        }
+    }
+
+    static class WithBeans extends InMemory {
+        @Bean
+        Tenants tenants() {
+            return new Tenants();
+        }
+
+        @Bean
+        Office office() {
+            return new Office();
+        }
+    }
+
+    @Test
+    void keys_may_come_from_beans_and_conditions_exempt() {
+        try (ConfigurableApplicationContext context = start(WithBeans.class)) {
+            Office office = context.getBean(Office.class);
+            assertEquals("open", office.open(new User("a")));
+            assertEquals("open", office.open(new User("b")));
+            assertThrows(RateLimitExceededException.class, () -> office.open(new User("a")));
+            for (int call = 0; call < 5; call++) {
+                assertEquals("open", office.open(new User("root")));
+            }
+            assertEquals("shared", office.shared(new User("a")));
+            assertEquals("shared", office.shared(new User(null)));
+            assertThrows(RateLimitExceededException.class, () -> office.shared(new User("")));
+        }
     }
 
     static class Private {
@@ -326,6 +441,20 @@ class StarterTest {
         }
     }
 
+    static class UnknownBean {
+        @RateLimit(policy = "orders", key = "@tenants.of(#user)")
+        public void create(User user) {
+            // There is no such bean.
+        }
+    }
+
+    static class UnknownUnless {
+        @RateLimit(policy = "orders", key = "#user.id", unless = "#usr.id == 'root'")
+        public void create(User user) {
+            // The condition names no parameter.
+        }
+    }
+
     static class NoFallback {
         @RateLimit(policy = "orders", fallback = "busy")
         public void create(User user) {
@@ -345,6 +474,8 @@ class StarterTest {
         refusedAtTheStart(Static.class, unlimited);
         refusedAtTheStart(UnknownKey.class, "`#usr` is no parameter of");
         refusedAtTheStart(UnknownCost.class, "`#a1` is no parameter of");
+        refusedAtTheStart(UnknownUnless.class, "`#usr` is no parameter of");
+        refusedAtTheStart(UnknownBean.class, "there is no bean `tenants`");
         refusedAtTheStart(NoFallback.class, "there is no fallback `busy` with the parameters of");
     }
 
@@ -383,8 +514,19 @@ class StarterTest {
         try (ConfigurableApplicationContext context = start(Plain.class, "sluicegate.mode=remote", "sluicegate.server.url=http://127.0.0.1:1",
             "sluicegate.server.token=secret")) {
             assertInstanceOf(HttpGate.class, context.getBean(Gate.class));
+            assertEquals("DOWN {server=does not decide, address=http://127.0.0.1:1, cause=connection refused, decisions=nothing decides meanwhile: requests"
+                + " get no decision, and filters answer 503}", health(context));
             assertTrue(context.getBeanProvider(Observer.class).getIfAvailable() == null);
             assertFalse(context.containsBean("sluicegateAdvice"));
         }
+    }
+
+    @Test
+    void a_native_image_has_the_script_and_the_fallbacks() {
+        var hints = new org.springframework.aot.hint.RuntimeHints();
+        new RateLimitHints().registerHints(hints, getClass().getClassLoader());
+        assertTrue(org.springframework.aot.hint.predicate.RuntimeHintsPredicates.resource().forResource(RateLimitHints.SCRIPT).test(hints));
+        assertTrue(RateLimitHints.class.getClassLoader().getResource(RateLimitHints.SCRIPT) != null);
+        assertEquals(List.of("busy", "none"), RateLimitHints.fallbacks(Shop.class).stream().map(java.lang.reflect.Method::getName).sorted().toList());
     }
 }

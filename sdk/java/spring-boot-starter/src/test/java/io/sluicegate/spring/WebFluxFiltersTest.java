@@ -1,18 +1,49 @@
 package io.sluicegate.spring;
 
+import java.security.Principal;
 import java.util.concurrent.CopyOnWriteArrayList;
 import org.springframework.boot.WebApplicationType;
 import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
+import org.springframework.core.Ordered;
+import org.springframework.http.server.reactive.ServerHttpRequest;
 import org.springframework.web.bind.annotation.GetMapping;
 import org.springframework.web.bind.annotation.RestController;
+import org.springframework.web.server.ServerWebExchange;
+import org.springframework.web.server.WebFilter;
+import org.springframework.web.server.WebFilterChain;
 import reactor.core.publisher.Mono;
 
 /** Filters by configuration, and {@code @RateLimit} at a controller, in an application of WebFlux. */
 class WebFluxFiltersTest extends FiltersContract {
     WebFluxFiltersTest() {
         super(Application.class, WebApplicationType.REACTIVE);
+    }
+
+    @Override
+    protected String admin() {
+        return "#request.headers.getFirst('X-Admin') != null";
+    }
+
+    static class Tenants {
+        public String of(ServerHttpRequest request) {
+            return request.getHeaders().getFirst("X-User");
+        }
+    }
+
+    /** Who is logged in is in a field, as if Spring Security had asked. */
+    static class Login implements WebFilter, Ordered {
+        @Override
+        public int getOrder() {
+            return -100;
+        }
+
+        @Override
+        public Mono<Void> filter(ServerWebExchange exchange, WebFilterChain chain) {
+            String user = exchange.getRequest().getHeaders().getFirst("X-User");
+            return chain.filter(user == null ? exchange : exchange.mutate().principal(Mono.just((Principal) () -> user)).build());
+        }
     }
 
     @RestController
@@ -25,6 +56,12 @@ class WebFluxFiltersTest extends FiltersContract {
         @GetMapping("/undecided")
         @RateLimit(policy = "unknown")
         Mono<String> undecided() {
+            throw new AssertionError("nobody let it pass");
+        }
+
+        @GetMapping("/keyless")
+        @RateLimit(policy = "tenant", key = "null")
+        Mono<String> keyless() {
             throw new AssertionError("nobody let it pass");
         }
 
@@ -41,6 +78,16 @@ class WebFluxFiltersTest extends FiltersContract {
         @Bean
         Hello hello() {
             return new Hello();
+        }
+
+        @Bean
+        Tenants tenants() {
+            return new Tenants();
+        }
+
+        @Bean
+        Login login() {
+            return new Login();
         }
 
         @Bean

@@ -1,0 +1,73 @@
+package io.sluicegate.spring;
+
+import org.springframework.beans.factory.BeanFactory;
+import org.springframework.context.expression.BeanFactoryResolver;
+import org.springframework.expression.Expression;
+import org.springframework.expression.ParseException;
+import org.springframework.expression.spel.SpelNode;
+import org.springframework.expression.spel.ast.BeanReference;
+import org.springframework.expression.spel.standard.SpelExpression;
+import org.springframework.expression.spel.standard.SpelExpressionParser;
+import org.springframework.expression.spel.support.StandardEvaluationContext;
+
+/** Expressions of Spring (SpEL) in settings: over {@code #request}, and over beans by {@code @NAME}. */
+final class Expressions {
+    private static final SpelExpressionParser PARSER = new SpelExpressionParser();
+
+    private final BeanFactory beans;
+    private final BeanFactoryResolver resolver;
+
+    Expressions(BeanFactory beans) {
+        this.beans = beans;
+        this.resolver = new BeanFactoryResolver(beans);
+    }
+
+    /** {@return the expression of a property; a mistake in it names the property} */
+    Expression parse(String property, String text) {
+        SpelExpression expression;
+        try {
+            expression = PARSER.parseRaw(text);
+        } catch (ParseException e) {
+            throw new IllegalArgumentException(property + ": `" + text + "` is not an expression: " + e.getSimpleMessage());
+        }
+        String unknown = unknownBean(expression.getAST(), beans);
+        if (unknown != null) {
+            throw new IllegalArgumentException(property + ": `" + text + "`: there is no bean `" + unknown + "`");
+        }
+        return expression;
+    }
+
+    /** {@return the value for a request} */
+    Object value(Expression expression, Object request) {
+        return expression.getValue(context(request));
+    }
+
+    /** {@return whether it is true of a request} */
+    boolean isTrue(Expression expression, Object request) {
+        return Boolean.TRUE.equals(expression.getValue(context(request), Boolean.class));
+    }
+
+    private StandardEvaluationContext context(Object request) {
+        StandardEvaluationContext context = new StandardEvaluationContext(request);
+        context.setBeanResolver(resolver);
+        context.setVariable("request", request);
+        return context;
+    }
+
+    /** {@return the name of a bean that an expression needs and that is not there; else null} */
+    static String unknownBean(SpelNode node, BeanFactory beans) {
+        if (node instanceof BeanReference) {
+            String name = node.toStringAST().replaceFirst("^[@&]+", "").replaceAll("^'|'$", "");
+            if (!beans.containsBean(name)) {
+                return name;
+            }
+        }
+        for (int child = 0; child < node.getChildCount(); child++) {
+            String unknown = unknownBean(node.getChild(child), beans);
+            if (unknown != null) {
+                return unknown;
+            }
+        }
+        return null;
+    }
+}
