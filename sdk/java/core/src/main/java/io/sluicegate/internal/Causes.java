@@ -26,7 +26,20 @@ public final class Causes {
      * @param known the text of what only a client knows; null for others
      */
     public static String text(Throwable problem, Function<Throwable, String> known) {
+        String said = known(problem, known);
+        if (said != null) {
+            return said;
+        }
         String text = "";
+        Throwable cause = problem;
+        for (int depth = 0; cause != null && depth < DEPTH_MAX; depth++, cause = cause.getCause()) {
+            text = cause.getMessage() == null ? cause.getClass().getSimpleName() : cause.getMessage();
+        }
+        return cut(text);
+    }
+
+    /** {@return the outermost cause that is known, as {@link #text}; null if none is} */
+    public static String known(Throwable problem, Function<Throwable, String> known) {
         Throwable cause = problem;
         for (int depth = 0; cause != null && depth < DEPTH_MAX; depth++, cause = cause.getCause()) {
             // Where several addresses of a host were tried, what became of each is suppressed.
@@ -37,14 +50,15 @@ public final class Causes {
                     return cut(said);
                 }
             }
-            text = cause.getMessage() == null ? cause.getClass().getSimpleName() : cause.getMessage();
         }
-        return cut(text);
+        return null;
     }
 
-    /** {@return the first line of an error of Redis, which no password is in} */
+    /** {@return the first sentence of an error of Redis, which no password is in} */
     public static String ofRedis(Throwable error) {
-        return "redis answers " + String.valueOf(error.getMessage()).lines().findFirst().orElse("an error");
+        String line = String.valueOf(error.getMessage()).lines().findFirst().orElse("an error");
+        int comma = line.indexOf(", ");
+        return "redis answers " + (comma < 0 ? line : line.substring(0, comma)).replaceAll("\\.$", "");
     }
 
     private static String ofPlatform(Throwable cause) {

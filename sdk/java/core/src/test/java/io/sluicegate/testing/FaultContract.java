@@ -498,8 +498,8 @@ public abstract class FaultContract {
             proxy.delayReplies(0);
             TestRedis.await("Redis decides again", () -> mail.peek("k", 1).mode() == Mode.STORE && state(gate) == GateHealth.State.UP);
             String where = "the Redis at 127.0.0.1:" + proxy.port();
-            assertTrue(log.with("WARNING " + where + " does not answer: ").size() >= 1, log.all().toString());
-            assertTrue(log.with("INFO " + where + " answers again").size() >= 1, log.all().toString());
+            assertTrue(log.with("WARNING " + where + " does not decide: ").size() >= 1, log.all().toString());
+            assertTrue(log.with("INFO " + where + " decides again").size() >= 1, log.all().toString());
         }
     }
 
@@ -514,13 +514,13 @@ public abstract class FaultContract {
                 mail.check("k");
             }
             assertEquals(GateHealth.State.DEGRADED, state(gate));
-            List<String> said = log.with("does not answer");
+            List<String> said = log.with("does not decide");
             // One for each cause: the connection was lost, and there is none.
             assertTrue(said.size() >= 1 && said.size() <= 4, said.toString());
             assertTrue(said.get(0).contains("127.0.0.1:" + redis.port()) && said.get(0).contains("by a share of 1/1"), said.toString());
             redis.restart();
             TestRedis.await("Redis is back", () -> mail.peek("k", 1).mode() == Mode.STORE && state(gate) == GateHealth.State.UP);
-            assertEquals(1, log.with("INFO the Redis at 127.0.0.1:" + redis.port() + " answers again, after ").size(), log.all().toString());
+            assertEquals(1, log.with("INFO the Redis at 127.0.0.1:" + redis.port() + " decides again, after ").size(), log.all().toString());
         }
     }
 

@@ -66,7 +66,7 @@ public final class LettucePort implements AsyncRedisPort {
     private volatile String problem;
     private final AtomicBoolean listening = new AtomicBoolean();
     private volatile boolean closed;
-    private long triedAt = System.nanoTime() - TRY_AGAIN_NANOS;
+    private volatile long triedAt = System.nanoTime() - TRY_AGAIN_NANOS;
     private volatile Subscription subscription;
     private volatile StatefulRedisPubSubConnection<byte[], byte[]> heard;
 
@@ -225,7 +225,7 @@ public final class LettucePort implements AsyncRedisPort {
             }
             return attempt;
         } catch (RedisException e) {
-            problem = Problems.text(e);
+            problem = Problems.text(e, problem);
             throw new Failure(noConnection(), false, false);
         } finally {
             connecting.unlock();
@@ -233,7 +233,7 @@ public final class LettucePort implements AsyncRedisPort {
     }
 
     private Line made(StatefulRedisConnection<byte[], byte[]> connection, Throwable failure) {
-        problem = failure == null ? null : Problems.text(failure);
+        problem = failure == null ? null : Problems.text(failure, problem);
         if (failure != null) {
             throw new CompletionException(failure);
         }
@@ -293,6 +293,9 @@ public final class LettucePort implements AsyncRedisPort {
                 CompletableFuture<Line> over = made == null || made.isCompletedExceptionally() ? tryAgain() : made;
                 if (over.isDone()) {
                     dispatch(over.isCompletedExceptionally() ? null : over.join());
+                } else if (System.nanoTime() - triedAt > AWAIT_NANOS) {
+                    // What takes a connection and says nothing for so long is no Redis.
+                    dispatch(null);
                 } else {
                     over.whenComplete((connected, failure) -> dispatch(connected));
                 }

@@ -30,9 +30,13 @@ final class Problems {
         return false;
     }
 
-    /** {@return the cause, as a user would say it} */
-    static String text(Throwable problem) {
-        return Causes.text(problem, cause -> cause instanceof RedisCommandExecutionException ? Causes.ofRedis(cause)
-            : cause instanceof ConnectTimeoutException ? Causes.SILENT : null);
+    /** {@return the cause, as a user would say it} {@code before} stays where this one says less: an attempt may end in other ways, for one reason. */
+    static String text(Throwable problem, String before) {
+        String said = Causes.known(problem, Problems::ofLettuce);
+        return said != null ? said : before != null ? before : Causes.text(problem, Problems::ofLettuce);
+    }
+
+    private static String ofLettuce(Throwable cause) {
+        return cause instanceof RedisCommandExecutionException ? Causes.ofRedis(cause) : cause instanceof ConnectTimeoutException ? Causes.SILENT : null;
     }
 }

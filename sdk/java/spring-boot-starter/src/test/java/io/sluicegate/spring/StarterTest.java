@@ -263,6 +263,24 @@ class StarterTest {
     }
 
     @Test
+    void a_redis_without_policies_and_one_that_refuses_the_password_are_down() {
+        try (TestRedis redis = TestRedis.start();
+             ConfigurableApplicationContext context = start(Plain.class, "sluicegate.redis.url=" + redis.uri(), "sluicegate.health.down-status=OUT_OF_SERVICE")) {
+            TestRedis.await("an answer", () -> health(context).equals("UP {redis=answers, address=127.0.0.1:" + redis.port() + "}"));
+            SluicegateException none = assertThrows(SluicegateException.class, () -> context.getBean(Shop.class).create(new User("alice")));
+            assertEquals(ErrorCode.NOTHING_PUBLISHED, none.code());
+            assertTrue(health(context).startsWith("OUT_OF_SERVICE {redis=does not decide, address=127.0.0.1:" + redis.port() + ", cause=no policies are published"),
+                health(context));
+            redis.command("CONFIG", "SET", "requirepass", "right-one");
+            try (ConfigurableApplicationContext refused = start(Plain.class, "sluicegate.redis.url=redis://:wrong-one@127.0.0.1:" + redis.port())) {
+                assertThrows(SluicegateException.class, () -> refused.getBean(Shop.class).create(new User("alice")));
+                assertTrue(health(refused).startsWith("DOWN {redis=does not decide, address=127.0.0.1:" + redis.port()) && health(refused).contains("WRONGPASS")
+                    && !health(refused).contains("-one"), health(refused));
+            }
+        }
+    }
+
+    @Test
     void an_application_decides_in_a_cluster() {
         try (TestCluster cluster = TestCluster.start();
              ConfigurableApplicationContext context = start(Plain.class, "sluicegate.redis.cluster=" + cluster.uri(0) + "," + cluster.uri(1),

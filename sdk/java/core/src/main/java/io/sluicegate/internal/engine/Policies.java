@@ -57,6 +57,7 @@ final class Policies {
             return Step.done(usable(name, held));
         }
         names.add(name);
+        store.decisionBegins();
         return look(false).map(failure -> {
             if (failure != null) {
                 throw ErrorCode.NOT_CHARGED.with(Map.of("cause", failure.getMessage()));

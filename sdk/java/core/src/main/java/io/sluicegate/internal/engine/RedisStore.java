@@ -87,6 +87,11 @@ final class RedisStore {
         return new Asking(question, now, deadline.ofDecision(now)).run();
     }
 
+    /** A decision begins by something else than a question: the first seconds begin with it. */
+    void decisionBegins() {
+        deadline.ofDecision(System.nanoTime());
+    }
+
     /** {@return a command outside of questions as a step, within one deadline} {@code then} takes the reply, or the failure. */
     <T> Step<T> command(BiFunction<Object, Failure, Step<T>> then, byte[]... command) {
         long now = System.nanoTime();

@@ -43,7 +43,7 @@ final class StoreWatch {
         hasAnswered = true;
         if (cause != null) {
             cause = null;
-            alarm.over("the Redis at " + address + " answers again");
+            alarm.over("the Redis at " + address + " decides again");
         }
         if (isBusy && answeredAt - busyAt > CALM_NANOS) {
             isBusy = false;
@@ -61,7 +61,7 @@ final class StoreWatch {
     /** Redis did not answer. */
     void failed(String why) {
         cause = why;
-        alarm.raise(why, "the Redis at " + address + " does not answer: " + why + "; " + meanwhile.get());
+        alarm.raise(why, "the Redis at " + address + " does not decide: " + why + "; " + meanwhile.get());
     }
 
     /** {@return why Redis does not answer; null if it answered lately} */
