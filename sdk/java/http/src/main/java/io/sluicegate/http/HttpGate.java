@@ -25,7 +25,7 @@ public final class HttpGate implements Gate {
     private final HttpTransport server;
 
     private HttpGate(Builder builder) {
-        server = new HttpTransport(builder.server, builder.token, builder.app, builder.timeout);
+        server = new HttpTransport(builder.server, builder.token, builder.app, builder.timeout, builder.warmsUp);
     }
 
     /**
@@ -163,6 +163,7 @@ public final class HttpGate implements Gate {
         private String token;
         private String app;
         private Duration timeout = Duration.ofMillis(200);
+        private boolean warmsUp = true;
 
         private Builder(URI server) {
             this.server = Objects.requireNonNull(server, "server");
@@ -206,7 +207,20 @@ public final class HttpGate implements Gate {
             return this;
         }
 
-        /** {@return the gate} */
+        /**
+         * Says whether the process has just started, and runs the path of a request for the first time; it is so by default. Then
+         * {@link #build()} asks the server some hundred times whether it lives, for half a second at most, and in the first 5 s after the
+         * first request the timeout is 500 ms, if it is set to less.
+         *
+         * @param warmsUp false for a process that has sent requests before, and for tests about short timeouts
+         * @return this builder
+         */
+        public Builder warmUp(boolean warmsUp) {
+            this.warmsUp = warmsUp;
+            return this;
+        }
+
+        /** {@return the gate} The server need not answer yet. */
         public HttpGate build() {
             return new HttpGate(this);
         }

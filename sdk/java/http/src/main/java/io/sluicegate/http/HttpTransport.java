@@ -11,6 +11,7 @@ import io.sluicegate.internal.Alarm;
 import io.sluicegate.internal.AsyncCalls;
 import io.sluicegate.internal.AsyncPool;
 import io.sluicegate.internal.Causes;
+import io.sluicegate.internal.Deadline;
 import io.sluicegate.internal.Texts;
 import io.sluicegate.internal.json.Json;
 import io.sluicegate.internal.json.JsonException;
@@ -20,7 +21,10 @@ import java.net.http.HttpClient;
 import java.net.http.HttpConnectTimeoutException;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -34,6 +38,15 @@ import java.util.function.Supplier;
  * that do not wait are sent at a time.
  */
 final class HttpTransport implements Transport, AutoCloseable {
+    /**
+     * Time that requests before the first one may take, and their number: they ask whether the server lives. So the client is compiled, and
+     * there is a connection for as many as may come at once.
+     */
+    private static final long WARM_UP_NANOS = TimeUnit.MILLISECONDS.toNanos(500);
+    private static final int WARM_UP_ROUNDS = 6;
+    private static final int WARM_UP_AT_ONCE = AsyncPool.CALLS_AT_ONCE_MAX;
+    private static final byte[] SAMPLE = ("{\"allowed\":true,\"granted\":1,\"wait_us\":0,\"limit\":1,\"remaining\":0,\"retry_after_us\":0,"
+        + "\"reset_after_us\":1,\"rule\":\"r\"}").getBytes(StandardCharsets.US_ASCII);
     private static final int OK = 200;
     private static final int UNAUTHORIZED = 401;
     private static final int SERVER_ERROR = 500;
@@ -43,24 +56,51 @@ final class HttpTransport implements Transport, AutoCloseable {
     private final URI base;
     private final String token;
     private final String app;
-    private final Duration timeout;
+    private final Deadline timeout;
     private final ServerWatch watch;
 
-    HttpTransport(URI base, String token, String app, Duration timeout) {
+    HttpTransport(URI base, String token, String app, Duration timeout, boolean warmsUp) {
         // HTTP/1.1: POST is never repeated by this client.
         this.client = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).connectTimeout(timeout.dividedBy(2)).build();
         this.base = URI.create(base.toString().replaceAll("/+$", "") + "/");
         this.token = token;
         this.app = app;
-        this.timeout = timeout;
+        this.timeout = new Deadline(timeout.toNanos(), warmsUp);
         this.watch = new ServerWatch(base.toString().replaceAll("//.*@", "//").replaceAll("/+$", ""), new Alarm(), System::nanoTime);
+        if (warmsUp) {
+            warmUp();
+        }
+    }
+
+    // Where the server does not answer, the requests will say so.
+    private void warmUp() {
+        HttpRequest look = HttpRequest.newBuilder(base.resolve("livez")).GET().build();
+        long until = System.nanoTime() + WARM_UP_NANOS;
+        List<CompletableFuture<?>> under = new ArrayList<>();
+        try {
+            for (int round = 0; round < WARM_UP_ROUNDS; round++) {
+                for (int at = 0; at < (round == 0 ? 1 : WARM_UP_AT_ONCE); at++) {
+                    under.add(send(look));
+                }
+                for (CompletableFuture<?> each : under) {
+                    each.get(Math.max(until - System.nanoTime(), 0), TimeUnit.NANOSECONDS);
+                }
+                under.clear();
+                Answers.decision("warm-up", (Map<?, ?>) Json.read(SAMPLE), "\"r\";q=1;w=1");
+            }
+        } catch (ExecutionException | TimeoutException e) {
+            under.forEach(each -> each.cancel(true));
+        } catch (InterruptedException e) {
+            under.forEach(each -> each.cancel(true));
+            Thread.currentThread().interrupt();
+        }
     }
 
     /** {@return what was heard of the server lately; without requests it is asked, by a request that has nothing in it} */
     GateHealth health() {
         if (!watch.isKnown()) {
             try {
-                answer(post(request("peek", Map.of())), new Answers.Asked("peek", null));
+                answer(post(request("peek", Map.of()), timeout.ofLook(System.nanoTime())), new Answers.Asked("peek", null));
             } catch (SluicegateException e) {
                 // What it means has been noted.
             } catch (InterruptedException e) {
@@ -80,7 +120,7 @@ final class HttpTransport implements Transport, AutoCloseable {
 
     @Override
     public Decision decide(Call call) throws InterruptedException {
-        return decision(call, post(request(call)));
+        return decision(call, post(request(call), timeout.ofDecision(System.nanoTime())));
     }
 
     @Override
@@ -88,10 +128,11 @@ final class HttpTransport implements Transport, AutoCloseable {
         HttpRequest request = request(call);
         return calls.begin(begun -> {
             CompletableFuture<HttpResponse<LimitedBody.Body>> sent = send(request);
-            sent.copy().orTimeout(timeout.toNanos(), TimeUnit.NANOSECONDS).whenComplete((response, problem) -> {
+            long nanos = timeout.ofDecision(System.nanoTime());
+            sent.copy().orTimeout(nanos, TimeUnit.NANOSECONDS).whenComplete((response, problem) -> {
                 sent.cancel(true);
                 try {
-                    begun.end(decision(call, answered(response, problem)), null);
+                    begun.end(decision(call, answered(response, problem, nanos)), null);
                 } catch (RuntimeException | Error e) {
                     begun.end(null, e);
                 }
@@ -121,7 +162,7 @@ final class HttpTransport implements Transport, AutoCloseable {
     <T> T post(String path, Map<String, Object> body, Answers.Asked asked, Function<Map<?, ?>, T> reader) {
         HttpResponse<LimitedBody.Body> response;
         try {
-            response = post(request(path, body));
+            response = post(request(path, body), timeout.ofDecision(System.nanoTime()));
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw ErrorCode.INTERRUPTED.with(Map.of("cause", "the thread was interrupted"));
@@ -176,25 +217,25 @@ final class HttpTransport implements Transport, AutoCloseable {
     }
 
     // The timeout of a request ends with the head of its answer; this one holds until all of it is there.
-    private HttpResponse<LimitedBody.Body> post(HttpRequest request) throws InterruptedException {
+    private HttpResponse<LimitedBody.Body> post(HttpRequest request, long nanos) throws InterruptedException {
         CompletableFuture<HttpResponse<LimitedBody.Body>> sent = send(request);
         try {
-            return answered(sent.get(timeout.toNanos(), TimeUnit.NANOSECONDS), null);
+            return answered(sent.get(nanos, TimeUnit.NANOSECONDS), null, nanos);
         } catch (ExecutionException | TimeoutException e) {
-            return answered(null, e);
+            return answered(null, e, nanos);
         } finally {
             sent.cancel(true);
         }
     }
 
     /** {@return the response, or throws what a problem of the client comes to} */
-    private HttpResponse<LimitedBody.Body> answered(HttpResponse<LimitedBody.Body> response, Throwable problem) {
+    private HttpResponse<LimitedBody.Body> answered(HttpResponse<LimitedBody.Body> response, Throwable problem, long nanos) {
         if (problem == null) {
             return response;
         }
         boolean isUnsent = problem.getCause() instanceof ConnectException || problem.getCause() instanceof HttpConnectTimeoutException;
         Throwable cause = problem instanceof TimeoutException ? null : problem.getCause() == null ? problem : problem.getCause();
-        watch.failed(cause == null ? "it gives no answer within " + timeout.toMillis() + " ms"
+        watch.failed(cause == null ? "it gives no answer within " + TimeUnit.NANOSECONDS.toMillis(nanos) + " ms"
             : Causes.text(cause, each -> each instanceof HttpConnectTimeoutException ? Causes.SILENT : null));
         throw isUnsent ? ErrorCode.NOT_CHARGED.with(Map.of("cause", "there is no connection"))
             : ErrorCode.PERHAPS_CHARGED.with(Map.of("cause", "the server does not answer"));

@@ -35,6 +35,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -75,7 +76,7 @@ class FalseServerTest {
     }
 
     private HttpGate gate(Duration timeout) {
-        return HttpGate.remote(URI.create("http://127.0.0.1:" + server.getAddress().getPort())).timeout(timeout).build();
+        return HttpGate.remote(URI.create("http://127.0.0.1:" + server.getAddress().getPort())).timeout(timeout).warmUp(false).build();
     }
 
     @AfterEach
@@ -283,5 +284,26 @@ class FalseServerTest {
             assertEquals("it gives no answer within 100 ms", hung.health().cause());
             assertEquals(ErrorCode.PERHAPS_CHARGED, assertThrows(SluicegateException.class, () -> hung.policy("p").check("k")).code());
         }
+    }
+
+    @Test
+    void a_gate_asks_whether_the_server_lives_before_the_first_request_and_not_longer_than_it_is_worth() {
+        AtomicInteger asked = new AtomicInteger();
+        server.createContext("/livez", exchange -> {
+            asked.incrementAndGet();
+            exchange.sendResponseHeaders(200, -1);
+            exchange.close();
+        });
+        URI uri = URI.create("http://127.0.0.1:" + server.getAddress().getPort());
+        try (HttpGate warm = HttpGate.remote(uri).build()) {
+            assertTrue(asked.get() > 1, asked + " were asked");
+            assertEquals(4, warm.policy("p").check("k").remaining());
+        }
+        server.removeContext("/livez");
+        body = out -> over.await(20, TimeUnit.SECONDS);
+        long began = System.nanoTime();
+        HttpGate.remote(uri).build().close();
+        long ms = (System.nanoTime() - began) / 1_000_000;
+        assertTrue(ms < 2000, "a server that hangs holds up a start for " + ms + " ms");
     }
 }

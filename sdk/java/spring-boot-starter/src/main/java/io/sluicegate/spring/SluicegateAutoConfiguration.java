@@ -54,7 +54,7 @@ public class SluicegateAutoConfiguration {
     }
 
     private static Gate remote(SluicegateProperties says) {
-        HttpGate.Builder remote = HttpGate.remote(says.server().url()).timeout(says.server().timeout());
+        HttpGate.Builder remote = HttpGate.remote(says.server().url()).timeout(says.server().timeout()).warmUp(says.warmUp());
         if (says.server().token() != null) {
             remote.token(says.server().token());
         }

@@ -13,6 +13,7 @@ import io.sluicegate.Verb;
 import io.sluicegate.internal.Alarm;
 import io.sluicegate.internal.AsyncCalls;
 import io.sluicegate.internal.AsyncPool;
+import io.sluicegate.internal.Deadline;
 import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.PermitId;

@@ -7,6 +7,7 @@ import io.sluicegate.Decision;
 import io.sluicegate.RedisPort;
 import io.sluicegate.RedisPort.Failure;
 import io.sluicegate.internal.AsyncCalls;
+import io.sluicegate.internal.Deadline;
 import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.Calendar;
 import io.sluicegate.internal.kernel.Rule;

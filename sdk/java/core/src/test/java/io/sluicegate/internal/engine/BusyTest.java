@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.sluicegate.RedisPort;
+import io.sluicegate.internal.Deadline;
 import org.junit.jupiter.api.Test;
 
 /** "Silent or busy" of the page "When Redis does not decide", and the deadline of the first seconds. */

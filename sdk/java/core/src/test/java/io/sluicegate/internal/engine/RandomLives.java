@@ -1,5 +1,6 @@
 package io.sluicegate.internal.engine;
 
+import io.sluicegate.internal.Deadline;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;

@@ -1,16 +1,16 @@
-package io.sluicegate.internal.engine;
+package io.sluicegate.internal;
 
 import java.util.concurrent.TimeUnit;
 
 /**
- * The deadline of a question. In the first seconds after the first decision it is a longer one: a process that has just started loads and
- * compiles what it runs, all callers at once, and that is no silence of Redis. Times are those of {@link System#nanoTime}.
+ * The deadline of a question to Redis or to a server. In the first seconds after the first decision it is a longer one: a process that has
+ * just started loads and compiles what it runs, all callers at once, and that is no silence of the other side. Times are those of {@link System#nanoTime}.
  */
-final class Deadline {
+public final class Deadline {
     /** The shortest deadline in the first seconds: 50 first requests of a JVM on two busy cores were answered within 300 ms. */
-    static final long FIRST_NANOS = TimeUnit.MILLISECONDS.toNanos(500);
+    public static final long FIRST_NANOS = TimeUnit.MILLISECONDS.toNanos(500);
     /** The first seconds: after so long the compiler has seen what a program does often. */
-    static final long FIRST_SECONDS_NANOS = TimeUnit.SECONDS.toNanos(5);
+    public static final long FIRST_SECONDS_NANOS = TimeUnit.SECONDS.toNanos(5);
 
     private final long nanos;
     private volatile boolean isOver;
@@ -18,18 +18,18 @@ final class Deadline {
     private long until;
 
     /** {@code startsCold} says whether there are first seconds. */
-    Deadline(long nanos, boolean startsCold) {
+    public Deadline(long nanos, boolean startsCold) {
         this.nanos = nanos;
         this.isOver = !startsCold || nanos >= FIRST_NANOS;
     }
 
     /** {@return the deadline of a decision; with the first one the first seconds begin} */
-    long ofDecision(long now) {
+    public long ofDecision(long now) {
         return isOver ? nanos : first(now, true);
     }
 
     /** {@return the deadline of what is asked beside decisions} */
-    long ofLook(long now) {
+    public long ofLook(long now) {
         return isOver ? nanos : first(now, false);
     }
 
