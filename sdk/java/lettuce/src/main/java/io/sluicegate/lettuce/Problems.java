@@ -33,7 +33,11 @@ final class Problems {
     /** {@return the cause, as a user would say it} {@code before} stays where this one says less: an attempt may end in other ways, for one reason. */
     static String text(Throwable problem, String before) {
         String said = Causes.known(problem, Problems::ofLettuce);
-        return said != null ? said : before != null ? before : Causes.text(problem, Problems::ofLettuce);
+        if (said != null || before != null) {
+            return said != null ? said : before;
+        }
+        String text = Causes.text(problem, Problems::ofLettuce);
+        return text.matches("(?i)connection (reset|closed).*") ? "it ends the connection at once, as a Redis that expects TLS does" : text;
     }
 
     private static String ofLettuce(Throwable cause) {

@@ -109,8 +109,8 @@ class ConnectTest {
             daemon(() -> endAll(tls));
             try (RedisPort port = LettucePort.connect("redis://user:secret@127.0.0.1:" + tls.getLocalPort())) {
                 String said = ask(port);
-                System.out.println("ended: " + said);
-                assertTrue(said.startsWith("there is no connection to 127.0.0.1:" + tls.getLocalPort() + ": ") && !said.contains("secret"), said);
+                assertEquals("there is no connection to 127.0.0.1:" + tls.getLocalPort()
+                    + ": it ends the connection at once, as a Redis that expects TLS does", said);
             }
         }
     }
