@@ -24,7 +24,7 @@ public final class Ask {
         PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
         Map<?, ?> first = (Map<?, ?>) Json.read(in.readLine().getBytes(StandardCharsets.UTF_8));
         URI server = URI.create((String) first.get("server"));
-        try (HttpGate gate = HttpGate.remote(server).timeout(Duration.ofMillis(number(first, "deadline_ms"))).build()) {
+        try (HttpGate gate = HttpGate.remote(server).timeout(Duration.ofMillis(number(first, "deadline_ms"))).warmUp(false).build()) {
             out.println("{}");
             for (String line = in.readLine(); line != null; line = in.readLine()) {
                 out.println(answer(gate, (Map<?, ?>) Json.read(line.getBytes(StandardCharsets.UTF_8))));

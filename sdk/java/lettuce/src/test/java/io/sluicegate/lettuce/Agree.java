@@ -64,7 +64,7 @@ public final class Agree {
         LettucePort port = LettucePort.connect("redis://" + first.get("redis"));
         DirectGate.Builder builder = Sluicegate.direct(port).deadline(DEADLINE).clock(clock);
         if (first.containsKey("nodes")) {
-            builder.nodes(number(first, "nodes", 1)).deadline(Duration.ofMillis(number(first, "deadline_ms", 0)));
+            builder.nodes(number(first, "nodes", 1)).deadline(Duration.ofMillis(number(first, "deadline_ms", 0))).warmUp(false);
         }
         try (DirectGate gate = builder.build()) {
             hold(gate, port);
