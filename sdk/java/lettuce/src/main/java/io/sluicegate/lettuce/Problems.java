@@ -30,7 +30,11 @@ final class Problems {
         return false;
     }
 
-    /** {@return the cause, as a user would say it} {@code before} stays where this one says less: an attempt may end in other ways, for one reason. */
+    /**
+     * {@return the cause, as a user would say it}
+     *
+     * @param before the cause of the attempt before; it stays where this one says less, as attempts may end in other ways for one reason
+     */
     static String text(Throwable problem, String before) {
         String said = Causes.known(problem, Problems::ofLettuce);
         if (said != null || before != null) {

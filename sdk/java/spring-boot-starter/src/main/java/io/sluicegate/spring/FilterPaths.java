@@ -107,7 +107,8 @@ final class FilterPaths<F, R> {
             return address;
         }
         if (says.trustedProxies().isEmpty()) {
-            throw new IllegalArgumentException(property + ".address-header: `" + says.addressHeader() + "` is believed from trusted-proxies only, and there are none");
+            throw new IllegalArgumentException(property + ".address-header: `" + says.addressHeader()
+                + "` is believed from trusted-proxies only, and there are none");
         }
         return address.from(says.addressHeader());
     }

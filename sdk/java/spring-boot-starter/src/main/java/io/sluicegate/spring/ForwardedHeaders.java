@@ -13,7 +13,8 @@ final class ForwardedHeaders {
     static void warn(Environment environment, List<SluicegateProperties.Filter> filters) {
         if (isUnsafe(environment, filters)) {
             System.getLogger("io.sluicegate").log(System.Logger.Level.WARNING, STRATEGY + "=framework: every client can choose its address by"
-                + " `X-Forwarded-For`, so it can avoid the filters of sluicegate.filters by `address`; leave it out, and name the proxies in `trusted-proxies`");
+                + " `X-Forwarded-For`, so it can avoid the filters of sluicegate.filters by `address`; leave it out, and name the proxies in"
+                + " `trusted-proxies`");
         }
     }
 

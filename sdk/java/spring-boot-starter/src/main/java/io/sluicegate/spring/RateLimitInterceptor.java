@@ -129,7 +129,8 @@ final class RateLimitInterceptor implements MethodInterceptor {
                 refuseUnknown(node, known, method);
                 String unknown = Expressions.unknownBean(node, beans);
                 if (unknown != null) {
-                    throw new IllegalStateException("@RateLimit: `" + expression.getExpressionString() + "` at " + method + ": there is no bean `" + unknown + "`");
+                    throw new IllegalStateException("@RateLimit: `" + expression.getExpressionString() + "` at " + method
+                        + ": there is no bean `" + unknown + "`");
                 }
             }
             if (!limit.fallback.isEmpty() && fallback(bean, method, limit.fallback).isEmpty()) {
