@@ -37,8 +37,9 @@ final class Addresses {
 
     private static void check(String name, String value) {
         if (!PARAMETERS.contains(name)) {
-            throw new IllegalArgumentException("unknown parameter `" + (name.isEmpty() ? value : name) + "`; known are "
-                + PARAMETERS.stream().sorted().toList());
+            // What looks like one may be the end of a password.
+            throw new IllegalArgumentException((name + value).contains("@") ? "a `?` in a password is written as `%3F`"
+                : "unknown parameter `" + name + "`; known are " + PARAMETERS.stream().sorted().toList());
         }
         if (name.equals("timeout") && !value.matches("[0-9]{1,9}(ns|us|ms|s|m|h|d)?")) {
             throw new IllegalArgumentException("timeout: `" + value + "` is not a time; expected such as `5s`");

@@ -131,12 +131,13 @@ class ConnectTest {
         assertEquals(2, Addresses.parse("redis://:secret@h:1/2").getDatabase());
         assertEquals(Duration.ofSeconds(5), Addresses.parse("redis://h?timeout=5s").getTimeout());
         for (String[] wrong : new String[][] {
-            {"redis://a:secret@h?timeut=5", "unknown parameter `timeut`"}, {"redis://a:secret@h?secret", "unknown parameter"},
+            {"redis://a:secret@h?timeut=5", "unknown parameter `timeut`"}, {"redis://a:secret@h?secret", "unknown parameter ``"},
+            {"redis://a:very?secret@h", "a `?` in a password is written as `%3F`"},
             {"redis://a:secret@h?timeout=soon", "timeout: `soon` is not a time"}, {"http://a:secret@h", "expected `redis://HOST:PORT/DATABASE`"},
             {"a:secret@h", "expected"}, {"", "expected"}, {"redis://a:secret@h:x", "expected"}}) {
             String said = assertThrows(IllegalArgumentException.class, () -> LettucePort.connect(wrong[0]), wrong[0]).getMessage();
             assertTrue(said.contains(wrong[1]), said);
-            assertFalse(said.contains("secret") && !wrong[0].endsWith("?secret"), said);
+            assertFalse(said.contains("secret"), said);
         }
     }
 }
