@@ -41,7 +41,7 @@ func startServer(t *testing.T, redisAddr, policies string, env ...string) string
 	for _, listener := range []string{"RESP", "RLS", "ADMIN"} {
 		cmd.Env = append(cmd.Environ(), "SLUICEGATE__"+listener+"__LISTEN=127.0.0.1:0")
 	}
-	cmd.Env = append(append(cmd.Env, "SLUICEGATE__STORE__PUBLISH=files"), env...)
+	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
