@@ -25,7 +25,7 @@ func TestRedisThatStopsUnderManyCallers(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, PoolSize: 50})
 	var log outageLog
 	defer client.Close()
-	gate, err := Direct(client, Deadline(deadline), Nodes(nodes), Logger(slog.New(&log)))
+	gate, err := Direct(client, Deadline(deadline), Nodes(nodes), Logger(slog.New(&log)), NoWarmUp())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,9 @@ func TestRedisThatStopsUnderManyCallers(t *testing.T) {
 			began := time.Now()
 			d, err := hot.Allow(ctx, "k")
 			longest[i] = max(longest[i], time.Since(began))
-			if err != nil || d.Mode != ModeLocal {
+			// A process that is late itself, as on a busy machine, takes Redis for busy for ten deadlines.
+			late := d.Mode == ModeShed && began.Sub(stopped) < 10*deadline
+			if err != nil || d.Mode != ModeLocal && !late {
 				t.Errorf("%+v, %v", d, err)
 				return
 			}

@@ -43,7 +43,8 @@ type Gate struct {
 
 // Direct returns a gate that decides in Redis, by the policies that servers publish there and by limits made in code. The
 // client must have ContextTimeoutEnabled, because deadlines have no effect without it. Direct reads the policies before it
-// returns, for one second at most. It returns a gate also while Redis does not answer.
+// returns, for one second at most, and warms up for half a second at most: see [NoWarmUp]. It returns a gate also while Redis
+// does not answer.
 func Direct(rdb redis.UniversalClient, opts ...Option) (*Gate, error) {
 	o, err := optionsOf(forDirect, deadlineDefault, opts)
 	if err != nil {
@@ -64,7 +65,7 @@ func Direct(rdb redis.UniversalClient, opts ...Option) (*Gate, error) {
 func (o *options) engineOf(rdb redis.UniversalClient) *engine.Engine {
 	return engine.New(engine.Config{
 		Redis: rdb, Policies: policy.NewCatalog(o.names, o.logger, o.clock.Now), App: o.app, Nodes: o.nodes, Deadline: o.deadline,
-		Clock: o.clock, Logger: o.logger,
+		Cold: o.cold, Clock: o.clock, Logger: o.logger,
 	})
 }
 

@@ -62,6 +62,7 @@ type options struct {
 	nodes    int64
 	nodesSet bool
 	deadline time.Duration
+	cold     bool
 	logger   *slog.Logger
 	clock    Clock
 	names    []string
@@ -107,9 +108,18 @@ func Nodes(n int64) Option {
 }
 
 // Deadline sets the longest time of a question to Redis or to the server: 1 ms to 10 s. Default: 50 ms, and 200 ms for
-// [Remote] over HTTP. A question that takes longer is perhaps charged; it is never repeated. For [Direct] and [Remote].
+// [Remote] over HTTP. A question that takes longer is perhaps charged; it is never repeated. A gate of [Direct] has at least
+// 500 ms for the first 5 s after its start, unless [NoWarmUp] is given. For [Direct] and [Remote].
 func Deadline(d time.Duration) Option {
 	return optionOf("Deadline", func(o *options) { o.deadline = d }, forDirect, forHTTP, forRESP)
+}
+
+// NoWarmUp has [Direct] return without warming up. By default it asks Redis some hundred questions that change nothing, with
+// up to 32 connections and for half a second at most, and a question has at least 500 ms for the first 5 s. Without that the
+// first requests of a process may pass their deadline beside a healthy Redis, and then the share decides in addition to Redis:
+// more passes than the limit. For [Direct].
+func NoWarmUp() Option {
+	return optionOf("NoWarmUp", func(o *options) { o.cold = true }, forDirect)
 }
 
 // Logger sets the logger of the gate. Default: none. Keys are never logged.

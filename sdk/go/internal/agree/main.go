@@ -106,9 +106,9 @@ func gateOf(s step, now *clock) (*sluicegate.Gate, error) {
 	client := redis.NewClient(&redis.Options{Addr: s.Redis, ContextTimeoutEnabled: true})
 	if s.Nodes > 0 {
 		within := time.Duration(s.DeadlineMS) * time.Millisecond
-		return sluicegate.Direct(client, sluicegate.WithClock(now), sluicegate.Deadline(within), sluicegate.Nodes(s.Nodes))
+		return sluicegate.Direct(client, sluicegate.WithClock(now), sluicegate.NoWarmUp(), sluicegate.Deadline(within), sluicegate.Nodes(s.Nodes))
 	}
-	return sluicegate.Direct(client, sluicegate.WithClock(now), sluicegate.Deadline(deadline))
+	return sluicegate.Direct(client, sluicegate.WithClock(now), sluicegate.NoWarmUp(), sluicegate.Deadline(deadline))
 }
 
 func decide(l *sluicegate.Limiter, s step) (sluicegate.Decision, error) {

@@ -77,6 +77,7 @@ type Config struct {
 	App      string
 	Nodes    int64         // 0: as the servers say
 	Deadline time.Duration // of a question to Redis
+	Cold     bool          // nothing is done ahead, nor does a question take longer at the start
 	Clock    clocked
 	Logger   *slog.Logger
 }
@@ -92,21 +93,27 @@ func New(c Config) *Engine {
 	return e
 }
 
-// Look looks for the policies, for a second at most.
-func (e *Engine) Look(ctx context.Context) {
+// Look looks for the policies, for a second at most, and reports whether Redis answered.
+func (e *Engine) Look(ctx context.Context) bool {
 	first, cancel := context.WithTimeout(ctx, policy.LookFirstWithin)
 	defer cancel()
-	if err := e.follower.Look(first, false); err != nil {
+	err := e.follower.Look(first, false)
+	if err != nil {
 		e.Logger.Warn("policies cannot be looked for in Redis", "error", err)
 	}
+	return err == nil
 }
 
-// Start looks for the policies, and begins to follow them and to pay debts.
+// Start looks for the policies, warms up, and begins to follow policies and to pay debts.
 func (e *Engine) Start() {
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.redis.ConnectUntil(ctx)
-	e.Look(ctx)
+	if e.Look(ctx) && !e.Cold {
+		e.redis.Begin()
+		e.redis.WarmUp(ctx)
+		e.redis.Begin() // the seconds of the requests, which follow now
+	}
 	e.done.Add(2)
 	go func() { defer e.done.Done(); e.follower.Run(ctx) }()
 	go func() { defer e.done.Done(); e.run(ctx) }()
@@ -175,7 +182,7 @@ func (e *Engine) policyFor(ctx context.Context, a Request) (*policy.Policy, erro
 	name := a.Policy
 	p, why := e.Policies.Get(name)
 	if p == nil && e.follower != nil {
-		if err := e.follower.LookFor(ctx, e.Deadline); err != nil {
+		if err := e.follower.LookFor(ctx, e.redis.DeadlineNow()); err != nil {
 			return nil, &wire.Failure{Class: wire.ClassNoAnswer, Cause: err}
 		}
 		p, why = e.Policies.Get(name)
@@ -325,7 +332,7 @@ func (e *Engine) without(p *policy.Policy, q store.Question, f *wire.Failure) (s
 	if f.Class == wire.ClassCaller || !takes(q.Verb) && q.Verb != kernel.VerbPeek {
 		return store.Answer{}, "", f
 	}
-	if f.Class == wire.ClassContended {
+	if f.Class == wire.ClassContended || f.Class == wire.ClassOverloaded {
 		return store.RefusedFor(q.Plan, shedRetryUS), ModeShed, nil
 	}
 	e.Logger.Debug("redis did not decide", "policy", p.Name, "error", f.Cause, "perhaps_charged", f.Charged)

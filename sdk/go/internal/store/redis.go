@@ -82,9 +82,11 @@ type Redis struct {
 	Deadline time.Duration
 	now      func() time.Time
 
-	mu    sync.Mutex
-	known map[string][]byte // rules by where they are announced
-	end   atomic.Pointer[end]
+	mu     sync.Mutex
+	known  map[string][]byte // rules by where they are announced
+	end    atomic.Pointer[end]
+	start  atomic.Int64 // until when the process counts as just started, in µs since 1970; 0: it does not
+	pulses pulses
 
 	background context.Context // ends with the gate
 	connecting atomic.Int32
@@ -132,17 +134,26 @@ func (s *Redis) remember(key string, rules []byte) {
 	s.known[key] = rules
 }
 
-// Decide has one deadline for all the calls that a question takes. A connection has one call at a time, so a Redis that lets
-// the deadline pass is silent, and never only busy.
+// Decide has one deadline for all the calls that a question takes. A question that passes it is overloaded while Redis answers
+// others, and without an answer otherwise.
 func (s *Redis) Decide(ctx context.Context, q Question) (Answer, *wire.Failure) {
-	limited, cancel := s.within(ctx)
+	deadline := s.DeadlineNow()
+	limited, cancel := s.within(ctx, deadline)
 	defer cancel()
+	p, room := s.pulseOf(limited, q.Key)
+	began := ticks()
+	p.begin(began)
+	defer p.end()
 	calls := 0
 	a, f := s.decideWithin(limited, q, &calls)
 	if f == nil {
+		p.answered(ticks())
 		return a, nil
 	}
 	answered := wire.ErrorName(f.Cause) != ""
+	if answered {
+		p.answered(ticks())
+	}
 	late := !answered && (limited.Err() != nil || IsTimeout(f.Cause))
 	gone := Gone(ctx, late)
 	switch {
@@ -152,18 +163,21 @@ func (s *Redis) Decide(ctx context.Context, q Question) (Answer, *wire.Failure) 
 		return a, f
 	case calls > 0:
 		return a, &wire.Failure{Class: wire.ClassContended, Charged: f.Charged, Cause: f.Cause}
-	default:
-		if !f.Charged {
-			s.connect(q.Key)
-		}
-		return a, f
 	}
+	if !f.Charged {
+		s.connect(q.Key)
+	}
+	if p.busy(lateness{began, ticks(), deadline}, f.Charged, room) {
+		return a, &wire.Failure{Class: wire.ClassOverloaded, Charged: f.Charged, Cause: f.Cause}
+	}
+	return a, f
 }
 
-// IsTimeout reports whether an error of the client library is a time that ran out: it may come before that of the context.
+// IsTimeout reports whether an error of the client library is a time that ran out, which may come before that of the context,
+// or a pool that has no connection left.
 func IsTimeout(err error) bool {
 	var timeout net.Error
-	return errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, redis.ErrPoolTimeout)
+	return errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)
 }
 
 // Gone returns how the caller's context has ended, or ended a command that is late; nil: it has not.
@@ -328,16 +342,15 @@ func (c *limited) Err() error {
 func nothing() {}
 
 // within returns a context that ends at the deadline of a question which begins now.
-func (s *Redis) within(ctx context.Context) (context.Context, context.CancelFunc) {
+func (s *Redis) within(ctx context.Context, allowed time.Duration) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has || ctx.Done() != nil {
-		return context.WithTimeout(ctx, s.Deadline)
+		return context.WithTimeout(ctx, allowed)
 	}
-	deadline := time.Now().Add(s.Deadline)
+	deadline, after := time.Now().Add(allowed), min(allowed/endAfter, endAfterMax)
 	e := s.end.Load()
-	if e == nil || e.at.Before(deadline) {
-		after := min(s.Deadline/endAfter, endAfterMax)
+	if e == nil || e.at.Before(deadline) || e.at.After(deadline.Add(after)) {
 		e = &end{deadline.Add(after), make(chan struct{})}
-		time.AfterFunc(s.Deadline+after, func() { close(e.done) })
+		time.AfterFunc(allowed+after, func() { close(e.done) })
 		s.end.Store(e)
 	}
 	return &limited{ctx, deadline, e.done}, nothing

@@ -213,24 +213,24 @@ func TestTheDeadlineHoldsWhileOneWaitsForAConnection(t *testing.T) {
 
 func TestQuestionsThatEndTogetherShareATimer(t *testing.T) {
 	s, ctx := &Redis{Deadline: testkit.Patient}, context.Background()
-	first, _ := s.within(ctx)
-	second, _ := s.within(ctx)
+	first, _ := s.within(ctx, s.Deadline)
+	second, _ := s.within(ctx, s.Deadline)
 	if first.Done() != second.Done() {
 		t.Error("two questions at a time have two timers")
 	}
 	s = &Redis{Deadline: time.Millisecond}
-	third, _ := s.within(ctx)
+	third, _ := s.within(ctx, s.Deadline)
 	<-third.Done()
 	if third.Err() != context.DeadlineExceeded {
 		t.Error(third.Err())
 	}
-	fourth, _ := s.within(ctx)
+	fourth, _ := s.within(ctx, s.Deadline)
 	if fourth.Done() == third.Done() {
 		t.Error("a question ends before it begins")
 	}
 	earlier, cancel := context.WithTimeout(ctx, time.Hour)
 	cancel()
-	if limited, done := s.within(earlier); limited.Err() != context.Canceled {
+	if limited, done := s.within(earlier, s.Deadline); limited.Err() != context.Canceled {
 		t.Error("a question does not end with its caller's context")
 	} else {
 		done()

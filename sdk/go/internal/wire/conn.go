@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"errors"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -65,6 +66,23 @@ func (c Conn) Master(ctx context.Context, key string) (redis.UniversalClient, er
 	default:
 		return client, nil
 	}
+}
+
+// Node returns the client of the node of a cluster or ring that has a key, nil if there is one node only or none is known; and how
+// many commands that node has under way at most, as each takes a connection of the pool.
+func (c Conn) Node(ctx context.Context, key string) (node *redis.Client, room int64) {
+	switch client := c.Client.(type) {
+	case *redis.Client:
+		return nil, int64(client.Options().PoolSize)
+	case *redis.ClusterClient, *redis.Ring:
+		if found, err := c.Master(ctx, key); err == nil {
+			node, _ = found.(*redis.Client)
+		}
+	}
+	if node == nil {
+		return nil, math.MaxInt64
+	}
+	return node, int64(node.Options().PoolSize)
 }
 
 // refusedMax is how often a call is sent again that Redis refused without beginning it.
@@ -171,10 +189,11 @@ func NotSent(err error) error { return notSentError{err} }
 type Class int
 
 const (
-	ClassNoAnswer  Class = iota + 1 // Redis does not answer
-	ClassContended                  // Redis answers, but came to no decision
-	ClassThisKey                    // Redis cannot decide this key; others are not affected
-	ClassCaller                     // a mistake of the caller's, or a caller that went away
+	ClassNoAnswer   Class = iota + 1 // Redis does not answer
+	ClassContended                   // Redis answers, but came to no decision
+	ClassOverloaded                  // Redis answers others, but not this question in time
+	ClassThisKey                     // Redis cannot decide this key; others are not affected
+	ClassCaller                      // a mistake of the caller's, or a caller that went away
 )
 
 // Failure is why a question got no decision.

@@ -1,0 +1,170 @@
+package sluicegate
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// slowRelay passes a Redis on whose replies come later: all of them, or the first of each connection.
+type slowRelay struct {
+	addr         string
+	later, first atomic.Int64 // ns
+}
+
+func newSlowRelay(t *testing.T, to string, first, later time.Duration) *slowRelay {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	r := &slowRelay{addr: l.Addr().String()}
+	r.first.Store(int64(first))
+	r.later.Store(int64(later))
+	go func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go r.pass(near, to)
+		}
+	}()
+	return r
+}
+
+func (r *slowRelay) pass(near net.Conn, to string) {
+	defer near.Close()
+	far, err := net.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	defer far.Close()
+	go func() {
+		defer near.Close()
+		in := make([]byte, 1<<17)
+		for pause := &r.first; ; pause = &r.later {
+			n, err := far.Read(in)
+			if err != nil {
+				return
+			}
+			time.Sleep(time.Duration(pause.Load()))
+			if _, err := near.Write(in[:n]); err != nil {
+				return
+			}
+		}
+	}()
+	in := make([]byte, 1<<17)
+	for {
+		n, err := near.Read(in)
+		if err != nil {
+			return
+		}
+		if _, err := far.Write(in[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// burst sends so many requests at a time, and counts those that pass and the modes.
+func burst(t *testing.T, limiter *Limiter, key string, n int) (passed int64, modes map[Mode]int) {
+	t.Helper()
+	decisions := make([]Decision, n)
+	together(n, func(i int) {
+		d, err := limiter.Allow(context.Background(), key)
+		if err != nil {
+			t.Error(err)
+		}
+		decisions[i] = d
+	})
+	modes = map[Mode]int{}
+	for _, d := range decisions {
+		modes[d.Mode]++
+		if d.Allowed {
+			passed++
+		}
+	}
+	return passed, modes
+}
+
+// coldGate starts a program with the pool and the deadline that it has by default.
+func coldGate(t *testing.T, addr string, change func(*redis.Options), opts ...Option) *Gate {
+	t.Helper()
+	o := &redis.Options{Addr: addr, ContextTimeoutEnabled: true}
+	if change != nil {
+		change(o)
+	}
+	client := redis.NewClient(o)
+	gate, err := Direct(client, append([]Option{App("shop")}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { gate.Close(); client.Close() })
+	return gate
+}
+
+// coldAddr is the variable by which this program, started again by its test, is a process that has just started.
+const coldAddr = "SLUICEGATE_TEST_COLD_ADDR"
+
+func TestTheFirstRequestsOfAProcessAdmitExactlyTheLimit(t *testing.T) {
+	if addr := os.Getenv(coldAddr); addr != "" {
+		passed, modes := burst(t, coldGate(t, addr, nil).Policy("a"), "k", 50)
+		fmt.Println("passed", passed, "local", modes[ModeLocal], "shed", modes[ModeShed])
+		return
+	}
+	addr, ctx := redisAddr(t), context.Background()
+	for range 20 {
+		if err := dial(t, addr).FlushAll(ctx).Err(); err != nil {
+			t.Fatal(err)
+		}
+		publish(t, addr, 1, FixedWindow(20, time.Hour))
+		process := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1")
+		process.Env = append(os.Environ(), coldAddr+"="+addr, "GORACE=atexit_sleep_ms=0")
+		said, err := process.CombinedOutput()
+		if err != nil || !strings.Contains(string(said), "passed 20 local 0 shed 0\n") {
+			t.Errorf("%v: %s", err, said)
+		}
+	}
+}
+
+// A connection takes longer than a question may, as with TLS on a busy machine.
+func TestFirstConnectionsThatAreSlowAreNoReasonForAShare(t *testing.T) {
+	addr := redisAddr(t)
+	publish(t, addr, 1, FixedWindow(20, time.Hour))
+	relay := newSlowRelay(t, addr, 120*time.Millisecond, 0)
+	limiter := coldGate(t, relay.addr, nil).Policy("a")
+	passed, modes := burst(t, limiter, "k", 50)
+	if passed != 20 || modes[ModeLocal] > 0 {
+		t.Errorf("%d passed of 20: %v", passed, modes)
+	}
+}
+
+// Two connections and 20 ms for each reply: five of fifty have their answer within 50 ms.
+func TestQuestionsThatWaitForAConnectionAreShedAndNotDecidedByTheShare(t *testing.T) {
+	addr := redisAddr(t)
+	publish(t, addr, 1, FixedWindow(20, time.Hour))
+	relay := newSlowRelay(t, addr, 0, 0)
+	limiter := coldGate(t, relay.addr, func(o *redis.Options) { o.PoolSize = 2 }, NoWarmUp()).Policy("a")
+	eventually(t, "redis does not decide", func() bool {
+		d, err := limiter.Allow(context.Background(), "warm")
+		return err == nil && d.Mode == ModeStore
+	})
+	relay.later.Store(int64(20 * time.Millisecond))
+	passed, modes := burst(t, limiter, "k", 50)
+	if passed > 20 || modes[ModeLocal] > 0 || modes[ModeShed] == 0 {
+		t.Errorf("%d passed of 20: %v", passed, modes)
+	}
+	relay.later.Store(0)
+	if d, err := limiter.Peek(context.Background(), "other", 1); err != nil || d.Mode != ModeStore {
+		t.Errorf("a busy Redis opened the breaker: %+v, %v", d, err)
+	}
+}
