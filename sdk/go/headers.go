@@ -33,7 +33,8 @@ func nameOf(value int, names ...string) string {
 }
 
 // Headers returns the header fields of a decision by name: those of the styles (default: RateLimitHeaders), and
-// `Retry-After` in whole seconds if the request is refused and can pass later.
+// `Retry-After` in whole seconds if the request is refused and can pass later. In the modes allow, deny and shed nothing is
+// known of the budget, so there is no other field then.
 func (d Decision) Headers(styles ...HeaderStyle) map[string]string {
 	if len(styles) == 0 {
 		styles = []HeaderStyle{RateLimitHeaders}
@@ -43,6 +44,9 @@ func (d Decision) Headers(styles ...HeaderStyle) map[string]string {
 	if d.RetryAfterSeconds() > 0 {
 		next = d.RetryAfter
 		out["Retry-After"] = strconv.FormatInt(d.RetryAfterSeconds(), 10)
+	}
+	if d.Mode == ModeAllow || d.undecided() {
+		return out
 	}
 	for _, style := range styles {
 		switch style {
@@ -59,6 +63,9 @@ func (d Decision) Headers(styles ...HeaderStyle) map[string]string {
 	}
 	return out
 }
+
+// undecided reports whether the request was refused because nobody could decide it.
+func (d Decision) undecided() bool { return d.Mode == ModeDeny || d.Mode == ModeShed }
 
 func quotasText(quotas []Quota) string {
 	var out []string
@@ -102,8 +109,8 @@ func parseQuotas(text string) (out []Quota) {
 const ProblemType = "application/problem+json"
 
 // Problem returns the status and the body of the response to a refused request: 429 and a problem (RFC 9457) of the type
-// quota-exceeded, or 503 and temporary-reduced-capacity if Redis did not decide and the policy is
-// `on_store_failure: deny`. Of an allowed request it returns 200 and no body.
+// quota-exceeded, or 503 and temporary-reduced-capacity if nobody decided: Redis did not answer and the policy is
+// `on_store_failure: deny`, or it did not decide in time (mode shed). Of an allowed request it returns 200 and no body.
 func (d Decision) Problem() (status int, body []byte) {
 	if d.Allowed {
 		return http.StatusOK, nil
@@ -123,7 +130,7 @@ func (d Decision) Problem() (status int, body []byte) {
 	if d.CanRetry {
 		problem.Detail = fmt.Sprintf("retry in %d s", d.RetryAfterSeconds())
 	}
-	if d.Mode == ModeDeny {
+	if d.undecided() {
 		problem.Type = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 		problem.Title = "Request cannot be satisfied due to temporary server capacity constraints"
 		problem.Status, problem.Violated = 503, nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestAProblemIsOnlyThatOfARefusal(t *testing.T) {
@@ -30,4 +31,19 @@ func FuzzQuotas(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(_ *testing.T, text string) { _ = parseQuotas(text) })
+}
+
+func TestWhatNobodyDecidedHasNoFieldsOfABudget(t *testing.T) {
+	for mode, status := range map[Mode]int{ModeDeny: 503, ModeShed: 503, ModeStore: 429, ModeLocal: 429, ModeRemembered: 429} {
+		d := Decision{Mode: mode, Rule: "r", Limit: 5, CanRetry: true, RetryAfter: 100 * time.Millisecond, Quotas: []Quota{{Rule: "r", Limit: 5}}}
+		fields := d.Headers(RateLimitHeaders, XRateLimitHeaders)
+		got, body := d.Problem()
+		if fields["Retry-After"] != "1" || (fields["RateLimit"] != "") != (status == 429) || (len(fields) == 1) != (status == 503) ||
+			got != status || strings.Contains(string(body), "temporary-reduced-capacity") != (status == 503) {
+			t.Errorf("%s: %v, %d %s", mode, fields, got, body)
+		}
+	}
+	if fields := (Decision{Allowed: true, Mode: ModeAllow, Rule: "r"}).Headers(); len(fields) > 0 {
+		t.Error(fields)
+	}
 }

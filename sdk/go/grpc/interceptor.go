@@ -1,8 +1,9 @@
 // Package sggrpc guards services of gRPC, and makes clients wait for their turn.
 //
-// A refused call gets ResourceExhausted, and Unavailable where nobody could decide and the policy denies. A call without a
-// decision gets the code of its context if that has ended; Unavailable if Redis or the server did not answer, or the server
-// failed; and Internal for mistakes of the program, such as an unknown policy. The error itself is not sent to clients.
+// A refused call gets ResourceExhausted, and Unavailable where nobody could decide and the policy denies, or not in time. A
+// call without a decision gets the code of its context if that has ended; Unavailable if Redis or the server did not answer, or
+// the server failed; and Internal for mistakes of the program, such as an unknown policy. The error itself is not sent to
+// clients.
 package sggrpc
 
 import (
@@ -88,11 +89,11 @@ func (g *guard) pass(ctx context.Context, method string) error {
 	return nil
 }
 
-// refused returns ResourceExhausted (Unavailable if Redis did not decide and the policy denies), with RetryInfo if the
-// call can pass later.
+// refused returns ResourceExhausted (Unavailable if Redis did not decide, and the policy denies or there was no time), with
+// RetryInfo if the call can pass later.
 func refused(d sluicegate.Decision) error {
 	code := codes.ResourceExhausted
-	if d.Mode == sluicegate.ModeDeny {
+	if d.Mode == sluicegate.ModeDeny || d.Mode == sluicegate.ModeShed {
 		code = codes.Unavailable
 	}
 	s := status.New(code, d.Err().Error())

@@ -65,8 +65,8 @@ func OnError(answer func(http.ResponseWriter, *http.Request, error)) Option {
 }
 
 // Middleware guards handlers by a limiter. What passes reaches the handler, after the decision's pause; what is refused
-// gets 429 (503 if Redis did not decide and the policy denies), or the response that the policy degrades to. Both have
-// the header fields.
+// gets 429 (503 if Redis did not decide, and the policy denies or there was no time), or the response that the policy degrades
+// to. Both have the header fields.
 func Middleware(limiter *sluicegate.Limiter, options ...Option) func(http.Handler) http.Handler {
 	g := &guard{limiter: limiter, cost: func(*http.Request) int64 { return 1 }, failed: fail}
 	g.key = func(r *http.Request) string { return RemoteIP(r, g.trusted...) }

@@ -105,7 +105,7 @@ func Check(t *testing.T, guard Guard) {
 		{"the second is refused with a problem", policy("reject"), nil, client, "", 429,
 			map[string]string{"RateLimit": `"token_bucket";r=0;t=10`, "Retry-After": "10", "Content-Type": "application/problem+json"}, "quota-exceeded"},
 		{"nobody decides and the policy denies", Gone(t), nil, client, "", 503,
-			map[string]string{"Retry-After": "1", "Content-Type": "application/problem+json"}, "temporary-reduced-capacity"},
+			map[string]string{"Retry-After": "1", "RateLimit": "", "Content-Type": "application/problem+json"}, "temporary-reduced-capacity"},
 		{"shadow passes", policy("shadow"), nil, client, "", 200, map[string]string{"Retry-After": ""}, Served},
 		{"the response of the policy is served", policy("response"),
 			nil, client, "", 203, map[string]string{"X-A": "b", "Retry-After": "10"}, "less"},
