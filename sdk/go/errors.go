@@ -54,6 +54,9 @@ var (
 	// ErrUnknownPolicy says that no policy of the name is published, or configured at the server. Check the name, and that the
 	// policy is active; the next request looks again.
 	ErrUnknownPolicy = &Error{Name: "unknown_policy", Charged: ChargedNo}
+	// ErrNothingPublished says that Redis answers, but that no policies are published in it, and none are held: no server works on
+	// this Redis, or its `store.publish` is off. The text has the address. Check it, and start a server.
+	ErrNothingPublished = &Error{Name: "nothing_published", Charged: ChargedNo}
 	// ErrPolicyNotAvailable says that the policy is for other apps, or the verb for its owner only. Add the app to the `apps` of
 	// the policy, or correct [App].
 	ErrPolicyNotAvailable = &Error{Name: "policy_not_available", Charged: ChargedNo}

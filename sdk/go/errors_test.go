@@ -29,11 +29,14 @@ func TestErrorsHaveTheNamesOfTheSpecification(t *testing.T) {
 	}
 	own := map[string]bool{}
 	for _, e := range []*Error{
-		ErrUnknownPolicy, ErrPolicyNotAvailable, ErrAppMissing, ErrAppName, ErrKeyEmpty, ErrKeyLength, ErrIDLength,
+		ErrUnknownPolicy, ErrNothingPublished, ErrPolicyNotAvailable, ErrAppMissing, ErrAppName, ErrKeyEmpty, ErrKeyLength, ErrIDLength,
 		ErrCostRange, ErrMaxWaitRange, ErrNodesRange, ErrDeadlineRange, ErrUnsupportedVerb, ErrNotInDirectMode,
 		ErrKeyText, ErrNotOnThisWire, ErrInterrupted, ErrNotCharged, ErrPerhapsCharged, ErrUnreadablePolicy, ErrRules, ErrServer,
 	} {
 		own[e.Name] = true
+	}
+	if !strings.Contains(string(text), `"`+ErrNothingPublished.Name+`"`) {
+		delete(own, ErrNothingPublished.Name) // a specification of before that
 	}
 	for _, e := range listed {
 		if !own[e.Name] {
@@ -86,6 +89,7 @@ func TestEveryErrorIsOneOfTheVariables(t *testing.T) {
 	}{
 		"ErrUnknownPolicy": {ErrUnknownPolicy, []error{allow(memory.Policy("none"), "k", 1), allow(problem("unknown-policy", "no"), "k", 1),
 			allow(reply("*8\r\n"+strings.Repeat(":0\r\n", 6)+"$-1\r\n$-1\r\n"), "k", 1)}},
+		"ErrNothingPublished":   {ErrNothingPublished, []error{allow(direct(t, redisAddr(t)).Policy("a"), "k", 1)}},
 		"ErrPolicyNotAvailable": {ErrPolicyNotAvailable, []error{allow(other.Policy("partner"), "k", 1)}},
 		"ErrAppMissing":         {ErrAppMissing, []error{allow(memory.Policy("partner"), "k", 1), allow(problem("not-configured", "no"), "k", 1)}},
 		"ErrAppName":            {ErrAppName, []error{made(Direct(client, App("A"))), made(InMemory(App("A"))), made(Remote("http://gate", App("A"))), made(Remote("resp://gate:1", App("A")))}},

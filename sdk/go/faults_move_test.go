@@ -269,7 +269,7 @@ func TestADatabaseHasItsOwnPoliciesAndBudgets(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer gate.Close()
-	if _, err := gate.Policy("a").Allow(ctx, "k"); !errors.Is(err, ErrUnknownPolicy) {
+	if _, err := gate.Policy("a").Allow(ctx, "k"); !errors.Is(err, ErrNothingPublished) || !strings.Contains(err.Error(), addr+"/3;") {
 		t.Errorf("a policy of another database: %v", err)
 	}
 	for _, g := range []*Gate{gate, direct(t, addr)} {

@@ -1,9 +1,9 @@
 // Package sggrpc guards services of gRPC, and makes clients wait for their turn.
 //
 // A refused call gets ResourceExhausted, and Unavailable where nobody could decide and the policy denies, or not in time. A
-// call without a decision gets the code of its context if that has ended; Unavailable if Redis or the server did not answer, or
-// the server failed; and Internal for mistakes of the program, such as an unknown policy. The error itself is not sent to
-// clients.
+// call without a decision gets the code of its context if that has ended; Unavailable if Redis or the server did not answer, the
+// server failed, or no policies are published; and Internal for mistakes of the program, such as an unknown policy. The error
+// itself is not sent to clients.
 package sggrpc
 
 import (
@@ -111,7 +111,8 @@ func undecided(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
-	case errors.Is(err, sluicegate.ErrNotCharged), errors.Is(err, sluicegate.ErrPerhapsCharged), errors.Is(err, sluicegate.ErrInterrupted), errors.Is(err, sluicegate.ErrServer):
+	case errors.Is(err, sluicegate.ErrNotCharged), errors.Is(err, sluicegate.ErrPerhapsCharged), errors.Is(err, sluicegate.ErrInterrupted), errors.Is(err, sluicegate.ErrServer),
+		errors.Is(err, sluicegate.ErrNothingPublished):
 		return status.Error(codes.Unavailable, "no decision about the rate limit")
 	default:
 		return status.Error(codes.Internal, "no decision about the rate limit")

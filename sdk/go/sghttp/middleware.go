@@ -59,7 +59,8 @@ func OnOverflow(serve func(http.ResponseWriter, *http.Request, sluicegate.Decisi
 }
 
 // OnError answers requests without a decision: an unknown policy, for example, or a server that does not answer. Default:
-// 503 if there was no answer, and 500 for other errors, each with a problem that does not say the cause.
+// 503 if there was no answer, or if no policies are published; and 500 for other errors. Each has a problem that does not say
+// the cause.
 func OnError(answer func(http.ResponseWriter, *http.Request, error)) Option {
 	return func(g *guard) { g.failed = answer }
 }
@@ -130,12 +131,22 @@ func answer(w http.ResponseWriter, status int, body []byte) {
 
 // fail answers a request without a decision. The cause is for the program, not for the client.
 func fail(w http.ResponseWriter, _ *http.Request, err error) {
-	if errors.Is(err, sluicegate.ErrNotCharged) || errors.Is(err, sluicegate.ErrPerhapsCharged) || errors.Is(err, sluicegate.ErrInterrupted) || errors.Is(err, sluicegate.ErrServer) {
+	if passesLater(err) {
 		w.Header().Set("Retry-After", "1")
 		answer(w, http.StatusServiceUnavailable, []byte(unavailable))
 		return
 	}
 	problem(w, http.StatusInternalServerError)
+}
+
+// passesLater reports whether an error is none of the request or of the program.
+func passesLater(err error) bool {
+	for _, of := range []error{sluicegate.ErrNotCharged, sluicegate.ErrPerhapsCharged, sluicegate.ErrInterrupted, sluicegate.ErrServer, sluicegate.ErrNothingPublished} {
+		if errors.Is(err, of) {
+			return true
+		}
+	}
+	return false
 }
 
 // unavailable is the problem of a request without a decision.

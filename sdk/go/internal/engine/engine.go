@@ -188,10 +188,8 @@ func (e *Engine) policyFor(ctx context.Context, a Request) (*policy.Policy, erro
 		p, why = e.Policies.Get(name)
 	}
 	switch {
-	case p == nil && why != "":
-		return nil, policyErrorOf("unreadable_policy", "policy: `%s` cannot be read: %s", name, lex.Cut(why))
 	case p == nil:
-		return nil, policyErrorOf("unknown_policy", "policy: unknown policy `%s`", name)
+		return nil, e.missing(name, why)
 	case p.Allows(e.App, a.Verb):
 		return p, nil
 	case e.App == "":
@@ -199,6 +197,35 @@ func (e *Engine) policyFor(ctx context.Context, a Request) (*policy.Policy, erro
 	default:
 		return nil, policyErrorOf("policy_not_available", "app: policy `%s` is not available to app `%s`", name, e.App)
 	}
+}
+
+// missing returns the error of a policy that is not held; why says why it cannot be read.
+func (e *Engine) missing(name, why string) error {
+	held, found := e.Policies.State()
+	if why == "" && held == 0 && found == policy.FoundFormat {
+		why = policy.ErrFormat.Error()
+	}
+	switch {
+	case why != "":
+		return policyErrorOf("unreadable_policy", "policy: `%s` cannot be read: %s", name, lex.Cut(why))
+	case held == 0 && found == policy.FoundNothing:
+		return e.NothingPublished()
+	default:
+		return policyErrorOf("unknown_policy", "policy: unknown policy `%s`", name)
+	}
+}
+
+// NothingPublished returns the error of a Redis that answers and in which no server publishes policies.
+func (e *Engine) NothingPublished() error {
+	return policyErrorOf("nothing_published", "policy: no policies are published in the Redis at %s; start a server on it (its `store.publish` is `on` unless set)", e.Address())
+}
+
+// Address returns where the Redis is; "" if there is none.
+func (e *Engine) Address() string {
+	if e.Redis == nil {
+		return ""
+	}
+	return wire.Conn{Client: e.Redis}.Address()
 }
 
 // Decide decides a request. Its error is a *PolicyError or a *wire.Failure.

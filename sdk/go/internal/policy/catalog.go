@@ -44,7 +44,19 @@ type Catalog struct {
 	behind     bool              // the last look found an earlier revision
 	clock      wire.Clock
 	nodes      int64 // 0: not known
+	found      Found
 }
+
+// Found is what the last look that was answered found.
+type Found int
+
+// What a look finds.
+const (
+	FoundNoAnswer Found = iota // none was answered yet
+	FoundNothing               // no hash of policies
+	FoundFormat                // policies in a format that is not known
+	FoundPolicies
+)
 
 // NewCatalog returns a catalog that holds nothing yet, of the policies with these names; none: of all.
 func NewCatalog(names []string, logger *slog.Logger, now func() time.Time) *Catalog {
@@ -64,6 +76,28 @@ func (p *Catalog) Hold(made *Policy) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.held[made.Name] = made
+}
+
+// ErrFormat says that policies are published in a format that this program does not read.
+var ErrFormat = errors.New("the policies in Redis have a format of a later version; this program reads " + recordsFormat)
+
+// State returns how many policies are held, and what the last look found.
+func (p *Catalog) State() (held int, found Found) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return len(p.held), p.found
+}
+
+// Unreadable returns the name of a policy that is published and cannot be read, and why; "" if there is none.
+func (p *Catalog) Unreadable() (name, why string) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	for other, reason := range p.unreadable {
+		if name == "" || other < name {
+			name, why = other, reason
+		}
+	}
+	return name, why
 }
 
 // ClockNow returns by whose time Redis decides.
@@ -90,13 +124,15 @@ func (p *Catalog) Take(fields map[string]string, heard bool) {
 	}
 	revision, rest, ok := lex.Digits(fields["#revision"])
 	if !ok || rest != "" || revision >= kernel.UnitsMax {
+		p.found = FoundNothing
 		return
 	}
 	if fields["#format"] != recordsFormat {
-		p.logger.Warn("policies are published in a format that is not known", "format", fields["#format"])
+		p.found = FoundFormat
+		p.logger.Warn("policies are published in a format that is not known", "format", lex.Short(fields["#format"]))
 		return
 	}
-	p.clock = wire.ClockServer
+	p.found, p.clock = FoundPolicies, wire.ClockServer
 	if fields["#clock"] == "client" {
 		p.clock = wire.ClockClient
 	}

@@ -6,7 +6,10 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"errors"
+	"maps"
 	"math"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,6 +46,32 @@ func (c *onceCmd) Args() []any {
 
 // Conn is the program's own client of Redis.
 type Conn struct{ Client redis.UniversalClient }
+
+// addressesMax is how many addresses of a cluster a message names.
+const addressesMax = 3
+
+// Address returns where the Redis is, for messages: with the database, if it is not the first, and without a password.
+func (c Conn) Address() string {
+	var all []string
+	switch client := c.Client.(type) {
+	case *redis.Client:
+		if db := client.Options().DB; db != 0 {
+			return client.Options().Addr + "/" + strconv.Itoa(db)
+		}
+		return client.Options().Addr
+	case *redis.ClusterClient:
+		all = client.Options().Addrs
+	case *redis.Ring:
+		all = slices.Sorted(maps.Values(client.Options().Addrs))
+	}
+	if len(all) == 0 {
+		return "an address that only its client knows"
+	}
+	if len(all) > addressesMax {
+		return strings.Join(all[:addressesMax], ", ") + ", …"
+	}
+	return strings.Join(all, ", ")
+}
 
 // Once sends a command at most once, and gives its reply. A notSent error says that the command was not sent.
 func (c Conn) Once(ctx context.Context, client redis.UniversalClient, args ...any) (any, error) {
