@@ -25,5 +25,5 @@ func Middleware(limiter *sluicegate.Limiter, options ...sghttp.Option) gin.Handl
 	}
 }
 
-// Header takes the key from a header field; a request without it takes from the shared budget.
+// Header takes the key from a header field; a request without it gets 400, unless [sghttp.Shared] is given.
 func Header(name string) sghttp.Option { return sghttp.Header(name) }

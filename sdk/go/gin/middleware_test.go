@@ -22,16 +22,16 @@ func TestRoutesOfGinAreGuarded(t *testing.T) {
 	for _, c := range []struct {
 		tenant string
 		status int
-	}{{"a", 200}, {"a", 429}, {"b", 200}, {"", 200}, {"", 429}} {
+	}{{"a", 200}, {"a", 429}, {"b", 200}, {"", 400}, {"", 400}} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Header.Set("X-Tenant", c.tenant)
 		w := httptest.NewRecorder()
 		router.ServeHTTP(w, r)
-		if w.Code != c.status || w.Header().Get("RateLimit") == "" || c.status == 429 && w.Header().Get("Retry-After") != "10" {
+		if w.Code != c.status || (w.Header().Get("RateLimit") == "") != (c.status == 400) || c.status == 429 && w.Header().Get("Retry-After") != "10" {
 			t.Errorf("%+v: %d, %v", c, w.Code, w.Header())
 		}
 	}
-	if served != 3 {
+	if served != 2 {
 		t.Errorf("served %d", served)
 	}
 }

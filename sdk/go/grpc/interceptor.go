@@ -2,8 +2,8 @@
 //
 // A refused call gets ResourceExhausted, and Unavailable where nobody could decide and the policy denies, or not in time. A
 // call without a decision gets the code of its context if that has ended; Unavailable if Redis or the server did not answer, the
-// server failed, or no policies are published; and Internal for mistakes of the program, such as an unknown policy. The error
-// itself is not sent to clients.
+// server failed, or no policies are published; InvalidArgument if it has no key; and Internal for mistakes of the program, such
+// as an unknown policy. The error itself is not sent to clients.
 package sggrpc
 
 import (
@@ -29,16 +29,17 @@ type guard struct {
 	key      func(ctx context.Context, method string) string
 	metadata string // the metadata that the key is, if it is one
 	cost     int64
+	shared   bool // calls without a key share a budget
 }
 
-// Key sets the function that returns the key of a call; "" selects the shared budget. Default: the full name of the method.
-// Of Key and [Metadata] the last one wins.
+// Key sets the function that returns the key of a call; "" says that it has none: see [Shared]. Default: the full name of the
+// method. Of Key and [Metadata] the last one wins.
 func Key(of func(ctx context.Context, method string) string) Option {
 	return func(g *guard) { g.key, g.metadata = of, "" }
 }
 
-// Metadata takes the key from the metadata of a call; a call without it takes from the shared budget. A call with two such
-// values gets InvalidArgument: a proxy may have added the true one behind that of the client.
+// Metadata takes the key from the metadata of a call. A call without it gets InvalidArgument, unless [Shared] is given. So does
+// a call with two such values: a proxy may have added the true one behind that of the client.
 func Metadata(name string) Option {
 	return func(g *guard) {
 		g.metadata, g.key = name, func(ctx context.Context, _ string) string {
@@ -49,6 +50,9 @@ func Metadata(name string) Option {
 		}
 	}
 }
+
+// Shared has all calls without a key share one budget. By default such a call gets InvalidArgument and is not charged.
+func Shared() Option { return func(g *guard) { g.shared = true } }
 
 // Cost sets the cost of a call in permits. Default: 1.
 func Cost(permits int64) Option { return func(g *guard) { g.cost = permits } }
@@ -61,10 +65,10 @@ func guardOf(limiter *sluicegate.Limiter, options []Option) *guard {
 	return g
 }
 
-// of gives the limiter and the key of a call.
+// of gives the limiter and the key of a call. Without a key, unless calls share it, the limiter has no decision.
 func (g *guard) of(ctx context.Context, method string) (*sluicegate.Limiter, string) {
 	key := sghttp.KeyOf(g.key(ctx, method))
-	if key == "" {
+	if key == "" && g.shared {
 		return g.limiter.Shared(), ""
 	}
 	return g.limiter, key
@@ -114,6 +118,8 @@ func undecided(ctx context.Context, err error) error {
 	case errors.Is(err, sluicegate.ErrNotCharged), errors.Is(err, sluicegate.ErrPerhapsCharged), errors.Is(err, sluicegate.ErrInterrupted), errors.Is(err, sluicegate.ErrServer),
 		errors.Is(err, sluicegate.ErrNothingPublished):
 		return status.Error(codes.Unavailable, "no decision about the rate limit")
+	case errors.Is(err, sluicegate.ErrKeyEmpty):
+		return status.Error(codes.InvalidArgument, "the call has no key of a rate limit")
 	default:
 		return status.Error(codes.Internal, "no decision about the rate limit")
 	}

@@ -147,3 +147,21 @@ func TestTwoValuesOfTheKeyAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestACallWithoutItsKeyIsRefusedAndChargesNothing(t *testing.T) {
+	orders := newGate(t).Policy("orders")
+	for _, c := range []struct {
+		options []sggrpc.Option
+		codes   []codes.Code
+	}{
+		{[]sggrpc.Option{sggrpc.Metadata("tenant")}, []codes.Code{codes.InvalidArgument, codes.InvalidArgument}},
+		{[]sggrpc.Option{sggrpc.Metadata("tenant"), sggrpc.Shared()}, []codes.Code{codes.OK, codes.ResourceExhausted}},
+	} {
+		client := serve(t, []grpc.ServerOption{grpc.UnaryInterceptor(sggrpc.Unary(orders, c.options...))})
+		for i, want := range c.codes {
+			if _, err := client.Check(context.Background(), &healthpb.HealthCheckRequest{}); status.Code(err) != want {
+				t.Errorf("call %d: %v, expected %v", i, err, want)
+			}
+		}
+	}
+}

@@ -40,10 +40,17 @@ func JoinKey(values ...string) string {
 	return KeyOf(strings.Join(escaped, "|"))
 }
 
+// forwardedFor is the field in which proxies say for whom they ask, unless [ProxyHeader] names another.
+const forwardedFor = "X-Forwarded-For"
+
 // RemoteIP returns the client's address as a key: IPv4 (also inside IPv6) as four numbers, other IPv6 as its first 64 bits
 // and `/64`; "" if the request has none. X-Forwarded-For is accepted from trusted addresses only: the client is the last
-// address in it that is not trusted.
+// address in it that is not trusted. An address may have a port and brackets there, which are no part of the key.
 func RemoteIP(r *http.Request, trusted ...netip.Prefix) string {
+	return remoteIP(r, forwardedFor, trusted)
+}
+
+func remoteIP(r *http.Request, field string, trusted []netip.Prefix) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		host = r.RemoteAddr
@@ -52,16 +59,28 @@ func RemoteIP(r *http.Request, trusted ...netip.Prefix) string {
 	if err != nil {
 		return ""
 	}
-	list := strings.Join(r.Header.Values("X-Forwarded-For"), ",")
+	list := strings.Join(r.Header.Values(field), ",")
 	for looked := 0; list != "" && looked < forwardedMax && isTrusted(client, trusted); looked++ {
 		last := strings.LastIndexByte(list, ',')
-		next, err := netip.ParseAddr(strings.TrimSpace(list[last+1:]))
+		next, err := forwardedAddress(strings.TrimSpace(list[last+1:]))
 		if err != nil {
 			break
 		}
 		client, list = next, list[:max(last, 0)]
 	}
 	return AddressKey(client)
+}
+
+// forwardedAddress reads an address as proxies write it: `192.0.2.1`, `192.0.2.1:4711`, `2001:db8::1`, `[2001:db8::1]` or
+// `[2001:db8::1]:4711`.
+func forwardedAddress(text string) (netip.Addr, error) {
+	if withPort, err := netip.ParseAddrPort(text); err == nil {
+		return withPort.Addr(), nil
+	}
+	if inside, ok := strings.CutPrefix(text, "["); ok && strings.HasSuffix(inside, "]") && strings.Contains(inside, ":") {
+		text = strings.TrimSuffix(inside, "]")
+	}
+	return netip.ParseAddr(text)
 }
 
 func isTrusted(address netip.Addr, trusted []netip.Prefix) bool {

@@ -19,35 +19,45 @@ type guard struct {
 	key     func(*http.Request) string
 	header  string // the field that the key is, if it is one
 	cost    func(*http.Request) int64
+	shared  bool   // requests without a key share a budget
+	proxy   string // the field in which proxies say for whom they ask
 	trusted []netip.Prefix
 	styles  []sluicegate.HeaderStyle
 	over    func(http.ResponseWriter, *http.Request, sluicegate.Decision) bool
 	failed  func(http.ResponseWriter, *http.Request, error)
 }
 
-// Key sets the function that returns the key of a request; "" selects the shared budget. Default: the client's address, as
-// [RemoteIP] returns it. A key of more than 1,024 bytes becomes its hash. Of Key and [Header] the last one wins.
+// Key sets the function that returns the key of a request; "" says that it has none: see [Shared]. Default: the client's
+// address, as [RemoteIP] returns it. A key of more than 1,024 bytes becomes its hash. Of Key and [Header] the last one wins.
 func Key(of func(*http.Request) string) Option {
 	return func(g *guard) { g.key, g.header = of, "" }
 }
 
-// Header takes the key from a header field; a request without it takes from the shared budget. A request with two such
-// fields gets 400: a proxy may have added the true one behind that of the client. Bytes that are not UTF-8 become U+FFFD.
+// Header takes the key from a header field. A request without it gets 400, unless [Shared] is given. So does a request with two
+// such fields: a proxy may have added the true one behind that of the client. Bytes that are not UTF-8 become U+FFFD.
 func Header(name string) Option {
 	return func(g *guard) {
 		g.key, g.header = func(r *http.Request) string { return strings.ToValidUTF8(r.Header.Get(name), "\ufffd") }, name
 	}
 }
 
+// Shared has all requests without a key share one budget. By default such a request gets 400 and is not charged (an
+// [sluicegate.ErrKeyEmpty] for [OnError]): whoever leaves the field out would otherwise take from others, or pass by their own limit.
+func Shared() Option { return func(g *guard) { g.shared = true } }
+
 // Cost sets the function that returns the cost of a request in permits. Default: 1.
 func Cost(of func(*http.Request) int64) Option { return func(g *guard) { g.cost = of } }
 
-// TrustedProxies sets the addresses, such as `10.0.0.0/8`, from which X-Forwarded-For is accepted. Default: none. It panics
-// if an argument is neither a prefix nor an address.
+// TrustedProxies sets the addresses, such as `10.0.0.0/8`, from which X-Forwarded-For, or the field of
+// [ProxyHeader], is accepted. Default: none. It panics if an argument is neither a prefix nor an address.
 func TrustedProxies(prefixes ...string) Option {
 	list := Prefixes(prefixes...)
 	return func(g *guard) { g.trusted = append(g.trusted, list...) }
 }
+
+// ProxyHeader names the header field in which trusted proxies say for whom they ask: `X-Real-IP` or `CF-Connecting-IP`, for
+// example. Default: X-Forwarded-For. It is read like that one, and from [TrustedProxies] only: set both.
+func ProxyHeader(name string) Option { return func(g *guard) { g.proxy = name } }
 
 // Headers chooses the header fields of answers. Default: RateLimitHeaders.
 func Headers(styles ...sluicegate.HeaderStyle) Option { return func(g *guard) { g.styles = styles } }
@@ -59,8 +69,8 @@ func OnOverflow(serve func(http.ResponseWriter, *http.Request, sluicegate.Decisi
 }
 
 // OnError answers requests without a decision: an unknown policy, for example, or a server that does not answer. Default:
-// 503 if there was no answer, or if no policies are published; and 500 for other errors. Each has a problem that does not say
-// the cause.
+// 503 if there was no answer, or if no policies are published; 400 if the request has no key; and 500 for other errors. Each has a
+// problem that does not say the cause.
 func OnError(answer func(http.ResponseWriter, *http.Request, error)) Option {
 	return func(g *guard) { g.failed = answer }
 }
@@ -69,8 +79,8 @@ func OnError(answer func(http.ResponseWriter, *http.Request, error)) Option {
 // gets 429 (503 if Redis did not decide, and the policy denies or there was no time), or the response that the policy degrades
 // to. Both have the header fields.
 func Middleware(limiter *sluicegate.Limiter, options ...Option) func(http.Handler) http.Handler {
-	g := &guard{limiter: limiter, cost: func(*http.Request) int64 { return 1 }, failed: fail}
-	g.key = func(r *http.Request) string { return RemoteIP(r, g.trusted...) }
+	g := &guard{limiter: limiter, cost: func(*http.Request) int64 { return 1 }, failed: fail, proxy: forwardedFor}
+	g.key = func(r *http.Request) string { return remoteIP(r, g.proxy, g.trusted) }
 	for _, option := range options {
 		option(g)
 	}
@@ -86,11 +96,11 @@ func Middleware(limiter *sluicegate.Limiter, options ...Option) func(http.Handle
 // pass says whether a request passes, and answers it otherwise.
 func (g *guard) pass(w http.ResponseWriter, r *http.Request) bool {
 	if g.header != "" && len(r.Header.Values(g.header)) > 1 {
-		problem(w, http.StatusBadRequest)
+		problem(w, http.StatusBadRequest, "the header field that limits this request is given more than once")
 		return false
 	}
 	limiter, key := g.limiter, KeyOf(g.key(r))
-	if key == "" {
+	if key == "" && g.shared {
 		limiter = limiter.Shared()
 	}
 	d, err := limiter.AllowN(r.Context(), key, g.cost(r))
@@ -136,7 +146,11 @@ func fail(w http.ResponseWriter, _ *http.Request, err error) {
 		answer(w, http.StatusServiceUnavailable, []byte(unavailable))
 		return
 	}
-	problem(w, http.StatusInternalServerError)
+	if errors.Is(err, sluicegate.ErrKeyEmpty) {
+		problem(w, http.StatusBadRequest, "the request lacks what it is limited by, such as a header field")
+		return
+	}
+	problem(w, http.StatusInternalServerError, "")
 }
 
 // passesLater reports whether an error is none of the request or of the program.
@@ -153,7 +167,12 @@ func passesLater(err error) bool {
 const unavailable = `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
 	`"title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":"retry in 1 s"}`
 
-func problem(w http.ResponseWriter, status int) {
-	body, _ := json.Marshal(map[string]any{"type": "about:blank", "title": http.StatusText(status), "status": status})
+func problem(w http.ResponseWriter, status int, detail string) {
+	body, _ := json.Marshal(struct { // of texts and a number
+		Type   string `json:"type"`
+		Title  string `json:"title"`
+		Status int    `json:"status"`
+		Detail string `json:"detail,omitempty"`
+	}{"about:blank", http.StatusText(status), status, detail})
 	answer(w, status, body)
 }

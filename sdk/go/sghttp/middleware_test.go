@@ -2,6 +2,8 @@ package sghttp_test
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -74,7 +76,16 @@ func TestAnAddressThatIsNotTrustedDoesNotChangeTheKey(t *testing.T) {
 		{"[::1]:1", nil, "::/64"},
 		{"10.0.0.1:1", []string{strings.Repeat(",", 100_000) + "198.51.100.1"}, "198.51.100.1"},
 		{"10.0.0.1:1", []string{strings.Repeat("10.0.0.2,", 32) + "10.0.0.3"}, "10.0.0.2"},
-		{"10.0.0.1:1", []string{"198.51.100.1:80"}, "10.0.0.1"},
+		{"10.0.0.1:1", []string{"198.51.100.1:80"}, "198.51.100.1"},
+		{"10.0.0.1:1", []string{"198.51.100.1:80, 10.0.0.2:443"}, "198.51.100.1"},
+		{"10.0.0.1:1", []string{"[2001:db8:0:1:aaaa::1]:80"}, "2001:db8:0:1::/64"},
+		{"10.0.0.1:1", []string{"[2001:db8:0:1:aaaa::1]"}, "2001:db8:0:1::/64"},
+		{"10.0.0.1:1", []string{"[::ffff:198.51.100.1]:80"}, "198.51.100.1"},
+		{"10.0.0.1:1", []string{"198.51.100.1:65536"}, "10.0.0.1"},
+		{"10.0.0.1:1", []string{"198.51.100.1:"}, "10.0.0.1"},
+		{"10.0.0.1:1", []string{"[198.51.100.1]"}, "10.0.0.1"},
+		{"10.0.0.1:1", []string{"[2001:db8::1"}, "10.0.0.1"},
+		{"203.0.113.7:1", []string{"198.51.100.1:80"}, "203.0.113.7"},
 		{"@", nil, ""},
 	} {
 		seen := ""
@@ -152,7 +163,8 @@ func TestWithoutADecision(t *testing.T) {
 
 func TestKeysAndCosts(t *testing.T) {
 	gate := sgtest.NewGate(t, sluicegate.Rules("orders", sluicegate.FixedWindow(5, time.Minute)))
-	h := sghttp.Middleware(gate.Policy("orders"), sghttp.Header("X-Tenant"), sghttp.Cost(func(*http.Request) int64 { return 3 }))(hello)
+	h := sghttp.Middleware(gate.Policy("orders"), sghttp.Header("X-Tenant"), sghttp.Shared(),
+		sghttp.Cost(func(*http.Request) int64 { return 3 }))(hello)
 	for _, tenant := range []string{"a", "b", ""} {
 		fields := []string{"X-Tenant", tenant}
 		if tenant == "" {
@@ -162,6 +174,77 @@ func TestKeysAndCosts(t *testing.T) {
 			if r := get(h, "203.0.113.7:1", fields...); r.StatusCode != want {
 				t.Errorf("%s: %d", tenant, r.StatusCode)
 			}
+		}
+	}
+}
+
+func TestTheFieldOfAProxyIsBelievedFromTrustedProxiesOnly(t *testing.T) {
+	gate := sgtest.NewGate(t, sluicegate.Rules("orders", sluicegate.PerHour(1)))
+	h := sghttp.Middleware(gate.Policy("orders"), sghttp.TrustedProxies("10.0.0.0/8"), sghttp.ProxyHeader("CF-Connecting-IP"))(hello)
+	for i, c := range []struct {
+		remote, field, value string
+		status               int
+	}{
+		{"10.0.0.1:1", "CF-Connecting-IP", "198.51.100.1", 200},
+		{"10.0.0.2:1", "CF-Connecting-IP", "198.51.100.1:80", 429}, // the same client
+		{"10.0.0.1:1", "CF-Connecting-IP", "198.51.100.2", 200},
+		{"203.0.113.7:1", "CF-Connecting-IP", "198.51.100.3", 200},
+		{"203.0.113.7:1", "CF-Connecting-IP", "198.51.100.4", 429}, // forged
+		{"10.0.0.3:1", "X-Forwarded-For", "198.51.100.5", 200},
+		{"10.0.0.3:1", "X-Forwarded-For", "198.51.100.6", 429}, // not the field
+	} {
+		if r := get(h, c.remote, c.field, c.value); r.StatusCode != c.status {
+			t.Errorf("%d: %d, expected %d", i, r.StatusCode, c.status)
+		}
+	}
+}
+
+func TestARequestWithoutItsKeyIsRefusedAndChargesNothing(t *testing.T) {
+	gate := sgtest.NewGate(t, sluicegate.Rules("orders", sluicegate.PerHour(1)))
+	orders := gate.Policy("orders")
+	for name, option := range map[string]sghttp.Option{
+		"no field": sghttp.Header("X-Tenant"), "no user": sghttp.Key(func(*http.Request) string { return "" }),
+	} {
+		h := sghttp.Middleware(orders, option)(hello)
+		for range 3 {
+			r := get(h, "203.0.113.7:1")
+			body, _ := io.ReadAll(r.Body)
+			if r.StatusCode != 400 || r.Header.Get("Content-Type") != "application/problem+json" || strings.Contains(string(body), "orders") {
+				t.Errorf("%s: %d %s", name, r.StatusCode, body)
+			}
+		}
+	}
+	var seen error
+	own := sghttp.OnError(func(w http.ResponseWriter, _ *http.Request, err error) { seen = err; w.WriteHeader(418) })
+	if r := get(sghttp.Middleware(orders, sghttp.Header("X-Tenant"), own)(hello), "203.0.113.7:1"); r.StatusCode != 418 || !errors.Is(seen, sluicegate.ErrKeyEmpty) {
+		t.Error(r.StatusCode, seen)
+	}
+	// A listener of a socket has no addresses of clients.
+	if r := get(sghttp.Middleware(orders)(hello), "@"); r.StatusCode != 400 {
+		t.Error(r.StatusCode)
+	}
+	shared := sghttp.Middleware(orders, sghttp.Header("X-Tenant"), sghttp.Shared())(hello)
+	for _, want := range []int{200, 429} {
+		if r := get(shared, "203.0.113.7:1"); r.StatusCode != want {
+			t.Errorf("shared: %d, expected %d", r.StatusCode, want)
+		}
+	}
+}
+
+func TestHundredsOfFieldsAreBounded(t *testing.T) {
+	gate := sgtest.NewGate(t, sluicegate.Rules("orders", sluicegate.PerHour(1)))
+	var fields []string
+	for i := range 200 {
+		fields = append(fields, "X-Tenant", fmt.Sprint("t", i), "X-Forwarded-For", fmt.Sprint("198.51.100.", i), fmt.Sprint("X-Name-", i), "v")
+	}
+	byTenant := sghttp.Middleware(gate.Policy("orders"), sghttp.Header("X-Tenant"))(hello)
+	if r := get(byTenant, "203.0.113.7:1", fields...); r.StatusCode != 400 {
+		t.Error(r.StatusCode)
+	}
+	byAddress := sghttp.Middleware(gate.Policy("orders"))(hello)
+	for _, want := range []int{200, 429} {
+		if r := get(byAddress, "203.0.113.7:1", fields...); r.StatusCode != want {
+			t.Errorf("%d, expected %d", r.StatusCode, want)
 		}
 	}
 }
