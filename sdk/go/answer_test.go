@@ -261,9 +261,9 @@ func TestTextsFromOutsideAreCutInErrors(t *testing.T) {
 	check("RESP", err, ErrServer)
 	_, err = remoteOf(t, "resp://"+falseRESP(t, "-NOTCHARGED store: "+short+"\r\n")).Policy("a").Allow(ctx, "k")
 	check("RESP, store", err, ErrNotCharged)
-	check("Redis", storeError(&wire.Failure{Class: wire.ClassNoAnswer, Charged: true, Cause: redisError("ERR " + short)}), ErrPerhapsCharged)
-	check("Redis", storeError(&wire.Failure{Class: wire.ClassNoAnswer, Cause: redisError("ERR " + short)}), ErrNotCharged)
-	check("a caller", storeError(&wire.Failure{Class: wire.ClassCaller, Charged: true, Cause: errors.New(short)}), ErrInterrupted)
+	check("Redis", storeError(&wire.Failure{Class: wire.ClassNoAnswer, Charged: true, Cause: redisError("ERR " + short)}, ""), ErrPerhapsCharged)
+	check("Redis", storeError(&wire.Failure{Class: wire.ClassNoAnswer, Cause: redisError("ERR " + short)}, ""), ErrNotCharged)
+	check("a caller", storeError(&wire.Failure{Class: wire.ClassCaller, Charged: true, Cause: errors.New(short)}, ""), ErrInterrupted)
 	if got := lex.Cut(strings.Repeat("a", lex.CutMax)); len(got) != lex.CutMax {
 		t.Errorf("%d bytes of %d", len(got), lex.CutMax)
 	}

@@ -45,6 +45,8 @@ func (f byFunc) decide(ctx context.Context, a engine.Request) (Decision, error) 
 
 func (f byFunc) ping(context.Context) error { return nil }
 
+func (f byFunc) place() (who, address string) { return "", "" }
+
 func (f byFunc) close() error { return nil }
 
 // noTime is a clock by which nobody has to wait.

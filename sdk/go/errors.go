@@ -145,18 +145,21 @@ func (e *LimitedError) Error() string {
 // Unwrap returns ErrLimited.
 func (e *LimitedError) Unwrap() error { return ErrLimited }
 
-// errorOf is the error of a request that an engine did not decide.
-func errorOf(err error) *Error {
+// errorOf is the error of a request that an engine did not decide. where is the store's place.
+func errorOf(err error, where string) *Error {
 	var wrong *engine.PolicyError
 	if errors.As(err, &wrong) {
 		return &Error{Name: wrong.Name, Charged: ChargedNo, text: wrong.Text}
 	}
-	return storeError(err.(*wire.Failure))
+	return storeError(err.(*wire.Failure), where)
 }
 
-// storeError is the error of a request that a failure left without a decision.
-func storeError(f *wire.Failure) *Error {
+// storeError is the error of a request that a failure left without a decision. where says who did not answer.
+func storeError(f *wire.Failure, where string) *Error {
 	cause := lex.Cut(f.Cause.Error())
+	if where != "" && f.Class != wire.ClassCaller {
+		cause = where + ": " + cause
+	}
 	switch {
 	case !f.Charged:
 		return newError(ErrNotCharged, f.Cause, "store: %s; nothing was charged", cause)

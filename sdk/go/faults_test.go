@@ -79,7 +79,7 @@ func (r *relay) pass(near net.Conn, to string) {
 	}
 }
 
-// outageLog keeps when a gate first reports that Redis does not answer.
+// outageLog keeps when a gate first reports that it does not ask Redis any more.
 type outageLog struct {
 	slog.Handler
 	began atomic.Int64
@@ -88,7 +88,7 @@ type outageLog struct {
 func (*outageLog) Enabled(context.Context, slog.Level) bool { return true }
 
 func (l *outageLog) Handle(_ context.Context, r slog.Record) error {
-	if strings.HasPrefix(r.Message, "redis does not answer in time") {
+	if strings.HasPrefix(r.Message, "redis is not asked") {
 		l.began.CompareAndSwap(0, time.Now().UnixNano())
 	}
 	return nil

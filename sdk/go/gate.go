@@ -20,6 +20,7 @@ import (
 	"github.com/sluicegate/sluicegate/sdk/go/internal/engine"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/lex"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/notice"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/policy"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
 )
@@ -28,6 +29,8 @@ import (
 type decider interface {
 	decide(ctx context.Context, a engine.Request) (Decision, error)
 	ping(ctx context.Context) error
+	// place says who decides, and where.
+	place() (who, address string)
 	close() error
 }
 
@@ -39,6 +42,7 @@ type Gate struct {
 	clock    Clock
 	ownClock Clock // the clock, if it is not the machine's: decisions sleep by it
 	observe  []func(context.Context, Observation)
+	notices  *notice.Log
 }
 
 // Direct returns a gate that decides in Redis, by the policies that servers publish there and by limits made in code. The
@@ -65,7 +69,7 @@ func Direct(rdb redis.UniversalClient, opts ...Option) (*Gate, error) {
 func (o *options) engineOf(rdb redis.UniversalClient) *engine.Engine {
 	return engine.New(engine.Config{
 		Redis: rdb, Policies: policy.NewCatalog(o.names, o.logger, o.clock.Now), App: o.app, Nodes: o.nodes, Deadline: o.deadline,
-		Cold: o.cold, Clock: o.clock, Logger: o.logger,
+		Cold: o.cold, Clock: o.clock, Logger: o.logger, Notices: notice.New(o.logger, o.clock.Now),
 	})
 }
 
@@ -138,11 +142,11 @@ func (g *Gate) Ping(ctx context.Context) error {
 }
 
 // pong returns the error of a sign of life.
-func pong(err error) error {
+func pong(err error, where string) error {
 	if err == nil {
 		return nil
 	}
-	return storeError(&wire.Failure{Class: wire.ClassNoAnswer, Cause: err})
+	return storeError(&wire.Failure{Class: wire.ClassNoAnswer, Cause: err}, where)
 }
 
 // Close stops the background work of the gate and, for one second at most, charges in Redis what was admitted without it.
@@ -156,19 +160,35 @@ type local struct{ engine *engine.Engine }
 func (l local) decide(ctx context.Context, a engine.Request) (Decision, error) {
 	got, err := l.engine.Decide(ctx, a)
 	if err != nil {
-		return Decision{}, errorOf(err)
+		return Decision{}, errorOf(err, placeOf(l))
 	}
 	return decisionOf(got), nil
+}
+
+func (l local) place() (who, address string) {
+	if l.engine.Redis == nil {
+		return "", ""
+	}
+	return "redis", l.engine.Address()
 }
 
 func (l local) ping(ctx context.Context) error {
 	if l.engine.Redis == nil {
 		return nil
 	}
-	return pong(l.engine.Redis.Ping(ctx).Err())
+	return pong(l.engine.Redis.Ping(ctx).Err(), placeOf(l))
 }
 
 func (l local) close() error { return l.engine.Close() }
+
+// placeOf says in messages who decides, and where.
+func placeOf(d decider) string {
+	who, address := d.place()
+	if address == "" {
+		return who
+	}
+	return who + " at " + address
+}
 
 // decisionOf returns the decision that an outcome is to the caller.
 func decisionOf(o engine.Outcome) Decision {

@@ -146,7 +146,9 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
 // send has a request decided, and observed.
 func (l *Limiter) send(ctx context.Context, v kernel.Verb, key string, cost, maxWait int64, id string) (Decision, error) {
 	if l.gate.observe == nil {
-		return l.decide(ctx, v, key, cost, maxWait, id)
+		d, err := l.decide(ctx, v, key, cost, maxWait, id)
+		l.gate.note(ctx, l.name, d.Mode, err)
+		return d, err
 	}
 	started := time.Now()
 	d, err := l.decide(ctx, v, key, cost, maxWait, id)

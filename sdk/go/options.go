@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluicegate/sluicegate/sdk/go/internal/engine"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/lex"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/notice"
 )
 
 const (
@@ -122,8 +123,15 @@ func NoWarmUp() Option {
 	return optionOf("NoWarmUp", func(o *options) { o.cold = true }, forDirect)
 }
 
-// Logger sets the logger of the gate. Default: none. Keys are never logged.
-func Logger(logger *slog.Logger) Option { return func(o *options) { o.logger = logger } }
+// Logger sets the logger of the gate; nil: none. Default: what slog.Default returns as the gate is made. What goes wrong has one line
+// a minute for each cause, with the address, the error, and what decides meanwhile; and one line when it is over. Keys and
+// passwords are never logged.
+func Logger(logger *slog.Logger) Option {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return func(o *options) { o.logger = logger }
+}
 
 // WithClock sets the clock of the gate. For tests.
 func WithClock(clock Clock) Option { return func(o *options) { o.clock = clock } }
@@ -187,6 +195,7 @@ func Observer(observe func(context.Context, Observation)) Option {
 // gate makes the gate of a decider.
 func (o *options) gate(d decider) *Gate {
 	g := &Gate{decider: d, inCode: o.constructor == forDirect || o.constructor == forMemory, clock: o.clock, observe: o.observe}
+	g.notices = notice.New(o.logger, o.clock.Now)
 	if _, isMachines := o.clock.(engine.WallClock); !isMachines {
 		g.ownClock = o.clock
 	}
@@ -195,7 +204,7 @@ func (o *options) gate(d decider) *Gate {
 
 // optionsOf applies the options of a constructor and checks them.
 func optionsOf(constructor string, deadline time.Duration, list []Option) (*options, error) {
-	o := &options{constructor: constructor, deadline: deadline, logger: slog.New(slog.DiscardHandler), clock: engine.NewWallClock()}
+	o := &options{constructor: constructor, deadline: deadline, logger: slog.Default(), clock: engine.NewWallClock()}
 	for _, option := range list {
 		option(o)
 	}

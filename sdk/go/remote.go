@@ -18,6 +18,7 @@ import (
 	"github.com/sluicegate/sluicegate/sdk/go/internal/engine"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/lex"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/store"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
 )
 
@@ -50,7 +51,10 @@ func Remote(address string, opts ...Option) (*Gate, error) {
 		return nil, wrong
 	}
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
-		return nil, fmt.Errorf("%w: `%s`; expected http, https, resp, resps or unix", ErrAddress, lex.Short(address))
+		return nil, fmt.Errorf("%w: `%s`; expected http, https, resp, resps or unix", ErrAddress, lex.Short(withoutPassword(address)))
+	}
+	if err := noParameters(base); err != nil {
+		return nil, err
 	}
 	client := o.client
 	if client == nil {
@@ -63,13 +67,40 @@ func Remote(address string, opts ...Option) (*Gate, error) {
 	own := *client
 	// A redirect would send the request twice.
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return o.gate(&remote{strings.TrimSuffix(base.String(), "/") + "/v1/", &own, o}), nil
+	return o.gate(&remote{strings.TrimSuffix(base.String(), "/") + "/v1/", base.Host, &own, o}), nil
 }
 
 type remote struct {
 	base   string
+	host   string
 	client *http.Client
 	*options
+}
+
+// withoutPassword returns an address as messages show it: what is before an `@` may be a password.
+func withoutPassword(address string) string {
+	scheme, rest, found := strings.Cut(address, "://")
+	if !found {
+		scheme, rest = "", address
+	}
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		rest = "***" + rest[at:]
+	}
+	if !found {
+		return rest
+	}
+	return scheme + "://" + rest
+}
+
+// noParameters returns an error that names the first parameter of an address, which has none: options have what they would say.
+func noParameters(address *url.URL) error {
+	if address.RawQuery == "" {
+		return nil
+	}
+	name, _, _ := strings.Cut(address.RawQuery, "&")
+	name, _, _ = strings.Cut(name, "=")
+	return fmt.Errorf("%w: `%s`: unknown parameter `%s`; an address has none: use options such as Deadline",
+		ErrAddress, lex.Short(address.Scheme+"://"+address.Host), lex.Short(name))
 }
 
 type remoteRequest struct {
@@ -142,13 +173,13 @@ type httpAnswer struct {
 func (r *remote) post(ctx context.Context, path string, value any) (httpAnswer, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
-		return httpAnswer{}, unanswered(ctx, false, err)
+		return httpAnswer{}, r.unanswered(ctx, false, err)
 	}
 	limited, cancel := context.WithTimeout(ctx, r.deadline)
 	defer cancel()
 	request, err := http.NewRequestWithContext(limited, http.MethodPost, r.base+path, bytes.NewReader(text))
 	if err != nil {
-		return httpAnswer{}, unanswered(ctx, false, err)
+		return httpAnswer{}, r.unanswered(ctx, false, err)
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", userAgent)
@@ -158,7 +189,7 @@ func (r *remote) post(ctx context.Context, path string, value any) (httpAnswer, 
 	// A POST is not sent again by the transport, unless nothing of it was written.
 	answer, err := r.client.Do(request)
 	if err != nil {
-		return httpAnswer{}, unanswered(ctx, !isDial(err), errors.Unwrap(err))
+		return httpAnswer{}, r.unanswered(ctx, !isDial(err), errors.Unwrap(err))
 	}
 	defer answer.Body.Close()
 	most := int64(answerMax)
@@ -167,7 +198,7 @@ func (r *remote) post(ctx context.Context, path string, value any) (httpAnswer, 
 	}
 	body, err := io.ReadAll(io.LimitReader(answer.Body, most+1))
 	if err != nil {
-		return httpAnswer{}, unanswered(ctx, true, err)
+		return httpAnswer{}, r.unanswered(ctx, true, err)
 	}
 	if int64(len(body)) > most {
 		err := newError(ErrServer, nil, "server: %d the answer is longer than %d bytes", answer.StatusCode, most)
@@ -178,11 +209,19 @@ func (r *remote) post(ctx context.Context, path string, value any) (httpAnswer, 
 }
 
 // unanswered is the error of a request without an answer: if the caller's context has ended, it is the cause.
-func unanswered(ctx context.Context, charged bool, cause error) *Error {
+func (r *remote) unanswered(ctx context.Context, charged bool, cause error) *Error {
 	if ctx.Err() != nil {
-		return storeError(&wire.Failure{Class: wire.ClassCaller, Charged: charged, Cause: ctx.Err()})
+		return storeError(&wire.Failure{Class: wire.ClassCaller, Charged: charged, Cause: ctx.Err()}, "")
 	}
-	return storeError(&wire.Failure{Class: wire.ClassNoAnswer, Charged: charged, Cause: cause})
+	return storeError(&wire.Failure{Class: wire.ClassNoAnswer, Charged: charged, Cause: late(cause)}, placeOf(r))
+}
+
+// late says in the error of a time that ran out what it means.
+func late(err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) && !store.IsTimeout(err) {
+		return err
+	}
+	return fmt.Errorf("no answer in time: %w", err)
 }
 
 func isDial(err error) bool {
@@ -246,12 +285,12 @@ func noStore(charged Charged, detail string) *Error {
 func (r *remote) ping(ctx context.Context) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(r.base, "v1/")+"readyz", nil)
 	if err != nil {
-		return pong(err)
+		return pong(err, placeOf(r))
 	}
 	request.Header.Set("User-Agent", userAgent)
 	answer, err := r.client.Do(request)
 	if err != nil {
-		return pong(errors.Unwrap(err))
+		return pong(late(errors.Unwrap(err)), placeOf(r))
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, answerMax)) // for the next request on this connection
 	_ = answer.Body.Close()
@@ -262,6 +301,8 @@ func (r *remote) ping(ctx context.Context) error {
 	}
 	return nil
 }
+
+func (r *remote) place() (who, address string) { return "server", r.host }
 
 func (r *remote) close() error {
 	r.client.CloseIdleConnections()

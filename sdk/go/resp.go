@@ -30,6 +30,9 @@ const (
 // remoteRESP returns a gate that asks a server by the protocol of Redis.
 func remoteRESP(base *url.URL, opts []Option) (*Gate, error) {
 	o, err := optionsOf(forRESP, deadlineRESPDefault, opts)
+	if err == nil {
+		err = noParameters(base)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +109,7 @@ func (r *resp) failed(ctx, limited context.Context, a engine.Request, err error)
 		_, detail, _ := strings.Cut(err.Error(), " ")
 		switch {
 		case strings.HasPrefix(detail, "op: "):
-			return errorOf(engine.Unsupported(a.Verb, a.Policy)).charged(charged)
+			return errorOf(engine.Unsupported(a.Verb, a.Policy), "").charged(charged)
 		case strings.HasPrefix(detail, "store: "):
 			return noStore(charged, lex.Cut(detail))
 		default:
@@ -117,7 +120,7 @@ func (r *resp) failed(ctx, limited context.Context, a engine.Request, err error)
 	if gone := store.Gone(ctx, limited.Err() != nil || store.IsTimeout(err)); gone != nil {
 		f = &wire.Failure{Class: wire.ClassCaller, Charged: f.Charged, Cause: gone}
 	}
-	return storeError(f)
+	return storeError(&wire.Failure{Class: f.Class, Charged: f.Charged, Cause: late(f.Cause)}, placeOf(r))
 }
 
 // respCharged reads the first word of an error.
@@ -218,7 +221,11 @@ func respDecision(a engine.Request, got any) (Decision, error) {
 // milliseconds returns a time; the longest one if it is longer than a duration can be.
 func milliseconds(ms int64) time.Duration { return kernel.Span(min(ms, kernel.SpanMaxUS/1000) * 1000) }
 
-func (r *resp) ping(ctx context.Context) error { return pong(r.client.Ping(ctx).Err()) }
+func (r *resp) ping(ctx context.Context) error {
+	return pong(late(r.client.Ping(ctx).Err()), placeOf(r))
+}
+
+func (r *resp) place() (who, address string) { return "server", r.client.Options().Addr }
 
 func (r *resp) close() error {
 	_ = r.client.Close() // it has been closed before

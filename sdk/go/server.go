@@ -261,8 +261,9 @@ func (l *Limiter) Explain(ctx context.Context, key string, n int64) (out Explana
 	return out, nil
 }
 
-// observed calls the observer after a request.
+// observed notes the result of a request, and calls the observers.
 func (g *Gate) observed(ctx context.Context, policy, verb string, d Decision, err error, started time.Time) {
+	g.note(ctx, policy, d.Mode, err)
 	took := time.Since(started)
 	for _, observe := range g.observe {
 		observe(ctx, Observation{policy, verb, d, err, took})

@@ -20,11 +20,11 @@ type Gate struct {
 }
 
 // NewGate makes a gate of options: its policies are those of [sluicegate.Rules] and [sluicegate.Compiled]. It fails the test if one of them is not valid, and closes the
-// gate when the test ends.
+// gate when the test ends. It logs nothing, unless [sluicegate.Logger] is given.
 func NewGate(t testing.TB, options ...sluicegate.Option) *Gate {
 	t.Helper()
 	clock := &Clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-	gate, err := sluicegate.InMemory(append([]sluicegate.Option{sluicegate.WithClock(clock)}, options...)...)
+	gate, err := sluicegate.InMemory(append([]sluicegate.Option{sluicegate.WithClock(clock), sluicegate.Logger(nil)}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

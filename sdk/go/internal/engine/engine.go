@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/lex"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/notice"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/policy"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/store"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
@@ -80,6 +81,7 @@ type Config struct {
 	Cold     bool          // nothing is done ahead, nor does a question take longer at the start
 	Clock    clocked
 	Logger   *slog.Logger
+	Notices  *notice.Log
 }
 
 // New makes an engine that does nothing by itself yet.
@@ -89,6 +91,7 @@ func New(c Config) *Engine {
 		conn := wire.Conn{Client: c.Redis}
 		e.redis = store.NewRedis(conn, c.Deadline, c.Clock.Now, c.Policies.ClockNow)
 		e.store, e.follower = e.redis, policy.NewFollower(c.Policies, conn)
+		e.follower.Notices = c.Notices
 	}
 	return e
 }
@@ -98,9 +101,7 @@ func (e *Engine) Look(ctx context.Context) bool {
 	first, cancel := context.WithTimeout(ctx, policy.LookFirstWithin)
 	defer cancel()
 	err := e.follower.Look(first, false)
-	if err != nil {
-		e.Logger.Warn("policies cannot be looked for in Redis", "error", err)
-	}
+	e.follower.Report(err)
 	return err == nil
 }
 
@@ -183,7 +184,8 @@ func (e *Engine) policyFor(ctx context.Context, a Request) (*policy.Policy, erro
 	p, why := e.Policies.Get(name)
 	if p == nil && e.follower != nil {
 		if err := e.follower.LookFor(ctx, e.redis.DeadlineNow()); err != nil {
-			return nil, &wire.Failure{Class: wire.ClassNoAnswer, Cause: err}
+			e.redis.Connect(policy.PoliciesKey)
+			return nil, &wire.Failure{Class: wire.ClassNoAnswer, Cause: e.redis.Cause(err, false)}
 		}
 		p, why = e.Policies.Get(name)
 	}
@@ -337,13 +339,14 @@ func (e *Engine) decideOwing(ctx context.Context, q store.Question) (store.Answe
 	return store.Answer{}, &wire.Failure{Class: wire.ClassContended, Charged: true, Cause: store.ErrContended}
 }
 
-// count reports the result of a question to the breaker, and to the log if the breaker opens or closes.
+// count reports the result of a question to the breaker, and to the log if it is an answer again.
 func (e *Engine) count(now int64, f *wire.Failure) {
-	switch opened, closed := e.breaker.count(now, f != nil && f.Class == wire.ClassNoAnswer); {
-	case opened:
-		e.Logger.Warn("redis does not answer in time; policies decide by on_store_failure", "deadline", e.Deadline, "error", f.Cause)
-	case closed:
-		e.Logger.Info("redis answers again")
+	failed := f != nil && f.Class == wire.ClassNoAnswer
+	if opened, _ := e.breaker.count(now, failed); opened {
+		e.Logger.Debug("redis is not asked for a while")
+	}
+	if f == nil && !e.Notices.Quiet() {
+		e.Notices.Over("redis", "redis answers again", "address", e.Address())
 	}
 }
 
@@ -360,20 +363,46 @@ func (e *Engine) without(p *policy.Policy, q store.Question, f *wire.Failure) (s
 		return store.Answer{}, "", f
 	}
 	if f.Class == wire.ClassContended || f.Class == wire.ClassOverloaded {
+		e.warn(p, f, ModeShed)
 		return store.RefusedFor(q.Plan, shedRetryUS), ModeShed, nil
 	}
-	e.Logger.Debug("redis did not decide", "policy", p.Name, "error", f.Cause, "perhaps_charged", f.Charged)
 	switch {
 	case p.OnFailure == policy.FailAllow:
 		if q.Verb != kernel.VerbPeek && q.Verb != kernel.VerbAcquire {
 			e.share.Admit(q)
 		}
+		e.warn(p, f, ModeAllow)
 		return store.Answer{Verdict: kernel.Verdict{Allowed: true, Granted: q.Cost}, Set: q.Plan.Set}, ModeAllow, nil
 	case p.OnFailure == policy.FailDeny || f.Class == wire.ClassThisKey:
+		e.warn(p, f, ModeDeny)
 		return store.RefusedFor(q.Plan, denyRetryUS), ModeDeny, nil
 	default:
+		e.warn(p, f, ModeLocal)
 		return e.share.Decide(q, e.nodes()), ModeLocal, nil
 	}
+}
+
+// warn logs that Redis left a request without a decision, and what decides in its place.
+func (e *Engine) warn(p *policy.Policy, f *wire.Failure, by Mode) {
+	if f == notSent { // the question that it follows from was logged
+		return
+	}
+	scope, message := "redis", "redis does not answer"
+	switch f.Class {
+	case wire.ClassThisKey:
+		scope, message = "key", "redis cannot decide a key"
+	case wire.ClassContended, wire.ClassOverloaded:
+		scope, message = "busy", "redis does not decide in time"
+	}
+	meanwhile := "requests are refused"
+	switch by {
+	case ModeAllow:
+		meanwhile = "requests pass"
+	case ModeLocal:
+		meanwhile = fmt.Sprintf("this process decides by its share, 1/%d of each limit", e.nodes())
+	}
+	e.Notices.Warn(scope, notice.KindOf(f.Cause)+" "+string(by), message, "address", e.Address(), "error", lex.Cut(f.Cause.Error()),
+		"policy", p.Name, "mode", string(by), "meanwhile", meanwhile)
 }
 
 // run pays debts and makes room until the context ends.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/lex"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/notice"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
 )
 
@@ -129,7 +130,6 @@ func (p *Catalog) Take(fields map[string]string, heard bool) {
 	}
 	if fields["#format"] != recordsFormat {
 		p.found = FoundFormat
-		p.logger.Warn("policies are published in a format that is not known", "format", lex.Short(fields["#format"]))
 		return
 	}
 	p.found, p.clock = FoundPolicies, wire.ClockServer
@@ -176,6 +176,7 @@ func (p *Catalog) replace(revision int64, fields map[string]string) {
 // Follower looks for policies in Redis.
 type Follower struct {
 	*Catalog
+	Notices  *notice.Log
 	conn     wire.Conn
 	turn     chan struct{} // one look at a time
 	mu       sync.Mutex
@@ -199,7 +200,9 @@ func (f *Follower) Look(ctx context.Context, heard bool) error {
 	err := f.read(ctx, heard)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.failed = err
+	if !errors.Is(err, context.Canceled) { // that says something of one caller only
+		f.failed = err
+	}
 	return err
 }
 
@@ -265,7 +268,6 @@ func (f *Follower) Run(ctx context.Context) {
 	channel := messages.ChannelWithSubscriptions()
 	timer := time.NewTimer(jittered(lookEvery))
 	defer timer.Stop()
-	failed := false
 	for {
 		heard := false
 		select {
@@ -283,13 +285,32 @@ func (f *Follower) Run(ctx context.Context) {
 			}
 		}
 		err := f.Look(ctx, heard)
-		if (err != nil) != failed && ctx.Err() == nil {
-			if failed = err != nil; failed {
-				f.logger.Warn("policies cannot be looked for in Redis", "error", err)
-			} else {
-				f.logger.Info("policies are followed in Redis again")
-			}
+		if ctx.Err() == nil {
+			f.Report(err)
 		}
+	}
+}
+
+// Report logs what a look came to.
+func (f *Follower) Report(err error) {
+	held, found := f.State()
+	meanwhile := "the policies that are held"
+	if held == 0 {
+		meanwhile = "nothing: requests under policies get errors"
+	}
+	if err != nil {
+		f.Notices.Warn("look", notice.KindOf(err), "policies cannot be looked for in redis",
+			"address", f.conn.Address(), "error", lex.Cut(err.Error()), "meanwhile", meanwhile)
+		return
+	}
+	f.Notices.Over("look", "policies are followed in redis again", "address", f.conn.Address())
+	switch {
+	case found == FoundPolicies:
+		f.Notices.Over("published", "policies are published in redis again", "address", f.conn.Address())
+	case found == FoundFormat:
+		f.Notices.Warn("published", "format", ErrFormat.Error(), "address", f.conn.Address(), "meanwhile", meanwhile)
+	case held > 0: // where none were ever published, perhaps none are needed: a request says so
+		f.Notices.Warn("published", "nothing", "no policies are published in redis any more", "address", f.conn.Address(), "meanwhile", meanwhile)
 	}
 }
 

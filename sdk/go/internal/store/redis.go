@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -88,8 +89,9 @@ type Redis struct {
 	start  atomic.Int64 // until when the process counts as just started, in µs since 1970; 0: it does not
 	pulses pulses
 
-	background context.Context // ends with the gate
-	connecting atomic.Int32
+	background   context.Context // ends with the gate
+	connecting   atomic.Int32
+	noConnection atomic.Pointer[error] // why the last one that was made outside of a question was not made
 }
 
 const (
@@ -103,10 +105,10 @@ const (
 // ConnectUntil has connections made outside of questions until the context ends.
 func (s *Redis) ConnectUntil(ctx context.Context) { s.background = ctx }
 
-// connect makes a connection that is ready for questions, with the script on the node that has key. A question whose
+// Connect makes a connection that is ready for questions, with the script on the node that has key. A question whose
 // deadline passed before it had a connection starts it: with a Redis some way off, dial, greeting and question together
 // take longer than one question may, and no question would ever get a connection.
-func (s *Redis) connect(key string) {
+func (s *Redis) Connect(key string) {
 	if s.background == nil {
 		return
 	}
@@ -118,8 +120,25 @@ func (s *Redis) connect(key string) {
 		defer s.connecting.Add(-1)
 		ctx, cancel := context.WithTimeout(s.background, connectWithin)
 		defer cancel()
-		_ = s.conn.Load(ctx, key, false) // the next question finds out
+		if err := s.conn.Load(ctx, key, false); err != nil {
+			s.noConnection.Store(&err)
+		} else {
+			s.noConnection.Store(nil)
+		}
 	}()
+}
+
+// Cause returns the error of a question; or why there is no connection, as one whose time ran out before it was sent does not know.
+func (s *Redis) Cause(err error, sent bool) error {
+	why := s.noConnection.Load()
+	switch {
+	case !errors.Is(err, context.DeadlineExceeded) && !IsTimeout(err):
+		return err
+	case why != nil && !sent:
+		return fmt.Errorf("no connection: %w", *why)
+	default:
+		return fmt.Errorf("no answer in time: %w", err)
+	}
 }
 
 // NewRedis returns a store that asks the Redis of a connection, by the clock that servers publish.
@@ -148,6 +167,9 @@ func (s *Redis) Decide(ctx context.Context, q Question) (Answer, *wire.Failure) 
 	a, f := s.decideWithin(limited, q, &calls)
 	if f == nil {
 		p.answered(ticks())
+		if s.noConnection.Load() != nil {
+			s.noConnection.Store(nil)
+		}
 		return a, nil
 	}
 	answered := wire.ErrorName(f.Cause) != ""
@@ -165,12 +187,16 @@ func (s *Redis) Decide(ctx context.Context, q Question) (Answer, *wire.Failure) 
 		return a, &wire.Failure{Class: wire.ClassContended, Charged: f.Charged, Cause: f.Cause}
 	}
 	if !f.Charged {
-		s.connect(q.Key)
+		s.Connect(q.Key)
 	}
+	if errors.Is(f.Cause, redis.ErrPoolTimeout) || errors.Is(f.Cause, redis.ErrPoolExhausted) {
+		room = 0 // whoever has the connections
+	}
+	why := s.Cause(f.Cause, f.Charged)
 	if p.busy(lateness{began, ticks(), deadline}, f.Charged, room) {
-		return a, &wire.Failure{Class: wire.ClassOverloaded, Charged: f.Charged, Cause: f.Cause}
+		return a, &wire.Failure{Class: wire.ClassOverloaded, Charged: f.Charged, Cause: why}
 	}
-	return a, f
+	return a, &wire.Failure{Class: f.Class, Charged: f.Charged, Cause: why}
 }
 
 // IsTimeout reports whether an error of the client library is a time that ran out, which may come before that of the context,

@@ -271,6 +271,6 @@ func ClassOf(err error) *Failure {
 	case "WRONGTYPE":
 		return &Failure{ClassThisKey, false, err}
 	default:
-		return &Failure{ClassNoAnswer, !refusals[name], err}
+		return &Failure{ClassNoAnswer, !refusals[name] && !errors.As(err, &early), err}
 	}
 }

@@ -1,0 +1,170 @@
+// Package notice logs what goes wrong: one line a minute for each cause, and one line when it is over.
+package notice
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/sluicegate/sluicegate/sdk/go/internal/lex"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
+)
+
+const (
+	// Every is how often a cause is logged while it lasts.
+	Every = time.Minute
+	// causesMax is how many causes are kept: each policy of a program has a few, and names of policies may come from requests. What
+	// finds no room is not logged.
+	causesMax = 1000
+)
+
+// Log logs causes. A nil Log logs nothing.
+type Log struct {
+	logger *slog.Logger
+	now    func() time.Time
+
+	open   atomic.Int64 // causes that were logged and are not over
+	mu     sync.Mutex
+	count  int
+	scopes map[string]map[string]*cause
+}
+
+// cause is one reason of what goes wrong in a scope.
+type cause struct {
+	began, said time.Time
+	open        bool
+	left        int // lines that were left out since
+}
+
+// New returns a log of causes.
+func New(logger *slog.Logger, now func() time.Time) *Log {
+	return &Log{logger: logger, now: now, scopes: map[string]map[string]*cause{}}
+}
+
+// Warn logs a cause of a scope, unless a line of it is less than a minute old.
+func (l *Log) Warn(scope, kind, message string, args ...any) {
+	if l == nil {
+		return
+	}
+	left, due := l.due(scope, kind)
+	if !due {
+		return
+	}
+	if left > 0 {
+		args = append(args, "left_out", left)
+	}
+	l.logger.Warn(message, args...)
+}
+
+// due reports whether a line of a cause is due, and how many were left out since the last one.
+func (l *Log) due(scope, kind string) (left int, due bool) {
+	now := l.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.scopes[scope][kind]
+	if c == nil {
+		if l.count >= causesMax {
+			l.makeRoom(now)
+		}
+		if l.count >= causesMax {
+			return 0, false
+		}
+		if l.scopes[scope] == nil {
+			l.scopes[scope] = map[string]*cause{}
+		}
+		c = &cause{}
+		l.scopes[scope][kind] = c
+		l.count++
+	} else if since := now.Sub(c.said); since >= 0 && since < Every {
+		c.left++
+		return 0, false
+	}
+	if !c.open {
+		c.open, c.began = true, now
+		l.open.Add(1)
+	}
+	left, c.left, c.said = c.left, 0, now
+	return left, true
+}
+
+// makeRoom forgets the causes of which no line was written for a minute.
+func (l *Log) makeRoom(now time.Time) {
+	for scope, kinds := range l.scopes {
+		for kind, c := range kinds {
+			if now.Sub(c.said) < Every {
+				continue
+			}
+			if c.open {
+				l.open.Add(-1)
+			}
+			delete(kinds, kind)
+			l.count--
+		}
+		if len(kinds) == 0 {
+			delete(l.scopes, scope)
+		}
+	}
+}
+
+// Quiet reports whether nothing that was logged is still wrong.
+func (l *Log) Quiet() bool { return l == nil || l.open.Load() == 0 }
+
+// Over logs that all causes of a scope are over, if one of them was logged. It costs little while nothing is wrong.
+func (l *Log) Over(scope, message string, args ...any) {
+	if l.Quiet() {
+		return
+	}
+	if began, was := l.closed(scope); was {
+		l.logger.Info(message, append(args, "after", l.now().Sub(began).Round(time.Millisecond))...)
+	}
+}
+
+// closed ends the causes of a scope, and returns when the first of them began.
+func (l *Log) closed(scope string) (began time.Time, was bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.scopes[scope] {
+		if !c.open {
+			continue
+		}
+		if !was || c.began.Before(began) {
+			began = c.began
+		}
+		was, c.open = true, false
+		l.open.Add(-1)
+	}
+	return began, was
+}
+
+// KindOf returns a short word for the cause of an error, the same for all errors of that cause: their texts have ports and times.
+func KindOf(err error) string {
+	var timeout net.Error
+	var record tls.RecordHeaderError
+	var unknown x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var resolved *net.DNSError
+	switch name := wire.ErrorName(err); {
+	case name != "":
+		return lex.Short(name)
+	case errors.As(err, &resolved):
+		return "name"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "refused"
+	case errors.As(err, &record), errors.As(err, &unknown), errors.As(err, &host):
+		return "tls"
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return "timeout"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, net.ErrClosed):
+		return "closed"
+	default:
+		return "other"
+	}
+}

@@ -1,0 +1,66 @@
+package sluicegate
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/sluicegate/sluicegate/sdk/go/internal/lex"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/notice"
+)
+
+// ofRequests are statuses of a server's answer that say something of the request.
+var ofRequests = []int{http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}
+
+// isOfStore reports whether an error says something of Redis or of the server, and not of the request or its policy.
+func isOfStore(err *Error) bool {
+	switch err.Name {
+	case ErrNotCharged.Name, ErrPerhapsCharged.Name, ErrNothingPublished.Name:
+		return true
+	case ErrServer.Name:
+		return !slices.Contains(ofRequests, err.Status)
+	default:
+		return false
+	}
+}
+
+// note logs a request without a decision, as callers of middlewares do not see why.
+func (g *Gate) note(ctx context.Context, policy string, by Mode, err error) {
+	if err == nil {
+		answered := !g.inCode || by == ModeStore
+		if g.notices.Quiet() {
+			return
+		}
+		g.notices.Over("policy "+policy, "requests are decided again", "policy", lex.Short(policy))
+		if answered {
+			_, address := g.decider.place()
+			g.notices.Over("store", "requests are decided again", "address", address)
+		}
+		return
+	}
+	var known *Error
+	if ctx.Err() != nil || !errors.As(err, &known) || known.Name == ErrInterrupted.Name {
+		return // the caller went away
+	}
+	_, address := g.decider.place()
+	attributes := []any{"policy", lex.Short(policy), "address", address, "error", known.Error(), "meanwhile", "nothing: such requests get errors"}
+	if !isOfStore(known) {
+		g.notices.Warn("policy "+policy, known.Name, "no decision", attributes...)
+		return
+	}
+	g.notices.Warn("store", known.Name+" "+kindOf(known), "no decision", attributes...)
+}
+
+// kindOf returns a short word for the cause of an error of the store.
+func kindOf(err *Error) string {
+	switch {
+	case err.Status != 0:
+		return strconv.Itoa(err.Status)
+	case err.cause != nil:
+		return notice.KindOf(err.cause)
+	default:
+		return ""
+	}
+}
