@@ -45,6 +45,10 @@ func (f byFunc) decide(ctx context.Context, a engine.Request) (Decision, error) 
 
 func (f byFunc) ping(context.Context) error { return nil }
 
+func (f byFunc) health(context.Context, bool) Health { return Health{Status: StatusUp} }
+
+func (f byFunc) require(context.Context, string) error { return nil }
+
 func (f byFunc) place() (who, address string) { return "", "" }
 
 func (f byFunc) close() error { return nil }

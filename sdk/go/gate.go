@@ -14,6 +14,7 @@ package sluicegate
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -29,6 +30,10 @@ import (
 type decider interface {
 	decide(ctx context.Context, a engine.Request) (Decision, error)
 	ping(ctx context.Context) error
+	// health returns the state; needed says whether the program uses policies.
+	health(ctx context.Context, needed bool) Health
+	// require returns why requests under a policy would get no decision.
+	require(ctx context.Context, policy string) error
 	// place says who decides, and where.
 	place() (who, address string)
 	close() error
@@ -43,6 +48,8 @@ type Gate struct {
 	ownClock Clock // the clock, if it is not the machine's: decisions sleep by it
 	observe  []func(context.Context, Observation)
 	notices  *notice.Log
+	needed   atomic.Bool             // the program uses policies
+	failing  atomic.Pointer[failing] // nil: the server answered the last request, or none is asked
 }
 
 // Direct returns a gate that decides in Redis, by the policies that servers publish there and by limits made in code. The
@@ -62,7 +69,9 @@ func Direct(rdb redis.UniversalClient, opts ...Option) (*Gate, error) {
 	}
 	e := o.engineOf(rdb)
 	e.Start()
-	return o.gate(local{e}), nil
+	gate := o.gate(local{e})
+	gate.needed.Store(len(o.names) > 0)
+	return gate, nil
 }
 
 // engineOf makes an engine that decides in Redis.
@@ -117,7 +126,12 @@ func InMemory(opts ...Option) (*Gate, error) {
 }
 
 // Policy returns the limiter of a policy. The policy need not exist yet.
-func (g *Gate) Policy(name string) *Limiter { return &Limiter{gate: g, name: name} }
+func (g *Gate) Policy(name string) *Limiter {
+	if !g.needed.Load() {
+		g.needed.Store(true)
+	}
+	return &Limiter{gate: g, name: name}
+}
 
 // Limit returns a limiter of 1 to 8 rules made in code; several rules need a name each. Programs that use the same limit
 // name share its budgets, which are those of no policy. The rules are stored with the budgets and nowhere else. A gate made

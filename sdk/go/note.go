@@ -6,10 +6,17 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/sluicegate/sluicegate/sdk/go/internal/lex"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/notice"
 )
+
+// failing is the error of the last request, which the server left without a decision.
+type failing struct {
+	at  time.Time
+	err *Error
+}
 
 // ofRequests are statuses of a server's answer that say something of the request.
 var ofRequests = []int{http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}
@@ -26,15 +33,17 @@ func isOfStore(err *Error) bool {
 	}
 }
 
-// note logs a request without a decision, as callers of middlewares do not see why.
+// note logs a request without a decision, as callers of middlewares do not see why, and keeps it for Health.
 func (g *Gate) note(ctx context.Context, policy string, by Mode, err error) {
 	if err == nil {
-		answered := !g.inCode || by == ModeStore
+		if g.failing.Load() != nil {
+			g.failing.Store(nil)
+		}
 		if g.notices.Quiet() {
 			return
 		}
 		g.notices.Over("policy "+policy, "requests are decided again", "policy", lex.Short(policy))
-		if answered {
+		if !g.inCode || by == ModeStore {
 			_, address := g.decider.place()
 			g.notices.Over("store", "requests are decided again", "address", address)
 		}
@@ -49,6 +58,9 @@ func (g *Gate) note(ctx context.Context, policy string, by Mode, err error) {
 	if !isOfStore(known) {
 		g.notices.Warn("policy "+policy, known.Name, "no decision", attributes...)
 		return
+	}
+	if !g.inCode { // the engine knows better how Redis is
+		g.failing.Store(&failing{g.clock.Now(), known})
 	}
 	g.notices.Warn("store", known.Name+" "+kindOf(known), "no decision", attributes...)
 }

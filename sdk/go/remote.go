@@ -304,6 +304,10 @@ func (r *remote) ping(ctx context.Context) error {
 
 func (r *remote) place() (who, address string) { return "server", r.host }
 
+func (r *remote) health(ctx context.Context, _ bool) Health { return served(ctx, r) }
+
+func (r *remote) require(ctx context.Context, policy string) error { return required(ctx, r, policy) }
+
 func (r *remote) close() error {
 	r.client.CloseIdleConnections()
 	return nil

@@ -227,6 +227,10 @@ func (r *resp) ping(ctx context.Context) error {
 
 func (r *resp) place() (who, address string) { return "server", r.client.Options().Addr }
 
+func (r *resp) health(ctx context.Context, _ bool) Health { return served(ctx, r) }
+
+func (r *resp) require(ctx context.Context, policy string) error { return required(ctx, r, policy) }
+
 func (r *resp) close() error {
 	_ = r.client.Close() // it has been closed before
 	return nil

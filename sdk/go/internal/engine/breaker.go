@@ -40,6 +40,13 @@ func (b *breaker) allows(now int64) bool {
 	return true
 }
 
+// isOpen reports whether Redis is not asked.
+func (b *breaker) isOpen() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open
+}
+
 func (b *breaker) pause(now int64) {
 	b.from, b.till = now, now+breakerShortUS+rand.Int64N(breakerLongUS-breakerShortUS+1)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -66,6 +67,7 @@ type Engine struct {
 	remembered store.Refusals
 	share      *store.Share
 	queue      queue
+	failing    atomic.Pointer[failing] // nil: the last question was answered
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -339,14 +341,22 @@ func (e *Engine) decideOwing(ctx context.Context, q store.Question) (store.Answe
 	return store.Answer{}, &wire.Failure{Class: wire.ClassContended, Charged: true, Cause: store.ErrContended}
 }
 
-// count reports the result of a question to the breaker, and to the log if it is an answer again.
+// count reports the result of a question to the breaker, and keeps it for Health.
 func (e *Engine) count(now int64, f *wire.Failure) {
 	failed := f != nil && f.Class == wire.ClassNoAnswer
 	if opened, _ := e.breaker.count(now, failed); opened {
 		e.Logger.Debug("redis is not asked for a while")
 	}
-	if f == nil && !e.Notices.Quiet() {
-		e.Notices.Over("redis", "redis answers again", "address", e.Address())
+	switch {
+	case failed:
+		e.failing.Store(&failing{now, f})
+	case f == nil:
+		if e.failing.Load() != nil {
+			e.failing.Store(nil)
+		}
+		if !e.Notices.Quiet() {
+			e.Notices.Over("redis", "redis answers again", "address", e.Address())
+		}
 	}
 }
 

@@ -1,0 +1,116 @@
+package sluicegate
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/sluicegate/sluicegate/sdk/go/internal/engine"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
+)
+
+// Status is how well a gate decides.
+type Status string
+
+// The states of a gate.
+const (
+	// StatusUp: Redis or the server answers, and the policies were read, if the program uses any.
+	StatusUp Status = "up"
+	// StatusDegraded: requests are decided, but not all as they should: without Redis by on_store_failure of their policies, or
+	// by policies that Redis does not have any more. Requests under a policy that cannot be read get errors.
+	StatusDegraded Status = "degraded"
+	// StatusDown: requests get errors.
+	StatusDown Status = "down"
+)
+
+// Health is the state of a gate.
+type Health struct {
+	// Status is how well the gate decides.
+	Status Status
+	// Address is that of Redis or of the server, without a password; "" of a gate that has neither.
+	Address string
+	// Policies is how many policies the gate holds; 0 if a server holds them.
+	Policies int
+	// Err says why the status is not StatusUp; it is an *Error.
+	Err error
+}
+
+// failingFor is how long an error of Redis or of the server counts, if nothing was asked since.
+const failingFor = time.Minute
+
+// Health asks Redis for the policies, or the server whether it is ready, for one second at most, and returns the state of the
+// gate. A last request without an answer counts as well, for a minute; so does a wrong token. A program counts as one that uses
+// policies once Policy, Require or [Policies] was called. For a readiness probe: a gate of [Direct] that is degraded goes on to decide.
+func (g *Gate) Health(ctx context.Context) Health {
+	ctx, cancel := context.WithTimeout(ctx, pingWithin)
+	defer cancel()
+	h := g.decider.health(ctx, g.needed.Load())
+	if last := g.failing.Load(); h.Status == StatusUp && last != nil && g.clock.Now().Sub(last.at) < failingFor {
+		h.Status, h.Err = StatusDegraded, last.err
+		if last.err.Status == http.StatusUnauthorized || last.err.Status == http.StatusForbidden {
+			h.Status = StatusDown // no token, or one that the server does not accept
+		}
+	}
+	return h
+}
+
+func (l local) health(ctx context.Context, needed bool) Health {
+	level, err := l.engine.Health(ctx, needed)
+	held, _ := l.engine.Policies.State()
+	_, address := l.place()
+	h := Health{Status: StatusUp, Address: address, Policies: held}
+	switch level {
+	case engine.LevelDegraded:
+		h.Status = StatusDegraded
+	case engine.LevelDown:
+		h.Status = StatusDown
+	}
+	if err != nil {
+		h.Err = errorOf(err, placeOf(l))
+	}
+	return h
+}
+
+// served returns the state of a gate that asks a server.
+func served(ctx context.Context, d decider) Health {
+	_, address := d.place()
+	err := d.ping(ctx)
+	if err != nil {
+		return Health{Status: StatusDown, Address: address, Err: err}
+	}
+	return Health{Status: StatusUp, Address: address}
+}
+
+// Require returns an error unless requests under each of these policies would be decided: it looks once, and names every policy
+// that is unknown, not available to the app, or cannot be read. Call it when the program starts, so that a wrong name is found
+// before the first request.
+func (g *Gate) Require(ctx context.Context, policies ...string) error {
+	g.needed.Store(true)
+	var all []error
+	for _, name := range policies {
+		err := g.decider.require(ctx, name)
+		if err != nil {
+			all = append(all, err)
+		}
+		var known *Error
+		if errors.As(err, &known) && isOfStore(known) { // it is the same for the others
+			break
+		}
+	}
+	return errors.Join(all...)
+}
+
+func (l local) require(ctx context.Context, policy string) error {
+	err := l.engine.Require(ctx, engine.Request{Policy: policy, Verb: kernel.VerbCheck})
+	if err != nil {
+		return errorOf(err, placeOf(l))
+	}
+	return nil
+}
+
+// required asks a server for a policy, by a peek at the budget that all share, which changes nothing.
+func required(ctx context.Context, d decider, policy string) error {
+	_, err := d.decide(ctx, engine.Request{Policy: policy, Verb: kernel.VerbPeek, Cost: 1})
+	return err
+}
