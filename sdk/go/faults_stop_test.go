@@ -3,6 +3,7 @@ package sluicegate
 import (
 	"context"
 	"log/slog"
+	"net"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -156,5 +157,23 @@ func TestManyProgramsAndAServerUseOneBudget(t *testing.T) {
 	}
 	if used := float64(admitted.Load()) / most; used < least {
 		t.Errorf("%.1f %% were used, expected %.0f %%", 100*used, 100*least)
+	}
+}
+
+// It listens, and does not even greet: as a Redis does that was frozen before the program began.
+func TestAGateClosesInTimeThatNeverHadAConnection(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	gate, err := Direct(dial(t, silent.Addr().String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = gate.Health(context.Background()) // and it has begun to subscribe
+	began := time.Now()
+	if err := gate.Close(); err != nil || time.Since(began) > patient/2 { // which the client lets a read take
+		t.Error(err, time.Since(began))
 	}
 }

@@ -33,7 +33,9 @@ const (
 	// payLastWithin bounds how long a process that stops pays what it owes.
 	payLastWithin = time.Second
 	payLastEvery  = 10 * time.Millisecond
-	SweepEvery    = time.Second
+	// followedWithin is how long an end waits for the last look and for the connection that messages come by.
+	followedWithin = 100 * time.Millisecond
+	SweepEvery     = time.Second
 )
 
 // WallClock is the clock of the machine. It does not jump when that is set: it goes on from when it was made.
@@ -69,8 +71,9 @@ type Engine struct {
 	queue      queue
 	failing    atomic.Pointer[failing] // nil: the last question was answered
 
-	stop context.CancelFunc
-	done sync.WaitGroup
+	stop     context.CancelFunc
+	done     sync.WaitGroup
+	followed chan struct{} // closed when policies are not followed any more
 }
 
 // Config is what an engine is made of.
@@ -117,8 +120,9 @@ func (e *Engine) Start() {
 		e.redis.WarmUp(ctx)
 		e.redis.Begin() // the seconds of the requests, which follow now
 	}
-	e.done.Add(2)
-	go func() { defer e.done.Done(); e.follower.Run(ctx) }()
+	e.followed = make(chan struct{})
+	go func() { defer close(e.followed); e.follower.Run(ctx) }()
+	e.done.Add(1)
 	go func() { defer e.done.Done(); e.run(ctx) }()
 }
 
@@ -486,6 +490,12 @@ func (e *Engine) Close() error {
 	e.done.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), payLastWithin)
 	defer cancel()
+	if e.followed != nil {
+		select {
+		case <-e.followed:
+		case <-time.After(followedWithin): // a read from a Redis that hangs, which ends by itself
+		}
+	}
 	for e.Owes() && ctx.Err() == nil {
 		e.pay(ctx)
 		_ = wire.Sleep(ctx, payLastEvery)
