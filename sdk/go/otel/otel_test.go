@@ -32,16 +32,29 @@ func TestDecisionsAreCountedByPolicyResultAndMode(t *testing.T) {
 	}
 	counted := map[string]int64{}
 	for _, m := range data.ScopeMetrics[0].Metrics {
+		if m.Name == "sluicegate.duration" {
+			points := m.Data.(metricdata.Histogram[float64]).DataPoints
+			if m.Unit != "s" || len(points) != 4 || points[0].Bounds[0] > 0.001 {
+				t.Errorf("%s, %+v", m.Unit, points)
+			}
+		}
 		if m.Name != "sluicegate.decisions" {
 			continue
 		}
+		if m.Unit != "{decision}" {
+			t.Error(m.Unit)
+		}
 		for _, point := range m.Data.(metricdata.Sum[int64]).DataPoints {
 			result, _ := point.Attributes.Value("result")
-			mode, _ := point.Attributes.Value("mode")
-			counted[result.AsString()+" "+mode.AsString()] = point.Value
+			mode, decided := point.Attributes.Value("mode")
+			kind, failed := point.Attributes.Value("error.type")
+			if decided == failed {
+				t.Errorf("%v: a mode and an error", point.Attributes)
+			}
+			counted[result.AsString()+" "+mode.AsString()+kind.AsString()] = point.Value
 		}
 	}
-	for what, n := range map[string]int64{"allowed store": 1, "refused store": 1, "refused remembered": 1, "unknown_policy ": 1} {
+	for what, n := range map[string]int64{"allowed store": 1, "refused store": 1, "refused remembered": 1, "error unknown_policy": 1} {
 		if counted[what] != n {
 			t.Errorf("%s: %d of %v", what, counted[what], counted)
 		}
