@@ -5,9 +5,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log"
-	"log/slog"
 	"net/http"
 	"os"
 	"time"
@@ -19,7 +19,10 @@ import (
 
 func main() {
 	rdb := redis.NewClient(&redis.Options{Addr: os.Getenv("REDIS"), ContextTimeoutEnabled: true})
-	gate, err := sluicegate.Direct(rdb, sluicegate.App("shop"), sluicegate.Logger(slog.Default()))
+	gate, err := sluicegate.Direct(rdb, sluicegate.App("shop"))
+	if err == nil {
+		err = gate.Require(context.Background(), "orders") // a wrong name is found now, and not by the first request
+	}
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -28,12 +31,17 @@ func main() {
 	log.Print(server.ListenAndServe())
 }
 
-// routes gives each tenant the budget of the policy `orders`.
+// routes gives each tenant the budget of the policy `orders`, and tells a balancer whether requests are decided.
 func routes(gate *sluicegate.Gate) http.Handler {
 	guard := sghttp.Middleware(gate.Policy("orders"), sghttp.Header("X-Tenant"))
 	mux := http.NewServeMux()
 	mux.Handle("/orders", guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "ordered")
 	})))
+	mux.HandleFunc("/ready", func(w http.ResponseWriter, r *http.Request) {
+		if health := gate.Health(r.Context()); health.Status == sluicegate.StatusDown {
+			http.Error(w, string(health.Status), http.StatusServiceUnavailable)
+		}
+	})
 	return mux
 }

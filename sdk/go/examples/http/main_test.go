@@ -11,6 +11,10 @@ import (
 func TestATenantHasABudget(t *testing.T) {
 	gate := sgtest.NewGate(t, sluicegate.Rules("orders", sluicegate.PerMinute(1).Burst(2)))
 	handler := routes(gate.Gate)
+	ready := httptest.NewRecorder()
+	if handler.ServeHTTP(ready, httptest.NewRequest("GET", "/ready", nil)); ready.Code != 200 {
+		t.Errorf("not ready: %d", ready.Code)
+	}
 	for i, want := range []int{200, 200, 429} {
 		r, w := httptest.NewRequest("GET", "/orders", nil), httptest.NewRecorder()
 		r.Header.Set("X-Tenant", "acme")
