@@ -21,6 +21,9 @@ type failing struct {
 // ofRequests are statuses of a server's answer that say something of the request.
 var ofRequests = []int{http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}
 
+// ofPolicies are the names of errors that say something of a policy, and so of all requests under it.
+var ofPolicies = []string{ErrUnknownPolicy.Name, ErrPolicyNotAvailable.Name, ErrAppMissing.Name, ErrUnreadablePolicy.Name}
+
 // isOfStore reports whether an error says something of Redis or of the server, and not of the request or its policy.
 func isOfStore(err *Error) bool {
 	switch err.Name {
@@ -55,8 +58,13 @@ func (g *Gate) note(ctx context.Context, policy string, by Mode, err error) {
 	}
 	_, address := g.decider.place()
 	attributes := []any{"policy", lex.Short(policy), "address", address, "error", known.Error(), "meanwhile", "nothing: such requests get errors"}
-	if !isOfStore(known) {
+	switch {
+	case isOfStore(known):
+	case slices.Contains(ofPolicies, known.Name):
 		g.notices.Warn("policy "+policy, known.Name, "no decision", attributes...)
+		return
+	default: // the next request may be another one, so this is never over
+		g.notices.Warn("request "+policy, known.Name, "no decision", attributes...)
 		return
 	}
 	if !g.inCode { // the engine knows better how Redis is

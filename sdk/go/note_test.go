@@ -65,6 +65,9 @@ func TestWhatMiddlewaresHideIsLoggedOnceAMinute(t *testing.T) {
 	if len(log.with("alice")) > 0 || len(log.with("policy=other")) > 0 {
 		t.Errorf("%s", log)
 	}
+	if d, err := gate.Policy("a").Allow(ctx, "alice"); err != nil || d.Mode != ModeStore || len(log.with("again")) > 0 {
+		t.Errorf("%+v, %v, %s", d, err, log)
+	}
 	publishRecords(t, addr, 2, map[string]string{"ordres": recordOf(t, 1, PerHour(1))})
 	eventually(t, "the policy is not found", func() bool {
 		_, err := gate.Policy("ordres").Allow(ctx, "alice")
