@@ -110,7 +110,7 @@ func Nodes(n int64) Option {
 
 // Deadline sets the longest time of a question to Redis or to the server: 1 ms to 10 s. Default: 50 ms, and 200 ms for
 // [Remote] over HTTP. A question that takes longer is perhaps charged; it is never repeated. A gate of [Direct] has at least
-// 500 ms for the first 5 s after its start, unless [NoWarmUp] is given. For [Direct] and [Remote].
+// 500 ms for the first 5 s after its start, or until a question has no answer; unless [NoWarmUp] is given. For [Direct] and [Remote].
 func Deadline(d time.Duration) Option {
 	return optionOf("Deadline", func(o *options) { o.deadline = d }, forDirect, forHTTP, forRESP)
 }

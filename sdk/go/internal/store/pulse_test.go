@@ -120,6 +120,21 @@ func TestAProcessThatStartsHasMoreTime(t *testing.T) {
 	}
 }
 
+// Callers must not wait ten times as long for a Redis that went away right after the start.
+func TestAStartEndsWithAQuestionThatHasNoAnswer(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: testkit.FreeAddr(), ContextTimeoutEnabled: true, DialerRetries: 1})
+	defer client.Close()
+	s := NewRedis(wire.Conn{Client: client}, 50*time.Millisecond, time.Now, func() wire.Clock { return wire.ClockServer })
+	s.Begin()
+	q := Question{Plan: planOf(t, 1, testkit.Window(9, time.Hour)), Key: wire.StateKey("a", "k"), Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 1}}
+	if _, f := s.Decide(context.Background(), q); f == nil || f.Class != wire.ClassNoAnswer {
+		t.Fatalf("%+v", f)
+	}
+	if got := s.DeadlineNow(); got != 50*time.Millisecond {
+		t.Errorf("%v", got)
+	}
+}
+
 func TestAWarmUpMakesConnectionsAndChangesNothing(t *testing.T) {
 	addr, ctx := testkit.RedisAddr(t), context.Background()
 	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, PoolSize: 8})

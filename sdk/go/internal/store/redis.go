@@ -156,7 +156,15 @@ func (s *Redis) remember(key string, rules []byte) {
 // Decide has one deadline for all the calls that a question takes. A question that passes it is overloaded while Redis answers
 // others, and without an answer otherwise.
 func (s *Redis) Decide(ctx context.Context, q Question) (Answer, *wire.Failure) {
-	deadline := s.DeadlineNow()
+	a, f := s.ask(ctx, q, s.DeadlineNow())
+	if f != nil && f.Class == wire.ClassNoAnswer && s.start.Load() != 0 {
+		s.start.Store(0) // it had the time of a start: Redis is not there
+	}
+	return a, f
+}
+
+// ask asks a question that has so much time.
+func (s *Redis) ask(ctx context.Context, q Question, deadline time.Duration) (Answer, *wire.Failure) {
 	limited, cancel := s.within(ctx, deadline)
 	defer cancel()
 	p, room := s.pulseOf(limited, q.Key)

@@ -18,7 +18,8 @@ const (
 	// StartDeadline is the least deadline of questions during the first StartLasts of a process: some times what the first use of
 	// a connection took on a busy machine.
 	StartDeadline = 500 * time.Millisecond
-	// StartLasts is how long that holds: the first requests come within it.
+	// StartLasts is how long that holds: the first requests come within it. It ends with the first question that has no answer, since
+	// Redis is not there then.
 	StartLasts = 5 * time.Second
 	// warmWithin bounds the time that a start takes for the looks ahead.
 	warmWithin = 500 * time.Millisecond
