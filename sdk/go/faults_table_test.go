@@ -123,11 +123,14 @@ func TestEachFaultOfRedisShowsWhatItIs(t *testing.T) {
 			r := newRig(t)
 			r.counted("")
 			c.begin(r)
-			for i := range 20 {
+			for as := 0; as < 20; {
 				d, err := r.allow()
-				// What was under way on another connection may leave the first ones shed.
-				if err != nil || !d.Allowed && d.Mode != ModeShed || d.Mode != c.mode && i >= 10 {
-					t.Errorf("%d: %+v, %v", i, d, err)
+				// Some may be shed before, while the process is late itself, as on a busy machine.
+				if err != nil || !d.Allowed && d.Mode != ModeShed || d.Mode != c.mode && d.Mode != ModeShed {
+					t.Fatalf("%+v, %v", d, err)
+				}
+				if d.Mode == c.mode {
+					as++
 				}
 			}
 			health := r.gate.Health(context.Background())
@@ -136,7 +139,7 @@ func TestEachFaultOfRedisShowsWhatItIs(t *testing.T) {
 				t.Errorf("health: %+v", health)
 			}
 			metric := r.counted(string(c.mode))
-			if metric < 10 {
+			if metric < 20 {
 				t.Errorf("%d decisions of mode %s", metric, c.mode)
 			}
 			said := r.log.with(append([]string{"level=WARN", r.relay.addr}, c.log...)...)

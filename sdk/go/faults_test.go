@@ -318,7 +318,7 @@ func TestWhatWasNotSentIsNotCharged(t *testing.T) {
 	}
 	defer silent.Close()
 	for _, addr := range []string{freeAddr(), silent.Addr().String()} {
-		gate := direct(t, addr, Deadline(50*time.Millisecond))
+		gate := direct(t, addr, Deadline(200*time.Millisecond))
 		mail, _ := gate.Limit("mail", PerHour(10))
 		started := time.Now()
 		_, err := mail.Refund(ctx, "k", 1)

@@ -96,9 +96,10 @@ func TestAGateWhoseQuestionsHaveNoAnswerIsDegraded(t *testing.T) {
 	})
 	isHealth(t, "before", gate, StatusUp, relay.addr, nil, "")
 	relay.later.Store(int64(70 * time.Millisecond))
-	if d, err := a.Allow(context.Background(), "k"); err != nil || d.Mode != ModeLocal {
-		t.Fatalf("%+v, %v", d, err)
-	}
+	eventually(t, "the share does not decide", func() bool { // shed while the process is late itself
+		d, err := a.Allow(context.Background(), "k")
+		return err == nil && d.Mode == ModeLocal
+	})
 	// Perhaps of a debt that is paid meanwhile.
 	if h := gate.Health(context.Background()); h.Status != StatusDegraded || h.Err == nil || !strings.Contains(h.Err.Error(), relay.addr+": no answer in time") {
 		t.Errorf("slow: %+v", h)
