@@ -153,7 +153,8 @@ func TestQuestionsThatWaitForAConnectionAreShedAndNotDecidedByTheShare(t *testin
 	addr := redisAddr(t)
 	publish(t, addr, 1, FixedWindow(20, time.Hour))
 	relay := newSlowRelay(t, addr, 0, 0)
-	limiter := coldGate(t, relay.addr, func(o *redis.Options) { o.PoolSize = 2 }, NoWarmUp(), Deadline(200*time.Millisecond)).Policy("a")
+	gate := coldGate(t, relay.addr, func(o *redis.Options) { o.PoolSize = 2 }, NoWarmUp(), Deadline(200*time.Millisecond))
+	limiter := gate.Policy("a")
 	eventually(t, "redis does not decide", func() bool {
 		d, err := limiter.Allow(context.Background(), "warm")
 		return err == nil && d.Mode == ModeStore
@@ -162,6 +163,9 @@ func TestQuestionsThatWaitForAConnectionAreShedAndNotDecidedByTheShare(t *testin
 	passed, modes := burst(t, limiter, "k", 50)
 	if passed > 20 || modes[ModeLocal] > 0 || modes[ModeShed] == 0 {
 		t.Errorf("%d passed of 20: %v", passed, modes)
+	}
+	if h := gate.Health(context.Background()); h.Status != StatusDegraded || h.Err == nil {
+		t.Errorf("%+v", h)
 	}
 	relay.later.Store(0)
 	if d, err := limiter.Peek(context.Background(), "other", 1); err != nil || d.Mode != ModeStore {

@@ -70,6 +70,7 @@ type Engine struct {
 	share      *store.Share
 	queue      queue
 	failing    atomic.Pointer[failing] // nil: the last question was answered
+	shed       atomic.Pointer[failing] // the last that was answered too late, beside others; nil: none for a while
 
 	stop     context.CancelFunc
 	done     sync.WaitGroup
@@ -361,6 +362,10 @@ func (e *Engine) count(now int64, f *wire.Failure) {
 		if !e.Notices.Quiet() {
 			e.Notices.Over("redis", "redis answers again", "address", e.Address())
 		}
+		// Some are decided in time also while others are not.
+		if shed := e.shed.Load(); shed != nil && now-shed.now >= shedFor.Microseconds() && e.shed.CompareAndSwap(shed, nil) {
+			e.Notices.Over("busy", "redis decides in time again", "address", e.Address())
+		}
 	}
 }
 
@@ -377,6 +382,7 @@ func (e *Engine) without(p *policy.Policy, q store.Question, f *wire.Failure) (s
 		return store.Answer{}, "", f
 	}
 	if f.Class == wire.ClassContended || f.Class == wire.ClassOverloaded {
+		e.shed.Store(&failing{q.Now, f})
 		e.warn(p, f, ModeShed)
 		return store.RefusedFor(q.Plan, shedRetryUS), ModeShed, nil
 	}

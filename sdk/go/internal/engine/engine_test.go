@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/notice"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/policy"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/store"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/testkit"
@@ -45,6 +47,41 @@ func TestTheBreaker(t *testing.T) {
 	}
 	if !b.allows(now + 20*250_000) {
 		t.Fatal("4 failures a second opened it")
+	}
+}
+
+// busyStore answers some questions too late.
+type busyStore struct{ late bool }
+
+func (s *busyStore) Decide(_ context.Context, q store.Question) (store.Answer, *wire.Failure) {
+	if s.late {
+		return store.Answer{}, &wire.Failure{Class: wire.ClassOverloaded, Cause: context.DeadlineExceeded}
+	}
+	return store.Answer{Verdict: kernel.Verdict{Allowed: true, Granted: 1}, Set: q.Plan.Set}, nil
+}
+
+func TestABusyRedisIsLoggedUntilItHasDecidedInTimeForAWhile(t *testing.T) {
+	clock, backend, out := testkit.NewManual(), &busyStore{}, &strings.Builder{}
+	e := New(Config{Policies: policy.NewCatalog(nil, nil, time.Now), Clock: clock, Notices: notice.New(slog.New(slog.NewTextHandler(out, nil)), clock.Now)})
+	e.store = backend
+	e.Policies.Hold(policy.OfRules("a", testkit.Set(t, testkit.Window(9, time.Hour)), 1))
+	for i, c := range []struct {
+		late  bool
+		after time.Duration
+		lines int
+	}{{true, 0, 1}, {false, time.Second, 1}, {true, time.Second, 1}, {false, 9 * time.Second, 1}, {false, time.Second, 2}, {false, time.Second, 2}} {
+		clock.Advance(c.after)
+		backend.late = c.late
+		got, err := e.Decide(context.Background(), Request{Policy: "a", Key: "k", Verb: kernel.VerbCheck, Cost: 1})
+		if err != nil || got.Allowed == c.late || (got.Mode == ModeShed) != c.late {
+			t.Fatalf("%d: %+v, %v", i, got, err)
+		}
+		if lines := strings.Count(out.String(), "\n"); lines != c.lines {
+			t.Errorf("%d: %s", i, out)
+		}
+	}
+	if text := out.String(); !strings.Contains(text, "redis does not decide in time") || !strings.Contains(text, "redis decides in time again") {
+		t.Error(text)
 	}
 }
 

@@ -14,7 +14,10 @@ import (
 // degraded for hours by one that was lost.
 const failingFor = time.Minute
 
-// failing is the last question, which had no answer.
+// shedFor is how long a question that was shed counts, as others are decided in time meanwhile.
+const shedFor = 10 * time.Second
+
+// failing is a question that had no answer, or none in time.
 type failing struct {
 	now int64
 	why *wire.Failure
@@ -46,7 +49,7 @@ func (e *Engine) Health(ctx context.Context, needed bool) (Level, error) {
 	if needed && held == 0 {
 		lost = LevelDown
 	}
-	failed := e.failing.Load()
+	failed, shed := e.failing.Load(), e.shed.Load()
 	name, why := e.Policies.Unreadable()
 	switch {
 	case err != nil:
@@ -57,6 +60,8 @@ func (e *Engine) Health(ctx context.Context, needed bool) (Level, error) {
 		return lost, policyErrorOf("unreadable_policy", "policy: %v", policy.ErrFormat)
 	case failed != nil && (e.breaker.isOpen() || e.nowUS()-failed.now < failingFor.Microseconds()):
 		return LevelDegraded, failed.why
+	case shed != nil && e.nowUS()-shed.now < shedFor.Microseconds():
+		return LevelDegraded, shed.why
 	case needed && name != "":
 		return LevelDegraded, policyErrorOf("unreadable_policy", "policy: `%s` cannot be read: %s", name, lex.Cut(why))
 	}
