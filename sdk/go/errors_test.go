@@ -59,7 +59,7 @@ func TestEveryErrorIsOneOfTheVariables(t *testing.T) {
 	memory, other := newGate(t, newManual(), compiled), newGate(t, newManual(), compiled, App("other"))
 	limited := refusedDecision(t)
 	web, fast := falseServer(t, 200, goodAnswer), remoteOf(t, "resp://"+falseRESP(t, "-ERR later\r\n"))
-	unavailable := freeAddr()
+	const unavailable = "127.0.0.1:1" // a port that no server of this test is given
 	gone := direct(t, unavailable, Deadline(time.Second))
 	mail, err := gone.Limit("mail", PerSecond(1))
 	if err != nil {

@@ -113,6 +113,8 @@ func TestTheInterceptorsHoldWhatAllHold(t *testing.T) {
 	}{
 		{"the second call is refused", guardtest.Policy(t, "reject"), codes.ResourceExhausted, 10 * time.Second},
 		{"nobody decides and the policy denies", guardtest.Gone(t), codes.Unavailable, time.Second},
+		{"nobody decides in time", guardtest.Answers(sluicegate.Decision{Mode: sluicegate.ModeShed, CanRetry: true, RetryAfter: time.Second}, nil), codes.Unavailable, time.Second},
+		{"nothing is published", guardtest.Answers(sluicegate.Decision{}, sluicegate.ErrNothingPublished), codes.Unavailable, 0},
 		{"shadow passes", guardtest.Policy(t, "shadow"), codes.OK, 0},
 		{"a response of HTTP is none of gRPC", guardtest.Policy(t, "response"), codes.ResourceExhausted, 10 * time.Second},
 		{"an unknown policy is a mistake of the program", sgtest.NewGate(t).Policy("none"), codes.Internal, 0},

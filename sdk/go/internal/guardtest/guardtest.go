@@ -2,6 +2,7 @@
 package guardtest
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net"
@@ -86,6 +87,11 @@ func Policies(t *testing.T) *sgtest.Gate {
 	return sgtest.NewGate(t, sluicegate.Compiled(string(records)))
 }
 
+// Answers returns a limiter that answers every request with the same.
+func Answers(d sluicegate.Decision, err error) *sluicegate.Limiter {
+	return sluicegate.ByFunc(func(context.Context, sluicegate.Request) (sluicegate.Decision, error) { return d, err }).Policy("orders")
+}
+
 // Check has a middleware hold every claim.
 func Check(t *testing.T, guard Guard) {
 	policy := func(name string) *sluicegate.Limiter { return Policy(t, name) }
@@ -106,6 +112,10 @@ func Check(t *testing.T, guard Guard) {
 			map[string]string{"RateLimit": `"token_bucket";r=0;t=10`, "Retry-After": "10", "Content-Type": "application/problem+json"}, "quota-exceeded"},
 		{"nobody decides and the policy denies", Gone(t), nil, client, "", 503,
 			map[string]string{"Retry-After": "1", "RateLimit": "", "Content-Type": "application/problem+json"}, "temporary-reduced-capacity"},
+		{"nobody decides in time", Answers(sluicegate.Decision{Mode: sluicegate.ModeShed, CanRetry: true, RetryAfter: 100 * time.Millisecond}, nil),
+			nil, client, "", 503, map[string]string{"Retry-After": "1", "RateLimit": ""}, "temporary-reduced-capacity"},
+		{"nothing is published", Answers(sluicegate.Decision{}, sluicegate.ErrNothingPublished), nil, client, "", 503,
+			map[string]string{"Retry-After": "1", "Content-Type": "application/problem+json"}, "temporary-reduced-capacity"},
 		{"shadow passes", policy("shadow"), nil, client, "", 200, map[string]string{"Retry-After": ""}, Served},
 		{"the response of the policy is served", policy("response"),
 			nil, client, "", 203, map[string]string{"X-A": "b", "Retry-After": "10"}, "less"},
