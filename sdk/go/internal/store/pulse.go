@@ -36,13 +36,14 @@ func ticks() time.Duration { return time.Since(started) }
 type pulse struct {
 	underWay atomic.Int64
 	beat     atomic.Int64 // when it last answered, or was asked while nothing was under way
+	waits    atomic.Bool  // for the answer to a question that passed its deadline: that one stays under way
 	late     atomic.Int64 // questions on end that passed their deadlines, one after the other
 	lateSeen atomic.Int64 // when the last of them was seen
 }
 
 // begin counts a question.
 func (p *pulse) begin(now time.Duration) {
-	if p.underWay.Add(1) == 1 {
+	if p.underWay.Add(1) == 1 && !p.waits.Load() {
 		p.beat.Store(int64(now))
 	}
 }
@@ -54,6 +55,7 @@ func (p *pulse) end() { p.underWay.Add(-1) }
 func (p *pulse) answered(now time.Duration) {
 	p.beat.Store(int64(now))
 	p.late.Store(0)
+	p.waits.Store(false)
 }
 
 // lateness is a question that passed its deadline: when it began, when that was seen, and the time that it had.
@@ -62,6 +64,7 @@ type lateness struct{ began, seen, deadline time.Duration }
 // busy reports whether Redis is only busy, as a question passed its deadline. sent says whether the question was sent, and room how many have a
 // connection at a time.
 func (p *pulse) busy(l lateness, sent bool, room int64) bool {
+	p.waits.Store(true)
 	silence, overdue := l.seen-time.Duration(p.beat.Load()), l.seen-l.began-l.deadline
 	queued := !sent && p.underWay.Load() > room
 	if queued || overdue > l.deadline/overdueMax {

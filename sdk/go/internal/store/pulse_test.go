@@ -101,6 +101,25 @@ func TestEachNodeHasAPulseOfItsOwn(t *testing.T) {
 	}
 }
 
+// The probes of a process that is late itself must not make a Redis busy that is gone.
+func TestAQuestionThatHadNoAnswerKeepsTheSilence(t *testing.T) {
+	const deadline = 50 * time.Millisecond
+	p := &pulse{}
+	for probe, want := range []bool{true, true, false, false} {
+		began := time.Duration(probe) * 200 * time.Millisecond
+		p.begin(began)
+		if got := p.busy(lateness{began, began + 2*deadline, deadline}, true, 9); got != want {
+			t.Errorf("probe %d: %v", probe, got)
+		}
+		p.end()
+	}
+	p.answered(time.Second)
+	p.begin(2 * time.Second)
+	if !p.busy(lateness{2 * time.Second, 2*time.Second + 2*deadline, deadline}, true, 9) {
+		t.Error("it answered meanwhile")
+	}
+}
+
 func TestAProcessThatStartsHasMoreTime(t *testing.T) {
 	clock := testkit.NewManual()
 	s := &Redis{Deadline: 50 * time.Millisecond, now: clock.Now}
