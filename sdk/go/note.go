@@ -45,7 +45,8 @@ func (g *Gate) note(ctx context.Context, policy string, by Mode, err error) {
 		if g.notices.Quiet() {
 			return
 		}
-		g.notices.Over("policy "+policy, "requests are decided again", "policy", lex.Short(policy))
+		name := lex.Short(policy)
+		g.notices.Over("policy "+name, "requests are decided again", "policy", name)
 		if !g.inCode || by == ModeStore {
 			_, address := g.decider.place()
 			g.notices.Over("store", "requests are decided again", "address", address)
@@ -56,15 +57,18 @@ func (g *Gate) note(ctx context.Context, policy string, by Mode, err error) {
 	if ctx.Err() != nil || !errors.As(err, &known) || known.Name == ErrInterrupted.Name {
 		return // the caller went away
 	}
-	_, address := g.decider.place()
-	attributes := []any{"policy", lex.Short(policy), "address", address, "error", known.Error(), "meanwhile", "nothing: such requests get errors"}
+	name := lex.Short(policy) // perhaps of a request
+	attributes := []any{"policy", name, "error", known.Error(), "meanwhile", "nothing: such requests get errors"}
+	if _, address := g.decider.place(); address != "" {
+		attributes = append(attributes, "address", address)
+	}
 	switch {
 	case isOfStore(known):
 	case slices.Contains(ofPolicies, known.Name):
-		g.notices.Warn("policy "+policy, known.Name, "no decision", attributes...)
+		g.notices.Warn("policy "+name, known.Name, "no decision", attributes...)
 		return
 	default: // the next request may be another one, so this is never over
-		g.notices.Warn("request "+policy, known.Name, "no decision", attributes...)
+		g.notices.Warn("request "+name, known.Name, "no decision", attributes...)
 		return
 	}
 	if !g.inCode { // the engine knows better how Redis is

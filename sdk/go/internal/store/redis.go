@@ -181,7 +181,7 @@ func (s *Redis) ask(ctx context.Context, q Question, deadline time.Duration) (An
 		return a, nil
 	}
 	answered := wire.ErrorName(f.Cause) != ""
-	if answered {
+	if answered || calls > 0 {
 		p.answered(ticks())
 	}
 	late := !answered && (limited.Err() != nil || IsTimeout(f.Cause))
