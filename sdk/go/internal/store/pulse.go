@@ -66,10 +66,13 @@ type lateness struct{ began, seen, deadline time.Duration }
 func (p *pulse) busy(l lateness, sent bool, room int64) bool {
 	p.waits.Store(true)
 	silence, overdue := l.seen-time.Duration(p.beat.Load()), l.seen-l.began-l.deadline
-	queued := !sent && p.underWay.Load() > room
-	if queued || overdue > l.deadline/overdueMax {
-		stood := overdue >= min(max(silentAfter*l.deadline, stoodLeast), stoodMost)
-		return stood || silence < silentAfter*l.deadline
+	if overdue >= min(max(silentAfter*l.deadline, stoodLeast), stoodMost) {
+		return true // this process stood still
+	}
+	// One that was not sent, and for which there is room, has no connection: a process that is late does not excuse that.
+	queued, tardy := !sent && p.underWay.Load() > room, sent && overdue > l.deadline/overdueMax
+	if queued || tardy {
+		return silence < silentAfter*l.deadline
 	}
 	// Those that were late together count as one.
 	if seen := p.lateSeen.Load(); int64(l.began) >= seen && p.lateSeen.CompareAndSwap(seen, int64(l.seen)) {

@@ -30,6 +30,7 @@ func TestARedisThatAnswersOthersIsBusyAndNotSilent(t *testing.T) {
 		"more wait, and Redis is silent for ten deadlines":   {500 * ms, 0, 2, false, 0, false},
 		"more wait, but this one was sent":                   {60 * ms, 0, 2, true, 0, false},
 		"the process was late itself":                        {499 * ms, 13 * ms, 0, true, 9, true},
+		"the process was late, and there was no connection":  {499 * ms, 13 * ms, 0, false, 0, false},
 		"the process was late, and Redis silent":             {500 * ms, 13 * ms, 0, true, 0, false},
 		"the process stood still":                            {5000 * ms, 200 * ms, 0, true, 9, true},
 		"the process was a quarter of a deadline late, sent": {60 * ms, 12 * ms, 0, true, 0, false},

@@ -197,7 +197,7 @@ func TestTheDeadlineHoldsWhileOneWaitsForAConnection(t *testing.T) {
 		_, f := backend.Decide(c, q)
 		took := time.Since(began)
 		// A process that is late itself, as on a busy machine, takes Redis for busy.
-		late := f != nil && f.Class == wire.ClassOverloaded && took > 60*time.Millisecond
+		late := f != nil && f.Class == wire.ClassOverloaded && took > 240*time.Millisecond
 		if f == nil || f.Class != wire.ClassNoAnswer && !late || f.Charged {
 			t.Fatalf("%s: %+v after %v", name, f, took)
 		}
