@@ -188,3 +188,22 @@ fn waiters_ask_the_store_themselves_after_an_error_that_is_no_outage() {
         );
     }
 }
+
+#[test]
+fn a_message_that_gives_back_what_was_not_heard_of_requests_no_permits() {
+    let mut key = Key::hot(1);
+    let place = key.miss(1, ms(0));
+    key.state.next_message(&key.cell, ms(0)).expect("a request waits");
+    let gone = StoreError::Unavailable { reason: "gone".to_owned(), executed: Executed::Perhaps };
+    key.state.on_reply((&key.cell, &key.last_reply), Err(&gone), ms(20));
+    drop(place);
+    assert!(!key.state.tick(&key.cell, ms(199)));
+    assert!(key.state.tick(&key.cell, ms(200)));
+    let message = key.exchange(ms(200));
+    assert_eq!((message.need, message.want, message.unspent), (0, 0, 0));
+    // A request that came meanwhile waits for this message: it requests permits.
+    let mut key = Key::hot(1);
+    let _place = key.miss(1, ms(0));
+    key.state.reason = Some(Reason::Unheard);
+    assert_eq!(key.exchange(ms(200)).need, 1);
+}
