@@ -55,7 +55,7 @@ var (
 	// policy is active; the next request looks again.
 	ErrUnknownPolicy = &Error{Name: "unknown_policy", Charged: ChargedNo}
 	// ErrNothingPublished says that Redis answers, but that no policies are published in it, and none are held: no server works on
-	// this Redis, or its `store.publish` is off. The text has the address. Check it, and start a server.
+	// this Redis, or its `store.publish` is false. The text has the address. Check it, and start a server.
 	ErrNothingPublished = &Error{Name: "nothing_published", Charged: ChargedNo}
 	// ErrPolicyNotAvailable says that the policy is for other apps, or the verb for its owner only. Add the app to the `apps` of
 	// the policy, or correct [App].

@@ -35,9 +35,6 @@ func TestErrorsHaveTheNamesOfTheSpecification(t *testing.T) {
 	} {
 		own[e.Name] = true
 	}
-	if !strings.Contains(string(text), `"`+ErrNothingPublished.Name+`"`) {
-		delete(own, ErrNothingPublished.Name) // a specification of before that
-	}
 	for _, e := range listed {
 		if !own[e.Name] {
 			t.Errorf("%s is missing", e.Name)

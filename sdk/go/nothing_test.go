@@ -14,7 +14,7 @@ func TestARedisInWhichNothingIsPublishedIsNoUnknownPolicy(t *testing.T) {
 	addr, ctx := redisAddr(t), context.Background()
 	for name, gate := range map[string]*Gate{"all": direct(t, addr), "some": direct(t, addr, Policies("orders"))} {
 		_, err := gate.Policy("orders").Allow(ctx, "k")
-		want := "policy: no policies are published in the Redis at " + addr + "; start a server on it (its `store.publish` is `on` unless set)"
+		want := "policy: no policies are published in the Redis at " + addr + "; start a server on it (its `store.publish` is `true` unless set)"
 		if !errors.Is(err, ErrNothingPublished) || errors.Is(err, ErrUnknownPolicy) || err.Error() != want {
 			t.Errorf("%s: %v, expected %s", name, err, want)
 		}

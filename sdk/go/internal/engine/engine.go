@@ -226,7 +226,7 @@ func (e *Engine) missing(name, why string) error {
 
 // NothingPublished returns the error of a Redis that answers and in which no server publishes policies.
 func (e *Engine) NothingPublished() error {
-	return policyErrorOf("nothing_published", "policy: no policies are published in the Redis at %s; start a server on it (its `store.publish` is `on` unless set)", e.Address())
+	return policyErrorOf("nothing_published", "policy: no policies are published in the Redis at %s; start a server on it (its `store.publish` is `true` unless set)", e.Address())
 }
 
 // Address returns where the Redis is; "" if there is none.

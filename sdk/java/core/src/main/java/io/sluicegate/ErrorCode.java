@@ -8,7 +8,7 @@ public enum ErrorCode {
     /** The policy is not published, not configured or not in force. */
     UNKNOWN_POLICY("policy: unknown policy `{policy}`"),
     /** Redis answers, and no policies are published there: no server with {@code store.publish} uses it, or it is another Redis. */
-    NOTHING_PUBLISHED("no policies are published in the Redis at {address}; start a server on it (its `store.publish` is `on` unless set)"),
+    NOTHING_PUBLISHED("policy: no policies are published in the Redis at {address}; start a server on it (its `store.publish` is `true` unless set)"),
     /** The policy is for other apps, or the verb is for its owner only. */
     POLICY_NOT_AVAILABLE("app: policy `{policy}` is not available to app `{app}`"),
     /** The policy is for other apps, or the verb is for its owner only, and the program has no app. */

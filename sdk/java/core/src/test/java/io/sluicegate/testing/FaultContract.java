@@ -530,8 +530,8 @@ public abstract class FaultContract {
             Limiter five = gate.policy("fixed-5");
             SluicegateException none = assertThrows(SluicegateException.class, () -> five.check("k"));
             assertEquals(ErrorCode.NOTHING_PUBLISHED, none.code());
-            assertEquals("no policies are published in the Redis at 127.0.0.1:" + redis.port()
-                + "; start a server on it (its `store.publish` is `on` unless set)", none.getMessage());
+            assertEquals("policy: no policies are published in the Redis at 127.0.0.1:" + redis.port()
+                + "; start a server on it (its `store.publish` is `true` unless set)", none.getMessage());
             assertEquals(new GateHealth(GateHealth.State.DOWN, "127.0.0.1:" + redis.port(), none.getMessage(),
                 "no policy was ever read from it, so what asks by a policy gets no decision"), gate.health());
             assertThrows(SluicegateException.class, () -> five.check("k"));
