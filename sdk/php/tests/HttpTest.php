@@ -44,9 +44,12 @@ final class HttpTest extends TestCase
             'RateLimit-Policy' => '"t";q=1', 'RateLimit' => '"t";r=0;t=1', 'X-RateLimit-Limit' => '1',
             'X-RateLimit-Remaining' => '0', 'X-RateLimit-Reset' => '1', 'Retry-After' => '1',
         ], Headers::of($d, true));
-        $d = new Decision(new Outcome(false, 0, 0, 0, 1_000_000, 0, 0), 1, 'a', 't', Mode::Deny);
-        self::assertSame(503, Refusal::of($d)->status);
-        self::assertSame('"t";r=0;t=1', Refusal::of($d)->headers['RateLimit']);
+        foreach ([Mode::Deny, Mode::Shed] as $nobody) {
+            $d = new Decision(new Outcome(false, 0, 0, 0, 1_000_000, 0, 0), 1, 'a', 't', $nobody);
+            self::assertSame(503, Refusal::of($d)->status);
+            self::assertSame(['Retry-After' => '1'], Headers::of($d, true));
+            self::assertStringContainsString('#temporary-reduced-capacity', Refusal::of($d)->body);
+        }
     }
 
     /** @return iterable<int, array{list<string>, RequestFacts, string|null}> */

@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Http;
 
 use Sluicegate\Decision;
+use Sluicegate\Mode;
 
 /**
  * The header fields that report limits and remaining permits to clients.
@@ -17,7 +18,7 @@ final class Headers
 
     /**
      * Returns `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10), and `Retry-After` on
-     * refusals that can pass later.
+     * refusals that can pass later. Where nobody decided by the limit (modes `Allow`, `Deny`, `Shed`) there is only the last.
      *
      * @param bool $withOld whether to add `X-RateLimit-Limit`, `-Remaining` and `-Reset` (seconds from now)
      * @return array<string, string>
@@ -26,11 +27,11 @@ final class Headers
     {
         $retry = $decision->allowed ? null : $decision->retryAfterSeconds();
         $reset = $retry ?? $decision->resetAfterSeconds();
-        $headers = [
+        $headers = in_array($decision->mode, [Mode::Allow, Mode::Deny, Mode::Shed], true) ? [] : [
             'RateLimit-Policy' => $decision->quotas ?: "\"$decision->rule\";q=$decision->limit",
             'RateLimit' => "\"$decision->rule\";r=$decision->remaining;t=$reset",
         ];
-        if ($withOld) {
+        if ($withOld && $headers !== []) {
             $headers['X-RateLimit-Limit'] = (string) $decision->limit;
             $headers['X-RateLimit-Remaining'] = (string) $decision->remaining;
             $headers['X-RateLimit-Reset'] = (string) $reset;

@@ -25,7 +25,7 @@ final readonly class Refusal
     }
 
     /**
-     * Returns 429 with a problem (RFC 9457); 503 if Redis did not decide and the policy is `on_store_failure: deny`; or
+     * Returns 429 with a problem (RFC 9457); 503 if nobody decided by the limit (modes `Deny` and `Shed`); or
      * the response that the policy gives instead (`overflow: degrade`).
      *
      * @throws LogicException if the decision allows
@@ -42,7 +42,7 @@ final readonly class Refusal
         }
         $retry = $decision->retryAfterSeconds();
         $detail = $retry === null ? "the cost exceeds the limit of $decision->limit" : "retry in $retry s";
-        return $decision->mode === Mode::Deny
+        return in_array($decision->mode, [Mode::Deny, Mode::Shed], true)
             ? self::unavailable($headers, $detail)
             : self::problem(429, $headers, [
                 'type' => self::PROBLEMS . 'quota-exceeded',

@@ -40,8 +40,8 @@ public record HttpAnswer(int status, Map<String, String> fields, String body) {
     }
 
     /**
-     * The answer to a refusal: the response of its policy, or a problem (RFC 9457) that says no key. Its status is 503 if the policy refuses
-     * requests while Redis does not decide ({@link Mode#DENY}), else 429.
+     * The answer to a refusal: the response of its policy, or a problem (RFC 9457) that says no key. Its status is 503 if nobody
+     * decided by the limit ({@link Mode#DENY}, {@link Mode#SHED}), else 429.
      *
      * @param refusal the refusal
      * @return the answer
@@ -59,11 +59,12 @@ public record HttpAnswer(int status, Map<String, String> fields, String body) {
         String detail = refusal.retryAfterUs() == Decision.NEVER
             ? "the cost exceeds the limit of " + refusal.limit()
             : "retry in " + fields.get("Retry-After") + " s";
-        Map<String, Object> problem = refusal.mode() == Mode.DENY ? unavailable(detail)
-            : Json.object("type", TYPES + "quota-exceeded", "title", "Request cannot be satisfied as assigned quota has been exceeded",
-                "status", 429, "detail", detail);
-        problem.put("violated-policies", List.of(refusal.rule()));
-        return problem((Integer) problem.get("status"), fields, problem);
+        if (refusal.mode() == Mode.DENY || refusal.mode() == Mode.SHED) {
+            return problem(503, fields, unavailable(detail));
+        }
+        return problem(429, fields, Json.object("type", TYPES + "quota-exceeded",
+            "title", "Request cannot be satisfied as assigned quota has been exceeded", "status", 429, "detail", detail,
+            "violated-policies", List.of(refusal.rule())));
     }
 
     /**

@@ -41,9 +41,10 @@ class HttpFieldsTest {
         assertEquals("application/problem+json", never.fields().get("Content-Type"));
         assertTrue(refusal(1_000_000, Mode.DENY).body().contains("temporary-reduced-capacity"));
         assertEquals(503, refusal(1_000_000, Mode.DENY).status());
-        // As servers have it: 503 is for `on_store_failure: deny`.
-        assertEquals(429, refusal(100_000, Mode.SHED).status());
-        assertTrue(refusal(100_000, Mode.SHED).body().contains("#quota-exceeded"));
+        // As servers have it: nobody decided in time either.
+        assertEquals(503, refusal(100_000, Mode.SHED).status());
+        assertTrue(refusal(100_000, Mode.SHED).body().contains("#temporary-reduced-capacity"));
+        assertFalse(refusal(100_000, Mode.SHED).body().contains("violated-policies"));
         assertThrows(IllegalArgumentException.class, () -> HttpAnswer.of(decision(true, 0, Mode.STORE)));
     }
 
