@@ -269,7 +269,7 @@ class StarterTest {
             TestRedis.await("an answer", () -> health(context).equals("UP {redis=answers, address=127.0.0.1:" + redis.port() + "}"));
             SluicegateException none = assertThrows(SluicegateException.class, () -> context.getBean(Shop.class).create(new User("alice")));
             assertEquals(ErrorCode.NOTHING_PUBLISHED, none.code());
-            assertTrue(health(context).startsWith("OUT_OF_SERVICE {redis=does not decide, address=127.0.0.1:" + redis.port() + ", cause=no policies are published"),
+            assertTrue(health(context).startsWith("OUT_OF_SERVICE {redis=does not decide, address=127.0.0.1:" + redis.port() + ", cause=policy: no policies are published"),
                 health(context));
             redis.command("CONFIG", "SET", "requirepass", "right-one");
             try (ConfigurableApplicationContext refused = start(Plain.class, "sluicegate.redis.url=redis://:wrong-one@127.0.0.1:" + redis.port())) {
