@@ -572,7 +572,7 @@ const fn for_programs(is_published: bool, has_catalog: bool, has_files: bool) ->
     match (is_published, has_catalog, has_files) {
         (false, ..) => "programs that use this Redis get no policies: `store.publish` is false",
         (true, true, _) => "programs that use this Redis get the policies of the catalog",
-        (true, false, true) => "programs that use this Redis get the policies of these files",
+        (true, false, true) => "programs that use this Redis get these policies",
         (true, false, false) => {
             "programs that use this Redis get no policies: this server has no policy files"
         }

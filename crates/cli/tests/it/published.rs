@@ -181,7 +181,7 @@ async fn a_server_logs_which_policies_programs_get_and_publishes_none_where_it_i
     let off = start(&redis, &file, "publish = false");
     logs(&off, "no policies: `store.publish` is false").await;
     let on = start(&redis, &file, "");
-    logs(&on, "the policies of these files").await;
+    logs(&on, "these policies").await;
     // The first would have published before.
     let fields = until(&redis, "the files", |fields| !fields.is_empty()).await;
     assert!(field(&fields, "orders").is_some());
