@@ -72,6 +72,10 @@ impl KnownUsage {
         let now = at.now();
         let used = |rule: usize, known| {
             let (_, said) = *said.iter().find(|said| said.0 == rule)?;
+            if said >= rules.rules()[rule].rule.limit() && said < known {
+                // A limit that was lowered is used up whatever is in use. What is known counts again once it is raised.
+                return None;
+            }
             let mut raised = self.lock();
             if said >= known {
                 raised.note((key, rule), now);
@@ -122,6 +126,9 @@ fn are_close(a: Micros, b: Micros) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use sluicegate_kernel::FixedWindow;
+    use sluicegate_kernel::algorithm::WindowKind;
+
     use super::*;
 
     #[test]
@@ -136,5 +143,26 @@ mod tests {
         assert_eq!(raised.at.len(), 1, "those of ten seconds ago are gone");
         assert!(!raised.is_settled((key, RAISED_MAX), later));
         assert!(raised.is_settled((key, 0), later));
+    }
+
+    #[test]
+    fn a_lowered_limit_that_is_used_up_says_nothing_of_the_usage_above_it() {
+        let a_day_of = |limit| {
+            let day = WindowKind::Epoch(Micros::from_secs(86_400));
+            Arc::new(RuleSet::single("r", FixedWindow::new(limit, day).expect("a quota")))
+        };
+        let (full, lowered) = (a_day_of(4_000), a_day_of(50));
+        let known = KnownUsage::new(10);
+        let key = known.hash("p", b"a");
+        let report = |rules: &Arc<RuleSet>, used, s| {
+            known.record_usage(key, rules, &[(0, used)], &Moment::new(Micros::from_secs(s)));
+            known.in_use(key, &full, &Moment::new(Micros::from_secs(s)))[0]
+        };
+        assert_eq!(report(&full, 3_000, 100), 3_000);
+        for s in 101..110 {
+            assert_eq!(report(&lowered, 50, s), 3_000, "all 50 are in use, and how many more");
+        }
+        // Refunds below the lowered limit are seen.
+        assert_eq!(report(&lowered, 20, 120), 20);
     }
 }
