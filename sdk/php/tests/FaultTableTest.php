@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Tests;
 
 use PHPUnit\Framework\TestCase;
+use Predis\Client;
 use Sluicegate\Decision;
 use Sluicegate\Exception\NothingPublished;
 use Sluicegate\Exception\SluicegateException;
@@ -15,8 +16,12 @@ use Sluicegate\Http\Refusal;
 use Sluicegate\Limit;
 use Sluicegate\Observation;
 use Sluicegate\Redis\PhpRedis;
+use Sluicegate\Redis\PhpRedisCluster;
+use Sluicegate\Redis\Predis;
+use Sluicegate\Redis\Runner;
 use Sluicegate\Testing\ManualClock;
 use Sluicegate\Tests\Support\Drip;
+use Sluicegate\Tests\Support\FixedRunner;
 use Sluicegate\Tests\Support\Gates;
 use Sluicegate\Tests\Support\Heard;
 use Sluicegate\Tests\Support\HttpServer;
@@ -147,7 +152,7 @@ final class FaultTableTest extends TestCase
     /**
      * Faults of a Redis that never answered.
      *
-     * @return iterable<string, array{callable(self): PhpRedis, string}>
+     * @return iterable<string, array{callable(self): Runner, string}>
      */
     public static function faultsFromTheBegin(): iterable
     {
@@ -159,7 +164,17 @@ final class FaultTableTest extends TestCase
             $of->redis = new RedisServer();
             $of->redis->client()->config('SET', 'requirepass', 's3cret');
             return PhpRedis::connect('127.0.0.1', $of->redis->port, 'wrong-s3cret', 10.0);
-        }, 'does not answer: (WRONGPASS|invalid).*'];
+        }, 'answers with an error: WRONGPASS.*'];
+        yield 'a wrong password, by Predis' => [static function (self $of): Predis {
+            $of->redis = new RedisServer();
+            $of->redis->client()->config('SET', 'requirepass', 's3cret');
+            return self::predis($of->redis->port, ['password' => 'wrong-s3cret']);
+        }, 'answers with an error: .*WRONGPASS.*'];
+        yield 'a wrong password, by a cluster' => [static function (self $of): PhpRedisCluster {
+            $of->redis = new RedisServer();
+            $of->redis->client()->config('SET', 'requirepass', 's3cret');
+            return new PhpRedisCluster(["127.0.0.1:{$of->redis->port}"], 'wrong-s3cret', 10.0);
+        }, 'answers with an error: WRONGPASS.*'];
         yield 'no password' => [static function (self $of): PhpRedis {
             $of->redis = new RedisServer();
             $of->redis->client()->config('SET', 'requirepass', 's3cret');
@@ -178,7 +193,24 @@ final class FaultTableTest extends TestCase
         yield 'something else than Redis' => [static function (self $of): PhpRedis {
             $of->other = new Drip("HTTP/1.1 400 Bad Request\r\n\r\n", '', 0);
             return Gates::runner($of->other->port);
-        }, 'does not answer: .+'];
+        }, "answers, but not as Redis does: protocol error, got 'H' .*"];
+        yield 'something else than Redis, by Predis' => [static function (self $of): Predis {
+            $of->other = new Drip("HTTP/1.1 400 Bad Request\r\n\r\n", '', 0);
+            return self::predis($of->other->port);
+        }, "answers, but not as Redis does: .*'H'.*"];
+    }
+
+    /** @param array<string, string> $options */
+    private static function predis(int $port, array $options = []): Predis
+    {
+        if (!class_exists(Client::class)) {
+            @include_once 'Predis/autoload.php';
+        }
+        if (!class_exists(Client::class)) {
+            $reason = 'Predis is not installed';
+            getenv('CI') === 'true' ? self::fail($reason) : self::markTestSkipped($reason);
+        }
+        return new Predis(new Client(['host' => '127.0.0.1', 'port' => $port, 'timeout' => 10] + $options));
     }
 
     private ?Drip $other = null;
@@ -206,7 +238,7 @@ final class FaultTableTest extends TestCase
 
     /**
      * @dataProvider faultsFromTheBegin
-     * @param callable(self): PhpRedis $at
+     * @param callable(self): Runner $at
      */
     public function testAFaultFromTheBegin(callable $at, string $cause): void
     {
@@ -238,8 +270,16 @@ final class FaultTableTest extends TestCase
         self::assertMatchesRegularExpression("~^$where$~", $health->cause);
         // A limit in code is decided by the share of this host, which is said.
         self::assertSame('local', $gate->limit('mail', Limit::slidingLog(9, '1h'))->check('a')->mode->value);
-        self::assertMatchesRegularExpression("~Redis at $address does not (answer|decide): ~", $this->heard->said[1]);
+        $what = str_starts_with($cause, 'answers') ? 'does not decide' : 'does not answer';
+        self::assertStringContainsString("Redis at $address $what: ", $this->heard->said[1]);
         self::assertStringNotContainsString('s3cret', implode('', $this->heard->said) . $health->cause);
+    }
+
+    public function testAReplyThatIsNotOfTheScriptIsAnAnswer(): void
+    {
+        $gate = $this->gate(new FixedRunner(7));
+        self::assertSame('local', $gate->limit('mail', Limit::slidingLog(9, '1h'))->check('a')->mode->value);
+        self::assertStringContainsString(' does not decide: not a reply of the script; ', $this->heard->said[0]);
     }
 
     public function testWhereNothingIsPublished(): void
@@ -529,7 +569,7 @@ final class FaultTableTest extends TestCase
         unlink($file);
     }
 
-    private function gate(PhpRedis $redis, int $deadlineMs = Gates::DEADLINE_MS): Gate
+    private function gate(Runner $redis, int $deadlineMs = Gates::DEADLINE_MS): Gate
     {
         return Gates::direct(
             $redis,

@@ -129,8 +129,8 @@ final class Policies
         try {
             $values = $this->store->read(Keys::POLICIES, ['HMGET', Keys::POLICIES, ...$fields]);
         } catch (StoreFailure $e) {
-            $what = $e->word === '' ? 'does not answer' : 'answers with an error';
-            [$held['found'], $held['cause']] = [self::AWAY, "$what: " . SluicegateException::cut($e->getMessage())];
+            $cause = $e->what() . ': ' . SluicegateException::cut($e->getMessage());
+            [$held['found'], $held['cause']] = [self::AWAY, $cause];
             $this->say($this->away($held['cause']), $held, $e->word);
             $this->memory->set('policies', $held, 0);
             return false;

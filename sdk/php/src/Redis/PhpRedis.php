@@ -212,7 +212,9 @@ final class PhpRedis implements Runner
             $this->prepare($leftUs);
         } catch (RedisException $e) {
             $this->lost();
-            throw $this->failure($e, false);
+            // Where it connects, only an error of Redis begins with a word in capitals.
+            $isError = preg_match('/^-?[A-Z]{2,} /', $e->getMessage());
+            throw $this->failure($e, false, $isError ? (new ErrorReply($e->getMessage()))->code() : '');
         }
         try {
             $client->clearLastError();
@@ -298,7 +300,7 @@ final class PhpRedis implements Runner
         self::withoutRetries($this->client);
         $this->client->setOption(Redis::OPT_READ_TIMEOUT, $left());
         if ($auth !== null && !$this->client->auth($auth)) {
-            throw new RedisException($this->client->getLastError() ?? 'invalid credentials');
+            throw new RedisException($this->client->getLastError() ?? 'WRONGPASS invalid credentials');
         }
         if ($database > 0 && !$this->client->select($database)) {
             throw new RedisException("cannot use database $database");
@@ -333,7 +335,8 @@ final class PhpRedis implements Runner
         throw $this->failure($e, !str_ends_with($e->getMessage(), ' went away'));
     }
 
-    private function failure(RedisException $e, bool $sent): ConnectionFailure
+    /** @param string $word the first word of the error with which Redis refused the connection */
+    private function failure(RedisException $e, bool $sent, string $word = ''): ConnectionFailure
     {
         $message = $e->getMessage();
         // A server of TLS answers a client that does not speak it with this byte, or closes the connection.
@@ -341,8 +344,10 @@ final class PhpRedis implements Runner
             $message = 'it expects TLS, as rediss://HOST or tls://HOST say';
         } elseif (in_array($message, self::CLOSED, true) && !$this->hasReplied && !$this->isTls()) {
             $message .= ' (a Redis that expects TLS, as rediss://HOST or tls://HOST say, does that)';
+        } elseif (str_starts_with($message, 'protocol error')) {
+            $word = ConnectionFailure::NOT_REDIS;
         }
-        return new ConnectionFailure($message, $sent, $e);
+        return new ConnectionFailure($message, $sent, $e, $word);
     }
 
     private function isTls(): bool

@@ -150,7 +150,7 @@ final class PhpRedisCluster implements Runner, Nodes
                 $ranges = $this->ask($seed, ['CLUSTER', 'SLOTS'], $ends);
             } catch (ConnectionFailure $e) {
                 if ($number === array_key_last($this->seeds)) {
-                    throw new ConnectionFailure($e->getMessage(), false, $e);
+                    throw new ConnectionFailure($e->getMessage(), false, $e, $e->word);
                 }
                 continue;
             }

@@ -9,6 +9,7 @@ use Predis\Client;
 use Predis\Command\RawCommand;
 use Predis\Connection\NodeConnectionInterface;
 use Predis\PredisException;
+use Predis\Protocol\ProtocolException;
 use Predis\Response\ErrorInterface;
 use Predis\Response\Status;
 
@@ -136,13 +137,13 @@ final class Predis implements Runner, Nodes
             self::await($node, max($leftUs, 1000));
         } catch (PredisException $e) {
             $this->leave($node);
-            throw new ConnectionFailure($e->getMessage(), false, $e);
+            throw self::failure($e, false);
         }
         try {
             $reply = $node->executeCommand(RawCommand::create(...$command));
         } catch (PredisException $e) {
             $this->leave($node);
-            throw new ConnectionFailure($e->getMessage(), true, $e);
+            throw self::failure($e, true);
         }
         // The program awaits its own replies for as long as it set.
         $seconds = (float) ($node->getParameters()->read_write_timeout ?? ini_get('default_socket_timeout'));
@@ -152,6 +153,14 @@ final class Predis implements Runner, Nodes
             return new ErrorReply($reply->getMessage());
         }
         return $reply instanceof Status ? (string) $reply : $reply;
+    }
+
+    private static function failure(PredisException $e, bool $sent): ConnectionFailure
+    {
+        // "`AUTH` failed: WRONGPASS …": Redis answered a command that Predis sends when it connects.
+        $isError = preg_match('/^`\w+` failed: -?([A-Z]{2,}) /', $e->getMessage(), $error);
+        $word = $isError ? $error[1] : ($e instanceof ProtocolException ? ConnectionFailure::NOT_REDIS : '');
+        return new ConnectionFailure($e->getMessage(), $sent, $e, $word);
     }
 
     /** Sets the longest wait for a reply; a negative number: for ever. */

@@ -162,7 +162,8 @@ final class Store
         $reply = is_string($bytes) ? Reply::decode($bytes, $count, $debts !== [], $isSupported) : null;
         if ($reply === null) {
             $kind = is_string($bytes) ? FailureKind::ThisKey : FailureKind::NoAnswer;
-            throw new StoreFailure($kind, !is_string($bytes), 'not a reply of the script');
+            $word = is_string($bytes) ? '' : ConnectionFailure::NOT_REDIS;
+            throw new StoreFailure($kind, !is_string($bytes), 'not a reply of the script', word: $word);
         }
         return $reply;
     }
@@ -325,7 +326,7 @@ final class Store
         try {
             $reply = $this->runner->run($key, $command, $leftUs);
         } catch (ConnectionFailure $e) {
-            throw new StoreFailure($this->silenceIs($now), $e->sent, $e->getMessage(), $e);
+            throw new StoreFailure($this->silenceIs($now), $e->sent, $e->getMessage(), $e, $e->word);
         }
         $this->answered = true;
         $this->slow = 0;

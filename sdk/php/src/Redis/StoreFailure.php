@@ -15,7 +15,8 @@ final class StoreFailure extends RuntimeException
 {
     /**
      * @param bool $perhapsCharged whether the request may have been executed
-     * @param string $word the first word of the error that Redis answered, such as `OOM`; empty if there is none
+     * @param string $word the first word of the error that Redis answered, such as `OOM`; `NOT_REDIS` if the answer is
+     *   not one of Redis; empty if there is none
      */
     public function __construct(
         public readonly FailureKind $kind,
@@ -25,6 +26,16 @@ final class StoreFailure extends RuntimeException
         public readonly string $word = '',
     ) {
         parent::__construct($cause, 0, $previous);
+    }
+
+    /** Returns what Redis does, in words for logs and errors, before the cause. */
+    public function what(): string
+    {
+        return match ($this->word) {
+            '' => 'does not answer',
+            ConnectionFailure::NOT_REDIS => 'answers, but not as Redis does',
+            default => 'answers with an error',
+        };
     }
 
     /** Returns the failure for an error of Redis. */
