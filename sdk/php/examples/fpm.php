@@ -9,7 +9,7 @@
 
 declare(strict_types=1);
 
-use Sluicegate\Exception\StoreUnavailable;
+use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Gate;
 use Sluicegate\Http\BadRequest;
 use Sluicegate\Http\Headers;
@@ -28,8 +28,12 @@ $orders = $gate->policy('orders');
 $key = Key::remoteIp(trusted: array_filter(explode(',', (string) getenv('TRUSTED'))));
 try {
     $decision = $orders->check($key->of(RequestFacts::ofGlobals(), $orders));
-} catch (BadRequest | StoreUnavailable $e) {
-    Refusal::undecided($e)->send();          // 400 without an address, 503 without a decision
+} catch (BadRequest | SluicegateException $e) {
+    $refusal = Refusal::undecided($e);       // 400 without an address, 503 without an answer, 500 for a mistake here
+    if ($refusal->status === 500) {
+        error_log("sluicegate: {$e->getMessage()}");
+    }
+    $refusal->send();
     return;
 }
 if (!$decision->allowed) {

@@ -158,6 +158,24 @@ final class FpmTest extends TestCase
         self::assertSame(1, substr_count($log, 'policies are read again from the Redis at '), $log);
     }
 
+    public function testAnUnknownPolicyIsAnErrorWithoutNames(): void
+    {
+        $redis = new RedisServer();
+        $this->start($redis->port);
+        Published::in($redis->client(), 1, ['name' => 'login', 'rules' => [
+            ['name' => 'hour', 'sliding_log' => ['limit' => 20, 'window' => '1h']],
+        ]]);
+        $answer = $this->get('192.0.2.1');
+        self::assertSame(
+            ['500 Internal Server Error', 'application/problem+json'],
+            [self::field($answer, 'Status'), self::field($answer, 'Content-Type')],
+            $answer,
+        );
+        self::assertDoesNotMatchRegularExpression('/orders|fpm\.php|Fatal/', $answer);
+        $log = (string) file_get_contents("$this->dir/php.log");
+        self::assertSame(1, substr_count($log, 'sluicegate: policy: unknown policy `orders`'), $log);
+    }
+
     public function testBehindNginxTheAddressIsThatOfTheClient(): void
     {
         $redis = RedisServer::shared();

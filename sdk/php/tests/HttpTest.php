@@ -14,6 +14,12 @@ use Psr\Http\Message\ResponseInterface;
 use Psr\Http\Message\ServerRequestInterface;
 use Psr\Http\Server\RequestHandlerInterface;
 use Sluicegate\Decision;
+use Sluicegate\Exception\InvalidRequest;
+use Sluicegate\Exception\NothingPublished;
+use Sluicegate\Exception\ServerProblem;
+use Sluicegate\Exception\SluicegateException;
+use Sluicegate\Exception\StoreUnavailable;
+use Sluicegate\Exception\UnreadablePolicy;
 use Sluicegate\Gate;
 use Sluicegate\Http\BadRequest;
 use Sluicegate\Http\Headers;
@@ -228,6 +234,29 @@ final class HttpTest extends TestCase
     {
         $this->expectException(LogicException::class);
         Refusal::of(new Decision(new Outcome(true, 0, 1, 0, 0, 0, 0), 1, 'a', 't'));
+    }
+
+    /** @return iterable<string, array{SluicegateException, int}> */
+    public static function requestsWithoutADecision(): iterable
+    {
+        yield 'an unknown policy' => [InvalidRequest::unknownPolicy('orders'), 500];
+        yield 'a policy of another app' => [InvalidRequest::notAvailable('orders', 'shop'), 500];
+        yield 'a policy of a later version' => [new UnreadablePolicy('orders', 'version 9'), 500];
+        yield 'no answer of Redis' => [new StoreUnavailable('away, and policy `orders` is not held', false), 503];
+        yield 'no policies' => [new NothingPublished('10.0.0.5:6379'), 503];
+        yield 'a token that the server does not know' => [new ServerProblem(401, 'orders: unknown token'), 503];
+    }
+
+    /** @dataProvider requestsWithoutADecision */
+    public function testAnAnswerWithoutADecisionNamesNoPolicy(SluicegateException $e, int $status): void
+    {
+        $refusal = Refusal::undecided($e);
+        self::assertSame([$status, 'application/problem+json'], [
+            $refusal->status, $refusal->headers['Content-Type'],
+        ]);
+        self::assertSame($status === 503, isset($refusal->headers['Retry-After']));
+        self::assertSame($status, json_decode($refusal->body, true)['status']);
+        self::assertDoesNotMatchRegularExpression('/orders|shop|10\.0\.0\.5/', $refusal->body);
     }
 
     public function testPathsHaveOneSpelling(): void

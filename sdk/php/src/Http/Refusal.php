@@ -7,6 +7,7 @@ namespace Sluicegate\Http;
 use LogicException;
 use Sluicegate\Decision;
 use Sluicegate\Exception\ServerProblem;
+use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Mode;
 
@@ -53,14 +54,23 @@ final readonly class Refusal
             ]);
     }
 
-    /** Returns the response to a request without a decision: 400 if no key can be made, else 503. */
-    public static function undecided(BadRequest|StoreUnavailable|ServerProblem $problem): self
+    /**
+     * Returns the response to a request without a decision: 400 if no key can be made; 503 if Redis or the server gave
+     * none; and 500 for what the program or its policies must mend, such as an unknown policy. It names no policy, so
+     * log the message of the exception.
+     */
+    public static function undecided(BadRequest|SluicegateException $problem): self
     {
-        return !$problem instanceof BadRequest
-            ? self::unavailable(['Retry-After' => '1'], 'retry in 1 s')
-            : self::problem(400, [], [
+        return match (true) {
+            $problem instanceof BadRequest => self::problem(400, [], [
                 'type' => 'about:blank', 'title' => 'Bad Request', 'status' => 400, 'detail' => $problem->getMessage(),
-            ]);
+            ]),
+            $problem instanceof StoreUnavailable, $problem instanceof ServerProblem =>
+                self::unavailable(['Retry-After' => '1'], 'retry in 1 s'),
+            default => self::problem(500, [], [
+                'type' => 'about:blank', 'title' => 'Internal Server Error', 'status' => 500,
+            ]),
+        };
     }
 
     /** Sends the response with plain PHP. */
