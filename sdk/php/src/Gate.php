@@ -77,8 +77,9 @@ class Gate
      *   memory of the process, and elsewhere that of the request, and then `on_store_failure: local` is decided as
      *   `deny`
      * @param int|null $nodes the number of hosts and servers that share a limit while Redis does not answer; null: the
-     *   number that servers publish, else 1. A process with a memory of its own counts as a host: each worker of
-     *   RoadRunner, and of Swoole without APCu
+     *   number that servers publish (`store.nodes`), else 1. Programs are not counted: unless one of the two is set,
+     *   each admits the whole limit while Redis is away. A process with a memory of its own counts as a host: each
+     *   worker of RoadRunner, and of Swoole without APCu
      * @param int $deadlineMs the longest time that one question to Redis takes, 1 to 10,000 ms
      * @param int $maxHoldMs the longest time that `overflow: queue` holds a request (and this process) back,
      *   0 to 31,622,400,000 ms
