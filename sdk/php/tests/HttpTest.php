@@ -143,7 +143,7 @@ final class HttpTest extends TestCase
             new RequestFacts($peer, 'GET', '/', ['x-forwarded-for' => [$forwarded]]),
             $this->limiter(),
         );
-        $same = ['198.18.0.7:401', '198.18.0.7', ' 198.18.0.7:65535 ', '1.1.1.1:1, 198.18.0.7:401, 10.0.0.9:8080'];
+        $same = ['198.18.0.7:401', '198.18.0.7', ' 198.18.0.7:65535 ', '198.18.0.7:0', '198.18.0.7:000080', '1.1.1.1:1, 198.18.0.7:401, 10.0.0.9:8080'];
         foreach ($same as $hop) {
             self::assertSame('198.18.0.7', $of('10.0.0.1', $hop), $hop);
             self::assertSame('198.18.0.7', $of('10.0.0.1:5432', $hop), $hop);
@@ -153,7 +153,11 @@ final class HttpTest extends TestCase
             self::assertSame('2001:db8::/64', $of('10.0.0.1', $hop), $hop);
         }
         // What is neither is not read, and what comes from others is not believed.
-        $others = ['198.18.0.7:', '198.18.0.7:x', '198.18.0.7:123456', '[198.18.0.7', '2001:db8::1]:443', 'host:80'];
+        $others = [
+            '198.18.0.7:', '198.18.0.7:x', '198.18.0.7:123456', '[198.18.0.7', '2001:db8::1]:443', 'host:80',
+            '198.18.0.7:65536', '198.18.0.7:99999', '[2001:db8::1]:99999', '[2001:db8::1]:', '198.18.0.7:+1',
+            '[198.18.0.7]', '[198.18.0.7]:80',
+        ];
         foreach ($others as $bad) {
             self::assertSame('10.0.0.1', $of('10.0.0.1', $bad), $bad);
         }

@@ -14,6 +14,8 @@ final class Address
     /** The most entries of `X-Forwarded-For` that are read; a longer list is not a chain of proxies. */
     private const HOPS_MAX = 32;
 
+    private const PORT_MAX = 65535;
+
     private function __construct()
     {
     }
@@ -39,11 +41,12 @@ final class Address
         return $address;
     }
 
-    /** Returns the address in `1.2.3.4:555`, `[v6]:555` or `[v6]`; any other text as it is. */
+    /** Returns the address in `1.2.3.4:555`, `[v6]:555` or `[v6]`; any other text as it is, also with another port. */
     public static function plain(string $text): string
     {
-        $isWithPort = preg_match('/^(?:([0-9.]+):[0-9]{1,5}|\[([0-9A-Fa-f:.]+)\](?::[0-9]{1,5})?)$/D', $text, $part);
-        return $isWithPort ? $part[2] ?? $part[1] : $text;
+        $address = '(?:([0-9.]+)|\[([0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)\])';
+        $isRead = preg_match("/^$address(?::0*([0-9]{1,5}))?$/D", $text, $part, PREG_UNMATCHED_AS_NULL);
+        return $isRead && (int) $part[3] <= self::PORT_MAX ? $part[2] ?? $part[1] : $text;
     }
 
     /**
