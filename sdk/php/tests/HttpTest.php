@@ -126,6 +126,47 @@ final class HttpTest extends TestCase
         }
     }
 
+    /** @return iterable<string, array{callable(list<string>): RequestFacts}> */
+    public static function requestsWithFields(): iterable
+    {
+        yield 'PSR-7' => [static fn (array $values): RequestFacts =>
+            RequestFacts::ofPsr7(new ServerRequest('GET', '/', ['X-Tenant' => $values]))];
+        // Servers join fields of one name before PHP sees them.
+        yield 'PSR-7, of getallheaders()' => [static fn (array $values): RequestFacts =>
+            RequestFacts::ofPsr7(new ServerRequest('GET', '/', ['X-Tenant' => implode(', ', $values)]))];
+        yield 'plain PHP' => [static function (array $values): RequestFacts {
+            $before = $_SERVER;
+            $_SERVER['HTTP_X_TENANT'] = implode(', ', $values);
+            try {
+                return RequestFacts::ofGlobals();
+            } finally {
+                $_SERVER = $before;
+            }
+        }];
+    }
+
+    /**
+     * @dataProvider requestsWithFields
+     * @param callable(list<string>): RequestFacts $of
+     */
+    public function testTwoFieldsOfOneNameAreNoKey(callable $of): void
+    {
+        foreach ([Key::header('X-Tenant'), Key::header('X-Tenant', shared: true)] as $key) {
+            self::assertSame('a,b', $key->of($of(['a,b']), $this->limiter()));
+            foreach ([['forged', 'real'], ['real', ''], ['', 'real'], ['', '']] as $values) {
+                try {
+                    self::fail('the key is ' . json_encode($key->of($of($values), $this->limiter())));
+                } catch (BadRequest $e) {
+                    self::assertStringStartsWith('header:X-Tenant: is there twice', $e->getMessage());
+                }
+            }
+        }
+        // Lists of other fields are as they are.
+        $facts = new RequestFacts('', 'GET', '/', ['user-agent' => ['Mozilla/5.0 (KHTML, like Gecko)']]);
+        $agent = Key::attributes(['user_agent']);
+        self::assertSame('Mozilla/5.0 (KHTML, like Gecko)', $agent->of($facts, $this->limiter()));
+    }
+
     public function testOneBudgetForAllIsChosen(): void
     {
         $facts = new RequestFacts('192.0.2.1', 'GET', '/', []);

@@ -7,7 +7,7 @@ namespace Sluicegate\Http;
 use RuntimeException;
 
 /**
- * A request of which no key can be made: its path is ambiguous, or a header field is there twice.
+ * A request of which no key can be made: its path is ambiguous, or a header field is missing or there twice.
  */
 final class BadRequest extends RuntimeException
 {

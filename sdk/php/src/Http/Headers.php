@@ -18,7 +18,8 @@ final class Headers
 
     /**
      * Returns `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10), and `Retry-After` on
-     * refusals that can pass later. Where nobody decided by the limit (modes `Allow`, `Deny`, `Shed`) there is only the last.
+     * refusals that can pass later. Where nobody decided by the limit (modes `Allow`, `Deny`, `Shed`) there is only the
+     * last.
      *
      * @param bool $withOld whether to add `X-RateLimit-Limit`, `-Remaining` and `-Reset` (seconds from now)
      * @return array<string, string>

@@ -65,7 +65,8 @@ final class Key
 
     /**
      * Uses a header field, such as `X-Tenant`: for requests that are authenticated, since clients write what they want.
-     * A request without the field is a bad request (400).
+     * A request without the field is a bad request (400). So is one in which it is there twice, and one in which it
+     * has a comma before a space or at its end: most servers join fields of one name so before PHP gets them.
      *
      * @param bool $shared whether requests without the field share one budget, as at servers: put a limit by `remoteIp`
      *   in front then
@@ -79,7 +80,8 @@ final class Key
     /**
      * Uses attributes as in `key` of a policy: `remote_ip`, `path`, `method`, `host`, `user_agent`, `header:NAME`. All
      * requests share one budget if the list is empty. A request without one of the header fields, without an address,
-     * or in which all attributes are empty, is a bad request (400).
+     * or in which all attributes are empty, is a bad request (400). So is one in which a field is there twice, as with
+     * `header`.
      *
      * @param list<string> $attributes
      * @param list<string> $trusted
@@ -215,6 +217,10 @@ final class Key
         $values = $facts->headers[strtolower($name)] ?? [];
         if (count($values) > 1) {
             throw new BadRequest("header:$name: is there twice");
+        }
+        // Most servers join fields of one name like this before PHP gets them.
+        if (preg_match('/,(?: |$)/D', $values[0] ?? '')) {
+            throw new BadRequest("header:$name: is there twice, or has a comma before a space or at its end");
         }
         return $values[0] ?? '';
     }
