@@ -23,6 +23,7 @@ require __DIR__ . '/../autoload.php';
 $gate = Gate::direct(
     PhpRedis::persistent('127.0.0.1', (int) (getenv('REDIS_PORT') ?: 6379)),
     deadlineMs: (int) (getenv('DEADLINE_MS') ?: 50),
+    logger: require __DIR__ . '/logger.php',
 );
 $orders = $gate->policy('orders');
 $key = Key::remoteIp(trusted: array_filter(explode(',', (string) getenv('TRUSTED'))));

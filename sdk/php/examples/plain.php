@@ -17,6 +17,7 @@ require __DIR__ . '/../autoload.php';
 $gate = Gate::direct(
     PhpRedis::connect('127.0.0.1', (int) (getenv('REDIS_PORT') ?: 6379)),
     deadlineMs: (int) (getenv('DEADLINE_MS') ?: 50),
+    logger: require __DIR__ . '/logger.php',
 );
 $mail = $gate->limit('mail', Limit::tokenBucket('10/min', burst: 3));
 $decision = $mail->check($argv[1] ?? 'alice');

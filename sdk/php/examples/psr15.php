@@ -25,6 +25,7 @@ require __DIR__ . '/load.php';
 $gate = Gate::direct(
     PhpRedis::persistent('127.0.0.1', (int) (getenv('REDIS_PORT') ?: 6379)),
     deadlineMs: (int) (getenv('DEADLINE_MS') ?: 50),
+    logger: require __DIR__ . '/logger.php',
 );
 $middleware = new RateLimitMiddleware(
     $gate->limit('psr15', Limit::slidingWindow(3, '1m')),

@@ -69,6 +69,7 @@ final class FpmTest extends TestCase
             $answer = $this->get('192.0.2.3');
             self::assertSame('503 Service Unavailable', self::field($answer, 'Status'), $answer);
         }
+        self::assertStringContainsString('does not answer', (string) file_get_contents("$this->dir/php.log"));
         $redis->start();
         Patience::until(
             fn (): bool => str_contains($this->get('192.0.2.4'), 'decided by store'),
@@ -197,6 +198,25 @@ final class FpmTest extends TestCase
         self::assertSame([200, "an order, decided by store\n"], [$other->status, $other->body]);
         $lies = HttpServer::get("http://127.0.0.1:$port/", 'X-Forwarded-For: 192.0.2.8, 192.0.2.1');
         self::assertSame(429, $lies->status);
+    }
+
+    public function testNginxTakesManyRequestsAtOnce(): void
+    {
+        $redis = RedisServer::shared();
+        $this->start($redis->port, '127.0.0.0/8');
+        $port = $this->startNginx();
+        Published::in($redis->client(), 1, ['name' => 'orders', 'rules' => [
+            ['name' => 'hour', 'sliding_log' => ['limit' => 1000, 'window' => '1h']],
+        ]]);
+        $sockets = [];
+        for ($number = 0; $number < 100; $number++) {
+            $sockets[] = $socket = stream_socket_client("tcp://127.0.0.1:$port", $code, $text, 10);
+            stream_set_timeout($socket, 20);
+            fwrite($socket, "GET / HTTP/1.0\r\nX-Forwarded-For: 192.0.2.77\r\n\r\n");
+        }
+        $status = static fn ($socket): string => substr((string) stream_get_contents($socket), 9, 3);
+        $answers = array_map($status, $sockets);
+        self::assertSame(['200' => 100], array_count_values($answers));
     }
 
     private function startNginx(): int
