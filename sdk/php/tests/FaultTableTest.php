@@ -286,8 +286,8 @@ final class FaultTableTest extends TestCase
     {
         $this->redis = new RedisServer();
         $gate = $this->gate(Gates::runner($this->redis->port));
-        $what = "policy: no policies are published in the Redis at 127.0.0.1:{$this->redis->port}; start a server on it "
-            . '(its `store.publish` is `true` unless set)';
+        $what = "policy: no policies are published in the Redis at 127.0.0.1:{$this->redis->port}; start a server on "
+            . 'it (its `store.publish` is `true` unless set)';
         for ($number = 0; $number < 3; $number++) {
             try {
                 $gate->policy('orders')->check('a');

@@ -7,6 +7,9 @@ namespace Sluicegate\Tests;
 use PHPUnit\Framework\TestCase;
 use Sluicegate\Bridge\Symfony\DependencyInjection\Configuration;
 use Sluicegate\Limit;
+use Sluicegate\Tests\Support\HttpServer;
+use Sluicegate\Tests\Support\Published;
+use Sluicegate\Tests\Support\RedisServer;
 use Symfony\Component\Config\Definition\Processor;
 use Symfony\Component\Yaml\Yaml;
 
@@ -78,6 +81,43 @@ final class ReadmeTest extends TestCase
             $link[0] === '#'
                 ? self::assertContains(substr($link, 1), $anchors)
                 : self::assertFileExists(self::DIR . '/' . explode('#', $link)[0]);
+        }
+    }
+
+    public function testTheLinesForPlainPhpAnswer(): void
+    {
+        $redis = RedisServer::shared();
+        Published::in($redis->client(), 1, ['name' => 'orders', 'rules' => [
+            ['name' => 'hour', 'sliding_log' => ['limit' => 2, 'window' => '1h']],
+        ]]);
+        [[, $gate], [, $check]] = array_values(array_filter(
+            self::blocks('README.md'),
+            static fn (array $block): bool => $block[0] === 'php',
+        ));
+        $gate = strtr(explode("\n\n\$decision", $gate)[0], [
+            "'127.0.0.1')" => "'127.0.0.1', $redis->port), deadlineMs: 10000",
+            "policy('orders')" => "policy(substr(\$_SERVER['REQUEST_URI'], 1))",
+        ]);
+        $file = (string) tempnam(sys_get_temp_dir(), 'sg');
+        $autoload = var_export((string) realpath(self::DIR . '/autoload.php'), true);
+        $begin = "<?php\nini_set('display_errors', '1');\nrequire $autoload;";
+        file_put_contents($file, "$begin\n$gate\n$check\necho 'ok';\n");
+        $server = new HttpServer($file, []);
+        $get = static fn (string $path, string ...$fields): object => HttpServer::get("$server->url$path", ...$fields);
+        try {
+            $first = $get('/orders', 'X-User: alice-of-the-page');
+            self::assertSame([200, 'ok'], [$first->status, $first->body], $server->complaints());
+            self::assertStringStartsWith('"hour";r=1;', $first->headers['ratelimit']);
+            self::assertSame(200, $get('/orders', 'X-User: alice-of-the-page')->status);
+            self::assertSame(429, $get('/orders', 'X-User: alice-of-the-page')->status);
+            self::assertSame(200, $get('/orders', 'X-User: bob-of-the-page')->status);
+            self::assertSame(400, $get('/orders')->status);
+            self::assertSame(400, $get('/orders', 'X-User: alice-of-the-page', 'X-User: 1')->status);
+            $unknown = $get('/none-of-these', 'X-User: alice-of-the-page');
+            self::assertSame(500, $unknown->status);
+            self::assertStringNotContainsString('none-of-these', $unknown->text);
+        } finally {
+            unlink($file);
         }
     }
 
