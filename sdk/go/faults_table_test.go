@@ -112,12 +112,12 @@ func TestEachFaultOfRedisShowsWhatItIs(t *testing.T) {
 		{"slow by 70 ms", func(r *rig) { r.relay.later.Store(int64(70 * time.Millisecond)) }, func(r *rig) { r.relay.later.Store(0) },
 			ModeLocal, []string{"redis does not answer", "no answer in time", "mode=local"}, nil, "no answer in time"},
 		{"full", func(r *rig) { r.do("config", "set", "maxmemory", "1") }, func(r *rig) { r.do("config", "set", "maxmemory", "0") },
-			ModeLocal, []string{"redis does not answer", "OOM", "mode=local"}, ErrNotCharged, "OOM"},
+			ModeLocal, []string{"redis answers with an error", "OOM", "mode=local"}, ErrNotCharged, "OOM"},
 		{"wrong password", func(r *rig) {
 			r.do("config", "set", "requirepass", "secret")
 			r.do("client", "kill", "type", "normal", "skipme", "yes")
 		}, func(r *rig) { r.do("config", "set", "requirepass", "") },
-			ModeLocal, []string{"redis does not answer", "NOAUTH", "mode=local"}, ErrNotCharged, "NOAUTH"},
+			ModeLocal, []string{"redis answers with an error", "NOAUTH", "mode=local"}, ErrNotCharged, "NOAUTH"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t)

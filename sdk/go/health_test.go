@@ -113,7 +113,7 @@ func TestAGateWhoseQuestionsHaveNoAnswerIsDegraded(t *testing.T) {
 		return err == nil && d.Mode == ModeStore
 	})
 	isHealth(t, "after", gate, StatusUp, relay.addr, nil, "")
-	if got := log.with("redis answers again", relay.addr, "after="); len(got) != 1 {
+	if got := log.with("redis decides again", relay.addr, "after="); len(got) != 1 {
 		t.Errorf("%s", log)
 	}
 }

@@ -300,7 +300,7 @@ func (e *Engine) answer(ctx context.Context, p *policy.Policy, pl *wire.Plan, a 
 }
 
 // notSent is the failure of a request while the breaker is open.
-var notSent = &wire.Failure{Class: wire.ClassNoAnswer, Cause: errors.New("redis did not answer before, and is not asked now")}
+var notSent = &wire.Failure{Class: wire.ClassNoAnswer, Cause: errors.New("redis did not decide before, and is not asked now")}
 
 // Unsupported returns the error of a verb that the rules of a policy do not have.
 func Unsupported(v kernel.Verb, policy string) error {
@@ -360,7 +360,7 @@ func (e *Engine) count(now int64, f *wire.Failure) {
 			e.failing.Store(nil)
 		}
 		if !e.Notices.Quiet() {
-			e.Notices.Over("redis", "redis answers again", "address", e.Address())
+			e.Notices.Over("redis", "redis decides again", "address", e.Address())
 		}
 		// Some are decided in time also while others are not.
 		if shed := e.shed.Load(); shed != nil && now-shed.now >= shedFor.Microseconds() && e.shed.CompareAndSwap(shed, nil) {
@@ -413,6 +413,13 @@ func (e *Engine) warn(p *policy.Policy, f *wire.Failure, by Mode) {
 		scope, message = "key", "redis cannot decide a key"
 	case wire.ClassContended, wire.ClassOverloaded:
 		scope, message = "busy", "redis does not decide in time"
+	case wire.ClassNoAnswer:
+		switch {
+		case wire.ErrorName(f.Cause) != "":
+			message = "redis answers with an error"
+		case wire.NotRedis(f.Cause):
+			message = "what answers is not redis"
+		}
 	}
 	meanwhile := "requests are refused"
 	switch by {

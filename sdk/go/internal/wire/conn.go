@@ -262,6 +262,12 @@ func ErrorName(err error) string {
 	return name
 }
 
+// NotRedis reports whether an error is an answer in another protocol. The client library has no type for it.
+func NotRedis(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "redis: can't parse ") || strings.Contains(text, "redis: invalid reply: ") || errors.Is(err, ErrNoString)
+}
+
 // ClassOf returns the class of an error of a call. The context of the caller tells whether the caller went away.
 func ClassOf(err error) *Failure {
 	var early notSentError
