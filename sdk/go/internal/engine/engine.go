@@ -97,7 +97,7 @@ func New(c Config) *Engine {
 		conn := wire.Conn{Client: c.Redis}
 		e.redis = store.NewRedis(conn, c.Deadline, c.Clock.Now, c.Policies.ClockNow)
 		e.store, e.follower = e.redis, policy.NewFollower(c.Policies, conn)
-		e.follower.Notices = c.Notices
+		e.follower.Notices, e.follower.Looked = c.Notices, e.redis.Looked
 	}
 	return e
 }

@@ -177,6 +177,7 @@ func (p *Catalog) replace(revision int64, fields map[string]string) {
 type Follower struct {
 	*Catalog
 	Notices  *notice.Log
+	Looked   func(error) // is called after each look; nil: nothing is
 	conn     wire.Conn
 	turn     chan struct{} // one look at a time
 	mu       sync.Mutex
@@ -198,6 +199,9 @@ func (f *Follower) Look(ctx context.Context, heard bool) error {
 		return wire.NotSent(ctx.Err())
 	}
 	err := f.read(ctx, heard)
+	if f.Looked != nil {
+		f.Looked(err)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !errors.Is(err, context.Canceled) { // that says something of one caller only

@@ -91,7 +91,7 @@ type Redis struct {
 
 	background   context.Context // ends with the gate
 	connecting   atomic.Int32
-	noConnection atomic.Pointer[error] // why the last one that was made outside of a question was not made
+	noConnection atomic.Pointer[error] // why the last one was not made, of those that had more time than a question
 }
 
 const (
@@ -128,12 +128,31 @@ func (s *Redis) Connect(key string) {
 	}()
 }
 
+// Looked keeps the error of a look for policies, which has the time to see why there is no connection. Nil: there is one.
+func (s *Redis) Looked(err error) {
+	switch {
+	case err == nil:
+		s.connected()
+	case !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) && !IsTimeout(err):
+		s.noConnection.Store(&err)
+	}
+}
+
+// connected forgets why there was no connection.
+func (s *Redis) connected() {
+	if s.noConnection.Load() != nil {
+		s.noConnection.Store(nil)
+	}
+}
+
 // Cause returns the error of a question; or why there is no connection, as one whose time ran out before it was sent does not know.
 func (s *Redis) Cause(err error, sent bool) error {
 	why := s.noConnection.Load()
 	switch {
 	case !errors.Is(err, context.DeadlineExceeded) && !IsTimeout(err):
 		return err
+	case why != nil && !sent && (wire.ErrorName(*why) != "" || wire.NotRedis(*why)):
+		return fmt.Errorf("no answer in time; the one before: %w", *why)
 	case why != nil && !sent:
 		return fmt.Errorf("no connection: %w", *why)
 	default:
@@ -175,9 +194,7 @@ func (s *Redis) ask(ctx context.Context, q Question, deadline time.Duration) (An
 	a, f := s.decideWithin(limited, q, &calls)
 	if f == nil {
 		p.answered(ticks())
-		if s.noConnection.Load() != nil {
-			s.noConnection.Store(nil)
-		}
+		s.connected()
 		return a, nil
 	}
 	answered := wire.ErrorName(f.Cause) != ""

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -250,6 +251,34 @@ func TestADebtThatIsSentAgainIsChargedOnce(t *testing.T) {
 		a, f := backend.Decide(context.Background(), q)
 		if f != nil || a.Charged[0] != 5 || a.Remaining != 14-i {
 			t.Fatalf("%+v, %v", a, f)
+		}
+	}
+}
+
+// replyError is an error of Redis, as the client library returns it.
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+func (replyError) RedisError()     {}
+
+func TestAQuestionThatHadNoConnectionSaysWhatALookSaw(t *testing.T) {
+	s, late := NewRedis(wire.Conn{}, time.Second, time.Now, nil), context.DeadlineExceeded
+	for _, c := range []struct {
+		looked error
+		sent   bool
+		want   string
+	}{
+		{late, false, "no answer in time: context deadline exceeded"},
+		{errors.New("dial tcp: refused"), false, "no connection: dial tcp: refused"},
+		{late, false, "no connection: dial tcp: refused"}, // which sees no more
+		{context.Canceled, true, "no answer in time: context deadline exceeded"},
+		{replyError("WRONGPASS invalid"), false, "no answer in time; the one before: WRONGPASS invalid"},
+		{errors.New(`redis: can't parse "HTTP/1.1 400"`), false, `no answer in time; the one before: redis: can't parse "HTTP/1.1 400"`},
+		{nil, false, "no answer in time: context deadline exceeded"},
+	} {
+		s.Looked(c.looked)
+		if got := s.Cause(late, c.sent); got.Error() != c.want {
+			t.Errorf("%v, %v: %v, expected %s", c.looked, c.sent, got, c.want)
 		}
 	}
 }
