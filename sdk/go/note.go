@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluicegate/sluicegate/sdk/go/internal/keyless"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/lex"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/notice"
 )
@@ -58,6 +59,10 @@ func (g *Gate) note(ctx context.Context, policy string, by Mode, err error) {
 		return // the caller went away
 	}
 	name := lex.Short(policy) // perhaps of a request
+	if lacks := keyless.Of(ctx); lacks != "" && known.Name == ErrKeyEmpty.Name {
+		g.notices.Debug("request "+name, lacks, lacks, "policy", name) // any client can leave its key out
+		return
+	}
 	attributes := []any{"policy", name, "error", known.Error(), "meanwhile", "nothing: such requests get errors"}
 	if _, address := g.decider.place(); address != "" {
 		attributes = append(attributes, "address", address)

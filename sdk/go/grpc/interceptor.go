@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/keyless"
 	"github.com/sluicegate/sluicegate/sdk/go/sghttp"
 )
 
@@ -28,6 +29,7 @@ type guard struct {
 	limiter  *sluicegate.Limiter
 	key      func(ctx context.Context, method string) string
 	metadata string // the metadata that the key is, if it is one
+	lacks    string // what a call without a key lacks
 	cost     int64
 	shared   bool // calls without a key share a budget
 }
@@ -35,13 +37,14 @@ type guard struct {
 // Key sets the function that returns the key of a call; "" says that it has none: see [Shared]. Default: the full name of the
 // method. Of Key and [Metadata] the last one wins.
 func Key(of func(ctx context.Context, method string) string) Option {
-	return func(g *guard) { g.key, g.metadata = of, "" }
+	return func(g *guard) { g.key, g.metadata, g.lacks = of, "", "a key" }
 }
 
 // Metadata takes the key from the metadata of a call. A call without it gets InvalidArgument, unless [Shared] is given. So does
 // a call with two such values: a proxy may have added the true one behind that of the client.
 func Metadata(name string) Option {
 	return func(g *guard) {
+		g.lacks = "metadata " + name
 		g.metadata, g.key = name, func(ctx context.Context, _ string) string {
 			if values := metadata.ValueFromIncomingContext(ctx, name); len(values) > 0 {
 				return values[0]
@@ -58,20 +61,24 @@ func Shared() Option { return func(g *guard) { g.shared = true } }
 func Cost(permits int64) Option { return func(g *guard) { g.cost = permits } }
 
 func guardOf(limiter *sluicegate.Limiter, options []Option) *guard {
-	g := &guard{limiter: limiter, cost: 1, key: func(_ context.Context, method string) string { return method }}
+	g := &guard{limiter: limiter, cost: 1, lacks: "a method", key: func(_ context.Context, method string) string { return method }}
 	for _, option := range options {
 		option(g)
 	}
 	return g
 }
 
-// of gives the limiter and the key of a call. Without a key, unless calls share it, the limiter has no decision.
-func (g *guard) of(ctx context.Context, method string) (*sluicegate.Limiter, string) {
+// of gives the context, the limiter and the key of a call. Without a key, unless calls share it, the limiter has no decision.
+func (g *guard) of(ctx context.Context, method string) (context.Context, *sluicegate.Limiter, string) {
 	key := sghttp.KeyOf(g.key(ctx, method))
-	if key == "" && g.shared {
-		return g.limiter.Shared(), ""
+	switch {
+	case key != "":
+		return ctx, g.limiter, key
+	case g.shared:
+		return ctx, g.limiter.Shared(), ""
+	default:
+		return keyless.With(ctx, "call without "+g.lacks, "sggrpc.Shared()"), g.limiter, ""
 	}
-	return g.limiter, key
 }
 
 // pass gives nil if a call passes, after the decision's pause.
@@ -79,8 +86,8 @@ func (g *guard) pass(ctx context.Context, method string) error {
 	if g.metadata != "" && len(metadata.ValueFromIncomingContext(ctx, g.metadata)) > 1 {
 		return status.Errorf(codes.InvalidArgument, "%s: is given twice", g.metadata)
 	}
-	limiter, key := g.of(ctx, method)
-	d, err := limiter.AllowN(ctx, key, g.cost)
+	asked, limiter, key := g.of(ctx, method)
+	d, err := limiter.AllowN(asked, key, g.cost)
 	if err != nil {
 		return undecided(ctx, err)
 	}
@@ -152,8 +159,8 @@ func Stream(limiter *sluicegate.Limiter, options ...Option) grpc.StreamServerInt
 func WaitUnary(limiter *sluicegate.Limiter, options ...Option) grpc.UnaryClientInterceptor {
 	g := guardOf(limiter, options)
 	return func(ctx context.Context, method string, request, answer any, connection *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		limiter, key := g.of(ctx, method)
-		err := limiter.WaitN(ctx, key, g.cost)
+		asked, limiter, key := g.of(ctx, method)
+		err := limiter.WaitN(asked, key, g.cost)
 		var limited *sluicegate.LimitedError
 		if errors.As(err, &limited) {
 			return refused(limited.Decision)

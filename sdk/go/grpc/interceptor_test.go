@@ -2,7 +2,9 @@ package sggrpc_test
 
 import (
 	"context"
+	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -137,6 +139,22 @@ func TestTheInterceptorsHoldWhatAllHold(t *testing.T) {
 		}
 		if retry != c.retry {
 			t.Errorf("%s: retry in %v, expected %v", c.name, retry, c.retry)
+		}
+	}
+}
+
+func TestACallWithoutItsKeyIsLoggedForDebuggingOnly(t *testing.T) {
+	for want, option := range map[string]sggrpc.Option{
+		"call without metadata tenant is not decided; sggrpc.Shared() would let such requests share a budget": sggrpc.Metadata("tenant"),
+		"call without a key is not decided; sggrpc.Shared() would let such requests share a budget":           sggrpc.Key(func(context.Context, string) string { return "" }),
+	} {
+		log := &strings.Builder{}
+		logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		orders := sgtest.NewGate(t, sluicegate.Rules("orders", sluicegate.PerHour(1)), sluicegate.Logger(logger)).Policy("orders")
+		guard := sggrpc.Unary(orders, option)
+		_, err := guard(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: "/m"}, func(context.Context, any) (any, error) { return nil, nil })
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(log.String(), "level=DEBUG msg=\""+want+"\" policy=orders\n") || strings.Count(log.String(), "\n") != 1 {
+			t.Errorf("%v, %s", err, log)
 		}
 	}
 }

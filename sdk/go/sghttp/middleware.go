@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/keyless"
 )
 
 // Option changes how a middleware works.
@@ -18,6 +19,7 @@ type guard struct {
 	limiter *sluicegate.Limiter
 	key     func(*http.Request) string
 	header  string // the field that the key is, if it is one
+	lacks   string // what a request without a key lacks
 	cost    func(*http.Request) int64
 	shared  bool   // requests without a key share a budget
 	proxy   string // the field in which proxies say for whom they ask
@@ -30,7 +32,7 @@ type guard struct {
 // Key sets the function that returns the key of a request; "" says that it has none: see [Shared]. Default: the client's
 // address, as [RemoteIP] returns it. A key of more than 1,024 bytes becomes its hash. Of Key and [Header] the last one wins.
 func Key(of func(*http.Request) string) Option {
-	return func(g *guard) { g.key, g.header = of, "" }
+	return func(g *guard) { g.key, g.header, g.lacks = of, "", "a key" }
 }
 
 // Header takes the key from a header field. A request without it gets 400, unless [Shared] is given. So does a request with two
@@ -38,6 +40,7 @@ func Key(of func(*http.Request) string) Option {
 func Header(name string) Option {
 	return func(g *guard) {
 		g.key, g.header = func(r *http.Request) string { return strings.ToValidUTF8(r.Header.Get(name), "\ufffd") }, name
+		g.lacks = "header " + name
 	}
 }
 
@@ -79,7 +82,7 @@ func OnError(answer func(http.ResponseWriter, *http.Request, error)) Option {
 // gets 429 (503 if Redis did not decide, and the policy denies or there was no time), or the response that the policy degrades
 // to. Both have the header fields.
 func Middleware(limiter *sluicegate.Limiter, options ...Option) func(http.Handler) http.Handler {
-	g := &guard{limiter: limiter, cost: func(*http.Request) int64 { return 1 }, failed: fail, proxy: forwardedFor}
+	g := &guard{limiter: limiter, cost: func(*http.Request) int64 { return 1 }, failed: fail, proxy: forwardedFor, lacks: "an address"}
 	g.key = func(r *http.Request) string { return remoteIP(r, g.proxy, g.trusted) }
 	for _, option := range options {
 		option(g)
@@ -99,11 +102,15 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) bool {
 		problem(w, http.StatusBadRequest, "the header field that limits this request is given more than once")
 		return false
 	}
-	limiter, key := g.limiter, KeyOf(g.key(r))
-	if key == "" && g.shared {
+	limiter, key, ctx := g.limiter, KeyOf(g.key(r)), r.Context()
+	switch {
+	case key != "":
+	case g.shared:
 		limiter = limiter.Shared()
+	default:
+		ctx = keyless.With(ctx, "request without "+g.lacks, "sghttp.Shared()")
 	}
-	d, err := limiter.AllowN(r.Context(), key, g.cost(r))
+	d, err := limiter.AllowN(ctx, key, g.cost(r))
 	if err == nil && d.Allowed {
 		err = d.Sleep(r.Context())
 	}

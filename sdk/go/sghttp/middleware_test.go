@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -264,5 +265,33 @@ func TestTwoFieldsOfTheKeyAreRefusedAndChargeNothing(t *testing.T) {
 	}
 	if same := get(h, "203.0.113.7:1", "X-Tenant", "\ufffd"); same.StatusCode != 429 {
 		t.Fatalf("bytes that are not UTF-8 are U+FFFD: %d", same.StatusCode)
+	}
+}
+
+// Any client can leave its key out, so an operator who did not ask for details sees nothing of it.
+func TestARequestWithoutItsKeyIsLoggedForDebuggingOnly(t *testing.T) {
+	for want, options := range map[string][]sghttp.Option{
+		"request without header X-User is not decided; sghttp.Shared() would let such requests share a budget": {sghttp.Header("X-User")},
+		"request without a key is not decided; sghttp.Shared() would let such requests share a budget":         {sghttp.Key(func(*http.Request) string { return "" })},
+		"request without an address is not decided; sghttp.Shared() would let such requests share a budget":    nil,
+	} {
+		for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo} {
+			log := &strings.Builder{}
+			gate := sgtest.NewGate(t, sluicegate.Rules("orders", sluicegate.PerHour(1)),
+				sluicegate.Logger(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level}))))
+			h := sghttp.Middleware(gate.Policy("orders"), options...)(hello)
+			for range 3 {
+				if r := get(h, "@"); r.StatusCode != 400 {
+					t.Errorf("%s: %d", want, r.StatusCode)
+				}
+			}
+			lines, line := 0, "level=DEBUG msg=\""+want+"\" policy=orders\n"
+			if level == slog.LevelDebug {
+				lines = 1
+			}
+			if strings.Count(log.String(), line) != lines || strings.Count(log.String(), "\n") != lines {
+				t.Errorf("%v: %s, expected %d of %s", level, log, lines, line)
+			}
+		}
 	}
 }

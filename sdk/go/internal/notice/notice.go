@@ -51,6 +51,17 @@ func New(logger *slog.Logger, now func() time.Time) *Log {
 
 // Warn logs a cause of a scope, unless a line of it is less than a minute old.
 func (l *Log) Warn(scope, kind, message string, args ...any) {
+	l.line(slog.LevelWarn, scope, kind, message, args)
+}
+
+// Debug does the same at debug level: for mistakes of clients, of which operators need to see nothing. They are never over.
+func (l *Log) Debug(scope, kind, message string, args ...any) {
+	if l != nil && l.logger.Enabled(context.Background(), slog.LevelDebug) {
+		l.line(slog.LevelDebug, scope, kind, message, args)
+	}
+}
+
+func (l *Log) line(level slog.Level, scope, kind, message string, args []any) {
 	if l == nil {
 		return
 	}
@@ -61,7 +72,7 @@ func (l *Log) Warn(scope, kind, message string, args ...any) {
 	if left > 0 {
 		args = append(args, "left_out", left)
 	}
-	l.logger.Warn(message, args...)
+	l.logger.Log(context.Background(), level, message, args...)
 }
 
 // due reports whether a line of a cause is due, and how many were left out since the last one.
