@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/sluicegate/sluicegate/sdk/go/internal/lex"
 )
 
 // keyMax is the longest key in bytes.
@@ -45,7 +47,8 @@ const forwardedFor = "X-Forwarded-For"
 
 // RemoteIP returns the client's address as a key: IPv4 (also inside IPv6) as four numbers, other IPv6 as its first 64 bits
 // and `/64`; "" if the request has none. X-Forwarded-For is accepted from trusted addresses only: the client is the last
-// address in it that is not trusted. An address may have a port and brackets there, which are no part of the key.
+// address in it that is not trusted. An address may have a port and brackets there, which are no part of the key. If one
+// cannot be read, such as `198.51.100.1:99999` for its port, the client is the trusted proxy that added it.
 func RemoteIP(r *http.Request, trusted ...netip.Prefix) string {
 	return remoteIP(r, forwardedFor, trusted)
 }
@@ -114,10 +117,15 @@ func mustPrefix(text string) netip.Prefix {
 	if address, err := netip.ParseAddr(text); err == nil {
 		return netip.PrefixFrom(address, address.BitLen())
 	}
-	return netip.MustParsePrefix(text).Masked()
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil {
+		panic("sghttp: `" + lex.Short(text) + "` is not a network; expected one such as `10.0.0.0/8`, or an address")
+	}
+	return prefix.Masked()
 }
 
-// Prefixes reads addresses and prefixes such as `10.0.0.0/8`, for RemoteIP. It panics if one is neither.
+// Prefixes reads addresses and prefixes such as `10.0.0.0/8`, for RemoteIP. It panics if one is neither, such as the name of a
+// host: resolve names yourself.
 func Prefixes(texts ...string) []netip.Prefix {
 	list := make([]netip.Prefix, len(texts))
 	for i, text := range texts {

@@ -52,7 +52,8 @@ func Shared() Option { return func(g *guard) { g.shared = true } }
 func Cost(of func(*http.Request) int64) Option { return func(g *guard) { g.cost = of } }
 
 // TrustedProxies sets the addresses, such as `10.0.0.0/8`, from which X-Forwarded-For, or the field of
-// [ProxyHeader], is accepted. Default: none. It panics if an argument is neither a prefix nor an address.
+// [ProxyHeader], is accepted. Default: none. It panics if an argument is neither a prefix nor an address: a name of a host is
+// not resolved.
 func TrustedProxies(prefixes ...string) Option {
 	list := Prefixes(prefixes...)
 	return func(g *guard) { g.trusted = append(g.trusted, list...) }

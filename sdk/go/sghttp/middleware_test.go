@@ -83,6 +83,8 @@ func TestAnAddressThatIsNotTrustedDoesNotChangeTheKey(t *testing.T) {
 		{"10.0.0.1:1", []string{"[2001:db8:0:1:aaaa::1]"}, "2001:db8:0:1::/64"},
 		{"10.0.0.1:1", []string{"[::ffff:198.51.100.1]:80"}, "198.51.100.1"},
 		{"10.0.0.1:1", []string{"198.51.100.1:65536"}, "10.0.0.1"},
+		{"10.0.0.1:1", []string{"198.51.100.1:99999"}, "10.0.0.1"},
+		{"10.0.0.1:1", []string{"198.51.100.1, 192.0.2.1:99999, 10.0.0.2"}, "10.0.0.2"},
 		{"10.0.0.1:1", []string{"198.51.100.1:"}, "10.0.0.1"},
 		{"10.0.0.1:1", []string{"[198.51.100.1]"}, "10.0.0.1"},
 		{"10.0.0.1:1", []string{"[2001:db8::1"}, "10.0.0.1"},
@@ -294,4 +296,27 @@ func TestARequestWithoutItsKeyIsLoggedForDebuggingOnly(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestATrustedProxyThatIsNoNetworkIsNamed(t *testing.T) {
+	for text, want := range map[string]string{
+		"proxy.local":            "sghttp: `proxy.local` is not a network; expected one such as `10.0.0.0/8`, or an address",
+		"10.0.0.0/33":            "sghttp: `10.0.0.0/33` is not a network; expected one such as `10.0.0.0/8`, or an address",
+		"":                       "sghttp: `` is not a network; expected one such as `10.0.0.0/8`, or an address",
+		strings.Repeat("x", 100): "sghttp: `" + strings.Repeat("x", 60) + "…` is not a network; expected one such as `10.0.0.0/8`, or an address",
+	} {
+		for name, call := range map[string]func(){
+			"TrustedProxies": func() { sghttp.TrustedProxies("10.0.0.0/8", text) }, "Prefixes": func() { sghttp.Prefixes(text) },
+		} {
+			func() {
+				defer func() {
+					if got := recover(); got != want {
+						t.Errorf("%s: %v, expected %s", name, got, want)
+					}
+				}()
+				call()
+			}()
+		}
+	}
+	sghttp.TrustedProxies("10.0.0.1", "10.1.2.3/8", "2001:db8::1", "2001:db8::/32")
 }
