@@ -42,9 +42,33 @@ const failingFor = time.Minute
 // Health asks Redis for the policies, or the server whether it is ready, for one second at most, and returns the state of the
 // gate. A last request without an answer counts as well, for a minute; so does a wrong token. A program counts as one that uses
 // policies once Policy, Require or [Policies] was called. For a readiness probe: a gate of [Direct] that is degraded goes on to decide.
-func (g *Gate) Health(ctx context.Context) Health {
+//
+// A name of a policy that is wrong counts only if it is given: the gate is degraded then if requests under one of the policies
+// would get an error, and down if those under all of them would.
+func (g *Gate) Health(ctx context.Context, policies ...string) Health {
 	ctx, cancel := context.WithTimeout(ctx, pingWithin)
 	defer cancel()
+	if len(policies) > 0 {
+		g.needed.Store(true)
+	}
+	h := g.state(ctx)
+	var wrong []error
+	for _, name := range policies {
+		if err := g.decider.require(ctx, name); err != nil {
+			wrong = append(wrong, err)
+		}
+	}
+	if len(wrong) > 0 && h.Status == StatusUp {
+		h.Status, h.Err = StatusDegraded, wrong[0]
+	}
+	if len(wrong) > 0 && len(wrong) == len(policies) {
+		h.Status = StatusDown
+	}
+	return h
+}
+
+// state returns the health, whatever policies are used.
+func (g *Gate) state(ctx context.Context) Health {
 	h := g.decider.health(ctx, g.needed.Load())
 	if last := g.failing.Load(); h.Status == StatusUp && last != nil && g.clock.Now().Sub(last.at) < failingFor {
 		h.Status, h.Err = StatusDegraded, last.err

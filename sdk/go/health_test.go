@@ -61,6 +61,46 @@ func TestHealthOfAGateThatDecidesInRedis(t *testing.T) {
 	isHealth(t, "by a function", ByFunc(nil), StatusUp, "", nil, "")
 }
 
+// named is a gate whose health is asked for by the names of policies.
+type named struct {
+	gate     *Gate
+	policies []string
+	status   Status
+	err      error
+}
+
+func (n named) check(t *testing.T, what string) {
+	t.Helper()
+	h := n.gate.Health(context.Background(), n.policies...)
+	if h.Status != n.status || !errors.Is(h.Err, n.err) || (h.Err == nil) != (n.err == nil) {
+		t.Errorf("%s: %+v, expected %s, %v", what, h, n.status, n.err)
+	}
+}
+
+func TestHealthOfPoliciesThatAreNamed(t *testing.T) {
+	addr := redisAddr(t)
+	publishRecords(t, addr, 1, map[string]string{"a": recordOf(t, 1, PerHour(1)), "partner": recordWith(t, "partner", nil)})
+	for what, n := range map[string]named{
+		"one that is published": {direct(t, addr), []string{"a"}, StatusUp, nil},
+		"one that is unknown":   {direct(t, addr), []string{"a", "ordres"}, StatusDegraded, ErrUnknownPolicy},
+		"none that is known":    {direct(t, addr), []string{"ordres"}, StatusDown, ErrUnknownPolicy},
+		"one of others":         {direct(t, addr), []string{"a", "partner"}, StatusDegraded, ErrPolicyNotAvailable},
+		"in memory":             {newGate(t, newManual(), Rules("a", PerHour(1))), []string{"a", "b"}, StatusDegraded, ErrUnknownPolicy},
+		"without Redis":         {direct(t, freeAddr(), Deadline(20*time.Millisecond)), []string{"a"}, StatusDown, ErrNotCharged},
+	} {
+		n.check(t, what)
+	}
+}
+
+func TestHealthOfPoliciesOfAServerThatAreNamed(t *testing.T) {
+	web, resp := startBoth(t, serverPolicies)
+	for _, address := range []string{"http://" + web, "resp://" + resp} {
+		named{remoteOf(t, address), []string{"window", "jobs"}, StatusUp, nil}.check(t, address)
+		named{remoteOf(t, address), []string{"window", "ordres"}, StatusDegraded, ErrUnknownPolicy}.check(t, address)
+		named{remoteOf(t, address), []string{"ordres"}, StatusDown, ErrUnknownPolicy}.check(t, address)
+	}
+}
+
 func TestHealthOfAGateWithoutRedis(t *testing.T) {
 	gone := freeAddr()
 	gate := direct(t, gone)

@@ -39,7 +39,7 @@ func routes(gate *sluicegate.Gate) http.Handler {
 		fmt.Fprintln(w, "ordered")
 	})))
 	mux.HandleFunc("/ready", func(w http.ResponseWriter, r *http.Request) {
-		if health := gate.Health(r.Context()); health.Status == sluicegate.StatusDown {
+		if health := gate.Health(r.Context(), "orders"); health.Status == sluicegate.StatusDown {
 			http.Error(w, string(health.Status), http.StatusServiceUnavailable)
 		}
 	})
