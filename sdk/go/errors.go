@@ -89,7 +89,8 @@ var (
 	ErrNotInDirectMode = &Error{Name: "not_in_direct_mode", Charged: ChargedNo}
 	// ErrNotOnThisWire says that the protocol of Redis does not have this. Give [Remote] an address of http or https.
 	ErrNotOnThisWire = &Error{Name: "not_on_this_wire", Charged: ChargedNo}
-	// ErrNotCharged says that Redis or the server did not answer, and that nothing was charged. You may send the request again.
+	// ErrNotCharged says that Redis or the server did not answer, or answered with an error of its own such as NOAUTH, and that nothing
+	// was charged. You may send the request again.
 	ErrNotCharged = &Error{Name: "not_charged", Charged: ChargedNo}
 	// ErrPerhapsCharged says that the answer was lost, so the request may have been executed. Send it again only if a second
 	// charge does no harm.

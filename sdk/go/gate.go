@@ -55,7 +55,7 @@ type Gate struct {
 // Direct returns a gate that decides in Redis, by the policies that servers publish there and by limits made in code. The
 // client must have ContextTimeoutEnabled, because deadlines have no effect without it. Direct reads the policies before it
 // returns, for one second at most, and warms up for half a second at most: see [NoWarmUp]. It returns a gate also while Redis
-// does not answer.
+// does not answer, refuses the password, or has no policies. To fail then, call [Gate.Require].
 func Direct(rdb redis.UniversalClient, opts ...Option) (*Gate, error) {
 	o, err := optionsOf(forDirect, deadlineDefault, opts)
 	if err != nil {

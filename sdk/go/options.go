@@ -102,8 +102,9 @@ func optionOf(name string, set func(*options), constructors ...string) Option {
 // App sets the app of the program: 1 to 128 bytes of `a-z0-9._-`. A policy is available to the apps that it names.
 func App(name string) Option { return func(o *options) { o.app, o.appSet = name, true } }
 
-// Nodes sets among how many nodes a limit is shared while Redis does not answer. Each server and each process of a program
-// on this Redis counts as one. 1 to 2^32 - 1. Default: the number that servers publish, or else 1. For [Direct].
+// Nodes sets among how many nodes a limit is shared while Redis does not answer: the servers and the processes of programs on
+// this Redis. 1 to 2^32 - 1. Default: `store.nodes` of the servers, if it is set, or else 1. Programs are not counted: without
+// either, each of them admits the whole limit then. For [Direct].
 func Nodes(n int64) Option {
 	return optionOf("Nodes", func(o *options) { o.nodes, o.nodesSet = n, true }, forDirect)
 }
@@ -124,8 +125,9 @@ func NoWarmUp() Option {
 }
 
 // Logger sets the logger of the gate; nil: none. Default: what slog.Default returns as the gate is made. What goes wrong has one line
-// a minute for each cause, with the address, the error, and what decides meanwhile; and one line when it is over. Keys and
-// passwords are never logged.
+// a minute for each cause, with the address, the error, and what decides meanwhile; and one line when it is over. `left_out` in
+// a line counts those of its cause that were left out since. Keys and passwords are never logged. The client of Redis has a log of
+// its own: see redis.SetLogger.
 func Logger(logger *slog.Logger) Option {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
