@@ -160,7 +160,7 @@ func TestManyProgramsAndAServerUseOneBudget(t *testing.T) {
 	}
 }
 
-// It listens, and does not even greet: as a Redis does that was frozen before the program began.
+// A listener that does not even greet: as a Redis does that was frozen before the program began.
 func TestAGateClosesInTimeThatNeverHadAConnection(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -59,7 +59,7 @@ func (g *Gate) note(ctx context.Context, policy string, by Mode, err error) {
 		return // the caller went away
 	}
 	name := lex.Short(policy) // perhaps of a request
-	if lacks := keyless.Of(ctx); lacks != "" && known.Name == ErrKeyEmpty.Name {
+	if lacks := keyless.Message(ctx); lacks != "" && known.Name == ErrKeyEmpty.Name {
 		g.notices.Debug("request "+name, lacks, lacks, "policy", name) // any client can leave its key out
 		return
 	}

@@ -12,8 +12,8 @@ func With(ctx context.Context, lacks, shared string) context.Context {
 	return context.WithValue(ctx, name{}, lacks+" is not decided; "+shared+" would let such requests share a budget")
 }
 
-// Of returns the message of a context; "" if it has none.
-func Of(ctx context.Context) string {
+// Message returns the message of a context; "" if it has none.
+func Message(ctx context.Context) string {
 	message, _ := ctx.Value(name{}).(string)
 	return message
 }

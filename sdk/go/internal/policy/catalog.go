@@ -51,7 +51,7 @@ type Catalog struct {
 // Found is what the last look that was answered found.
 type Found int
 
-// What a look finds.
+// The findings of a look.
 const (
 	FoundNoAnswer Found = iota // none was answered yet
 	FoundNothing               // no hash of policies

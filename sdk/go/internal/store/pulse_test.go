@@ -174,7 +174,7 @@ func TestAWarmUpMakesConnectionsAndChangesNothing(t *testing.T) {
 	}
 }
 
-// Nothing listens there: a start must not wait for it.
+// An address where nothing listens: a start must not wait for it.
 func TestAWarmUpEndsWithoutRedis(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: testkit.FreeAddr(), ContextTimeoutEnabled: true})
 	defer client.Close()

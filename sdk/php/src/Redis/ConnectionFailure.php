@@ -12,7 +12,7 @@ use Throwable;
  */
 final class ConnectionFailure extends RuntimeException
 {
-    /** What `$word` is if the other end does not speak as Redis does. */
+    /** Value of `$word` if the other end does not speak as Redis does. */
     public const NOT_REDIS = 'NOT_REDIS';
 
     /**
