@@ -1,11 +1,14 @@
 package io.sluicegate.spring;
 
+import java.util.Set;
 import org.springframework.beans.factory.BeanFactory;
 import org.springframework.context.expression.BeanFactoryResolver;
 import org.springframework.expression.Expression;
 import org.springframework.expression.ParseException;
 import org.springframework.expression.spel.SpelNode;
 import org.springframework.expression.spel.ast.BeanReference;
+import org.springframework.expression.spel.ast.FunctionReference;
+import org.springframework.expression.spel.ast.VariableReference;
 import org.springframework.expression.spel.standard.SpelExpression;
 import org.springframework.expression.spel.standard.SpelExpressionParser;
 import org.springframework.expression.spel.support.StandardEvaluationContext;
@@ -13,6 +16,9 @@ import org.springframework.expression.spel.support.StandardEvaluationContext;
 /** Expressions of Spring (SpEL) in settings: over {@code #request}, and over beans by {@code @NAME}. */
 final class Expressions {
     private static final SpelExpressionParser PARSER = new SpelExpressionParser();
+
+    /** The names in expressions about requests. */
+    private static final Set<String> KNOWN = Set.of("#request", "#root", "#this");
 
     private final BeanFactory beans;
     private final BeanFactoryResolver resolver;
@@ -27,8 +33,12 @@ final class Expressions {
         SpelExpression expression;
         try {
             expression = PARSER.parseRaw(text);
-        } catch (ParseException e) {
-            throw new IllegalArgumentException(property + ": `" + text + "` is not an expression: " + e.getSimpleMessage());
+        } catch (ParseException | IllegalArgumentException | IllegalStateException e) {
+            throw new IllegalArgumentException(property + ": `" + text + "` is not an expression: " + reason(e));
+        }
+        String name = unknownName(expression.getAST(), KNOWN);
+        if (name != null) {
+            throw new IllegalArgumentException(property + ": `" + text + "`: `" + name + "` is unknown; expected `#request`");
         }
         String unknown = unknownBean(expression.getAST(), beans);
         if (unknown != null) {
@@ -52,6 +62,28 @@ final class Expressions {
         context.setBeanResolver(resolver);
         context.setVariable("request", request);
         return context;
+    }
+
+    /** {@return why the parser does not accept a text; at some of them it stumbles} */
+    static String reason(RuntimeException refused) {
+        return refused instanceof ParseException parsed ? parsed.getSimpleMessage() : refused.getMessage();
+    }
+
+    /** {@return the first variable or function of an expression that is not known; null if all are} */
+    static String unknownName(SpelNode node, Set<String> known) {
+        if (node instanceof VariableReference || node instanceof FunctionReference) {
+            String name = node.toStringAST().replaceFirst("\\(.*", "");
+            if (!known.contains(name)) {
+                return name;
+            }
+        }
+        for (int child = 0; child < node.getChildCount(); child++) {
+            String unknown = unknownName(node.getChild(child), known);
+            if (unknown != null) {
+                return unknown;
+            }
+        }
+        return null;
     }
 
     /** {@return the name of a bean that an expression needs and that is not there; else null} */

@@ -62,7 +62,7 @@ final class FilterPaths<F, R> {
         for (int place = 0; place < filters.size(); place++) {
             SluicegateProperties.Filter filter = filters.get(place);
             String property = "sluicegate.filters[" + place + "]";
-            checkKey(property, filter);
+            check(property, filter);
             if (filter.key().equals(PRINCIPAL) == byPrincipal) {
                 guards.add(guard(property, filter, gate, observers));
             }
@@ -161,10 +161,15 @@ final class FilterPaths<F, R> {
         }
     }
 
-    /** Refuses a filter without a policy, and a key that is none. */
-    static void checkKey(String property, SluicegateProperties.Filter filter) {
+    /** Refuses a filter without a policy, paths that no request has, and a key that is none. */
+    static void check(String property, SluicegateProperties.Filter filter) {
         if (filter.policy() == null) {
             throw new IllegalArgumentException(property + ".policy: is missing");
+        }
+        for (String path : filter.paths()) {
+            if (!path.startsWith("/")) {
+                throw new IllegalArgumentException(property + ".paths: `" + path + "` does not begin with `/`");
+            }
         }
         String key = filter.key();
         boolean isHeader = key.startsWith(HEADER) && key.length() > HEADER.length();

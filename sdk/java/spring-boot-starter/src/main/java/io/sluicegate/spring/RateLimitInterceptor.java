@@ -32,8 +32,8 @@ import org.springframework.core.ParameterNameDiscoverer;
 import org.springframework.core.annotation.AnnotatedElementUtils;
 import org.springframework.expression.EvaluationContext;
 import org.springframework.expression.Expression;
+import org.springframework.expression.ParseException;
 import org.springframework.expression.spel.SpelNode;
-import org.springframework.expression.spel.ast.VariableReference;
 import org.springframework.expression.spel.standard.SpelExpression;
 import org.springframework.expression.spel.standard.SpelExpressionParser;
 import org.springframework.util.ReflectionUtils;
@@ -114,10 +114,18 @@ final class RateLimitInterceptor implements MethodInterceptor {
 
     private static List<Limit> limits(Method method) {
         return AnnotatedElementUtils.findMergedRepeatableAnnotations(method, RateLimit.class, RateLimit.All.class).stream()
-            .map(limit -> new Limit(limit.policy(), limit.key().isEmpty() ? null : PARSER.parseExpression(limit.key()),
-                PARSER.parseExpression(limit.cost()), limit.unless().isEmpty() ? null : PARSER.parseExpression(limit.unless()),
+            .map(limit -> new Limit(limit.policy(), limit.key().isEmpty() ? null : parsed(limit.key(), method),
+                parsed(limit.cost(), method), limit.unless().isEmpty() ? null : parsed(limit.unless(), method),
                 limit.fallback(), limit.shared()))
             .toList();
+    }
+
+    private static Expression parsed(String text, Method method) {
+        try {
+            return PARSER.parseExpression(text);
+        } catch (ParseException | IllegalArgumentException | IllegalStateException e) {
+            throw new IllegalStateException("@RateLimit: `" + text + "` at " + method + " is not an expression: " + Expressions.reason(e), e);
+        }
     }
 
     /** Finds mistakes in the annotations of a method of a bean, before the first call does. */
@@ -126,7 +134,11 @@ final class RateLimitInterceptor implements MethodInterceptor {
             Set<String> known = variables(method);
             for (Expression expression : limit.expressions()) {
                 SpelNode node = ((SpelExpression) expression).getAST();
-                refuseUnknown(node, known, method);
+                String name = Expressions.unknownName(node, known);
+                if (name != null) {
+                    throw new IllegalStateException("@RateLimit: `" + name + "` is no parameter of " + method
+                        + "; without the compiler option -parameters they are #a0, #a1, ...");
+                }
                 String unknown = Expressions.unknownBean(node, beans);
                 if (unknown != null) {
                     throw new IllegalStateException("@RateLimit: `" + expression.getExpressionString() + "` at " + method
@@ -150,16 +162,6 @@ final class RateLimitInterceptor implements MethodInterceptor {
             }
         }
         return known;
-    }
-
-    private static void refuseUnknown(SpelNode node, Set<String> known, Method method) {
-        if (node instanceof VariableReference && !known.contains(node.toStringAST())) {
-            throw new IllegalStateException("@RateLimit: `" + node.toStringAST() + "` is no parameter of " + method
-                + "; without the compiler option -parameters they are #a0, #a1, ...");
-        }
-        for (int child = 0; child < node.getChildCount(); child++) {
-            refuseUnknown(node.getChild(child), known, method);
-        }
     }
 
     /** A method in place of one that is refused. */

@@ -321,6 +321,22 @@ class StarterTest {
             List.of(), null, false, null, 200, null, "text/plain"));
     }
 
+    @Test
+    void a_filter_of_paths_that_no_request_has_is_refused_at_the_start() {
+        for (String path : new String[] {"api/**", "**", " /api"}) {
+            refusedFilter("sluicegate.filters[0].paths: `" + path + "` does not begin with `/`", new SluicegateProperties.Filter("orders",
+                List.of("/a", path), "address", List.of(), null, false, null, null, null, "text/plain"));
+        }
+    }
+
+    @Test
+    void a_filter_whose_expression_names_what_is_unknown_is_refused_at_the_start() {
+        refusedFilter("sluicegate.filters[0].unless: `#req.x`: `#req` is unknown; expected `#request`", filter("orders", "address", "#req.x"));
+        refusedFilter("sluicegate.filters[0].unless: `#admin(#request)`: `#admin` is unknown", filter("orders", "address", "#admin(#request)"));
+        refusedFilter("sluicegate.filters[0].key: `#user.id`: `#user` is unknown", filter("orders", "#user.id", null));
+        refusedFilter("sluicegate.filters[0].unless: `#request ==` is not an expression", filter("orders", "address", "#request =="));
+    }
+
     private static SluicegateProperties.Filter filter(String policy, String key, String unless) {
         return new SluicegateProperties.Filter(policy, List.of("/**"), key, List.of(), null, false, unless, null, null, "text/plain");
     }
@@ -473,6 +489,13 @@ class StarterTest {
         }
     }
 
+    static class NoExpression {
+        @RateLimit(policy = "orders", key = "#user.id", unless = "#user.id ==")
+        public void create(User user) {
+            // The condition ends too early.
+        }
+    }
+
     static class NoFallback {
         @RateLimit(policy = "orders", fallback = "busy")
         public void create(User user) {
@@ -495,6 +518,11 @@ class StarterTest {
         refusedAtTheStart(UnknownUnless.class, "`#usr` is no parameter of");
         refusedAtTheStart(UnknownBean.class, "there is no bean `tenants`");
         refusedAtTheStart(NoFallback.class, "there is no fallback `busy` with the parameters of");
+    }
+
+    @Test
+    void an_annotation_without_an_expression_is_refused_by_its_method() {
+        refusedAtTheStart(NoExpression.class, "@RateLimit: `#user.id ==` at public void " + NoExpression.class.getName() + ".create(");
     }
 
     private static void refusedAtTheStart(Class<?> bean, String message) {
