@@ -38,7 +38,7 @@ public final class DirectGate implements LocalLimits {
 
     /**
      * The health of Redis, as this program sees it: {@link GateHealth.State#UP} if it answered lately, and had the policies that were asked
-     * for; {@link GateHealth.State#DOWN} if no policy was ever read and one was asked for.
+     * for; {@link GateHealth.State#DOWN} if none was read yet.
      *
      * @return the health, without asking Redis
      */

@@ -13,9 +13,9 @@ public record GateHealth(State state, String address, String cause, String decis
     public enum State {
         /** It answered lately, and the policies that the program uses were read. */
         UP,
-        /** It does not decide, and what is known decides meanwhile. */
+        /** It does not decide, or has no policies any more, and what is known decides meanwhile. */
         DEGRADED,
-        /** It does not decide, and nothing else does: requests have no decision. */
+        /** Requests by policies get no decision: it does not decide, or no policy was read yet, and nothing else decides. */
         DOWN
     }
 

@@ -525,7 +525,7 @@ public abstract class FaultContract {
     }
 
     @Test
-    void where_nothing_is_published_the_error_says_so_and_what_is_held_stays_in_force() throws Exception {
+    void where_nothing_is_published_the_error_says_so_and_what_is_held_still_decides() throws Exception {
         try (TestRedis redis = TestRedis.start(); LogLines log = new LogLines(); DirectGate gate = gate(redis.uri())) {
             Limiter five = gate.policy("fixed-5");
             SluicegateException none = assertThrows(SluicegateException.class, () -> five.check("k"));
@@ -533,7 +533,7 @@ public abstract class FaultContract {
             assertEquals("policy: no policies are published in the Redis at 127.0.0.1:" + redis.port()
                 + "; start a server on it (its `store.publish` is `true` unless set)", none.getMessage());
             assertEquals(new GateHealth(GateHealth.State.DOWN, "127.0.0.1:" + redis.port(), none.getMessage(),
-                "no policy was ever read from it, so what asks by a policy gets no decision"), gate.health());
+                "no policy was read yet: requests by policies get no decision (filters answer 503); Redis decides by limits made in code"), gate.health());
             assertThrows(SluicegateException.class, () -> five.check("k"));
             assertEquals(1, log.with(none.getMessage()).size(), log.all().toString());
 
@@ -546,8 +546,11 @@ public abstract class FaultContract {
             redis.command("FLUSHALL");
             redis.command("PUBLISH", "sg:policies", "2");
             TestRedis.await("a look", () -> state(gate) == GateHealth.State.DEGRADED);
-            assertTrue(gate.health().cause().contains("no policies are published"), gate.health().toString());
-            assertEquals(4, five.check("k").remaining());
+            assertEquals(new GateHealth(GateHealth.State.DEGRADED, "127.0.0.1:" + redis.port(), none.getMessage(),
+                "Redis decides by the policies that were read before"), gate.health());
+            Decision held = five.check("k");
+            assertEquals(4, held.remaining());
+            assertEquals(Mode.STORE, held.mode());
         }
     }
 
@@ -568,6 +571,8 @@ public abstract class FaultContract {
                     assertTrue(gate.health().cause().contains(cause) && gate.health().address().equals("127.0.0.1:" + redis.port()), gate.health().toString());
                     assertEquals(Mode.LOCAL, gate.limit("mail", Limit.fixedWindow(5, Duration.ofDays(366))).check("k").mode());
                     assertFalse(log.with(cause).isEmpty(), log.all().toString());
+                    assertTrue(log.with("policies and limits decide").isEmpty(), log.all().toString());
+                    assertFalse(log.with("; no policy was read yet: requests by policies get no decision").isEmpty(), log.all().toString());
                     assertTrue(log.with("-one").isEmpty() && !gate.health().toString().contains("-one"), log.all().toString());
                 }
             }

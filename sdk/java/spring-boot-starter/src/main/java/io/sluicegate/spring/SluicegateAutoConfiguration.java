@@ -9,6 +9,7 @@ import io.sluicegate.RedisPort;
 import io.sluicegate.Sluicegate;
 import io.sluicegate.SluicegateException;
 import io.sluicegate.http.HttpGate;
+import io.sluicegate.internal.Texts;
 import io.sluicegate.lettuce.LettuceClusterPort;
 import io.sluicegate.lettuce.LettucePort;
 import io.sluicegate.micrometer.DecisionMeters;
@@ -214,7 +215,8 @@ public class SluicegateAutoConfiguration {
             return details;
         }
         String who = gate instanceof HttpGate ? "server" : "redis";
-        details.put(who, health.state() == GateHealth.State.UP ? "answers" : "does not decide");
+        details.put(who, health.state() == GateHealth.State.UP ? "answers"
+            : Texts.READ_BEFORE.equals(health.decisions()) ? "decides by policies read before" : "does not decide");
         details.put("address", health.address());
         if (health.cause() != null) {
             details.put("cause", health.cause());

@@ -21,6 +21,7 @@ import io.sluicegate.SluicegateException;
 import io.sluicegate.http.HttpGate;
 import io.sluicegate.micrometer.DecisionMeters;
 import io.sluicegate.test.TestGate;
+import io.sluicegate.testing.Records;
 import io.sluicegate.testing.TestCluster;
 import io.sluicegate.testing.TestRedis;
 import java.net.URI;
@@ -276,6 +277,21 @@ class StarterTest {
                 assertThrows(SluicegateException.class, () -> refused.getBean(Shop.class).create(new User("alice")));
                 assertTrue(health(refused).startsWith("DOWN {redis=does not decide, address=127.0.0.1:" + redis.port()) && health(refused).contains("WRONGPASS")
                     && !health(refused).contains("-one"), health(refused));
+            }
+        }
+    }
+
+    @Test
+    void a_redis_that_came_back_empty_decides_by_the_policies_before() {
+        try (TestRedis redis = TestRedis.start()) {
+            redis.command("HSET", "sg:{policies}", "#format", "1", "#revision", "1", "fixed-5", Records.of("fixed-5"));
+            try (ConfigurableApplicationContext context = start(Plain.class, "sluicegate.redis.url=" + redis.uri(), "sluicegate.deadline=5s")) {
+                assertEquals(4, context.getBean(Gate.class).policy("fixed-5").check("alice").remaining());
+                redis.command("FLUSHALL");
+                redis.command("PUBLISH", "sg:policies", "2");
+                TestRedis.await("a look", () -> health(context).startsWith("DEGRADED"));
+                assertTrue(health(context).startsWith("DEGRADED {redis=decides by policies read before, address=127.0.0.1:" + redis.port()
+                    + ", cause=policy: no policies are published"), health(context));
             }
         }
     }

@@ -14,6 +14,7 @@ import io.sluicegate.internal.Alarm;
 import io.sluicegate.internal.AsyncCalls;
 import io.sluicegate.internal.AsyncPool;
 import io.sluicegate.internal.Deadline;
+import io.sluicegate.internal.Texts;
 import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.PermitId;
@@ -55,6 +56,7 @@ public final class Engine implements Transport, AutoCloseable {
     private static final int ASKS_AT_ONCE_MAX = 1024;
     /** The result of a question whose caller gave up. */
     private static final Result ABANDONED = new Result.NoAnswer("the caller gave up", true);
+    private static final String NO_POLICY = "no policy was read yet: requests by policies get no decision (filters answer 503)";
 
     private final Options options;
     private final RedisStore store;
@@ -97,10 +99,10 @@ public final class Engine implements Transport, AutoCloseable {
 
     /** {@return what decides while Redis does not} */
     private String meanwhile() {
-        if (policies.lacksAll()) {
-            return "no policy was ever read from it, so what asks by a policy gets no decision";
-        }
-        return "policies and limits decide by on_store_failure meanwhile: by a share of 1/" + nodes() + " of the limit, allow or deny";
+        String byShare = ": by a share of 1/" + nodes() + " of the limit, allow or deny";
+        return policies.hasNone()
+            ? NO_POLICY + "; limits made in code decide by on_store_failure" + byShare
+            : "policies and limits decide by on_store_failure meanwhile" + byShare;
     }
 
     /** {@return a transport that decides by a limit that the program brings along} */
@@ -127,15 +129,15 @@ public final class Engine implements Transport, AutoCloseable {
 
     /** {@return whether Redis decides, and if not, why not and what does} */
     public GateHealth health() {
-        String problem = watch.problem();
-        boolean lacksAll = policies.lacksAll();
-        if (problem == null) {
-            problem = policies.problem();
-            if (problem == null) {
-                return GateHealth.up(watch.address());
-            }
+        GateHealth.State state = policies.lacksAll() ? GateHealth.State.DOWN : GateHealth.State.DEGRADED;
+        String away = watch.problem();
+        if (away != null) {
+            return new GateHealth(state, watch.address(), away, meanwhile());
         }
-        return new GateHealth(lacksAll ? GateHealth.State.DOWN : GateHealth.State.DEGRADED, watch.address(), problem, meanwhile());
+        String problem = policies.problem();
+        return problem == null ? GateHealth.up(watch.address())
+            : new GateHealth(state, watch.address(), problem,
+                state == GateHealth.State.DOWN ? NO_POLICY + "; Redis decides by limits made in code" : Texts.READ_BEFORE);
     }
 
     /** Ends the calls under way, and leaves the port open. */

@@ -66,9 +66,14 @@ final class Policies {
         });
     }
 
-    /** {@return whether the program asks by policies, and none was ever read} */
+    /** {@return whether no policy is held} */
+    boolean hasNone() {
+        return book.hasNone();
+    }
+
+    /** {@return whether the program asks by policies, and none is held} */
     boolean lacksAll() {
-        return !names.isEmpty() && book.revision() < 0;
+        return !names.isEmpty() && hasNone();
     }
 
     /** {@return what is wrong with what is published where Redis answers, if the program asks by policies; else null} */
@@ -139,7 +144,7 @@ final class Policies {
         }
         if (book.isEmpty()) {
             nothing.raise("nothing", nothingPublished().getMessage()
-                + (book.revision() < 0 ? "; what asks by a policy gets no decision" : "; the policies that are held stay in force"));
+                + (hasNone() ? "; requests by policies get no decision" : "; " + Texts.READ_BEFORE));
         } else {
             nothing.over("the Redis at " + watch.address() + " has policies");
         }

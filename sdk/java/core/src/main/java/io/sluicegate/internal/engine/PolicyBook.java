@@ -71,6 +71,11 @@ final class PolicyBook {
         return format;
     }
 
+    /** {@return whether no policy is held, so that none decides} */
+    boolean hasNone() {
+        return policies.values().stream().allMatch(held -> held.policy == null);
+    }
+
     /** {@return the version of each policy that is held} */
     Map<String, Long> versions() {
         Map<String, Long> versions = new TreeMap<>();
