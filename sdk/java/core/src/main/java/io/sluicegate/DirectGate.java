@@ -23,7 +23,9 @@ public final class DirectGate implements LocalLimits {
 
     @Override
     public Limiter policy(String name) {
-        return new Limiter(name, engine);
+        Limiter limiter = new Limiter(name, engine);
+        engine.use(name);
+        return limiter;
     }
 
     @Override
@@ -37,8 +39,8 @@ public final class DirectGate implements LocalLimits {
     }
 
     /**
-     * The health of Redis, as this program sees it: {@link GateHealth.State#UP} if it answered lately, and had the policies that were asked
-     * for; {@link GateHealth.State#DOWN} if none was read yet.
+     * The health of Redis, as this program sees it: {@link GateHealth.State#UP} if it answered lately, and policies are published there, or
+     * the program made no limiter of one; {@link GateHealth.State#DOWN} if it made one, and no policy was read yet.
      *
      * @return the health, without asking Redis
      */

@@ -240,8 +240,8 @@ class StarterTest {
     @Test
     void a_redis_that_is_gone_is_said_and_takes_nobody_out_of_service() throws Exception {
         try (TestRedis redis = TestRedis.start();
-             ConfigurableApplicationContext context = start(Plain.class, "sluicegate.redis.url=" + redis.uri(), "sluicegate.deadline=5s");
-             ConfigurableApplicationContext strict = start(Plain.class, "sluicegate.redis.url=redis://127.0.0.1:1",
+             ConfigurableApplicationContext context = start(Bare.class, "sluicegate.redis.url=" + redis.uri(), "sluicegate.deadline=5s");
+             ConfigurableApplicationContext strict = start(Bare.class, "sluicegate.redis.url=redis://127.0.0.1:1",
                  "sluicegate.health.degraded-status=OUT_OF_SERVICE")) {
             Limiter mail = ((DirectGate) context.getBean(Gate.class)).limit("mail", Limit.fixedWindow(500, Duration.ofDays(366)));
             TestRedis.await("a connection", () -> mail.check("a").mode() == Mode.STORE);
@@ -267,7 +267,8 @@ class StarterTest {
     void a_redis_without_policies_and_one_that_refuses_the_password_are_down() {
         try (TestRedis redis = TestRedis.start();
              ConfigurableApplicationContext context = start(Plain.class, "sluicegate.redis.url=" + redis.uri(), "sluicegate.health.down-status=OUT_OF_SERVICE")) {
-            TestRedis.await("an answer", () -> health(context).equals("UP {redis=answers, address=127.0.0.1:" + redis.port() + "}"));
+            // `orders` of the annotations is used from the start.
+            TestRedis.await("a look", () -> health(context).contains("no policies are published"));
             SluicegateException none = assertThrows(SluicegateException.class, () -> context.getBean(Shop.class).create(new User("alice")));
             assertEquals(ErrorCode.NOTHING_PUBLISHED, none.code());
             assertTrue(health(context).startsWith("OUT_OF_SERVICE {redis=does not decide, address=127.0.0.1:" + redis.port() + ", cause=policy: no policies are published"),
@@ -278,6 +279,25 @@ class StarterTest {
                 assertTrue(health(refused).startsWith("DOWN {redis=does not decide, address=127.0.0.1:" + redis.port()) && health(refused).contains("WRONGPASS")
                     && !health(refused).contains("-one"), health(refused));
             }
+        }
+    }
+
+    @Configuration(proxyBeanMethods = false)
+    @EnableAutoConfiguration
+    static class Bare {
+        // It has filters only.
+    }
+
+    @Test
+    void policies_of_filters_are_used_from_the_start() {
+        try (TestRedis redis = TestRedis.start();
+             ConfigurableApplicationContext context = new SpringApplicationBuilder(Bare.class).web(WebApplicationType.SERVLET).logStartupInfo(false)
+                 .properties("spring.main.banner-mode=off", "server.port=0", "sluicegate.redis.url=" + redis.uri(), "sluicegate.filters[0].policy=orders").run()) {
+            TestRedis.await("a look", () -> health(context).startsWith("DOWN {redis=does not decide, address=127.0.0.1:" + redis.port()
+                + ", cause=policy: no policies are published"));
+            redis.command("HSET", "sg:{policies}", "#format", "1", "#revision", "1", "orders", Records.of("fixed-5"));
+            redis.command("PUBLISH", "sg:policies", "1");
+            TestRedis.await("the policies", () -> health(context).startsWith("UP"));
         }
     }
 

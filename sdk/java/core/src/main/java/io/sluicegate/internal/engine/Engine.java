@@ -105,6 +105,13 @@ public final class Engine implements Transport, AutoCloseable {
             : "policies and limits decide by on_store_failure meanwhile" + byShare;
     }
 
+    /** Counts a policy as used before the first request asks by it: the health knows soon whether it can be decided by. */
+    public void use(String name) {
+        if (policies.use(name) && housekeeper != null) {
+            housekeeper.heard("");
+        }
+    }
+
     /** {@return a transport that decides by a limit that the program brings along} */
     public Transport limit(Policy limit) {
         String place = Keys.LIMIT + limit.name();

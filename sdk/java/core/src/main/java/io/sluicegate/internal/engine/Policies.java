@@ -50,10 +50,15 @@ final class Policies {
         return book;
     }
 
+    /** Counts a policy as used; returns whether it was not before, so that it has to be looked for. */
+    boolean use(String name) {
+        return !names.contains(name) && names.size() < POLICIES_MAX && names.add(name);
+    }
+
     /** {@return the policy of a name; one that was never asked for is looked for at once} */
     Step<PolicyBook.Held> find(String name) {
         PolicyBook.Held held = book.get(name);
-        if (held != null || looked.contains(name) || names.size() >= POLICIES_MAX) {
+        if (held != null || looked.contains(name) || !names.contains(name) && names.size() >= POLICIES_MAX) {
             return Step.done(usable(name, held));
         }
         names.add(name);
