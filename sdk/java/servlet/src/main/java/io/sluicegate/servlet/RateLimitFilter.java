@@ -121,7 +121,7 @@ public final class RateLimitFilter implements Filter {
         try {
             decision = limiter.check(whose, permits);
         } catch (SluicegateException e) {
-            write(Undecided.answer(e), answer);
+            write(Undecided.answer(e, limiter.policy(), header), answer);
             return;
         }
         if (!decision.allowed()) {

@@ -121,7 +121,7 @@ public final class RateLimitWebFilter implements WebFilter {
             .publishOn(Schedulers.parallel())
             .map(decision -> decision.allowed() ? pass(decision, exchange, chain) : write(refusal.apply(decision), response))
             .onErrorResume(SluicegateException.class, undecided -> {
-                HttpAnswer answer = Undecided.answer(undecided);
+                HttpAnswer answer = Undecided.answer(undecided, limiter.policy(), header);
                 return Mono.just(Mono.defer(() -> write(answer, response)));
             })
             .flatMap(answer -> answer);
