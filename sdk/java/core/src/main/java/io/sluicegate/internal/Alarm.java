@@ -76,6 +76,6 @@ public final class Alarm {
             raised = false;
             lasted = nanos.getAsLong() - since;
         }
-        log.accept(System.Logger.Level.INFO, line + ", after " + lasted / 1_000_000_000L + " s");
+        log.accept(System.Logger.Level.INFO, line + ", after " + (lasted < 1_000_000_000L ? lasted / 1_000_000L + " ms" : lasted / 1_000_000_000L + " s"));
     }
 }

@@ -29,13 +29,21 @@ class AlarmTest {
     }
 
     @Test
+    void less_than_a_second_is_in_ms() {
+        alarm.raise("late", "late");
+        now.addAndGet(36 * SECOND / 1000);
+        alarm.over("back");
+        assertEquals(List.of("WARNING late", "INFO back, after 36 ms"), lines);
+    }
+
+    @Test
     void what_comes_and_goes_is_said_once_a_minute() {
         for (int second = 0; second < 59; second++) {
             alarm.raise("late", "late");
             alarm.over("back");
             now.addAndGet(SECOND);
         }
-        assertEquals(List.of("WARNING late", "INFO back, after 0 s"), lines);
+        assertEquals(List.of("WARNING late", "INFO back, after 0 ms"), lines);
     }
 
     @Test
