@@ -1,7 +1,7 @@
 package io.sluicegate;
 
 /**
- * What a gate knows of the Redis or the server that decides. No part of it has credentials.
+ * The state of the Redis or the server that decides, as a gate knows it. No part of it has credentials.
  *
  * @param state whether it decides
  * @param address where Redis or the server is; empty if the gate has none
@@ -9,11 +9,11 @@ package io.sluicegate;
  * @param decisions what decides meanwhile; null if it is {@link State#UP}
  */
 public record GateHealth(State state, String address, String cause, String decisions) {
-    /** Whether a gate decides. */
+    /** The states of a gate. */
     public enum State {
-        /** It answered lately, and the policies that the program uses were read. */
+        /** Redis or the server answered lately, and the policies that the program uses were read. */
         UP,
-        /** It does not decide, or has no policies any more, and what is known decides meanwhile. */
+        /** Redis or the server does not decide, or has no policies any more, and what is known decides meanwhile. */
         DEGRADED,
         /** Requests by policies get no decision: it does not decide, or no policy was read yet, and nothing else decides. */
         DOWN

@@ -44,7 +44,7 @@ public interface RedisPort extends AutoCloseable {
     record ReplyError(String text) {}
 
     /**
-     * What a connection has shown of Redis when the time of a call was over.
+     * The signs of Redis on a connection when the time of a call was over.
      *
      * @param silentNanos the time since the last reply over it, also one that came too late; at most since something was sent over it while
      *     it was idle
@@ -61,7 +61,7 @@ public interface RedisPort extends AutoCloseable {
         private final boolean perhapsExecuted;
         /** True if the time was over. */
         private final boolean timeout;
-        /** What the connection has shown by then. */
+        /** The signs on the connection by then. */
         private final transient Signs signs;
 
         /**

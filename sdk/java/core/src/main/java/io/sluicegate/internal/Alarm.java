@@ -19,7 +19,7 @@ public final class Alarm {
     private final LongSupplier nanos;
     private final BiConsumer<System.Logger.Level, String> log;
     private final Map<String, Long> saidAt = new HashMap<>();
-    /** Whether the log has a line that nothing has taken back. */
+    /** True while the log has a line that nothing has taken back. */
     private volatile boolean raised;
     private long since;
 

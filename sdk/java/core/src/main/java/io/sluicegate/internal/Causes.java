@@ -10,7 +10,7 @@ import javax.net.ssl.SSLException;
 
 /** Why there is no connection, as a user would say it. */
 public final class Causes {
-    /** What says nothing in its time. */
+    /** Silence: nothing came in time. */
     public static final String SILENT = "what listens there does not answer";
     /** The longest text of a library. */
     private static final int CHARACTERS_MAX = 200;

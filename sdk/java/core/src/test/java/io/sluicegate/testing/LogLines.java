@@ -7,7 +7,7 @@ import java.util.logging.Level;
 import java.util.logging.LogRecord;
 import java.util.logging.Logger;
 
-/** What the SDK logs while a test runs. */
+/** The lines that the SDK logs while a test runs. */
 public final class LogLines extends Handler implements AutoCloseable {
     private final Logger logger = Logger.getLogger("io.sluicegate");
     private final Level before = logger.getLevel();

@@ -33,7 +33,7 @@ import org.junit.jupiter.api.TestInstance;
 public abstract class MiddlewareContract {
     private final HttpClient client = HttpClient.newHttpClient();
     private final Policies policies = new Policies();
-    /** Of each middleware by itself: the log has a line a minute. */
+    /** Name of a policy of each middleware by itself: the log has a line a minute. */
     private final String misspelt = "misspelt-" + getClass().getSimpleName().toLowerCase(Locale.ROOT);
     private int port;
 

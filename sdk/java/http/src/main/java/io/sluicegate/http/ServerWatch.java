@@ -5,9 +5,9 @@ import io.sluicegate.internal.Alarm;
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
 
-/** What the process saw of its server last: an answer, or why there was none. The log has it when that changes. */
+/** The last sign of the server that the process saw: an answer, or why there was none. The log has it when that changes. */
 final class ServerWatch {
-    /** How long an answer, or the lack of one, holds for the health. */
+    /** Time for which an answer, or the lack of one, holds for the health. */
     static final long LATELY_NANOS = TimeUnit.SECONDS.toNanos(10);
     private static final String MEANWHILE = "nothing decides meanwhile: requests get no decision, and filters answer 503";
 

@@ -276,7 +276,7 @@ public final class LettucePort implements AsyncRedisPort {
         private Line line;
         private boolean isSent;
         private boolean isOver;
-        /** Whether nothing else was under way when it went out. The line guards these. */
+        /** True if nothing else was under way when it went out. The line guards these. */
         boolean isAlone;
         boolean isLate;
         boolean isAnswered;

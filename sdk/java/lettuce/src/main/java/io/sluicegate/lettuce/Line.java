@@ -12,7 +12,7 @@ import java.util.Set;
  * is there, or over another connection.
  */
 final class Line {
-    /** What becomes of a command. */
+    /** The outcome of a command. */
     enum Place { GOES, WAITS, GONE }
 
     private final StatefulRedisConnection<byte[], byte[]> connection;

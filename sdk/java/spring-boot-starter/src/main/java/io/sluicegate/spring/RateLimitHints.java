@@ -12,7 +12,7 @@ import org.springframework.beans.factory.support.RegisteredBean;
 import org.springframework.core.annotation.AnnotatedElementUtils;
 import org.springframework.util.ReflectionUtils;
 
-/** What a native image needs beside what Spring finds: the script for Redis, and the methods that {@link RateLimit} names as fallbacks. */
+/** The needs of a native image beside what Spring finds: the script for Redis, and the methods that {@link RateLimit} names as fallbacks. */
 final class RateLimitHints implements RuntimeHintsRegistrar, BeanRegistrationAotProcessor {
     static final String SCRIPT = "io/sluicegate/decide.lua";
 

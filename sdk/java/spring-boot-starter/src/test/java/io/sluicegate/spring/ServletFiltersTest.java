@@ -35,7 +35,7 @@ class ServletFiltersTest extends FiltersContract {
         }
     }
 
-    /** Who is logged in is in a field, as if Spring Security had asked. */
+    /** The user is in a field, as if Spring Security had asked. */
     static class Login implements Filter, Ordered {
         @Override
         public int getOrder() {

@@ -32,7 +32,7 @@ class WebFluxFiltersTest extends FiltersContract {
         }
     }
 
-    /** Who is logged in is in a field, as if Spring Security had asked. */
+    /** The user is in a field, as if Spring Security had asked. */
     static class Login implements WebFilter, Ordered {
         @Override
         public int getOrder() {

@@ -23,7 +23,7 @@ final class PolicyBook {
     private volatile long revision = NONE;
     private volatile Clock clock = Clock.SERVER;
     private volatile long nodes;
-    /** Whether the last look found nothing at all. */
+    /** True if the last look found nothing at all. */
     private volatile boolean isEmpty;
     /** The format of what is published, if it is not known; else null. */
     private volatile String format;

@@ -5,9 +5,9 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 
-/** What the process saw of its Redis last: an answer, or why there was none. The log has it when that changes. */
+/** The last sign of Redis that the process saw: an answer, or why there was none. The log has it when that changes. */
 final class StoreWatch {
-    /** How long an answer holds: three times as long as the pause between two looks at the policies. */
+    /** Time for which an answer holds: three times as long as the pause between two looks at the policies. */
     static final long LATELY_NANOS = TimeUnit.SECONDS.toNanos(30);
 
     /** Time in which no request was late, after which none is said to be. */
