@@ -84,7 +84,7 @@ async fn a_decision_goes_on_with_the_trace_of_its_caller_into_the_store() {
     let redis = need!(RedisServer::start(Options::default()).await);
     let (collector, config) = Collector::start("0.0").await;
     let path = config.path().to_str().expect("a plain name");
-    let url = format!("redis://{}", redis.address());
+    let url = format!("redis://{}?deadline_ms=5000", redis.address());
     let server = Server::start_with(&["--config", path, "--store", &url], Stdio::inherit());
     server.check("login", "secret-key", &format!("traceparent: {UNSAMPLED}\r\n"));
     server.check("login", "secret-key", "");
