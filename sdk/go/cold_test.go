@@ -22,23 +22,10 @@ type slowRelay struct {
 
 func newSlowRelay(t *testing.T, to string, first, later time.Duration) *slowRelay {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	r := &slowRelay{addr: l.Addr().String()}
+	r := &slowRelay{}
 	r.first.Store(int64(first))
 	r.later.Store(int64(later))
-	go func() {
-		for {
-			near, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go r.pass(near, to)
-		}
-	}()
+	r.addr = accept(t, func(near net.Conn) { r.pass(near, to) })
 	return r
 }
 

@@ -116,7 +116,7 @@ func TestHealthOfAGateWithoutRedis(t *testing.T) {
 	t.Cleanup(func() { other.Close(); web.Close() })
 	silent := direct(t, other.Addr().String(), Deadline(20*time.Millisecond))
 	silent.Policy("a")
-	isHealth(t, "nothing is said", silent, StatusDown, other.Addr().String(), ErrNotCharged, "no answer in time")
+	isHealth(t, "a server that sends nothing", silent, StatusDown, other.Addr().String(), ErrNotCharged, "no answer in time")
 	address := strings.TrimPrefix(web.URL, "http://")
 	speaks := direct(t, address)
 	speaks.Policy("a")

@@ -45,7 +45,7 @@ func Header(name string) Option {
 }
 
 // Shared has all requests without a key share one budget. By default such a request gets 400 and is not charged (an
-// [sluicegate.ErrKeyEmpty] for [OnError]): whoever leaves the field out would otherwise take from others, or pass by their own limit.
+// [sluicegate.ErrKeyEmpty] for [OnError]): a client that leaves the field out would otherwise take from others, or pass by its own limit.
 func Shared() Option { return func(g *guard) { g.shared = true } }
 
 // Cost sets the function that returns the cost of a request in permits. Default: 1.

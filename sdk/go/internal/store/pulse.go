@@ -22,7 +22,7 @@ const (
 	// stoodLeast and stoodMost bound the time after which a process stood still: ten deadlines within these.
 	stoodLeast = 20 * time.Millisecond
 	stoodMost  = 200 * time.Millisecond
-	// nodesMax is how many nodes of a cluster are told apart: more than a cluster has. Those that are gone make room.
+	// nodesMax is the maximum number of nodes of a cluster that are judged apart: more than a cluster has. Nodes that are gone make room.
 	nodesMax = 1024
 )
 

@@ -215,7 +215,7 @@ func (s *Redis) ask(ctx context.Context, q Question, deadline time.Duration) (An
 		s.Connect(q.Key)
 	}
 	if errors.Is(f.Cause, redis.ErrPoolTimeout) || errors.Is(f.Cause, redis.ErrPoolExhausted) {
-		room = 0 // whoever has the connections
+		room = 0 // other questions have all connections
 	}
 	why := s.Cause(f.Cause, f.Charged)
 	if p.busy(lateness{began, ticks(), deadline}, f.Charged, room) {
