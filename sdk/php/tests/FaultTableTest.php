@@ -268,7 +268,7 @@ final class FaultTableTest extends TestCase
         $health = $gate->health('orders');
         self::assertSame([HealthStatus::Down, $address], [$health->status, $health->address]);
         self::assertMatchesRegularExpression("~^$where$~", $health->cause);
-        // A limit in code is decided by the share of this host, which is said.
+        // The share of this host decides a limit in code, and the mode reports it.
         self::assertSame('local', $gate->limit('mail', Limit::slidingLog(9, '1h'))->check('a')->mode->value);
         $what = str_starts_with($cause, 'answers') ? 'does not decide' : 'does not answer';
         self::assertStringContainsString("Redis at $address $what: ", $this->heard->said[1]);

@@ -196,7 +196,7 @@ final class HttpTest extends TestCase
         foreach (['[2001:db8::1]:443', '[2001:db8::1]', '2001:db8::1', '[2001:db8::1]:443, [fd00::2]:80'] as $hop) {
             self::assertSame('2001:db8::/64', $of('10.0.0.1', $hop), $hop);
         }
-        // What is neither is not read, and what comes from others is not believed.
+        // Other texts are not read, and addresses from other peers are not believed.
         $others = [
             '198.18.0.7:', '198.18.0.7:x', '198.18.0.7:123456', '[198.18.0.7', '2001:db8::1]:443', 'host:80',
             '198.18.0.7:65536', '198.18.0.7:99999', '[2001:db8::1]:99999', '[2001:db8::1]:', '198.18.0.7:+1',

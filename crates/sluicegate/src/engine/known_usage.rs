@@ -2,7 +2,8 @@
 //!
 //! Answers are recorded by the tasks that asked, which need not run in the order in which the store
 //! answered: of two that came together, the later one is often recorded first. So an answer that reports
-//! less than is known counts only when it cannot be an older one.
+//! less than is known counts only when it cannot be an older one, and not when its whole limit is in use: a limit that
+//! was lowered hides what is in use above it.
 //!
 //! Example: the store grants the 600th and the 601st permit of a day, and then stops answering. Whichever
 //! answer is recorded first, 601 are in use here, and the share of an engine that is alone is 399.

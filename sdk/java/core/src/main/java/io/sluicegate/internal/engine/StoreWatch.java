@@ -10,7 +10,7 @@ final class StoreWatch {
     /** Time for which an answer holds: three times as long as the pause between two looks at the policies. */
     static final long LATELY_NANOS = TimeUnit.SECONDS.toNanos(30);
 
-    /** Time in which no request was late, after which none is said to be. */
+    /** Time without a late request after which Redis no longer counts as busy. */
     static final long CALM_NANOS = TimeUnit.SECONDS.toNanos(5);
 
     private final String address;
