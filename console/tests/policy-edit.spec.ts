@@ -1,4 +1,4 @@
-import type { Locator, Page } from '@playwright/test';
+import type { Locator, Page, Request } from '@playwright/test';
 import { enter, expect, signIn, startServer, test, type Api, type Server } from './harness.ts';
 import { startWorld } from './world.ts';
 
@@ -79,6 +79,27 @@ test('a change can be taken back while its message is shown', async ({ page }) =
   await expect(page.getByText(`${name} is as in v1 again`)).toBeVisible();
   await expect(page.getByText('100/s, up to 200 at once').first()).toBeVisible();
   expect((await stored(name)).document.rules[0].token_bucket.burst).toBe(200);
+});
+
+test('an edit stays when the answer about the text of before comes after it', async ({ page }) => {
+  const name = await policy();
+  let go = () => {};
+  const gone = new Promise<void>((resolve) => (go = resolve));
+  await page.route('**/validate?*', async (route) => {
+    await gone;
+    // The page may have given the question up.
+    await route.continue().catch(() => {});
+  });
+  const isQuestion = { predicate: (request: Request) => request.url().includes('/validate?') };
+  const over = Promise.race([page.waitForEvent('requestfinished', isQuestion), page.waitForEvent('requestfailed', isQuestion)]);
+  await page.goto(`${world.url}/apps/shop/${name}/edit`);
+  await page.getByLabel('Why').fill('at once');
+  await atOnce(page).fill('250');
+  go();
+  await over;
+  await save(page).click();
+  await expect(page.getByText(`${name} saved as v2`)).toBeVisible();
+  expect((await stored(name)).document.rules[0].token_bucket.burst).toBe(250);
 });
 
 test('the form changes one place of the text, and what it does not show stays', async ({ page }) => {
