@@ -184,7 +184,7 @@ impl Server {
         let mut answer = StoreAnswer::of(verdict, &rules, &stored.leased.states, &at);
         let in_use = settled(&stored, &at).usage(&at);
         for (place, used) in &mut answer.in_use {
-            *used = in_use.0[*place].min(rules.rules()[*place].rule.limit());
+            *used = in_use.0[*place];
         }
         answer = named_as(answer, &rules, &ask.rules);
         // What is not held is neither released nor renewed, and nothing is written.
@@ -474,7 +474,7 @@ impl Stored {
         let mut permits = self.rules.in_use(&self.leased.states, at);
         for (permits, named) in permits.iter_mut().zip(self.rules.rules()) {
             let held = self.leased.leases.held();
-            *permits += if named.rule.leasing().is_possible() { held } else { 0 };
+            *permits += if named.rule.counts_leased() { held } else { 0 };
         }
         Usage(permits)
     }

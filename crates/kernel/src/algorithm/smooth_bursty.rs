@@ -191,6 +191,10 @@ impl Algorithm for SmoothBursty {
         Leasing::Never("which books permits in advance")
     }
 
+    fn seen(&self, state: &SmoothBurstyState) -> Micros {
+        state.at
+    }
+
     fn used(&self, state: &SmoothBurstyState, at: &Moment<'_>) -> u64 {
         ceil_f64(self.max_stored - self.balance(Some(state), at.now())).min(UNITS_MAX)
     }

@@ -218,6 +218,10 @@ impl Algorithm for SmoothWarmup {
         Leasing::Never("which books permits in advance")
     }
 
+    fn seen(&self, state: &SmoothWarmupState) -> Micros {
+        state.at
+    }
+
     fn used(&self, state: &SmoothWarmupState, at: &Moment<'_>) -> u64 {
         let state = self.at(Some(state), at.now());
         let used = self.max_stored - state.stored + state.debt_us / self.stable;

@@ -173,9 +173,8 @@ impl Beside {
         Self { held: leases.held(), settles_in }
     }
 
-    /// Permits that count under `rule`: none of a rule that cannot be leased. Only where rules were
-    /// changed can a key have such a rule and leases.
+    /// Permits that count under `rule`.
     fn under(self, rule: &Rule) -> u64 {
-        if rule.leasing().is_possible() { self.held } else { 0 }
+        if rule.counts_leased() { self.held } else { 0 }
     }
 }

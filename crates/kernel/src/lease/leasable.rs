@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use core::fmt;
 
+use crate::algorithm::Rule;
 use crate::num::Micros;
 use crate::ruleset::RuleSet;
 
@@ -68,6 +69,16 @@ pub struct NotLeasable {
     name: Box<str>,
     algorithm: &'static str,
     reason: &'static str,
+}
+
+impl Rule {
+    /// Returns whether permits that were leased count under this rule: all but those that hand out permits with ids.
+    ///
+    /// A rule that cannot be leased counts them too. It can replace one that could be, or stand beside it from now on,
+    /// while permits are out.
+    pub fn counts_leased(&self) -> bool {
+        !self.holds_permits()
+    }
 }
 
 impl RuleSet {

@@ -42,7 +42,7 @@ impl RuleSet {
     fn charge_by(&self, states: &mut States, permits: u64, by: Micros, at: &Moment<'_>) {
         for (place, (named, state)) in self.rules().iter().zip(states.as_mut_slice()).enumerate() {
             let rule = &named.rule;
-            if !rule.leasing().is_possible() {
+            if !rule.counts_leased() {
                 continue;
             }
             let at = at.for_rule(place);

@@ -86,13 +86,19 @@ elseif what == 'leases' then
     return instant < now and instant or now
   end
 
+  -- Whether permits that were leased count under a rule of these `flags`: under all that do not hand out permits with
+  -- ids. A rule that cannot be leased may have replaced one that could be.
+  local function counts_leased(flags)
+    return flags % CALENDAR < PERMITS
+  end
+
   -- Charges `permits` that were spent by the instant `by`, but not before the latest instant of a rule. These are
   -- more than a rule has left only after rules were changed, or if the clock went back. It counts them
   -- nevertheless; if usage does not stay in use when rules change (`of.keeps`), up to twice its limit.
-  local function charge_by(of, rules, twins, states, permits, by, now)
+  local function charge_by(of, rules, twins, flags, states, permits, by, now)
     for place = 1, #rules do
       local rule, twin, state = rules[place], twins[place], states[place]
-      if twin('leases', rule) then
+      if counts_leased(flags[place]) then
         -- A calendar's window has no instant of its own.
         local seen = state and not rule.from and twin('latest', rule, state, now) or 0
         local at = back_to(rule, by > seen and by or seen, now)
@@ -106,7 +112,7 @@ elseif what == 'leases' then
   end
 
   -- Charges `spent` (pairs of an instant and permits) and the records whose deadline is past, oldest first.
-  local function settle(of, rules, twins, states, now, spent)
+  local function settle(of, rules, twins, flags, states, now, spent)
     if #of.records > 0 and of.first <= now then
       local kept = {}
       of.first = 0
@@ -131,7 +137,7 @@ elseif what == 'leases' then
       spent[before + 1] = one
     end
     for place = 1, #spent do
-      charge_by(of, rules, twins, states, spent[place][2], spent[place][1], now)
+      charge_by(of, rules, twins, flags, states, spent[place][2], spent[place][1], now)
     end
   end
 
@@ -173,9 +179,9 @@ elseif what == 'leases' then
   end
 
   -- Permits that count as taken under each rule.
-  local function under(of, rules, twins)
+  local function under(of, flags)
     local held = { nil }
-    for place = 1, #rules do held[place] = twins[place]('leases', rules[place]) and of.held or 0 end
+    for place = 1, #flags do held[place] = counts_leased(flags[place]) and of.held or 0 end
     return held
   end
 
@@ -209,7 +215,7 @@ elseif what == 'leases' then
 
   -- Raises the permits in use and held to those of `hint`, as far as they have not flowed out since. A record of no
   -- holder stands for permits of holders that have not sent a message yet.
-  local function repair(of, rules, twins, states, hint, now)
+  local function repair(of, rules, twins, flags, states, hint, now)
     for place = 1, #rules do
       local rule, twin, used = rules[place], twins[place], hint.used[place]
       if twin('leases', rule) and hint.version >= (rule.from or 0) then
@@ -231,7 +237,7 @@ elseif what == 'leases' then
       local ghost = live(of, NOBODY, now)
       if not ghost and #of.records >= 27 * LEASE_HOLDERS_MAX then
         -- No record can stand for these permits, so they count as spent.
-        settle(of, rules, twins, states, now, { { now, missing } })
+        settle(of, rules, twins, flags, states, now, { { now, missing } })
       else
         if ghost and ghost.deadline > deadline then deadline = ghost.deadline end
         put(of, {
@@ -244,8 +250,8 @@ elseif what == 'leases' then
   end
 
   -- Restores what `m` knows of lost writes.
-  local function restore(of, rules, twins, states, m, known, base, deadline, hint, now)
-    settle(of, rules, twins, states, now, {})
+  local function restore(of, rules, twins, flags, states, m, known, base, deadline, hint, now)
+    settle(of, rules, twins, flags, states, now, {})
     remove(of, m.holder)
     if deadline > now then
       put(of, { holder = m.holder, number = m.number, kept = base, granted = 0, deadline = deadline })
@@ -259,7 +265,7 @@ elseif what == 'leases' then
         put(of, ghost)
       end
     end
-    if hint then repair(of, rules, twins, states, hint, now) end
+    if hint then repair(of, rules, twins, flags, states, hint, now) end
   end
 
   -- The permits that `m` is granted beyond the `needed` ones.
@@ -284,7 +290,7 @@ elseif what == 'leases' then
 
   -- The answer to `m`: the store stands for `record`.
   local function stands(of, rules, twins, flags, states, m, record, found, now)
-    local held = under(of, rules, twins)
+    local held = under(of, flags)
     local refused_by, slowest, retry, pause, deciding, remaining, reset_after = nil, nil, nil, 0, nil, nil, nil
     local least = m.least < 1 and 1 or m.least > COST_MAX and COST_MAX or m.least
     for place = 1, #rules do
@@ -354,10 +360,10 @@ elseif what == 'leases' then
     elseif act == 'settle' then
       local due = #of.records > 0 and of.first <= now
       local went_back = rewind(of, now)
-      settle(of, rules, twins, states, now, {})
+      settle(of, rules, twins, flags, states, now, {})
       return due or went_back
     elseif act == 'under' then
-      return under(of, rules, twins)
+      return under(of, flags)
     elseif act == 'wait' then
       return wait_for(of, rules)
     elseif act == 'pack' then
@@ -365,7 +371,7 @@ elseif what == 'leases' then
       local section = struct.pack('<BI7I4I7B', mark, of.version, of.held, of.first, of.holders)
       local last, after = now, of.version + LEASE_HINT_MAX + 1 - now
       if #of.records > 0 then last = now + LEASE_DEADLINE_MAX end
-      charge_by(of, rules, twins, states, of.held, last, last)
+      charge_by(of, rules, twins, flags, states, of.held, last, last)
       for place = 1, #rules do
         local _, full_after = twins[place]('status', rules[place], states[place], last)
         if last - now + full_after > after then after = last - now + full_after end
@@ -376,7 +382,7 @@ elseif what == 'leases' then
     -- answer
     if m.holder == NOBODY then
       rewind(of, now)
-      settle(of, rules, twins, states, now, {})
+      settle(of, rules, twins, flags, states, now, {})
       local nothing = { holder = NOBODY, number = m.number, kept = 0, granted = 0, deadline = now }
       return stands(of, rules, twins, flags, states, m, nothing, LEASE_NEW, now), false
     end
@@ -389,7 +395,7 @@ elseif what == 'leases' then
     known = live(of, m.holder, now)
     if known and m.number == known.number then
       -- A repeated message gets the same answer again.
-      settle(of, rules, twins, states, now, {})
+      settle(of, rules, twins, flags, states, now, {})
       return stands(of, rules, twins, flags, states, m, known, LEASE_KNOWN, now), true
     end
 
@@ -402,7 +408,7 @@ elseif what == 'leases' then
     if stood_max < 0 then stood_max = 0 end
     local base, deadline, unclaimed, found = claim_of(of, m, known, stood_max, hint, now)
     if found == LEASE_LOST then
-      restore(of, rules, twins, states, m, known, base, deadline, hint, now)
+      restore(of, rules, twins, flags, states, m, known, base, deadline, hint, now)
     end
 
     -- The rest of the base: `kept` goes on, the other permits are spent or given back.
@@ -428,7 +434,7 @@ elseif what == 'leases' then
       -- The record is the grant of an old message, whose answer never arrived.
       remove(of, m.holder)
     end
-    settle(of, rules, twins, states, now, spent)
+    settle(of, rules, twins, flags, states, now, spent)
     for place = 1, #rules do
       if states[place] then twins[place]('forget', rules[place], states[place], now) end
     end
@@ -439,7 +445,7 @@ elseif what == 'leases' then
     local is_full = #of.records >= 27 * LEASE_HOLDERS_MAX and not live(of, m.holder, now)
     of.version = of.version + 1 > now and of.version + 1 or now
     if is_full then
-      charge_by(of, rules, twins, states, needed, now, now)
+      charge_by(of, rules, twins, flags, states, needed, now, now)
       record.granted, record.deadline = needed, now
       return stands(of, rules, twins, flags, states, m, record, LEASE_FULL, now), true
     end

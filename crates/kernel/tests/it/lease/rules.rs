@@ -1,7 +1,7 @@
 //! The rules R1 to R7, and what each verb does while permits are out.
 
 use sluicegate_kernel::algorithm::{CalendarUnit, Delay, WindowKind};
-use sluicegate_kernel::lease::{Found, Holder, Message, Number};
+use sluicegate_kernel::lease::{Found, Holder, LeaseGrant, Message, Number};
 use sluicegate_kernel::limits::{LEASE_DEADLINE_MAX_US, LEASE_HOLDERS_MAX};
 use sluicegate_kernel::{
     Carry, Concurrency, Cost, FixedWindow, LeakyBucket, LeaseReply, Leased, Micros, Moment,
@@ -517,6 +517,67 @@ fn usage_that_does_not_stay_in_use_is_counted_up_to_twice_the_limit() {
     key.leased.states = Default::default();
     key.granted(&next(1, &grant, 0), 0);
     assert_eq!(key.in_use(0), 20);
+}
+
+/// The rules of 100 permits that cannot be leased.
+fn not_leasable() -> Vec<Rule> {
+    let (rate, short) = (Rate::per_second(10).unwrap(), Micros::from_secs(9));
+    vec![
+        LeakyBucket::new(rate, 100, Delay::Above(0)).unwrap().into(),
+        SmoothBursty::new(rate, Micros::from_secs(10)).unwrap().into(),
+        SmoothWarmup::new(rate, Micros::from_secs(10), 3.0).unwrap().into(),
+        SlidingWindow::new(100, short, 9).unwrap().into(),
+        SlidingCounter::new(100, short).unwrap().into(),
+        SlidingLog::new(100, short).unwrap().into(),
+        FixedWindow::new(100, WindowKind::epoch(Micros::from_millis(999))).unwrap().into(),
+    ]
+}
+
+/// Leases 40 permits of a bucket, whose rules then become `rules`.
+fn replaced_while_40_are_out(rules: RuleSet) -> (Key, LeaseGrant) {
+    let mut key = Key::bucket();
+    let grant = key.lease(1, 40, 0);
+    let old = core::mem::replace(&mut key.rules, rules);
+    assert!(key.rules.leasable().is_err());
+    key.leased.states = key.rules.take_over(&old, &key.leased.states, &Moment::new(Micros::ZERO));
+    (key, grant)
+}
+
+/// Permits that are out can still be spent, and what was spent counts: the next edit may bring the bucket back.
+#[test]
+fn permits_that_are_out_count_under_a_rule_that_cannot_be_leased() {
+    for rule in not_leasable() {
+        let books = rule.books() && !matches!(rule, Rule::LeakyBucket(_));
+        let (mut key, grant) = replaced_while_40_are_out(RuleSet::single("r", rule.clone()));
+        // Guava's two let any cost pass, and make the next request wait.
+        assert!(books || !key.check(rule.limit() - 39, 0).allowed(), "{rule:?}");
+        let before = key.in_use(0);
+        assert_eq!(key.granted(&next(1, &grant, 0), 0).granted, 0);
+        assert!(key.in_use(0) >= before + 40, "{rule:?}: {before}, then {}", key.in_use(0));
+    }
+}
+
+#[test]
+fn permits_that_are_out_count_under_a_second_rule_that_cannot_be_leased() {
+    for rule in not_leasable() {
+        let bucket = Key::bucket().rules.rules()[0].rule.clone();
+        let both = vec![NamedRule::new("r", bucket), NamedRule::new("second", rule)];
+        let (mut key, grant) = replaced_while_40_are_out(RuleSet::new(both).unwrap());
+        let at = Moment::new(Micros::ZERO);
+        let second = |key: &Key| key.rules.in_use(&key.leased.states, &at)[1];
+        let before = second(&key);
+        key.granted(&next(1, &grant, 0), 0);
+        assert_eq!(key.in_use(0), 40);
+        assert!(second(&key) >= before + 40, "{:?}", key.rules.rules()[1]);
+    }
+}
+
+#[test]
+fn a_lease_that_lapses_counts_under_rules_that_cannot_be_leased() {
+    let rule = SlidingWindow::new(100, Micros::from_secs(9), 9).unwrap();
+    let (mut key, _) = replaced_while_40_are_out(RuleSet::single("r", rule));
+    assert!(key.check(60, LASTS_US).allowed());
+    assert_eq!((key.in_use(LASTS_US), key.held()), (100, 0));
 }
 
 /// Permits that were spent from a lease count, whatever the limit was when they were reported.
