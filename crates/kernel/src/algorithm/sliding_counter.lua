@@ -20,26 +20,25 @@ local function counter(count)
   return count < 4294967295 and count or 4294967295
 end
 
--- The estimate times `steps`. The number of steps of the previous window that still count is rounded up. A counter
--- weighs at most `weighed_max`: after a higher limit it may have counted more than can be weighed exactly.
+-- The estimate, rounded up, as is the number of steps of the previous window that still count.
 local function estimate(rule, elapsed_us, previous, current)
-  if previous > rule.weighed_max then previous = rule.weighed_max end
-  if current > rule.weighed_max then current = rule.weighed_max end
   local weight = (rule.window_us - elapsed_us) / rule.step_us
   weight = weight + -weight % 1
   if weight > rule.steps then weight = rule.steps end
-  return previous * weight + current * rule.steps
-end
-
-local function free(rule, elapsed_us, previous, current)
-  local left = rule.limit * rule.steps - estimate(rule, elapsed_us, previous, current)
-  return left > 0 and (left - left % rule.steps) / rule.steps or 0
+  local counts, left = previous * weight, nil
+  if counts < UNITS_MAX then
+    left = counts % rule.steps
+    counts = (counts - left) / rule.steps
+  else
+    -- After a higher limit, a counter can be too large for one product.
+    counts, left = mul_div(previous, weight, rule.steps)
+  end
+  return current + counts + (left > 0 and 1 or 0)
 end
 
 -- The first elapsed time of a window at which `previous` weighs little enough for `room`.
 local function elapsed_until(rule, previous, room)
   if previous == 0 then return 0 end
-  if previous > rule.weighed_max then previous = rule.weighed_max end
   local weight = (room * rule.steps - room * rule.steps % previous) / previous
   return weight < rule.steps and rule.window_us - weight * rule.step_us or 0
 end
@@ -54,11 +53,11 @@ return function(act, rule, state, now, cost, more)
       and limit * steps <= UNITS_MAX / 4) then
       return nil
     end
-    local units = UNITS_MAX / 4
-    local weighed_max = (units - units % steps) / steps
-    return { limit = limit, window_us = window_us, step_us = step_us, steps = steps, weighed_max = weighed_max }
+    return { limit = limit, window_us = window_us, step_us = step_us, steps = steps }
   elseif act == 'limit' then
     return rule.limit
+  elseif act == 'countable' then
+    return 4294967295
   elseif act == 'leases' then
     return rule.window_us >= 10000000 and LEASED_FLOWS
   elseif act == 'unpack' then
@@ -78,8 +77,7 @@ return function(act, rule, state, now, cost, more)
     local old = more
     if rule.window_us == old.window_us then return state end
     local _, elapsed_us, previous, current = view(old, state, now)
-    local used = estimate(old, elapsed_us, previous, current) / old.steps
-    used = used + -used % 1
+    local used = estimate(old, elapsed_us, previous, current)
     local window = (now - now % rule.window_us) / rule.window_us
     return { window = window, previous = 0, current = counter(used) }
   elseif act == 'rescale' then
@@ -96,7 +94,7 @@ return function(act, rule, state, now, cost, more)
 
   if act == 'check' then
     if cost > rule.limit then return nil, NEVER end
-    if cost <= free(rule, elapsed_us, previous, current) then return 0 end
+    if estimate(rule, elapsed_us, previous, current) + cost <= rule.limit then return 0 end
     local room, at_us = rule.limit - current - cost, nil
     if room >= 0 then
       at_us = elapsed_until(rule, previous, room)
@@ -108,10 +106,11 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'charge' then
     return { window = window, previous = counter(previous), current = counter(current + cost) }
   elseif act == 'available' then
-    return free(rule, elapsed_us, previous, current)
+    local left = rule.limit - estimate(rule, elapsed_us, previous, current)
+    return left > 0 and left or 0
   elseif act == 'status' then
     local full_after = current > 0 and 2 * rule.window_us or previous > 0 and rule.window_us or 0
-    return free(rule, elapsed_us, previous, current),
+    return rule.limit - estimate(rule, elapsed_us, previous, current),
       full_after > elapsed_us and full_after - elapsed_us or 0
   elseif act == 'refund' then
     -- The running window gives back first: it would have counted the longest.
@@ -128,7 +127,6 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'forget' then
     state.window, state.previous, state.current = window, counter(previous), counter(current)
   elseif act == 'used' then
-    local used = estimate(rule, elapsed_us, previous, current) / rule.steps
-    return used + -used % 1
+    return estimate(rule, elapsed_us, previous, current)
   end
 end

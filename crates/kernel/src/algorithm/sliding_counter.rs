@@ -40,9 +40,6 @@ pub struct SlidingCounter {
     step_us: u64,
     /// Steps of a whole window.
     steps: u64,
-    /// The most that a counter weighs: at least `limit`. After a higher limit its count may be too large to be weighed
-    /// exactly.
-    weighed_max: u64,
 }
 
 /// The state of a sliding counter for one key: 16 bytes.
@@ -73,11 +70,10 @@ impl SlidingCounter {
     pub fn new(limit: u64, window: impl Into<Micros>) -> Result<Self, RangeError> {
         within("limit", limit, 1, LIMIT_MAX)?;
         let window_us = within("window in µs", window.into().get(), 1, PERIOD_MAX_US)?;
-        // The estimate adds up to four times `limit · steps`.
+        // `limit · steps` stays exact with room to spare.
         let step_us = window_us.div_ceil(UNITS_MAX / 4 / limit);
         let steps = window_us / step_us;
-        let weighed_max = UNITS_MAX / 4 / steps;
-        Ok(Self { limit, window_us, step_us, steps, weighed_max })
+        Ok(Self { limit, window_us, step_us, steps })
     }
 
     fn view(&self, state: Option<&SlidingCounterState>, now: Micros) -> View {
@@ -101,19 +97,28 @@ impl SlidingCounter {
         (self.window_us - elapsed_us).div_ceil(self.step_us).min(self.steps)
     }
 
-    /// The estimate times `steps`.
+    /// The estimate, rounded up.
     fn estimate(&self, view: &View) -> u64 {
-        let weighed = |count: u64| count.min(self.weighed_max);
-        weighed(view.previous) * self.weight(view.elapsed_us) + weighed(view.current) * self.steps
+        let weight = self.weight(view.elapsed_us);
+        let counts = match view.previous.checked_mul(weight) {
+            Some(weighed) => weighed.div_ceil(self.steps),
+            // After a higher limit, a counter can be too large for one product.
+            None => {
+                let weighed = u128::from(view.previous) * u128::from(weight);
+                let counts = weighed.div_ceil(self.steps.into());
+                u64::try_from(counts).expect("at most the counter: it weighs `steps` at most")
+            }
+        };
+        view.current + counts
     }
 
     fn free(&self, view: &View) -> u64 {
-        (self.limit * self.steps).saturating_sub(self.estimate(view)) / self.steps
+        self.limit.saturating_sub(self.estimate(view))
     }
 
     /// The first elapsed time of a window at which `previous` weighs little enough for `room`.
     fn elapsed_until(&self, previous: u64, room: u64) -> u64 {
-        match (room * self.steps).checked_div(previous.min(self.weighed_max)) {
+        match (room * self.steps).checked_div(previous) {
             Some(weight) if weight < self.steps => self.window_us - weight * self.step_us,
             _ => 0,
         }
@@ -249,8 +254,12 @@ impl Algorithm for SlidingCounter {
         };
     }
 
+    fn countable(&self) -> u64 {
+        u32::MAX.into()
+    }
+
     fn used(&self, state: &SlidingCounterState, at: &Moment<'_>) -> u64 {
-        self.estimate(&self.view(Some(state), at.now())).div_ceil(self.steps)
+        self.estimate(&self.view(Some(state), at.now()))
     }
 
     fn with_used(&self, used: u64, at: &Moment<'_>) -> Option<SlidingCounterState> {

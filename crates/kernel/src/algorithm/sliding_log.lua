@@ -1,6 +1,9 @@
 -- The twin of sliding_log.rs: the same steps, names and order. `state.entries` is the log as it is
 -- stored, 11 bytes an entry (at, cost), oldest first, so that unchanged entries are not unpacked.
 
+-- The most permits in use that a log counts: a sum has 32 bits.
+local COUNTED_MAX = 4294967295
+
 local function gone(rule, at, now)
   return at + rule.window_us <= now
 end
@@ -52,13 +55,15 @@ return function(act, rule, state, now, cost, more)
     return { limit = limit, window_us = window_us }
   elseif act == 'limit' then
     return rule.limit
+  elseif act == 'countable' then
+    return COUNTED_MAX
   elseif act == 'leases' then
     return rule.window_us >= 10000000 and LEASED_IN_STEPS
   elseif act == 'unpack' then
     if #state < now + 7 then return nil end
     local pos, entries = now + 8, 0
     local sum, count = struct.unpack('<I4I4', state, now)
-    if sum > 10000 or count > sum or #state < pos + count * 11 - 1 then return nil end
+    if count > 10000 or count > sum or #state < pos + count * 11 - 1 then return nil end
     return { sum = sum, entries = state:sub(pos, pos + count * 11 - 1) }, pos + count * 11
   elseif act == 'pack' then
     return now .. struct.pack('<I4I4', state.sum, #state.entries / 11) .. state.entries
@@ -80,10 +85,14 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'charge' then
     state = state or { sum = 0, entries = '' }
     forget_gone(rule, state, now)
-    -- Permits that were leased under a higher limit count as far as a log can hold them.
-    if cost > 10000 - state.sum then cost = 10000 - state.sum end
+    -- Permits that were leased may be more than the limit. They count, and a full log counts them with its newest entry.
+    if cost > COUNTED_MAX - state.sum then cost = COUNTED_MAX - state.sum end
     if cost > 0 then
-      state.entries = state.entries .. struct.pack('<I7I4', now, cost)
+      local entries, newest = state.entries, 0
+      if #entries >= 110000 then
+        newest, entries = struct.unpack('<I4', entries, #entries - 3), entries:sub(1, -12)
+      end
+      state.entries = entries .. struct.pack('<I7I4', now, newest + cost)
       state.sum = state.sum + cost
     end
     return state
@@ -95,7 +104,7 @@ return function(act, rule, state, now, cost, more)
     if state and #state.entries > 0 then
       reset_after = struct.unpack('<I7', state.entries, #state.entries - 10) + rule.window_us - now
     end
-    return left > 0 and left or 0, reset_after > 0 and reset_after or 0
+    return left, reset_after > 0 and reset_after or 0
   elseif act == 'refund' then
     -- The newest entries give back first: they would have counted the longest.
     forget_gone(rule, state, now)
@@ -132,7 +141,7 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'used' then
     return sum_at(rule, state, now)
   elseif act == 'with_used' then
-    local used = cost < rule.limit and cost or rule.limit
+    local used = cost < COUNTED_MAX and cost or COUNTED_MAX
     return { sum = used, entries = used > 0 and struct.pack('<I7I4', now, used) or '' }
   elseif act == 'convert' then
     -- Entries are facts: they hold under any limit and window.
@@ -142,7 +151,7 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'rescale' then
     -- An unchanged window keeps its entries, without those that add nothing to the scaled sum. Sums are
     -- scaled, from the newest entry on, so that at every later instant the sum of the entries that still
-    -- count is rounded once. A sum above the limit counts as the limit.
+    -- count is rounded once.
     local scaled, old, entries = cost, more, state.entries
     if rule.window_us ~= old.window_us then return nil end
     local kept, sum, before = {}, 0, 0
@@ -150,7 +159,7 @@ return function(act, rule, state, now, cost, more)
       local at, granted = struct.unpack('<I7I4', entries, pos)
       sum = sum + granted
       local after = scaled(sum)
-      if after > rule.limit then after = rule.limit end
+      if after > COUNTED_MAX then after = COUNTED_MAX end
       if after > before then kept[#kept + 1] = struct.pack('<I7I4', at, after - before) end
       before = after
     end

@@ -54,6 +54,13 @@ struct Entry {
     cost: u32,
 }
 
+/// The most permits in use that a log counts: a sum has 32 bits where it is stored.
+const COUNTED_MAX: u64 = u32::MAX as u64;
+
+fn narrow(permits: u64) -> u32 {
+    u32::try_from(permits).expect("at most `COUNTED_MAX`")
+}
+
 impl SlidingLog {
     /// At most `limit` permits in any `window`.
     ///
@@ -138,11 +145,13 @@ impl Algorithm for SlidingLog {
     fn charge(&self, state: &mut Option<SlidingLogState>, ask: &Ask, at: &Moment<'_>) {
         let state = state.get_or_insert_default();
         self.forget_gone(state, at.now());
-        // Permits that were leased under a higher limit count as far as a log can hold them.
-        let cost = ask.cost.min(LOG_ENTRIES_MAX.saturating_sub(state.sum));
-        let cost = u32::try_from(cost).expect("at most `LOG_ENTRIES_MAX`");
+        // Permits that were leased may be more than the limit. They count, and a full log counts them with its newest
+        // entry.
+        let cost = narrow(ask.cost.min(COUNTED_MAX - state.sum));
         if cost > 0 {
-            state.entries.push_back(Entry { at: at.now(), cost });
+            let is_full = state.entries.len() as u64 >= LOG_ENTRIES_MAX;
+            let newest = state.entries.pop_back_if(|_| is_full).map_or(0, |newest| newest.cost);
+            state.entries.push_back(Entry { at: at.now(), cost: newest + cost });
             state.sum += u64::from(cost);
         }
     }
@@ -205,12 +214,16 @@ impl Algorithm for SlidingLog {
         self.forget_gone(state, at.now());
     }
 
+    fn countable(&self) -> u64 {
+        COUNTED_MAX
+    }
+
     fn used(&self, state: &SlidingLogState, at: &Moment<'_>) -> u64 {
         self.sum(Some(state), at.now())
     }
 
     fn with_used(&self, used: u64, at: &Moment<'_>) -> Option<SlidingLogState> {
-        let cost = u32::try_from(used.min(self.limit)).expect("at most the limit");
+        let cost = narrow(used.min(COUNTED_MAX));
         let entries = VecDeque::from_iter((cost > 0).then_some(Entry { at: at.now(), cost }));
         Some(SlidingLogState { entries, sum: u64::from(cost) })
     }
@@ -228,8 +241,7 @@ impl Algorithm for SlidingLog {
     }
 
     /// Scales the entries; `None` if the window differs. Sums are scaled, from the newest entry on, so that at every
-    /// later instant the sum of those that still count is rounded once. A sum above the limit counts as the limit, and
-    /// entries that scale to 0 are left out.
+    /// later instant the sum of those that still count is rounded once. Entries that scale to 0 are left out.
     fn rescale(
         &self,
         old: &Self,
@@ -244,8 +256,8 @@ impl Algorithm for SlidingLog {
         let mut sum = 0;
         for Entry { at, cost } in state.entries.iter().rev() {
             sum += u64::from(*cost);
-            let after = scale.of(sum).min(self.limit);
-            let cost = u32::try_from(after - rescaled.sum).expect("at most the limit");
+            let after = scale.of(sum).min(COUNTED_MAX);
+            let cost = narrow(after - rescaled.sum);
             if cost > 0 {
                 rescaled.entries.push_front(Entry { at: *at, cost });
             }
@@ -268,9 +280,9 @@ impl Algorithm for SlidingLog {
     }
 
     fn read_state(&self, from: &mut &[u8]) -> Option<SlidingLogState> {
-        let sum = take(from, 4).filter(|sum| *sum <= LOG_ENTRIES_MAX)?;
+        let sum = take(from, 4)?;
         // Every entry has a cost, so there are no more of them than their sum.
-        let count = take(from, 4).filter(|count| *count <= sum)?;
+        let count = take(from, 4).filter(|count| *count <= sum.min(LOG_ENTRIES_MAX))?;
         let mut state = SlidingLogState::default();
         for _ in 0..count {
             let (at, cost) = (take_instant(from)?, u32::try_from(take(from, 4)?).ok()?);

@@ -116,7 +116,7 @@ return function(act, rule, state, now, cost, more)
         end
       end
     end
-    return left > 0 and left or 0, reset_after
+    return left, reset_after
   elseif act == 'refund' then
     -- The newest counters give back first: they would have been held the longest.
     local left = cost

@@ -6,11 +6,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use sluicegate_kernel::algorithm::WindowKind;
+use sluicegate_kernel::algorithm::{Delay, WindowKind};
 use sluicegate_kernel::limits::{COST_MAX, PERIOD_MAX_US, PERMITS_MAX};
 use sluicegate_kernel::{
-    Cost, Decision, FixedWindow, Micros, Moment, NamedRule, Rate, Rule, RuleSet, SlidingCounter,
-    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, States, TokenBucket, Verb,
+    Cost, Decision, FixedWindow, LeakyBucket, Micros, Moment, NamedRule, Rate, Rule, RuleSet,
+    SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, States, TokenBucket,
+    Verb,
 };
 
 const MS: u64 = 1_000;
@@ -295,7 +296,39 @@ fn a_limit_that_is_lowered_and_raised_again_gives_nothing_back() {
     }
 }
 
-/// A count beyond a lower limit weighs at most what can be weighed exactly, which is more than the limit.
+/// Usage stays in use through any algorithm, also where it is far above the limit.
+#[test]
+fn another_algorithm_with_a_low_limit_gives_nothing_back() {
+    const DAY: u64 = 86_400 * SECOND;
+    let rules = |limit: u64| -> [Rule; 7] {
+        let rate = Rate::new(limit, Micros::new(DAY)).unwrap();
+        [
+            SlidingCounter::new(limit, Micros::new(DAY)).unwrap().into(),
+            SlidingCounter::new(limit, Micros::new(PERIOD_MAX_US)).unwrap().into(),
+            fixed_window(limit, WindowKind::Epoch, DAY).into(),
+            SlidingWindow::new(limit, Micros::new(DAY), 24).unwrap().into(),
+            SlidingLog::new(limit, Micros::new(DAY)).unwrap().into(),
+            TokenBucket::new(rate, limit).unwrap().into(),
+            LeakyBucket::new(rate, limit, Delay::None).unwrap().into(),
+        ]
+    };
+    for high in rules(10_000) {
+        for low in rules(10) {
+            let mut key = Key::new(high.clone());
+            let mut admitted = key.burst(9_000, SECOND);
+            for rule in [&low, &high] {
+                let rules = RuleSet::single("rule", rule.clone());
+                let at = Moment::new(Micros::new(SECOND));
+                key.states = rules.take_over(&key.rules, &key.states, &at);
+                key.rules = rules;
+                admitted += key.burst(2_000, SECOND);
+            }
+            assert_eq!(admitted, high.limit(), "{high:?}, {low:?}");
+        }
+    }
+}
+
+/// A count far beyond a lower limit is weighed exactly.
 #[test]
 fn what_was_counted_under_a_much_higher_limit_fills_a_small_one() {
     let year = Micros::new(PERIOD_MAX_US);
