@@ -135,7 +135,7 @@ else
 state = { used = used, at = at }
 end
 local left = rule[4] - used
-return state, left > 0 and (left - left % rule[3]) / rule[3] or 0,
+return state, (left - left % rule[3]) / rule[3],
 flow('time_to_drain', rule, used, at, now)
 elseif act == 'first_seen' then
 if rule[6] > 0 then return { used = used, at = at } end
@@ -144,7 +144,7 @@ local left = rule[4] - used
 return left > 0 and (left - left % rule[3]) / rule[3] or 0
 elseif act == 'status' then
 local left = rule[4] - used
-return left > 0 and (left - left % rule[3]) / rule[3] or 0,
+return (left - left % rule[3]) / rule[3],
 flow('time_to_drain', rule, used, at, now)
 elseif act == 'refund' then
 local back = cost * rule[3]
@@ -189,6 +189,10 @@ local function time_for(rule, permits)
 local span = ceil_f64(permits * rule.period_us / rule.permits)
 return span < 9007199254740991 and span or 9007199254740991
 end
+local function used_at(rule, balance)
+local used = ceil_f64(rule.max_stored - balance)
+return used < 9007199254740992 and used or 9007199254740992
+end
 local function wait_for(rule, state, now)
 local balance = balance_at(rule, state, now, 0)
 if balance >= 0 then return 0 end
@@ -229,7 +233,8 @@ elseif act == 'available' then
 return balance_at(rule, state, now, 0) < 0 and 0 or 9007199254740992
 elseif act == 'status' then
 local balance = balance_at(rule, state, now, 0)
-return balance > 0 and balance - balance % 1 or 0, time_for(rule, rule.max_stored - balance)
+local left = balance > 0 and balance - balance % 1 or rule.limit - used_at(rule, balance)
+return left, time_for(rule, rule.max_stored - balance)
 elseif act == 'refund' then
 local balance = balance_at(rule, state, now, 0)
 local refunded = balance + cost
@@ -244,8 +249,7 @@ return true
 elseif act == 'latest' then
 return state.at
 elseif act == 'used' then
-local used = ceil_f64(rule.max_stored - balance_at(rule, state, now, 0))
-return used < 9007199254740992 and used or 9007199254740992
+return used_at(rule, balance_at(rule, state, now, 0))
 elseif act == 'with_used' then
 return { balance = rule.max_stored - cost, at = now }
 elseif act == 'convert' or act == 'rescale' then
@@ -284,6 +288,10 @@ if not (above > 0) then above = 0 end
 local slow = from_stored < above and from_stored or above
 local trapezoid = slow * (interval(rule, above) + interval(rule, above - slow)) / 2
 return trapezoid + (from_stored - slow) * rule.stable + (cost - from_stored) * rule.stable
+end
+local function used_of(rule, state)
+local used = ceil_f64(rule.max_stored - state.stored + state.debt_us / rule.stable)
+return used < 9007199254740992 and used or 9007199254740992
 end
 local function full_after(rule, state)
 local span = ceil_f64(state.debt_us + (rule.max_stored - state.stored) * rule.cooldown)
@@ -326,12 +334,14 @@ elseif act == 'available' then
 return as_of(rule, state, now).debt_us > 0 and 0 or 9007199254740992
 elseif act == 'status' then
 state = as_of(rule, state, now)
-local remaining = 0
-if not (state.debt_us > 0) then
-local stored = state.stored
-remaining = stored < 4503599627370496 and stored - stored % 1 or 4503599627370496
+local stored, left = state.stored, nil
+if state.debt_us > 0 then
+left = rule.limit - used_of(rule, state)
+if left > 0 then left = 0 end
+else
+left = stored < 4503599627370496 and stored - stored % 1 or 4503599627370496
 end
-return remaining, full_after(rule, state)
+return left, full_after(rule, state)
 elseif act == 'refund' then
 local next_state = as_of(rule, state, now)
 local paid_us = cost * rule.stable
@@ -350,9 +360,7 @@ return true
 elseif act == 'latest' then
 return state.at
 elseif act == 'used' then
-state = as_of(rule, state, now)
-local used = ceil_f64(rule.max_stored - state.stored + state.debt_us / rule.stable)
-return used < 9007199254740992 and used or 9007199254740992
+return used_of(rule, as_of(rule, state, now))
 elseif act == 'with_used' then
 local spent = cost < rule.max_stored and cost or rule.max_stored
 return { stored = rule.max_stored - spent, debt_us = (cost - spent) * rule.stable, at = now }
@@ -482,14 +490,14 @@ else
 state = { used = used, at = at }
 end
 local left = rule[4] - used
-return state, left > 0 and (left - left % rule[3]) / rule[3] or 0,
+return state, (left - left % rule[3]) / rule[3],
 flow('time_to_drain', rule, used, at, now)
 elseif act == 'available' then
 local left = rule[4] - used
 return left > 0 and (left - left % rule[3]) / rule[3] or 0
 elseif act == 'status' then
 local left = rule[4] - used
-return left > 0 and (left - left % rule[3]) / rule[3] or 0,
+return (left - left % rule[3]) / rule[3],
 flow('time_to_drain', rule, used, at, now)
 elseif act == 'refund' then
 local back = cost * rule[3]
@@ -558,7 +566,7 @@ return left > 0 and left or 0
 elseif act == 'status' then
 local count = count_at(state, now)
 local left = rule.limit - count
-return left > 0 and left or 0, count > 0 and window_end(rule, state, now) - now or 0
+return left, count > 0 and window_end(rule, state, now) - now or 0
 elseif act == 'refund' then
 local back = count_at(state, now)
 if cost < back then back = cost end
@@ -696,7 +704,7 @@ break
 end
 end
 end
-return left > 0 and left or 0, reset_after
+return left, reset_after
 elseif act == 'refund' then
 local left = cost
 for bucket = state.newest, first_live(rule, state, now), -1 do
@@ -769,20 +777,20 @@ local function counter(count)
 return count < 4294967295 and count or 4294967295
 end
 local function estimate(rule, elapsed_us, previous, current)
-if previous > rule.weighed_max then previous = rule.weighed_max end
-if current > rule.weighed_max then current = rule.weighed_max end
 local weight = (rule.window_us - elapsed_us) / rule.step_us
 weight = weight + -weight % 1
 if weight > rule.steps then weight = rule.steps end
-return previous * weight + current * rule.steps
+local counts, left = previous * weight, nil
+if counts < 9007199254740992 then
+left = counts % rule.steps
+counts = (counts - left) / rule.steps
+else
+counts, left = mul_div(previous, weight, rule.steps)
 end
-local function free(rule, elapsed_us, previous, current)
-local left = rule.limit * rule.steps - estimate(rule, elapsed_us, previous, current)
-return left > 0 and (left - left % rule.steps) / rule.steps or 0
+return current + counts + (left > 0 and 1 or 0)
 end
 local function elapsed_until(rule, previous, room)
 if previous == 0 then return 0 end
-if previous > rule.weighed_max then previous = rule.weighed_max end
 local weight = (room * rule.steps - room * rule.steps % previous) / previous
 return weight < rule.steps and rule.window_us - weight * rule.step_us or 0
 end
@@ -795,11 +803,11 @@ and step_us >= 1 and step_us <= window_us and steps >= 1 and steps <= window_us
 and limit * steps <= 9007199254740992 / 4) then
 return nil
 end
-local units = 9007199254740992 / 4
-local weighed_max = (units - units % steps) / steps
-return { limit = limit, window_us = window_us, step_us = step_us, steps = steps, weighed_max = weighed_max }
+return { limit = limit, window_us = window_us, step_us = step_us, steps = steps }
 elseif act == 'limit' then
 return rule.limit
+elseif act == 'countable' then
+return 4294967295
 elseif act == 'leases' then
 return rule.window_us >= 10000000 and 1
 elseif act == 'unpack' then
@@ -818,8 +826,7 @@ elseif act == 'convert' then
 local old = more
 if rule.window_us == old.window_us then return state end
 local _, elapsed_us, previous, current = view(old, state, now)
-local used = estimate(old, elapsed_us, previous, current) / old.steps
-used = used + -used % 1
+local used = estimate(old, elapsed_us, previous, current)
 local window = (now - now % rule.window_us) / rule.window_us
 return { window = window, previous = 0, current = counter(used) }
 elseif act == 'rescale' then
@@ -832,7 +839,7 @@ end
 local window, elapsed_us, previous, current = view(rule, state, now)
 if act == 'check' then
 if cost > rule.limit then return nil, -1 end
-if cost <= free(rule, elapsed_us, previous, current) then return 0 end
+if estimate(rule, elapsed_us, previous, current) + cost <= rule.limit then return 0 end
 local room, at_us = rule.limit - current - cost, nil
 if room >= 0 then
 at_us = elapsed_until(rule, previous, room)
@@ -843,10 +850,11 @@ return nil, at_us > elapsed_us and at_us - elapsed_us or 0
 elseif act == 'charge' then
 return { window = window, previous = counter(previous), current = counter(current + cost) }
 elseif act == 'available' then
-return free(rule, elapsed_us, previous, current)
+local left = rule.limit - estimate(rule, elapsed_us, previous, current)
+return left > 0 and left or 0
 elseif act == 'status' then
 local full_after = current > 0 and 2 * rule.window_us or previous > 0 and rule.window_us or 0
-return free(rule, elapsed_us, previous, current),
+return rule.limit - estimate(rule, elapsed_us, previous, current),
 full_after > elapsed_us and full_after - elapsed_us or 0
 elseif act == 'refund' then
 local from_current = current < cost and current or cost
@@ -862,8 +870,7 @@ return true
 elseif act == 'forget' then
 state.window, state.previous, state.current = window, counter(previous), counter(current)
 elseif act == 'used' then
-local used = estimate(rule, elapsed_us, previous, current) / rule.steps
-return used + -used % 1
+return estimate(rule, elapsed_us, previous, current)
 end
 end
 elseif what == 8 then
@@ -910,13 +917,15 @@ end
 return { limit = limit, window_us = window_us }
 elseif act == 'limit' then
 return rule.limit
+elseif act == 'countable' then
+return 4294967295
 elseif act == 'leases' then
 return rule.window_us >= 10000000 and 2
 elseif act == 'unpack' then
 if #state < now + 7 then return nil end
 local pos, entries = now + 8, 0
 local sum, count = struct.unpack('<I4I4', state, now)
-if sum > 10000 or count > sum or #state < pos + count * 11 - 1 then return nil end
+if count > 10000 or count > sum or #state < pos + count * 11 - 1 then return nil end
 return { sum = sum, entries = state:sub(pos, pos + count * 11 - 1) }, pos + count * 11
 elseif act == 'pack' then
 return now .. struct.pack('<I4I4', state.sum, #state.entries / 11) .. state.entries
@@ -938,9 +947,13 @@ return nil, retry
 elseif act == 'charge' then
 state = state or { sum = 0, entries = '' }
 forget_gone(rule, state, now)
-if cost > 10000 - state.sum then cost = 10000 - state.sum end
+if cost > 4294967295 - state.sum then cost = 4294967295 - state.sum end
 if cost > 0 then
-state.entries = state.entries .. struct.pack('<I7I4', now, cost)
+local entries, newest = state.entries, 0
+if #entries >= 110000 then
+newest, entries = struct.unpack('<I4', entries, #entries - 3), entries:sub(1, -12)
+end
+state.entries = entries .. struct.pack('<I7I4', now, newest + cost)
 state.sum = state.sum + cost
 end
 return state
@@ -952,7 +965,7 @@ local left, reset_after = rule.limit - sum_at(rule, state, now), 0
 if state and #state.entries > 0 then
 reset_after = struct.unpack('<I7', state.entries, #state.entries - 10) + rule.window_us - now
 end
-return left > 0 and left or 0, reset_after > 0 and reset_after or 0
+return left, reset_after > 0 and reset_after or 0
 elseif act == 'refund' then
 forget_gone(rule, state, now)
 local entries, left = state.entries, cost
@@ -987,7 +1000,7 @@ forget_gone(rule, state, now)
 elseif act == 'used' then
 return sum_at(rule, state, now)
 elseif act == 'with_used' then
-local used = cost < rule.limit and cost or rule.limit
+local used = cost < 4294967295 and cost or 4294967295
 return { sum = used, entries = used > 0 and struct.pack('<I7I4', now, used) or '' }
 elseif act == 'convert' then
 forget_gone(more, state, now)
@@ -1001,7 +1014,7 @@ for pos = #entries - 10, 1, -11 do
 local at, granted = struct.unpack('<I7I4', entries, pos)
 sum = sum + granted
 local after = scaled(sum)
-if after > rule.limit then after = rule.limit end
+if after > 4294967295 then after = 4294967295 end
 if after > before then kept[#kept + 1] = struct.pack('<I7I4', at, after - before) end
 before = after
 end
@@ -1129,7 +1142,7 @@ local left = rule.limit - held_at(state, now)
 return left > 0 and left or 0
 elseif act == 'status' then
 local left, reset_after = rule.limit - held_at(state, now), state and latest(state) - now or 0
-return left > 0 and left or 0, reset_after > 0 and reset_after or 0
+return left, reset_after > 0 and reset_after or 0
 elseif act == 'refund' then
 return 0
 elseif act == 'rewind' then
@@ -1343,10 +1356,13 @@ local function back_to(rule, instant, now)
 if rule.from and instant < rule.from then instant = rule.from end
 return instant < now and instant or now
 end
-local function charge_by(of, rules, twins, states, permits, by, now)
+local function counts_leased(flags)
+return flags % 4 < 2
+end
+local function charge_by(of, rules, twins, flags, states, permits, by, now)
 for place = 1, #rules do
 local rule, twin, state = rules[place], twins[place], states[place]
-if twin('leases', rule) then
+if counts_leased(flags[place]) then
 local seen = state and not rule.from and twin('latest', rule, state, now) or 0
 local at = back_to(rule, by > seen and by or seen, now)
 local used = state and twin('used', rule, state, at) or 0
@@ -1357,7 +1373,7 @@ if some > 0 then states[place] = (twin('charge', rule, state, at, some)) end
 end
 end
 end
-local function settle(of, rules, twins, states, now, spent)
+local function settle(of, rules, twins, flags, states, now, spent)
 if #of.records > 0 and of.first <= now then
 local kept = {}
 of.first = 0
@@ -1381,7 +1397,7 @@ end
 spent[before + 1] = one
 end
 for place = 1, #spent do
-charge_by(of, rules, twins, states, spent[place][2], spent[place][1], now)
+charge_by(of, rules, twins, flags, states, spent[place][2], spent[place][1], now)
 end
 end
 local function rewind(of, now)
@@ -1415,9 +1431,9 @@ local room = 4294967295 - of.held
 if room < least then least = room end
 return least > 0 and least or 0
 end
-local function under(of, rules, twins)
+local function under(of, flags)
 local held = { nil }
-for place = 1, #rules do held[place] = twins[place]('leases', rules[place]) and of.held or 0 end
+for place = 1, #flags do held[place] = counts_leased(flags[place]) and of.held or 0 end
 return held
 end
 local function wait_for(of, now)
@@ -1442,7 +1458,7 @@ end
 if alive or hint and of.version < hint.version then return 0, 0, stood, 3 end
 return 0, 0, 0, 1
 end
-local function repair(of, rules, twins, states, hint, now)
+local function repair(of, rules, twins, flags, states, hint, now)
 for place = 1, #rules do
 local rule, twin, used = rules[place], twins[place], hint.used[place]
 if twin('leases', rule) and hint.version >= (rule.from or 0) then
@@ -1463,7 +1479,7 @@ local deadline = (hint.version < now and hint.version or now) + 2375000
 if missing > 0 and deadline > now then
 local ghost = live(of, ('\0'):rep(8), now)
 if not ghost and #of.records >= 27 * 64 then
-settle(of, rules, twins, states, now, { { now, missing } })
+settle(of, rules, twins, flags, states, now, { { now, missing } })
 else
 if ghost and ghost.deadline > deadline then deadline = ghost.deadline end
 put(of, {
@@ -1474,8 +1490,8 @@ end
 end
 if hint.version > of.version then of.version = hint.version end
 end
-local function restore(of, rules, twins, states, m, known, base, deadline, hint, now)
-settle(of, rules, twins, states, now, {})
+local function restore(of, rules, twins, flags, states, m, known, base, deadline, hint, now)
+settle(of, rules, twins, flags, states, now, {})
 remove(of, m.holder)
 if deadline > now then
 put(of, { holder = m.holder, number = m.number, kept = base, granted = 0, deadline = deadline })
@@ -1488,7 +1504,7 @@ ghost.kept = ghost.kept - back
 put(of, ghost)
 end
 end
-if hint then repair(of, rules, twins, states, hint, now) end
+if hint then repair(of, rules, twins, flags, states, hint, now) end
 end
 local function wanted(of, rules, twins, m, kept, needed, left)
 local sharers, in_steps = of.holders + (kept > 0 and 0 or 1), false
@@ -1508,7 +1524,7 @@ end
 return most > 0 and most or 0
 end
 local function stands(of, rules, twins, flags, states, m, record, found, now)
-local held = under(of, rules, twins)
+local held = under(of, flags)
 local refused_by, slowest, retry, pause, deciding, remaining, reset_after = nil, nil, nil, 0, nil, nil, nil
 local least = m.least < 1 and 1 or m.least > 2147483648 and 2147483648 or m.least
 for place = 1, #rules do
@@ -1575,10 +1591,10 @@ alone = mark == 108,
 elseif act == 'settle' then
 local due = #of.records > 0 and of.first <= now
 local went_back = rewind(of, now)
-settle(of, rules, twins, states, now, {})
+settle(of, rules, twins, flags, states, now, {})
 return due or went_back
 elseif act == 'under' then
-return under(of, rules, twins)
+return under(of, flags)
 elseif act == 'wait' then
 return wait_for(of, rules)
 elseif act == 'pack' then
@@ -1586,7 +1602,7 @@ local mark = of.alone and 108 or 76
 local section = struct.pack('<BI7I4I7B', mark, of.version, of.held, of.first, of.holders)
 local last, after = now, of.version + 60000000 + 1 - now
 if #of.records > 0 then last = now + 2375000 end
-charge_by(of, rules, twins, states, of.held, last, last)
+charge_by(of, rules, twins, flags, states, of.held, last, last)
 for place = 1, #rules do
 local _, full_after = twins[place]('status', rules[place], states[place], last)
 if last - now + full_after > after then after = last - now + full_after end
@@ -1595,7 +1611,7 @@ return section .. of.records, after
 end
 if m.holder == ('\0'):rep(8) then
 rewind(of, now)
-settle(of, rules, twins, states, now, {})
+settle(of, rules, twins, flags, states, now, {})
 local nothing = { holder = ('\0'):rep(8), number = m.number, kept = 0, granted = 0, deadline = now }
 return stands(of, rules, twins, flags, states, m, nothing, 1, now), false
 end
@@ -1607,7 +1623,7 @@ if not states[place] then states[place] = twins[place]('first_seen', rules[place
 end
 known = live(of, m.holder, now)
 if known and m.number == known.number then
-settle(of, rules, twins, states, now, {})
+settle(of, rules, twins, flags, states, now, {})
 return stands(of, rules, twins, flags, states, m, known, 0, now), true
 end
 local hint = m.hint
@@ -1618,7 +1634,7 @@ if limit < stood_max then stood_max = limit end
 if stood_max < 0 then stood_max = 0 end
 local base, deadline, unclaimed, found = claim_of(of, m, known, stood_max, hint, now)
 if found == 3 then
-restore(of, rules, twins, states, m, known, base, deadline, hint, now)
+restore(of, rules, twins, flags, states, m, known, base, deadline, hint, now)
 end
 local unspent, kept = m.unspent, m.keep < m.unspent and m.keep or m.unspent
 if unspent > base then
@@ -1640,7 +1656,7 @@ put(of, record)
 elseif known then
 remove(of, m.holder)
 end
-settle(of, rules, twins, states, now, spent)
+settle(of, rules, twins, flags, states, now, spent)
 for place = 1, #rules do
 if states[place] then twins[place]('forget', rules[place], states[place], now) end
 end
@@ -1649,7 +1665,7 @@ local needed = left >= m.need and m.need or left >= m.least and left or 0
 local is_full = #of.records >= 27 * 64 and not live(of, m.holder, now)
 of.version = of.version + 1 > now and of.version + 1 or now
 if is_full then
-charge_by(of, rules, twins, states, needed, now, now)
+charge_by(of, rules, twins, flags, states, needed, now, now)
 record.granted, record.deadline = needed, now
 return stands(of, rules, twins, flags, states, m, record, 4, now), true
 end
@@ -1746,7 +1762,7 @@ if touched and not goes_on then
 packed = twin('pack', rule, state, begin, nil, true)
 full_is_fresh, ahead = starts_full, 0
 end
-reply = struct.pack('<BBI4I7I7I7', wait and 1 or 0, 0, wait and cost or 0, wait or retry,
+reply = struct.pack('<BBI4I7i7I7', wait and 1 or 0, 0, wait and cost or 0, wait or retry,
 remaining, full_after)
 else
 if not decide_any then
@@ -1987,11 +2003,9 @@ state = twin('first_seen', rule, nil, now)
 states[place], touched = state, touched or state
 end
 if not left then left, after = twin('status', rule, state, now) end
-if held and (asks or verb == 5 or verb == 6) then
-left = left > held[place] and left - held[place] or 0
-end
+if held and (asks or verb == 5 or verb == 6) then left = left - held[place] end
 left_of[place] = left
-if place == decider or not decider and (not remaining or left < remaining) then
+if place == decider or not decider and (not remaining or left < remaining and remaining > 0) then
 deciding, remaining, reset_after = place, left, after
 end
 if after > full_after then full_after = after end
@@ -2027,9 +2041,9 @@ if debts then
 return '\5' .. table.concat(debts, '', 1, #rules), packed, full_after, full_is_fresh, clock, ahead
 end
 if refused_by then wait, granted = retry, 0 end
-local reply = struct.pack('<BBI4I7I7I7', refused_by and 0 or 1, deciding - 1, granted, wait, remaining,
+local reply = struct.pack('<BBI4I7i7I7', refused_by and 0 or 1, deciding - 1, granted, wait, remaining,
 reset_after)
-if #rules > 1 then reply = reply .. struct.pack('<' .. ('I7'):rep(#rules), unpack(left_of)) end
+if #rules > 1 then reply = reply .. struct.pack('<' .. ('i7'):rep(#rules), unpack(left_of)) end
 return reply, packed, full_after, full_is_fresh, clock, ahead
 end
 end

@@ -94,7 +94,7 @@ impl<'a> Moment<'a> {
     }
 
     /// Returns this instant as rule `rule` sees it.
-    pub(crate) const fn for_rule(&self, rule: usize) -> Self {
+    pub const fn for_rule(&self, rule: usize) -> Self {
         Self { rule, ..*self }
     }
 }

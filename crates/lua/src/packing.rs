@@ -17,7 +17,7 @@ fn items(format: &str) -> Vec<(char, usize)> {
         let size = match (letter, digits.parse()) {
             ('B', _) => 1,
             ('d', _) => 8,
-            ('I' | 'c', Ok(size)) => size,
+            ('I' | 'i' | 'c', Ok(size)) => size,
             _ => panic!("unknown item `{letter}{digits}` in `{format}`"),
         };
         items.push((letter, size));
@@ -25,22 +25,25 @@ fn items(format: &str) -> Vec<(char, usize)> {
     items
 }
 
-/// `struct.pack` for the formats of the script, and whole numbers from -1 to 2^53; it panics on others.
+/// `struct.pack` for the formats of the script, and whole numbers from -1 to 2^53, of signed items from -2^53; it panics
+/// on others.
 #[expect(clippy::needless_pass_by_value, reason = "what a function of Lua takes")]
 pub(crate) fn pack_in_range(lua: &Lua, args: Variadic<Value>) -> mlua::Result<LuaString> {
-    pack(lua, &args, |number| {
+    pack(lua, &args, |letter, number| {
+        let most = 2_f64.powi(53);
+        let least = if letter == 'i' { -most } else { -1.0 };
         assert!(number.fract() == 0.0, "`{number}` as an integer");
-        assert!((-1.0..=2_f64.powi(53)).contains(&number), "`{number}` is packed");
+        assert!((least..=most).contains(&number), "`{number}` is packed");
     })
 }
 
 /// Like [`pack_in_range`], for any number.
 #[expect(clippy::needless_pass_by_value, reason = "what a function of Lua takes")]
 pub(crate) fn pack_any(lua: &Lua, args: Variadic<Value>) -> mlua::Result<LuaString> {
-    pack(lua, &args, |_| ())
+    pack(lua, &args, |_, _| ())
 }
 
-fn pack(lua: &Lua, args: &[Value], check: impl Fn(f64)) -> mlua::Result<LuaString> {
+fn pack(lua: &Lua, args: &[Value], check: impl Fn(char, f64)) -> mlua::Result<LuaString> {
     let format = String::from_utf8(argument(&args[0])).expect("formats are text");
     let mut bytes = Vec::new();
     for ((letter, size), value) in items(&format).into_iter().zip(&args[1..]) {
@@ -48,9 +51,9 @@ fn pack(lua: &Lua, args: &[Value], check: impl Fn(f64)) -> mlua::Result<LuaStrin
             ('c', Value::String(text)) if size == 0 => bytes.extend_from_slice(&text.as_bytes()),
             ('c', Value::String(text)) => bytes.extend_from_slice(&text.as_bytes()[..size]),
             ('d', value) => bytes.extend_from_slice(&double(value).to_le_bytes()),
-            (_, value) => {
+            (letter, value) => {
                 let number = double(value);
-                check(number);
+                check(letter, number);
                 #[expect(
                     clippy::cast_possible_truncation,
                     reason = "as the library of Redis does"

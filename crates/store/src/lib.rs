@@ -23,7 +23,7 @@ pub use sluicegate_kernel::lease;
 use sluicegate_kernel::lease::Message;
 use sluicegate_kernel::limits::RULES_MAX;
 use sluicegate_kernel::{
-    LeaseReply, Micros, Moment, RangeError, RuleSet, States, Unsupported, Verb,
+    LeaseReply, Micros, Moment, NamedRule, RangeError, RuleSet, States, Status, Unsupported, Verb,
 };
 
 /// One request as a store sees it.
@@ -195,18 +195,24 @@ pub type Permits = [u64; RULES_MAX];
 pub struct StoreAnswer {
     /// The decision.
     pub verdict: Verdict,
-    /// With several rules, the permits in use under each: the place of the rule, and the number. Empty if the
-    /// store does not report it: then only the verdict has the number, for the rule that decided.
+    /// The permits in use under each rule: the place of the rule, and the number, which is above the limit if that
+    /// was lowered. Empty if the store does not report it: then the verdict has the number, at most the limit, for the
+    /// rule that decided.
     pub in_use: Vec<(usize, u64)>,
 }
 
 impl StoreAnswer {
     /// Returns the answer of a store that decided by `rules` and keeps `states` from now on.
     pub fn of(verdict: Verdict, rules: &RuleSet, states: &States, at: &Moment<'_>) -> Self {
-        let each = rules.in_use(states, at).into_iter().zip(rules.rules());
-        let in_use = each.map(|(used, named)| used.min(named.rule.limit())).enumerate();
-        let several = rules.rules().len() > 1;
-        Self { verdict, in_use: in_use.filter(|_| several).collect() }
+        let used = rules.in_use(states, at).into_iter().zip(rules.rules()).enumerate();
+        let in_use = used.map(|(place, (used, NamedRule { rule, .. }))| {
+            let state = states.as_slice().get(place).and_then(Option::as_ref);
+            let Status { remaining, .. } = rule.status(state, &at.for_rule(place));
+            let limit = rule.limit();
+            // The doubles of Guava's two round a use and what is left apart.
+            (place, if remaining > 0 { limit - remaining } else { used.max(limit) })
+        });
+        Self { verdict, in_use: in_use.collect() }
     }
 }
 

@@ -136,7 +136,7 @@ return function(act, rule, state, now, cost, more)
     return left > 0 and left or 0
   elseif act == 'status' then
     local left, reset_after = rule.limit - held_at(state, now), state and latest(state) - now or 0
-    return left > 0 and left or 0, reset_after > 0 and reset_after or 0
+    return left, reset_after > 0 and reset_after or 0
   elseif act == 'refund' then
     -- A permit is given back with `release`, by its id; there is nothing else to give back.
     return 0

@@ -49,7 +49,7 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'status' then
     local count = count_at(state, now)
     local left = rule.limit - count
-    return left > 0 and left or 0, count > 0 and window_end(rule, state, now) - now or 0
+    return left, count > 0 and window_end(rule, state, now) - now or 0
   elseif act == 'refund' then
     local back = count_at(state, now)
     if cost < back then back = cost end

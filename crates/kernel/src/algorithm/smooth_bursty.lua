@@ -21,6 +21,12 @@ local function time_for(rule, permits)
   return span < SPAN_MAX_US and span or SPAN_MAX_US
 end
 
+-- The permits in use at a balance: a debt is in use besides all that can be stored.
+local function used_at(rule, balance)
+  local used = ceil_f64(rule.max_stored - balance)
+  return used < UNITS_MAX and used or UNITS_MAX
+end
+
 -- The µs from `now` until the balance is not negative.
 local function wait_for(rule, state, now)
   local balance = balance_at(rule, state, now, 0)
@@ -66,7 +72,8 @@ return function(act, rule, state, now, cost, more)
     return balance_at(rule, state, now, 0) < 0 and 0 or UNITS_MAX
   elseif act == 'status' then
     local balance = balance_at(rule, state, now, 0)
-    return balance > 0 and balance - balance % 1 or 0, time_for(rule, rule.max_stored - balance)
+    local left = balance > 0 and balance - balance % 1 or rule.limit - used_at(rule, balance)
+    return left, time_for(rule, rule.max_stored - balance)
   elseif act == 'refund' then
     local balance = balance_at(rule, state, now, 0)
     local refunded = balance + cost
@@ -82,8 +89,7 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'latest' then
     return state.at
   elseif act == 'used' then
-    local used = ceil_f64(rule.max_stored - balance_at(rule, state, now, 0))
-    return used < UNITS_MAX and used or UNITS_MAX
+    return used_at(rule, balance_at(rule, state, now, 0))
   elseif act == 'with_used' then
     return { balance = rule.max_stored - cost, at = now }
   elseif act == 'convert' or act == 'rescale' then

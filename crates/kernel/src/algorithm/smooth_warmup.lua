@@ -25,6 +25,12 @@ local function time_to_hand_out(rule, stored, cost)
   return trapezoid + (from_stored - slow) * rule.stable + (cost - from_stored) * rule.stable
 end
 
+-- The permits in use: those that are not stored, and the debt at the stable interval.
+local function used_of(rule, state)
+  local used = ceil_f64(rule.max_stored - state.stored + state.debt_us / rule.stable)
+  return used < UNITS_MAX and used or UNITS_MAX
+end
+
 local function full_after(rule, state)
   local span = ceil_f64(state.debt_us + (rule.max_stored - state.stored) * rule.cooldown)
   return span < SPAN_MAX_US and span or SPAN_MAX_US
@@ -68,12 +74,14 @@ return function(act, rule, state, now, cost, more)
     return as_of(rule, state, now).debt_us > 0 and 0 or UNITS_MAX
   elseif act == 'status' then
     state = as_of(rule, state, now)
-    local remaining = 0
-    if not (state.debt_us > 0) then
-      local stored = state.stored
-      remaining = stored < DEPTH_MAX and stored - stored % 1 or DEPTH_MAX
+    local stored, left = state.stored, nil
+    if state.debt_us > 0 then
+      left = rule.limit - used_of(rule, state)
+      if left > 0 then left = 0 end
+    else
+      left = stored < DEPTH_MAX and stored - stored % 1 or DEPTH_MAX
     end
-    return remaining, full_after(rule, state)
+    return left, full_after(rule, state)
   elseif act == 'refund' then
     -- A debt is paid first, at the stable interval; the rest is stored.
     local next_state = as_of(rule, state, now)
@@ -93,9 +101,7 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'latest' then
     return state.at
   elseif act == 'used' then
-    state = as_of(rule, state, now)
-    local used = ceil_f64(rule.max_stored - state.stored + state.debt_us / rule.stable)
-    return used < UNITS_MAX and used or UNITS_MAX
+    return used_of(rule, as_of(rule, state, now))
   elseif act == 'with_used' then
     local spent = cost < rule.max_stored and cost or rule.max_stored
     return { stored = rule.max_stored - spent, debt_us = (cost - spent) * rule.stable, at = now }

@@ -69,7 +69,7 @@ return function(act, rule, state, now, cost, more)
     end
     -- The results of `status` as well: a reply contains them.
     local left = rule[DEPTH] - used
-    return state, left > 0 and (left - left % rule[PER_PERMIT]) / rule[PER_PERMIT] or 0,
+    return state, (left - left % rule[PER_PERMIT]) / rule[PER_PERMIT],
       flow('time_to_drain', rule, used, at, now)
   elseif act == 'first_seen' then
     if rule[SPENT] > 0 then return { used = used, at = at } end
@@ -78,7 +78,7 @@ return function(act, rule, state, now, cost, more)
     return left > 0 and (left - left % rule[PER_PERMIT]) / rule[PER_PERMIT] or 0
   elseif act == 'status' then
     local left = rule[DEPTH] - used
-    return left > 0 and (left - left % rule[PER_PERMIT]) / rule[PER_PERMIT] or 0,
+    return (left - left % rule[PER_PERMIT]) / rule[PER_PERMIT],
       flow('time_to_drain', rule, used, at, now)
   elseif act == 'refund' then
     local back = cost * rule[PER_PERMIT]

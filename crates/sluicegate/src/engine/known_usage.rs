@@ -2,8 +2,7 @@
 //!
 //! Answers are recorded by the tasks that asked, which need not run in the order in which the store
 //! answered: of two that came together, the later one is often recorded first. So an answer that reports
-//! less than is known counts only when it cannot be an older one, and not when its whole limit is in use: a limit that
-//! was lowered hides what is in use above it.
+//! less than is known counts only when it cannot be an older one.
 //!
 //! Example: the store grants the 600th and the 601st permit of a day, and then stops answering. Whichever
 //! answer is recorded first, 601 are in use here, and the share of an engine that is alone is 399.
@@ -73,10 +72,6 @@ impl KnownUsage {
         let now = at.now();
         let used = |rule: usize, known| {
             let (_, said) = *said.iter().find(|said| said.0 == rule)?;
-            if said >= rules.rules()[rule].rule.limit() && said < known {
-                // A limit that was lowered is used up whatever is in use. What is known counts again once it is raised.
-                return None;
-            }
             let mut raised = self.lock();
             if said >= known {
                 raised.note((key, rule), now);
@@ -127,9 +122,6 @@ fn are_close(a: Micros, b: Micros) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use sluicegate_kernel::FixedWindow;
-    use sluicegate_kernel::algorithm::WindowKind;
-
     use super::*;
 
     #[test]
@@ -144,26 +136,5 @@ mod tests {
         assert_eq!(raised.at.len(), 1, "those of ten seconds ago are gone");
         assert!(!raised.is_settled((key, RAISED_MAX), later));
         assert!(raised.is_settled((key, 0), later));
-    }
-
-    #[test]
-    fn a_lowered_limit_that_is_used_up_says_nothing_of_the_usage_above_it() {
-        let a_day_of = |limit| {
-            let day = WindowKind::Epoch(Micros::from_secs(86_400));
-            Arc::new(RuleSet::single("r", FixedWindow::new(limit, day).expect("a quota")))
-        };
-        let (full, lowered) = (a_day_of(4_000), a_day_of(50));
-        let known = KnownUsage::new(10);
-        let key = known.hash("p", b"a");
-        let report = |rules: &Arc<RuleSet>, used, s| {
-            known.record_usage(key, rules, &[(0, used)], &Moment::new(Micros::from_secs(s)));
-            known.in_use(key, &full, &Moment::new(Micros::from_secs(s)))[0]
-        };
-        assert_eq!(report(&full, 3_000, 100), 3_000);
-        for s in 101..110 {
-            assert_eq!(report(&lowered, 50, s), 3_000, "all 50 are in use, and how many more");
-        }
-        // Refunds below the lowered limit are seen.
-        assert_eq!(report(&lowered, 20, 120), 20);
     }
 }

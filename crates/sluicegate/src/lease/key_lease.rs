@@ -138,13 +138,10 @@ impl Subject {
 }
 
 impl OutgoingMessage {
-    /// Permits of each rule in use according to `grant`, with all that are leased; empty if there is only one rule.
+    /// Permits of each rule in use according to `grant`, with all that are leased.
     pub(crate) fn in_use(&self, grant: &LeaseGrant) -> Vec<(usize, u64)> {
-        let rules = self.subject.rules.set().rules();
-        let in_use = |used: &u64, limit: u64| (used + u64::from(grant.hint.held)).min(limit);
-        let each = grant.hint.used.iter().zip(rules);
-        let each = each.map(|(used, named)| in_use(used, named.rule.limit())).enumerate();
-        if rules.len() > 1 { each.collect() } else { Vec::new() }
+        let each = grant.hint.used.iter().take(self.subject.rules.set().rules().len());
+        each.map(|used| used + u64::from(grant.hint.held)).enumerate().collect()
     }
 }
 

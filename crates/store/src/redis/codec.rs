@@ -320,18 +320,21 @@ fn answer(
     let (span, numbers) = numbers.split_at_checked(7)?;
     let (remaining, numbers) = numbers.split_at_checked(7)?;
     let (reset_after, left) = numbers.split_at_checked(7)?;
-    let several = if limits.len() > 1 { limits.len() } else { 0 };
-    if left.len() != REMAINING_BYTES * several {
+    let several = limits.len() > 1;
+    if left.len() != if several { REMAINING_BYTES * limits.len() } else { 0 } {
         return None;
     }
-    let left = left.chunks_exact(REMAINING_BYTES).map(number);
-    let in_use = limits.zip(left).map(|(limit, left)| limit.saturating_sub(left));
+    // Of one rule, the decision has what is left.
+    let left = if several { left } else { remaining };
+    let left = left.chunks_exact(REMAINING_BYTES).map(signed);
+    let in_use = limits.zip(left).map(|(limit, left)| limit.saturating_add_signed(-left));
     let outcome = match (allowed, number(span)) {
         (true, wait) => Outcome::Allow { granted: number(granted), wait: Micros::new(wait) },
         (false, NEVER) => Outcome::Deny { retry: Retry::Never },
         (false, after) => Outcome::Deny { retry: Retry::After(Micros::new(after)) },
     };
-    let (remaining, reset_after) = (number(remaining), Micros::new(number(reset_after)));
+    let remaining = u64::try_from(signed(remaining)).unwrap_or(0);
+    let reset_after = Micros::new(number(reset_after));
     let verdict = Verdict { decision: Decision { outcome, limit, remaining, reset_after }, rule };
     Some(StoreAnswer { verdict, in_use: in_use.enumerate().collect() })
 }
@@ -355,6 +358,12 @@ pub(super) fn put(out: &mut Vec<u8>, value: u64, bytes: usize) {
 /// Returns the little-endian number of at most 7 bytes.
 pub(super) fn number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// Returns the little-endian number of 7 bytes, which may be below 0.
+fn signed(bytes: &[u8]) -> i64 {
+    let shifted = number(bytes) << 8;
+    shifted.cast_signed() >> 8
 }
 
 /// The largest number of 7 bytes: a retry that never comes.

@@ -29,7 +29,8 @@
 -- | `first_seen` | (`state` is nil)                         | the state of a key whose first request is    |
 -- |              |                                          | refused; nil if nothing is to be remembered  |
 -- | `available`  | `state` or nil                           | the largest cost that would pass now         |
--- | `status`     | `state` or nil                           | permits left, µs until the budget is full    |
+-- | `status`     | `state` or nil                           | permits left, below 0 for those in use above |
+-- |              |                                          | the limit; µs until the budget is full       |
 -- | `rewind`     | `state`                                  | true if the state was from later than `now`, |
 -- |              |                                          | and has been changed to one of `now`         |
 -- | `latest`     | `state`                                  | the latest instant that the state has seen;  |
@@ -139,7 +140,7 @@ for place = 1, #args / 2 do
       packed = twin('pack', rule, state, begin, nil, true)
       full_is_fresh, ahead = starts_full, 0
     end
-    reply = struct.pack('<BBI4I7I7I7', wait and 1 or 0, 0, wait and cost or 0, wait or retry,
+    reply = struct.pack('<BBI4I7i7I7', wait and 1 or 0, 0, wait and cost or 0, wait or retry,
       remaining, full_after)
   else
     if not decide_any then

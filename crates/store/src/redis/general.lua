@@ -299,11 +299,10 @@ function decide_any(value, text, ask)
       states[place], touched = state, touched or state
     end
     if not left then left, after = twin('status', rule, state, now) end
-    if held and (asks or verb == REFUND or verb == RESET) then
-      left = left > held[place] and left - held[place] or 0
-    end
+    if held and (asks or verb == REFUND or verb == RESET) then left = left - held[place] end
+    -- Below 0 are the permits in use above the limit. No such rule has less left than another.
     left_of[place] = left
-    if place == decider or not decider and (not remaining or left < remaining) then
+    if place == decider or not decider and (not remaining or left < remaining and remaining > 0) then
       deciding, remaining, reset_after = place, left, after
     end
     if after > full_after then full_after = after end
@@ -345,8 +344,8 @@ function decide_any(value, text, ask)
     return '\5' .. table.concat(debts, '', 1, #rules), packed, full_after, full_is_fresh, clock, ahead
   end
   if refused_by then wait, granted = retry, 0 end
-  local reply = struct.pack('<BBI4I7I7I7', refused_by and 0 or 1, deciding - 1, granted, wait, remaining,
+  local reply = struct.pack('<BBI4I7i7I7', refused_by and 0 or 1, deciding - 1, granted, wait, remaining,
     reset_after)
-  if #rules > 1 then reply = reply .. struct.pack('<' .. ('I7'):rep(#rules), unpack(left_of)) end
+  if #rules > 1 then reply = reply .. struct.pack('<' .. ('i7'):rep(#rules), unpack(left_of)) end
   return reply, packed, full_after, full_is_fresh, clock, ahead
 end
