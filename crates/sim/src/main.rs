@@ -1,5 +1,5 @@
 //! Runs histories by hand: `replay TOKEN`, `soak --minutes N` from a seed on, `seeds FROM TO`, with `--scripts` those in
-//! which the scripts of Redis are asked too, with `--permits` those of permits that are held; and the table of leases: `table`.
+//! which the scripts of Redis are asked too, with `--edits` those of edited quotas, with `--permits` those of permits that are held; and the table of leases: `table`.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -8,14 +8,15 @@ use sluicegate_sim::plan::Plan;
 use sluicegate_sim::report::{Losses, Quiet};
 use sluicegate_sim::{Outcome, Token, run, run_traced, shrink, table};
 
-const USAGE: &str = "usage: sluicegate-sim replay TOKEN | soak --minutes N [--from SEED] [--scripts|--permits] | \
-                     seeds FROM TO [--scripts|--permits] | table [PART_OF_A_NAME]";
+const USAGE: &str = "usage: sluicegate-sim replay TOKEN | soak --minutes N [--from SEED] [--scripts|--edits|--permits] | \
+                     seeds FROM TO [--scripts|--edits|--permits] | table [PART_OF_A_NAME]";
 
 fn main() -> ExitCode {
     let args: Vec<_> = std::env::args().skip(1).collect();
     let mut args: Vec<_> = args.iter().map(String::as_str).collect();
     let history: fn(u64) -> Token = match args.pop_if(|last| last.starts_with("--")) {
         Some("--scripts") => |seed| Token::of(seed).with_scripts(),
+        Some("--edits") => |seed| Token::of_edits(seed).with_scripts(),
         Some("--permits") => |seed| Token::of_permits(seed).with_scripts(),
         Some(_) => return wrong(USAGE),
         None => Token::of,

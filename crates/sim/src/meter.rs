@@ -39,7 +39,7 @@ impl Meter {
             RuleSpec::TokenBucket { permits, period_us, burst } => {
                 bucket(permits, period_us, burst)
             }
-            RuleSpec::LeakyBucket { permits, period_us, burst } => {
+            RuleSpec::LeakyBucket { permits, period_us, burst, .. } => {
                 bucket(permits, period_us, burst + 1)
             }
             RuleSpec::Window { window, limit, window_us } => match window {

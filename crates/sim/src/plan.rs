@@ -5,6 +5,7 @@
 //! needs.
 
 mod calm;
+mod edits;
 mod hot;
 mod permits;
 mod quota;
@@ -295,6 +296,10 @@ impl Plan {
             Subject::Rates => {}
             Subject::Quota => {
                 plan.make_quota(cut);
+                return plan.until(cut);
+            }
+            Subject::Edits => {
+                plan.make_edits(cut);
                 return plan.until(cut);
             }
             Subject::Permits => {

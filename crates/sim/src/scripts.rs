@@ -78,6 +78,13 @@ impl ScriptStore {
         reply
     }
 
+    /// Returns whether there is a value of the key when the clock of the store is at `clock`.
+    pub(crate) fn has(&self, (policy, key): &(String, Vec<u8>), clock: Micros) -> bool {
+        let mut keys = self.redis().keys();
+        keys.now_us = clock.get();
+        keys.live(state_key(policy, key).as_bytes()).is_some()
+    }
+
     /// Forgets `key`, or all keys.
     pub(crate) fn forget(&mut self, key: Option<&[u8]>) {
         match key {

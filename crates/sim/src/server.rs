@@ -206,7 +206,16 @@ impl Server {
 
     /// Returns the stored value of a key, unless it says no more than no value.
     fn stored(&self, name: &Name, at: &Moment<'_>) -> Option<Stored> {
-        self.keys.get(name).filter(|stored| !stored.is_forgettable(at)).cloned()
+        let stored = self.keys.get(name)?;
+        (!stored.is_forgettable(at) || self.lingers(name, stored, at)).then(|| stored.clone())
+    }
+
+    /// Returns whether Redis still has a value that says no more than no value, as it counts times to live in whole
+    /// milliseconds. Its budgets are full; but its rules decide if they are later than those of the request.
+    fn lingers(&self, name: &Name, stored: &Stored, at: &Moment<'_>) -> bool {
+        let rounded = Moment::new(Micros::new(at.now().get().saturating_sub(MS)));
+        let has = |scripts: &ScriptStore| scripts.has(name, at.now());
+        !stored.is_forgettable(&rounded) && self.scripts.as_ref().is_some_and(has)
     }
 
     /// Charges `debt` of a node with rules of its `own`, once. Returns the permits that the node is informed of, and

@@ -1,6 +1,6 @@
 //! The name of a history, or of a part of it, in one line: `s3-6f3a9c20-n2k1-f3.7-l0-t2213`.
 //!
-//! `s3`, `h4` for hot keys, `q1` for quotas, or `p1` for permits that are held, is the version of the generator. Then come the seed, the most nodes and
+//! `s3`, `h4` for hot keys, `q1` for quotas, `e1` for edits of them, or `p1` for permits that are held, is the version of the generator. Then come the seed, the most nodes and
 //! keys, the faults and loads that are kept (without the part: all), the last instant in ms, and `r` if the scripts of
 //! Redis execute each call too.
 
@@ -38,6 +38,8 @@ pub enum Subject {
     Rates,
     /// A quota whose usage does not flow out; such keys are hot.
     Quota,
+    /// A quota that other rules replace for a while, and outages around it.
+    Edits,
     /// Permits that are held: acquired, renewed and released.
     Permits,
 }
@@ -73,8 +75,9 @@ const NAMES: [(&str, Generation, bool); 6] = [
     ("h4", Generation::Third, true),
 ];
 
-/// The generators of histories of quotas and of permits, with their versions.
+/// The generators of histories of quotas, of their edits and of permits, with their versions.
 const QUOTA: &str = "q1";
+const EDITS: &str = "e1";
 const PERMITS: &str = "p1";
 
 impl Cut {
@@ -116,6 +119,11 @@ impl Token {
         Self { seed, cut: Cut { leases: true, subject: Subject::Quota, ..Cut::default() } }
     }
 
+    /// Returns the whole history of a quota that is edited.
+    pub fn of_edits(seed: u64) -> Self {
+        Self { seed, cut: Cut { leases: true, subject: Subject::Edits, ..Cut::default() } }
+    }
+
     /// Returns the whole history of permits that are held.
     pub fn of_permits(seed: u64) -> Self {
         Self { seed, cut: Cut { subject: Subject::Permits, ..Cut::default() } }
@@ -137,6 +145,7 @@ impl fmt::Display for Token {
         let version = match subject {
             Subject::Rates => named.next().expect("each generator has a name").0,
             Subject::Quota => QUOTA,
+            Subject::Edits => EDITS,
             Subject::Permits => PERMITS,
         };
         write!(f, "{version}-{seed:x}")?;
@@ -170,6 +179,7 @@ impl FromStr for Token {
         let mut cut = match named {
             Some(&(_, generation, leases)) => Cut { leases, generation, ..Cut::default() },
             None if version == QUOTA => Self::of_quota(0).cut,
+            None if version == EDITS => Self::of_edits(0).cut,
             None if version == PERMITS => Self::of_permits(0).cut,
             None => return Err(wrong()),
         };

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
 use sluicegate::policy::PolicySet;
+use sluicegate::store::redis::affordable;
 
 use crate::calls::Call;
 use crate::dues::Dues;
@@ -195,6 +196,10 @@ impl<'p> World<'p> {
         // The engine draws the jitter of its breaker and the ids of debts.
         fastrand::seed(plan.seed);
         let policies = node::policies(plan);
+        // Redis refuses rules that would take it too long; the kernel decides such histories alone.
+        let mut each = policies.iter().flat_map(PolicySet::policies);
+        let with_scripts =
+            plan.scripts && each.all(|policy| affordable(policy.rules().set()).is_ok());
         let start = |_| Node::start(plan, (&policies, 0), Arc::default(), 0);
         let nodes = (0..plan.nodes).map(start).collect();
         let link = |node| Link::new(generator(plan.seed, 300 + node as u64));
@@ -208,7 +213,7 @@ impl<'p> World<'p> {
             policies,
             nodes,
             links: (0..plan.nodes).map(link).collect(),
-            server: Server::new(plan.scripts),
+            server: Server::new(with_scripts),
             replaced: Replaced::new(plan.nodes),
             paused_until: 0,
             refuses_until: 0,

@@ -341,7 +341,7 @@ fn hot(rng: &mut Rng, rule: &RuleSpec) -> RuleSpec {
             RuleSpec::TokenBucket { permits: rate, period_us, burst: limit }
         }
         RuleSpec::LeakyBucket { .. } => {
-            RuleSpec::LeakyBucket { permits: rate, period_us, burst: limit }
+            RuleSpec::LeakyBucket { permits: rate, period_us, burst: limit, delays: false }
         }
         RuleSpec::Concurrency { .. } => unreachable!("hot keys have no permits that are held"),
         RuleSpec::Window { window, .. } => {

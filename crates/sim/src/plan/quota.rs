@@ -12,10 +12,10 @@ use super::{
 const SPAN_US: u64 = 32 * SECOND;
 
 /// A window that no history leaves: it is a part of the instant at which all begin, µs.
-const WINDOW_US: u64 = 1_000 * SECOND;
+pub(super) const WINDOW_US: u64 = 1_000 * SECOND;
 
 /// The largest limit of a log.
-const LIMIT_MAX: u64 = 10_000;
+pub(super) const LIMIT_MAX: u64 = 10_000;
 
 /// Numbers of the faults: edits come first, in pairs.
 const LATE: u32 = 8;
@@ -69,7 +69,7 @@ impl Plan {
         }
     }
 
-    fn add_if(&mut self, cut: &Cut, fault: Fault) {
+    pub(super) fn add_if(&mut self, cut: &Cut, fault: Fault) {
         if cut.has_fault(fault.number) {
             self.faults.push(fault);
         }
@@ -94,7 +94,7 @@ impl Plan {
 }
 
 /// Returns a rule whose usage does not flow out while a history lasts.
-fn quota(algorithm: u8, limit: u64) -> RuleSpec {
+pub(super) fn quota(algorithm: u8, limit: u64) -> RuleSpec {
     let (permits, period_us, window_us) = (1, 4 * WINDOW_US, WINDOW_US);
     let counted = |window| RuleSpec::Window { window, limit, window_us };
     match algorithm {

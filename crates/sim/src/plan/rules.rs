@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-use super::MS;
+use super::{MS, SECOND};
 
 /// One rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +16,7 @@ pub enum RuleSpec {
         /// Most at once.
         burst: u64,
     },
-    /// `permits` every `period_us`, and `burst` beside the one that passes, as a meter
-    /// (`delay: none`).
+    /// `permits` every `period_us`, and `burst` beside the one that passes.
     LeakyBucket {
         /// Permits of the rate.
         permits: u64,
@@ -25,6 +24,9 @@ pub enum RuleSpec {
         period_us: u64,
         /// Most beside the one that passes.
         burst: u64,
+        /// It can delay requests, and so it cannot be leased; but none finds so many others that it is delayed
+        /// (`delay: BURST`). Otherwise it only measures (`delay: none`).
+        delays: bool,
     },
     /// `limit` in a window.
     Window {
@@ -100,16 +102,26 @@ impl RuleSpec {
         )
     }
 
+    /// Returns whether a quota, or the rule beside it, can be leased.
+    pub(crate) fn is_leasable(&self) -> bool {
+        match *self {
+            Self::LeakyBucket { delays, .. } => !delays,
+            Self::Window { window_us, .. } => window_us >= 10 * SECOND,
+            _ => true,
+        }
+    }
+
     /// Returns the rule as a policy document writes it.
     pub(crate) fn text(&self) -> String {
         match *self {
             Self::TokenBucket { permits, period_us, burst } => {
                 format!("token_bucket: {{ rate: {permits}/{}ms, burst: {burst} }}", period_us / MS)
             }
-            Self::LeakyBucket { permits, period_us, burst } => {
+            Self::LeakyBucket { permits, period_us, burst, delays } => {
                 let period_ms = period_us / MS;
+                let delay = if delays { burst.to_string() } else { "none".to_owned() };
                 format!(
-                    "leaky_bucket: {{ rate: {permits}/{period_ms}ms, burst: {burst}, delay: none }}"
+                    "leaky_bucket: {{ rate: {permits}/{period_ms}ms, burst: {burst}, delay: {delay} }}"
                 )
             }
             Self::Window { window, limit, window_us } => {
@@ -140,7 +152,7 @@ pub(super) fn rule(rng: &mut Rng) -> RuleSpec {
     let counted = |window| RuleSpec::Window { window, limit, window_us };
     match rng.u8(0..20) {
         0..=8 => RuleSpec::TokenBucket { permits, period_us, burst },
-        9..=10 => RuleSpec::LeakyBucket { permits, period_us, burst },
+        9..=10 => RuleSpec::LeakyBucket { permits, period_us, burst, delays: false },
         11..=12 => counted(WindowSpec::Fixed),
         13..=15 => counted(WindowSpec::Log),
         16..=17 => counted(WindowSpec::Buckets),
@@ -159,8 +171,9 @@ pub(super) fn changed(rng: &mut Rng, rules: &[RuleSpec]) -> Vec<RuleSpec> {
         RuleSpec::TokenBucket { permits, period_us, burst } => {
             RuleSpec::TokenBucket { permits: change(permits), period_us, burst: change(burst) }
         }
-        RuleSpec::LeakyBucket { permits, period_us, burst } => {
-            RuleSpec::LeakyBucket { permits: change(permits), period_us, burst: change(burst) }
+        RuleSpec::LeakyBucket { permits, period_us, burst, delays } => {
+            let (permits, burst) = (change(permits), change(burst));
+            RuleSpec::LeakyBucket { permits, period_us, burst, delays }
         }
         RuleSpec::Window { window, limit, window_us } => {
             RuleSpec::Window { window, limit: change(limit), window_us }

@@ -17,6 +17,10 @@ const SCRIPTED: u64 = 3_000;
 /// Histories of quotas, which take longer; `SIM_HISTORIES` sets another number, in proportion.
 const QUOTAS: u64 = 500;
 
+/// Histories of quotas that are edited, half of which run the scripts of Redis too; `SIM_HISTORIES` sets another number,
+/// in proportion.
+const EDITS: u64 = 500;
+
 /// Histories of permits that are held, half of which run the scripts of Redis too; `SIM_HISTORIES` sets another number,
 /// in proportion.
 const PERMITS: u64 = 1_000;
@@ -121,6 +125,14 @@ fn no_edit_and_no_late_message_admits_more_than_a_quota() {
 }
 
 #[test]
+fn no_edit_and_no_outage_admits_more_than_a_quota() {
+    run_all(histories(EDITS), |seed| match seed % 2 {
+        0 => Token::of_edits(seed).with_scripts(),
+        _ => Token::of_edits(seed),
+    });
+}
+
+#[test]
 fn no_history_holds_more_permits_than_the_limit() {
     run_all(histories(PERMITS), |seed| match seed % 2 {
         0 => Token::of_permits(seed).with_scripts(),
@@ -131,7 +143,7 @@ fn no_history_holds_more_permits_than_the_limit() {
 #[test]
 fn the_same_seed_gives_the_same_events() {
     for seed in 0..TWICE {
-        for token in [Token::of(seed), Token::of_permits(seed)] {
+        for token in [Token::of(seed), Token::of_permits(seed), Token::of_edits(seed)] {
             assert_eq!(run(&token).hash, run(&token).hash, "of {token}");
         }
     }
@@ -156,6 +168,7 @@ fn a_token_is_read_as_it_is_written() {
         "h3-1",
         "h4-1",
         "q1-2a",
+        "e1-2a-r",
         "p1-2a-r",
         "h2-7-n1k1-f0.1",
         "s1-6f3a9c20-n2k1-f3.7-l0-t2213",
