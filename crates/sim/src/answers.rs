@@ -172,8 +172,7 @@ fn count(world: &mut World<'_>, task: TaskView, (key, granted): (usize, u64), an
             world.unheard = world.unheard.saturating_sub(granted);
             let (at, order) = task.executed.unwrap_or((world.now, u64::MAX));
             if wait > 0 {
-                let passes_at = at + wait;
-                let what = What::Booked { permits: granted, passes_at, by_share: false };
+                let what = What::Booked { permits: granted, by_share: false };
                 world.note_at((at, order), key, what);
             }
             let begun = task.begun_at + wait;
@@ -198,7 +197,7 @@ fn count(world: &mut World<'_>, task: TaskView, (key, granted): (usize, u64), an
             let (begun, at) = (task.begun_at + wait, world.now + wait);
             let (of, run) = ((task.node, task.life), world.nodes[task.node].heard[key]);
             if wait > 0 {
-                let what = What::Booked { permits: granted, passes_at: at, by_share: true };
+                let what = What::Booked { permits: granted, by_share: true };
                 world.note_at(here, key, what);
             }
             let run = (!task.is_batch).then_some(run);

@@ -59,7 +59,7 @@ pub(crate) enum What {
     /// Permits were admitted that were asked for at `begun`.
     Admitted { permits: u64, begun: u64, by: By },
     /// Permits were admitted that pass later. A booking by a share is charged before it passes.
-    Booked { permits: u64, passes_at: u64, by_share: bool },
+    Booked { permits: u64, by_share: bool },
     /// A node admitted permits by its share. `run` counts the answers of the store before it; `None`: unknown, because
     /// several requests were made together.
     ByShare { permits: u64, version: usize, of: Process, run: Option<u64>, begun: u64 },
@@ -249,13 +249,10 @@ struct KeyJudge {
     ended: u64,
     /// The number of times that a node's wall clock was set.
     set_clocks: u64,
-    /// When turns that the store booked pass, and their permits.
-    booked: Vec<(u64, u64)>,
-    /// The most permits of turns that were to come.
-    booked_most: u64,
-    /// The sum of `booked_most` over all shares that began: no answer says how many turns are booked, so each share is
-    /// too large by that much.
-    unknown: u64,
+    /// A turn was booked.
+    has_booked: bool,
+    /// Permits of turns that shares booked: each is charged before it passes.
+    booked_alone: u64,
     /// The number of times that the store lost writes.
     lost: u64,
     /// The store lost writes while no permits were held.
@@ -316,9 +313,8 @@ impl KeyJudge {
             outages: 0,
             ended: 0,
             set_clocks: 0,
-            booked: Vec::new(),
-            booked_most: 0,
-            unknown: 0,
+            has_booked: false,
+            booked_alone: 0,
             lost: 0,
             lost_unheld: false,
             is_lost: false,
@@ -429,14 +425,9 @@ impl KeyJudge {
     /// Takes in an entry that admits nothing.
     fn learn(&mut self, plan: &Plan, at: u64, what: &What) {
         match what {
-            What::Booked { permits, passes_at, by_share } => {
-                if *by_share {
-                    self.unknown += permits;
-                }
-                self.booked.retain(|(passes_at, _)| *passes_at > at);
-                self.booked.push((*passes_at, *permits));
-                let to_come = self.booked.iter().map(|(_, permits)| permits).sum();
-                self.booked_most = self.booked_most.max(to_come);
+            What::Booked { permits, by_share } => {
+                self.has_booked = true;
+                self.booked_alone += if *by_share { *permits } else { 0 };
             }
             What::Forgiven { permits, why: _ } => {
                 self.gave_back = true;
@@ -516,7 +507,7 @@ impl KeyJudge {
     fn by_allow(&mut self, plan: &Plan, (begun, at): (u64, u64), permits: u64) {
         if let [rule] = &mut *self.rules
             && self.has_one_asker
-            && self.booked_most == 0
+            && !self.has_booked
             && self.ahead_us == 0
             && !self.gave_back
             && rule.spec.is_bucket()
@@ -574,7 +565,6 @@ impl KeyJudge {
             share.run = Some(run.unwrap_or(0));
             share.is_vague = false;
             self.outages += 1;
-            self.unknown += self.booked_most;
             share.meters = self.rules.iter().map(|rule| Meter::of(&rule.spec, plan)).collect();
         }
         share.is_vague |= run.is_none();
@@ -636,7 +626,7 @@ impl KeyJudge {
             let has_decided_alone = with_share > 0 || self.allowed.0 > 0;
             let beyond = if has_decided_alone { self.beyond } else { 0 };
             let anew = (self.ended + self.set_clocks) * share;
-            let allowed = shares + anew + self.unknown + self.rounded + self.excused;
+            let allowed = shares + anew + self.booked_alone + self.rounded + self.excused;
             let allowed = allowed + self.by_old;
             let allowed = allowed + beyond;
             // No answer reports what Guava's algorithm lets pass on the next request's bill.
