@@ -7,7 +7,7 @@ use sluicegate::store::lease::LeaseReply;
 use sluicegate::store::{Executed as Effect, StoreError};
 use sluicegate::{RuleSet, Verb};
 
-use crate::judge::{Entry, What};
+use crate::bounds::{Entry, What};
 use crate::net::SILENCE_MAX_US;
 use crate::plan::RULES_MAX;
 use crate::server::{Execution, Note};
@@ -37,16 +37,16 @@ impl World<'_> {
         let Outgoing { slot, ask } = outgoing;
         if let Some(key) = self.key_of(&ask.key) {
             self.sent_at[node][key] = self.now;
-            crate::dues::check_reminded(self, (node, key), &ask, begun_at);
+            crate::debt_checks::check_reminded(self, (node, key), &ask, begun_at);
             let asked_by = &mut self.nodes[node].asked_by[key];
             if ask.message.is_some() && !asked_by.iter().any(|by| Arc::ptr_eq(by, &ask.rules)) {
                 asked_by.push(Arc::clone(&ask.rules));
             }
             if let Some(debt) = &ask.debt {
-                crate::dues::check_bill(self, (node, key), (debt, &ask.verb));
+                crate::debt_checks::check_bill(self, (node, key), (debt, &ask.verb));
             }
         }
-        crate::grants::check_kept(self, node, &ask);
+        crate::lease_checks::check_kept(self, node, &ask);
         let epoch = self.links[node].epoch;
         let (life, sent_at) = (self.nodes[node].life, self.now);
         let (is_message, is_over, is_repeated) = (ask.message.is_some(), false, false);
@@ -88,7 +88,7 @@ impl World<'_> {
         let Execution { reply, notes, broken } = self.server.execute(&ask, self.now);
         self.executed += 1;
         if let Some((invariant, what)) = broken {
-            self.judge.fail(invariant, self.now, what);
+            self.record.fail(invariant, self.now, what);
         }
         if let (Some(key), "p") = (self.key_of(&ask.key), &*ask.policy) {
             crate::permits::executed(self, key, &ask, &reply);
@@ -125,7 +125,7 @@ impl World<'_> {
             }
         }
         if ask.message.is_some() {
-            crate::grants::check_held(self, node);
+            crate::lease_checks::check_held(self, node);
             let after_us = self.links[node].repeats_after_us;
             if after_us > 0 && !is_repeated {
                 self.calls[call].is_repeated = true;
@@ -156,7 +156,7 @@ impl World<'_> {
         }
     }
 
-    /// Tells the judge what the store did.
+    /// Records what the store did.
     pub(crate) fn note(&mut self, (node, life, key): (usize, u32, usize), note: Note) {
         let at = self.now;
         match note {
@@ -179,7 +179,7 @@ impl World<'_> {
                 self.note_at((at, self.executed), key, What::Returned { permits });
             }
             Note::Spent(permits) if life == self.nodes[node].life => {
-                crate::dues::check_spent(self, (node, key), permits);
+                crate::debt_checks::check_spent(self, (node, key), permits);
             }
             Note::Spent(_) => {}
             Note::Refunded(permits) => {
@@ -195,9 +195,9 @@ impl World<'_> {
         }
     }
 
-    /// Tells the judge of something that counts for a key.
+    /// Records something that counts for a key.
     pub(crate) fn note_at(&mut self, (at, order): Executed, key: usize, what: What) {
-        self.judge.note(Entry { at, order, key, what });
+        self.record.note(Entry { at, order, key, what });
     }
 
     /// The number of the last execution.
@@ -214,7 +214,7 @@ impl World<'_> {
         self.policies.iter().rposition(is).unwrap_or(0)
     }
 
-    /// Tells the judge of all keys.
+    /// Records something that counts for all keys.
     pub(crate) fn note_all(&mut self, what: &What) {
         for key in 0..self.plan.keys {
             self.note_at((self.now, self.executed), key, what.clone());

@@ -1,7 +1,7 @@
 //! A failover: a replica takes over, and nodes find it one after the other. Until then the old store answers them.
 
+use crate::bounds::What;
 use crate::faults::{disturb, forgot};
-use crate::judge::What;
 use crate::plan::{MS, generator};
 use crate::server::{Execution, Server};
 use crate::wire::Said;
@@ -75,7 +75,7 @@ pub(crate) fn at_old(world: &mut World<'_>, call: usize) {
     world.executed += 1;
     world.replaced.executions.insert(world.executed);
     if let Some((invariant, what)) = broken {
-        world.judge.fail(invariant, world.now, what);
+        world.record.fail(invariant, world.now, what);
     }
     if let Some(key) = world.key_of(&ask.key) {
         if let Ok(Said::LeaseReply(LeaseReply::Granted(grant))) = &reply {

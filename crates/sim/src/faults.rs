@@ -2,8 +2,8 @@
 
 use std::num::NonZeroU32;
 
-use crate::dues::Dues;
-use crate::judge::What;
+use crate::bounds::What;
+use crate::debt_checks::NodeDebts;
 use crate::node::{self, Node};
 use crate::permits::Permits;
 use crate::plan::{Fault, FaultKind, MS, generator};
@@ -273,7 +273,7 @@ fn kill(world: &mut World<'_>, node: usize) {
     process.is_up = false;
     process.life += 1;
     world.stops_since[node] = None;
-    world.dues[node].iter_mut().for_each(Dues::begin_anew);
+    world.dues[node].iter_mut().for_each(NodeDebts::begin_anew);
     if process.engine.debts() > 0 {
         world.note_all(&What::Ended(node));
     }

@@ -15,19 +15,20 @@
 //! | `node`, `clock` | an engine and its clients; their clocks |
 //! | `permits` | the permits that clients hold, and those that the store holds for them |
 //! | `promises` | the invariants, as a violation names them |
-//! | `answers`, `grants`, `judge`, `meter`, `oracle`, `probes` | the checks of the invariants |
+//! | `bounds`, `meter` | the record of what was admitted, and the bound of it |
+//! | `reply_checks`, `lease_checks`, `debt_checks`, `breaker_checks`, `oracle` | the checks of the invariants |
 //! | [`shrink`], [`token`] | the smallest history that fails, in one line |
 //! | [`report`] | sums over many histories |
 //! | [`table`] | what leases admit, and how many calls they take, under loads of millions of requests |
 
-mod answers;
+mod bounds;
+mod breaker_checks;
 mod calls;
 mod clock;
-mod dues;
+mod debt_checks;
 mod failover;
 mod faults;
-mod grants;
-mod judge;
+mod lease_checks;
 mod memory;
 mod meter;
 mod net;
@@ -35,9 +36,9 @@ mod node;
 mod oracle;
 mod permits;
 pub mod plan;
-mod probes;
 mod promises;
 mod queue;
+mod reply_checks;
 pub mod report;
 mod scripts;
 mod server;
@@ -48,7 +49,8 @@ pub mod token;
 mod wire;
 mod world;
 
-pub use judge::{Lost, Used, Violation};
+pub use bounds::{Lost, Used, Violation};
+pub use promises::Invariant;
 pub use token::Token;
 pub use world::Outcome;
 

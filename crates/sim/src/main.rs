@@ -1,5 +1,6 @@
-//! Runs histories by hand: `replay TOKEN`, `soak --minutes N` from a seed on, `seeds FROM TO`, with `--scripts` those in
-//! which the scripts of Redis are asked too, with `--edits` those of edited quotas, with `--permits` those of permits that are held; and the table of leases: `table`.
+//! Runs histories by hand: `replay TOKEN`, `soak --minutes N` from a seed on, `seeds FROM TO`; and the table of leases: `table`.
+//! `--scripts` asks the scripts of Redis too, `--edits` runs histories of edited quotas, `--permits` those of permits that are
+//! held.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

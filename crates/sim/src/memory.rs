@@ -1,4 +1,4 @@
-//! Refusals that nodes remember: I8 and I29.
+//! Refusals that nodes remember: `RefusalEndsAtItsRetry` and `RefusalIsRemembered`.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use sluicegate::{Answer, Cost, Mode, Outcome, Retry, RuleSet};
 
 use crate::node;
 use crate::plan::{Arrival, Ask, MS, Plan, SECOND};
+use crate::promises::Invariant;
 use crate::tasks::TaskView;
 use crate::world::World;
 
@@ -57,8 +58,8 @@ pub(crate) fn forget(world: &mut World<'_>, (node, key): (usize, usize)) {
     }
 }
 
-/// Checks an answer. I29: a node remembers the last refusal of the store, and does not ask again for what is
-/// refused.
+/// Checks an answer. `RefusalIsRemembered`: a node remembers the last refusal of the store, and does not ask again for
+/// what is refused.
 pub(crate) fn see(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {
     let is_check =
         matches!(arrival.ask, Ask::Check(_) | Ask::CheckAndRefund(..) | Ask::CheckAndSettle(..));
@@ -69,7 +70,7 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, arrival: Arrival, answe
     if matches!(arrival.ask, Ask::Reset) {
         return forget(world, (task.node, arrival.key));
     }
-    if world.plan.leases || !is_check || crate::probes::has_wrong_clocks(world) {
+    if world.plan.leases || !is_check || crate::breaker_checks::has_wrong_clocks(world) {
         return;
     }
     let (now, cost) = (world.now, arrival.ask.cost());
@@ -115,7 +116,11 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, arrival: Arrival, answe
         _ => {}
     }
     if let Some(said) = said {
-        world.judge.fail("I29", now, format!("node {} {arrival:?}: {said}", task.node));
+        world.record.fail(
+            Invariant::RefusalIsRemembered,
+            now,
+            format!("node {} {arrival:?}: {said}", task.node),
+        );
     }
 }
 
@@ -126,25 +131,25 @@ fn retry_us_of(answer: &Answer) -> Option<u64> {
     }
 }
 
-/// I8: the store would refuse what a remembered refusal refuses.
+/// `RefusalEndsAtItsRetry`: the store would refuse what a remembered refusal refuses.
 fn check(world: &mut World<'_>, task: TaskView, arrival: Arrival) {
     let now = world.now;
     let cost = Cost::new(arrival.ask.cost()).expect("costs are at least 1");
     // A holder asks for all its requests at its own pace, and leased permits may come back at any time.
     if world.plan.leases {
-        return crate::grants::check_refusal(world, (task.node, arrival.key), cost);
+        return crate::lease_checks::check_refusal(world, (task.node, arrival.key), cost);
     }
     let changed = world.given_back[arrival.key];
     let is_recent = changed.is_some_and(|then| then + REMEMBERED_US > now);
     // One request finds out that the holder has no permits left, and others get the refusal meanwhile.
     let is_asked = changed.is_some() && world.sent_at[task.node][arrival.key] + ASKING_US > now;
-    let is_vague = crate::probes::has_wrong_clocks(world);
-    if is_recent || is_asked || is_vague || crate::answers::is_disturbed(world, task) {
+    let is_vague = crate::breaker_checks::has_wrong_clocks(world);
+    if is_recent || is_asked || is_vague || crate::reply_checks::is_disturbed(world, task) {
         return;
     }
     if world.server.refuses(&node::key_name(arrival.key), cost, now) != Some(true) {
         let what =
             format!("node {} remembers a refusal of {arrival:?} that holds no more", task.node);
-        world.judge.fail("I8", now, what);
+        world.record.fail(Invariant::RefusalEndsAtItsRetry, now, what);
     }
 }

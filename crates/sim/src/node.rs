@@ -9,11 +9,11 @@ use sluicegate::{
     RuleSet, SettleError, Settled, Settlement, StoreFailure, Verb,
 };
 
+use crate::breaker_checks::{Probes, Silence};
 use crate::clock::{BEGIN, SimClock};
 use crate::memory::Refusal;
 use crate::permits::Step;
 use crate::plan::{Arrival, Ask, Hold, MS, Plan};
-use crate::probes::{Probes, Silence};
 use crate::wire::{Asker, SimStore, asker};
 
 /// Keys that an engine remembers: more than a history has, with the ids of all settlements.

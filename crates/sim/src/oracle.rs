@@ -6,10 +6,11 @@ use sluicegate::policy::PolicySet;
 use sluicegate::store::lease::Leased;
 use sluicegate::{Cost, Micros, Moment, RuleSet, Verb};
 
+use crate::bounds::Violation;
 use crate::clock::BEGIN;
-use crate::judge::Violation;
 use crate::node;
 use crate::plan::{Ask, Leases, Plan, RuleSpec};
+use crate::promises::Invariant;
 use crate::world::World;
 
 /// The share of one limiter's permits that a fleet without faults admits at least, in percent.
@@ -18,7 +19,7 @@ const PART_MIN: u64 = 97;
 /// The record of each key: its rules, and its usage under them.
 type Keys = Vec<Option<(Arc<RuleSet>, Leased)>>;
 
-/// I5: without faults the fleet admits what one limiter would.
+/// `QuietFleetIsOneLimiter`: without faults the fleet admits what one limiter would.
 pub(crate) fn compare(plan: &Plan, admitted: u64, at: u64) -> Option<Violation> {
     if !plan.is_quiet() {
         return None;
@@ -27,13 +28,14 @@ pub(crate) fn compare(plan: &Plan, admitted: u64, at: u64) -> Option<Violation> 
     let clock = |at| Micros::new(BEGIN + at);
     let exact = exact(plan, rules_of(policies.first()?), (vec![None; plan.keys], 0), clock);
     (admitted < least(plan, exact)).then(|| Violation {
-        invariant: "I5",
+        invariant: Invariant::QuietFleetIsOneLimiter,
         at,
         what: format!("{admitted} permits were admitted, one limiter would {exact}"),
     })
 }
 
-/// The demand after the last fault, as one limiter would meet it that begins with the store's usage by then: I38.
+/// The demand after the last fault, as one limiter would meet it that begins with the store's usage by then:
+/// `HealedFleetIsOneLimiter`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Calm {
     /// Permits that were admitted before.
@@ -59,7 +61,7 @@ impl Calm {
         let Self { before, exact } = self;
         let admitted = admitted - before;
         (admitted < least(plan, exact)).then(|| Violation {
-            invariant: "I38",
+            invariant: Invariant::HealedFleetIsOneLimiter,
             at,
             what: format!(
                 "{admitted} permits were admitted after the faults, one limiter would {exact}"

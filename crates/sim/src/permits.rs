@@ -1,14 +1,16 @@
 //! Permits that are held: what clients hold, and what the store holds for them.
 //!
-//! Both are followed by the answers alone, without the arithmetic of the kernel. So a permit that the engine or the store
-//! gives back too early shows when the next one is granted, and one that it keeps too long when the next one is refused.
+//! Both are followed by the answers alone, without the arithmetic of the kernel. So a permit that the engine or the
+//! store gives back too early shows when the next one is granted, and one that it keeps too long when the next one is
+//! refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluicegate::{Admission, Answer, DecideError, Micros, Mode, Verb};
 
-use crate::judge::Process;
+use crate::bounds::Process;
 use crate::plan::{Arrival, Ask, Hold, RuleSpec, SECOND};
+use crate::promises::Invariant;
 use crate::tasks::TaskView;
 use crate::wire::{Reply, Said, StoreAsk};
 use crate::world::World;
@@ -85,7 +87,8 @@ impl Permits {
         self.forget_with_store();
     }
 
-    /// Notes that the store's clock was set back: from the next request on, each permit that it holds lapses within a ttl.
+    /// Notes that the store's clock was set back: from the next request on, each permit that it holds lapses within a
+    /// ttl.
     pub(crate) fn set_back(&mut self) {
         self.is_set_back = true;
     }
@@ -107,7 +110,8 @@ impl Permits {
         });
     }
 
-    /// Forgets permits that have lapsed by the clock of the store, and shortens those that would lapse later than a ttl from now.
+    /// Forgets permits that have lapsed by the clock of the store, and shortens those that would lapse later than a ttl
+    /// from now.
     fn tick(&mut self, clock: Micros, last: Micros) {
         for permits in [&mut self.stored, &mut self.clients] {
             permits.retain(|_, permit| {
@@ -128,7 +132,7 @@ fn held(permits: &BTreeMap<u64, StoredPermit>) -> u64 {
     permits.values().map(|permit| permit.cost).sum()
 }
 
-/// I39, of the store: follows the execution of a request, and checks that its answer is right.
+/// `PermitsWithinLimit`, of the store: follows the execution of a request, and checks that its answer is right.
 pub(crate) fn executed(world: &mut World<'_>, key: usize, ask: &StoreAsk, reply: &Reply) {
     let (Verb::Acquire { permit, .. } | Verb::Release { permit } | Verb::Renew { permit }) =
         ask.verb
@@ -155,7 +159,7 @@ pub(crate) fn executed(world: &mut World<'_>, key: usize, ask: &StoreAsk, reply:
     if is_exact && passes != decision.allowed() {
         let (limit, verb) = (decision.limit, &ask.verb);
         let what = format!("{in_store} of {limit} are held, and {verb:?} is answered {decision:?}");
-        return world.judge.fail("I39", now, what);
+        return world.record.fail(Invariant::PermitsWithinLimit, now, what);
     }
     match ask.verb {
         _ if !decision.allowed() => {}
@@ -167,14 +171,18 @@ pub(crate) fn executed(world: &mut World<'_>, key: usize, ask: &StoreAsk, reply:
             if matches!(ask.verb, Verb::Acquire { .. }) && by_clients + cost > decision.limit {
                 let limit = decision.limit;
                 let what = format!("clients hold {by_clients} of {limit}, and {cost} are granted");
-                world.judge.fail("I39", now, what);
+                world.record.fail(Invariant::PermitsWithinLimit, now, what);
             }
         }
     }
     let (name, in_store) = (crate::node::key_name(key), held(&world.permits[key].stored));
     let used = world.server.used(&name, now);
     if is_exact && in_store != used {
-        world.judge.fail("I39", now, format!("{in_store} are held, and the store counts {used}"));
+        world.record.fail(
+            Invariant::PermitsWithinLimit,
+            now,
+            format!("{in_store} are held, and the store counts {used}"),
+        );
     }
 }
 
@@ -212,7 +220,7 @@ pub(crate) fn see(
     ));
     // The process that handed out a permit renews and releases it, whether the store answers or not.
     if step == Step::Acquire || answer.mode != Mode::Local {
-        crate::answers::modes(world, task, &answer);
+        crate::reply_checks::modes(world, task, &answer);
     }
     match (step, answer.mode) {
         (Step::Release, _) => {}
@@ -245,7 +253,8 @@ fn granted_by_store(world: &mut World<'_>, key: usize, hold: Hold, is_allowed: b
     }
 }
 
-/// I39, of a share: the process has handed out no more than its part of the limit, and refuses only what is beyond.
+/// `PermitsWithinLimit`, of a share: the process has handed out no more than its part of the limit, and refuses only
+/// what is beyond.
 fn granted_by_share(
     world: &mut World<'_>,
     task: TaskView,
@@ -270,7 +279,7 @@ fn granted_by_share(
                 "node {} has handed out {held} of its {limit}, and {cost} are answered {decision:?}",
                 task.node
             );
-            return world.judge.fail("I39", now, what);
+            return world.record.fail(Invariant::PermitsWithinLimit, now, what);
         }
     }
     if is_allowed {
@@ -280,7 +289,8 @@ fn granted_by_share(
     }
 }
 
-/// I13: only what needs the store's record of a permit may fail, and only while a fault keeps the node from the store.
+/// `AnswerIsTrue`: only what needs the store's record of a permit may fail, and only while a fault keeps the node from
+/// the store.
 fn failed(
     world: &mut World<'_>,
     task: TaskView,
@@ -288,9 +298,13 @@ fn failed(
     error: &DecideError,
 ) {
     world.seen(format_args!("node {} {step:?} of {:?}: {error}", task.node, arrival.ask));
-    crate::answers::finds_out(world, task);
-    if step == Step::Acquire || !crate::answers::is_disturbed(world, task) {
-        world.judge.fail("I13", world.now, format!("{step:?} of {arrival:?}: {error}"));
+    crate::reply_checks::finds_out(world, task);
+    if step == Step::Acquire || !crate::reply_checks::is_disturbed(world, task) {
+        world.record.fail(
+            Invariant::AnswerIsTrue,
+            world.now,
+            format!("{step:?} of {arrival:?}: {error}"),
+        );
     }
 }
 

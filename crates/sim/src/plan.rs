@@ -240,7 +240,8 @@ pub enum FaultKind {
     Refuses,
     /// The store cannot read the value of a key.
     Unreadable(usize),
-    /// A replica that lacks the writes of the last so many µs takes over; until nodes find it, the old store answers them.
+    /// A replica that lacks the writes of the last so many µs takes over; until nodes find it, the old store answers
+    /// them.
     Failover(u64),
 }
 
@@ -603,7 +604,7 @@ impl Plan {
         if is_one { FaultKind::Failover(rng.u64(0..=1_000) * MS) } else { kind }
     }
 
-    /// Replaces failovers that the judge cannot follow by partitions: those with refunds or edits, and all but the
+    /// Replaces failovers that no bound follows by partitions: those with refunds or edits, and all but the
     /// first.
     fn keep_one_failover(&mut self) {
         let mut may_be = self.only_takes() && self.versions.len() == 1;

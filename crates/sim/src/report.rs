@@ -1,4 +1,4 @@
-//! Invariants of many histories together: I6 and I7.
+//! Invariants of many histories together: calls that leases save, and `LostWritesCostLittle`.
 
 use std::fmt;
 

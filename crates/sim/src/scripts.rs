@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! world ─▶ server: the kernel ──────────────────────────────────────▶ reply ─▶ node
-//!             └▶ scripts: RedisStore ─▶ codec ─▶ decide.lua ─▶ keys ─▶ reply: the same, or I37
+//!             └▶ scripts: RedisStore ─▶ codec ─▶ decide.lua ─▶ keys ─▶ reply: the same, or `ScriptsEqualKernel`
 //! ```
 //!
 //! Not simulated: connections, and what they join, repeat or give back late (`crates/store/tests/it/redis_store`).

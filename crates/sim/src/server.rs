@@ -9,13 +9,14 @@ use sluicegate::{Decision, Micros, Moment, Outcome, Retry, Rule, RuleSet, Verb};
 
 use crate::clock::BEGIN;
 use crate::plan::{MS, SECOND};
+use crate::promises::Invariant;
 use crate::scripts::ScriptStore;
 use crate::wire::{Reply, Said, StoreAsk};
 
 /// The longest time for which a write can be lost, µs: an older one has reached every replica.
 const LOST_MAX_US: u64 = 2 * SECOND;
 
-/// Holders of one key at most (I12).
+/// Holders of one key at most (`HoldersAreBounded`).
 const HOLDERS_MAX: usize = 64;
 
 /// More than any limit.
@@ -60,7 +61,7 @@ struct Write {
     took: Permits,
 }
 
-/// A fact about an execution, for the judge.
+/// A fact about an execution, for the record.
 #[derive(Clone, Debug)]
 pub(crate) enum Note {
     /// These rules took over while this many permits were held.
@@ -85,7 +86,7 @@ pub(crate) struct Execution {
     pub(crate) reply: Reply,
     pub(crate) notes: Vec<Note>,
     /// The invariant that the execution breaks, and a description.
-    pub(crate) broken: Option<(&'static str, String)>,
+    pub(crate) broken: Option<(Invariant, String)>,
 }
 
 /// The usage that the store forgot of a key.
@@ -124,7 +125,10 @@ impl Server {
         if let Some(scripts) = &mut self.scripts {
             let reply = scripts.execute(ask, clock, now);
             let differs = (reply != execution.reply).then(|| {
-                ("I37", format!("the scripts say {reply:?}, and the kernel {:?}", execution.reply))
+                (
+                    Invariant::ScriptsEqualKernel,
+                    format!("the scripts say {reply:?}, and the kernel {:?}", execution.reply),
+                )
             });
             execution.broken = execution.broken.or(differs);
         }
@@ -295,7 +299,7 @@ impl Server {
         }
         let records = stored.leased.leases.records.len();
         if records > HOLDERS_MAX {
-            broken = Some(("I12", format!("{records} holders of one key")));
+            broken = Some((Invariant::HoldersAreBounded, format!("{records} holders of one key")));
         }
         if message.holder == Holder::NONE {
             // The message only reads.
@@ -501,14 +505,14 @@ fn settled(stored: &Stored, at: &Moment<'_>) -> Stored {
     settled
 }
 
-/// I34: refunded permits are no longer in use, as far as they still were. Guava's two algorithms count booked permits
-/// as in use, and a sliding counter gives back to the present window alone.
+/// `RefundFrees`: refunded permits are no longer in use, as far as they still were. Guava's two algorithms count booked
+/// permits as in use, and a sliding counter gives back to the present window alone.
 fn gives_back(
     verb: &Verb,
     Stored { rules, leased, .. }: &Stored,
     before: Permits,
     at: &Moment<'_>,
-) -> Option<(&'static str, String)> {
+) -> Option<(Invariant, String)> {
     let Verb::Refund { cost } = verb else { return None };
     let after = rules.in_use(&leased.states, at);
     let each = rules.rules().iter().zip(before.into_iter().zip(after));
@@ -529,7 +533,7 @@ fn gives_back(
             let back = before.saturating_sub(after);
             (back < due).then(|| {
                 (
-                    "I34",
+                    Invariant::RefundFrees,
                     format!(
                         "a refund of {} gives {back} back to {named:?}, of {before} in use",
                         cost.get()
@@ -540,9 +544,9 @@ fn gives_back(
         .next()
 }
 
-/// I33: lapsed permits count as used by their deadline, and flow out from then on. Checks the only bucket of a key that
-/// was written before.
-fn lapses_late(stored: &Stored, at: &Moment<'_>) -> Option<(&'static str, String)> {
+/// `LapsedIsUsedByDeadline`: lapsed permits count as used by their deadline, and flow out from then on. Checks the only
+/// bucket of a key that was written before.
+fn lapses_late(stored: &Stored, at: &Moment<'_>) -> Option<(Invariant, String)> {
     let Stored { rules, leased, at: written_at, .. } = stored;
     let [named] = rules.rules() else { return None };
     let Rule::TokenBucket(bucket) = &named.rule else { return None };
@@ -564,7 +568,10 @@ fn lapses_late(stored: &Stored, at: &Moment<'_>) -> Option<(&'static str, String
     let most = flows(used, now.since(since)).div_ceil(period_us) + 1;
     let used = in_use_with_lapsed(stored, at)[0];
     (used > most).then(|| {
-        ("I33", format!("{used} of {named:?} are in use, and {most} may be by what lapsed"))
+        (
+            Invariant::LapsedIsUsedByDeadline,
+            format!("{used} of {named:?} are in use, and {most} may be by what lapsed"),
+        )
     })
 }
 
@@ -604,20 +611,27 @@ fn named_as(answer: StoreAnswer, rules: &RuleSet, asked: &RuleSet) -> StoreAnswe
     StoreAnswer { verdict, in_use }
 }
 
-/// I10 and I13: a refusal and a peek change no usage, and no answer promises more than there is.
+/// `LookChangesNothing` and `AnswerIsTrue`: a refusal and a peek change no usage, and no answer promises more than
+/// there is.
 fn check(
     verb: &Verb,
     decision: &Decision,
     (Usage(before), Usage(after)): (&Usage, &Usage),
-) -> Option<(&'static str, String)> {
+) -> Option<(Invariant, String)> {
     let is_look = matches!(verb, Verb::Peek { .. });
     // Lapsed permits are charged as of their deadline, and have flowed out in part.
     let grew = before.iter().zip(after).any(|(before, after)| after > before);
     if (is_look || !decision.allowed()) && grew {
-        return Some(("I10", format!("{} changed usage {before:?} to {after:?}", verb.name())));
+        return Some((
+            Invariant::LookChangesNothing,
+            format!("{} changed usage {before:?} to {after:?}", verb.name()),
+        ));
     }
     if decision.remaining > decision.limit {
-        return Some(("I13", format!("{} of {} remain", decision.remaining, decision.limit)));
+        return Some((
+            Invariant::AnswerIsTrue,
+            format!("{} of {} remain", decision.remaining, decision.limit),
+        ));
     }
     let asked = match *verb {
         Verb::Check { cost } | Verb::Reserve { cost, .. } | Verb::AtMost { cost } => cost.get(),
@@ -626,17 +640,20 @@ fn check(
     let grants = decision.granted();
     let exact = !matches!(verb, Verb::AtMost { .. });
     if grants > asked || exact && decision.allowed() && grants != asked {
-        return Some(("I13", format!("{} of {asked} granted {grants}", verb.name())));
+        return Some((
+            Invariant::AnswerIsTrue,
+            format!("{} of {asked} granted {grants}", verb.name()),
+        ));
     }
     None
 }
 
-/// I2: no more is in use than the limit, unless it was before and did not grow.
+/// `StoreWithinLimit`: no more is in use than the limit, unless it was before and did not grow.
 fn within(
     rules: &RuleSet,
     Usage(before): &Usage,
     Usage(after): &Usage,
-) -> Option<(&'static str, String)> {
+) -> Option<(Invariant, String)> {
     let each = rules.rules().iter().zip(before.iter().zip(after));
     for (named, (before, after)) in each {
         // Guava's two algorithms and reservations book the future.
@@ -649,7 +666,7 @@ fn within(
         );
         if !books && *after > named.rule.limit() && after > before {
             return Some((
-                "I2",
+                Invariant::StoreWithinLimit,
                 format!("{} has {after} of {} in use", named.name, named.rule.limit()),
             ));
         }
@@ -657,13 +674,13 @@ fn within(
     None
 }
 
-/// I8: a refused check passes after the retry of its answer, and not a µs before.
+/// `RefusalEndsAtItsRetry`: a refused check passes after the retry of its answer, and not a µs before.
 fn retry_is_honest(
     Stored { rules, leased, .. }: &Stored,
     ask: &StoreAsk,
     decision: &Decision,
     clock: Micros,
-) -> Option<(&'static str, String)> {
+) -> Option<(Invariant, String)> {
     let (Verb::Check { cost }, Outcome::Deny { retry: Retry::After(retry) }) =
         (&ask.verb, decision.outcome)
     else {
@@ -681,11 +698,17 @@ fn retry_is_honest(
     };
     let then = clock.plus(retry);
     if !passes(then) {
-        return Some(("I8", format!("cost {} is refused after its retry of {retry}", cost.get())));
+        return Some((
+            Invariant::RefusalEndsAtItsRetry,
+            format!("cost {} is refused after its retry of {retry}", cost.get()),
+        ));
     }
     let sooner = Micros::new(then.get() - 1);
     if sooner > clock && passes(sooner) && rules.rules().len() == 1 {
-        return Some(("I8", format!("cost {} passes before its retry of {retry}", cost.get())));
+        return Some((
+            Invariant::RefusalEndsAtItsRetry,
+            format!("cost {} passes before its retry of {retry}", cost.get()),
+        ));
     }
     None
 }

@@ -94,14 +94,14 @@ impl World<'_> {
             *until = self.now.max(*until);
         }
         let asked = (was_without, asks, task.begun_at == self.now || task.is_keeper);
-        crate::probes::see(self, task.node, asked, &polled);
+        crate::breaker_checks::see(self, task.node, asked, &polled);
         let asker = (task.node, was_without, task.is_keeper);
-        crate::probes::check_overload(self, asker, (replies, &polled));
+        crate::breaker_checks::check_overload(self, asker, (replies, &polled));
         let begun = task.has_asked.then_some(task.begun_at);
-        crate::probes::check_silence(self, task.node, begun, (replies, &polled));
-        crate::probes::check_given_up(self, asker, begun, (replies, &polled));
-        crate::grants::check_owing(self, task.node);
-        crate::dues::settle(self, task.node);
+        crate::breaker_checks::check_silence(self, task.node, begun, (replies, &polled));
+        crate::breaker_checks::check_given_up(self, asker, begun, (replies, &polled));
+        crate::lease_checks::check_owing(self, task.node);
+        crate::debt_checks::settle(self, task.node);
         for (key, id, executed) in unanswered {
             if let Some(key) = self.key_of(&key) {
                 self.dues[task.node][key].hear_nothing(id, executed);
@@ -140,7 +140,7 @@ impl World<'_> {
     }
 }
 
-/// The facts about a task that the judge of answers needs.
+/// The facts about a task that the checks of replies need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TaskView {
     pub(crate) node: usize,

@@ -1,8 +1,8 @@
 //! The name of a history, or of a part of it, in one line: `s3-6f3a9c20-n2k1-f3.7-l0-t2213`.
 //!
-//! `s3`, `h4` for hot keys, `q1` for quotas, `e1` for edits of them, or `p1` for permits that are held, is the version of the generator. Then come the seed, the most nodes and
-//! keys, the faults and loads that are kept (without the part: all), the last instant in ms, and `r` if the scripts of
-//! Redis execute each call too.
+//! `s3`, `h4` for hot keys, `q1` for quotas, `e1` for edits of them, or `p1` for permits that are held, is the version of
+//! the generator. Then come the seed, the most nodes and keys, the faults and loads that are kept (without the part: all),
+//! the last instant in ms, and `r` if the scripts of Redis execute each call too.
 
 use std::fmt;
 use std::str::FromStr;

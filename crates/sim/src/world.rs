@@ -8,16 +8,17 @@ use std::task::Waker;
 use sluicegate::policy::PolicySet;
 use sluicegate::store::redis::affordable;
 
+use crate::bounds::{Lost, Record, Used, Violation};
 use crate::calls::Call;
-use crate::dues::Dues;
+use crate::debt_checks::NodeDebts;
 use crate::failover::Replaced;
-use crate::grants::{Central, Grants};
-use crate::judge::{Judge, Lost, Used, Violation};
+use crate::lease_checks::{Central, Grants};
 use crate::net::Link;
 use crate::node::{self, Done, Node};
 use crate::oracle::Calm;
 use crate::permits::{Permits, Step};
 use crate::plan::{Arrival, Fault, Hold, MS, Plan, SECOND, generator};
+use crate::promises::Invariant;
 use crate::queue::Queue;
 use crate::server::Server;
 use crate::tasks::{Task, TaskView};
@@ -173,7 +174,7 @@ pub(crate) struct World<'p> {
     /// Checks in a row of each node and key that went to the store.
     pub(crate) central: Vec<Vec<Central>>,
     /// The dues of each node and key.
-    pub(crate) dues: Vec<Vec<Dues>>,
+    pub(crate) dues: Vec<Vec<NodeDebts>>,
     /// The permits that are held of each key.
     pub(crate) permits: Vec<Permits>,
     /// The number of keys with debts of the node before the running task ran.
@@ -182,7 +183,7 @@ pub(crate) struct World<'p> {
     pub(crate) charged: BTreeSet<u128>,
     /// The demand after the faults, as one limiter would meet it.
     calm: Option<Calm>,
-    pub(crate) judge: Judge,
+    pub(crate) record: Record,
     hash: u64,
     decided: u64,
     pub(crate) executed: u64,
@@ -234,12 +235,12 @@ impl<'p> World<'p> {
             stops_since: vec![None; plan.nodes],
             grants: Grants::new(plan),
             central: vec![vec![Central::default(); plan.keys]; plan.nodes],
-            dues: vec![vec![Dues::default(); plan.keys]; plan.nodes],
+            dues: vec![vec![NodeDebts::default(); plan.keys]; plan.nodes],
             permits: vec![Permits::default(); plan.keys],
             owed_before: 0,
             charged: BTreeSet::new(),
             calm: None,
-            judge: Judge::default(),
+            record: Record::default(),
             hash: 0xcbf2_9ce4_8422_2325,
             decided: 0,
             executed: 0,
@@ -269,7 +270,7 @@ impl<'p> World<'p> {
         let rest_us = if plan.leases { HOT_REST_US } else { REST_US };
         let end = plan.span_us.max(last_fault.unwrap_or(0)) + rest_us;
         while let Some((at, event)) = world.events.next() {
-            if at > end || world.judge.has_failed() {
+            if at > end || world.record.has_failed() {
                 break;
             }
             world.now = at;
@@ -280,10 +281,10 @@ impl<'p> World<'p> {
     }
 
     fn end(mut self) -> Outcome {
-        crate::dues::check_debts(&mut self);
-        crate::grants::check_end(&mut self);
-        crate::answers::check_left(&mut self);
-        let (mut violation, used, lost) = self.judge.verdict(self.plan);
+        crate::debt_checks::check_debts(&mut self);
+        crate::lease_checks::check_end(&mut self);
+        crate::reply_checks::check_left(&mut self);
+        let (mut violation, used, lost) = self.record.verdict(self.plan);
         if violation.is_none() {
             violation = crate::oracle::compare(self.plan, used.admitted, self.now);
         }
@@ -474,8 +475,8 @@ impl<'p> World<'p> {
         if !self.nodes[node].is_up {
             return;
         }
-        crate::grants::check_held(self, node);
-        crate::grants::check_returned(self, node);
+        crate::lease_checks::check_held(self, node);
+        crate::lease_checks::check_returned(self, node);
         self.notice_loss(node);
         if self.nodes[node].engine.debts() > 0 {
             let engine = Arc::clone(&self.nodes[node].engine);
@@ -492,7 +493,7 @@ impl<'p> World<'p> {
             self.seen(format_args!("node {node} notices that the store has forgotten"));
             self.nodes[node].clock.set(self.now);
             self.nodes[node].engine.remind_store();
-            crate::dues::remind(self, node);
+            crate::debt_checks::remind(self, node);
         }
     }
 
@@ -518,17 +519,21 @@ impl<'p> World<'p> {
         if is_decided && !stood {
             self.slowest = self.slowest.max(took);
             if took > ASKED_MAX * self.plan.deadline_us {
-                self.judge.fail("I9", now, format!("a decision took {took} µs: {done:?}"));
+                self.record.fail(
+                    Invariant::DecisionInTime,
+                    now,
+                    format!("a decision took {took} µs: {done:?}"),
+                );
             }
         }
         match done {
             Done::DecidedEach(each) => {
                 for (arrival, asker, decided) in each {
                     let view = TaskView { is_batch: took > 0, ..task.view(Some(asker)) };
-                    crate::answers::see(self, view, Done::Decided(arrival, decided));
+                    crate::reply_checks::see(self, view, Done::Decided(arrival, decided));
                 }
             }
-            done => crate::answers::see(self, task.view(None), done),
+            done => crate::reply_checks::see(self, task.view(None), done),
         }
     }
 

@@ -24,8 +24,8 @@ pub enum RuleSpec {
         period_us: u64,
         /// Most beside the one that passes.
         burst: u64,
-        /// It can delay requests, and so it cannot be leased; but none finds so many others that it is delayed
-        /// (`delay: BURST`). Otherwise it only measures (`delay: none`).
+        /// The rule can delay requests (`delay: BURST`), and so it cannot be leased; but no request finds so many
+        /// others that it is delayed. Otherwise it only measures (`delay: none`).
         delays: bool,
     },
     /// `limit` in a window.

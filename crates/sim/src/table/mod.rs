@@ -8,7 +8,7 @@
 //! | `level` | the excess of a rule over its limit, at the same cost for each request |
 //!
 //! Histories check what must never happen, and have a few hundred requests. Here a case has up to three
-//! million; it runs without a judge.
+//! million; it checks no invariant.
 
 mod cases;
 mod fleet;

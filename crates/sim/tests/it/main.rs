@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use sluicegate_sim::report::{Losses, Quiet};
-use sluicegate_sim::{Outcome, Token, Violation, run, run_traced, shrink, table};
+use sluicegate_sim::{Invariant, Outcome, Token, Violation, run, run_traced, shrink, table};
 
 /// Histories of a run; `SIM_HISTORIES` sets another number.
 const HISTORIES: u64 = 20_000;
@@ -106,17 +106,27 @@ fn no_history_breaks_an_invariant() {
         _ => Token::of(seed),
     });
     eprintln!("{quiet}\n{lost}");
-    // I7 holds of many keys together, and a few prove nothing.
+    // `LostWritesCostLittle` holds of many keys together, and a few prove nothing.
     if lost.len() >= LOST_MIN {
-        assert!(lost.within_percent() >= 99.0 && lost.mean_percent() <= 1.0, "I7: {lost}");
+        assert!(
+            lost.within_percent() >= 99.0 && lost.mean_percent() <= 1.0,
+            "LostWritesCostLittle: {lost}"
+        );
     }
 }
 
 #[test]
 fn a_violation_names_the_promise_that_it_breaks() {
-    let violation = Violation { invariant: "I17", at: 1_500_000, what: "node 0 …".to_owned() };
+    let violation = Violation {
+        invariant: Invariant::ChargedAtMostAdmitted,
+        at: 1_500_000,
+        what: "node 0 …".to_owned(),
+    };
     let line = violation.to_string();
-    assert_eq!(line, "I17 at 1.500 s: node 0 …; promised: no more is charged than was admitted");
+    assert_eq!(
+        line,
+        "ChargedAtMostAdmitted at 1.500 s: node 0 …; promised: no more is charged than was admitted"
+    );
 }
 
 #[test]

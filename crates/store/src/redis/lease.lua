@@ -86,8 +86,8 @@ elseif what == 'leases' then
     return instant < now and instant or now
   end
 
-  -- Whether permits that were leased count under a rule of these `flags`: under all that do not hand out permits with
-  -- ids. A rule that cannot be leased may have replaced one that could be.
+  -- Returns whether permits that were leased count under a rule of these `flags`: under all that do not hand out
+  -- permits with ids. A rule that cannot be leased may have replaced one that could be.
   local function counts_leased(flags)
     return flags % CALENDAR < PERMITS
   end

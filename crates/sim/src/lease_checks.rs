@@ -1,4 +1,4 @@
-//! Permits that nodes hold, and whether the store accounts for them: I3, I4, I11, I24 and I31.
+//! Checks of permits that nodes hold, and of what the store accounts for.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use sluicegate::{Answer, Cost, Decision};
 
 use crate::node;
 use crate::plan::{Fault, FaultKind, MS, Plan, RuleSpec, SECOND};
+use crate::promises::Invariant;
 use crate::wire::StoreAsk;
 use crate::world::World;
 
@@ -117,8 +118,8 @@ impl Grants {
     }
 }
 
-/// I8: a holder refuses nothing that passes, if the store had as much left as it had asked for. With several holders,
-/// others give permits back meanwhile, which a remembered refusal does not notice for a second.
+/// `RefusalEndsAtItsRetry`: a holder refuses nothing that passes, if the store had as much left as it had asked for.
+/// With several holders, others give permits back meanwhile, which a remembered refusal does not notice for a second.
 pub(crate) fn check_refusal(world: &mut World<'_>, (node, key): (usize, usize), cost: Cost) {
     let (now, Grant { life, is_plenty, .. }) = (world.now, world.grants.of[node][key]);
     let is_alone = world.plan.nodes == 1;
@@ -126,11 +127,11 @@ pub(crate) fn check_refusal(world: &mut World<'_>, (node, key): (usize, usize), 
     let passes = world.server.refuses(&node::key_name(key), cost, now) == Some(false);
     if is_calm && is_plenty && passes {
         let what = format!("node {node} refuses {cost:?} of key {key}, and the store had plenty");
-        world.judge.fail("I8", now, what);
+        world.record.fail(Invariant::RefusalEndsAtItsRetry, now, what);
     }
 }
 
-/// I18: a hot key is leased while the store answers and has plenty. Checks a decision of the store.
+/// `HotKeyIsLeased`: a hot key is leased while the store answers and has plenty. Checks a decision of the store.
 pub(crate) fn check_central(
     world: &mut World<'_>,
     (node, key): (usize, usize),
@@ -160,22 +161,22 @@ pub(crate) fn check_central(
     (central.checks, central.last) = (central.checks + 1, now);
     if central.checks > CENTRAL_MAX && now > central.since + CENTRAL_MAX_US {
         let what = format!("node {node} asks the store for each check of key {key}");
-        world.judge.fail("I18", now, what);
+        world.record.fail(Invariant::HotKeyIsLeased, now, what);
     }
 }
 
-/// I4: permits that `node` uses have not lapsed.
+/// `LapsedPermitsUnused`: permits that `node` uses have not lapsed.
 pub(crate) fn check_end_of(world: &mut World<'_>, node: usize, key: usize) {
     let (now, Grant { life, until, .. }) = (world.now, world.grants.of[node][key]);
     let Grants { keys_lost_until, nodes_lost_until, .. } = &world.grants;
     let is_lost = nodes_lost_until[node].max(keys_lost_until[key]) > now;
     if !is_lost && (life != world.nodes[node].life || now >= until) {
         let what = format!("node {node} takes permits of key {key} that lapsed at {until} µs");
-        world.judge.fail("I4", now, what);
+        world.record.fail(Invariant::LapsedPermitsUnused, now, what);
     }
 }
 
-/// I3: the store accounts for what `node` holds; I12: a node leases few keys.
+/// `LeasesAccountedFor`: the store accounts for what `node` holds; `HoldersAreBounded`: a node leases few keys.
 pub(crate) fn check_held(world: &mut World<'_>, node: usize) {
     let now = world.now;
     if !world.plan.leases || !world.nodes[node].is_up || world.grants.nodes_lost_until[node] > now {
@@ -185,7 +186,7 @@ pub(crate) fn check_held(world: &mut World<'_>, node: usize) {
     let leased = world.nodes[node].engine.leased_keys();
     if leased.len() > world.plan.keys {
         let what = format!("node {node} leases {} keys", leased.len());
-        world.judge.fail("I12", now, what);
+        world.record.fail(Invariant::HoldersAreBounded, now, what);
     }
     for leased in leased.iter().filter(|leased| leased.left > 0 && leased.ends_in.get() > 0) {
         let Some(key) = (0..world.plan.keys).find(|key| node::key_name(*key)[..] == leased.key)
@@ -200,12 +201,13 @@ pub(crate) fn check_held(world: &mut World<'_>, node: usize) {
         if u64::from(leased.left) > grant {
             let left = leased.left;
             let what = format!("node {node} has {left} permits of key {key}, the store {grant}");
-            world.judge.fail("I3", now, what);
+            world.record.fail(Invariant::LeasesAccountedFor, now, what);
         }
     }
 }
 
-/// I21: a message of `node` keeps no more than the node can still use; the store would reserve the rest in vain.
+/// `MessageKeepsWhatIsUsable`: a message of `node` keeps no more than the node can still use; the store would reserve
+/// the rest in vain.
 pub(crate) fn check_kept(world: &mut World<'_>, node: usize, ask: &StoreAsk) {
     let Some(message) = ask.message.filter(|message| message.keep > 0) else { return };
     let leased = world.nodes[node].engine.leased_keys();
@@ -213,11 +215,11 @@ pub(crate) fn check_kept(world: &mut World<'_>, node: usize, ask: &StoreAsk) {
     let usable: u32 = usable.map(|leased| leased.left).sum();
     if message.keep > usable {
         let what = format!("node {node} keeps {} permits and can use {usable}", message.keep);
-        world.judge.fail("I21", world.now, what);
+        world.record.fail(Invariant::MessageKeepsWhatIsUsable, world.now, what);
     }
 }
 
-/// I19: `node` has given its leases back soon after it began to stop, unless a fault interfered.
+/// `StoppedNodeReturnsLeases`: `node` has given its leases back soon after it began to stop, unless a fault interfered.
 pub(crate) fn check_returned(world: &mut World<'_>, node: usize) {
     let now = world.now;
     let Some(since) = world.stops_since[node].filter(|since| now > since + RETURNED_WITHIN_US)
@@ -235,15 +237,15 @@ pub(crate) fn check_returned(world: &mut World<'_>, node: usize) {
         let held = world.server.held_by(&node::key_name(key), holder, now);
         if held > 0 {
             let what = format!("node {node} stops, and {held} permits of key {key} are out");
-            world.judge.fail("I19", now, what);
+            world.record.fail(Invariant::StoppedNodeReturnsLeases, now, what);
         }
     }
 }
 
-/// I11: no permits are held of a key without requests, and the key is removed.
+/// `IdleKeysVanish`: no permits are held of a key without requests, and the key is removed.
 pub(crate) fn check_end(world: &mut World<'_>) {
     let (plan, now) = (world.plan, world.now);
-    if !plan.leases || world.judge.has_failed() {
+    if !plan.leases || world.record.has_failed() {
         return;
     }
     // A copy that arrives late is granted permits, which lapse; and after the clock was set back, leased permits lapse
@@ -265,11 +267,15 @@ pub(crate) fn check_end(world: &mut World<'_>) {
         let held = world.server.out(&name, now);
         if held > 0 && !is_late {
             let what = format!("{held} permits of key {key} are out, and nobody asks for it");
-            world.judge.fail("I11", now, what);
+            world.record.fail(Invariant::IdleKeysVanish, now, what);
         }
         let gone_after_us = GONE_AFTER_US + 2 * span_us + back_us;
         if is_forgotten && !world.server.is_gone_in(&name, gone_after_us, now) {
-            world.judge.fail("I11", now, format!("key {key} stays, and nobody asks for it"));
+            world.record.fail(
+                Invariant::IdleKeysVanish,
+                now,
+                format!("key {key} stays, and nobody asks for it"),
+            );
         }
     }
 }
@@ -314,17 +320,17 @@ fn most_used(plan: &Plan, place: usize) -> Vec<u64> {
     earlier.into_iter().map(|(_, used)| used).collect()
 }
 
-/// I31: permits are used by the rules by which they were asked for.
+/// `PermitsKeepTheirRules`: permits are used by the rules by which they were asked for.
 pub(crate) fn check_rules(world: &mut World<'_>, (node, key): (usize, usize), answer: &Answer) {
     let asked_by = &world.nodes[node].asked_by[key];
     if !asked_by.iter().any(|rules| Arc::ptr_eq(rules, answer.rules())) {
         let what = format!("node {node} has asked for no permits of key {key} by {answer:?}");
-        world.judge.fail("I31", world.now, what);
+        world.record.fail(Invariant::PermitsKeepTheirRules, world.now, what);
     }
 }
 
-/// I24: a process with a debt of a key uses none of its permits. An engine reports only the debts of all keys
-/// together, so this is checked where there is one key.
+/// `DebtBeforeLease`: a process with a debt of a key uses none of its permits. An engine reports only the debts of all
+/// keys together, so this is checked where there is one key.
 pub(crate) fn check_owing(world: &mut World<'_>, node: usize) {
     let engine = &world.nodes[node].engine;
     if world.plan.keys > 1 || engine.debts() == 0 {
@@ -333,7 +339,7 @@ pub(crate) fn check_owing(world: &mut World<'_>, node: usize) {
     let leased = engine.leased_keys();
     if let Some(key) = leased.iter().find(|key| key.left > 0 && key.ends_in.get() > 0) {
         let what = format!("node {node} owes, and has {} permits to use", key.left);
-        world.judge.fail("I24", world.now, what);
+        world.record.fail(Invariant::DebtBeforeLease, world.now, what);
     }
 }
 

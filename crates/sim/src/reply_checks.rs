@@ -2,10 +2,11 @@
 
 use sluicegate::{Admission, Answer, DecideError, Mode, Outcome, Retry, SettleError};
 
-use crate::grants::Central;
-use crate::judge::{By, What};
+use crate::bounds::{By, What};
+use crate::lease_checks::Central;
 use crate::node::Done;
 use crate::plan::{Arrival, Ask, MS, OnFailure, RULES_MAX};
+use crate::promises::Invariant;
 use crate::tasks::TaskView;
 use crate::wire::Executed;
 use crate::world::{RECOVERY_US, World};
@@ -38,12 +39,20 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
                 // Only the store knows which ids are settled: an id that it has forgotten is settled again.
                 let has_forgotten = world.forgot_at.is_some_and(|then| then >= task.begun_at);
                 if !is_first && !has_forgotten {
-                    world.judge.fail("I14", world.now, format!("{arrival:?} is settled twice"));
+                    world.record.fail(
+                        Invariant::GivenBackOnce,
+                        world.now,
+                        format!("{arrival:?} is settled twice"),
+                    );
                 }
                 if settled.refunded > charged.saturating_sub(cost)
                     || settled.taken > cost.saturating_sub(charged)
                 {
-                    world.judge.fail("I14", world.now, format!("{settled:?} of {arrival:?}"));
+                    world.record.fail(
+                        Invariant::GivenBackOnce,
+                        world.now,
+                        format!("{settled:?} of {arrival:?}"),
+                    );
                 }
                 returned(world, &arrival, &settled.answer, settled.refunded);
                 if settled.taken > 0 && settled.answer.mode == Mode::Leased {
@@ -56,7 +65,11 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
             }
             Err(SettleError::Settled) => {}
             Err(error) if is_disturbed(world, task) => world.seen(format_args!("{error}")),
-            Err(error) => world.judge.fail("I13", world.now, format!("{arrival:?}: {error}")),
+            Err(error) => world.record.fail(
+                Invariant::AnswerIsTrue,
+                world.now,
+                format!("{arrival:?}: {error}"),
+            ),
         },
         Done::Held(arrival, step, decided) => {
             crate::permits::see(world, task, (arrival, step), decided);
@@ -75,7 +88,11 @@ fn refunded_or_not(
     match refunded {
         Ok(admission) if admission.answer.decision.granted() > asked => {
             let granted = admission.answer.decision.granted();
-            world.judge.fail("I14", world.now, format!("{granted} of {asked} are given back"));
+            world.record.fail(
+                Invariant::GivenBackOnce,
+                world.now,
+                format!("{granted} of {asked} are given back"),
+            );
         }
         Ok(admission) => {
             know(world, task, arrival, &admission.answer);
@@ -90,19 +107,27 @@ fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Ans
     trace(world, task, arrival, answer);
     modes(world, task, answer);
     if decision.remaining > decision.limit || decision.granted() > arrival.ask.cost() {
-        world.judge.fail("I13", world.now, format!("{decision:?} to {arrival:?}"));
+        world.record.fail(
+            Invariant::AnswerIsTrue,
+            world.now,
+            format!("{decision:?} to {arrival:?}"),
+        );
     }
     let mut limits = world.plan.versions.iter().flat_map(|version| &version.rules);
     let fits = limits.all(|rule| arrival.ask.cost() <= rule.limit());
     if fits && matches!(decision.outcome, Outcome::Deny { retry: Retry::Never }) {
-        world.judge.fail("I13", world.now, format!("never, to {arrival:?}: {decision:?}"));
+        world.record.fail(
+            Invariant::AnswerIsTrue,
+            world.now,
+            format!("never, to {arrival:?}: {decision:?}"),
+        );
     }
-    crate::dues::hear(world, task, arrival, answer);
+    crate::debt_checks::hear(world, task, arrival, answer);
     know(world, task, arrival, answer);
     match (mode, arrival.ask) {
         (Mode::Store, Ask::Check(1)) => {
             let is_disturbed = is_disturbed(world, task);
-            crate::grants::check_central(world, (task.node, key), (answer, is_disturbed));
+            crate::lease_checks::check_central(world, (task.node, key), (answer, is_disturbed));
         }
         _ => world.central[task.node][key] = Central::default(),
     }
@@ -115,7 +140,7 @@ fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Ans
         && world.admitted > most
     {
         let what = format!("{} are admitted of a quota of at most {most}", world.admitted);
-        world.judge.fail("I35", world.now, what);
+        world.record.fail(Invariant::QuotaHolds, world.now, what);
     }
     if granted > 0 {
         count(world, task, (key, granted), answer);
@@ -133,7 +158,7 @@ fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Ans
 
 fn know(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {
     let asked = if matches!(arrival.ask, Ask::Reset) { 0 } else { arrival.ask.cost() };
-    crate::dues::know(world, task, (arrival.key, asked), answer);
+    crate::debt_checks::know(world, task, (arrival.key, asked), answer);
 }
 
 fn trace(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {
@@ -157,7 +182,7 @@ fn trace(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answe
     );
 }
 
-/// Tells the judge that so many permits of a key were granted.
+/// Records that so many permits of a key were granted.
 fn count(world: &mut World<'_>, task: TaskView, (key, granted): (usize, u64), answer: &Answer) {
     let wait = answer.decision.wait().get();
     let here = (world.now, world.executed());
@@ -165,7 +190,7 @@ fn count(world: &mut World<'_>, task: TaskView, (key, granted): (usize, u64), an
         world.dues[task.node][key].lease(granted);
     }
     if matches!(answer.mode, Mode::Local | Mode::Allow) {
-        crate::dues::admit(world, task, key, (granted, answer));
+        crate::debt_checks::admit(world, task, key, (granted, answer));
     }
     match answer.mode {
         Mode::Store => {
@@ -188,8 +213,8 @@ fn count(world: &mut World<'_>, task: TaskView, (key, granted): (usize, u64), an
         }
         // The node's clock was read at this instant.
         Mode::Leased => {
-            crate::grants::check_end_of(world, task.node, key);
-            crate::grants::check_rules(world, (task.node, key), answer);
+            crate::lease_checks::check_end_of(world, task.node, key);
+            crate::lease_checks::check_rules(world, (task.node, key), answer);
             admitted(world, key, here, (granted, world.now, By::Lease));
         }
         Mode::Local => {
@@ -211,15 +236,16 @@ fn count(world: &mut World<'_>, task: TaskView, (key, granted): (usize, u64), an
     }
 }
 
-/// I36: over a slow network, the store counts no more of a quota as used than was admitted, plus a hundredth of the
-/// limit. The client of Redis gives back what the store grants too late to single requests; it is not simulated.
+/// `SlowNetworkBurnsNoQuota`: over a slow network, the store counts no more of a quota as used than was admitted, plus
+/// a hundredth of the limit. The client of Redis gives back what the store grants too late to single requests; it is
+/// not simulated.
 pub(crate) fn check_left(world: &mut World<'_>) {
     let Some(limit) = world.plan.quota.filter(|_| world.plan.is_only_late()) else { return };
     let used = world.server.used(&crate::node::key_name(0), world.now);
     let gone = used.saturating_sub(world.admitted + world.unheard);
     if gone > limit / 100 {
         let what = format!("{gone} of {limit} are gone, and nobody got them");
-        world.judge.fail("I36", world.now, what);
+        world.record.fail(Invariant::SlowNetworkBurnsNoQuota, world.now, what);
     }
 }
 
@@ -251,7 +277,7 @@ pub(crate) fn versions_of(world: &World<'_>, answer: &Answer) -> impl Iterator<I
     (0..world.policies.len()).filter(move |version| has(&world.policies[*version]))
 }
 
-/// I13: the mode of an answer is true, and the store is asked as soon as it can be.
+/// `AnswerIsTrue`: the mode of an answer is true, and the store is asked as soon as it can be.
 pub(crate) fn modes(world: &mut World<'_>, task: TaskView, answer: &Answer) {
     let (now, mode, on_failure) = (world.now, answer.mode, world.plan.on_failure);
     let is_true = match mode {
@@ -264,8 +290,8 @@ pub(crate) fn modes(world: &mut World<'_>, task: TaskView, answer: &Answer) {
         Mode::Deny => on_failure == OnFailure::Deny || world.plan.has_unreadable(),
     };
     if !is_true {
-        world.judge.fail(
-            "I13",
+        world.record.fail(
+            Invariant::AnswerIsTrue,
             now,
             format!("an answer by `{}` under {on_failure:?}", mode.name()),
         );
@@ -279,7 +305,7 @@ pub(crate) fn modes(world: &mut World<'_>, task: TaskView, answer: &Answer) {
     if is_without && !is_owing && !is_disturbed(world, task) {
         let what =
             format!("node {} decides by `{}`, and the store answers", task.node, mode.name());
-        world.judge.fail("I13", now, what);
+        world.record.fail(Invariant::AnswerIsTrue, now, what);
     }
 }
 
@@ -307,7 +333,7 @@ fn failed(world: &mut World<'_>, task: TaskView, arrival: Arrival, error: &Decid
     }
     finds_out(world, task);
     if !can_fail || !is_disturbed(world, task) {
-        world.judge.fail("I13", world.now, format!("{arrival:?}: {error}"));
+        world.record.fail(Invariant::AnswerIsTrue, world.now, format!("{arrival:?}: {error}"));
     }
 }
 

@@ -1,5 +1,4 @@
-//! Permits that nodes admit without the store, what they know then, and their debts: I8, I17, I22, I25 to I28, I30
-//! and I32.
+//! Checks of permits that nodes admit without the store, of what they know then, and of their debts.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -8,6 +7,7 @@ use sluicegate::{Answer, Cost, Decision, Mode, Outcome, Retry, Verb};
 
 use crate::node;
 use crate::plan::{Arrival, Ask, FaultKind, MORE_NODES_MAX, PolicySpec, RuleSpec, SECOND};
+use crate::promises::Invariant;
 use crate::tasks::TaskView;
 use crate::wire::StoreAsk;
 use crate::world::World;
@@ -17,7 +17,7 @@ const SETTLED_US: u64 = 2 * SECOND;
 
 /// Permits of a key that a node admitted without the store, and what the store charged for them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Dues {
+pub(crate) struct NodeDebts {
     admitted: u64,
     /// Permits admitted by the node's share, at once.
     by_share: u64,
@@ -86,7 +86,7 @@ struct Said {
     alone: u64,
 }
 
-impl Dues {
+impl NodeDebts {
     /// Notes that the store charged a bill.
     pub(crate) fn charge(&mut self, permits: Permits) {
         self.charged.iter_mut().zip(permits).for_each(|(charged, permits)| *charged += permits);
@@ -153,8 +153,8 @@ impl Dues {
     }
 }
 
-/// I22: the unpaid rest of a bill is on the next one, except for what has flowed out meanwhile. I26: a request that
-/// takes permits carries the whole debt.
+/// `UnpaidRestIsBilled`: the unpaid rest of a bill is on the next one, except for what has flowed out meanwhile.
+/// `RequestCarriesDebt`: a request that takes permits carries the whole debt.
 pub(crate) fn check_bill(
     world: &mut World<'_>,
     (node, key): (usize, usize),
@@ -169,21 +169,21 @@ pub(crate) fn check_bill(
     if least > debt.permits[0] && !dues.made.contains_key(&debt.id) {
         let what =
             format!("node {node} owes {least} of key {key}, and is billed {}", debt.permits[0]);
-        world.judge.fail("I28", now, what);
+        world.record.fail(Invariant::OwedUntilPaid, now, what);
     }
     let dues = &mut world.dues[node][key];
     let (_, admitted) = *dues.made.entry(debt.id).or_insert((now, dues.by_share));
     let more = dues.by_share - admitted;
     if more > 0 && !matches!(verb, Verb::Peek { .. } | Verb::Refund { .. } | Verb::Reset) {
         let what = format!("node {node} asks for {verb:?} of key {key}, and leaves {more} unpaid");
-        world.judge.fail("I26", now, what);
+        world.record.fail(Invariant::RequestCarriesDebt, now, what);
     }
     // A bill that was sent before this answer arrived carries the same permits again.
     if world.dues[node][key].heard.contains(&debt.id) {
         return;
     }
     let Some((rest, since)) = world.dues[node][key].rest.take() else { return };
-    if plan.versions.len() > 1 || crate::probes::has_wrong_clocks(world) || plan.removes() {
+    if plan.versions.len() > 1 || crate::breaker_checks::has_wrong_clocks(world) || plan.removes() {
         return;
     }
     for (place, spec) in plan.versions[0].rules.iter().enumerate() {
@@ -194,13 +194,13 @@ pub(crate) fn check_bill(
         if debt.permits[place] + flowed < rest[place] {
             let (bill, rest) = (debt.permits[place], rest[place]);
             let what = format!("node {node} owed {rest} of key {key} and is billed {bill}");
-            world.judge.fail("I22", now, what);
+            world.record.fail(Invariant::UnpaidRestIsBilled, now, what);
         }
     }
 }
 
-/// Counts permits that a node admitted alone. I25: they are at most its share of the permits that the store last
-/// reported as left, and of those that have flowed out since.
+/// Counts permits that a node admitted alone. `ShareBeginsAtReport`: they are at most its share of the permits that the
+/// store last reported as left, and of those that have flowed out since.
 pub(crate) fn admit(
     world: &mut World<'_>,
     task: TaskView,
@@ -209,7 +209,7 @@ pub(crate) fn admit(
 ) {
     let (now, plan, nodes) = (world.now, world.plan, world.plan.nodes as u64);
     let is_exact = plan.only_takes() && plan.versions.len() == 1 && !plan.removes();
-    let is_exact = is_exact && !crate::probes::has_wrong_clocks(world);
+    let is_exact = is_exact && !crate::breaker_checks::has_wrong_clocks(world);
     let dues = &mut world.dues[task.node][key];
     dues.admitted += granted;
     dues.other_at = Some(now);
@@ -234,12 +234,12 @@ pub(crate) fn admit(
             "node {} of {nodes} admits {alone} alone since it heard of {remaining}",
             task.node
         );
-        world.judge.fail("I25", now, what);
+        world.record.fail(Invariant::ShareBeginsAtReport, now, what);
     }
 }
 
-/// Checks an answer by the share. I8: a share refuses no longer than its answer says, unless permits come into use
-/// meanwhile.
+/// Checks an answer by the share. `RefusalEndsAtItsRetry`: a share refuses no longer than its answer says, unless
+/// permits come into use meanwhile.
 fn check_share_refusal(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {
     let (now, plan) = (world.now, world.plan);
     let is_bucket = matches!(*plan.versions[0].rules, [RuleSpec::TokenBucket { .. }]);
@@ -250,7 +250,7 @@ fn check_share_refusal(world: &mut World<'_>, task: TaskView, arrival: Arrival, 
     // A debt that has flowed out is forgotten when it is looked up; then the share is that of the present nodes.
     let owes = (world.owed_before > 0, world.nodes[task.node].engine.debts() > 0);
     let share = (world.nodes[task.node].counts, limit, owes.0);
-    let Dues { refused, clock_set_at, .. } = &mut world.dues[task.node][arrival.key];
+    let NodeDebts { refused, clock_set_at, .. } = &mut world.dues[task.node][arrival.key];
     let has_room = cost <= limit && task.begun_at > *clock_set_at && owes != (true, false);
     // A part of the permits, or a later turn, may be available sooner.
     let is_whole = matches!(arrival.ask, Ask::Check(_) | Ask::CheckAndRefund(..));
@@ -265,7 +265,7 @@ fn check_share_refusal(world: &mut World<'_>, task: TaskView, arrival: Arrival, 
             };
             if has_room && refused.is_some_and(ends) && !plan.batches(arrival.key) {
                 let what = format!("node {} refuses {arrival:?} by its share again", task.node);
-                return world.judge.fail("I8", now, what);
+                return world.record.fail(Invariant::RefusalEndsAtItsRetry, now, what);
             }
             // The node's clock may be a twentieth too slow, and other requests may have read it later.
             let retry_us = retry.get() + retry.get() / 16 + 2 * plan.deadline_us;
@@ -277,8 +277,8 @@ fn check_share_refusal(world: &mut World<'_>, task: TaskView, arrival: Arrival, 
     }
 }
 
-/// Checks an answer. I25: a share that begins refuses nothing for which the store had room by all its answers of the
-/// last seconds.
+/// Checks an answer. `ShareBeginsAtReport`: a share that begins refuses nothing for which the store had room by all its
+/// answers of the last seconds.
 pub(crate) fn know(
     world: &mut World<'_>,
     task: TaskView,
@@ -287,12 +287,12 @@ pub(crate) fn know(
 ) {
     let (now, plan, nodes) = (world.now, world.plan, world.nodes[task.node].counts);
     let owes = world.nodes[task.node].engine.debts() > 0;
-    let is_vague = plan.leases || plan.removes() || crate::probes::has_wrong_clocks(world);
+    let is_vague = plan.leases || plan.removes() || crate::breaker_checks::has_wrong_clocks(world);
     let [spec] = &*plan.versions[0].rules else { return };
     if plan.versions.len() > 1 || is_vague || !spec.is_strict() {
         return;
     }
-    let Dues { known, heard_at, other_at, .. } = &mut world.dues[task.node][key];
+    let NodeDebts { known, heard_at, other_at, .. } = &mut world.dues[task.node][key];
     let Decision { limit, remaining, outcome, .. } = answer.decision;
     if answer.mode == Mode::Store {
         known.push_back((task.begun_at, limit - remaining));
@@ -313,7 +313,7 @@ pub(crate) fn know(
             "node {} of {nodes} refuses {cost} of key {key} alone, and has heard of {used:?} in use",
             task.node
         );
-        world.judge.fail("I25", now, what);
+        world.record.fail(Invariant::ShareBeginsAtReport, now, what);
     }
 }
 
@@ -323,8 +323,8 @@ pub(crate) fn remind(world: &mut World<'_>, node: usize) {
     world.dues[node].iter_mut().for_each(|dues| dues.reminds_since = Some(now));
 }
 
-/// I30: a store that has forgotten is reminded of a key before a request asks it about the key. Checks a call for a
-/// request that came at `begun_at`.
+/// `ForgetfulStoreIsReminded`: a store that has forgotten is reminded of a key before a request asks it about the key.
+/// Checks a call for a request that came at `begun_at`.
 pub(crate) fn check_reminded(
     world: &mut World<'_>,
     (node, key): (usize, usize),
@@ -351,9 +351,9 @@ pub(crate) fn check_reminded(
     let flowed = ((now - said.since) * permits).div_ceil(period_us) + 1;
     let used = (said.limit - said.remaining).saturating_sub(flowed);
     // At the same instant, the request may have come first.
-    if used > 0 && since < begun_at && !crate::probes::has_wrong_clocks(world) {
+    if used > 0 && since < begun_at && !crate::breaker_checks::has_wrong_clocks(world) {
         let what = format!("node {node} knows that {used} of key {key} are in use, and asks");
-        world.judge.fail("I30", now, what);
+        world.record.fail(Invariant::ForgetfulStoreIsReminded, now, what);
     }
 }
 
@@ -364,11 +364,12 @@ pub(crate) fn settle(world: &mut World<'_>, node: usize) {
     }
 }
 
-/// I28: returns the least that a node owes of a key by the first rule, if only time and the store reduce a debt.
+/// `OwedUntilPaid`: returns the least that a node owes of a key by the first rule, if only time and the store reduce a
+/// debt.
 fn owed_at_least(world: &World<'_>, node: usize, key: usize) -> u64 {
     let (plan, now) = (world.plan, world.now);
     let Some(Owed { permits, paid, bills, since }) = world.dues[node][key].owed else { return 0 };
-    if !plan.only_takes() || plan.removes() || crate::probes::has_wrong_clocks(world) {
+    if !plan.only_takes() || plan.removes() || crate::breaker_checks::has_wrong_clocks(world) {
         return 0;
     }
     let (mut flowed, mut limit) = (0, 0);
@@ -390,14 +391,14 @@ fn owed_at_least(world: &World<'_>, node: usize, key: usize) -> u64 {
     permits.saturating_sub(paid + flowed + bills + 1)
 }
 
-/// Checks an answer. I27: its limit is that of the rule that it names, or the node's share of it. A store that has
-/// later rules decides by them.
+/// Checks an answer. `AnswerNamesItsLimit`: its limit is that of the rule that it names, or the node's share of it. A
+/// store that has later rules decides by them.
 pub(crate) fn hear(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {
     check_share_refusal(world, task, arrival, answer);
     let mut rules = answer.rules().rules().iter();
     let place = rules.position(|named| &*named.name == answer.rule()).unwrap_or(0);
     let (said, limit) = (answer.decision.limit, answer.rules().rules()[place].rule.limit());
-    let first = crate::answers::versions_of(world, answer).next().unwrap_or(0);
+    let first = crate::reply_checks::versions_of(world, answer).next().unwrap_or(0);
     let versions = &world.plan.versions[first..];
     let is_true = match answer.mode {
         // A node with debts goes by the number of nodes on the day when they began.
@@ -413,13 +414,13 @@ pub(crate) fn hear(world: &mut World<'_>, task: TaskView, arrival: Arrival, answ
     };
     if !is_true {
         let what = format!("{said} is not the limit: {answer:?}");
-        world.judge.fail("I27", world.now, what);
+        world.record.fail(Invariant::AnswerNamesItsLimit, world.now, what);
     }
     let takes = !matches!(arrival.ask, Ask::Peek(_) | Ask::Explain(_) | Ask::Reset);
     let owed = owed_at_least(world, task.node, arrival.key);
     if answer.mode == Mode::Store && takes && answer.decision.granted() > 0 && owed > 0 {
         let what = format!("node {} owes {owed}, and the store grants {arrival:?}", task.node);
-        world.judge.fail("I28", world.now, what);
+        world.record.fail(Invariant::OwedUntilPaid, world.now, what);
     }
     if answer.mode == Mode::Store {
         let remaining = answer.decision.remaining;
@@ -429,8 +430,8 @@ pub(crate) fn hear(world: &mut World<'_>, task: TaskView, arrival: Arrival, answ
     }
 }
 
-/// I32: a holder is charged for what it admitted, and for no more. Permits that are not reported in time lapse and
-/// count as spent, without a report of the holder.
+/// `HolderPaysWhatItAdmitted`: a holder is charged for what it admitted, and for no more. Permits that are not reported
+/// in time lapse and count as spent, without a report of the holder.
 pub(crate) fn check_spent(world: &mut World<'_>, (node, key): (usize, usize), permits: u64) {
     let (now, plan) = (world.now, world.plan);
     let is_known = plan.only_takes() && plan.versions.len() == 1 && !plan.removes();
@@ -449,7 +450,7 @@ pub(crate) fn check_spent(world: &mut World<'_>, (node, key): (usize, usize), pe
         let what = format!(
             "node {node} admitted {leased} from leases of key {key}, and is charged {spent}"
         );
-        world.judge.fail("I32", now, what);
+        world.record.fail(Invariant::HolderPaysWhatItAdmitted, now, what);
     }
 }
 
@@ -466,14 +467,14 @@ pub(crate) fn check_debts(world: &mut World<'_>) {
     // Each version rounds a part of a permit up.
     let rounded = world.plan.versions.len() as u64;
     for (node, dues) in world.dues.iter().enumerate() {
-        for (key, Dues { admitted, charged, bills, .. }) in dues.iter().enumerate() {
+        for (key, NodeDebts { admitted, charged, bills, .. }) in dues.iter().enumerate() {
             let charged = charged.iter().max().unwrap_or(&0);
             // A part of a permit is billed as one. Other rules may count permits otherwise.
             if *charged > admitted + bills * rounded && keeps_all {
                 let what = format!(
                     "node {node} admitted {admitted} of key {key} alone, and was charged {charged}"
                 );
-                world.judge.fail("I17", now, what);
+                world.record.fail(Invariant::ChargedAtMostAdmitted, now, what);
             }
         }
     }
@@ -488,7 +489,7 @@ pub(crate) fn check_debts(world: &mut World<'_>) {
         let flows = flows.into_iter().all(crate::plan::RuleSpec::is_bucket);
         if owing > 0 && has_room && is_calm && flows {
             let what = format!("node {node} owes on {owing} keys, and the store has room");
-            world.judge.fail("debts", now, what);
+            world.record.fail(Invariant::DebtsAreCharged, now, what);
         }
     }
 }

@@ -7,6 +7,7 @@ use sluicegate::{Admission, Mode};
 
 use crate::node::Done;
 use crate::plan::{FaultKind, MS, SECOND};
+use crate::promises::Invariant;
 use crate::wire::Replies;
 use crate::world::World;
 
@@ -95,12 +96,16 @@ pub(crate) fn see(
         broken = is_late.then(|| format!("asks nothing for {} µs, and requests come", now - since));
     }
     if let Some(what) = broken {
-        world.judge.fail("I16", now, format!("node {node} has given the store up, and {what}"));
+        world.record.fail(
+            Invariant::LostStoreIsProbed,
+            now,
+            format!("node {node} has given the store up, and {what}"),
+        );
     }
 }
 
-/// I13: a store that answers that it is overloaded is not given up, nor stays so, nor is it replaced. Checks a task of
-/// `node`: whether the store was given up before it ran, and whether it keeps leases.
+/// `AnswerIsTrue`: a store that answers that it is overloaded is not given up, nor stays so, nor is it replaced. Checks
+/// a task of `node`: whether the store was given up before it ran, and whether it keeps leases.
 pub(crate) fn check_overload(
     world: &mut World<'_>,
     (node, was_without, is_keeper): (usize, bool, bool),
@@ -115,11 +120,12 @@ pub(crate) fn check_overload(
     let is_given_up = is_told && world.nodes[node].engine.is_without_store();
     if is_given_up || !was_without && is_one && is_without_word(polled) {
         let what = format!("node {node} decides for a store that has too much to do");
-        world.judge.fail("I13", world.now, what);
+        world.record.fail(Invariant::AnswerIsTrue, world.now, what);
     }
 }
 
-/// I20: a store that answers nothing is given up. Checks a task that called it for a request of `begun`, if it did.
+/// `SilentStoreIsGivenUp`: a store that answers nothing is given up. Checks a task that called it for a request of
+/// `begun`, if it did.
 pub(crate) fn check_silence(
     world: &mut World<'_>,
     node: usize,
@@ -139,13 +145,13 @@ pub(crate) fn check_silence(
     let is_silent = silence.answered_at.is_none_or(|then| then + SILENT_FOR_US < now);
     if silence.failed.len() > SILENT_MAX && is_silent && !is_without {
         let what = format!("node {node} asks on and on, and nobody answers");
-        world.judge.fail("I20", now, what);
+        world.record.fail(Invariant::SilentStoreIsGivenUp, now, what);
     }
 }
 
-/// I23: a node gives the store up only if half of a second's calls got no answer, and not after an answer about a
-/// lease. Checks a task of `node` that called the store for a request of `begun`, if it did; whether the store was
-/// given up before the task ran, and whether the task keeps leases.
+/// `AnsweringStoreIsKept`: a node gives the store up only if half of a second's calls got no answer, and not after an
+/// answer about a lease. Checks a task of `node` that called the store for a request of `begun`, if it did; whether the
+/// store was given up before the task ran, and whether the task keeps leases.
 pub(crate) fn check_given_up(
     world: &mut World<'_>,
     (node, was_without, is_keeper): (usize, bool, bool),
@@ -159,7 +165,7 @@ pub(crate) fn check_given_up(
     if is_keeper && was_without && is_without && replies.answered > 0 && replies.silent == 0 {
         let what =
             format!("node {node} has an answer about a lease, and goes on without the store");
-        return world.judge.fail("I23", now, what);
+        return world.record.fail(Invariant::AnsweringStoreIsKept, now, what);
     }
     if is_back {
         in_vain.clear();
@@ -184,7 +190,7 @@ pub(crate) fn check_given_up(
     if is_without && !was_without && !is_fair && !has_wrong_clocks && !is_vague {
         let what =
             format!("node {node} gives the store up: {in_vain} calls in vain, {decided} not");
-        world.judge.fail("I23", now, what);
+        world.record.fail(Invariant::AnsweringStoreIsKept, now, what);
     }
 }
 

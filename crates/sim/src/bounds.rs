@@ -1,7 +1,7 @@
-//! The judge of a history: whether what was admitted may have been admitted.
+//! The record of a history, and the bound of what may be admitted.
 //!
 //! The world records what was admitted, when, by which decision, and what the store forgot; at the end
-//! [`Judge::verdict`] goes through the entries in the order of time. I1 is the bound of `docs/exactness.md`:
+//! [`Record::verdict`] goes through the entries in the order of time. `FleetBound` is the bound of `docs/exactness.md`:
 //!
 //! - what the fleet admits stays within the rule, plus `allowed`;
 //! - `allowed` is what the store forgot, what its clock brought when it was set forward, what was out on leases
@@ -15,7 +15,7 @@ use std::fmt;
 
 use crate::meter::Meter;
 use crate::plan::{OnFailure, Plan, RuleSpec};
-use crate::promises::promise_of;
+use crate::promises::Invariant;
 
 /// The span before a violation in which causes are looked for, µs.
 const CAUSE_US: u64 = 3_000_000;
@@ -27,7 +27,7 @@ const CAUSES_MAX: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The name of the invariant.
-    pub invariant: &'static str,
+    pub invariant: Invariant,
     /// When, µs.
     pub at: u64,
     /// A description of the violation.
@@ -38,7 +38,7 @@ pub struct Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { invariant, at, what } = self;
-        let (at_s, promise) = (*at as f64 / 1e6, promise_of(invariant));
+        let (at_s, promise) = (*at as f64 / 1e6, invariant.promise());
         write!(f, "{invariant} at {at_s:.3} s: {what}; promised: {promise}")
     }
 }
@@ -120,7 +120,7 @@ pub struct Used {
     pub over: u64,
 }
 
-/// The effect of writes that the store lost: I7.
+/// The effect of writes that the store lost: `LostWritesCostLittle`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// The number of times that the store lost writes.
@@ -133,18 +133,18 @@ pub struct Lost {
 
 /// All entries.
 #[derive(Debug, Default)]
-pub(crate) struct Judge {
+pub(crate) struct Record {
     entries: Vec<Entry>,
     first: Option<Violation>,
 }
 
-impl Judge {
+impl Record {
     pub(crate) fn note(&mut self, entry: Entry) {
         self.entries.push(entry);
     }
 
     /// Notes a violation that was found at once.
-    pub(crate) fn fail(&mut self, invariant: &'static str, at: u64, what: String) {
+    pub(crate) fn fail(&mut self, invariant: Invariant, at: u64, what: String) {
         if self.first.is_none() {
             self.first = Some(Violation { invariant, at, what });
         }
@@ -158,17 +158,21 @@ impl Judge {
     pub(crate) fn verdict(mut self, plan: &Plan) -> (Option<Violation>, Used, Vec<Lost>) {
         self.entries.sort_by_key(|entry| (entry.at, entry.order));
         let mut used = Used::default();
-        let mut keys: BTreeMap<usize, KeyJudge> = BTreeMap::new();
+        let mut keys: BTreeMap<usize, KeyRecord> = BTreeMap::new();
         for entry in &self.entries {
-            let judge = keys.entry(entry.key).or_insert_with(|| KeyJudge::new(plan, entry.key));
-            if let Some(what) = judge.see(plan, entry, &mut used) {
+            let key = keys.entry(entry.key).or_insert_with(|| KeyRecord::new(plan, entry.key));
+            if let Some(what) = key.see(plan, entry, &mut used) {
                 let causes = self.causes(entry);
-                self.fail("I1", entry.at, format!("key {}: {what}{causes}", entry.key));
+                self.fail(
+                    Invariant::FleetBound,
+                    entry.at,
+                    format!("key {}: {what}{causes}", entry.key),
+                );
                 break;
             }
         }
         let is_alone = plan.only_loses_writes() && used.by_share + used.by_allow == 0;
-        let lost = keys.values().flat_map(KeyJudge::lost).filter(|_| is_alone).collect();
+        let lost = keys.values().flat_map(KeyRecord::lost).filter(|_| is_alone).collect();
         (self.first, used, lost)
     }
 
@@ -218,14 +222,14 @@ const ROUNDED: u64 = 2;
 
 /// The record of one key.
 #[derive(Debug)]
-struct KeyJudge {
+struct KeyRecord {
     version: usize,
     /// Only one node asks for the key.
     has_one_asker: bool,
     /// The lead of the store's clock, µs.
     ahead_us: i64,
     /// One for each rule of the version.
-    rules: Vec<RuleJudge>,
+    rules: Vec<RuleRecord>,
     /// Permits were given back, or forgotten.
     gave_back: bool,
     /// Permits that were lost in rounding.
@@ -262,7 +266,7 @@ struct KeyJudge {
 }
 
 #[derive(Debug)]
-struct RuleJudge {
+struct RuleRecord {
     spec: RuleSpec,
     /// The largest limit that it has in any version.
     limit_most: u64,
@@ -294,10 +298,10 @@ struct Share {
     last: u64,
 }
 
-impl KeyJudge {
+impl KeyRecord {
     fn new(plan: &Plan, key: usize) -> Self {
         let (rules, shares) = (Vec::new(), BTreeMap::new());
-        let mut judge = Self {
+        let mut record = Self {
             version: 0,
             has_one_asker: plan.has_one_asker(key),
             ahead_us: 0,
@@ -319,8 +323,8 @@ impl KeyJudge {
             lost_unheld: false,
             is_lost: false,
         };
-        judge.begin(plan, 0, 0);
-        judge
+        record.begin(plan, 0, 0);
+        record
     }
 
     fn begin(&mut self, plan: &Plan, version: usize, at: u64) {
@@ -334,7 +338,7 @@ impl KeyJudge {
             .map(|(place, spec)| {
                 let before = old.get(place).filter(|_| carries);
                 let flowed_before = before.map_or(0, |before| before.flowed_permits(plan));
-                let carried = |meter: fn(&RuleJudge) -> &Meter| {
+                let carried = |meter: fn(&RuleRecord) -> &Meter| {
                     let mut carried = match before {
                         Some(before) => meter(before).under(at, (&before.spec, spec), plan),
                         None => Meter::of(spec, plan),
@@ -346,7 +350,7 @@ impl KeyJudge {
                 let limits = plan.versions.iter().filter_map(|version| version.rules.get(place));
                 let limit_most = limits.map(RuleSpec::limit).max().unwrap_or(0);
                 let whole = plan.only_loses_writes().then(|| Meter::of(spec, plan));
-                RuleJudge {
+                RuleRecord {
                     spec: *spec,
                     limit_most,
                     meter,
@@ -372,7 +376,7 @@ impl KeyJudge {
 
     /// Permits in use beyond a limit.
     fn above(&self, at: u64) -> u64 {
-        let above = |rule: &RuleJudge| rule.exact.above(at).max(rule.meter.above(at));
+        let above = |rule: &RuleRecord| rule.exact.above(at).max(rule.meter.above(at));
         self.rules.iter().map(above).max().unwrap_or(0)
     }
 
@@ -455,7 +459,7 @@ impl KeyJudge {
             What::Returned { permits } => self.returned += permits,
             What::ClockStep { by_us } => {
                 self.ahead_us += by_us;
-                for RuleJudge { meter, exact, .. } in &mut self.rules {
+                for RuleRecord { meter, exact, .. } in &mut self.rules {
                     meter.clock_step(at, *by_us);
                     exact.clock_step(at, *by_us);
                 }
@@ -529,7 +533,7 @@ impl KeyJudge {
     /// Counts what the store admitted: no permit is over, except for leases that it does not know of, each counted
     /// once.
     fn by_store(&mut self, at: u64, permits: u64) -> Option<String> {
-        for RuleJudge { exact, spent, spec, .. } in &mut self.rules {
+        for RuleRecord { exact, spent, spec, .. } in &mut self.rules {
             let excused = self.excused - *spent;
             if let Some(over) = admit_excused((exact, spent), excused, (at, permits)) {
                 return Some(format!("the store admits {over} over {spec:?}"));
@@ -542,7 +546,7 @@ impl KeyJudge {
     /// does not know of it.
     fn by_old(&mut self, at: u64, permits: u64) -> Option<String> {
         self.by_old += permits;
-        for RuleJudge { old, spec, .. } in &mut self.rules {
+        for RuleRecord { old, spec, .. } in &mut self.rules {
             let Some((old, spent)) = old else { continue };
             let excused = self.excused - *spent;
             if let Some(over) = admit_excused((old, spent), excused, (at, permits)) {
@@ -658,7 +662,7 @@ fn admit_excused(
     None
 }
 
-impl RuleJudge {
+impl RuleRecord {
     /// Returns the permits that flowed out of shares.
     fn flowed_permits(&self, plan: &Plan) -> u64 {
         self.flowed_before + self.flowed.div_ceil(self.meter.units() * plan.nodes as u64)
