@@ -115,18 +115,19 @@ def read_reply(reply, verb, data, names):
     several = len(rules) if len(rules) > 1 else 0
     if reply[:1] in (b"\0", b"\1") and len(reply) == 27 + 7 * several and reply[1] < len(rules):
         code, _, name, numbers = rules[reply[1]]
-        time_us, remaining, full_us = (int.from_bytes(reply[at:at + 7], "little") for at in (6, 13, 20))
+        time_us, full_us = (int.from_bytes(reply[at:at + 7], "little") for at in (6, 20))
+        places = range(27, len(reply), 7) if several else [13]
+        decided, *left = (int.from_bytes(reply[at:at + 7], "little", signed=True) for at in (13, *places))
         allowed = reply[0] == 1
         retry_us = 0 if allowed else None if time_us == 2**56 - 1 else time_us
         own_name = names.get(name) or next(iter(names.values()))
-        decision = {"allowed": allowed, "granted": int.from_bytes(reply[2:6], "little"),
-                "wait_us": time_us if allowed else 0, "limit": limit_of(code, numbers), "remaining": remaining,
-                "retry_after_us": retry_us, "reset_after_us": full_us, "rule": own_name}
-        if several:
-            left = [int.from_bytes(reply[at:at + 7], "little") for at in range(27, len(reply), 7)]
-            decision["in_use"] = {names[name]: max(limit_of(code, numbers) - left, 0)
-                                  for (code, _, name, numbers), left in zip(rules, left) if name in names}
-        return decision
+        limit = limit_of(code, numbers)
+        in_use = {names[name]: max(limit_of(code, numbers) - left, 0)
+                  for (code, _, name, numbers), left in zip(rules, left) if name in names}
+        return {"allowed": allowed, "granted": int.from_bytes(reply[2:6], "little"),
+                "wait_us": time_us if allowed else 0, "limit": limit, "remaining": max(decided, 0),
+                "retry_after_us": retry_us, "reset_after_us": full_us, "rule": own_name,
+                "in_use": in_use or {own_name: max(limit - decided, 0)}}
     by_name = any(flags & 2 for _, flags, _, _ in rules)
     if reply == b"\2" and verb in (BY_NUMBER if by_name else BY_NAME):
         raise Problem("unsupported")
@@ -270,7 +271,7 @@ class Program:
             asked = request(verb, cost, min(max_wait_us, UNLIMITED), permit, clock, now_us, windows, before)
             answer = read_reply(self.call(state_key(name, key), blob(data, head), asked), verb, data, rules.names)
             if isinstance(answer, dict):
-                answer.pop("in_use", None)  # A local share begins with it (failure.md); this client has none.
+                answer.pop("in_use")  # A local share begins with it (failure.md); this client has none.
                 return answer
             data, head, before = self.in_turn(name, rules, answer[:11])
         raise Problem("given up")

@@ -17,7 +17,8 @@ sys.dont_write_bytecode = True  # The folder stays as it is.
 import direct
 import keys
 import record
-from rules import YEAR_2026_MS, Rules, blob, compile_rules, fnv1a, in_short, window_around
+import share
+from rules import YEAR_2026_MS, Rules, blob, compile_rules, fnv1a, in_short, split, window_around
 
 SPEC = pathlib.Path(__file__).parent.parent
 UNIT_US = {"us": 1, "ms": 10**3, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
@@ -175,6 +176,20 @@ class Wire(unittest.TestCase):
                 means = {"malformed": part} if malformed else word
             self.assertEqual(entry["means"], means)
         self.compare("replies.json", check)
+
+    def test_replies_above_a_lowered_limit(self):
+        """redis.md, A reply: what is left is below 0."""
+        def in_use(rules, *left):
+            numbers = (left[0], 60_000_000, *(left if len(left) > 1 else ()))
+            reply = bytes(6) + b"".join(one.to_bytes(7, "little", signed=True) for one in (1, *numbers))
+            answer = direct.read_reply(reply, "check", rules.data, rules.names)
+            self.assertEqual((False, 0), (answer["allowed"], answer["remaining"]))
+            return answer["in_use"]
+        one, two = (Rules(compile_rules(rules, "usage"), 0) for rules in ([fixed(50)], [fixed(50), fixed(9, "hour")]))
+        self.assertEqual({"minute": 3000}, in_use(one, -2950))
+        self.assertEqual({"minute": 50 + 2**53}, in_use(one, -2**53))
+        self.assertEqual({"minute": 3000, "hour": 0}, in_use(two, -2950, 10))
+        self.assertEqual({"minute": 51, "hour": 10}, in_use(two, -1, -1))
 
     def test_calendars(self):
         def check(entry):
@@ -395,6 +410,22 @@ class InRedis(unittest.TestCase):
             self.assertEqual((5, "minute" if program is old else "other"), (answer["limit"], answer["rule"]))
         state = self.redis.command("GET", direct.state_key("p", b""))
         self.assertTrue(state.startswith(new.policies["p"].rules.head))
+
+    def test_a_limit_that_is_lowered_for_a_while(self):
+        """failure.md, Where it begins: what is in use above the limit is known."""
+        day, now = {"name": "day", "window_us": 86_400_000_000}, YEAR_2026_MS * 1000
+        self.program(fixed(4000, **day), since=1).decide("p", "check", cost=3000, at_us=now)
+        program = self.program(fixed(50, **day), since=2)
+        answer = program.decide("p", "check", at_us=now)
+        self.assertEqual((False, 50, 0), (answer["allowed"], answer["limit"], answer["remaining"]))
+        rules, asked = program.policies["p"].rules, direct.request("peek", clock="given", now_us=now)
+        reply = program.call(direct.state_key("p", b""), blob(rules.data, rules.head), asked)
+        in_use = direct.read_reply(reply, "peek", rules.data, rules.names)["in_use"]
+        self.assertEqual({"day": 3000}, in_use)
+        [(_, _, _, numbers)] = split(Rules(compile_rules([fixed(4000, **day)], "usage"), 0).data)
+        raised = share.primitive("fixed_window", numbers)
+        raised.said(now, in_use["day"])
+        self.assertEqual(1000, share.decide(raised, "at_most", now, 4000)["granted"])
 
     def test_equal_instants(self):
         programs = [self.program(), self.program(fixed(20))]

@@ -105,7 +105,21 @@ def vectors():
     # The clock goes back within the bucket in which Redis reported a full window: the report ends a window from now.
     minute = {"limit": 5, "window_us": 60 * SECOND_US, "align": "first"}
     lives.append(chosen("fixed_window", minute, [(50_000, "said", 5), (0, "check", 1), (59_999_999, "check", 1), (60_000_000, "check", 1)]))
+    # Redis reports more than a limit that was lowered.
+    for algorithm, params in RULES:
+        if algorithm != "smooth_warmup" and params.get("burst") != 2**32:
+            lives.append(above(algorithm, params))
     return lives
+
+
+def above(algorithm, params):
+    """A report above the limit, refunds, and what passes as it flows out."""
+    rule = primitive(algorithm, numbers_of(algorithm, params))
+    full_us = rule.until(rule.weighs * rule.most, 0, 0) if isinstance(rule, Level) else rule.span_us
+    steps = [(0, "said", 3 * rule.most), (0, "check", 1), (0, "at_most", 1), (0, "refund", rule.most), (0, "peek", 1)]
+    for tenth in range(1, 31):
+        steps.append((tenth * full_us // 10, "check", 1))
+    return chosen(algorithm, params, steps)
 
 
 def bound(rule, span):
@@ -136,7 +150,7 @@ class Shares(unittest.TestCase):
                     now += rng.choice([0, 1, rng.randrange(span // 30 + 2), rng.randrange(span // 2 + 2)])
                     # Of a fixed window, a report ends with that window: see below.
                     if rng.random() < 0.05 and getattr(rule, "kind", None) is None and algorithm != "smooth_warmup":
-                        rule.said(now, max(rng.randrange(rule.most + 1), rule.used(now)))
+                        rule.said(now, max(rng.randrange(2 * rule.most + 1), rule.used(now)))
                         continue
                     cost = rng.choice([1, 1, 2, rng.randrange(1, rule.most + 1)])
                     answer = decide(rule, "check", now, cost)
