@@ -3,6 +3,7 @@ package sluicegate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -24,16 +25,22 @@ func programs(t *testing.T, clock *manual, nodes int64, rules ...Rule) (out []pr
 		t.Fatal(err)
 	}
 	for range nodes {
-		client, line := dial(t, addr), &line{}
-		client.AddHook(line)
-		gate, err := Direct(client, App("shop"), WithClock(clock), Nodes(nodes), Deadline(patient))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { line.away.Store(false); gate.Close() })
-		out = append(out, program{gate.Policy("a"), line})
+		out = append(out, programAt(t, addr, clock, nodes))
 	}
 	return out
+}
+
+// programAt returns a gate of the policy `a` that is published.
+func programAt(t *testing.T, addr string, clock *manual, nodes int64) program {
+	t.Helper()
+	client, line := dial(t, addr), &line{}
+	client.AddHook(line)
+	gate, err := Direct(client, App("shop"), WithClock(clock), Nodes(nodes), Deadline(patient))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { line.away.Store(false); gate.Close() })
+	return program{gate.Policy("a"), line}
 }
 
 // passed returns how many of so many checks pass, all of which are decided in a mode.
@@ -119,5 +126,66 @@ func TestTheExampleOfTwoRulesWithoutRedis(t *testing.T) {
 	}
 	if total != 100 {
 		t.Errorf("%d passed without Redis, expected 100", total)
+	}
+}
+
+// Of 4,000 a day 3,000 are in use when the limit is lowered to 50 for an hour, by an override. Two programs see the key in that hour
+// only, one of them by rules of a later version, and the hour ends while Redis is away.
+func TestALimitThatWasLoweredGivesNothingAgainInAnOutage(t *testing.T) {
+	const hold = 24 * time.Hour
+	day := func(limit int64) Rule { return FixedWindow(limit, hold).Named("day") }
+	fast := PerSecond(10_000).Burst(10_000).Named("fast")
+	for name, c := range map[string]struct{ rules, lowered []Rule }{
+		"one rule":      {[]Rule{day(4000)}, []Rule{day(50)}},
+		"several rules": {[]Rule{fast, day(4000)}, []Rule{day(50), fast}},
+		"another rule":  {[]Rule{day(4000)}, []Rule{SlidingLog(50, hold).Named("day")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock, addr, ctx := newManual(), redisAddr(t), context.Background()
+			admin := dial(t, addr)
+			// The revision stays, so that programs that have read it do not read it again.
+			publishVersion := func(version int64, changed map[string]any) {
+				maps.Copy(changed, rulesOf(ruleSetOf(t, c.rules...)))
+				changed["version"], changed["app"], changed["since_ms"] = version, "shop", clock.Now().UnixMilli()
+				record := recordWith(t, "window", changed)
+				if err := admin.HSet(ctx, policy.PoliciesKey, "#format", "1", "#revision", 1, "#clock", "client", "a", record).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			publishVersion(1, map[string]any{})
+			first, old := programAt(t, addr, clock, 1), programAt(t, addr, clock, 1)
+			if d, err := first.limiter.AllowN(ctx, "k", 3000); err != nil || !d.Allowed || d.Mode != ModeStore {
+				t.Fatalf("%+v, %v", d, err)
+			}
+			clock.Advance(time.Minute)
+			override := rulesOf(ruleSetOf(t, c.lowered...))
+			override["key"], override["until_ms"] = "k", clock.Now().Add(time.Hour).UnixMilli()
+			publishVersion(2, map[string]any{"overrides": []any{override}})
+			all := []program{programAt(t, addr, clock, 1), old}
+			// When they stop, Redis is asked again, and has room for what they owe.
+			t.Cleanup(func() { admin.FlushAll(ctx); clock.Advance(time.Second) })
+			for i, p := range all {
+				if d, err := p.limiter.Allow(ctx, "k"); err != nil || d.Allowed || d.Mode != ModeStore || d.Limit != 50 || d.Remaining != 0 {
+					t.Fatalf("program %d: %+v, %v", i, d, err)
+				}
+				p.line.away.Store(true)
+			}
+			clock.Advance(time.Hour)
+			for i, p := range all {
+				passed := 0
+				for range 40 {
+					d, err := p.limiter.AllowN(ctx, "k", 100)
+					if err != nil || d.Mode != ModeLocal || d.Limit != 4000 {
+						t.Fatalf("program %d: %+v, %v", i, d, err)
+					}
+					if d.Allowed {
+						passed += 100
+					}
+				}
+				if passed != 1000 {
+					t.Errorf("program %d: %d passed without Redis after 3000 of 4000", i, passed)
+				}
+			}
+		})
 	}
 }

@@ -361,17 +361,23 @@ func (l KeyState) UsedOf(i int, at Moment) int64 {
 	return l.Set.Rules[i].used(s, at)
 }
 
-// Charge has so many permits of a rule in use, as far as they are there, and says how many.
-func (l *KeyState) Charge(i int, cost int64, at Moment) int64 {
-	rule := &l.Set.Rules[i]
+// Available returns how many permits of a rule are there.
+func (l *KeyState) Available(i int, at Moment) int64 {
+	l.rewind(i, at)
+	return l.Set.Rules[i].available(l.States[i], at)
+}
+
+// Charge has so many more permits of a rule in use, whether they are there or not.
+func (l *KeyState) Charge(i int, cost int64, at Moment) {
+	if l.rewind(i, at); cost > 0 {
+		l.States[i] = l.Set.Rules[i].Charge(l.States[i], at, cost, PermitID{})
+	}
+}
+
+func (l *KeyState) rewind(i int, at Moment) {
 	if l.States[i] != nil {
-		rule.Rewind(l.States[i], at)
+		l.Set.Rules[i].Rewind(l.States[i], at)
 	}
-	cost = min(cost, rule.available(l.States[i], at), CostMax)
-	if cost > 0 {
-		l.States[i] = rule.Charge(l.States[i], at, cost, PermitID{})
-	}
-	return cost
 }
 
 // HolderOf returns the place of the first rule under which the permit of an id is held; -1: under none.

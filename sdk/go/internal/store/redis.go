@@ -39,7 +39,8 @@ type Answer struct {
 	kernel.Verdict
 	Set     *kernel.RuleSet // whose rules decided: those of the question, or later ones
 	nodes   int64           // of a decision by the share: among how many nodes the limit is shared; 0: it is not
-	left    []int64         // what remains of each of several of these rules
+	decided int64           // what Redis says to be left of the rule that decided; below 0 if more than its limit is in use
+	left    []int64         // the same of each of several of these rules
 	Charged []int64         // of the debt, for each rule of the question
 }
 
@@ -50,7 +51,7 @@ const notReported int64 = -1
 // rules of the same names; where there are none, that of the deciding rule counts for the first own rule.
 func (a Answer) inUse(own *kernel.RuleSet) (used [kernel.RulesMax]int64) {
 	if len(own.Rules) == 1 && a.Set == own {
-		used[0] = max(own.Rules[0].Limit()-a.Remaining, 0)
+		used[0] = max(own.Rules[0].Limit()-a.decided, 0)
 		return used
 	}
 	for i := range used {
@@ -63,7 +64,7 @@ func (a Answer) inUse(own *kernel.RuleSet) (used [kernel.RulesMax]int64) {
 		}
 	}
 	if none {
-		used[max(own.PlaceOf(a.Set, a.Rule), 0)] = max(a.Set.Rules[a.Rule].Limit()-a.Remaining, 0)
+		used[max(own.PlaceOf(a.Set, a.Rule), 0)] = max(a.Set.Rules[a.Rule].Limit()-a.decided, 0)
 	}
 	return used
 }
@@ -270,7 +271,7 @@ func (s *Redis) decideWithin(ctx context.Context, q Question, calls *int) (Answe
 		switch got.Kind {
 		case wire.ReplyRefused, wire.ReplyAllowed:
 			charged := q.Debt.chargedOf(q.Plan.Set, set, got.Charged)
-			return Answer{Verdict: got.Verdict, Set: set, left: got.Left, Charged: charged}, nil
+			return Answer{Verdict: got.Verdict, Set: set, decided: got.Decided, left: got.Left, Charged: charged}, nil
 		case wire.ReplyUnsupported:
 			return Answer{}, &wire.Failure{Class: wire.ClassCaller, Cause: wire.ErrUnsupported}
 		case wire.ReplyMalformed:

@@ -91,7 +91,8 @@ func (n *reportedUsage) report(i int, reported int64, at kernel.Moment) {
 	}
 }
 
-// raise brings both states up to what Redis says is in use of each rule, as far as there is room for it here.
+// raise brings both states up to what Redis says is in use of each rule: as far as there is room for it here, and all the way
+// if Redis says more than the limit, which was lowered then and may rise without Redis.
 func (c *account) raise(p *wire.Plan, reported [kernel.RulesMax]int64, at []kernel.Moment) {
 	c.turn(p, at)
 	for i := range at {
@@ -103,7 +104,10 @@ func (c *account) raise(p *wire.Plan, reported [kernel.RulesMax]int64, at []kern
 		if more <= 0 {
 			continue
 		}
-		more = c.used.Charge(i, more, at[i])
+		if reported[i] <= rule.Limit() {
+			more = min(more, c.used.Available(i, at[i]))
+		}
+		c.used.Charge(i, more, at[i])
 		c.stored.Charge(i, more, at[i])
 		if c.debt != nil {
 			// When the debt is charged, what Redis knows is this.

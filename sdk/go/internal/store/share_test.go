@@ -28,8 +28,8 @@ func FuzzReply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, v, debts int) {
 		got, err := wire.DecodeReply(text, set, kernel.Verb(min(max(v, 1), 9)), min(max(debts, 0), 8))
 		if err == nil && got.Kind <= wire.ReplyAllowed {
-			for i, used := range (Answer{Verdict: got.Verdict, Set: set, left: got.Left}).inUse(set) {
-				if i < len(set.Rules) && (used < 0 || used > set.Rules[i].Limit()) {
+			for i, used := range (Answer{Verdict: got.Verdict, Set: set, decided: got.Decided, left: got.Left}).inUse(set) {
+				if i < len(set.Rules) && (used < 0 || used > set.Rules[i].Limit()+1<<55) {
 					t.Errorf("%q: %d are in use of rule %d", text, used, i)
 				}
 			}
@@ -72,7 +72,7 @@ func TestRefusalsAreRemembered(t *testing.T) {
 func TestTheExampleOfTheLocalShare(t *testing.T) {
 	s, p := NewShare(), planOf(t, 1, testkit.Bucket(100, time.Second, 50))
 	at := kernel.Year2026US
-	s.Learn("k", p, Answer{Verdict: kernel.Verdict{Remaining: 10}, Set: p.Set}, at)
+	s.Learn("k", p, Answer{decided: 10, Set: p.Set}, at)
 	for i, step := range []struct {
 		ms, cost, remaining, retry, reset int64
 		allowed                           bool
@@ -101,10 +101,13 @@ func TestUsageUnderLaterRulesCountsForTheOwnRulesOfTheSameNames(t *testing.T) {
 		"the own rules": {Answer{Set: own, left: []int64{4, 99, 8}}, [3]int64{6, 1, 0}},
 		"some of them": {Answer{left: []int64{150, 0, 20}, Set: testkit.Set(t, testkit.Named("b", testkit.Window(200, time.Hour)),
 			testkit.Named("x", testkit.Bucket(5, time.Second, 0)), testkit.Named("a", testkit.Bucket(30, time.Second, 0)))}, [3]int64{10, 50, notReported}},
-		"none of them": {Answer{Verdict: kernel.Verdict{Rule: 1, Remaining: 2}, left: []int64{1, 2},
+		"none of them": {Answer{Verdict: kernel.Verdict{Rule: 1}, decided: 2, left: []int64{1, 2},
 			Set: testkit.Set(t, testkit.Named("x", testkit.Bucket(9, time.Second, 0)), testkit.Named("y", testkit.Bucket(5, time.Second, 0)))}, [3]int64{3, notReported, notReported}},
-		"one of them":   {Answer{Verdict: kernel.Verdict{Remaining: 2}, Set: testkit.Set(t, testkit.Named("c", testkit.Bucket(5, time.Second, 0)))}, [3]int64{notReported, notReported, 3}},
-		"another alone": {Answer{Verdict: kernel.Verdict{Remaining: 2}, Set: testkit.Set(t, testkit.Named("x", testkit.Bucket(5, time.Second, 0)))}, [3]int64{3, notReported, notReported}},
+		"one of them":   {Answer{decided: 2, Set: testkit.Set(t, testkit.Named("c", testkit.Bucket(5, time.Second, 0)))}, [3]int64{notReported, notReported, 3}},
+		"below 0":       {Answer{Set: own, left: []int64{-5, -2900, 7}}, [3]int64{15, 3000, 0}},
+		"one below 0":   {Answer{decided: -2, Set: testkit.Set(t, testkit.Named("c", testkit.Window(5, time.Second)))}, [3]int64{notReported, notReported, 7}},
+		"x below 0":     {Answer{decided: -2, Set: testkit.Set(t, testkit.Named("x", testkit.Window(5, time.Second)))}, [3]int64{7, notReported, notReported}},
+		"another alone": {Answer{decided: 2, Set: testkit.Set(t, testkit.Named("x", testkit.Bucket(5, time.Second, 0)))}, [3]int64{3, notReported, notReported}},
 	} {
 		if got := c.answer.inUse(own); [3]int64(got[:3]) != c.want {
 			t.Errorf("%s: %v, expected %v", name, got[:3], c.want)
@@ -130,6 +133,45 @@ func TestWhatOthersTookWhileADebtIsChargedIsNoDebt(t *testing.T) {
 	}
 	if used := s.accounts["k"].used.UsedOf(0, kernel.Moment{Now: now}); used != 40 {
 		t.Errorf("%d are in use, expected 40", used)
+	}
+}
+
+// While a limit is lowered, Redis reports more than it. What was decided here before is raised all the way, and what is owed stays
+// owed.
+func TestAnAccountTakesOverWhatIsInUseAboveALoweredLimit(t *testing.T) {
+	day := func(limit int64) *wire.Plan {
+		return planOf(t, 1, testkit.Named("day", testkit.Window(limit, 24*time.Hour)))
+	}
+	full, lowered, now := day(4000), day(50), kernel.Year2026US
+	ask := func(s *Share, p *wire.Plan, cost int64) bool {
+		return s.Decide(Question{Plan: p, Key: "k", Request: kernel.Request{Verb: kernel.VerbCheck, Cost: cost, Now: now}}, 1).Allowed
+	}
+	for name, c := range map[string]struct {
+		left, charged, used, owed int64
+	}{
+		"above":            {-2950, 10, 3000, 0},
+		"above, in debt":   {-2950, 0, 3010, 10},
+		"used up":          {0, 10, 50, 0},
+		"used up, in debt": {0, 0, 50, 10}, // there is no room for more
+	} {
+		s := NewShare()
+		if !ask(s, full, 10) {
+			t.Fatal(name)
+		}
+		b, _ := s.DebtFor("k", lowered, now)
+		a := Answer{Set: lowered.Set, decided: c.left, Charged: []int64{c.charged}}
+		s.Settle("k", b, lowered, a, nil, now)
+		s.Learn("k", lowered, a, now)
+		account, at := s.accounts["k"], lowered.MomentsAt(now)
+		if used := account.used.UsedOf(0, at[0]); used != c.used {
+			t.Errorf("%s: %d are in use, expected %d", name, used, c.used)
+		}
+		if owed, _ := account.owed(at); owed[0] != c.owed {
+			t.Errorf("%s: %d are owed, expected %d", name, owed[0], c.owed)
+		}
+		if ask(s, lowered, 1) || ask(s, full, 4001-c.used) || !ask(s, full, 4000-c.used) {
+			t.Errorf("%s: not 4000 in all", name)
+		}
 	}
 }
 

@@ -74,13 +74,10 @@ func TestRequestsAreThoseOfTheWire(t *testing.T) {
 	}
 }
 
-// inUseOf returns what a reply says to be in use of each of several rules.
+// inUseOf returns what a reply says to be in use of each rule.
 func inUseOf(set *kernel.RuleSet, got wire.Reply) map[string]int64 {
-	if len(set.Rules) == 1 {
-		return nil
-	}
 	out := map[string]int64{}
-	used := Answer{Verdict: got.Verdict, Set: set, left: got.Left}.inUse(set)
+	used := Answer{Verdict: got.Verdict, Set: set, decided: got.Decided, left: got.Left}.inUse(set)
 	for i, rule := range set.Rules {
 		out[rule.Name] = used[i]
 	}

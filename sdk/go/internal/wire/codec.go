@@ -174,7 +174,8 @@ const (
 type Reply struct {
 	Kind    replyKind
 	Verdict kernel.Verdict
-	Left    []int64 // what remains of each of several rules; nil: of one, whose verdict says it
+	Decided int64   // what is left of the rule that decided; below 0 if more than its limit is in use
+	Left    []int64 // the same of each of several rules; nil: of one
 	Charged []int64 // of a debt, for each rule
 	Head    []byte  // of an unknown state: how it begins
 	Part    string  // what is malformed
@@ -184,19 +185,25 @@ var errReply = errors.New("not a reply of the script")
 
 const (
 	decisionLen = 27 // of one rule
-	leftLen     = 7  // of what remains of a rule, for each of several
+	leftLen     = 7  // of what is left of a rule
 	chargedLen  = 4  // of what a rule was charged of a debt
 	neverBits   = 1<<56 - 1
 )
 
-// readInts reads so many integers, one after another.
-func readInts(in string, count, size int) []int64 {
+// readLeft reads what is left of a rule, a two's complement number: below 0 if more than the limit is in use.
+func readLeft(in string) int64 {
+	const above = 64 - 8*leftLen // bits
+	return ReadInt(in) << above >> above
+}
+
+// readEach reads so many integers of a size, one after another.
+func readEach(in string, count, size int, read func(string) int64) []int64 {
 	if count == 0 {
 		return nil
 	}
 	out := make([]int64, count)
 	for i := range out {
-		out[i] = ReadInt(in[size*i:][:size])
+		out[i] = read(in[size*i:][:size])
 	}
 	return out
 }
@@ -226,9 +233,10 @@ func DecodeReply(in string, set *kernel.RuleSet, v kernel.Verb, debts int) (Repl
 		if len(in) != decisionLen+leftLen*several+chargedLen*debts || int(in[1]) >= len(set.Rules) {
 			return Reply{}, errReply
 		}
+		out.Decided = readLeft(in[13:20])
 		decided := kernel.Verdict{
 			Allowed: out.Kind == ReplyAllowed, Rule: int(in[1]), Granted: ReadInt(in[2:6]),
-			Remaining: ReadInt(in[13:20]), ResetAfter: ReadInt(in[20:27]),
+			Remaining: max(out.Decided, 0), ResetAfter: ReadInt(in[20:27]),
 		}
 		if span := ReadInt(in[6:13]); decided.Allowed {
 			decided.Wait = span
@@ -236,8 +244,8 @@ func DecodeReply(in string, set *kernel.RuleSet, v kernel.Verb, debts int) (Repl
 			decided.Retry = kernel.Never
 		}
 		out.Verdict = decided
-		out.Left = readInts(in[decisionLen:], several, leftLen)
-		out.Charged = readInts(in[decisionLen+leftLen*several:], debts, chargedLen)
+		out.Left = readEach(in[decisionLen:], several, leftLen, readLeft)
+		out.Charged = readEach(in[decisionLen+leftLen*several:], debts, chargedLen, ReadInt)
 	default:
 		return Reply{}, errReply
 	}

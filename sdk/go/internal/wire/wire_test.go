@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -158,6 +159,27 @@ func TestLimitsAreThoseOfTheWire(t *testing.T) {
 		_, blob, err := ParseCallerHead(append(testkit.Unhex(t, e.HeadHex), 0, 1, 2, 255))
 		if err != nil || hex.EncodeToString(blob) != e.BlobHex {
 			t.Errorf("%s: read back as %x, %v", e.Document.Rules, blob, err)
+		}
+	}
+}
+
+// What is left is below 0 where more than the limit is in use: of the rule that decided, and of each of several.
+func TestWhatIsLeftMayBeBelowZero(t *testing.T) {
+	one := testkit.Set(t, testkit.Window(50, time.Hour))
+	two := testkit.Set(t, testkit.Named("a", testkit.Window(50, time.Hour)), testkit.Named("b", testkit.Window(9, time.Hour)))
+	for _, c := range []struct {
+		set   *kernel.RuleSet
+		reply string
+		left  []int64
+	}{
+		{one, "000000000000e803000000000000000000000000e8030000000000", []int64{0}},
+		{one, "000000000000e80300000000007af4ffffffffffe8030000000000", []int64{-2950}},
+		{one, "000000000000e8030000000000000000000000e0e8030000000000", []int64{-(1 << 53)}},
+		{two, "000100000000e8030000000000ffffffffffffffe80300000000007af4ffffffffffffffffffffffff", []int64{-1, -2950, -1}},
+	} {
+		got, err := DecodeReply(string(testkit.Unhex(t, c.reply)), c.set, kernel.VerbCheck, 0)
+		if err != nil || got.Verdict.Remaining != 0 || !slices.Equal(append([]int64{got.Decided}, got.Left...), c.left) {
+			t.Errorf("%s: %+v, %v", c.reply, got, err)
 		}
 	}
 }
