@@ -27,6 +27,7 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
@@ -103,6 +104,13 @@ public abstract class RedisContract {
     void what_is_said_while_redis_is_away_is_that_of_the_lives() throws Exception {
         try (TestRedis own = TestRedis.start(); RedisPort port = open(own.uri())) {
             assertEquals(List.of(), FailureLives.run(port, own));
+        }
+    }
+
+    @Test
+    void a_limit_that_was_lowered_gives_nothing_again_in_an_outage() throws Exception {
+        try (TestRedis own = TestRedis.start(); RedisPort port = open(own.uri())) {
+            assertEquals(Collections.nCopies(6, 1000L), FailureLives.passedAfterALoweredLimit(port, own));
         }
     }
 

@@ -460,21 +460,24 @@ final class RedisStore {
             long least = Arrays.stream(decided.charged()).min().orElse(0);
             long[] charged = Arrays.stream(question.bill() == null ? new long[0] : question.bill().permits())
                 .map(owed -> Math.min(owed, least)).toArray();
-            return new Result.Decided(said.by(place, said.waitUs()), ownInUse(decided.inUse()), charged);
+            return new Result.Decided(said.by(place, said.waitUs()), ownInUse(decided.inUse(), said.rule(), place), charged);
         }
 
-        // The usage of later rules counts for the own rules of the same names; without such, for none.
-        private long[] ownInUse(long[] said) {
-            long[] own = Result.NONE;
+        // The usage of later rules counts for the own rules of the same names; without such, that of the deciding one for the own rule
+        // that is reported.
+        private long[] ownInUse(long[] said, int decider, int ownDecider) {
+            long[] own = new long[question.rules().rules().size()];
+            Arrays.fill(own, Result.NOT_SAID);
+            boolean isNamed = false;
             for (int later = 0; later < said.length; later++) {
                 int place = question.rules().placeOf(deciding.rules().get(later));
-                if (place >= 0 && own.length == 0) {
-                    own = new long[question.rules().rules().size()];
-                    Arrays.fill(own, Result.NOT_SAID);
-                }
                 if (place >= 0) {
                     own[place] = said[later];
+                    isNamed = true;
                 }
+            }
+            if (!isNamed) {
+                own[ownDecider] = said[decider];
             }
             return own;
         }

@@ -113,16 +113,23 @@ final class Shares {
             }
         }
 
-        /** An answer that says more is in use of a rule than is known raises both states to it. */
+        /**
+         * An answer that says more is in use of a rule than is known raises both states to it: as far as there is room here, and all
+         * the way if it says more than the limit, which was lowered then and may rise without Redis.
+         */
         void raise(RuleSet rules, Result.Decided said, long nowUs) {
             long[] known = stored.used(rules, nowUs);
-            long[] permits = IntStream.range(0, known.length)
-                .mapToLong(place -> rules.rules().get(place).isReported() ? Math.max(said.inUse(place) - known[place], 0) : 0).toArray();
+            long[] room = used.available(rules, nowUs);
+            long[] permits = IntStream.range(0, known.length).mapToLong(place -> {
+                Rule rule = rules.rules().get(place);
+                long more = rule.isReported() ? Math.max(said.inUse()[place] - known[place], 0) : 0;
+                return said.inUse()[place] > rule.limit() ? more : Math.min(more, room[place]);
+            }).toArray();
             if (Arrays.stream(permits).anyMatch(more -> more > 0)) {
-                long[] there = used.charge(rules, permits, nowUs);
-                stored.charge(rules, there, nowUs);
+                used.charge(rules, permits, nowUs);
+                stored.charge(rules, permits, nowUs);
                 if (bill != null) {
-                    bill.used().charge(rules, there, nowUs);
+                    bill.used().charge(rules, permits, nowUs);
                 }
             }
         }
@@ -163,7 +170,7 @@ final class Shares {
             long[] used = note.usage.used(rules, nowUs);
             boolean changes = false;
             for (int rule = 0; rule < used.length; rule++) {
-                used[rule] = believed(note, rule, used[rule], said.inUse(rule), nowUs);
+                used[rule] = believed(note, rule, used[rule], said.inUse()[rule], nowUs);
                 changes |= used[rule] >= 0;
             }
             if (changes) {

@@ -114,18 +114,18 @@ public final class Usage {
         remember(set, decider.states);
     }
 
-    /** Charges each rule as many permits of its own as are there; returns what was charged. */
-    public long[] charge(RuleSet set, long[] permits, long now) {
+    /** {@return the permits of each rule that are there} */
+    public long[] available(RuleSet set, long now) {
+        Decider decider = new Decider(set, Ask.of(Verb.PEEK, set, now));
+        return decider.places().mapToLong(place -> decider.state(place).available(now)).toArray();
+    }
+
+    /** Charges each rule that hands out no permits its own number of them, whether they are there or not. */
+    public void charge(RuleSet set, long[] permits, long now) {
         Decider decider = new Decider(set, Ask.of(Verb.CHECK, set, now));
-        long[] charged = decider.places().mapToLong(place -> {
-            long most = set.rules().get(place).handsOutPermits() ? 0 : Math.min(decider.state(place).available(now), permits[place]);
-            if (most >= 1) {
-                decider.charge(place, most);
-            }
-            return Math.max(most, 0);
-        }).toArray();
+        decider.places().filter(place -> permits[place] > 0 && !set.rules().get(place).handsOutPermits())
+            .forEach(place -> decider.charge(place, permits[place]));
         remember(set, decider.states);
-        return charged;
     }
 
     /** {@return whether every budget is full at {@code now} and that is the same as a new key} */

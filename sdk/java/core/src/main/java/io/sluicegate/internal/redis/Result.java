@@ -11,11 +11,13 @@ import java.util.Arrays;
 public sealed interface Result {
     /** Bytes of a decision by one rule. */
     int DECISION_LENGTH = 27;
-    /** Bytes of what remains of a rule. */
-    int REMAINING_LENGTH = 7;
+    /** Where a decision has what is left of the rule that decided. */
+    int LEFT_AT = 13;
+    /** Bytes of what is left of a rule. */
+    int LEFT_LENGTH = 7;
     /** Bytes of what a rule was charged of a debt. */
     int CHARGED_LENGTH = 4;
-    /** The usage in a reply that reports none. */
+    /** The permits charged in a reply to a request without a debt. */
     long[] NONE = {};
     /** The answer does not report this rule. */
     long NOT_SAID = -1;
@@ -24,19 +26,11 @@ public sealed interface Result {
      * Redis decided.
      *
      * @param answer the decision; in the end its rule is a place in the program's own rules
-     * @param inUse the permits in use of each rule, {@link #NOT_SAID} for those that the answer does not report; empty if the answer
-     *     alone says it, of its rule
+     * @param inUse the permits in use of each rule, which may be more than its limit; {@link #NOT_SAID} for those that the answer does
+     *     not report
      * @param charged of a debt, what each rule was charged; else empty
      */
-    record Decided(Answer answer, long[] inUse, long[] charged) implements Result {
-        /** {@return the permits in use of the own rule at {@code place}, or {@link #NOT_SAID}} */
-        public long inUse(int place) {
-            if (inUse.length > 0) {
-                return inUse[place];
-            }
-            return place == answer.rule() ? Math.max(answer.limit() - answer.remaining(), 0) : NOT_SAID;
-        }
-    }
+    record Decided(Answer answer, long[] inUse, long[] charged) implements Result {}
 
     /** The rules do not know the verb. */
     record Unsupported() implements Result {}
@@ -79,10 +73,10 @@ public sealed interface Result {
     /** {@return the reply of these bytes, to a verb under these rules, with or without a debt} */
     static Result read(byte[] bytes, RuleSet rules, Verb verb, boolean withDebt) {
         int count = rules.rules().size();
-        int remaining = DECISION_LENGTH + (count > 1 ? REMAINING_LENGTH * count : 0);
-        int length = remaining + (withDebt ? CHARGED_LENGTH * count : 0);
+        int decided = DECISION_LENGTH + (count > 1 ? LEFT_LENGTH * count : 0);
+        int length = decided + (withDebt ? CHARGED_LENGTH * count : 0);
         if (bytes.length == length && (bytes[0] == 0 || bytes[0] == 1) && (bytes[1] & 0xff) < count) {
-            return new Decided(answer(bytes, rules), count > 1 ? inUse(bytes, rules) : NONE, withDebt ? charged(bytes, remaining, count) : NONE);
+            return new Decided(answer(bytes, rules), inUse(bytes, rules), withDebt ? charged(bytes, decided, count) : NONE);
         }
         if (bytes.length == 1 && bytes[0] == 2 && !rules.supports(verb)) {
             return new Unsupported();
@@ -100,14 +94,14 @@ public sealed interface Result {
         long time = integer(bytes, 6, 7);
         long retry = time == (1L << 56) - 1 ? Numbers.NEVER : time;
         return new Answer(allowed, integer(bytes, 2, 4), allowed ? time : 0, rules.rules().get(rule).limit(),
-            integer(bytes, 13, 7), allowed ? 0 : retry, integer(bytes, 20, 7), rule);
+            Math.max(left(bytes, LEFT_AT), 0), allowed ? 0 : retry, integer(bytes, 20, 7), rule);
     }
 
     private static long[] inUse(byte[] bytes, RuleSet rules) {
         long[] inUse = new long[rules.rules().size()];
         for (int place = 0; place < inUse.length; place++) {
-            long left = integer(bytes, DECISION_LENGTH + REMAINING_LENGTH * place, REMAINING_LENGTH);
-            inUse[place] = Math.max(rules.rules().get(place).limit() - left, 0);
+            int pos = inUse.length == 1 ? LEFT_AT : DECISION_LENGTH + LEFT_LENGTH * place;
+            inUse[place] = Math.max(rules.rules().get(place).limit() - left(bytes, pos), 0);
         }
         return inUse;
     }
@@ -118,6 +112,12 @@ public sealed interface Result {
             charged[place] = integer(bytes, from + CHARGED_LENGTH * place, CHARGED_LENGTH);
         }
         return charged;
+    }
+
+    // A two's complement number: below 0 if more than the limit is in use.
+    private static long left(byte[] bytes, int pos) {
+        int above = Long.SIZE - Byte.SIZE * LEFT_LENGTH;
+        return integer(bytes, pos, LEFT_LENGTH) << above >> above;
     }
 
     private static long integer(byte[] bytes, int pos, int length) {

@@ -1,6 +1,7 @@
 package io.sluicegate.internal.engine;
 
 import io.sluicegate.Call;
+import io.sluicegate.Carry;
 import io.sluicegate.Decision;
 import io.sluicegate.Overflow;
 import io.sluicegate.RedisPort;
@@ -9,6 +10,8 @@ import io.sluicegate.Verb;
 import io.sluicegate.internal.json.Json;
 import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.Rule;
+import io.sluicegate.internal.kernel.RuleSet;
+import io.sluicegate.internal.kernel.Rules;
 import io.sluicegate.internal.policy.RecordReader;
 import io.sluicegate.testing.Checkout;
 import io.sluicegate.testing.TestRedis;
@@ -18,9 +21,11 @@ import java.time.Instant;
 import java.time.ZoneId;
 import java.time.ZoneOffset;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.function.Consumer;
 
 /**
@@ -101,6 +106,83 @@ public final class FailureLives {
             wrong.add(life + " lives");
         }
         return wrong;
+    }
+
+    private static final long DAY_US = 86_400_000_000L;
+    private static final Rule DAY = Rules.fixedWindow("day", 4000, DAY_US, false);
+    private static final Rule FAST = Rules.tokenBucket("fast", new Rules.Rate(10_000, 1_000_000), 10_000, 10_000, false);
+    private static final Rule LOWERED = Rules.fixedWindow("day", 50, DAY_US, false);
+
+    /**
+     * Of 4,000 a day 3,000 are in use when the limit is lowered to 50 for an hour, by an override. Two programs see the key in that hour
+     * only, one of them by rules of a later version, and the hour ends while Redis is away. Returns for each what passes then.
+     */
+    public static List<Long> passedAfterALoweredLimit(RedisPort redisPort, TestRedis redis) throws InterruptedException {
+        List<Long> passed = new ArrayList<>();
+        passed.addAll(lowered(List.of(DAY), List.of(LOWERED), redisPort, redis));
+        passed.addAll(lowered(List.of(FAST, DAY), List.of(LOWERED, FAST), redisPort, redis));
+        passed.addAll(lowered(List.of(DAY), List.of(Rules.slidingLog("day", 50, DAY_US)), redisPort, redis));
+        return passed;
+    }
+
+    private static List<Long> lowered(List<Rule> rules, List<Rule> lowered, RedisPort redisPort, TestRedis redis) throws InterruptedException {
+        redis.command("FLUSHDB");
+        ManualClock clock = new ManualClock();
+        clock.now = Instant.parse("2026-03-01T00:00:00Z");
+        Map<String, Object> record = new TreeMap<>(rulesOf(rules));
+        record.putAll(Map.of("record", 1L, "app", "shop", "apps", List.of("*"), "on_store_failure", "local", "overflow", Map.of("kind", "reject"),
+            "version", 1L, "since_ms", clock.millis()));
+        publish(record, redis);
+        Port port = new Port(redisPort);
+        Engine first = engine(port, clock);
+        Engine old = engine(port, clock);
+        check(old, "another key", 1, "store");
+        check(first, "k", 3000, "store");
+        clock.now = clock.now.plusSeconds(60);
+        Map<String, Object> override = new TreeMap<>(rulesOf(lowered));
+        override.putAll(Map.of("key", "k", "until_ms", clock.millis() + 3_600_000));
+        record.putAll(Map.of("version", 2L, "since_ms", clock.millis(), "overrides", List.of(override)));
+        publish(record, redis);
+        List<Engine> engines = List.of(engine(port, clock), old);
+        for (Engine each : engines) {
+            Decision refused = check(each, "k", 1, "store");
+            if (refused.allowed() || refused.limit() != 50 || refused.remaining() != 0) {
+                throw new AssertionError(refused.toString());
+            }
+        }
+        port.away = true;
+        clock.now = clock.now.plusSeconds(3600);
+        List<Long> passed = new ArrayList<>();
+        for (Engine each : engines) {
+            long permits = 0;
+            for (int i = 0; i < 40; i++) {
+                permits += check(each, "k", 100, "local").granted();
+            }
+            passed.add(permits);
+        }
+        return passed;
+    }
+
+    private static Engine engine(Port port, Clock clock) {
+        return new Engine(port, new Options("shop", 1L, 10_000_000_000L, clock, false), false);
+    }
+
+    private static Decision check(Engine engine, String key, long cost, String mode) throws InterruptedException {
+        Decision decision = engine.decide(new Call("p", key, Verb.CHECK, cost, Numbers.NO_WAIT_GIVEN, null));
+        if (!decision.mode().name().equalsIgnoreCase(mode)) {
+            throw new AssertionError(decision.toString());
+        }
+        return decision;
+    }
+
+    private static Map<String, Object> rulesOf(List<Rule> rules) {
+        RuleSet set = new RuleSet(Carry.USAGE, rules);
+        return Map.of("blob", Base64.getUrlEncoder().withoutPadding().encodeToString(set.bytes()), "life_ms", set.lifeMs(),
+            "each", rules.stream().map(rule -> Map.of("name", rule.name(), "limit", rule.limit())).toList());
+    }
+
+    private static void publish(Map<String, Object> record, TestRedis redis) {
+        redis.command("HSET", "sg:{policies}", "#format", "1", "#revision", "1", "#clock", "client", "p", Json.write(record));
     }
 
     private static boolean isOfWindows(String record) {

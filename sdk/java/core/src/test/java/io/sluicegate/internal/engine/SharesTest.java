@@ -30,7 +30,7 @@ class SharesTest {
     }
 
     private static Result.Decided said(Answer answer, long... inUse) {
-        return new Result.Decided(answer, inUse, new long[0]);
+        return new Result.Decided(answer, inUse.length > 0 ? inUse : new long[] {answer.limit() - answer.remaining()}, new long[0]);
     }
 
     private static String text(Answer a) {
@@ -149,6 +149,28 @@ class SharesTest {
         assertArrayEquals(new long[] {990, 49}, account.stored.used(DAY_AND_BUCKET, T));
         assertArrayEquals(new long[] {991, 50}, account.used.used(DAY_AND_BUCKET, T));
         assertEquals(1, account.owed(DAY_AND_BUCKET, T)[0]);
+    }
+
+    @Test
+    void an_account_takes_over_what_is_in_use_above_a_lowered_limit_and_owes_what_it_owed() {
+        RuleSet full = new RuleSet(Carry.USAGE, List.of(Rules.fixedWindow("day", 4000, 86_400_000_000L, false)));
+        RuleSet lowered = new RuleSet(Carry.USAGE, List.of(Rules.fixedWindow("day", 50, 86_400_000_000L, false)));
+        for (long charged : new long[] {0, 10}) {
+            Shares own = new Shares();
+            own.decide(PLACE, question(full, Verb.CHECK, 10, T), 1);
+            Shares.Account account = own.account(PLACE);
+            account.bill = Bill.of(account.billId, new long[] {10}, account.used);
+            account.paid(lowered, new long[] {charged}, T);
+            Result.Decided refused = said(new Answer(false, 0, 0, 50, 0, 1, 1, 0), 3000);
+            account.raise(lowered, refused, T);
+            account.raise(lowered, refused, T);
+            assertArrayEquals(new long[] {10 - charged}, account.owed(lowered, T));
+            assertEquals(990 + charged, own.decide(PLACE, question(full, Verb.AT_MOST, 4000, T), 1).granted());
+            // Redis charges that as well: it is no debt that stays.
+            account.bill = Bill.of(account.billId, account.owed(full, T), account.used);
+            account.paid(lowered, new long[] {1000}, T);
+            assertArrayEquals(new long[] {0}, account.owed(lowered, T));
+        }
     }
 
     @Test

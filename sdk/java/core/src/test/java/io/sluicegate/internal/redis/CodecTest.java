@@ -72,6 +72,30 @@ class CodecTest {
     }
 
     @Test
+    void what_is_left_is_below_0_where_more_than_the_limit_is_in_use() {
+        byte[] bytes = new byte[27];
+        System.arraycopy(left(-2950), 0, bytes, 13, 7);
+        Result.Decided said = (Result.Decided) Result.read(bytes, ORDERS, Verb.CHECK, false);
+        assertEquals(0, said.answer().remaining());
+        assertArrayEquals(new long[] {ORDERS.rules().get(0).limit() + 2950}, said.inUse());
+        RuleSet two = new RuleSet(Carry.USAGE, List.of(Rules.fixedWindow("day", 50, 1, false), Rules.fixedWindow("log", 9, 1, false)));
+        bytes = Arrays.copyOf(bytes, 27 + 14);
+        System.arraycopy(left(-2950), 0, bytes, 27, 7);
+        System.arraycopy(left(-(1L << 53)), 0, bytes, 34, 7);
+        said = (Result.Decided) Result.read(bytes, two, Verb.CHECK, false);
+        assertEquals(0, said.answer().remaining());
+        assertArrayEquals(new long[] {3000, 9 + (1L << 53)}, said.inUse());
+    }
+
+    private static byte[] left(long permits) {
+        byte[] bytes = new byte[7];
+        for (int i = 0; i < bytes.length; i++) {
+            bytes[i] = (byte) (permits >> 8 * i);
+        }
+        return bytes;
+    }
+
+    @Test
     void a_reply_under_several_rules_says_of_each_what_is_in_use_and_then_what_was_charged() {
         RuleSet two = new RuleSet(Carry.USAGE,
             List.of(Rules.fixedWindow("day", 1000, 86_400_000_000L, false), Rules.fixedWindow("second", 50, 1_000_000, false)));
