@@ -118,7 +118,19 @@ final class CodecTest extends TestCase
         self::assertSame([[5, 6], [5, 4464]], [$paid?->charged, $paid?->inUse($set)]);
         self::assertNull(Reply::decode($reply, 2, true));
         self::assertNull(Reply::decode($reply . pack('VV', 5, 6), 2));
+        $below = substr($one, 0, 13) . self::left(-1) . substr($one, 20) . self::left(-3000) . self::left(-(1 << 53));
+        self::assertSame([3009, 70_000 + (1 << 53)], Reply::decode($below, 2)?->inUse($set));
+        self::assertSame(0, Reply::decode($below, 2)?->outcome?->remaining);
+        $alone = Limit::fixedWindow(50, '1d')->rules;
+        $below = substr($one, 0, 1) . "\0" . substr($one, 2, 11) . self::left(-2950) . substr($one, 20);
+        self::assertSame([3000], Reply::decode($below, 1)?->inUse($alone));
+        self::assertSame(0, Reply::decode($below, 1)?->outcome?->remaining);
         $more = $one . str_repeat(substr(pack('P', 1 << 53), 0, 7), 2);
         self::assertSame([0, 0], Reply::decode($more, 2)?->inUse($set), 'more left than the limit is');
+    }
+
+    private static function left(int $permits): string
+    {
+        return substr(pack('P', $permits), 0, 7);
     }
 }

@@ -221,6 +221,77 @@ final class SeveralRulesTest extends TestCase
         self::assertSame([2, 3], $account->owed(self::NOW));
     }
 
+    /** @return iterable<string, array{list<array<string, mixed>>, list<array<string, mixed>>}> */
+    public static function lowered(): iterable
+    {
+        $day = static fn (int $limit): array =>
+            ['name' => 'day', 'fixed_window' => ['limit' => $limit, 'window' => '1d']];
+        $fast = ['name' => 'fast', 'token_bucket' => ['rate' => '10000/s', 'burst' => 10_000]];
+        yield 'one rule' => [[$day(4000)], [$day(50)]];
+        yield 'several rules' => [[$fast, $day(4000)], [$day(50), $fast]];
+        yield 'another rule' =>
+            [[$day(4000)], [['name' => 'day', 'sliding_log' => ['limit' => 50, 'window' => '1d']]]];
+    }
+
+    /**
+     * Of 4,000 a day 3,000 are in use when the limit is lowered to 50 for an hour, by an override. Two programs see the
+     * key in that hour only, one of them by rules of a later version, and the hour ends while Redis is away.
+     *
+     * @dataProvider lowered
+     * @param list<array<string, mixed>> $rules
+     * @param list<array<string, mixed>> $lowered
+     */
+    public function testALimitThatWasLoweredGivesNothingAgainInAnOutage(array $rules, array $lowered): void
+    {
+        $policy = ['name' => 'quota', 'rules' => $rules, 'since_ms' => intdiv(self::NOW, 1000)];
+        $this->publish(1, $policy);
+        [$first] = $this->limiter(1);
+        $old = $this->limiter(1);
+        self::assertTrue($first->check('a', 3000)->allowed);
+        $this->clock->advance(60);
+        $nowMs = intdiv(self::NOW, 1000) + 60_000;
+        $override = ['key' => 'a', 'until_ms' => $nowMs + 3_600_000] + Published::rules(Limit::rules($lowered)->rules);
+        // The revision stays, so that programs that have read it do not read it again.
+        $record = Published::record(['version' => 2, 'since_ms' => $nowMs, 'overrides' => [$override]] + $policy);
+        RedisServer::shared(false)->client()->hSet('sg:{policies}', 'quota', $record);
+        $all = ['new' => $this->limiter(1), 'old' => $old];
+        foreach ($all as $name => [$limiter, $runner]) {
+            $refused = $limiter->check('a');
+            $is = [$refused->allowed, $refused->limit, $refused->remaining, $refused->mode];
+            self::assertSame([false, 50, 0, Mode::Store], $is, $name);
+            $runner->isAway = true;
+        }
+        $this->clock->advance(3600);
+        foreach ($all as $name => [$limiter]) {
+            $passed = 0;
+            for ($times = 0; $times < 40; $times++) {
+                $decision = $limiter->check('a', 100);
+                self::assertSame([Mode::Local, 4000], [$decision->mode, $decision->limit], $name);
+                $passed += $decision->granted;
+            }
+            self::assertSame(1000, $passed, $name);
+        }
+    }
+
+    public function testAnAccountTakesOverWhatIsInUseAboveALoweredLimit(): void
+    {
+        $full = self::budget(self::quota(4000, '1/h', 4000));
+        $lowered = self::budget(self::quota(50, '1/h', 4000));
+        $kernel = $full->rules->set->kernel();
+        $states = static fn (int ...$used): array => $kernel->withUsed($kernel->fresh(), $used, self::NOW);
+        $account = new Account($full, 1, $states(5, 5), $states(15, 15), self::NOW);
+        $account->takeOver($lowered, self::NOW);
+        $id = $account->bill(self::NOW)[0] ?? '';
+        foreach ([1, 2] as $times) {
+            $account->raise([3000, 3000], self::NOW);
+            self::assertSame([10, 10], $account->owed(self::NOW), "raised $times");
+        }
+        $account->paid($id, [10, 10], self::NOW);
+        self::assertSame([0, 0], $account->owed(self::NOW));
+        $account->takeOver($full, self::NOW);
+        self::assertSame([3010, 3010], $kernel->used($account->used, self::NOW));
+    }
+
     public function testABillOfWhichNothingWasChargedKeepsItsId(): void
     {
         $budget = self::budget(self::quota(100, '1/h', 50));

@@ -85,8 +85,8 @@ final class WireTest extends TestCase
                 $means['in_use'] = (array) $means['in_use'];
             }
             $names = array_column($set->rules, 'name');
-            $inUse = count($names) > 1 ? ['in_use' => array_combine($names, $reply->inUse($set))] : [];
-            self::assertEquals($means, $inUse + [
+            self::assertEquals($means, [
+                'in_use' => array_combine($names, $reply->inUse($set)),
                 'allowed' => $reply->outcome->allowed,
                 'granted' => $reply->outcome->granted,
                 'wait_us' => $reply->outcome->waitUs,

@@ -112,7 +112,8 @@ final class Account
 
     /**
      * Adds the permits that others took: if an answer reports more in use of a rule than Redis was known to have
-     * counted, both states get the difference.
+     * counted, both states get the difference. They get it as far as there is room here; and all of it if the report is
+     * above the limit, which was lowered then and may rise without Redis.
      *
      * @param array<int, int> $said permits in use by the places of rules
      */
@@ -124,16 +125,18 @@ final class Account
         $more = [];
         foreach ($said as $place => $used) {
             if ($set->rules[$place]->isReported() && $used > $known[$place]) {
-                $more[$place] = $used - $known[$place];
+                $isAbove = $used > $set->rules[$place]->limit;
+                $room = $isAbove ? PHP_INT_MAX : $kernel->available($this->used, $place, $now);
+                $more[$place] = min($used - $known[$place], $room);
             }
         }
         if ($more === []) {
             return;
         }
-        [$this->used, $more] = $kernel->charged($this->used, $more, $now);
-        [$this->stored] = $kernel->charged($this->stored, $more, $now);
+        $this->used = $kernel->charged($this->used, $more, $now);
+        $this->stored = $kernel->charged($this->stored, $more, $now);
         if ($this->bill !== null) {
-            [$this->bill[2]] = $kernel->charged($this->bill[2], $more, $now);
+            $this->bill[2] = $kernel->charged($this->bill[2], $more, $now);
         }
     }
 

@@ -129,23 +129,26 @@ final class Kernel
         return $states;
     }
 
+    /** Returns the most permits of one rule that pass now. */
+    public function available(array $states, int $place, int $now): int
+    {
+        return $this->rules[$place]->available($this->rewound($states, $now)[$place], $now);
+    }
+
     /**
-     * Charges more permits, as many as are left.
+     * Returns the states with more permits charged, whether they are left or not.
      *
      * @param array<int, int> $permits by the places of rules, none of which holds permits
-     * @return array{States, array<int, int>} the states, and what was charged
      */
     public function charged(array $states, array $permits, int $now): array
     {
         $states = $this->rewound($states, $now);
-        foreach ($permits as $place => $asked) {
-            $permits[$place] = max(min($asked, $this->rules[$place]->available($states[$place], $now)), 0);
-            if ($permits[$place] > 0) {
-                $charge = new Ask(Verb::Check, $permits[$place]);
-                $states[$place] = $this->rules[$place]->charge($states[$place], $now, $charge);
+        foreach ($permits as $place => $more) {
+            if ($more > 0) {
+                $states[$place] = $this->rules[$place]->charge($states[$place], $now, new Ask(Verb::Check, $more));
             }
         }
-        return [$states, $permits];
+        return $states;
     }
 
     /**

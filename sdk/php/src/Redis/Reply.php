@@ -25,13 +25,16 @@ final readonly class Reply
     /** The bytes of a decision by one rule. */
     private const DECISION_BYTES = 27;
 
+    /** The place of the permits left of the rule that decided. */
+    private const LEFT_AT = 13;
+
     /** The bytes of the permits left of one rule, if there are several. */
     private const LEFT_BYTES = 7;
 
     /**
      * @param int $kind one of the constants above
      * @param Outcome|null $outcome of REFUSED and ALLOWED
-     * @param list<int> $left the permits left of each rule, if several were asked
+     * @param list<int> $left the permits left of each rule: below 0 where more than the limit is in use
      * @param string $text of UNKNOWN_RULES the first bytes of the state; of MALFORMED the name of the malformed part
      * @param list<int> $charged of each rule, the permits of a debt that were charged; empty without a debt
      */
@@ -75,7 +78,7 @@ final readonly class Reply
             return null;
         }
         $allowed = $kind === self::ALLOWED;
-        // Each of the three has seven bytes; an eighth is read, and left out.
+        // Each of the numbers has seven bytes; an eighth is read, and left out.
         ['granted' => $granted, 'wait' => $wait] = unpack('Vgranted/Pwait', $bytes, 2);
         $wait &= self::NEVER;
         $outcome = new Outcome(
@@ -84,28 +87,32 @@ final readonly class Reply
             $granted,
             $allowed ? $wait : 0,
             $allowed ? 0 : ($wait === self::NEVER ? null : $wait),
-            unpack('P', $bytes, 13)[1] & self::NEVER,
+            max(self::left($bytes, self::LEFT_AT), 0),
             unpack('P', "$bytes\0", 20)[1] & self::NEVER,
         );
-        $left = [];
+        $left = $rules === 1 ? [self::left($bytes, self::LEFT_AT)] : [];
         for ($at = self::DECISION_BYTES; $at < $decision; $at += self::LEFT_BYTES) {
-            $left[] = unpack('P', "$bytes\0", $at)[1] & self::NEVER;
+            $left[] = self::left($bytes, $at);
         }
         $charged = $withDebt ? array_values(unpack('V*', substr($bytes, $decision)) ?: []) : [];
         return new self($kind, $outcome, $left, '', $charged);
     }
 
+    /** Returns the permits left of a rule: a two's complement number of seven bytes. */
+    private static function left(string $bytes, int $at): int
+    {
+        return unpack('P', "$bytes\0", $at)[1] << 8 >> 8;
+    }
+
     /**
-     * Returns the permits in use of each rule that was asked, by its place. Only for REFUSED and ALLOWED.
+     * Returns the permits in use of each rule that was asked, by its place: more than the limit, if that was lowered
+     * or permits are booked. Only for REFUSED and ALLOWED.
      *
      * @param RuleSet $set the rules that were asked
-     * @return array<int, int>
+     * @return list<int>
      */
     public function inUse(RuleSet $set): array
     {
-        if ($this->left === []) {
-            return [max($set->rules[0]->limit - ($this->outcome->remaining ?? 0), 0)];
-        }
         $inUse = [];
         foreach ($this->left as $place => $left) {
             $inUse[] = max($set->rules[$place]->limit - $left, 0);

@@ -208,14 +208,15 @@ final class Store
         $places = array_flip(array_column($own->rules, 'nameHash'));
         $decided = $places[$rules->set->rules[$place]->nameHash] ?? 0;
         $inUse = [];
-        foreach ($reply->inUse($rules->set) as $later => $used) {
+        $said = $reply->inUse($rules->set);
+        foreach ($said as $later => $used) {
             $named = $places[$rules->set->rules[$later]->nameHash] ?? null;
             if ($named !== null) {
                 $inUse[$named] = $used;
             }
         }
         if ($inUse === []) {
-            $inUse = [max($limit - $reply->outcome->remaining, 0)];
+            $inUse = [$said[$place]];
         }
         // Each own rule counts as charged the least that any of the deciding rules was charged.
         $charged = $reply->charged === [] ? [] : array_fill(0, count($own->rules), min($reply->charged));
