@@ -240,6 +240,19 @@ impl RuleSet {
         self.debit(states, permits, at);
     }
 
+    /// Has `permits[rule]` more of each rule in use, also beyond its limit: they were in use under a higher one. A state
+    /// counts no more than it can hold; rules that hand out permits with ids are left alone.
+    pub fn overcharge(&self, states: &mut States, permits: &[u64], at: &Moment<'_>) {
+        states.fit(self.rules.len());
+        self.rewind(states, at);
+        let rules = self.rules.iter().zip(states.as_mut_slice()).zip(permits).enumerate();
+        for (place, ((NamedRule { rule, .. }, state), permits)) in rules {
+            if !rule.holds_permits() {
+                rule.charge_beyond(state, (*permits, rule.countable()), &at.for_rule(place));
+            }
+        }
+    }
+
     /// Gives up to `permits[rule]` permits of each rule back, never above full.
     pub fn credit(&self, states: &mut States, permits: &[u64], at: &Moment<'_>) {
         states.fit(self.rules.len());

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::message::{Hint, Holder, Number};
 use super::{Leased, Leases, Record};
+use crate::algorithm::{Rule, State};
 use crate::decision::{Ask, Moment};
 use crate::limits::{LEASE_DEADLINE_MAX_US, LEASE_HOLDERS_MAX};
 use crate::num::{Cost, Micros};
@@ -48,15 +49,11 @@ impl RuleSet {
             let at = at.for_rule(place);
             let seen = state.as_ref().map_or(Micros::ZERO, |state| rule.seen(state));
             let at = at.back_to(by.max(seen));
-            let used = state.as_ref().map_or(0, |state| rule.used(state, &at));
             let most = match self.carry() {
                 Carry::Usage => rule.countable(),
                 Carry::Proportional | Carry::Reset => 2 * rule.limit(),
             };
-            let permits = permits.min(most.saturating_sub(used));
-            if permits > 0 {
-                rule.charge(state, &Ask::check(Cost::ONE).for_permits(permits), &at);
-            }
+            rule.charge_beyond(state, (permits, most), &at);
         }
     }
 
@@ -133,4 +130,20 @@ fn lapse(leases: &mut Leases, spent: &mut Vec<Spent>, now: Micros) {
         }
         !lapses
     });
+}
+
+impl Rule {
+    /// Charges permits that were spent, also beyond the limit, but has no more than `most` in use by it.
+    pub(crate) fn charge_beyond(
+        &self,
+        state: &mut Option<State>,
+        (permits, most): (u64, u64),
+        at: &Moment<'_>,
+    ) {
+        let used = state.as_ref().map_or(0, |state| self.used(state, at));
+        let permits = permits.min(most.saturating_sub(used));
+        if permits > 0 {
+            self.charge(state, &Ask::check(Cost::ONE).for_permits(permits), at);
+        }
+    }
 }

@@ -284,7 +284,8 @@ impl Debts {
     }
 
     /// Records the permits in use that the store reported for rules, by their place: at least so many are in
-    /// use, beside those that it has not counted yet.
+    /// use, beside those that it has not counted yet. They count as far as there is room; more than the limit, which the
+    /// store reports after it was lowered, count in full.
     pub(super) fn record_usage(
         &self,
         key: KeyHash,
@@ -299,15 +300,20 @@ impl Debts {
         let at = &accounts.in_turn(at);
         let Some(account) = accounts.of.get_mut(&key) else { return };
         account.adopt(rules, at);
-        let (mut others, stored) = ([0; RULES_MAX], rules.in_use(&account.stored, at));
+        let stored = rules.in_use(&account.stored, at);
+        let (mut others, mut beyond) = ([0; RULES_MAX], [0; RULES_MAX]);
         for (rule, used) in said {
-            others[*rule] = used.saturating_sub(stored[*rule]);
+            let is_beyond = *used > rules.rules()[*rule].rule.limit();
+            let part = if is_beyond { &mut beyond } else { &mut others };
+            part[*rule] = used.saturating_sub(stored[*rule]);
         }
         rules.debit(&mut account.used, &mut others, at);
-        rules.debit(&mut account.stored, &mut others.clone(), at);
-        if let Some(bill) = &mut account.bill {
-            rules.debit(&mut bill.used, &mut others, at);
+        let bill = account.bill.as_mut().map(|bill| &mut bill.used);
+        for state in [&mut account.stored].into_iter().chain(bill) {
+            rules.debit(state, &mut others.clone(), at);
+            rules.overcharge(state, &beyond, at);
         }
+        rules.overcharge(&mut account.used, &beyond, at);
     }
 
     /// Returns at most `count` keys whose debts are not on their way, each in its turn: a debt that cannot be
@@ -496,7 +502,40 @@ impl Bill {
 
 #[cfg(test)]
 mod tests {
+    use sluicegate_kernel::algorithm::WindowKind;
+    use sluicegate_kernel::{FixedWindow, Rule};
+    use sluicegate_store::{KeyHash, MemoryStore, Quota, RuleOrigin};
+
     use super::*;
+
+    const NOW: Moment<'_> = Moment::new(Micros::from_secs(100));
+
+    fn a_day_of(limit: u64) -> Arc<RuleSet> {
+        let day = WindowKind::epoch(Micros::from_secs(86_400));
+        let quota = FixedWindow::new(limit, day).expect("a quota");
+        Arc::new(RuleSet::single("r", Rule::from(quota)))
+    }
+
+    /// Returns whether the share of a single node lets a request of this cost pass.
+    fn passes(debts: &Debts, key: KeyHash, rules: &Arc<RuleSet>, cost: u64) -> bool {
+        let verb = Verb::Check { cost: Cost::new(cost).expect("a cost") };
+        let (origin, quota) = (RuleOrigin::default(), Quota::default());
+        let request = StoreRequest { policy: "p", key: b"k", rules, verb: &verb, origin, quota };
+        let scaled = |_| Some(verb.clone());
+        let decided = debts.decide((key, &request), (1, scaled), &NOW, |_| States::default());
+        decided.expect("a check").expect("there is room").0.decision.allowed()
+    }
+
+    /// Another node used 3,000 of 4,000 before the limit was lowered.
+    #[test]
+    fn an_account_learns_what_is_in_use_above_a_lowered_limit() {
+        let (full, lowered, debts) = (a_day_of(4_000), a_day_of(50), Debts::default());
+        let key = MemoryStore::new(1).hash("p", b"k");
+        assert!(passes(&debts, key, &lowered, 1));
+        debts.record_usage(key, &lowered, &[(0, 3_000)], &NOW);
+        assert!(!passes(&debts, key, &full, 1_000), "one was admitted here");
+        assert!(passes(&debts, key, &full, 999));
+    }
 
     #[test]
     fn callers_that_come_up_to_a_second_late_are_decided_at_the_instant_of_the_last_one() {
