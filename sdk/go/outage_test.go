@@ -129,7 +129,7 @@ func TestTheExampleOfTwoRulesWithoutRedis(t *testing.T) {
 	}
 }
 
-// Of 4,000 a day 3,000 are in use when the limit is lowered to 50 for an hour, by an override. Two programs see the key in that hour
+// Usage of 3,000 of 4,000 a day is there when the limit is lowered to 50 for an hour, by an override. Two programs see the key in that hour
 // only, one of them by rules of a later version, and the hour ends while Redis is away.
 func TestALimitThatWasLoweredGivesNothingAgainInAnOutage(t *testing.T) {
 	const hold = 24 * time.Hour

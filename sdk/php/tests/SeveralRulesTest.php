@@ -234,7 +234,7 @@ final class SeveralRulesTest extends TestCase
     }
 
     /**
-     * Of 4,000 a day 3,000 are in use when the limit is lowered to 50 for an hour, by an override. Two programs see the
+     * Usage of 3,000 of 4,000 a day is there when the limit is lowered to 50 for an hour, by an override. Two programs see the
      * key in that hour only, one of them by rules of a later version, and the hour ends while Redis is away.
      *
      * @dataProvider lowered

@@ -163,7 +163,7 @@ func TestLimitsAreThoseOfTheWire(t *testing.T) {
 	}
 }
 
-// What is left is below 0 where more than the limit is in use: of the rule that decided, and of each of several.
+// The permits left are below 0 where more than the limit is in use: of the rule that decided, and of each of several.
 func TestWhatIsLeftMayBeBelowZero(t *testing.T) {
 	one := testkit.Set(t, testkit.Window(50, time.Hour))
 	two := testkit.Set(t, testkit.Named("a", testkit.Window(50, time.Hour)), testkit.Named("b", testkit.Window(9, time.Hour)))

@@ -114,7 +114,7 @@ public final class FailureLives {
     private static final Rule LOWERED = Rules.fixedWindow("day", 50, DAY_US, false);
 
     /**
-     * Of 4,000 a day 3,000 are in use when the limit is lowered to 50 for an hour, by an override. Two programs see the key in that hour
+     * Usage of 3,000 of 4,000 a day is there when the limit is lowered to 50 for an hour, by an override. Two programs see the key in that hour
      * only, one of them by rules of a later version, and the hour ends while Redis is away. Returns for each what passes then.
      */
     public static List<Long> passedAfterALoweredLimit(RedisPort redisPort, TestRedis redis) throws InterruptedException {
