@@ -41,6 +41,8 @@ fn replies(rules: usize) -> Vec<Vec<u8>> {
     };
     let never = (1 << 56) - 1;
     let most = (1 << 53) - 1;
+    // Two's complement: so many more than the limit are in use.
+    let over = |permits: u64| (1 << 56) - permits;
     let good = by_all(1, 0, 3, [0, 7, 60_000_000]);
     let mut replies = vec![
         good.clone(),
@@ -50,6 +52,9 @@ fn replies(rules: usize) -> Vec<Vec<u8>> {
         by_all(0, 1, 0, [100_000, 0, 2_000_000]),
         by_all(1, 2, 1, [0, 8_999, 9]),
         by_all(1, 3, 1, [0, 0, 0]),
+        by_all(0, 0, 0, [1_000, over(2_950), 60_000_000]),
+        by_all(0, 0, 0, [1_000, over(1), 60_000_000]),
+        by_all(0, 0, 0, [1_000, over(most), 60_000_000]),
         good[..good.len() - 1].to_vec(),
         [&good[..], b"\0"].concat(),
         [good.clone(), seven(5)].concat(),
@@ -59,6 +64,9 @@ fn replies(rules: usize) -> Vec<Vec<u8>> {
         // The reply of one rule, one with a rule less, and one with more left than the limits.
         replies.extend([one.clone(), good[..good.len() - 7].to_vec()]);
         replies.push([one, seven(most).repeat(rules)].concat());
+        let refused = by_one(0, 0, 0, [1_000, over(1), 60_000_000]);
+        let each = (0..).map(|rule: u64| seven(over(1 + 2_949 * rule))).take(rules);
+        replies.push([refused, each.collect::<Vec<_>>().concat()].concat());
     }
     replies.extend(NO_DECISIONS.map(<[u8]>::to_vec));
     replies
@@ -102,7 +110,7 @@ fn replies_of_the_script_are_read_alike() {
     is_fresh(
         "replies",
         "What a reply means to a verb under the policies `orders` and `mails` of records.json; `foreign`: \
-         it is none of this script. `in_use` is what the reply says to be in use of each of several rules. \
+         it is none of this script. `in_use` is what the reply says to be in use of each rule: above its limit if less than nothing is left. \
          redis.md, A reply.",
         &entries,
     );
