@@ -97,8 +97,7 @@ impl Share {
         let raise = |is_meant: fn(&Rule) -> bool, at: &Moment<'_>| {
             let used = self.known.in_use(key, rules, at).into_iter().zip(rules.rules()).enumerate();
             let used = used.filter(|(_, (_, named))| is_meant(&named.rule));
-            let raise = |used: u64, rule: &Rule| used.max(permits.min(rule.limit()));
-            let raised = used.map(|(place, (used, named))| (place, raise(used, &named.rule)));
+            let raised = used.map(|(place, (used, _))| (place, used.max(permits)));
             self.known.record_usage(key, rules, &raised.collect::<Vec<_>>(), at);
         };
         raise(|_| true, at);

@@ -10,6 +10,7 @@ use super::{Mode, Ruling};
 use crate::lease::sender::Delivered;
 use crate::lease::{
     Lease, LeasedDecision, LeasedKey, Leasing, MissOutcome, Outcome as Waited, OutgoingMessage,
+    Subject,
 };
 
 impl StoreGuard {
@@ -137,6 +138,16 @@ impl StoreGuard {
         // Permits that it granted before it charged a debt stay unused.
         let is_owed = self.share.debts().has_account(key);
         (lease, if is_owed { Delivered::Ignored } else { Delivered::Replied(reply) })
+    }
+
+    /// Takes in `permits` of a lease that is forgotten while the store does not answer: they may be spent, and count as in
+    /// use from now on if the key is decided without the store.
+    pub(super) fn forgotten(&self, key: KeyHash, subject: &Subject, permits: u64) {
+        let Some(leasing) = &self.leasing else { return };
+        let now = leasing.decided_at();
+        let windows = subject.rules.windows(now);
+        let at = Moment::with_windows(now, windows.as_slice());
+        self.share.raise_usage(key, subject.rules.set(), permits, (&at, &at));
     }
 
     /// Retires the lease of the key of a request that is decided without the store: no more is taken of it, and the

@@ -224,7 +224,7 @@ impl<S: Store, O: Observer> Engine<S, O> {
         let Some(leasing) = guard.leasing().filter(|_| self.store.leases()) else { return };
         let deliver =
             |lease, outgoing| guard.deliver(&self.store, (lease, outgoing), self.clock.now());
-        leasing.keep(deliver).await;
+        leasing.keep(deliver, |key, subject, permits| guard.forgotten(key, subject, permits)).await;
     }
 }
 

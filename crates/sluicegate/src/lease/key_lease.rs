@@ -305,6 +305,11 @@ impl KeyLease {
         self.leave(cell, now)
     }
 
+    /// The budget that is leased.
+    pub(super) fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
     /// The number of its last message.
     pub(super) const fn number(&self) -> u32 {
         self.session.number()

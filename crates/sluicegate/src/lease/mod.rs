@@ -56,8 +56,8 @@ use cell::Cell;
 use counts::Counts;
 pub use counts::LeaseStats;
 use hot_keys::{HOT_ASKS, HotKeyDetector};
-use key_lease::{KeyLease, Subject};
-pub(crate) use key_lease::{MissOutcome, OutgoingMessage};
+use key_lease::KeyLease;
+pub(crate) use key_lease::{MissOutcome, OutgoingMessage, Subject};
 use last_reply::LastReply;
 pub(crate) use queue::{Outcome, QueueTicket};
 use sender::Delivered;
@@ -278,6 +278,11 @@ impl Leasing {
         let part = self.table.part(key);
         let stood = part.get(&key).map_or(0, |lease| lease.locked().retire(&lease.cell).into());
         (stood, self.clock.now())
+    }
+
+    /// The present instant, by the clock of decisions.
+    pub(crate) fn decided_at(&self) -> Micros {
+        self.clock.now()
     }
 
     /// Returns whether the key has permits here for a request of `cost`.

@@ -9,10 +9,10 @@ use std::task::{Context, Poll, Waker};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use sluicegate_kernel::{LeaseReply, Micros};
-use sluicegate_store::StoreError;
+use sluicegate_store::{KeyHash, StoreError};
 use tokio::time::Sleep;
 
-use super::{Lease, Leasing, OutgoingMessage};
+use super::{Lease, Leasing, OutgoingMessage, Subject};
 use crate::clock::Clock;
 
 /// Interval at which spending is marked, and leases are found that are idle or about to end.
@@ -36,10 +36,14 @@ pub(crate) enum Delivered {
 struct SenderGuard<'a>(&'a Leasing);
 
 impl Leasing {
-    /// Keeps the leases, with `deliver` to send a message about the key of a lease. Ends some time after
+    /// Keeps the leases, with `deliver` to send a message about the key of a lease, and `forgotten` to take in the permits
+    /// of a lease that is forgotten before the store has answered about them. Ends some time after
     /// [`stop`](Self::stop), when all permits are given back or 250 ms have passed.
-    pub(crate) async fn keep<D>(&self, deliver: impl Fn(Arc<Lease>, OutgoingMessage) -> D)
-    where
+    pub(crate) async fn keep<D>(
+        &self,
+        deliver: impl Fn(Arc<Lease>, OutgoingMessage) -> D,
+        forgotten: impl Fn(KeyHash, &Subject, u64),
+    ) where
         D: Future<Output = (Arc<Lease>, Delivered)>,
     {
         if self.clock.steady().is_none() || self.has_sender.swap(true, Ordering::Relaxed) {
@@ -52,7 +56,7 @@ impl Leasing {
         loop {
             let now = self.now();
             if tick.is_over(&*self.clock) {
-                self.tick(now);
+                self.tick(now, &forgotten);
                 tick = Pause::new(TICK);
             }
             if self.is_stopping.load(Ordering::Relaxed) && until.is_none() {
@@ -96,7 +100,7 @@ impl Leasing {
         self.wake.notify_one();
     }
 
-    fn tick(&self, now: Micros) {
+    fn tick(&self, now: Micros, forgotten: impl Fn(KeyHash, &Subject, u64)) {
         let mut is_any_over = false;
         self.table.each(|lease| {
             let mut state = lease.locked();
@@ -107,10 +111,14 @@ impl Leasing {
         });
         if is_any_over {
             self.table.sweep(|lease| {
-                let state = lease.locked();
+                let mut state = lease.locked();
                 let is_over = state.is_over(&lease.cell, now);
                 if is_over {
                     self.numbered.fetch_max(state.number(), Ordering::Relaxed);
+                    let permits = state.retire(&lease.cell);
+                    if permits > 0 {
+                        forgotten(lease.key(), state.subject(), permits.into());
+                    }
                 }
                 is_over
             });
