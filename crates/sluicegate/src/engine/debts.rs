@@ -30,7 +30,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluicegate_kernel::limits::{COST_MAX, RULES_MAX};
 use sluicegate_kernel::{
-    Cost, Micros, Moment, Outcome, RuleSet, States, Unsupported, Verb, Verdict,
+    Carry, Cost, Micros, Moment, Outcome, RuleSet, States, Unsupported, Verb, Verdict,
 };
 use sluicegate_store::{Charge, Debt, Executed, KeyHash, Permits, StoreRequest};
 
@@ -79,7 +79,7 @@ struct KeyDebt {
     policy: Box<str>,
     key: Box<[u8]>,
     rules: Arc<RuleSet>,
-    /// Number of nodes: one permit of this engine counts as this many.
+    /// Number of nodes: one permit of this engine counts as this many. The most since it was opened.
     nodes: u64,
     stored: States,
     used: States,
@@ -176,6 +176,7 @@ impl Debts {
         let at = &accounts.in_turn(at);
         if let Some(account) = accounts.of.get_mut(&key) {
             account.adopt(request.rules, at);
+            account.share_among(nodes, at);
             let Some(verb) = scaled(account.nodes) else { return Ok(None) };
             let verdict = account.decide(&verb, at)?;
             if let Some(bill) = &mut account.bill {
@@ -422,17 +423,39 @@ impl KeyDebt {
         Ok(verdict)
     }
 
+    /// Divides the limits by `nodes` from now on, if these are more: what is owed counts as often as what will be
+    /// admitted. With fewer nodes than before it goes on, as others may be cut off themselves; and so do permits that are
+    /// held by id, each of which counts by the number under which it was acquired.
+    fn share_among(&mut self, nodes: u64, at: &Moment<'_>) {
+        let more = nodes.saturating_sub(self.nodes);
+        if more == 0 || self.rules.rules().iter().any(|named| named.rule.holds_permits()) {
+            return;
+        }
+        let counted = |permits: Permits| permits.map(|permits| permits.saturating_mul(more));
+        let owed = counted(self.owed(at));
+        self.rules.overcharge(&mut self.used, &owed, at);
+        if let Some(bill) = &mut self.bill {
+            self.rules.overcharge(&mut bill.used, &counted(bill.debt.permits), at);
+        }
+        self.nodes = nodes;
+    }
+
     /// Carries the usage over to other rules of the key.
     ///
-    /// The store remembers of a bill one number for each rule that it was charged to. These numbers do not fit
-    /// more or fewer rules, so the key gets a new bill: permits that were perhaps charged are charged again.
+    /// The store remembers of a bill one number for each rule that it was charged to, by its place. These numbers do not
+    /// fit other names, another order, or usage that does not stay as it is; then the key gets a new bill, and permits
+    /// that were perhaps charged are charged again.
     fn adopt(&mut self, rules: &Arc<RuleSet>, at: &Moment<'_>) {
         if Arc::ptr_eq(&self.rules, rules) {
             return;
         }
+        let mut names = rules.rules().iter().zip(self.rules.rules());
+        let means_the_same = rules.rules().len() == self.rules.rules().len()
+            && names.all(|(new, old)| new.name == old.name)
+            && (**rules == *self.rules || rules.carry() == Carry::Usage);
         self.stored = rules.take_over(&self.rules, &self.stored, at);
         self.used = rules.take_over(&self.rules, &self.used, at);
-        if rules.rules().len() != self.rules.rules().len() {
+        if !means_the_same {
             self.bill = None;
             self.bill_id = fastrand::u128(..);
         } else if let Some(bill) = &mut self.bill {
@@ -503,7 +526,7 @@ impl Bill {
 #[cfg(test)]
 mod tests {
     use sluicegate_kernel::algorithm::WindowKind;
-    use sluicegate_kernel::{FixedWindow, Rule};
+    use sluicegate_kernel::{FixedWindow, NamedRule, Rule};
     use sluicegate_store::{KeyHash, MemoryStore, Quota, RuleOrigin};
 
     use super::*;
@@ -535,6 +558,61 @@ mod tests {
         debts.record_usage(key, &lowered, &[(0, 3_000)], &NOW);
         assert!(!passes(&debts, key, &full, 1_000), "one was admitted here");
         assert!(passes(&debts, key, &full, 999));
+    }
+
+    fn quota(name: &str, limit: u64) -> NamedRule {
+        let day = WindowKind::epoch(Micros::from_secs(86_400));
+        NamedRule::new(name, FixedWindow::new(limit, day).expect("a quota"))
+    }
+
+    fn set(rules: Vec<NamedRule>) -> Arc<RuleSet> {
+        Arc::new(RuleSet::new(rules).expect("a set"))
+    }
+
+    /// A bill that was perhaps paid has one number for each rule, by its place and in permits of then.
+    #[test]
+    fn a_bill_does_not_survive_an_edit_by_which_its_numbers_mean_something_else() {
+        let both = set(vec![quota("a", 4_000), quota("b", 9_000)]);
+        let swapped = set(vec![quota("b", 9_000), quota("a", 4_000)]);
+        let raised = RuleSet::new(vec![quota("a", 8_000), quota("b", 9_000)]).expect("a set");
+        let scaled = Arc::new(raised.clone().with_carry(Carry::Proportional));
+        let key = MemoryStore::new(1).hash("p", b"k");
+        for (edited, is_kept) in [(swapped, false), (scaled, false), (Arc::new(raised), true)] {
+            let debts = Debts::default();
+            assert!(passes(&debts, key, &both, 100));
+            let bill = debts.bill(key, &both, &NOW).expect("100 are owed");
+            debts.unpaid(key, bill.debt.id, Executed::Perhaps);
+            let again = debts.bill(key, &edited, &NOW).expect("it is still owed");
+            assert_eq!(again.debt.id == bill.debt.id, is_kept, "{edited:?}");
+        }
+    }
+
+    /// A node that starts while the store is away believes that it is alone.
+    #[test]
+    fn an_account_divides_by_more_nodes_once_they_are_known() {
+        let (rules, debts) = (a_day_of(1_000), Debts::default());
+        let key = MemoryStore::new(1).hash("p", b"k");
+        assert!(passes(&debts, key, &rules, 100));
+        let bill = debts.bill(key, &rules, &NOW).expect("100 are owed");
+        let asks = |nodes: u64, cost: u64| {
+            let verb = Verb::Check { cost: Cost::new(cost).expect("a cost") };
+            let (origin, quota) = (RuleOrigin::default(), Quota::default());
+            let rules = &rules;
+            let request =
+                StoreRequest { policy: "p", key: b"k", rules, verb: &verb, origin, quota };
+            let scaled =
+                |nodes| Some(Verb::Check { cost: Cost::new(cost * nodes).expect("a cost") });
+            let decided =
+                debts.decide((key, &request), (nodes, scaled), &NOW, |_| States::default());
+            decided.expect("a check").expect("there is room").0.decision.allowed()
+        };
+        assert!(!asks(4, 151), "its share is 250, of which 100 are used");
+        assert!(asks(4, 150) && !asks(4, 1) && !asks(1, 1));
+        let mut paid = Permits::default();
+        paid[0] = 100;
+        debts.paid(key, bill.debt.id, paid, &NOW);
+        let rest = debts.bill(key, &rules, &NOW).expect("150 are owed").debt.permits[0];
+        assert_eq!(rest, 150, "nothing is billed twice");
     }
 
     #[test]
