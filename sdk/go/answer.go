@@ -11,21 +11,21 @@ import (
 	"github.com/sluicegate/sluicegate/sdk/go/internal/lex"
 )
 
-// An answer over HTTP has all members that the page says, of their types and within their ranges, or it is no decision.
+// An answer over HTTP has all members that the specification has, of their types and within their ranges, or it is no decision.
 
-var errAnswer = errors.New("the answer is no decision")
+var errIncompleteAnswer = errors.New("the answer is no decision")
 
-// noDecision is the error of an answer that is no decision. Whether something was charged is not known.
-func noDecision() *Error {
-	err := newError(ErrServer, errAnswer, "server: %d %v", http.StatusOK, errAnswer)
+// notADecision is the error of an answer that is no decision. Whether something was charged is not known.
+func notADecision() *Error {
+	err := newError(ErrServer, errIncompleteAnswer, "server: %d %v", http.StatusOK, errIncompleteAnswer)
 	err.Status = http.StatusOK
 	return err
 }
 
-// amount is a number of an answer: permits, or a time. null is permitted where the page says so.
+// amount is a number of an answer: permits, or a time. null is permitted where the specification permits it.
 type amount struct {
-	n              int64
-	present, known bool // there at all; a number, and not null
+	n                 int64
+	present, isNumber bool // there at all; a number, and not null
 }
 
 // UnmarshalJSON reads a whole number of 0 to 2^53, or null.
@@ -36,15 +36,15 @@ func (a *amount) UnmarshalJSON(text []byte) error {
 	}
 	n, rest, ok := lex.Digits(string(text))
 	if !ok || rest != "" || n > kernel.UnitsMax {
-		return errAnswer
+		return errIncompleteAnswer
 	}
-	a.n, a.known = n, true
+	a.n, a.isNumber = n, true
 	return nil
 }
 
 // allKnown reports whether all amounts are there.
 func allKnown(amounts ...amount) bool {
-	return !slices.ContainsFunc(amounts, func(a amount) bool { return !a.known })
+	return !slices.ContainsFunc(amounts, func(a amount) bool { return !a.isNumber })
 }
 
 // remoteLeft is what is left of a budget.
@@ -59,10 +59,10 @@ func (got remoteLeft) complete() bool {
 	return got.Allowed != nil && got.RetryUS.present && allKnown(got.Remaining, got.ResetUS)
 }
 
-// addTo says in a decision what is left.
-func (got remoteLeft) addTo(d Decision) Decision {
+// applyTo returns a decision with what is left.
+func (got remoteLeft) applyTo(d Decision) Decision {
 	d.Allowed, d.Remaining, d.ResetAfter = *got.Allowed, got.Remaining.n, kernel.Span(got.ResetUS.n)
-	if !d.Allowed && got.RetryUS.known {
+	if !d.Allowed && got.RetryUS.isNumber {
 		d.CanRetry, d.RetryAfter = true, kernel.Span(got.RetryUS.n)
 	}
 	return d
@@ -92,15 +92,15 @@ type remoteResponse struct {
 func (got remoteAnswer) complete() bool {
 	r := got.Response
 	return got.remoteLeft.complete() && allKnown(got.Granted, got.WaitUS, got.Limit) && got.Rule != nil &&
-		(r == nil || servable(int64(r.Status)) && r.Headers != nil && r.Body != nil)
+		(r == nil || isResponseStatus(int64(r.Status)) && r.Headers != nil && r.Body != nil)
 }
 
-// servable reports whether a status is one that a response of a policy may have.
-func servable(status int64) bool { return status >= 200 && status <= 599 }
+// isResponseStatus reports whether a status is one that a response of a policy may have.
+func isResponseStatus(status int64) bool { return status >= 200 && status <= 599 }
 
 // decision returns the decision that a complete answer is.
 func (got remoteAnswer) decision(policy string, quotas []Quota) Decision {
-	d := got.addTo(Decision{
+	d := got.applyTo(Decision{
 		Granted: got.Granted.n, Wait: kernel.Span(got.WaitUS.n), Limit: got.Limit.n, Policy: policy, Rule: *got.Rule, Mode: cmp.Or(got.Mode, ModeStore),
 		Held: kernel.Span(got.HeldUS.n), Overflow: Overflow{Kind: got.Overflow, Tag: got.Tag, Target: got.Target}, Quotas: quotas,
 	})
@@ -122,19 +122,19 @@ func (got remoteSettlement) complete() bool {
 	return allKnown(got.Refunded, got.Taken, got.Missing) && got.Decision.complete()
 }
 
-// remoteExplanation is the answer to a question why.
+// remoteExplanation is the answer to a request to explain a decision.
 type remoteExplanation struct {
-	Decision       remoteAnswer   `json:"decision"`
-	WouldCharge    amount         `json:"would_charge"`
-	RulesOf        *string        `json:"rules_of"`
-	Overflow       *string        `json:"overflow"`
-	OnStoreFailure *string        `json:"on_store_failure"`
-	App            *string        `json:"app"`
-	Apps           []string       `json:"apps"`
-	Rules          *[]remoteRuled `json:"rules"`
+	Decision       remoteAnswer  `json:"decision"`
+	WouldCharge    amount        `json:"would_charge"`
+	RulesOf        *string       `json:"rules_of"`
+	Overflow       *string       `json:"overflow"`
+	OnStoreFailure *string       `json:"on_store_failure"`
+	App            *string       `json:"app"`
+	Apps           []string      `json:"apps"`
+	Rules          *[]remoteRule `json:"rules"`
 }
 
-type remoteRuled struct {
+type remoteRule struct {
 	Name      *string     `json:"name"`
 	Algorithm *string     `json:"algorithm"`
 	Limit     amount      `json:"limit"`
@@ -143,12 +143,12 @@ type remoteRuled struct {
 }
 
 func (got remoteExplanation) complete() bool {
-	if !got.Decision.complete() || !got.WouldCharge.known || got.RulesOf == nil || got.Overflow == nil ||
+	if !got.Decision.complete() || !got.WouldCharge.isNumber || got.RulesOf == nil || got.Overflow == nil ||
 		got.OnStoreFailure == nil || got.Rules == nil {
 		return false
 	}
 	for _, r := range *got.Rules {
-		if r.Name == nil || r.Algorithm == nil || !r.Limit.known || r.Left != nil && !r.Left.complete() {
+		if r.Name == nil || r.Algorithm == nil || !r.Limit.isNumber || r.Left != nil && !r.Left.complete() {
 			return false
 		}
 	}
@@ -174,6 +174,6 @@ func (got remoteBatch) complete() bool {
 	case *got.Allowed:
 		return len(got.Answers) == got.checks
 	default:
-		return len(got.Answers) == 1 && got.Refused.known && got.Refused.n < int64(got.checks)
+		return len(got.Answers) == 1 && got.Refused.isNumber && got.Refused.n < int64(got.checks)
 	}
 }

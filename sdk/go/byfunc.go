@@ -8,7 +8,7 @@ import (
 	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
 )
 
-// Request is what is asked of a gate that [ByFunc] made.
+// Request is a request to a gate that [ByFunc] made.
 type Request struct {
 	// Policy is the name of the policy, or of the limit made in code.
 	Policy string
@@ -35,12 +35,12 @@ func ByFunc(decide func(context.Context, Request) (Decision, error)) *Gate {
 
 type byFunc func(context.Context, Request) (Decision, error)
 
-func (f byFunc) decide(ctx context.Context, a engine.Request) (Decision, error) {
-	r := Request{Policy: a.Policy, Verb: a.Verb.String(), Key: a.Key, Cost: a.Cost, ID: a.ID}
-	if a.Verb == kernel.VerbReserve {
-		r.MaxWait = kernel.Span(a.MaxWait)
+func (f byFunc) decide(ctx context.Context, request engine.Request) (Decision, error) {
+	out := Request{Policy: request.Policy, Verb: request.Verb.String(), Key: request.Key, Cost: request.Cost, ID: request.ID}
+	if request.Verb == kernel.VerbReserve {
+		out.MaxWait = kernel.Span(request.MaxWait)
 	}
-	return f(ctx, r)
+	return f(ctx, out)
 }
 
 func (f byFunc) ping(context.Context) error { return nil }
@@ -49,7 +49,7 @@ func (f byFunc) health(context.Context, bool) Health { return Health{Status: Sta
 
 func (f byFunc) require(context.Context, string) error { return nil }
 
-func (f byFunc) place() (who, address string) { return "", "" }
+func (f byFunc) endpoint() (kind, address string) { return "", "" }
 
 func (f byFunc) close() error { return nil }
 

@@ -116,14 +116,14 @@ func TestTheFirstRequestsOfAProcessAdmitExactlyTheLimit(t *testing.T) {
 		publish(t, addr, 1, FixedWindow(20, time.Hour))
 		process := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1")
 		process.Env = append(os.Environ(), coldAddr+"="+addr, "GORACE=atexit_sleep_ms=0")
-		said, err := process.CombinedOutput()
-		if err != nil || !strings.Contains(string(said), "passed 20 local 0 shed 0\n") {
-			t.Errorf("%v: %s", err, said)
+		output, err := process.CombinedOutput()
+		if err != nil || !strings.Contains(string(output), "passed 20 local 0 shed 0\n") {
+			t.Errorf("%v: %s", err, output)
 		}
 	}
 }
 
-// A connection takes longer than a question may, as with TLS on a busy machine.
+// A connection takes longer than a request may, as with TLS on a busy machine.
 func TestFirstConnectionsThatAreSlowAreNoReasonForAShare(t *testing.T) {
 	addr := redisAddr(t)
 	publish(t, addr, 1, FixedWindow(20, time.Hour))
@@ -136,7 +136,7 @@ func TestFirstConnectionsThatAreSlowAreNoReasonForAShare(t *testing.T) {
 }
 
 // Two connections and 60 ms for each reply: six of fifty have their answer within 200 ms.
-func TestQuestionsThatWaitForAConnectionAreShedAndNotDecidedByTheShare(t *testing.T) {
+func TestRequestsThatWaitForAConnectionAreShedAndNotDecidedByTheShare(t *testing.T) {
 	addr := redisAddr(t)
 	publish(t, addr, 1, FixedWindow(20, time.Hour))
 	relay := newSlowRelay(t, addr, 0, 0)

@@ -20,13 +20,13 @@ const (
 	// ModeLeased: the server, from permits that its store has set aside for it. Remaining may be less by what
 	// other servers took since.
 	ModeLeased Mode = "leased"
-	// ModeRemembered: this process knows from Redis that the request is refused until then.
+	// ModeRemembered: this process remembers that Redis refused the request, until its retry.
 	ModeRemembered Mode = "remembered"
 	// ModeLocal: Redis did not answer, and this process decided by its share of the limit.
 	ModeLocal Mode = "local"
-	// ModeAllow: Redis did not answer, and the policy says `on_store_failure: allow`.
+	// ModeAllow: Redis did not answer, and the policy has `on_store_failure: allow`.
 	ModeAllow Mode = "allow"
-	// ModeDeny: Redis did not answer or cannot read the key, and the policy says `deny` (or, for such a key, `local`).
+	// ModeDeny: Redis did not answer or cannot read the key, and the policy has `deny` (or, for such a key, `local`).
 	ModeDeny Mode = "deny"
 	// ModeShed: Redis answers, or the server does, but came to no decision in time: refused.
 	ModeShed Mode = "shed"
@@ -102,7 +102,7 @@ type Decision struct {
 	CanRetry bool
 	// ResetAfter is the time until the budget of the deciding rule is full.
 	ResetAfter time.Duration
-	// Policy is the policy or limit that was asked.
+	// Policy is the policy or limit of the request.
 	Policy string
 	// Rule is the name of the rule that decided.
 	Rule string

@@ -10,12 +10,12 @@ import (
 	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
 )
 
-// Error tells why a request has no decision: a mistake of the caller, or a store that does not answer. A refusal is not an
+// Error is why a request has no decision: a mistake of the caller, or a store that does not answer. A refusal is not an
 // error but a [Decision]. Compare an Error with the variables of this package by errors.Is.
 type Error struct {
 	// Name identifies the error, in all SDKs alike: `unknown_policy`, for example.
 	Name string
-	// Charged tells whether the request was charged nevertheless.
+	// Charged is whether the request was charged nevertheless.
 	Charged Charged
 	// Status is that of a server's answer: 409 of an id that was settled already, for example. 0 of other errors.
 	Status int
@@ -24,16 +24,16 @@ type Error struct {
 	cause error
 }
 
-// Charged tells whether a request without a decision took effect nevertheless. A server says it of each of its errors; one
+// Charged is whether a request without a decision took effect nevertheless. A server reports it with each of its errors; one
 // of before that, and a balancer that answers in its place, count as [ChargedUnknown].
 type Charged string
 
 const (
-	// ChargedNo says that the request took no effect: you may send it again.
+	// ChargedNo means that the request took no effect: you may send it again.
 	ChargedNo Charged = "no"
-	// ChargedYes says that the request took effect: members of an atomic batch stay charged.
+	// ChargedYes means that the request took effect: members of an atomic batch stay charged.
 	ChargedYes Charged = "yes"
-	// ChargedUnknown says that the request may have taken effect: sent again, it may be charged twice.
+	// ChargedUnknown means that the request may have taken effect: sent again, it may be charged twice.
 	ChargedUnknown Charged = "unknown"
 )
 
@@ -51,73 +51,73 @@ func (e *Error) Is(target error) bool {
 
 // The errors of this package, to be compared by errors.Is.
 var (
-	// ErrUnknownPolicy says that no policy of the name is published, or configured at the server. Check the name, and that the
+	// ErrUnknownPolicy means that no policy of the name is published, or configured at the server. Check the name, and that the
 	// policy is active; the next request looks again.
 	ErrUnknownPolicy = &Error{Name: "unknown_policy", Charged: ChargedNo}
-	// ErrNothingPublished says that Redis answers, but that no policies are published in it, and none are held: no server works on
+	// ErrNothingPublished means that Redis answers, but that no policies are published in it, and none are held: no server works on
 	// this Redis, or its `store.publish` is false. The text has the address. Check it, and start a server.
 	ErrNothingPublished = &Error{Name: "nothing_published", Charged: ChargedNo}
-	// ErrPolicyNotAvailable says that the policy is for other apps, or the verb for its owner only. Add the app to the `apps` of
+	// ErrPolicyNotAvailable means that the policy is for other apps, or the verb for its owner only. Add the app to the `apps` of
 	// the policy, or correct [App].
 	ErrPolicyNotAvailable = &Error{Name: "policy_not_available", Charged: ChargedNo}
-	// ErrAppMissing says that the policy is for some apps, and that the gate has none. Set [App], or the [Token] of the app.
+	// ErrAppMissing means that the policy is for some apps, and that the gate has none. Set [App], or the [Token] of the app.
 	ErrAppMissing = &Error{Name: "app_missing", Charged: ChargedNo}
-	// ErrAppName says that the text of [App] is not 1 to 128 bytes of `a-z0-9._-`. Correct it.
+	// ErrAppName means that the text of [App] is not 1 to 128 bytes of `a-z0-9._-`. Correct it.
 	ErrAppName = &Error{Name: "app_name", Charged: ChargedNo}
-	// ErrKeyEmpty says that the key is empty. Pass a key, or call [Limiter.Shared] for the budget that all share.
+	// ErrKeyEmpty means that the key is empty. Pass a key, or call [Limiter.Shared] for the budget that all share.
 	ErrKeyEmpty = &Error{Name: "key_empty", Charged: ChargedNo}
-	// ErrKeyLength says that the key is longer than 1,024 bytes, or that a limiter of [Limiter.Shared] got one. Pass a hash of
+	// ErrKeyLength means that the key is longer than 1,024 bytes, or that a limiter of [Limiter.Shared] got one. Pass a hash of
 	// it, or "" to the latter.
 	ErrKeyLength = &Error{Name: "key_length", Charged: ChargedNo}
-	// ErrKeyText says that the key, or the id of a permit, is not UTF-8, as a server over HTTP needs. Encode it, in base64 for
+	// ErrKeyText means that the key, or the id of a permit, is not UTF-8, as a server over HTTP needs. Encode it, in base64 for
 	// example; Redis and RESP take any bytes.
 	ErrKeyText = &Error{Name: "key_text", Charged: ChargedNo}
-	// ErrIDLength says that the id of a permit or settlement is empty or longer than 1,024 bytes. Correct it.
+	// ErrIDLength means that the id of a permit or settlement is empty or longer than 1,024 bytes. Correct it.
 	ErrIDLength = &Error{Name: "id_length", Charged: ChargedNo}
-	// ErrCostRange says that the cost is outside 1..=2^31. Correct it; split a larger one.
+	// ErrCostRange means that the cost is outside 1..=2^31. Correct it; split a larger one.
 	ErrCostRange = &Error{Name: "cost_range", Charged: ChargedNo}
-	// ErrMaxWaitRange says that the longest wait is negative or above 2^53 - 1 µs. Correct it.
+	// ErrMaxWaitRange means that the longest wait is negative or above 2^53 - 1 µs. Correct it.
 	ErrMaxWaitRange = &Error{Name: "max_wait_range", Charged: ChargedNo}
-	// ErrNodesRange says that [Nodes] is outside 1..=2^32 - 1. Correct it.
+	// ErrNodesRange means that [Nodes] is outside 1..=2^32 - 1. Correct it.
 	ErrNodesRange = &Error{Name: "nodes_range", Charged: ChargedNo}
-	// ErrDeadlineRange says that [Deadline] is outside 1..=10,000 ms. Correct it.
+	// ErrDeadlineRange means that [Deadline] is outside 1..=10,000 ms. Correct it.
 	ErrDeadlineRange = &Error{Name: "deadline_range", Charged: ChargedNo}
-	// ErrUnsupportedVerb says that the rules do not have the verb: only `concurrency` has Acquire, Release and Renew, and it has
+	// ErrUnsupportedVerb means that the rules do not have the verb: only `concurrency` has Acquire, Release and Renew, and it has
 	// neither Allow nor Reserve. Call another method, or change the policy.
 	ErrUnsupportedVerb = &Error{Name: "unsupported_verb", Charged: ChargedNo}
-	// ErrNotInDirectMode says that only a server can do this. Use a gate made by [Remote].
+	// ErrNotInDirectMode means that only a server can do this. Use a gate made by [Remote].
 	ErrNotInDirectMode = &Error{Name: "not_in_direct_mode", Charged: ChargedNo}
-	// ErrNotOnThisWire says that the protocol of Redis does not have this. Give [Remote] an address of http or https.
+	// ErrNotOnThisWire means that the protocol of Redis does not have this. Give [Remote] an address of http or https.
 	ErrNotOnThisWire = &Error{Name: "not_on_this_wire", Charged: ChargedNo}
-	// ErrNotCharged says that Redis or the server did not answer, or answered with an error of its own such as NOAUTH, and that nothing
+	// ErrNotCharged means that Redis or the server did not answer, or answered with an error of its own such as NOAUTH, and that nothing
 	// was charged. You may send the request again.
 	ErrNotCharged = &Error{Name: "not_charged", Charged: ChargedNo}
-	// ErrPerhapsCharged says that the answer was lost, so the request may have been executed. Send it again only if a second
+	// ErrPerhapsCharged means that the answer was lost, so the request may have been executed. Send it again only if a second
 	// charge does no harm.
 	ErrPerhapsCharged = &Error{Name: "perhaps_charged", Charged: ChargedUnknown}
-	// ErrInterrupted says that the context ended while the request was under way: it may have been executed. The error is that of
+	// ErrInterrupted means that the context ended while the request was under way: it may have been executed. The error is that of
 	// the context as well.
 	ErrInterrupted = &Error{Name: "interrupted", Charged: ChargedUnknown}
-	// ErrUnreadablePolicy says that the record of the policy is of a later version, or that it is damaged and no earlier version
+	// ErrUnreadablePolicy means that the record of the policy is of a later version, or that it is damaged and no earlier version
 	// is held. Update the program, or publish the policy again.
 	ErrUnreadablePolicy = &Error{Name: "unreadable_policy", Charged: ChargedNo}
-	// ErrRules says that a file of records, or a policy or limit made in code, is not valid. The text names the parameter and its
+	// ErrRules means that a file of records, or a policy or limit made in code, is not valid. The text names the parameter and its
 	// range.
 	ErrRules = &Error{Name: "rules", Charged: ChargedNo}
-	// ErrServer says that a server answered with a problem that is none of these, or with what is not a decision. See
+	// ErrServer means that a server answered with a problem that is none of these, or with what is not a decision. See
 	// Error.Status and Error.Charged, and the log of the server.
 	ErrServer = &Error{Name: "server", Charged: ChargedUnknown}
 
-	// ErrLimited says that the request is refused: see [Decision.Err]. Try again after Decision.RetryAfter.
+	// ErrLimited means that the request is refused: see [Decision.Err]. Try again after Decision.RetryAfter.
 	ErrLimited = errors.New("limited")
-	// ErrNotHeld says that a permit is not held any more: it lapsed, or was released. It is the error of [Permit.Renew], and the
+	// ErrNotHeld means that a permit is not held any more: it lapsed, or was released. It is the error of [Permit.Renew], and the
 	// cause of the end of the context of [Permit.Hold]. Stop the work that needs it, or acquire another.
 	ErrNotHeld = errors.New("the permit is not held any more")
-	// ErrOption says that an option does not belong to the constructor. The error is an [OptionError]. Remove the option.
+	// ErrOption means that an option does not belong to the constructor. The error is an [OptionError]. Remove the option.
 	ErrOption = errors.New("option of another constructor")
-	// ErrAddress says that [Remote] cannot use the address. Give it one of http, https, resp, resps or unix.
+	// ErrAddress means that [Remote] cannot use the address. Give it one of http, https, resp, resps or unix.
 	ErrAddress = errors.New("not an address of a server")
-	// ErrClient says that [Direct] cannot use the client of Redis: it is nil, or has no ContextTimeoutEnabled. Set that in its
+	// ErrClient means that [Direct] cannot use the client of Redis: it is nil, or has no ContextTimeoutEnabled. Set that in its
 	// options.
 	ErrClient = errors.New("not a usable client of Redis")
 )
@@ -148,14 +148,14 @@ func (e *LimitedError) Unwrap() error { return ErrLimited }
 
 // errorOf is the error of a request that an engine did not decide. where is the store's place.
 func errorOf(err error, where string) *Error {
-	var wrong *engine.PolicyError
-	if errors.As(err, &wrong) {
-		return &Error{Name: wrong.Name, Charged: ChargedNo, text: wrong.Text}
+	var policyError *engine.PolicyError
+	if errors.As(err, &policyError) {
+		return &Error{Name: policyError.Name, Charged: ChargedNo, text: policyError.Text}
 	}
 	return storeError(err.(*wire.Failure), where)
 }
 
-// storeError is the error of a request that a failure left without a decision. where says who did not answer.
+// storeError is the error of a request that a failure left without a decision. where is what did not answer.
 func storeError(f *wire.Failure, where string) *Error {
 	cause := lex.Cut(f.Cause.Error())
 	if where != "" && f.Class != wire.ClassCaller {

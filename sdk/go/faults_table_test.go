@@ -142,9 +142,9 @@ func TestEachFaultOfRedisShowsWhatItIs(t *testing.T) {
 			if metric < 20 {
 				t.Errorf("%d decisions of mode %s", metric, c.mode)
 			}
-			said := r.log.with(append([]string{"level=WARN", r.relay.addr}, c.log...)...)
-			if len(said) < 1 || len(said) > 3 { // one of each cause, not one of each request
-				t.Errorf("%d lines: %s", len(said), &r.log)
+			lines := r.log.with(append([]string{"level=WARN", r.relay.addr}, c.log...)...)
+			if len(lines) < 1 || len(lines) > 3 { // one of each cause, not one of each request
+				t.Errorf("%d lines: %s", len(lines), &r.log)
 			}
 			c.end(r)
 			back := r.decides("after")
@@ -152,8 +152,8 @@ func TestEachFaultOfRedisShowsWhatItIs(t *testing.T) {
 			if len(over) == 0 {
 				t.Errorf("no line when it was over: %s", &r.log)
 			}
-			if len(said) > 0 {
-				t.Logf("| %s | %s | %s | %s: %v | %s: %d | %v |", c.name, c.mode, said[0], health.Status, health.Err, c.mode, metric, back)
+			if len(lines) > 0 {
+				t.Logf("| %s | %s | %s | %s: %v | %s: %d | %v |", c.name, c.mode, lines[0], health.Status, health.Err, c.mode, metric, back)
 			}
 		})
 	}
@@ -207,7 +207,7 @@ func TestAGateClosesInTimeWhileRedisHangs(t *testing.T) {
 	}
 }
 
-// TestEachFaultOfAServerShowsWhatItIs does the same for a gate that asks a server.
+// TestEachFaultOfAServerShowsWhatItIs does the same for a gate that sends its requests to a server.
 func TestEachFaultOfAServerShowsWhatItIs(t *testing.T) {
 	ctx := context.Background()
 	for _, c := range []struct {
@@ -278,12 +278,12 @@ func TestEachFaultOfAServerShowsWhatItIs(t *testing.T) {
 			if results[c.err.Name] < 5 {
 				t.Errorf("%v", results)
 			}
-			said := log.with(append([]string{"level=WARN", "no decision", "address=" + address, "meanwhile="}, c.words...)...)
-			if len(said) != 1 || len(log.with("secret")) > 0 {
+			lines := log.with(append([]string{"level=WARN", "no decision", "address=" + address, "meanwhile="}, c.words...)...)
+			if len(lines) != 1 || len(log.with("secret")) > 0 {
 				t.Errorf("%s", log)
 				return
 			}
-			t.Logf("| %s | %s | %s | %s: %v | %s: 5 |", c.name, c.err.Name, said[0], c.status, health.Err, c.err.Name)
+			t.Logf("| %s | %s | %s | %s: %v | %s: 5 |", c.name, c.err.Name, lines[0], c.status, health.Err, c.err.Name)
 			if c.serve == nil {
 				return
 			}

@@ -8,7 +8,7 @@
 //	if err := d.Sleep(ctx); err != nil { return err }     // allowed, but not yet: a leaky bucket delays requests
 //
 // A [Gate] made by [Direct] decides in Redis itself and shares every budget with servers and other programs there; one
-// made by [Remote] asks a server; one made by [InMemory] decides in this process, for tests. All have the same methods.
+// made by [Remote] sends requests to a server; one made by [InMemory] decides in this process, for tests. All have the same methods.
 package sluicegate
 
 import (
@@ -30,26 +30,26 @@ import (
 type decider interface {
 	decide(ctx context.Context, a engine.Request) (Decision, error)
 	ping(ctx context.Context) error
-	// health returns the state; needed says whether the program uses policies.
+	// health returns the state; needed reports whether the program uses policies.
 	health(ctx context.Context, needed bool) Health
 	// require returns why requests under a policy would get no decision.
 	require(ctx context.Context, policy string) error
-	// place says who decides, and where.
-	place() (who, address string)
+	// endpoint returns what decides, redis or server, and its address; "" if this process decides alone.
+	endpoint() (kind, address string)
 	close() error
 }
 
 // Gate decides requests. It is safe for concurrent use. Call Close when you no longer need it. The zero value is not usable:
 // [Direct], [Remote], [InMemory] and [ByFunc] make gates.
 type Gate struct {
-	decider  decider
-	inCode   bool // limits can be made in code
-	clock    Clock
-	ownClock Clock // the clock, if it is not the machine's: decisions sleep by it
-	observe  []func(context.Context, Observation)
-	notices  *notice.Log
-	needed   atomic.Bool             // the program uses policies
-	failing  atomic.Pointer[failing] // nil: the server answered the last request, or none is asked
+	decider   decider
+	inCode    bool // limits can be made in code
+	clock     Clock
+	ownClock  Clock // the clock, if it is not the machine's: decisions sleep by it
+	observers []func(context.Context, Observation)
+	notices   *notice.Log
+	needed    atomic.Bool                 // the program uses policies
+	failing   atomic.Pointer[lastFailure] // nil: the server answered the last request, or there is none
 }
 
 // Direct returns a gate that decides in Redis, by the policies that servers publish there and by limits made in code. The
@@ -78,12 +78,12 @@ func Direct(rdb redis.UniversalClient, opts ...Option) (*Gate, error) {
 func (o *options) engineOf(rdb redis.UniversalClient) *engine.Engine {
 	return engine.New(engine.Config{
 		Redis: rdb, Policies: policy.NewCatalog(o.names, o.logger, o.clock.Now), App: o.app, Nodes: o.nodes, Deadline: o.deadline,
-		Cold: o.cold, Clock: o.clock, Logger: o.logger, Notices: notice.New(o.logger, o.clock.Now),
+		NoWarmUp: o.cold, Clock: o.clock, Logger: o.logger, Notices: notice.New(o.logger, o.clock.Now),
 	})
 }
 
 // timesOut reports whether commands of a client end with their context, and whether there is no client.
-func timesOut(rdb redis.UniversalClient) (ok, isNil bool) {
+func timesOut(rdb redis.UniversalClient) (enabled, isNil bool) {
 	switch client := rdb.(type) {
 	case *redis.Client:
 		return client != nil && client.Options().ContextTimeoutEnabled, client == nil
@@ -104,24 +104,24 @@ func InMemory(opts ...Option) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	held, instant := policy.NewCatalog(nil, o.logger, o.clock.Now), wire.InstantOf(o.clock.Now())
+	catalog, instant := policy.NewCatalog(nil, o.logger, o.clock.Now), wire.InstantOf(o.clock.Now())
 	for _, file := range o.compiled {
 		records, err := policy.ReadFile(file, instant)
 		if err != nil {
 			return nil, newError(ErrRules, err, "rules: %v", err)
 		}
 		for _, p := range records {
-			held.Hold(p)
+			catalog.Hold(p)
 		}
 	}
-	for _, made := range o.rules {
-		set, err := kernel.Compile(made.policy, specsOf(made.rules), "")
+	for _, policyRules := range o.rules {
+		set, err := kernel.Compile(policyRules.policy, specsOf(policyRules.rules), "")
 		if err != nil {
-			return nil, newError(ErrRules, err, "rules: policy `%s`: %v", lex.Short(made.policy), err)
+			return nil, newError(ErrRules, err, "rules: policy `%s`: %v", lex.Short(policyRules.policy), err)
 		}
-		held.Hold(policy.OfRules(made.policy, set, instant))
+		catalog.Hold(policy.FromRules(policyRules.policy, set, instant))
 	}
-	e := engine.New(engine.Config{Policies: held, App: o.app, Clock: o.clock, Logger: o.logger})
+	e := engine.New(engine.Config{Policies: catalog, App: o.app, Clock: o.clock, Logger: o.logger})
 	return o.gate(local{e}), nil
 }
 
@@ -144,19 +144,19 @@ func (g *Gate) Limit(name string, rules ...Rule) (*Limiter, error) {
 	if err != nil {
 		return nil, newError(ErrRules, err, "rules: %v", err)
 	}
-	return &Limiter{gate: g, name: name, fixed: &policy.Policy{Name: name, Plan: wire.CallerPlan(name, set)}}, nil
+	return &Limiter{gate: g, name: name, fixed: &policy.Policy{Name: name, Rules: wire.NewLimitRules(name, set)}}, nil
 }
 
-// Ping asks Redis or the server for a sign of life, for one second at most: `PING`, or `/readyz` over HTTP. It returns an
-// ErrNotCharged if there is none, and an ErrServer if the server is not ready. A gate in memory returns nil.
+// Ping sends Redis or the server `PING`, or `/readyz` over HTTP, and waits for one second at most. It returns an
+// ErrNotCharged if there is no answer, and an ErrServer if the server is not ready. A gate in memory returns nil.
 func (g *Gate) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pingWithin)
 	defer cancel()
 	return g.decider.ping(ctx)
 }
 
-// pong returns the error of a sign of life.
-func pong(err error, where string) error {
+// pingError returns the error of a ping; nil if it was answered.
+func pingError(err error, where string) error {
 	if err == nil {
 		return nil
 	}
@@ -171,15 +171,15 @@ func (g *Gate) Close() error { return g.decider.close() }
 // local is a gate that decides in this process: in Redis, or in memory.
 type local struct{ engine *engine.Engine }
 
-func (l local) decide(ctx context.Context, a engine.Request) (Decision, error) {
-	got, err := l.engine.Decide(ctx, a)
+func (l local) decide(ctx context.Context, request engine.Request) (Decision, error) {
+	got, err := l.engine.Decide(ctx, request)
 	if err != nil {
-		return Decision{}, errorOf(err, placeOf(l))
+		return Decision{}, errorOf(err, describeEndpoint(l))
 	}
 	return decisionOf(got), nil
 }
 
-func (l local) place() (who, address string) {
+func (l local) endpoint() (kind, address string) {
 	if l.engine.Redis == nil {
 		return "", ""
 	}
@@ -190,32 +190,32 @@ func (l local) ping(ctx context.Context) error {
 	if l.engine.Redis == nil {
 		return nil
 	}
-	return pong(l.engine.Redis.Ping(ctx).Err(), placeOf(l))
+	return pingError(l.engine.Redis.Ping(ctx).Err(), describeEndpoint(l))
 }
 
 func (l local) close() error { return l.engine.Close() }
 
-// placeOf says in messages who decides, and where.
-func placeOf(d decider) string {
-	who, address := d.place()
+// describeEndpoint returns what decides, and where, for messages.
+func describeEndpoint(d decider) string {
+	kind, address := d.endpoint()
 	if address == "" {
-		return who
+		return kind
 	}
-	return who + " at " + address
+	return kind + " at " + address
 }
 
 // decisionOf returns the decision that an outcome is to the caller.
-func decisionOf(o engine.Outcome) Decision {
+func decisionOf(outcome engine.Outcome) Decision {
 	d := Decision{
-		Allowed: o.Allowed, Granted: o.Granted, Wait: kernel.Span(o.Wait), Limit: o.Limit(),
-		Remaining: o.Remaining, ResetAfter: kernel.Span(o.ResetAfter), Policy: o.Policy.Name, Mode: Mode(o.Mode), Held: kernel.Span(o.HeldUS),
-		Rule: o.Plan.OwnName(o.Set, o.Rule), Quotas: o.Plan.Derive(quotasOf).([]Quota),
+		Allowed: outcome.Allowed, Granted: outcome.Granted, Wait: kernel.Span(outcome.Wait), Limit: outcome.Limit(),
+		Remaining: outcome.Remaining, ResetAfter: kernel.Span(outcome.ResetAfter), Policy: outcome.Policy.Name, Mode: Mode(outcome.Mode), Held: kernel.Span(outcome.HeldUS),
+		Rule: outcome.Rules.OwnRuleName(outcome.Set, outcome.Rule), Quotas: outcome.Rules.Derived(quotasOf).([]Quota),
 	}
-	if !o.Allowed && o.Retry != kernel.Never {
-		d.CanRetry, d.RetryAfter = true, kernel.Span(o.Retry)
+	if !outcome.Allowed && outcome.Retry != kernel.Never {
+		d.CanRetry, d.RetryAfter = true, kernel.Span(outcome.Retry)
 	}
-	over := o.Policy.Overflow
-	if o.Allowed || !over.Covers(o.Verb) {
+	over := outcome.Policy.Overflow
+	if outcome.Allowed || !over.Covers(outcome.Verb) {
 		return d
 	}
 	switch over.Kind {
@@ -229,7 +229,7 @@ func decisionOf(o engine.Outcome) Decision {
 	return d
 }
 
-func quotasOf(p *wire.Plan) any {
+func quotasOf(p *wire.CompiledRules) any {
 	var out []Quota
 	for _, r := range p.Set.Rules {
 		out = append(out, Quota{r.Name, r.Limit(), kernel.Span(r.WindowUS), r.Code == kernel.CodeConcurrency})

@@ -32,14 +32,14 @@ type Health struct {
 	Address string
 	// Policies is how many policies the gate holds; 0 if a server holds them.
 	Policies int
-	// Err says why the status is not StatusUp; it is an *Error.
+	// Err is why the status is not StatusUp; it is an *Error.
 	Err error
 }
 
-// failingFor is how long an error of Redis or of the server counts, if nothing was asked since.
-const failingFor = time.Minute
+// failureLasts is how long an error of Redis or of the server counts, if there was no request since.
+const failureLasts = time.Minute
 
-// Health asks Redis for the policies, or the server whether it is ready, for one second at most, and returns the state of the
+// Health reads the policies from Redis, or pings the server, for one second at most, and returns the state of the
 // gate. A last request without an answer counts as well, for a minute; so does a wrong token. A program counts as one that uses
 // policies once Policy, Require or [Policies] was called. For a readiness probe: a gate of [Direct] that is degraded goes on to decide.
 //
@@ -70,9 +70,9 @@ func (g *Gate) Health(ctx context.Context, policies ...string) Health {
 // state returns the health, whatever policies are used.
 func (g *Gate) state(ctx context.Context) Health {
 	h := g.decider.health(ctx, g.needed.Load())
-	if last := g.failing.Load(); h.Status == StatusUp && last != nil && g.clock.Now().Sub(last.at) < failingFor {
-		h.Status, h.Err = StatusDegraded, last.err
-		if last.err.Status == http.StatusUnauthorized || last.err.Status == http.StatusForbidden {
+	if failure := g.failing.Load(); h.Status == StatusUp && failure != nil && g.clock.Now().Sub(failure.at) < failureLasts {
+		h.Status, h.Err = StatusDegraded, failure.err
+		if failure.err.Status == http.StatusUnauthorized || failure.err.Status == http.StatusForbidden {
 			h.Status = StatusDown // no token, or one that the server does not accept
 		}
 	}
@@ -81,9 +81,9 @@ func (g *Gate) state(ctx context.Context) Health {
 
 func (l local) health(ctx context.Context, needed bool) Health {
 	level, err := l.engine.Health(ctx, needed)
-	held, _ := l.engine.Policies.State()
-	_, address := l.place()
-	h := Health{Status: StatusUp, Address: address, Policies: held}
+	policyCount, _ := l.engine.Policies.State()
+	_, address := l.endpoint()
+	h := Health{Status: StatusUp, Address: address, Policies: policyCount}
 	switch level {
 	case engine.LevelDegraded:
 		h.Status = StatusDegraded
@@ -91,14 +91,14 @@ func (l local) health(ctx context.Context, needed bool) Health {
 		h.Status = StatusDown
 	}
 	if err != nil {
-		h.Err = errorOf(err, placeOf(l))
+		h.Err = errorOf(err, describeEndpoint(l))
 	}
 	return h
 }
 
-// served returns the state of a gate that asks a server.
-func served(ctx context.Context, d decider) Health {
-	_, address := d.place()
+// serverHealth returns the state of a gate that sends its requests to a server.
+func serverHealth(ctx context.Context, d decider) Health {
+	_, address := d.endpoint()
 	err := d.ping(ctx)
 	if err != nil {
 		return Health{Status: StatusDown, Address: address, Err: err}
@@ -117,8 +117,8 @@ func (g *Gate) Require(ctx context.Context, policies ...string) error {
 		if err != nil {
 			all = append(all, err)
 		}
-		var known *Error
-		if errors.As(err, &known) && isOfStore(known) { // it is the same for the others
+		var sdkErr *Error
+		if errors.As(err, &sdkErr) && isStoreError(sdkErr) { // it is the same for the others
 			break
 		}
 	}
@@ -128,13 +128,13 @@ func (g *Gate) Require(ctx context.Context, policies ...string) error {
 func (l local) require(ctx context.Context, policy string) error {
 	err := l.engine.Require(ctx, engine.Request{Policy: policy, Verb: kernel.VerbCheck})
 	if err != nil {
-		return errorOf(err, placeOf(l))
+		return errorOf(err, describeEndpoint(l))
 	}
 	return nil
 }
 
-// required asks a server for a policy, by a peek at the budget that all share, which changes nothing.
-func required(ctx context.Context, d decider, policy string) error {
+// requireFromServer returns why a server would not decide under a policy. It sends a peek at the budget that all share, which changes nothing.
+func requireFromServer(ctx context.Context, d decider, policy string) error {
 	_, err := d.decide(ctx, engine.Request{Policy: policy, Verb: kernel.VerbPeek, Cost: 1})
 	return err
 }

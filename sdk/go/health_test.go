@@ -124,7 +124,7 @@ func TestHealthOfAGateWithoutRedis(t *testing.T) {
 }
 
 // One that passes its deadline is seen also if Redis answers looks, which have more time.
-func TestAGateWhoseQuestionsHaveNoAnswerIsDegraded(t *testing.T) {
+func TestAGateWhoseRequestsHaveNoAnswerIsDegraded(t *testing.T) {
 	addr := redisAddr(t)
 	publish(t, addr, 1, FixedWindow(100, time.Hour))
 	relay, log := newSlowRelay(t, addr, 0, 0), &lines{}
@@ -186,7 +186,7 @@ func TestHealthOfAGateThatAsksAServer(t *testing.T) {
 	set(409)
 	_, _ = gate.Policy("a").Settle(ctx, "k", "id", 1, 1)
 	isHealth(t, "a request was wrong", gate, StatusDegraded, address, ErrServer, "500")
-	clock.Advance(failingFor)
+	clock.Advance(failureLasts)
 	isHealth(t, "a minute later", gate, StatusUp, address, nil, "")
 	set(503)
 	isHealth(t, "not ready", gate, StatusDown, address, ErrServer, "not ready")

@@ -21,8 +21,8 @@ const keyMax = 1024
 // A key selects the budget of a request: 1 to 1,024 bytes, compared byte for byte. A cost is 1 to 2^31 permits. The zero value
 // is not usable: [Gate.Policy] and [Gate.Limit] make limiters.
 //
-// While Redis does not answer, a gate of [Direct] decides as the policy says. A policy that it has never read is an
-// ErrNotCharged then, as nothing says how to decide.
+// While Redis does not answer, a gate of [Direct] decides as the policy has it. A policy that it has never read is an
+// ErrNotCharged then, as it is not known how to decide.
 type Limiter struct {
 	gate   *Gate
 	name   string
@@ -66,44 +66,44 @@ func (l *Limiter) Shared() *Limiter { return &Limiter{l.gate, l.name, l.fixed, t
 // Name returns the name of the policy or limit.
 func (l *Limiter) Name() string { return l.name }
 
-// Allow asks for one permit now. See AllowN.
+// Allow takes one permit now. See AllowN.
 func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
 	return l.AllowN(ctx, key, 1)
 }
 
-// AllowN asks for n permits now. An allowed request goes on after [Decision.Sleep], as some rules delay it. A refusal is a
-// Decision, too; the error says that there is none.
+// AllowN takes n permits now. An allowed request goes on after [Decision.Sleep], as some rules delay it. A refusal is a
+// Decision, too; an error means that there is none.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, error) {
-	return l.send(ctx, kernel.VerbCheck, key, n, 0, "")
+	return l.decideObserved(ctx, kernel.VerbCheck, key, n, 0, "")
 }
 
 // AllowAtMost takes as many permits as are left, up to n. Decision.Granted is their number.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (Decision, error) {
-	return l.send(ctx, kernel.VerbAtMost, key, n, 0, "")
+	return l.decideObserved(ctx, kernel.VerbAtMost, key, n, 0, "")
 }
 
 // Peek returns what AllowN would, and changes nothing.
 func (l *Limiter) Peek(ctx context.Context, key string, n int64) (Decision, error) {
-	return l.send(ctx, kernel.VerbPeek, key, n, 0, "")
+	return l.decideObserved(ctx, kernel.VerbPeek, key, n, 0, "")
 }
 
-// Reserve asks for n permits within maxWait, 0 to 2^53 - 1 µs. If they are granted, call [Decision.Sleep]
+// Reserve takes n permits within maxWait, 0 to 2^53 - 1 µs. If they are granted, call [Decision.Sleep]
 // before you go on; that time is booked. Rules that cannot book the future answer as to AllowN.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64, maxWait time.Duration) (Decision, error) {
 	if maxWait < 0 || maxWait.Microseconds() > kernel.SpanMaxUS {
 		return Decision{}, newError(ErrMaxWaitRange, nil, "max_wait: `%d` is outside 0..=9007199254740991 us", maxWait.Microseconds())
 	}
-	return l.send(ctx, kernel.VerbReserve, key, n, maxWait.Microseconds(), "")
+	return l.decideObserved(ctx, kernel.VerbReserve, key, n, maxWait.Microseconds(), "")
 }
 
 // Refund gives n permits back, the newest first and never above full. Decision.Granted is the number that was taken back.
 func (l *Limiter) Refund(ctx context.Context, key string, n int64) (Decision, error) {
-	return l.send(ctx, kernel.VerbRefund, key, n, 0, "")
+	return l.decideObserved(ctx, kernel.VerbRefund, key, n, 0, "")
 }
 
 // Reset forgets the key: its budget is full again.
 func (l *Limiter) Reset(ctx context.Context, key string) (Decision, error) {
-	return l.send(ctx, kernel.VerbReset, key, 1, 0, "")
+	return l.decideObserved(ctx, kernel.VerbReset, key, 1, 0, "")
 }
 
 // Wait takes one permit and waits for it until the context ends. See WaitN.
@@ -143,21 +143,21 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
 	}
 }
 
-// send has a request decided, and observed.
-func (l *Limiter) send(ctx context.Context, v kernel.Verb, key string, cost, maxWait int64, id string) (Decision, error) {
-	if l.gate.observe == nil {
+// decideObserved decides a request, and reports its outcome.
+func (l *Limiter) decideObserved(ctx context.Context, v kernel.Verb, key string, cost, maxWait int64, id string) (Decision, error) {
+	if l.gate.observers == nil {
 		d, err := l.decide(ctx, v, key, cost, maxWait, id)
-		l.gate.note(ctx, l.name, d.Mode, err)
+		l.gate.recordOutcome(ctx, l.name, d.Mode, err)
 		return d, err
 	}
 	started := time.Now()
 	d, err := l.decide(ctx, v, key, cost, maxWait, id)
-	l.gate.observed(ctx, l.name, v.String(), d, err, started)
+	l.gate.reportOutcome(ctx, l.name, v.String(), d, err, started)
 	return d, err
 }
 
-// valid says what is wrong with a key or a cost.
-func (l *Limiter) valid(key string, cost int64) error {
+// validate returns an error if a key or a cost is out of range.
+func (l *Limiter) validate(key string, cost int64) error {
 	switch {
 	case key == "" && !l.shared:
 		return newError(ErrKeyEmpty, nil, "key: is empty, expected 1..=1024 bytes; omit it for the shared budget")
@@ -171,9 +171,9 @@ func (l *Limiter) valid(key string, cost int64) error {
 	return nil
 }
 
-// decide checks the values of a request, and has it decided.
+// decide validates a request, and decides it.
 func (l *Limiter) decide(ctx context.Context, v kernel.Verb, key string, cost, maxWait int64, id string) (Decision, error) {
-	if err := l.valid(key, cost); err != nil {
+	if err := l.validate(key, cost); err != nil {
 		return Decision{}, err
 	}
 	if (v == kernel.VerbAcquire || v == kernel.VerbRelease || v == kernel.VerbRenew) && (len(id) < 1 || len(id) > keyMax) {
@@ -194,9 +194,9 @@ type Permit struct {
 	// Decision is the answer that granted it.
 	Decision Decision
 
-	limiter *Limiter
-	key     string
-	asked   time.Time // when the permit was acquired
+	limiter     *Limiter
+	key         string
+	requestedAt time.Time // when the permit was acquired
 
 	mu       sync.Mutex
 	ended    bool            // Release was called
@@ -216,33 +216,33 @@ func (l *Limiter) Acquire(ctx context.Context, key string) (*Permit, error) {
 // AcquireN holds n permits under an id of 1 to 1,024 bytes. An id that is held already is refused, and CanRetry is false.
 // If there is no answer, release the id: the permits are perhaps held.
 func (l *Limiter) AcquireN(ctx context.Context, key, id string, n int64) (*Permit, error) {
-	asked := l.gate.clock.Now()
-	d, err := l.send(ctx, kernel.VerbAcquire, key, n, 0, id)
+	requestedAt := l.gate.clock.Now()
+	d, err := l.decideObserved(ctx, kernel.VerbAcquire, key, n, 0, id)
 	if err == nil {
 		err = d.Err()
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &Permit{ID: id, Decision: d, limiter: l, key: key, asked: asked}, nil
+	return &Permit{ID: id, Decision: d, limiter: l, key: key, requestedAt: requestedAt}, nil
 }
 
 // Release gives back the permits that are held under an id. They were not held any more if the decision refuses, or,
-// under `overflow: shadow`, if its Overflow says so.
+// under `overflow: shadow`, if its Overflow has the kind shadow.
 func (l *Limiter) Release(ctx context.Context, key, id string) (Decision, error) {
-	return l.send(ctx, kernel.VerbRelease, key, 1, 0, id)
+	return l.decideObserved(ctx, kernel.VerbRelease, key, 1, 0, id)
 }
 
 // Renew holds the permits of an id for another ttl. They were not held any more if the decision refuses, or, under
-// `overflow: shadow`, if its Overflow says so.
+// `overflow: shadow`, if its Overflow has the kind shadow.
 func (l *Limiter) Renew(ctx context.Context, key, id string) (Decision, error) {
-	return l.send(ctx, kernel.VerbRenew, key, 1, 0, id)
+	return l.decideObserved(ctx, kernel.VerbRenew, key, 1, 0, id)
 }
 
 // holdsNothing reports whether the permit passed over the limit.
 func (p *Permit) holdsNothing() bool { return p.Decision.Overflow.Kind == OverflowShadow }
 
-// Release gives the permit back, and ends Hold. The error says that it is not known to be given back: you may call Release
+// Release gives the permit back, and ends Hold. An error means that it is not known to be given back: you may call Release
 // again. After a success it does nothing. It returns nil also if the permit had lapsed before; Hold and Renew report that.
 func (p *Permit) Release(ctx context.Context) error {
 	p.mu.Lock()
@@ -266,7 +266,7 @@ func (p *Permit) Release(ctx context.Context) error {
 	return err
 }
 
-// Renew holds the permit for another ttl. An ErrNotHeld says that it is not held any more.
+// Renew holds the permit for another ttl. An ErrNotHeld means that it is not held any more.
 func (p *Permit) Renew(ctx context.Context) error {
 	if p.holdsNothing() {
 		return nil
@@ -303,12 +303,12 @@ func (p *Permit) Hold(ctx context.Context) context.Context {
 // renewUntilLost renews the permit until the context of Hold ends, and ends that itself once the permit is lost.
 func (p *Permit) renewUntilLost(ttl time.Duration) {
 	defer close(p.renewals)
-	clock, renewed := p.limiter.gate.clock, p.asked
+	clock, renewed := p.limiter.gate.clock, p.requestedAt
 	for wait := ttl/3 - clock.Now().Sub(renewed); clock.Sleep(p.held, wait) == nil; wait = ttl / 3 {
-		asked := clock.Now()
+		requestedAt := clock.Now()
 		switch err := p.Renew(p.held); {
 		case err == nil:
-			renewed = asked
+			renewed = requestedAt
 		case errors.Is(err, ErrNotHeld) || clock.Now().Sub(renewed) >= ttl:
 			p.end(ErrNotHeld)
 			return

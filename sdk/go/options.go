@@ -38,7 +38,7 @@ const (
 // to those before.
 type Option func(*options)
 
-// OptionError says that an option was given to a constructor to which it does not belong.
+// OptionError is the error of an option that was given to a constructor to which it does not belong.
 type OptionError struct {
 	// Option is the name of the option, and Constructor that of the constructor that it was given to.
 	Option, Constructor string
@@ -58,21 +58,21 @@ type options struct {
 	constructor string
 	misplaced   error
 
-	app      string
-	appSet   bool
-	nodes    int64
-	nodesSet bool
-	deadline time.Duration
-	cold     bool
-	logger   *slog.Logger
-	clock    Clock
-	names    []string
-	compiled []string
-	rules    []policyRules
-	token    string
-	client   *http.Client
-	tls      *tls.Config
-	observe  []func(context.Context, Observation)
+	app       string
+	appSet    bool
+	nodes     int64
+	nodesSet  bool
+	deadline  time.Duration
+	cold      bool
+	logger    *slog.Logger
+	clock     Clock
+	names     []string
+	compiled  []string
+	rules     []policyRules
+	token     string
+	client    *http.Client
+	tls       *tls.Config
+	observers []func(context.Context, Observation)
 }
 
 // Clock is the time by which a gate works. A test brings its own.
@@ -109,15 +109,15 @@ func Nodes(n int64) Option {
 	return optionOf("Nodes", func(o *options) { o.nodes, o.nodesSet = n, true }, forDirect)
 }
 
-// Deadline sets the longest time of a question to Redis or to the server: 1 ms to 10 s. Default: 50 ms, and 200 ms for
-// [Remote] over HTTP. A question that takes longer is perhaps charged; it is never repeated. A gate of [Direct] has at least
-// 500 ms for the first 5 s after its start, or until a question has no answer; unless [NoWarmUp] is given. For [Direct] and [Remote].
+// Deadline sets the longest time of a request to Redis or to the server: 1 ms to 10 s. Default: 50 ms, and 200 ms for
+// [Remote] over HTTP. A request that takes longer is perhaps charged; it is never repeated. A gate of [Direct] has at least
+// 500 ms for the first 5 s after its start, or until a request has no answer; unless [NoWarmUp] is given. For [Direct] and [Remote].
 func Deadline(d time.Duration) Option {
 	return optionOf("Deadline", func(o *options) { o.deadline = d }, forDirect, forHTTP, forRESP)
 }
 
-// NoWarmUp has [Direct] return without warming up. By default it asks Redis some hundred questions that change nothing, with
-// up to 32 connections and for half a second at most, and a question has at least 500 ms for the first 5 s. Without that the
+// NoWarmUp has [Direct] return without warming up. By default it sends Redis some hundred requests that change nothing, with
+// up to 32 connections and for half a second at most, and a request has at least 500 ms for the first 5 s. Without that the
 // first requests of a process may pass their deadline beside a healthy Redis, and then the share decides in addition to Redis:
 // more passes than the limit. For [Direct].
 func NoWarmUp() Option {
@@ -178,7 +178,7 @@ type Observation struct {
 	Verb string
 	// Decision is the answer, if Err is nil.
 	Decision Decision
-	// Err says why there is no decision.
+	// Err is why there is no decision.
 	Err error
 	// Took is the duration of the call, including the time in a queue.
 	Took time.Duration
@@ -189,14 +189,14 @@ type Observation struct {
 func Observer(observe func(context.Context, Observation)) Option {
 	return func(o *options) {
 		if observe != nil {
-			o.observe = append(o.observe, observe)
+			o.observers = append(o.observers, observe)
 		}
 	}
 }
 
 // gate makes the gate of a decider.
 func (o *options) gate(d decider) *Gate {
-	g := &Gate{decider: d, inCode: o.constructor == forDirect || o.constructor == forMemory, clock: o.clock, observe: o.observe}
+	g := &Gate{decider: d, inCode: o.constructor == forDirect || o.constructor == forMemory, clock: o.clock, observers: o.observers}
 	g.notices = notice.New(o.logger, o.clock.Now)
 	if _, isMachines := o.clock.(engine.WallClock); !isMachines {
 		g.ownClock = o.clock

@@ -34,21 +34,21 @@ const (
 	userAgent  = "sluicegate-go/0.1.0"
 )
 
-// Remote returns a gate that asks a server: at `https://gate:8080` with JSON over HTTP, which has everything; or with the
+// Remote returns a gate that sends its requests to a server: at `https://gate:8080` with JSON over HTTP, which has everything; or with the
 // protocol of Redis, which is faster, at `resp://gate:6380`, `resps://gate:6380` (TLS) or `unix:/run/gate.sock`. That has
 // neither AllowAtMost nor what only a server over HTTP does (ErrNotOnThisWire), its times are in milliseconds, Refund does
-// not say how much came back, and a policy for other apps is an unknown one.
+// not report how much came back, and a policy for other apps is an unknown one.
 //
 // The server follows the policies, and decides also while its store does not answer. If the server does not answer, the
-// request gets an error whose Charged tells whether it was charged.
+// request gets an error whose Charged is whether it was charged.
 func Remote(address string, opts ...Option) (*Gate, error) {
 	base, err := url.Parse(address)
 	if err == nil && (base.Scheme == "resp" || base.Scheme == "resps" || base.Scheme == "unix") {
 		return remoteRESP(base, opts)
 	}
-	o, wrong := optionsOf(forHTTP, deadlineRemoteDefault, opts)
-	if wrong != nil {
-		return nil, wrong
+	o, optionErr := optionsOf(forHTTP, deadlineRemoteDefault, opts)
+	if optionErr != nil {
+		return nil, optionErr
 	}
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
 		return nil, fmt.Errorf("%w: `%s`; expected http, https, resp, resps or unix", ErrAddress, lex.Short(withoutPassword(address)))
@@ -92,7 +92,7 @@ func withoutPassword(address string) string {
 	return scheme + "://" + rest
 }
 
-// noParameters returns an error that names the first parameter of an address, which has none: options have what they would say.
+// noParameters returns an error that names the first parameter of an address, which has none: use options instead.
 func noParameters(address *url.URL) error {
 	if address.RawQuery == "" {
 		return nil
@@ -112,7 +112,7 @@ type remoteRequest struct {
 	ID        string  `json:"id,omitempty"`
 }
 
-// body returns how a request is sent. JSON has no text that is not UTF-8.
+// body returns the body of a request. JSON has no text that is not UTF-8.
 func (r *remote) body(policy, key, id string, cost int64) (remoteRequest, error) {
 	if !utf8.ValidString(key) || !utf8.ValidString(id) {
 		return remoteRequest{}, newError(ErrKeyText, nil, "key: is not UTF-8")
@@ -124,24 +124,24 @@ func (r *remote) body(policy, key, id string, cost int64) (remoteRequest, error)
 	return body, nil
 }
 
-func (r *remote) decide(ctx context.Context, a engine.Request) (Decision, error) {
-	body, err := r.body(a.Policy, a.Key, a.ID, a.Cost)
+func (r *remote) decide(ctx context.Context, request engine.Request) (Decision, error) {
+	body, err := r.body(request.Policy, request.Key, request.ID, request.Cost)
 	if err != nil {
 		return Decision{}, err
 	}
-	switch a.Verb {
+	switch request.Verb {
 	case kernel.VerbReserve:
-		ms := a.MaxWait / 1000
+		ms := request.MaxWait / 1000
 		body.MaxWaitMS = &ms
 	case kernel.VerbReset, kernel.VerbRelease, kernel.VerbRenew:
 		body.Cost = 0
 	}
 	var got remoteAnswer
-	header, err := r.call(ctx, a.Verb.String(), a.Policy, body, &got)
+	header, err := r.call(ctx, request.Verb.String(), request.Policy, body, &got)
 	if err != nil {
 		return Decision{}, err
 	}
-	return got.decision(a.Policy, parseQuotas(header.Get("RateLimit-Policy"))), nil
+	return got.decision(request.Policy, parseQuotas(header.Get("RateLimit-Policy"))), nil
 }
 
 // call sends a request, and reads an answer that must be complete.
@@ -157,7 +157,7 @@ func (r *remote) call(ctx context.Context, verb, policy string, body any, into i
 	case answer.status != http.StatusOK:
 		return nil, r.problem(answer.status, answer.body, verb, policy)
 	case json.Unmarshal(answer.body, into) != nil || !into.complete():
-		return nil, noDecision()
+		return nil, notADecision()
 	}
 	return answer.header, nil
 }
@@ -169,15 +169,15 @@ type httpAnswer struct {
 	body   []byte
 }
 
-// post sends a request once. The error says whether it was perhaps charged.
+// post sends a request once. The error has whether it was perhaps charged.
 func (r *remote) post(ctx context.Context, path string, value any) (httpAnswer, error) {
-	text, err := json.Marshal(value)
+	payload, err := json.Marshal(value)
 	if err != nil {
 		return httpAnswer{}, r.unanswered(ctx, false, err)
 	}
 	limited, cancel := context.WithTimeout(ctx, r.deadline)
 	defer cancel()
-	request, err := http.NewRequestWithContext(limited, http.MethodPost, r.base+path, bytes.NewReader(text))
+	request, err := http.NewRequestWithContext(limited, http.MethodPost, r.base+path, bytes.NewReader(payload))
 	if err != nil {
 		return httpAnswer{}, r.unanswered(ctx, false, err)
 	}
@@ -213,11 +213,11 @@ func (r *remote) unanswered(ctx context.Context, charged bool, cause error) *Err
 	if ctx.Err() != nil {
 		return storeError(&wire.Failure{Class: wire.ClassCaller, Charged: charged, Cause: ctx.Err()}, "")
 	}
-	return storeError(&wire.Failure{Class: wire.ClassNoAnswer, Charged: charged, Cause: late(cause)}, placeOf(r))
+	return storeError(&wire.Failure{Class: wire.ClassNoAnswer, Charged: charged, Cause: timeoutError(cause)}, describeEndpoint(r))
 }
 
-// late says in the error of a time that ran out what it means.
-func late(err error) error {
+// timeoutError wraps the error of a time that ran out with what it means; others are returned as they are.
+func timeoutError(err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) && !store.IsTimeout(err) {
 		return err
 	}
@@ -281,16 +281,16 @@ func noStore(charged Charged, detail string) *Error {
 	return newError(ErrPerhapsCharged, nil, "%s", detail).charged(charged)
 }
 
-// ping asks whether the server is ready.
+// ping returns an error unless the server is ready.
 func (r *remote) ping(ctx context.Context) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(r.base, "v1/")+"readyz", nil)
 	if err != nil {
-		return pong(err, placeOf(r))
+		return pingError(err, describeEndpoint(r))
 	}
 	request.Header.Set("User-Agent", userAgent)
 	answer, err := r.client.Do(request)
 	if err != nil {
-		return pong(late(errors.Unwrap(err)), placeOf(r))
+		return pingError(timeoutError(errors.Unwrap(err)), describeEndpoint(r))
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, answerMax)) // for the next request on this connection
 	_ = answer.Body.Close()
@@ -302,11 +302,13 @@ func (r *remote) ping(ctx context.Context) error {
 	return nil
 }
 
-func (r *remote) place() (who, address string) { return "server", r.host }
+func (r *remote) endpoint() (kind, address string) { return "server", r.host }
 
-func (r *remote) health(ctx context.Context, _ bool) Health { return served(ctx, r) }
+func (r *remote) health(ctx context.Context, _ bool) Health { return serverHealth(ctx, r) }
 
-func (r *remote) require(ctx context.Context, policy string) error { return required(ctx, r, policy) }
+func (r *remote) require(ctx context.Context, policy string) error {
+	return requireFromServer(ctx, r, policy)
+}
 
 func (r *remote) close() error {
 	r.client.CloseIdleConnections()

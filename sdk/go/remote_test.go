@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// remoteOf asks a server at an address.
+// remoteOf returns a gate that sends requests to a server.
 func remoteOf(t *testing.T, address string, opts ...Option) *Gate {
 	t.Helper()
 	gate, err := Remote(address, append([]Option{Deadline(patient)}, opts...)...)

@@ -27,7 +27,7 @@ const (
 	respWaitMaxMS = 9_007_199_254_740
 )
 
-// remoteRESP returns a gate that asks a server by the protocol of Redis.
+// remoteRESP returns a gate that sends its requests to a server by the protocol of Redis.
 func remoteRESP(base *url.URL, opts []Option) (*Gate, error) {
 	o, err := optionsOf(forRESP, deadlineRESPDefault, opts)
 	if err == nil {
@@ -64,27 +64,27 @@ func remoteRESP(base *url.URL, opts []Option) (*Gate, error) {
 	return o.gate(&resp{wire.Conn{Client: client}, client, o}), nil
 }
 
-// resp asks a server by the protocol of Redis.
+// resp sends requests to a server by the protocol of Redis.
 type resp struct {
 	conn   wire.Conn
 	client *redis.Client
 	*options
 }
 
-func (r *resp) decide(ctx context.Context, a engine.Request) (Decision, error) {
+func (r *resp) decide(ctx context.Context, request engine.Request) (Decision, error) {
 	var args []any
-	switch a.Verb {
+	switch request.Verb {
 	case kernel.VerbAtMost:
-		return Decision{}, notOverRESP(a.Verb.String())
+		return Decision{}, notOverRESP(request.Verb.String())
 	case kernel.VerbReserve:
-		args = []any{"SG.CHECK", a.Policy, a.Key, "MAXWAIT", min(a.MaxWait/1000, respWaitMaxMS)}
+		args = []any{"SG.CHECK", request.Policy, request.Key, "MAXWAIT", min(request.MaxWait/1000, respWaitMaxMS)}
 	case kernel.VerbAcquire, kernel.VerbRelease, kernel.VerbRenew:
-		args = []any{"SG." + strings.ToUpper(a.Verb.String()), a.Policy, a.Key, a.ID}
+		args = []any{"SG." + strings.ToUpper(request.Verb.String()), request.Policy, request.Key, request.ID}
 	default:
-		args = []any{"SG." + strings.ToUpper(a.Verb.String()), a.Policy, a.Key}
+		args = []any{"SG." + strings.ToUpper(request.Verb.String()), request.Policy, request.Key}
 	}
-	if a.Verb != kernel.VerbReset && a.Verb != kernel.VerbRelease && a.Verb != kernel.VerbRenew {
-		args = append(args, "COST", a.Cost)
+	if request.Verb != kernel.VerbReset && request.Verb != kernel.VerbRelease && request.Verb != kernel.VerbRenew {
+		args = append(args, "COST", request.Cost)
 	}
 	if r.app != "" {
 		args = append(args, "APP", r.app)
@@ -93,9 +93,9 @@ func (r *resp) decide(ctx context.Context, a engine.Request) (Decision, error) {
 	defer cancel()
 	got, err := r.conn.Once(limited, r.client, args...)
 	if err != nil {
-		return Decision{}, r.failed(ctx, limited, a, err)
+		return Decision{}, r.failed(ctx, limited, request, err)
 	}
-	return respDecision(a, got)
+	return respDecision(request, got)
 }
 
 func notOverRESP(verb string) *Error {
@@ -103,13 +103,13 @@ func notOverRESP(verb string) *Error {
 }
 
 // failed returns the error of a request that has no answer, or an error for one.
-func (r *resp) failed(ctx, limited context.Context, a engine.Request, err error) error {
+func (r *resp) failed(ctx, limited context.Context, request engine.Request, err error) error {
 	if name := wire.ErrorName(err); name != "" {
 		charged := respCharged(name)
 		_, detail, _ := strings.Cut(err.Error(), " ")
 		switch {
 		case strings.HasPrefix(detail, "op: "):
-			return errorOf(engine.Unsupported(a.Verb, a.Policy), "").charged(charged)
+			return errorOf(engine.Unsupported(request.Verb, request.Policy), "").charged(charged)
 		case strings.HasPrefix(detail, "store: "):
 			return noStore(charged, lex.Cut(detail))
 		default:
@@ -117,10 +117,10 @@ func (r *resp) failed(ctx, limited context.Context, a engine.Request, err error)
 		}
 	}
 	f := wire.ClassOf(err)
-	if gone := store.Gone(ctx, limited.Err() != nil || store.IsTimeout(err)); gone != nil {
+	if gone := store.CallerError(ctx, limited.Err() != nil || store.IsTimeout(err)); gone != nil {
 		f = &wire.Failure{Class: wire.ClassCaller, Charged: f.Charged, Cause: gone}
 	}
-	return storeError(&wire.Failure{Class: f.Class, Charged: f.Charged, Cause: late(f.Cause)}, placeOf(r))
+	return storeError(&wire.Failure{Class: f.Class, Charged: f.Charged, Cause: timeoutError(f.Cause)}, describeEndpoint(r))
 }
 
 // respCharged reads the first word of an error.
@@ -157,18 +157,18 @@ var errRESP = newError(ErrServer, nil, "server: the reply is no decision")
 // respNumbers reads the numbers of a reply; false if one is missing or outside its range.
 func respNumbers(list []any) (numbers [respRule]int64, ok bool) {
 	for i := range numbers {
-		least := int64(0)
+		minimum := int64(0)
 		if i == respCode || i == respRetryMS {
-			least = -1
+			minimum = -1
 		}
-		if numbers[i], ok = list[i].(int64); !ok || numbers[i] < least || numbers[i] > kernel.UnitsMax {
+		if numbers[i], ok = list[i].(int64); !ok || numbers[i] < minimum || numbers[i] > kernel.UnitsMax {
 			return numbers, false
 		}
 	}
 	return numbers, numbers[respCode] <= 1
 }
 
-func respDecision(a engine.Request, got any) (Decision, error) {
+func respDecision(request engine.Request, got any) (Decision, error) {
 	list, _ := got.([]any)
 	if len(list) < respPlacesMin {
 		return Decision{}, errRESP
@@ -179,7 +179,7 @@ func respDecision(a engine.Request, got any) (Decision, error) {
 	}
 	if numbers[respCode] == 0 {
 		// Or it is not available to this app: the wire does not tell.
-		return Decision{}, newError(ErrUnknownPolicy, nil, "policy: unknown policy `%s`", a.Policy)
+		return Decision{}, newError(ErrUnknownPolicy, nil, "policy: unknown policy `%s`", request.Policy)
 	}
 	for len(list) <= respStatus {
 		list = append(list, nil)
@@ -191,19 +191,19 @@ func respDecision(a engine.Request, got any) (Decision, error) {
 		}
 	}
 	status, hasStatus := list[respStatus].(int64)
-	if list[respStatus] != nil && !servable(status) {
+	if list[respStatus] != nil && !isResponseStatus(status) {
 		return Decision{}, errRESP
 	}
 	d := Decision{
 		Allowed: numbers[respCode] == 1, Wait: milliseconds(numbers[respWaitMS]), Limit: numbers[respLimit],
-		Remaining: numbers[respRemaining], ResetAfter: milliseconds(numbers[respResetMS]), Policy: a.Policy,
+		Remaining: numbers[respRemaining], ResetAfter: milliseconds(numbers[respResetMS]), Policy: request.Policy,
 		Rule: texts[respRule], Mode: cmp.Or(Mode(texts[respMode]), ModeStore), Overflow: Overflow{Kind: OverflowKind(texts[respOverflow])},
 	}
 	if retry := numbers[respRetryMS]; !d.Allowed && retry >= 0 {
 		d.CanRetry, d.RetryAfter = true, milliseconds(retry)
 	}
-	if d.Allowed && d.Overflow.Kind == OverflowNone && a.Verb != kernel.VerbReset {
-		d.Granted = a.Cost
+	if d.Allowed && d.Overflow.Kind == OverflowNone && request.Verb != kernel.VerbReset {
+		d.Granted = request.Cost
 	}
 	switch d.Overflow.Kind {
 	case OverflowDivert:
@@ -222,14 +222,16 @@ func respDecision(a engine.Request, got any) (Decision, error) {
 func milliseconds(ms int64) time.Duration { return kernel.Span(min(ms, kernel.SpanMaxUS/1000) * 1000) }
 
 func (r *resp) ping(ctx context.Context) error {
-	return pong(late(r.client.Ping(ctx).Err()), placeOf(r))
+	return pingError(timeoutError(r.client.Ping(ctx).Err()), describeEndpoint(r))
 }
 
-func (r *resp) place() (who, address string) { return "server", r.client.Options().Addr }
+func (r *resp) endpoint() (kind, address string) { return "server", r.client.Options().Addr }
 
-func (r *resp) health(ctx context.Context, _ bool) Health { return served(ctx, r) }
+func (r *resp) health(ctx context.Context, _ bool) Health { return serverHealth(ctx, r) }
 
-func (r *resp) require(ctx context.Context, policy string) error { return required(ctx, r, policy) }
+func (r *resp) require(ctx context.Context, policy string) error {
+	return requireFromServer(ctx, r, policy)
+}
 
 func (r *resp) close() error {
 	_ = r.client.Close() // it has been closed before

@@ -109,10 +109,10 @@ func Concurrency(limit int64, ttl time.Duration) Rule {
 	return Rule{kernel.Spec{Code: kernel.CodeConcurrency, Limit: limit, WindowUS: micros(ttl)}}
 }
 
-// with returns the rule, marked if its algorithm does not know the parameter.
+// with returns the rule, with the parameter as an unknown field if its algorithm does not have it.
 func (r Rule) with(parameter string, codes ...byte) Rule {
 	if !slices.Contains(codes, r.spec.Code) {
-		r.spec.Odd = parameter
+		r.spec.UnknownField = parameter
 	}
 	return r
 }

@@ -14,7 +14,7 @@ import (
 
 // Check is one check of a batch.
 type Check struct {
-	// Limiter is one of the gate that is asked.
+	// Limiter is one of the gate that decides.
 	Limiter *Limiter
 	// Key is 1 to 1,024 bytes; "" with Limiter.Shared.
 	Key string
@@ -26,7 +26,7 @@ type Check struct {
 type Result struct {
 	// Decision is the answer, if Err is nil.
 	Decision Decision
-	// Err says why there is no decision.
+	// Err is why there is no decision.
 	Err error
 }
 
@@ -64,7 +64,7 @@ type Explanation struct {
 	Overflow string
 	// OnStoreFailure is how requests are decided while the store does not answer: `local`, `allow` or `deny`.
 	OnStoreFailure string
-	// App is the app that asks; "" if it says none.
+	// App is the app of the request; "" if it has none.
 	App string
 	// Apps are those that may use the policy; nil if all may.
 	Apps []string
@@ -98,8 +98,8 @@ type ExplainedRule struct {
 
 const batchPath = "check:batch"
 
-// only says that a verb needs a server over HTTP; nil if the gate asks one.
-func (g *Gate) only(verb string) (*remote, error) {
+// requireHTTP returns the client of a server over HTTP; an error if the gate has none, as the verb needs one.
+func (g *Gate) requireHTTP(verb string) (*remote, error) {
 	switch d := g.decider.(type) {
 	case *remote:
 		return d, nil
@@ -111,14 +111,14 @@ func (g *Gate) only(verb string) (*remote, error) {
 }
 
 // AllowEach decides checks, each by itself, as AllowN would; the results have their order. A server over HTTP gets 1 to 100
-// of them in one request, which has one deadline. Any other gate decides one after the other. The error says that none was
+// of them in one request, which has one deadline. Any other gate decides one after the other. An error means that none was
 // decided.
 func (g *Gate) AllowEach(ctx context.Context, checks ...Check) ([]Result, error) {
 	results := make([]Result, len(checks))
-	r, err := g.only("batch")
+	r, err := g.requireHTTP("batch")
 	if err != nil {
 		for i, c := range checks {
-			if results[i].Err = g.owns(c); results[i].Err == nil {
+			if results[i].Err = g.validateCheck(c); results[i].Err == nil {
 				results[i].Decision, results[i].Err = c.Limiter.AllowN(ctx, c.Key, c.cost())
 			}
 		}
@@ -127,7 +127,7 @@ func (g *Gate) AllowEach(ctx context.Context, checks ...Check) ([]Result, error)
 	var sent []remoteRequest
 	var places []int
 	for i, c := range checks {
-		body, err := g.bodyOf(r, c)
+		body, err := g.checkBody(r, c)
 		if results[i].Err = err; err == nil {
 			sent, places = append(sent, body), append(places, i)
 		}
@@ -138,14 +138,14 @@ func (g *Gate) AllowEach(ctx context.Context, checks ...Check) ([]Result, error)
 	started := time.Now()
 	got, err := r.batch(ctx, sent, false)
 	if err != nil {
-		g.noneDecided(ctx, sent, err, started)
+		g.reportUndecided(ctx, sent, err, started)
 		return nil, err
 	}
 	for i, item := range got.Answers {
-		d, err := r.itemOf(item, sent[i].Policy)
+		d, err := r.decodeItem(item, sent[i].Policy)
 		d.clock = g.ownClock
 		results[places[i]] = Result{d, err}
-		g.observed(ctx, sent[i].Policy, kernel.VerbCheck.String(), d, err, started)
+		g.reportOutcome(ctx, sent[i].Policy, kernel.VerbCheck.String(), d, err, started)
 	}
 	return results, nil
 }
@@ -154,20 +154,20 @@ func (g *Gate) AllowEach(ctx context.Context, checks ...Check) ([]Result, error)
 // taken, and be refused. It needs a server over HTTP; without one it returns an ErrNotInDirectMode or
 // an ErrNotOnThisWire. If the store fails in the middle, the text of the error names what stays charged.
 func (g *Gate) AllowAll(ctx context.Context, checks ...Check) (Batch, error) {
-	r, err := g.only("batch")
+	r, err := g.requireHTTP("batch")
 	if err != nil {
 		return Batch{}, err
 	}
 	sent := make([]remoteRequest, len(checks))
 	for i, c := range checks {
-		if sent[i], err = g.bodyOf(r, c); err != nil {
+		if sent[i], err = g.checkBody(r, c); err != nil {
 			return Batch{}, err
 		}
 	}
 	started := time.Now()
 	got, err := r.batch(ctx, sent, true)
 	if err != nil {
-		g.noneDecided(ctx, sent, err, started)
+		g.reportUndecided(ctx, sent, err, started)
 		return Batch{}, err
 	}
 	out := Batch{Allowed: *got.Allowed, Refused: -1}
@@ -176,12 +176,12 @@ func (g *Gate) AllowAll(ctx context.Context, checks ...Check) (Batch, error) {
 	}
 	for i, item := range got.Answers {
 		name := sent[max(out.Refused, i)].Policy
-		d, err := r.itemOf(item, name)
+		d, err := r.decodeItem(item, name)
 		if err != nil {
 			return Batch{}, err
 		}
 		d.clock = g.ownClock
-		g.observed(ctx, name, kernel.VerbCheck.String(), d, nil, started)
+		g.reportOutcome(ctx, name, kernel.VerbCheck.String(), d, nil, started)
 		out.Decisions = append(out.Decisions, d)
 	}
 	return out, nil
@@ -190,12 +190,12 @@ func (g *Gate) AllowAll(ctx context.Context, checks ...Check) (Batch, error) {
 // Settle corrects what was charged, 1 to 2^31 permits, to what it cost, 0 to 2^31. An id of 1 to 1,024 bytes is settled once
 // an hour: the second time gets an ErrServer with the Status 409, and changes nothing. It needs a server over HTTP.
 func (l *Limiter) Settle(ctx context.Context, key, id string, charged, cost int64) (out Settlement, err error) {
-	r, err := l.gate.only("settle")
+	r, err := l.gate.requireHTTP("settle")
 	if err != nil {
 		return out, err
 	}
 	started := time.Now()
-	defer func() { l.gate.observed(ctx, l.name, "settle", out.Decision, err, started) }()
+	defer func() { l.gate.reportOutcome(ctx, l.name, "settle", out.Decision, err, started) }()
 	switch {
 	case len(id) < 1 || len(id) > keyMax:
 		return out, newError(ErrIDLength, nil, "id: `%d` bytes are outside 1..=1024", len(id))
@@ -204,7 +204,7 @@ func (l *Limiter) Settle(ctx context.Context, key, id string, charged, cost int6
 	case cost < 0 || cost > CostMax:
 		return out, newError(ErrCostRange, nil, "cost: `%d` is outside 0..=2147483648", cost)
 	}
-	body, err := l.gate.bodyOf(r, Check{l, key, 1})
+	body, err := l.gate.checkBody(r, Check{l, key, 1})
 	if err != nil {
 		return out, err
 	}
@@ -221,19 +221,19 @@ func (l *Limiter) Settle(ctx context.Context, key, id string, charged, cost int6
 	return Settlement{got.Refunded.n, got.Taken.n, got.Missing.n, got.Decision.decision(l.name, nil)}, nil
 }
 
-// Explain says what AllowN would, and why; it changes nothing. For operators: the server looks at each rule by itself. It
+// Explain returns what AllowN would, and why; it changes nothing. For operators: the server looks at each rule by itself. It
 // needs a server over HTTP.
 func (l *Limiter) Explain(ctx context.Context, key string, n int64) (out Explanation, err error) {
-	r, err := l.gate.only("explain")
+	r, err := l.gate.requireHTTP("explain")
 	if err != nil {
 		return out, err
 	}
 	started := time.Now()
-	defer func() { l.gate.observed(ctx, l.name, "explain", out.Decision, err, started) }()
+	defer func() { l.gate.reportOutcome(ctx, l.name, "explain", out.Decision, err, started) }()
 	if n < 1 {
 		return out, newError(ErrCostRange, nil, "cost: `%d` is outside 1..=2147483648", n)
 	}
-	body, err := l.gate.bodyOf(r, Check{l, key, n})
+	body, err := l.gate.checkBody(r, Check{l, key, n})
 	if err != nil {
 		return out, err
 	}
@@ -252,7 +252,7 @@ func (l *Limiter) Explain(ctx context.Context, key string, n int64) (out Explana
 		window := kernel.Span(min(rule.WindowS.n, kernel.SpanMaxUS/1_000_000) * 1_000_000)
 		e := ExplainedRule{Name: *rule.Name, Algorithm: *rule.Algorithm, Limit: rule.Limit.n, Window: window}
 		if rule.Left != nil {
-			left := rule.Left.addTo(Decision{})
+			left := rule.Left.applyTo(Decision{})
 			e.Known, e.Allowed, e.Remaining = true, left.Allowed, left.Remaining
 			e.RetryAfter, e.CanRetry, e.ResetAfter = left.RetryAfter, left.CanRetry, left.ResetAfter
 		}
@@ -261,38 +261,38 @@ func (l *Limiter) Explain(ctx context.Context, key string, n int64) (out Explana
 	return out, nil
 }
 
-// observed notes the result of a request, and calls the observers.
-func (g *Gate) observed(ctx context.Context, policy, verb string, d Decision, err error, started time.Time) {
-	g.note(ctx, policy, d.Mode, err)
+// reportOutcome records the outcome of a request, and calls the observers.
+func (g *Gate) reportOutcome(ctx context.Context, policy, verb string, d Decision, err error, started time.Time) {
+	g.recordOutcome(ctx, policy, d.Mode, err)
 	took := time.Since(started)
-	for _, observe := range g.observe {
+	for _, observe := range g.observers {
 		observe(ctx, Observation{policy, verb, d, err, took})
 	}
 }
 
-// noneDecided calls the observer after checks of which none was decided.
-func (g *Gate) noneDecided(ctx context.Context, checks []remoteRequest, err error, started time.Time) {
+// reportUndecided reports the outcome of checks of which none was decided.
+func (g *Gate) reportUndecided(ctx context.Context, checks []remoteRequest, err error, started time.Time) {
 	for _, c := range checks {
-		g.observed(ctx, c.Policy, kernel.VerbCheck.String(), Decision{}, err, started)
+		g.reportOutcome(ctx, c.Policy, kernel.VerbCheck.String(), Decision{}, err, started)
 	}
 }
 
 func (c Check) cost() int64 { return cmp.Or(c.N, 1) }
 
-// owns reports whether a check is one for this gate.
-func (g *Gate) owns(c Check) error {
+// validateCheck returns an error if a check has no limiter of this gate.
+func (g *Gate) validateCheck(c Check) error {
 	if c.Limiter == nil || c.Limiter.gate != g {
 		return newError(ErrRules, nil, "rules: a check has no limiter of this gate")
 	}
 	return nil
 }
 
-// bodyOf checks the values of a check, and gives how it is sent.
-func (g *Gate) bodyOf(r *remote, c Check) (remoteRequest, error) {
-	if err := g.owns(c); err != nil {
+// checkBody validates a check, and returns the body of its request.
+func (g *Gate) checkBody(r *remote, c Check) (remoteRequest, error) {
+	if err := g.validateCheck(c); err != nil {
 		return remoteRequest{}, err
 	}
-	if err := c.Limiter.valid(c.Key, c.cost()); err != nil {
+	if err := c.Limiter.validate(c.Key, c.cost()); err != nil {
 		return remoteRequest{}, err
 	}
 	return r.body(c.Limiter.name, c.Key, "", c.cost())
@@ -307,8 +307,8 @@ func (r *remote) batch(ctx context.Context, checks []remoteRequest, atomic bool)
 	return got, err
 }
 
-// itemOf reads one answer of a batch: a decision, or a problem.
-func (r *remote) itemOf(item json.RawMessage, policy string) (Decision, error) {
+// decodeItem decodes one answer of a batch: a decision, or a problem.
+func (r *remote) decodeItem(item json.RawMessage, policy string) (Decision, error) {
 	var got struct {
 		Type string `json:"type"`
 		remoteAnswer
@@ -318,7 +318,7 @@ func (r *remote) itemOf(item json.RawMessage, policy string) (Decision, error) {
 	case err == nil && got.Type != "":
 		return Decision{}, r.problem(http.StatusOK, item, kernel.VerbCheck.String(), policy)
 	case err != nil || !got.complete():
-		return Decision{}, noDecision()
+		return Decision{}, notADecision()
 	}
 	return got.decision(policy, nil), nil
 }

@@ -28,7 +28,7 @@ const serverPolicies = `{"policies":[
  {"name":"import","apps":["partner"],"rules":[{"fixed_window":{"limit":100,"window":"1h"}}]}
 ]}`
 
-// startServer starts a server on a Redis, which publishes its policies there, and gives its address.
+// startServer starts a server on a Redis, which publishes its policies there, and returns its address.
 func startServer(t *testing.T, redisAddr, policies string, env ...string) string {
 	t.Helper()
 	program := serverProgram(t)

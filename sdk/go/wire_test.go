@@ -46,7 +46,7 @@ func TestHeadersAreThoseOfTheWire(t *testing.T) {
 		if e.Decision.Retry != nil {
 			v.Retry = *e.Decision.Retry
 		}
-		d := decisionOf(engine.Outcome{Answer: store.Answer{Verdict: v, Set: p.Plan.Set}, Policy: p, Plan: p.Plan, Verb: kernel.VerbCheck, Mode: engine.ModeStore})
+		d := decisionOf(engine.Outcome{Answer: store.Answer{Verdict: v, Set: p.Rules.Set}, Policy: p, Rules: p.Rules, Verb: kernel.VerbCheck, Mode: engine.ModeStore})
 		headers := d.Headers()
 		for name, want := range map[string]*string{"RateLimit-Policy": e.Policy, "RateLimit": e.Limit, "Retry-After": e.Retry} {
 			if got, there := headers[name]; there != (want != nil) || there && got != *want {
@@ -112,7 +112,7 @@ type failureHistory struct {
 func TestHistoriesWithoutRedisAreThoseOfTheWire(t *testing.T) {
 	alike := 0
 	for place, history := range testkit.LoadWire[failureHistory](t, "failure.json", 39) {
-		if countsMore(recordedPolicy(t, "p", history.Record).Plan.Set) {
+		if countsMore(recordedPolicy(t, "p", history.Record).Rules.Set) {
 			continue // in windows.json
 		}
 		alike++
@@ -193,7 +193,7 @@ func (e *failureHistory) play(t *testing.T, write bool) {
 // send makes the request of a step.
 func (s failureStep) send(ctx context.Context, l *Limiter) (Decision, error) {
 	r := s.Request()
-	return l.send(ctx, r.Verb, s.Key, r.Cost, r.MaxWait, s.ID)
+	return l.decideObserved(ctx, r.Verb, s.Key, r.Cost, r.MaxWait, s.ID)
 }
 
 // wireAnswer says a decision as the files of spec/wire do.

@@ -34,7 +34,7 @@ type guard struct {
 	shared   bool // calls without a key share a budget
 }
 
-// Key sets the function that returns the key of a call; "" says that it has none: see [Shared]. Default: the full name of the
+// Key sets the function that returns the key of a call; "" if it has none: see [Shared]. Default: the full name of the
 // method. Of Key and [Metadata] the last one wins.
 func Key(of func(ctx context.Context, method string) string) Option {
 	return func(g *guard) { g.key, g.metadata, g.lacks = of, "", "a key" }
@@ -68,7 +68,7 @@ func guardOf(limiter *sluicegate.Limiter, options []Option) *guard {
 	return g
 }
 
-// of gives the context, the limiter and the key of a call. Without a key, unless calls share it, the limiter has no decision.
+// of returns the context, the limiter and the key of a call. Without a key, unless calls share it, the limiter has no decision.
 func (g *guard) of(ctx context.Context, method string) (context.Context, *sluicegate.Limiter, string) {
 	key := sghttp.KeyOf(g.key(ctx, method))
 	switch {
@@ -81,13 +81,13 @@ func (g *guard) of(ctx context.Context, method string) (context.Context, *sluice
 	}
 }
 
-// pass gives nil if a call passes, after the decision's pause.
+// pass returns nil if a call passes, after the decision's pause.
 func (g *guard) pass(ctx context.Context, method string) error {
 	if g.metadata != "" && len(metadata.ValueFromIncomingContext(ctx, g.metadata)) > 1 {
 		return status.Errorf(codes.InvalidArgument, "%s: is given twice", g.metadata)
 	}
-	asked, limiter, key := g.of(ctx, method)
-	d, err := limiter.AllowN(asked, key, g.cost)
+	callCtx, limiter, key := g.of(ctx, method)
+	d, err := limiter.AllowN(callCtx, key, g.cost)
 	if err != nil {
 		return undecided(ctx, err)
 	}
@@ -117,7 +117,7 @@ func refused(d sluicegate.Decision) error {
 	return s.Err()
 }
 
-// undecided gives the status of a call without a decision. The cause is for the program, not for the client.
+// undecided returns the status of a call without a decision. The cause is for the program, not for the client.
 func undecided(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -159,8 +159,8 @@ func Stream(limiter *sluicegate.Limiter, options ...Option) grpc.StreamServerInt
 func WaitUnary(limiter *sluicegate.Limiter, options ...Option) grpc.UnaryClientInterceptor {
 	g := guardOf(limiter, options)
 	return func(ctx context.Context, method string, request, answer any, connection *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		asked, limiter, key := g.of(ctx, method)
-		err := limiter.WaitN(asked, key, g.cost)
+		callCtx, limiter, key := g.of(ctx, method)
+		err := limiter.WaitN(callCtx, key, g.cost)
 		var limited *sluicegate.LimitedError
 		if errors.As(err, &limited) {
 			return refused(limited.Decision)

@@ -71,7 +71,7 @@ func result(o sluicegate.Observation) string {
 	}
 }
 
-// nameOf returns the name of an error; `_OTHER` if it has none, as OpenTelemetry says.
+// nameOf returns the name of an error; `_OTHER` if it has none, as in OpenTelemetry.
 func nameOf(err error) string {
 	var known *sluicegate.Error
 	if errors.As(err, &known) {

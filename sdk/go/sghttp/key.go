@@ -42,7 +42,7 @@ func JoinKey(values ...string) string {
 	return KeyOf(strings.Join(escaped, "|"))
 }
 
-// forwardedFor is the field in which proxies say for whom they ask, unless [ProxyHeader] names another.
+// forwardedFor is the field in which proxies name the client, unless [ProxyHeader] names another.
 const forwardedFor = "X-Forwarded-For"
 
 // RemoteIP returns the client's address as a key: IPv4 (also inside IPv6) as four numbers, other IPv6 as its first 64 bits
@@ -93,7 +93,7 @@ func isTrusted(address netip.Addr, trusted []netip.Prefix) bool {
 // nat64 is where IPv6 has the addresses of IPv4, besides ::ffff:0:0/96.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// plain gives an address without its zone, and the IPv4 address that is inside an IPv6 address.
+// plain returns an address without its zone, and the IPv4 address that is inside an IPv6 address.
 func plain(address netip.Addr) netip.Addr {
 	address = address.Unmap().WithZone("")
 	if nat64.Contains(address) {

@@ -22,14 +22,14 @@ type guard struct {
 	lacks   string // what a request without a key lacks
 	cost    func(*http.Request) int64
 	shared  bool   // requests without a key share a budget
-	proxy   string // the field in which proxies say for whom they ask
+	proxy   string // the field in which proxies name the client
 	trusted []netip.Prefix
 	styles  []sluicegate.HeaderStyle
 	over    func(http.ResponseWriter, *http.Request, sluicegate.Decision) bool
 	failed  func(http.ResponseWriter, *http.Request, error)
 }
 
-// Key sets the function that returns the key of a request; "" says that it has none: see [Shared]. Default: the client's
+// Key sets the function that returns the key of a request; "" if it has none: see [Shared]. Default: the client's
 // address, as [RemoteIP] returns it. A key of more than 1,024 bytes becomes its hash. Of Key and [Header] the last one wins.
 func Key(of func(*http.Request) string) Option {
 	return func(g *guard) { g.key, g.header, g.lacks = of, "", "a key" }
@@ -74,7 +74,7 @@ func OnOverflow(serve func(http.ResponseWriter, *http.Request, sluicegate.Decisi
 
 // OnError answers requests without a decision: an unknown policy, for example, or a server that does not answer. Default:
 // 503 if there was no answer, or if no policies are published; 400 if the request has no key; and 500 for other errors. Each has a
-// problem that does not say the cause.
+// problem without the cause.
 func OnError(answer func(http.ResponseWriter, *http.Request, error)) Option {
 	return func(g *guard) { g.failed = answer }
 }
@@ -97,7 +97,7 @@ func Middleware(limiter *sluicegate.Limiter, options ...Option) func(http.Handle
 	}
 }
 
-// pass says whether a request passes, and answers it otherwise.
+// pass reports whether a request passes, and answers it otherwise.
 func (g *guard) pass(w http.ResponseWriter, r *http.Request) bool {
 	if g.header != "" && len(r.Header.Values(g.header)) > 1 {
 		problem(w, http.StatusBadRequest, "the header field that limits this request is given more than once")

@@ -13,7 +13,7 @@ func ExampleScript() {
 	var t *testing.T // of your test
 
 	gate := sgtest.Script(t, sgtest.Refuse(time.Second), sgtest.Allow(10, 9))
-	// The program under test asks twice, and does not sleep in between.
+	// The program under test sends two requests, and does not sleep in between.
 	if err := gate.Policy("orders").Wait(context.Background(), "alice"); err != nil {
 		t.Error(err)
 	}

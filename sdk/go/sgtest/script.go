@@ -15,7 +15,7 @@ type Outcome struct {
 	err      error
 }
 
-// Allow lets a request pass, with so many permits left of a limit. What the request asks for is granted.
+// Allow lets a request pass, with so many permits left of a limit. The cost of the request is granted.
 func Allow(limit, remaining int64) Outcome {
 	return Outcome{decision: sluicegate.Decision{Allowed: true, Limit: limit, Remaining: remaining}}
 }
@@ -30,7 +30,7 @@ func Fail(err error) Outcome { return Outcome{err: err} }
 
 // Script returns a gate that answers requests with the outcomes, one after the other. It fails the test if there are more
 // requests than outcomes, or fewer when the test ends. No rules are needed, and no time passes: Wait does not sleep after a
-// Refuse, but asks for the next outcome.
+// Refuse, but takes the next outcome.
 func Script(t testing.TB, outcomes ...Outcome) *sluicegate.Gate {
 	t.Helper()
 	var mu sync.Mutex

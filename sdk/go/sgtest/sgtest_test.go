@@ -87,9 +87,9 @@ func TestNoTimePassesInAScript(t *testing.T) {
 	if err := gate.Policy("orders").Wait(soon, "alice"); !errors.Is(err, sluicegate.ErrLimited) {
 		t.Error(err)
 	}
-	asked := 0
+	requests := 0
 	delays := sluicegate.ByFunc(func(context.Context, sluicegate.Request) (sluicegate.Decision, error) {
-		asked++
+		requests++
 		return sluicegate.Decision{Allowed: true, Wait: time.Hour, ResetAfter: time.Microsecond}, nil
 	}).Policy("orders")
 	d, err := delays.Allow(ctx, "alice")
@@ -102,8 +102,8 @@ func TestNoTimePassesInAScript(t *testing.T) {
 	}
 	held := permit.Hold(ctx)
 	time.Sleep(10 * time.Millisecond)
-	if err := errors.Join(held.Err(), permit.Release(ctx), permit.Release(ctx)); err != nil || asked != 3 || held.Err() == nil {
-		t.Errorf("%v, %d requests, %v", err, asked, held.Err())
+	if err := errors.Join(held.Err(), permit.Release(ctx), permit.Release(ctx)); err != nil || requests != 3 || held.Err() == nil {
+		t.Errorf("%v, %d requests, %v", err, requests, held.Err())
 	}
 	if took := time.Since(started); took > 10*time.Second {
 		t.Errorf("%v", took)
@@ -221,9 +221,9 @@ func TestAPermitThatIsHeldLateIsRenewedAtOnce(t *testing.T) {
 func TestAPermitThatCannotBeRenewedForItsTTLIsLost(t *testing.T) {
 	clock := sgtest.NewGate(t).Clock
 	gate := &sgtest.Gate{Clock: clock}
-	asked := 0
+	requests := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if asked++; asked > 4 { // acquired, and renewed three times
+		if requests++; requests > 4 { // acquired, and renewed three times
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}

@@ -1,5 +1,5 @@
 // Agree decides the steps that sdk/agree/agree.py sends, so that they can be compared with the answers of a server; and those
-// of sdk/agree/charged.py, which it asks of a server; and those of sdk/agree/outage.py, of which Redis decides none.
+// of sdk/agree/charged.py, which it sends to a server; and those of sdk/agree/outage.py, of which Redis decides none.
 package main
 
 import (
@@ -147,7 +147,7 @@ func decide(l *sluicegate.Limiter, s step) (sluicegate.Decision, error) {
 	return sluicegate.Decision{}, fmt.Errorf("unknown verb `%s`", s.Op)
 }
 
-// answerOf says a decision, or the name of an error of the SDK and whether the request was charged. A decision of a program
+// answerOf returns a decision, or the name of an error of the SDK and whether the request was charged. A decision of a program
 // itself that is not of Redis is an error.
 func answerOf(d sluicegate.Decision, err error, elsewhere bool) (any, error) {
 	var known *sluicegate.Error

@@ -13,12 +13,12 @@ const (
 	breakerLongUS  = 300_000
 )
 
-// breaker stops asking a Redis that does not answer: one for the process.
+// breaker stops requests to a Redis that does not answer: one for the process.
 type breaker struct {
 	mu    sync.Mutex
 	slots [breakerSlots]breakerSlot
 	open  bool
-	from  int64 // while open, nothing is asked from here
+	from  int64 // while open, nothing is sent to Redis from here
 	till  int64 // to here
 }
 
@@ -26,7 +26,7 @@ type breakerSlot struct {
 	number, calls, failures int64
 }
 
-// allows reports whether Redis may be asked. While the breaker is open, one call is the probe.
+// allows reports whether a request may go to Redis. While the breaker is open, one call is the probe.
 func (b *breaker) allows(now int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -40,7 +40,7 @@ func (b *breaker) allows(now int64) bool {
 	return true
 }
 
-// isOpen reports whether Redis is not asked.
+// isOpen reports whether requests do not go to Redis.
 func (b *breaker) isOpen() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,7 +51,7 @@ func (b *breaker) pause(now int64) {
 	b.from, b.till = now, now+breakerShortUS+rand.Int64N(breakerLongUS-breakerShortUS+1)
 }
 
-// count counts a decision that began at now, and says whether the breaker opened or closed with it.
+// count counts a decision that began at now, and reports whether the breaker opened or closed with it.
 func (b *breaker) count(now int64, failed bool) (opened, closed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

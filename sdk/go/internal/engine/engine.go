@@ -24,18 +24,18 @@ import (
 const (
 	denyRetryUS = 1_000_000
 	shedRetryUS = 100_000
-	// questionsMax is how many questions a decision asks at most while something is owed.
-	questionsMax = 4
-	// payEvery is how often debts of keys are paid that are not asked for.
+	// storeRequestsMax is how many requests to the store a decision takes at most while something is owed.
+	storeRequestsMax = 4
+	// payEvery is how often debts of keys are paid that have no requests.
 	payEvery = 100 * time.Millisecond
 	// payKeysMax is how many keys are paid for at a time: few beside the requests of others.
 	payKeysMax = 64
 	// payLastWithin bounds how long a process that stops pays what it owes.
 	payLastWithin = time.Second
 	payLastEvery  = 10 * time.Millisecond
-	// followedWithin is how long an end waits for the last look and for the connection that messages come by.
-	followedWithin = 100 * time.Millisecond
-	SweepEvery     = time.Second
+	// followerStopWithin is how long an end waits for the last look and for the connection that messages come by.
+	followerStopWithin = 100 * time.Millisecond
+	SweepEvery         = time.Second
 )
 
 // WallClock is the clock of the machine. It does not jump when that is set: it goes on from when it was made.
@@ -52,8 +52,8 @@ func (WallClock) Sleep(ctx context.Context, d time.Duration) error {
 	return wire.Sleep(ctx, d)
 }
 
-// clocked is the time by which an engine works.
-type clocked interface {
+// clock is the time by which an engine works.
+type clock interface {
 	Now() time.Time
 	Sleep(ctx context.Context, d time.Duration) error
 }
@@ -69,8 +69,8 @@ type Engine struct {
 	remembered store.Refusals
 	share      *store.Share
 	queue      queue
-	failing    atomic.Pointer[failing] // nil: the last question was answered
-	shed       atomic.Pointer[failing] // the last that was answered too late, beside others; nil: none for a while
+	failing    atomic.Pointer[failedRequest] // nil: the last request was answered
+	shed       atomic.Pointer[failedRequest] // the last that was answered too late, beside others; nil: none for a while
 
 	stop     context.CancelFunc
 	done     sync.WaitGroup
@@ -82,22 +82,22 @@ type Config struct {
 	Redis    redis.UniversalClient // nil: the engine decides in memory
 	Policies *policy.Catalog
 	App      string
-	Nodes    int64         // 0: as the servers say
-	Deadline time.Duration // of a question to Redis
-	Cold     bool          // nothing is done ahead, nor does a question take longer at the start
-	Clock    clocked
+	Nodes    int64         // 0: as the servers publish
+	Deadline time.Duration // of a request to Redis
+	NoWarmUp bool          // nothing is done ahead, nor does a request take longer at the start
+	Clock    clock
 	Logger   *slog.Logger
 	Notices  *notice.Log
 }
 
-// New makes an engine that does nothing by itself yet.
+// New returns an engine that does nothing by itself yet.
 func New(c Config) *Engine {
 	e := &Engine{Config: c, store: store.NewMemory(), share: store.NewShare()}
 	if c.Redis != nil {
 		conn := wire.Conn{Client: c.Redis}
 		e.redis = store.NewRedis(conn, c.Deadline, c.Clock.Now, c.Policies.ClockNow)
 		e.store, e.follower = e.redis, policy.NewFollower(c.Policies, conn)
-		e.follower.Notices, e.follower.Looked = c.Notices, e.redis.Looked
+		e.follower.Notices, e.follower.OnLook = c.Notices, e.redis.Looked
 	}
 	return e
 }
@@ -116,7 +116,7 @@ func (e *Engine) Start() {
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.redis.ConnectUntil(ctx)
-	if e.Look(ctx) && !e.Cold {
+	if e.Look(ctx) && !e.NoWarmUp {
 		e.redis.Begin()
 		e.redis.WarmUp(ctx)
 		e.redis.Begin() // the seconds of the requests, which follow now
@@ -154,7 +154,7 @@ const (
 type Outcome struct {
 	store.Answer
 	Policy *policy.Policy
-	Plan   *wire.Plan
+	Rules  *wire.CompiledRules
 	Verb   kernel.Verb
 	Mode   Mode
 	HeldUS int64 // how long the request was held back
@@ -182,24 +182,24 @@ func (e *Engine) nodes() int64 {
 	return max(e.Policies.NodesNow(), 1)
 }
 
-// policyFor finds the policy of a request, or says why it may not be used.
-func (e *Engine) policyFor(ctx context.Context, a Request) (*policy.Policy, error) {
-	if a.Fixed != nil {
-		return a.Fixed, nil
+// policyFor finds the policy of a request, or returns why it may not be used.
+func (e *Engine) policyFor(ctx context.Context, request Request) (*policy.Policy, error) {
+	if request.Fixed != nil {
+		return request.Fixed, nil
 	}
-	name := a.Policy
-	p, why := e.Policies.Get(name)
+	name := request.Policy
+	p, reason := e.Policies.Get(name)
 	if p == nil && e.follower != nil {
 		if err := e.follower.LookFor(ctx, e.redis.DeadlineNow()); err != nil {
 			e.redis.Connect(policy.PoliciesKey)
 			return nil, &wire.Failure{Class: wire.ClassNoAnswer, Cause: e.redis.Cause(err, false)}
 		}
-		p, why = e.Policies.Get(name)
+		p, reason = e.Policies.Get(name)
 	}
 	switch {
 	case p == nil:
-		return nil, e.missing(name, why)
-	case p.Allows(e.App, a.Verb):
+		return nil, e.missing(name, reason)
+	case p.Allows(e.App, request.Verb):
 		return p, nil
 	case e.App == "":
 		return nil, policyErrorOf("app_missing", "app: policy `%s` is not available to a caller without an app", name)
@@ -208,16 +208,16 @@ func (e *Engine) policyFor(ctx context.Context, a Request) (*policy.Policy, erro
 	}
 }
 
-// missing returns the error of a policy that is not held; why says why it cannot be read.
-func (e *Engine) missing(name, why string) error {
-	held, found := e.Policies.State()
-	if why == "" && held == 0 && found == policy.FoundFormat {
-		why = policy.ErrFormat.Error()
+// missing returns the error of a policy that is not held; reason is why it cannot be read.
+func (e *Engine) missing(name, reason string) error {
+	policyCount, found := e.Policies.State()
+	if reason == "" && policyCount == 0 && found == policy.FoundFormat {
+		reason = policy.ErrFormat.Error()
 	}
 	switch {
-	case why != "":
-		return policyErrorOf("unreadable_policy", "policy: `%s` cannot be read: %s", name, lex.Cut(why))
-	case held == 0 && found == policy.FoundNothing:
+	case reason != "":
+		return policyErrorOf("unreadable_policy", "policy: `%s` cannot be read: %s", name, lex.Cut(reason))
+	case policyCount == 0 && found == policy.FoundNothing:
 		return e.NothingPublished()
 	default:
 		return policyErrorOf("unknown_policy", "policy: unknown policy `%s`", name)
@@ -238,123 +238,123 @@ func (e *Engine) Address() string {
 }
 
 // Decide decides a request. Its error is a *PolicyError or a *wire.Failure.
-func (e *Engine) Decide(ctx context.Context, a Request) (Outcome, error) {
-	p, err := e.policyFor(ctx, a)
+func (e *Engine) Decide(ctx context.Context, request Request) (Outcome, error) {
+	p, err := e.policyFor(ctx, request)
 	if err != nil {
 		return Outcome{}, err
 	}
-	if p.Overflow.Kind == "queue" && a.Verb == kernel.VerbCheck {
-		return e.queued(ctx, p, a)
+	if p.Overflow.Kind == "queue" && request.Verb == kernel.VerbCheck {
+		return e.decideQueued(ctx, p, request)
 	}
-	return e.once(ctx, p, a)
+	return e.decideNow(ctx, p, request)
 }
 
-// once decides a request, without holding it back.
-func (e *Engine) once(ctx context.Context, p *policy.Policy, a Request) (Outcome, error) {
-	pl := p.PlanFor(a.Key, e.nowUS())
-	got, by, err := e.answer(ctx, p, pl, a)
+// decideNow decides a request, without holding it back.
+func (e *Engine) decideNow(ctx context.Context, p *policy.Policy, request Request) (Outcome, error) {
+	rules := p.RulesFor(request.Key, e.nowUS())
+	answer, mode, err := e.decideInOrder(ctx, p, rules, request)
 	if err != nil {
 		return Outcome{}, err
 	}
-	return Outcome{Answer: got, Policy: p, Plan: pl, Verb: a.Verb, Mode: by}, nil
+	return Outcome{Answer: answer, Policy: p, Rules: rules, Verb: request.Verb, Mode: mode}, nil
 }
 
-// answer goes through everything that may decide, in order.
-func (e *Engine) answer(ctx context.Context, p *policy.Policy, pl *wire.Plan, a Request) (store.Answer, Mode, error) {
+// decideInOrder goes through everything that may decide, in order.
+func (e *Engine) decideInOrder(ctx context.Context, p *policy.Policy, rules *wire.CompiledRules, request Request) (store.Answer, Mode, error) {
 	now := e.nowUS()
-	if !pl.Set.Supports(a.Verb) {
-		return store.Answer{}, "", Unsupported(a.Verb, p.Name)
+	if !rules.Set.Supports(request.Verb) {
+		return store.Answer{}, "", Unsupported(request.Verb, p.Name)
 	}
-	at := wire.PlaceOf(pl.Policy, a.Key)
-	if a.Verb == kernel.VerbCheck {
-		if got, ok := e.remembered.Find(at, pl, a.Cost, now); ok {
+	place := wire.PlaceOf(rules.Policy, request.Key)
+	if request.Verb == kernel.VerbCheck {
+		if got, ok := e.remembered.Find(place, rules, request.Cost, now); ok {
 			return got, ModeRemembered, nil
 		}
 	}
-	q := store.Question{Plan: pl, Key: string(at[:]), Request: kernel.Request{
-		Verb: a.Verb, Cost: a.Cost, MaxWait: a.MaxWait, Now: now, Windows: pl.Windows(now),
+	req := store.Request{Rules: rules, Key: string(place[:]), Request: kernel.Request{
+		Verb: request.Verb, Cost: request.Cost, MaxWait: request.MaxWait, Now: now, Windows: rules.Windows(now),
 	}}
-	if a.ID != "" {
-		q.Permit = kernel.PermitOf(a.ID)
+	if request.ID != "" {
+		req.Permit = kernel.PermitOf(request.ID)
 	}
-	if a.Verb == kernel.VerbRelease || a.Verb == kernel.VerbRenew {
-		if got, ok := e.share.OnPermit(q); ok {
+	if request.Verb == kernel.VerbRelease || request.Verb == kernel.VerbRenew {
+		if got, ok := e.share.OnPermit(req); ok {
 			return got, ModeLocal, nil
 		}
 	}
-	f := notSent
+	f := errBreakerOpen
 	if e.breaker.allows(now) {
 		var got store.Answer
-		if got, f = e.decideOwing(ctx, q); f == nil || f.Class != wire.ClassCaller || f.Cause == wire.ErrUnsupported {
-			e.count(now, f)
+		if got, f = e.decideWithDebt(ctx, req); f == nil || f.Class != wire.ClassCaller || f.Cause == wire.ErrUnsupported {
+			e.countResult(now, f)
 		}
 		if f == nil {
-			e.learn(q, got)
+			e.learn(req, got)
 			return got, ModeStore, nil
 		}
 	}
-	if (a.Verb == kernel.VerbRefund || a.Verb == kernel.VerbReset) && f.Class != wire.ClassCaller {
-		e.remembered.Drop(q.Key)
+	if (request.Verb == kernel.VerbRefund || request.Verb == kernel.VerbReset) && f.Class != wire.ClassCaller {
+		e.remembered.Drop(req.Key)
 	}
-	return e.without(p, q, f)
+	return e.decideWithoutStore(p, req, f)
 }
 
-// notSent is the failure of a request while the breaker is open.
-var notSent = &wire.Failure{Class: wire.ClassNoAnswer, Cause: errors.New("redis did not decide before, and is not asked now")}
+// errBreakerOpen is the failure of a request while the breaker is open.
+var errBreakerOpen = &wire.Failure{Class: wire.ClassNoAnswer, Cause: errors.New("redis did not decide before, and is not asked now")}
 
 // Unsupported returns the error of a verb that the rules of a policy do not have.
 func Unsupported(v kernel.Verb, policy string) error {
 	return policyErrorOf("unsupported_verb", "op: `%v` is not supported by policy `%s`", v, policy)
 }
 
-// learn keeps what a decision of the store says.
-func (e *Engine) learn(q store.Question, a store.Answer) {
-	switch q.Verb {
+// learn keeps what a decision of the store reports.
+func (e *Engine) learn(req store.Request, answer store.Answer) {
+	switch req.Verb {
 	case kernel.VerbCheck:
-		e.remembered.Keep(q.Key, q.Plan, q.Cost, q.Now, a)
+		e.remembered.Keep(req.Key, req.Rules, req.Cost, req.Now, answer)
 	case kernel.VerbRefund, kernel.VerbReset, kernel.VerbRelease, kernel.VerbRenew:
-		e.remembered.Drop(q.Key)
+		e.remembered.Drop(req.Key)
 	}
 	if e.redis != nil {
-		e.share.Learn(q.Key, q.Plan, a, q.Now)
+		e.share.Learn(req.Key, req.Rules, answer, req.Now)
 	}
 }
 
-// decideOwing asks the store, and has it charge what is owed for the key before.
-func (e *Engine) decideOwing(ctx context.Context, q store.Question) (store.Answer, *wire.Failure) {
-	for range questionsMax {
-		b, alone := e.share.DebtFor(q.Key, q.Plan, q.Now)
-		if b == nil {
-			return e.store.Decide(ctx, q)
+// decideWithDebt decides by the store, which charges what is owed for the key before.
+func (e *Engine) decideWithDebt(ctx context.Context, req store.Request) (store.Answer, *wire.Failure) {
+	for range storeRequestsMax {
+		debt, alone := e.share.DebtFor(req.Key, req.Rules, req.Now)
+		if debt == nil {
+			return e.store.Decide(ctx, req)
 		}
-		sent := q
-		if sent.Debt = b; alone {
-			sent.Request = kernel.Request{Verb: kernel.VerbPeek, Cost: 1, Now: q.Now, Windows: q.Windows}
+		sent := req
+		if sent.Debt = debt; alone {
+			sent.Request = kernel.Request{Verb: kernel.VerbPeek, Cost: 1, Now: req.Now, Windows: req.Windows}
 		}
-		a, f := e.store.Decide(ctx, sent)
-		owes := e.share.Settle(q.Key, b, q.Plan, a, f, q.Now)
+		answer, f := e.store.Decide(ctx, sent)
+		stillOwes := e.share.Settle(req.Key, debt, req.Rules, answer, f, req.Now)
 		switch {
 		case f != nil && alone:
-			return a, &wire.Failure{Class: f.Class, Cause: f.Cause}
+			return answer, &wire.Failure{Class: f.Class, Cause: f.Cause}
 		case f != nil:
-			return a, f
-		case alone || owes && a.Allowed && takes(q.Verb):
+			return answer, f
+		case alone || stillOwes && answer.Allowed && takesPermits(req.Verb):
 			continue
 		}
-		return a, nil
+		return answer, nil
 	}
 	return store.Answer{}, &wire.Failure{Class: wire.ClassContended, Charged: true, Cause: store.ErrContended}
 }
 
-// count reports the result of a question to the breaker, and keeps it for Health.
-func (e *Engine) count(now int64, f *wire.Failure) {
+// countResult reports the result of a request to the breaker, and keeps it for Health.
+func (e *Engine) countResult(now int64, f *wire.Failure) {
 	failed := f != nil && f.Class == wire.ClassNoAnswer
 	if opened, _ := e.breaker.count(now, failed); opened {
 		e.Logger.Debug("redis is not asked for a while")
 	}
 	switch {
 	case failed:
-		e.failing.Store(&failing{now, f})
+		e.failing.Store(&failedRequest{now, f})
 	case f == nil:
 		if e.failing.Load() != nil {
 			e.failing.Store(nil)
@@ -363,48 +363,48 @@ func (e *Engine) count(now int64, f *wire.Failure) {
 			e.Notices.Over("redis", "redis decides again", "address", e.Address())
 		}
 		// Some are decided in time also while others are not.
-		if shed := e.shed.Load(); shed != nil && now-shed.now >= shedFor.Microseconds() && e.shed.CompareAndSwap(shed, nil) {
+		if shed := e.shed.Load(); shed != nil && now-shed.now >= shedLasts.Microseconds() && e.shed.CompareAndSwap(shed, nil) {
 			e.Notices.Over("busy", "redis decides in time again", "address", e.Address())
 		}
 	}
 }
 
-func takes(v kernel.Verb) bool {
+func takesPermits(v kernel.Verb) bool {
 	return v == kernel.VerbCheck || v == kernel.VerbReserve || v == kernel.VerbAtMost || v == kernel.VerbAcquire
 }
 
-// without decides a request that the store left without a decision.
-func (e *Engine) without(p *policy.Policy, q store.Question, f *wire.Failure) (store.Answer, Mode, error) {
+// decideWithoutStore decides a request that the store left without a decision.
+func (e *Engine) decideWithoutStore(p *policy.Policy, req store.Request, f *wire.Failure) (store.Answer, Mode, error) {
 	if f.Cause == wire.ErrUnsupported {
-		return store.Answer{}, "", Unsupported(q.Verb, p.Name)
+		return store.Answer{}, "", Unsupported(req.Verb, p.Name)
 	}
-	if f.Class == wire.ClassCaller || !takes(q.Verb) && q.Verb != kernel.VerbPeek {
+	if f.Class == wire.ClassCaller || !takesPermits(req.Verb) && req.Verb != kernel.VerbPeek {
 		return store.Answer{}, "", f
 	}
 	if f.Class == wire.ClassContended || f.Class == wire.ClassOverloaded {
-		e.shed.Store(&failing{q.Now, f})
+		e.shed.Store(&failedRequest{req.Now, f})
 		e.warn(p, f, ModeShed)
-		return store.RefusedFor(q.Plan, shedRetryUS), ModeShed, nil
+		return store.RefusedFor(req.Rules, shedRetryUS), ModeShed, nil
 	}
 	switch {
 	case p.OnFailure == policy.FailAllow:
-		if q.Verb != kernel.VerbPeek && q.Verb != kernel.VerbAcquire {
-			e.share.Admit(q)
+		if req.Verb != kernel.VerbPeek && req.Verb != kernel.VerbAcquire {
+			e.share.Admit(req)
 		}
 		e.warn(p, f, ModeAllow)
-		return store.Answer{Verdict: kernel.Verdict{Allowed: true, Granted: q.Cost}, Set: q.Plan.Set}, ModeAllow, nil
+		return store.Answer{Verdict: kernel.Verdict{Allowed: true, Granted: req.Cost}, Set: req.Rules.Set}, ModeAllow, nil
 	case p.OnFailure == policy.FailDeny || f.Class == wire.ClassThisKey:
 		e.warn(p, f, ModeDeny)
-		return store.RefusedFor(q.Plan, denyRetryUS), ModeDeny, nil
+		return store.RefusedFor(req.Rules, denyRetryUS), ModeDeny, nil
 	default:
 		e.warn(p, f, ModeLocal)
-		return e.share.Decide(q, e.nodes()), ModeLocal, nil
+		return e.share.Decide(req, e.nodes()), ModeLocal, nil
 	}
 }
 
 // warn logs that Redis left a request without a decision, and what decides in its place.
-func (e *Engine) warn(p *policy.Policy, f *wire.Failure, by Mode) {
-	if f == notSent { // the question that it follows from was logged
+func (e *Engine) warn(p *policy.Policy, f *wire.Failure, mode Mode) {
+	if f == errBreakerOpen { // the request that it follows from was logged
 		return
 	}
 	scope, message := "redis", "redis does not answer"
@@ -422,14 +422,14 @@ func (e *Engine) warn(p *policy.Policy, f *wire.Failure, by Mode) {
 		}
 	}
 	meanwhile := "requests are refused"
-	switch by {
+	switch mode {
 	case ModeAllow:
 		meanwhile = "requests pass"
 	case ModeLocal:
 		meanwhile = fmt.Sprintf("this process decides by its share, 1/%d of each limit", e.nodes())
 	}
-	e.Notices.Warn(scope, notice.KindOf(f.Cause)+" "+string(by), message, "address", e.Address(), "error", lex.Cut(f.Cause.Error()),
-		"policy", p.Name, "mode", string(by), "meanwhile", meanwhile)
+	e.Notices.Warn(scope, notice.KindOf(f.Cause)+" "+string(mode), message, "address", e.Address(), "error", lex.Cut(f.Cause.Error()),
+		"policy", p.Name, "mode", string(mode), "meanwhile", meanwhile)
 }
 
 // run pays debts and makes room until the context ends.
@@ -465,9 +465,9 @@ func (e *Engine) pay(ctx context.Context) {
 			return
 		}
 		before = len(debtors)
-		for key, pl := range debtors {
+		for key, rules := range debtors {
 			// A policy that is gone takes its debts along. One of a later version is still there: its budget is charged.
-			if p, unreadable := e.Policies.Get(pl.Policy); p == nil && unreadable == "" && pl.RulesKey != "" {
+			if p, unreadable := e.Policies.Get(rules.Policy); p == nil && unreadable == "" && rules.RulesKey != "" {
 				e.share.Forget(key)
 				continue
 			}
@@ -475,22 +475,22 @@ func (e *Engine) pay(ctx context.Context) {
 			if !e.breaker.allows(now) {
 				return
 			}
-			q := store.Question{Plan: pl, Key: key, Request: kernel.Request{Verb: kernel.VerbPeek, Cost: 1, Now: now, Windows: pl.Windows(now)}}
-			b, _ := e.share.DebtFor(key, pl, now)
-			if b == nil {
+			req := store.Request{Rules: rules, Key: key, Request: kernel.Request{Verb: kernel.VerbPeek, Cost: 1, Now: now, Windows: rules.Windows(now)}}
+			debt, _ := e.share.DebtFor(key, rules, now)
+			if debt == nil {
 				continue
 			}
-			q.Debt = b
-			a, f := e.store.Decide(ctx, q)
-			e.share.Settle(key, b, pl, a, f, now)
+			req.Debt = debt
+			answer, f := e.store.Decide(ctx, req)
+			e.share.Settle(key, debt, rules, answer, f, now)
 			if f != nil && f.Class == wire.ClassCaller {
 				return
 			}
-			e.count(now, f)
+			e.countResult(now, f)
 			if f != nil {
 				return
 			}
-			e.learn(q, a)
+			e.learn(req, answer)
 		}
 	}
 }
@@ -506,7 +506,7 @@ func (e *Engine) Close() error {
 	if e.followed != nil {
 		select {
 		case <-e.followed:
-		case <-time.After(followedWithin): // a read from a Redis that hangs, which ends by itself
+		case <-time.After(followerStopWithin): // a read from a Redis that hangs, which ends by itself
 		}
 	}
 	for e.Owes() && ctx.Err() == nil {

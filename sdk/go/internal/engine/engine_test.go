@@ -18,10 +18,10 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// planOf makes the plan of a policy `a` that was taken over at an instant.
-func planOf(t testing.TB, instant int64, rules ...kernel.Spec) *wire.Plan {
+// compiled compiles the rules of a policy `a` that was taken over at an instant.
+func compiled(t testing.TB, instant int64, rules ...kernel.Spec) *wire.CompiledRules {
 	t.Helper()
-	return wire.PlanOf("a", testkit.Set(t, rules...), instant)
+	return wire.NewPolicyRules("a", testkit.Set(t, rules...), instant)
 }
 
 func TestTheBreaker(t *testing.T) {
@@ -50,21 +50,21 @@ func TestTheBreaker(t *testing.T) {
 	}
 }
 
-// busyStore answers some questions too late.
+// busyStore answers some requests too late.
 type busyStore struct{ late bool }
 
-func (s *busyStore) Decide(_ context.Context, q store.Question) (store.Answer, *wire.Failure) {
+func (s *busyStore) Decide(_ context.Context, q store.Request) (store.Answer, *wire.Failure) {
 	if s.late {
 		return store.Answer{}, &wire.Failure{Class: wire.ClassOverloaded, Cause: context.DeadlineExceeded}
 	}
-	return store.Answer{Verdict: kernel.Verdict{Allowed: true, Granted: 1}, Set: q.Plan.Set}, nil
+	return store.Answer{Verdict: kernel.Verdict{Allowed: true, Granted: 1}, Set: q.Rules.Set}, nil
 }
 
 func TestABusyRedisIsLoggedUntilItHasDecidedInTimeForAWhile(t *testing.T) {
 	clock, backend, out := testkit.NewManual(), &busyStore{}, &strings.Builder{}
 	e := New(Config{Policies: policy.NewCatalog(nil, nil, time.Now), Clock: clock, Notices: notice.New(slog.New(slog.NewTextHandler(out, nil)), clock.Now)})
 	e.store = backend
-	e.Policies.Hold(policy.OfRules("a", testkit.Set(t, testkit.Window(9, time.Hour)), 1))
+	e.Policies.Hold(policy.FromRules("a", testkit.Set(t, testkit.Window(9, time.Hour)), 1))
 	for i, c := range []struct {
 		late  bool
 		after time.Duration
@@ -87,12 +87,12 @@ func TestABusyRedisIsLoggedUntilItHasDecidedInTimeForAWhile(t *testing.T) {
 
 func TestAPolicyThatIsGoneTakesItsDebtsAlong(t *testing.T) {
 	e := &Engine{Config: Config{Policies: policy.NewCatalog(nil, nil, time.Now), Clock: testkit.NewManual()}, share: store.NewShare()}
-	p := planOf(t, 1, testkit.Window(20, time.Hour))
-	e.share.Decide(store.Question{Plan: p, Key: "k", Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 10, Now: e.nowUS()}}, 1)
+	p := compiled(t, 1, testkit.Window(20, time.Hour))
+	e.share.Decide(store.Request{Rules: p, Key: "k", Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 10, Now: e.nowUS()}}, 1)
 	if owing := len(e.share.Debtors(2)); owing != 1 {
 		t.Fatalf("%d keys owe something, expected 1", owing)
 	}
-	e.pay(context.Background()) // it has no store that could be asked
+	e.pay(context.Background()) // it has no store
 	if owing := len(e.share.Debtors(2)); owing != 0 {
 		t.Errorf("%d keys owe something, expected none", owing)
 	}
@@ -101,7 +101,7 @@ func TestAPolicyThatIsGoneTakesItsDebtsAlong(t *testing.T) {
 // countingStore counts the debts that it gets to charge, and does not answer.
 type countingStore struct{ charged int }
 
-func (s *countingStore) Decide(_ context.Context, q store.Question) (store.Answer, *wire.Failure) {
+func (s *countingStore) Decide(_ context.Context, q store.Request) (store.Answer, *wire.Failure) {
 	if q.Debt != nil {
 		s.charged++
 	}
@@ -112,8 +112,8 @@ func TestAPolicyOfALaterVersionLeavesItsDebtsToBeCharged(t *testing.T) {
 	backend := &countingStore{}
 	catalog := policy.NewCatalog(nil, slog.New(slog.DiscardHandler), time.Now)
 	e := &Engine{Config: Config{Policies: catalog, Clock: testkit.NewManual()}, share: store.NewShare(), store: backend}
-	p := planOf(t, 1, testkit.Window(20, time.Hour))
-	e.share.Decide(store.Question{Plan: p, Key: "k", Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 10, Now: e.nowUS()}}, 1)
+	p := compiled(t, 1, testkit.Window(20, time.Hour))
+	e.share.Decide(store.Request{Rules: p, Key: "k", Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 10, Now: e.nowUS()}}, 1)
 	catalog.Take(map[string]string{"#format": "1", "#revision": "1", p.Policy: `{"record":2}`}, false)
 	e.pay(context.Background())
 	if owing := len(e.share.Debtors(2)); owing != 1 || backend.charged != 1 {
@@ -127,16 +127,16 @@ func TestADebtIsChargedBeforeTheRequest(t *testing.T) {
 		Config: Config{Policies: policy.NewCatalog(nil, nil, time.Now), Clock: NewWallClock()}, share: store.NewShare(),
 		store: store.NewRedis(wire.Conn{Client: client}, time.Second, time.Now, func() wire.Clock { return wire.ClockServer }),
 	}
-	p := planOf(t, 1, testkit.Window(20, time.Hour))
+	p := compiled(t, 1, testkit.Window(20, time.Hour))
 	now := e.nowUS()
-	q := store.Question{Plan: p, Key: wire.StateKey("a", "k"), Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 10, Now: now}}
+	q := store.Request{Rules: p, Key: wire.StateKey("a", "k"), Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 10, Now: now}}
 	e.share.Decide(q, 1)
 	q.Cost = 1
-	a, f := e.decideOwing(ctx, q)
+	a, f := e.decideWithDebt(ctx, q)
 	if f != nil || a.Remaining != 9 || a.Charged[0] != 10 {
 		t.Fatalf("%+v, %v", a, f)
 	}
-	if a, f = e.decideOwing(ctx, q); f != nil || a.Remaining != 8 || a.Charged != nil {
+	if a, f = e.decideWithDebt(ctx, q); f != nil || a.Remaining != 8 || a.Charged != nil {
 		t.Fatalf("%+v, %v", a, f)
 	}
 }
@@ -177,7 +177,7 @@ func TestACallerThatGoesAwayFreesItsPlace(t *testing.T) {
 		if e.queue.held != 0 || e.queue.vacant != want.vacant {
 			t.Errorf("%s: %d are held, %d turns vacant, expected none and %d", name, e.queue.held, e.queue.vacant, want.vacant)
 		}
-		e.queue.lapse(turn{key: wire.StateKey(name, "k"), cost: 1}, kernel.Year2026US+10_000_000)
+		e.queue.dropDue(turn{key: wire.StateKey(name, "k"), cost: 1}, kernel.Year2026US+10_000_000)
 		if e.queue.vacant != 0 || len(e.queue.turns) != 0 {
 			t.Errorf("%s: turns stay: %v", name, e.queue.turns)
 		}

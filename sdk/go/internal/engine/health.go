@@ -10,17 +10,17 @@ import (
 	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
 )
 
-// failingFor is how long a question without an answer counts, if none was asked since: a program with few requests is not
+// failureLasts is how long a request without an answer counts, if there was none since: a program with few requests is not
 // degraded for hours by one that was lost.
-const failingFor = time.Minute
+const failureLasts = time.Minute
 
-// shedFor is how long a question that was shed counts, as others are decided in time meanwhile.
-const shedFor = 10 * time.Second
+// shedLasts is how long a request that was shed counts, as others are decided in time meanwhile.
+const shedLasts = 10 * time.Second
 
-// failing is a question that had no answer, or none in time.
-type failing struct {
-	now int64
-	why *wire.Failure
+// failedRequest is a request that had no answer, or none in time.
+type failedRequest struct {
+	now     int64
+	failure *wire.Failure
 }
 
 // Level is how well an engine decides.
@@ -33,7 +33,7 @@ const (
 	LevelDown                  // not at all
 )
 
-// Health asks Redis for the policies, and returns how well the engine decides; the error says why it is not up. needed says whether
+// Health reads the policies from Redis, and returns how well the engine decides; the error is why it is not up. needed reports whether
 // the program uses policies.
 func (e *Engine) Health(ctx context.Context, needed bool) (Level, error) {
 	if e.redis == nil {
@@ -44,32 +44,32 @@ func (e *Engine) Health(ctx context.Context, needed bool) (Level, error) {
 	if !errors.Is(err, context.Canceled) {
 		e.follower.Report(err)
 	}
-	held, found := e.Policies.State()
-	lost := LevelDegraded
-	if needed && held == 0 {
-		lost = LevelDown
+	policyCount, found := e.Policies.State()
+	withoutRedis := LevelDegraded
+	if needed && policyCount == 0 {
+		withoutRedis = LevelDown
 	}
 	failed, shed := e.failing.Load(), e.shed.Load()
-	name, why := e.Policies.Unreadable()
+	name, reason := e.Policies.Unreadable()
 	switch {
 	case err != nil:
-		return lost, &wire.Failure{Class: wire.ClassNoAnswer, Cause: e.redis.Cause(err, false)}
+		return withoutRedis, &wire.Failure{Class: wire.ClassNoAnswer, Cause: e.redis.Cause(err, false)}
 	case needed && found == policy.FoundNothing:
-		return lost, e.NothingPublished()
+		return withoutRedis, e.NothingPublished()
 	case needed && found == policy.FoundFormat:
-		return lost, policyErrorOf("unreadable_policy", "policy: %v", policy.ErrFormat)
-	case failed != nil && (e.breaker.isOpen() || e.nowUS()-failed.now < failingFor.Microseconds()):
-		return LevelDegraded, failed.why
-	case shed != nil && e.nowUS()-shed.now < shedFor.Microseconds():
-		return LevelDegraded, shed.why
+		return withoutRedis, policyErrorOf("unreadable_policy", "policy: %v", policy.ErrFormat)
+	case failed != nil && (e.breaker.isOpen() || e.nowUS()-failed.now < failureLasts.Microseconds()):
+		return LevelDegraded, failed.failure
+	case shed != nil && e.nowUS()-shed.now < shedLasts.Microseconds():
+		return LevelDegraded, shed.failure
 	case needed && name != "":
-		return LevelDegraded, policyErrorOf("unreadable_policy", "policy: `%s` cannot be read: %s", name, lex.Cut(why))
+		return LevelDegraded, policyErrorOf("unreadable_policy", "policy: `%s` cannot be read: %s", name, lex.Cut(reason))
 	}
 	return LevelUp, nil
 }
 
 // Require returns why requests under a policy would not be decided; nil if they would.
-func (e *Engine) Require(ctx context.Context, a Request) error {
-	_, err := e.policyFor(ctx, a)
+func (e *Engine) Require(ctx context.Context, request Request) error {
+	_, err := e.policyFor(ctx, request)
 	return err
 }

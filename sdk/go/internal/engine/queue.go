@@ -16,7 +16,7 @@ const (
 	heldMax = 10_000
 	// vacantMax is how many turns are kept that were booked for callers that went away.
 	vacantMax = 10_000
-	// triesMax is how often a held request is asked for.
+	// triesMax is how often a held request is decided.
 	triesMax = 64
 )
 
@@ -50,8 +50,8 @@ func (q *queue) leave() {
 	q.held--
 }
 
-// give keeps a turn for the next request that may take it.
-func (q *queue) give(t turn, due, now int64) {
+// addVacant keeps a vacant turn for the next request that may take it.
+func (q *queue) addVacant(t turn, due, now int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.turns == nil {
@@ -59,7 +59,7 @@ func (q *queue) give(t turn, due, now int64) {
 	}
 	if q.vacant >= vacantMax {
 		for other := range q.turns {
-			q.lapse(other, now)
+			q.dropDue(other, now)
 		}
 	}
 	if q.vacant >= vacantMax {
@@ -70,8 +70,8 @@ func (q *queue) give(t turn, due, now int64) {
 	q.vacant++
 }
 
-// lapse drops the turns that are due.
-func (q *queue) lapse(t turn, now int64) {
+// dropDue drops the turns that are due.
+func (q *queue) dropDue(t turn, now int64) {
 	list := q.turns[t]
 	for len(list) > 0 && list[0] <= now {
 		list, q.vacant = list[1:], q.vacant-1
@@ -83,94 +83,94 @@ func (q *queue) lapse(t turn, now int64) {
 	q.turns[t] = list
 }
 
-// take returns the first vacant turn that is due by then.
-func (q *queue) take(t turn, now, by int64) (due int64, ok bool) {
+// takeVacant returns the first vacant turn that is due by then.
+func (q *queue) takeVacant(t turn, now, deadline int64) (due int64, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.lapse(t, now)
+	q.dropDue(t, now)
 	list := q.turns[t]
-	if len(list) == 0 || list[0] > by {
+	if len(list) == 0 || list[0] > deadline {
 		return 0, false
 	}
 	due = list[0]
 	q.turns[t] = list[1:]
 	q.vacant--
-	q.lapse(t, now)
+	q.dropDue(t, now)
 	return due, true
 }
 
-// queued holds a check back until it passes, or until it could not pass in time.
-func (e *Engine) queued(ctx context.Context, p *policy.Policy, a Request) (Outcome, error) {
-	a.Verb = kernel.VerbReserve
+// decideQueued holds a check back until it passes, or until it could not pass in time.
+func (e *Engine) decideQueued(ctx context.Context, p *policy.Policy, request Request) (Outcome, error) {
+	request.Verb = kernel.VerbReserve
 	if !e.queue.enter() {
-		a.MaxWait = 0
-		return e.once(ctx, p, a)
+		request.MaxWait = 0
+		return e.decideNow(ctx, p, request)
 	}
 	defer e.queue.leave()
 	heldUS := int64(0)
-	place := turn{wire.StateKey(p.Name, a.Key), a.Cost}
+	place := turn{wire.StateKey(p.Name, request.Key), request.Cost}
 	for try := 1; ; try++ {
 		left := p.Overflow.QueueUS - heldUS
 		now := e.nowUS()
-		if due, ok := e.queue.take(place, now, now+left); ok {
-			if err := e.hold(ctx, place, due, due-now); err != nil {
+		if due, ok := e.queue.takeVacant(place, now, now+left); ok {
+			if err := e.holdBack(ctx, place, due, due-now); err != nil {
 				return Outcome{}, err
 			}
-			return e.inTurn(p, a, heldUS+due-now), nil
+			return e.vacantTurn(p, request, heldUS+due-now), nil
 		}
-		a.MaxWait = left
-		got, err := e.once(ctx, p, a)
+		request.MaxWait = left
+		outcome, err := e.decideNow(ctx, p, request)
 		if err != nil {
 			return Outcome{}, err
 		}
-		got.HeldUS = heldUS
-		if got.Allowed && got.Wait > 0 {
+		outcome.HeldUS = heldUS
+		if outcome.Allowed && outcome.Wait > 0 {
 			due := noTurn
-			if got.Mode == ModeStore {
-				due = now + got.Wait
+			if outcome.Mode == ModeStore {
+				due = now + outcome.Wait
 			}
-			got.HeldUS += got.Wait
-			return got, e.hold(ctx, place, due, got.Wait)
+			outcome.HeldUS += outcome.Wait
+			return outcome, e.holdBack(ctx, place, due, outcome.Wait)
 		}
-		if got.Allowed || got.Retry == kernel.Never || got.Retry > left || try == triesMax {
-			return got, nil
+		if outcome.Allowed || outcome.Retry == kernel.Never || outcome.Retry > left || try == triesMax {
+			return outcome, nil
 		}
-		if err := e.hold(ctx, place, noTurn, got.Retry); err != nil {
+		if err := e.holdBack(ctx, place, noTurn, outcome.Retry); err != nil {
 			return Outcome{}, err
 		}
-		heldUS += got.Retry
-		got.HeldUS = heldUS
-		next, err := e.policyFor(ctx, a)
+		heldUS += outcome.Retry
+		outcome.HeldUS = heldUS
+		next, err := e.policyFor(ctx, request)
 		if err != nil {
-			return got, nil
+			return outcome, nil
 		}
 		if p = next; p.Overflow.Kind != "queue" {
-			a.Verb = kernel.VerbCheck
-			got, err := e.once(ctx, p, a)
-			got.HeldUS = heldUS
-			return got, err
+			request.Verb = kernel.VerbCheck
+			outcome, err := e.decideNow(ctx, p, request)
+			outcome.HeldUS = heldUS
+			return outcome, err
 		}
 	}
 }
 
-// noTurn says that a caller that goes away has booked nothing.
+// noTurn is the turn of a caller that has booked nothing.
 const noTurn int64 = -1
 
-// hold waits. If the caller goes away, its turn is vacant.
-func (e *Engine) hold(ctx context.Context, t turn, due, us int64) error {
+// holdBack waits. If the caller goes away, its turn is vacant.
+func (e *Engine) holdBack(ctx context.Context, t turn, due, us int64) error {
 	err := e.Clock.Sleep(ctx, kernel.Span(us))
 	if err == nil {
 		return nil
 	}
 	if due != noTurn {
-		e.queue.give(t, due, e.nowUS())
+		e.queue.addVacant(t, due, e.nowUS())
 	}
 	return &wire.Failure{Class: wire.ClassCaller, Charged: due != noTurn, Cause: err}
 }
 
-// inTurn is the answer to a request that took the turn of another: that turn was charged when it was booked.
-func (e *Engine) inTurn(p *policy.Policy, a Request, heldUS int64) Outcome {
-	pl := p.PlanFor(a.Key, e.nowUS())
-	v := kernel.Verdict{Allowed: true, Granted: a.Cost, Wait: heldUS}
-	return Outcome{Answer: store.Answer{Verdict: v, Set: pl.Set}, Policy: p, Plan: pl, Verb: a.Verb, Mode: ModeStore, HeldUS: heldUS}
+// vacantTurn is the answer to a request that took the turn of another: that turn was charged when it was booked.
+func (e *Engine) vacantTurn(p *policy.Policy, request Request, heldUS int64) Outcome {
+	rules := p.RulesFor(request.Key, e.nowUS())
+	v := kernel.Verdict{Allowed: true, Granted: request.Cost, Wait: heldUS}
+	return Outcome{Answer: store.Answer{Verdict: v, Set: rules.Set}, Policy: p, Rules: rules, Verb: request.Verb, Mode: ModeStore, HeldUS: heldUS}
 }

@@ -71,7 +71,7 @@ func Gone(t *testing.T) *sluicegate.Limiter {
 }
 
 // Policy returns the limiter of a policy of the SDK's testdata/policies.yaml, for the tests of a folder beside that. It has one
-// permit each ten seconds; its name says what happens over the limit.
+// permit each ten seconds; its name is what happens over the limit.
 func Policy(t *testing.T, name string) *sluicegate.Limiter {
 	t.Helper()
 	return Policies(t).Policy(name)
@@ -101,7 +101,7 @@ func Check(t *testing.T, guard Guard) {
 		limiter   *sluicegate.Limiter
 		options   []sghttp.Option
 		second    string // of which address the second request is
-		forwarded string // and for whom it says it is
+		forwarded string // and the client that it names
 		status    int
 		header    map[string]string // "": the field is not there
 		body      string            // a part of it

@@ -51,11 +51,11 @@ var errZone = errors.New("is not a time zone of the IANA database")
 
 // LoadZone finds a zone by its name, without regard to case.
 func LoadZone(name string) (*time.Location, error) {
-	known, ok := zoneByLower()[lower(name)]
+	canonical, ok := zoneByLower()[lower(name)]
 	if !ok {
 		return nil, errZone
 	}
-	return time.LoadLocation(known)
+	return time.LoadLocation(canonical)
 }
 
 // Calendar works out windows of a unit in a zone, and keeps the last one.
@@ -128,7 +128,7 @@ func firstInstant(zone *time.Location, year int, month time.Month, day int) int6
 	}
 }
 
-// zoneHash is the number by which rules know a zone: the lower 48 bits of the hash of its name.
+// zoneHash is the number of a zone in rules: the lower 48 bits of the hash of its name.
 func zoneHash(zone string) float64 {
 	hash := PermitOf(zone)
 	return float64(binary.BigEndian.Uint64(hash[8:]) & (1<<48 - 1))

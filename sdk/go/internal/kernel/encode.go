@@ -36,26 +36,26 @@ const (
 
 // Spec is the parameters of a rule made in code.
 type Spec struct {
-	Name     string
-	Code     byte
-	Permits  int64
-	PeriodUS int64
-	Burst    Optional
-	Initial  Optional
-	Interval bool
-	Delay    Optional
-	NoDelay  bool
-	BurstUS  Optional
-	WarmupUS int64
-	Cold     float64
-	Limit    int64
-	WindowUS int64
-	First    bool
-	Calendar bool
-	Unit     int
-	Zone     string
-	Buckets  int64
-	Odd      string // a parameter that the algorithm does not have
+	Name         string
+	Code         byte
+	Permits      int64
+	PeriodUS     int64
+	Burst        Optional
+	Initial      Optional
+	Interval     bool
+	Delay        Optional
+	NoDelay      bool
+	BurstUS      Optional
+	WarmupUS     int64
+	Cold         float64
+	Limit        int64
+	WindowUS     int64
+	First        bool
+	Calendar     bool
+	Unit         int
+	Zone         string
+	Buckets      int64
+	UnknownField string // a parameter that the algorithm does not have
 }
 
 // Optional is a parameter that may be left out.
@@ -82,8 +82,8 @@ func checkRange(path string, value, from, to int64) error {
 // check returns the first error of a rule's parameters.
 func (r Spec) check(path string) error {
 	path += "." + AlgorithmNames[r.Code]
-	if r.Odd != "" {
-		return fmt.Errorf("%s.%s: unknown field", path, r.Odd)
+	if r.UnknownField != "" {
+		return fmt.Errorf("%s.%s: unknown field", path, r.UnknownField)
 	}
 	window := checkRange(path+".window", r.WindowUS, 1, periodMaxUS)
 	switch r.Code {
@@ -138,7 +138,7 @@ func (r Spec) checkCalendar(path string) error {
 // compile makes the numbers of a rule that check found nothing wrong with.
 func (r Spec) compile(name string) (Rule, error) {
 	flags, numbers := flagFullIsFresh, []float64(nil)
-	put := func(values ...int64) {
+	appendInts := func(values ...int64) {
 		for _, v := range values {
 			numbers = append(numbers, float64(v))
 		}
@@ -154,18 +154,18 @@ func (r Spec) compile(name string) (Rule, error) {
 		if initial < burst {
 			flags = 0
 		}
-		put(tick, perTick, perPermit, burst*perPermit, burst, (burst-initial)*perPermit, boolInt(r.Interval), r.Permits, r.PeriodUS)
+		appendInts(tick, perTick, perPermit, burst*perPermit, burst, (burst-initial)*perPermit, boolInt(r.Interval), r.Permits, r.PeriodUS)
 	case CodeLeakyBucket:
 		depth := r.Burst.or(0) + 1
 		tick, perTick, perPermit := unitsOf(r.Permits, r.PeriodUS, depth)
-		put(tick, perTick, perPermit, depth*perPermit, depth, boolInt(!r.NoDelay), 0, r.Delay.or(0)*perPermit, r.Permits, r.PeriodUS)
+		appendInts(tick, perTick, perPermit, depth*perPermit, depth, boolInt(!r.NoDelay), 0, r.Delay.or(0)*perPermit, r.Permits, r.PeriodUS)
 		if r.NoDelay {
 			numbers[7] = 0
 		}
 	case CodeSmoothBursty:
 		flags = 0
 		stored := float64(float64(r.Permits)*float64(r.BurstUS.or(1_000_000))) / float64(r.PeriodUS)
-		put(r.Permits, r.PeriodUS)
+		appendInts(r.Permits, r.PeriodUS)
 		numbers = append(numbers, min(stored, float64(depthMax)))
 	case CodeSmoothWarmup:
 		numbers = r.warmupNumbers()
@@ -173,35 +173,35 @@ func (r Spec) compile(name string) (Rule, error) {
 		switch {
 		case r.Calendar:
 			flags += FlagCalendar
-			put(r.Limit, windowCalendar, 0, int64(r.Unit))
+			appendInts(r.Limit, windowCalendar, 0, int64(r.Unit))
 			numbers = append(numbers, zoneHash(r.Zone))
 		case r.First:
-			put(r.Limit, windowFirst, r.WindowUS, 0, 0)
+			appendInts(r.Limit, windowFirst, r.WindowUS, 0, 0)
 		default:
-			put(r.Limit, windowEpoch, r.WindowUS, 0, 0)
+			appendInts(r.Limit, windowEpoch, r.WindowUS, 0, 0)
 		}
 	case CodeSlidingWindow:
-		put(r.Limit, r.WindowUS, CeilDiv(r.WindowUS, r.Buckets), r.Buckets)
+		appendInts(r.Limit, r.WindowUS, CeilDiv(r.WindowUS, r.Buckets), r.Buckets)
 	case CodeSlidingCounter:
 		step := CeilDiv(r.WindowUS, (1<<51)/r.Limit)
-		put(r.Limit, r.WindowUS, step, r.WindowUS/step)
+		appendInts(r.Limit, r.WindowUS, step, r.WindowUS/step)
 	case CodeSlidingLog:
-		put(r.Limit, r.WindowUS)
+		appendInts(r.Limit, r.WindowUS)
 	case CodeConcurrency:
 		flags += FlagPermits
-		put(r.Limit, r.WindowUS, 0)
+		appendInts(r.Limit, r.WindowUS, 0)
 	}
-	made, err := RuleOf(r.Code, flags, HashOfName(name), numbers)
+	rule, err := RuleOf(r.Code, flags, HashOfName(name), numbers)
 	if err != nil {
-		return made, err
+		return rule, err
 	}
-	made.Name, made.WindowUS = name, made.ReportedUS()
+	rule.Name, rule.WindowUS = name, rule.ReportedUS()
 	if r.Calendar {
 		zone, err := LoadZone(r.Zone)
-		made.Calendar = &Calendar{Unit: r.Unit, Zone: zone}
-		return made, err
+		rule.Calendar = &Calendar{Unit: r.Unit, Zone: zone}
+		return rule, err
 	}
-	return made, nil
+	return rule, nil
 }
 
 // ReportedUS returns the time that header fields report for a rule; 0 if they report none.
@@ -284,11 +284,11 @@ func CompileRules(list []Spec, unnamed string) (*RuleSet, error) {
 		if err := cmp.Or(checkName(at+".name", name), r.check(at)); err != nil {
 			return nil, err
 		}
-		made, err := r.compile(name)
+		rule, err := r.compile(name)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", at, err)
 		}
-		rules = append(rules, made)
+		rules = append(rules, rule)
 	}
 	return NewRuleSet(rules, CarryUsage), nil
 }

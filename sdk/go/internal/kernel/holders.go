@@ -107,9 +107,9 @@ func (r concurrency) used(s state, at Moment) int64 { return r.heldAt(s, at.Now)
 // WithUsed remembers nothing: usage of another algorithm has no ids of permits.
 func (r concurrency) WithUsed(Moment, int64) state { return nil }
 
-// end takes back a permit that is held, or holds it for another ttl, and gives its cost; false if it is not held. The state may
+// endOrRenew takes back a permit that is held, or holds it for another ttl, and returns its cost; false if it is not held. The state may
 // be nil.
-func (r concurrency) end(s state, now int64, id PermitID, again bool) (cost int64, ok bool) {
+func (r concurrency) endOrRenew(s state, now int64, id PermitID, renew bool) (cost int64, ok bool) {
 	h, ok := s.(*holders)
 	if !ok {
 		return 0, false
@@ -120,7 +120,7 @@ func (r concurrency) end(s state, now int64, id PermitID, again bool) (cost int6
 	}
 	cost = h.list[i].cost
 	h.list, h.sum = slices.Delete(h.list, i, i+1), h.sum-cost
-	if again {
+	if renew {
 		h.add(id, now+r.ttlUS, cost)
 	} else {
 		h.forgetLapsed(now)

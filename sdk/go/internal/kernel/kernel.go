@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Verb is what a request asks for, by its number in a request.
+// Verb is the operation of a request, by its number in a request.
 type Verb byte
 
 const (
@@ -31,7 +31,7 @@ func (v Verb) String() string {
 // Never is the retry of a request that can never pass.
 const Never int64 = -1
 
-// noWait as the longest wait of a request says that the verb has none: only what passes now passes.
+// noWait is the longest wait of a request whose verb has none: only what passes now passes.
 const noWait int64 = -1
 
 // PermitID is the hash of a permit's id.
@@ -55,28 +55,28 @@ type Moment struct {
 // state is what one rule remembers of a key. nil: nothing.
 type state interface{ Clone() state }
 
-// primitive is the arithmetic of one rule. A method that takes a state may be given nil where its comment says so.
+// primitive is the arithmetic of one rule. A method that takes a state may be given nil where its comment permits it.
 type primitive interface {
-	// Limit gives the largest cost that ever passes at once.
+	// Limit returns the largest cost that ever passes at once.
 	Limit() int64
-	// check gives whether a cost passes within maxWait (noWait: the verb has none), and the wait; or else the time
+	// check reports whether a cost passes within maxWait (noWait: the verb has none), and the wait; or else the time
 	// until a retry. The state may be nil.
 	check(s state, at Moment, cost, maxWait int64) (ok bool, wait, retry int64)
-	// Charge gives the state after a cost that passes, and may change the given one. The state may be nil.
+	// Charge returns the state after a cost that passes, and may change the given one. The state may be nil.
 	Charge(s state, at Moment, cost int64, id PermitID) state
-	// firstSeen gives the state of a key whose first request is refused; nil if nothing is to be remembered.
+	// firstSeen returns the state of a key whose first request is refused; nil if nothing is to be remembered.
 	firstSeen(at Moment) state
-	// available gives the largest cost that would pass now. The state may be nil.
+	// available returns the largest cost that would pass now. The state may be nil.
 	available(s state, at Moment) int64
-	// status gives the permits left and the µs until the budget is full. The state may be nil.
+	// status returns the permits left and the µs until the budget is full. The state may be nil.
 	status(s state, at Moment) (remaining, resetAfter int64)
-	// Refund gives permits back to the state, and says how many.
+	// Refund gives permits back to the state, and returns how many.
 	Refund(s state, at Moment, cost int64) int64
-	// Rewind makes a state of later than now one of now, and says whether it was.
+	// Rewind makes a state of later than now one of now, and reports whether it was.
 	Rewind(s state, at Moment) bool
-	// used gives the permits in use, rounded up.
+	// used returns the permits in use, rounded up.
 	used(s state, at Moment) int64
-	// WithUsed gives the state of which so many permits are in use; nil if nothing is to be remembered.
+	// WithUsed returns the state of which so many permits are in use; nil if nothing is to be remembered.
 	WithUsed(at Moment, used int64) state
 }
 
@@ -101,7 +101,7 @@ type Verdict struct {
 	ResetAfter int64
 }
 
-// Supports reports whether the rules know a verb.
+// Supports reports whether the rules support a verb.
 func (s *RuleSet) Supports(v Verb) bool {
 	switch v {
 	case VerbAcquire, VerbRelease, VerbRenew:
@@ -141,24 +141,24 @@ type KeyState struct {
 }
 
 // Clone returns a copy that shares nothing.
-func (l KeyState) Clone() KeyState {
-	states := make([]state, len(l.States))
-	for i, s := range l.States {
+func (k KeyState) Clone() KeyState {
+	states := make([]state, len(k.States))
+	for i, s := range k.States {
 		if s != nil {
 			states[i] = s.Clone()
 		}
 	}
-	return KeyState{l.Set, states}
+	return KeyState{k.Set, states}
 }
 
-// Decide answers a request that the rules support, and changes the states of l as the verb says: where a change leaves
+// Decide answers a request that the rules support, and changes the states of k as the verb requires: where a change leaves
 // every budget full, nothing is remembered any more, unless a full budget is not the same as a new key.
-func (l *KeyState) Decide(set *RuleSet, r Request) Verdict {
+func (k *KeyState) Decide(set *RuleSet, r Request) Verdict {
 	var moments [RulesMax]Moment
 	at := set.AppendMoments(moments[:0], r)
-	work := l.Clone()
-	work.TurnTo(set, at)
-	touched := l.Set != set
+	work := k.Clone()
+	work.AdoptRules(set, at)
+	touched := k.Set != set
 	for i, s := range work.States {
 		if s != nil && set.Rules[i].Rewind(s, at[i]) {
 			touched = true
@@ -168,10 +168,10 @@ func (l *KeyState) Decide(set *RuleSet, r Request) Verdict {
 	if r.Verb == VerbPeek || !touched && !changed {
 		return v
 	}
-	if fullAfter <= 0 && work.fullIsFresh() && (l.Set != set || !reflect.DeepEqual(work.States, l.States)) {
+	if fullAfter <= 0 && work.fullIsFresh() && (k.Set != set || !reflect.DeepEqual(work.States, k.States)) {
 		work = NewKeyState(set)
 	}
-	*l = work
+	*k = work
 	return v
 }
 
@@ -179,42 +179,42 @@ func (l *KeyState) Decide(set *RuleSet, r Request) Verdict {
 func NewKeyState(set *RuleSet) KeyState { return KeyState{set, make([]state, len(set.Rules))} }
 
 // IsEmpty reports whether nothing is remembered.
-func (l KeyState) IsEmpty() bool {
-	return !slices.ContainsFunc(l.States, func(s state) bool { return s != nil })
+func (k KeyState) IsEmpty() bool {
+	return !slices.ContainsFunc(k.States, func(s state) bool { return s != nil })
 }
 
 // fullIsFresh reports whether full budgets are the same as a new key.
-func (l KeyState) fullIsFresh() bool {
-	for _, rule := range l.Set.Rules {
+func (k KeyState) fullIsFresh() bool {
+	for _, rule := range k.Set.Rules {
 		if rule.Flags&flagFullIsFresh == 0 {
-			return l.IsEmpty()
+			return k.IsEmpty()
 		}
 	}
 	return true
 }
 
-// answer decides on states of these rules and of now. It says whether they have changed, and in how many µs every budget
+// answer decides on states of these rules and of now. It reports whether they have changed, and in how many µs every budget
 // is full.
-func (l *KeyState) answer(r Request, at []Moment) (v Verdict, changed bool, fullAfter int64) {
-	set := l.Set
+func (k *KeyState) answer(r Request, at []Moment) (v Verdict, changed bool, fullAfter int64) {
+	set := k.Set
 	granted, refusedBy, retry := r.Cost, -1, int64(0)
 	checks := r.Verb <= VerbPeek || r.Verb == VerbAcquire
 	switch r.Verb {
 	case VerbAcquire:
-		if refusedBy = l.HolderOf(r.Permit, r.Now); refusedBy >= 0 {
+		if refusedBy = k.HolderOf(r.Permit, r.Now); refusedBy >= 0 {
 			retry, checks = Never, false
 		}
 	case VerbAtMost:
 		for i, rule := range set.Rules {
-			granted = min(granted, rule.available(l.States[i], at[i]))
+			granted = min(granted, rule.available(k.States[i], at[i]))
 		}
 		granted = max(granted, 1)
 	case VerbRefund:
-		granted, changed = l.Refund(r.Cost, at)
+		granted, changed = k.Refund(r.Cost, at)
 	case VerbReset:
-		*l, granted, changed = NewKeyState(set), 0, true
+		*k, granted, changed = NewKeyState(set), 0, true
 	case VerbRelease, VerbRenew:
-		if granted, refusedBy = l.onPermit(r, at); refusedBy >= 0 {
+		if granted, refusedBy = k.endPermit(r, at); refusedBy >= 0 {
 			retry = Never
 		}
 		changed = refusedBy < 0
@@ -227,7 +227,7 @@ func (l *KeyState) answer(r Request, at []Moment) (v Verdict, changed bool, full
 			maxWait = r.MaxWait
 		}
 		for i := range set.Rules {
-			ok, pause, after := set.Rules[i].check(l.States[i], at[i], granted, maxWait)
+			ok, pause, after := set.Rules[i].check(k.States[i], at[i], granted, maxWait)
 			if !ok {
 				if refusedBy < 0 || retry != Never && (after == Never || after > retry) {
 					refusedBy, retry = i, after
@@ -249,12 +249,12 @@ func (l *KeyState) answer(r Request, at []Moment) (v Verdict, changed bool, full
 	for i := range set.Rules {
 		rule := &set.Rules[i]
 		if takes && refusedBy < 0 {
-			l.States[i], changed = rule.Charge(l.States[i], at[i], granted, r.Permit), true
-		} else if takes && l.States[i] == nil {
-			l.States[i] = rule.firstSeen(at[i])
-			changed = changed || l.States[i] != nil
+			k.States[i], changed = rule.Charge(k.States[i], at[i], granted, r.Permit), true
+		} else if takes && k.States[i] == nil {
+			k.States[i] = rule.firstSeen(at[i])
+			changed = changed || k.States[i] != nil
 		}
-		left, after := rule.status(l.States[i], at[i])
+		left, after := rule.status(k.States[i], at[i])
 		if i == decider || decider < 0 && (!found || left < v.Remaining) {
 			v.Rule, v.Remaining, v.ResetAfter, found = i, left, after, true
 		}
@@ -269,17 +269,17 @@ func (l *KeyState) answer(r Request, at []Moment) (v Verdict, changed bool, full
 	return v, changed, fullAfter
 }
 
-// Refund gives the cost back to every rule that does not hand out permits. It gives the least that one took back, and
-// says whether a state has changed.
-func (l *KeyState) Refund(cost int64, at []Moment) (granted int64, changed bool) {
+// Refund gives the cost back to every rule that does not hand out permits. It returns the least that one took back, and
+// whether a state has changed.
+func (k *KeyState) Refund(cost int64, at []Moment) (granted int64, changed bool) {
 	any := false
-	for i, rule := range l.Set.Rules {
+	for i, rule := range k.Set.Rules {
 		if rule.Flags&FlagPermits != 0 {
 			continue
 		}
 		back := int64(0)
-		if l.States[i] != nil {
-			back, changed = rule.Refund(l.States[i], at[i], cost), true
+		if k.States[i] != nil {
+			back, changed = rule.Refund(k.States[i], at[i], cost), true
 		}
 		if !any || back < granted {
 			granted, any = back, true
@@ -288,16 +288,16 @@ func (l *KeyState) Refund(cost int64, at []Moment) (granted int64, changed bool)
 	return granted, changed
 }
 
-// onPermit releases or renews a permit under every rule that hands out permits. It gives the permit's cost, and the
+// endPermit releases or renews a permit under every rule that hands out permits. It returns the permit's cost, and the
 // place of the first such rule if none holds it, or else -1.
-func (l *KeyState) onPermit(r Request, at []Moment) (granted int64, refusedBy int) {
+func (k *KeyState) endPermit(r Request, at []Moment) (granted int64, refusedBy int) {
 	refusedBy, held := -1, false
-	for i, rule := range l.Set.Rules {
+	for i, rule := range k.Set.Rules {
 		p, ok := rule.primitive.(concurrency)
 		if !ok {
 			continue
 		}
-		if back, found := p.end(l.States[i], r.Now, r.Permit, r.Verb == VerbRenew); found {
+		if back, found := p.endOrRenew(k.States[i], r.Now, r.Permit, r.Verb == VerbRenew); found {
 			granted, refusedBy, held = back, -1, true
 		} else if !held && refusedBy < 0 {
 			refusedBy = i
@@ -306,27 +306,27 @@ func (l *KeyState) onPermit(r Request, at []Moment) (granted int64, refusedBy in
 	return granted, refusedBy
 }
 
-// TurnTo takes the states over to other rules, each from the rule of its name.
-func (l *KeyState) TurnTo(set *RuleSet, at []Moment) {
-	if l.Set == set {
+// AdoptRules takes the states over to other rules, each from the rule of its name.
+func (k *KeyState) AdoptRules(set *RuleSet, at []Moment) {
+	if k.Set == set {
 		return
 	}
-	old := *l
-	*l = KeyState{set, make([]state, len(set.Rules))}
+	old := *k
+	*k = KeyState{set, make([]state, len(set.Rules))}
 	if old.Set == nil || set.Carry == CarryReset {
 		return
 	}
 	for i, rule := range set.Rules {
 		for j, oldRule := range old.Set.Rules {
 			if s := old.States[j]; s != nil && oldRule.NameHash == rule.NameHash {
-				l.States[i] = carried(rule, oldRule, s, at[i], set.Carry)
+				k.States[i] = carryOver(rule, oldRule, s, at[i], set.Carry)
 			}
 		}
 	}
 }
 
-// carried converts a state of an old rule to one of a rule of the same name.
-func carried(rule, old Rule, s state, at Moment, carry Carry) state {
+// carryOver converts a state of an old rule to one of a rule of the same name.
+func carryOver(rule, old Rule, s state, at Moment, carry Carry) state {
 	if rule.Code == old.Code && sameNumbers(rule.Numbers, old.Numbers) {
 		return s
 	}
@@ -351,38 +351,38 @@ func carried(rule, old Rule, s state, at Moment, carry Carry) state {
 	return rule.WithUsed(at, used)
 }
 
-// UsedOf returns the permits in use of a rule of l.
-func (l KeyState) UsedOf(i int, at Moment) int64 {
-	s := l.States[i]
+// UsedOf returns the permits in use of a rule.
+func (k KeyState) UsedOf(i int, at Moment) int64 {
+	s := k.States[i]
 	if s != nil {
 		s = s.Clone()
-		l.Set.Rules[i].Rewind(s, at)
+		k.Set.Rules[i].Rewind(s, at)
 	}
-	return l.Set.Rules[i].used(s, at)
+	return k.Set.Rules[i].used(s, at)
 }
 
 // Available returns how many permits of a rule are there.
-func (l *KeyState) Available(i int, at Moment) int64 {
-	l.rewind(i, at)
-	return l.Set.Rules[i].available(l.States[i], at)
+func (k *KeyState) Available(i int, at Moment) int64 {
+	k.rewind(i, at)
+	return k.Set.Rules[i].available(k.States[i], at)
 }
 
 // Charge has so many more permits of a rule in use, whether they are there or not.
-func (l *KeyState) Charge(i int, cost int64, at Moment) {
-	if l.rewind(i, at); cost > 0 {
-		l.States[i] = l.Set.Rules[i].Charge(l.States[i], at, cost, PermitID{})
+func (k *KeyState) Charge(i int, cost int64, at Moment) {
+	if k.rewind(i, at); cost > 0 {
+		k.States[i] = k.Set.Rules[i].Charge(k.States[i], at, cost, PermitID{})
 	}
 }
 
-func (l *KeyState) rewind(i int, at Moment) {
-	if l.States[i] != nil {
-		l.Set.Rules[i].Rewind(l.States[i], at)
+func (k *KeyState) rewind(i int, at Moment) {
+	if k.States[i] != nil {
+		k.Set.Rules[i].Rewind(k.States[i], at)
 	}
 }
 
 // HolderOf returns the place of the first rule under which the permit of an id is held; -1: under none.
-func (l *KeyState) HolderOf(id PermitID, now int64) int {
-	return slices.IndexFunc(l.States, func(s state) bool {
+func (k *KeyState) HolderOf(id PermitID, now int64) int {
+	return slices.IndexFunc(k.States, func(s state) bool {
 		h, ok := s.(*holders)
 		return ok && h.find(id, now) >= 0
 	})

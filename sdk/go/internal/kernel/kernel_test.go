@@ -12,7 +12,7 @@ import (
 	"github.com/sluicegate/sluicegate/sdk/go/internal/testkit"
 )
 
-// report puts down what Redis says is in use.
+// report puts down what Redis reports in use.
 func report(l *kernel.KeyState, at kernel.Moment, used int64) {
 	rule := &l.Set.Rules[0]
 	if l.States[0] != nil {

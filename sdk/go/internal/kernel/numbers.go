@@ -23,7 +23,7 @@ const (
 	CostMax int64 = 1 << 31
 )
 
-// mulSat multiplies integers that are not negative, and gives saturated instead of more.
+// mulSat multiplies integers that are not negative, and returns saturated instead of more.
 func mulSat(a, b int64) int64 {
 	high, low := bits.Mul64(uint64(a), uint64(b))
 	if high > 0 || low > uint64(saturated) {

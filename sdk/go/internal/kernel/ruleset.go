@@ -45,7 +45,7 @@ type Rule struct {
 	Calendar *Calendar // of a rule that has one
 }
 
-// IsReported reports whether what Redis says to be left of a rule says what a share has in use: not of permits that are held
+// IsReported reports whether what Redis reports to be left of a rule is what a share has in use: not of permits that are held
 // under their ids, nor of a rule that warms up, of which only the time between two requests is left.
 func (r *Rule) IsReported() bool { return r.Flags&FlagPermits == 0 && r.Code != CodeSmoothWarmup }
 
@@ -65,7 +65,7 @@ func NewRuleSet(rules []Rule, c Carry) *RuleSet {
 	return s
 }
 
-// HashOfName returns how rules know a name.
+// HashOfName returns the hash by which rules are compared by name.
 func HashOfName(name string) (hash [8]byte) {
 	sum := sha256.Sum256([]byte(name))
 	copy(hash[:], sum[:])
@@ -96,8 +96,8 @@ type LaterError string
 
 func (e LaterError) Error() string { return string(e) }
 
-// OfLater makes a LaterError.
-func OfLater(format string, args ...any) error { return LaterError(fmt.Sprintf(format, args...)) }
+// NewLaterError returns a LaterError.
+func NewLaterError(format string, args ...any) error { return LaterError(fmt.Sprintf(format, args...)) }
 
 // ErrBlob is the error of bytes that are not rules.
 var ErrBlob = errors.New("not the rules of format 2")
@@ -108,9 +108,9 @@ func ParseRules(text []byte) (*RuleSet, error) {
 	case len(text) < 3:
 		return nil, ErrBlob
 	case text[0] != blobFormat:
-		return nil, OfLater("rules of format %d; this program reads %d", text[0], blobFormat)
+		return nil, NewLaterError("rules of format %d; this program reads %d", text[0], blobFormat)
 	case text[1] > byte(CarryReset):
-		return nil, OfLater("rules with the unknown carry %d", text[1])
+		return nil, NewLaterError("rules with the unknown carry %d", text[1])
 	case text[2] < 1 || text[2] > RulesMax:
 		return nil, ErrBlob
 	}
@@ -139,7 +139,7 @@ func ParseRules(text []byte) (*RuleSet, error) {
 func RuleOf(code, flags byte, nameHash [8]byte, numbers []float64) (Rule, error) {
 	r := Rule{NameHash: nameHash, Code: code, Flags: flags, Numbers: numbers}
 	if code < 1 || int(code) >= len(numbersOf) {
-		return r, OfLater("a rule of the unknown algorithm %d", code)
+		return r, NewLaterError("a rule of the unknown algorithm %d", code)
 	}
 	if len(numbers) != numbersOf[code] || flags > 7 {
 		return r, ErrBlob

@@ -7,7 +7,7 @@ type slidingWindow struct {
 	most     int64
 	spanUS   int64 // of a calendar, its longest
 	bucketUS int64 // a tenth, rounded up
-	fixed    bool  // what Redis says counts until its window ends
+	fixed    bool  // what Redis reports counts until its window ends
 	calendar bool  // that end is that of the moment
 	first    bool  // or a span from now, as a window begins with the first request of a key
 }

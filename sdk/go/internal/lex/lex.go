@@ -43,7 +43,7 @@ func Short(text string) string {
 // CutMax is how many bytes of a text that comes from outside an error repeats: a server's problem, an error of Redis.
 const CutMax = 1024
 
-// Cut returns a text from outside as errors say it.
+// Cut returns a text from outside as errors have it.
 func Cut(text string) string {
 	if len(text) <= CutMax {
 		return text

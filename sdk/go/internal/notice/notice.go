@@ -39,9 +39,9 @@ type Log struct {
 
 // cause is one reason of what goes wrong in a scope.
 type cause struct {
-	began, said time.Time
-	open        bool
-	left        int // lines that were left out since
+	began, loggedAt time.Time
+	open            bool
+	omitted         int // lines that were left out since
 }
 
 // New returns a log of causes.
@@ -51,32 +51,32 @@ func New(logger *slog.Logger, now func() time.Time) *Log {
 
 // Warn logs a cause of a scope, unless a line of it is less than a minute old.
 func (l *Log) Warn(scope, kind, message string, args ...any) {
-	l.line(slog.LevelWarn, scope, kind, message, args)
+	l.log(slog.LevelWarn, scope, kind, message, args)
 }
 
 // Debug does the same at debug level: for mistakes of clients, of which operators need to see nothing. They are never over.
 func (l *Log) Debug(scope, kind, message string, args ...any) {
 	if l != nil && l.logger.Enabled(context.Background(), slog.LevelDebug) {
-		l.line(slog.LevelDebug, scope, kind, message, args)
+		l.log(slog.LevelDebug, scope, kind, message, args)
 	}
 }
 
-func (l *Log) line(level slog.Level, scope, kind, message string, args []any) {
+func (l *Log) log(level slog.Level, scope, kind, message string, args []any) {
 	if l == nil {
 		return
 	}
-	left, due := l.due(scope, kind)
+	omitted, due := l.due(scope, kind)
 	if !due {
 		return
 	}
-	if left > 0 {
-		args = append(args, "left_out", left)
+	if omitted > 0 {
+		args = append(args, "left_out", omitted)
 	}
 	l.logger.Log(context.Background(), level, message, args...)
 }
 
 // due reports whether a line of a cause is due, and how many were left out since the last one.
-func (l *Log) due(scope, kind string) (left int, due bool) {
+func (l *Log) due(scope, kind string) (omitted int, due bool) {
 	now := l.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,23 +94,23 @@ func (l *Log) due(scope, kind string) (left int, due bool) {
 		c = &cause{}
 		l.scopes[scope][kind] = c
 		l.count++
-	} else if since := now.Sub(c.said); since >= 0 && since < Every {
-		c.left++
+	} else if since := now.Sub(c.loggedAt); since >= 0 && since < Every {
+		c.omitted++
 		return 0, false
 	}
 	if !c.open {
 		c.open, c.began = true, now
 		l.open.Add(1)
 	}
-	left, c.left, c.said = c.left, 0, now
-	return left, true
+	omitted, c.omitted, c.loggedAt = c.omitted, 0, now
+	return omitted, true
 }
 
 // makeRoom forgets the causes of which no line was written for a minute.
 func (l *Log) makeRoom(now time.Time) {
 	for scope, kinds := range l.scopes {
 		for kind, c := range kinds {
-			if now.Sub(c.said) < Every {
+			if now.Sub(c.loggedAt) < Every {
 				continue
 			}
 			if c.open {
@@ -133,13 +133,13 @@ func (l *Log) Over(scope, message string, args ...any) {
 	if l.Quiet() {
 		return
 	}
-	if began, was := l.closed(scope); was {
+	if began, was := l.close(scope); was {
 		l.logger.Info(message, append(args, "after", l.now().Sub(began).Round(time.Millisecond))...)
 	}
 }
 
-// closed ends the causes of a scope, and returns when the first of them began.
-func (l *Log) closed(scope string) (began time.Time, was bool) {
+// close ends the causes of a scope, and returns when the first of them began.
+func (l *Log) close(scope string) (began time.Time, was bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.scopes[scope] {

@@ -66,120 +66,120 @@ func NewCatalog(names []string, logger *slog.Logger, now func() time.Time) *Cata
 }
 
 // Get returns the policy that is held under a name, and why the published one cannot be read.
-func (p *Catalog) Get(name string) (*Policy, string) {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	return p.held[name], p.unreadable[name]
+func (c *Catalog) Get(name string) (*Policy, string) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.held[name], c.unreadable[name]
 }
 
 // Hold adds a policy, or replaces the one of its name.
-func (p *Catalog) Hold(made *Policy) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.held[made.Name] = made
+func (c *Catalog) Hold(added *Policy) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held[added.Name] = added
 }
 
-// ErrFormat says that policies are published in a format that this program does not read.
+// ErrFormat means that policies are published in a format that this program does not read.
 var ErrFormat = errors.New("the policies in Redis have a format of a later version; this program reads " + recordsFormat)
 
 // State returns how many policies are held, and what the last look found.
-func (p *Catalog) State() (held int, found Found) {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	return len(p.held), p.found
+func (c *Catalog) State() (held int, found Found) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return len(c.held), c.found
 }
 
 // Unreadable returns the name of a policy that is published and cannot be read, and why; "" if there is none.
-func (p *Catalog) Unreadable() (name, why string) {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	for other, reason := range p.unreadable {
+func (c *Catalog) Unreadable() (name, reason string) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for other, otherReason := range c.unreadable {
 		if name == "" || other < name {
-			name, why = other, reason
+			name, reason = other, otherReason
 		}
 	}
-	return name, why
+	return name, reason
 }
 
 // ClockNow returns by whose time Redis decides.
-func (p *Catalog) ClockNow() wire.Clock {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	return p.clock
+func (c *Catalog) ClockNow() wire.Clock {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.clock
 }
 
 // NodesNow returns the number of nodes that servers publish; 0 if they publish none.
-func (p *Catalog) NodesNow() int64 {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	return p.nodes
+func (c *Catalog) NodesNow() int64 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.nodes
 }
 
-// Take takes over what a look found, or a message made this process read (heard). No fields: there is no hash.
-func (p *Catalog) Take(fields map[string]string, heard bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	before := p.behind
-	if !heard {
-		p.behind = false
+// Take takes over what a look found, or a message made this process read (fromMessage). No fields: there is no hash.
+func (c *Catalog) Take(fields map[string]string, fromMessage bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.behind
+	if !fromMessage {
+		c.behind = false
 	}
 	revision, rest, ok := lex.Digits(fields["#revision"])
 	if !ok || rest != "" || revision >= kernel.UnitsMax {
-		p.found = FoundNothing
+		c.found = FoundNothing
 		return
 	}
 	if fields["#format"] != recordsFormat {
-		p.found = FoundFormat
+		c.found = FoundFormat
 		return
 	}
-	p.found, p.clock = FoundPolicies, wire.ClockServer
+	c.found, c.clock = FoundPolicies, wire.ClockServer
 	if fields["#clock"] == "client" {
-		p.clock = wire.ClockClient
+		c.clock = wire.ClockClient
 	}
-	p.nodes, _, _ = lex.Digits(fields["#nodes"])
+	c.nodes, _, _ = lex.Digits(fields["#nodes"])
 	switch {
-	case revision == p.revision:
+	case revision == c.revision:
 		return
-	case revision < p.revision && (heard || !before):
-		p.behind = !heard || p.behind
+	case revision < c.revision && (fromMessage || !before):
+		c.behind = !fromMessage || c.behind
 		return
 	}
-	p.replace(revision, fields)
+	c.replace(revision, fields)
 }
 
 // replace takes a revision over. A damaged record leaves the version that is held; a record of a later version drops it.
-func (p *Catalog) replace(revision int64, fields map[string]string) {
+func (c *Catalog) replace(revision int64, fields map[string]string) {
 	held, texts, unreadable := map[string]*Policy{}, map[string]string{}, map[string]string{}
 	for name, text := range fields {
 		if strings.Contains(name, "#") {
 			continue
 		}
-		before := p.held[name]
-		if before != nil && p.texts[name] == text {
+		before := c.held[name]
+		if before != nil && c.texts[name] == text {
 			held[name], texts[name] = before, text
 			continue
 		}
-		read, err := Read(name, text, before, wire.InstantOf(p.now()))
+		read, err := Read(name, text, before, wire.InstantOf(c.now()))
 		if err == nil {
 			held[name], texts[name] = read, text
 			continue
 		}
-		p.logger.Error("a published policy cannot be read", "policy", name, "error", err)
+		c.logger.Error("a published policy cannot be read", "policy", name, "error", err)
 		unreadable[name] = err.Error()
 		if later := kernel.LaterError(""); before != nil && !errors.As(err, &later) {
-			held[name], texts[name] = before, p.texts[name]
+			held[name], texts[name] = before, c.texts[name]
 		}
 	}
-	p.held, p.texts, p.unreadable, p.revision, p.behind = held, texts, unreadable, revision, false
+	c.held, c.texts, c.unreadable, c.revision, c.behind = held, texts, unreadable, revision, false
 }
 
 // Follower looks for policies in Redis.
 type Follower struct {
 	*Catalog
 	Notices  *notice.Log
-	Looked   func(error) // is called after each look; nil: nothing is
+	OnLook   func(error) // is called after each look; nil: nothing is
 	conn     wire.Conn
-	turn     chan struct{} // one look at a time
+	lock     chan struct{} // one look at a time
 	mu       sync.Mutex
 	lookedAt time.Time // the last look for a policy that is not held
 	failed   error     // why the last look failed
@@ -187,30 +187,30 @@ type Follower struct {
 
 // NewFollower returns what fills a catalog from Redis.
 func NewFollower(p *Catalog, conn wire.Conn) *Follower {
-	return &Follower{Catalog: p, conn: conn, turn: make(chan struct{}, 1)}
+	return &Follower{Catalog: p, conn: conn, lock: make(chan struct{}, 1)}
 }
 
 // Look reads what is published. The policies come along only if their revision is not the one that is held.
-func (f *Follower) Look(ctx context.Context, heard bool) error {
+func (f *Follower) Look(ctx context.Context, fromMessage bool) error {
 	select {
-	case f.turn <- struct{}{}:
-		defer func() { <-f.turn }()
+	case f.lock <- struct{}{}:
+		defer func() { <-f.lock }()
 	case <-ctx.Done():
 		return wire.NotSent(ctx.Err())
 	}
-	err := f.read(ctx, heard)
-	if f.Looked != nil {
-		f.Looked(err)
+	err := f.read(ctx, fromMessage)
+	if f.OnLook != nil {
+		f.OnLook(err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !errors.Is(err, context.Canceled) { // that says something of one caller only
+	if !errors.Is(err, context.Canceled) { // that is about one caller only
 		f.failed = err
 	}
 	return err
 }
 
-func (f *Follower) read(ctx context.Context, heard bool) error {
+func (f *Follower) read(ctx context.Context, fromMessage bool) error {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
 	node, err := f.conn.Master(ctx, PoliciesKey)
@@ -243,11 +243,11 @@ func (f *Follower) read(ctx context.Context, heard bool) error {
 		}
 		fields = all
 	}
-	f.Take(fields, heard)
+	f.Take(fields, fromMessage)
 	return nil
 }
 
-// LookFor looks again for policies, as a request asks for one that is not held; but not more often than every 100 ms, and
+// LookFor looks again for policies, as a request needs one that is not held; but not more often than every 100 ms, and
 // within the deadline of the request.
 func (f *Follower) LookFor(ctx context.Context, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
@@ -273,7 +273,7 @@ func (f *Follower) Run(ctx context.Context) {
 	timer := time.NewTimer(jittered(lookEvery))
 	defer timer.Stop()
 	for {
-		heard := false
+		fromMessage := false
 		select {
 		case <-ctx.Done():
 			return
@@ -284,11 +284,11 @@ func (f *Follower) Run(ctx context.Context) {
 				channel = nil // closed with the client; looks go on
 				continue
 			}
-			if heard = true; !f.isNews(message) {
+			if fromMessage = true; !f.isNews(message) {
 				continue
 			}
 		}
-		err := f.Look(ctx, heard)
+		err := f.Look(ctx, fromMessage)
 		if ctx.Err() == nil {
 			f.Report(err)
 		}
@@ -313,20 +313,20 @@ func (f *Follower) Report(err error) {
 		f.Notices.Over("published", "policies are published in redis again", "address", f.conn.Address())
 	case found == FoundFormat:
 		f.Notices.Warn("published", "format", ErrFormat.Error(), "address", f.conn.Address(), "meanwhile", meanwhile)
-	case held > 0: // where none were ever published, perhaps none are needed: a request says so
+	case held > 0: // where none were ever published, perhaps none are needed: a request reports it
 		f.Notices.Warn("published", "nothing", "no policies are published in redis any more", "address", f.conn.Address(), "meanwhile", meanwhile)
 	}
 }
 
 // isNews reports whether a message is a reason to look: another revision, or a subscription that is confirmed, for what was
-// published before it was not heard.
+// published before it was missed.
 func (f *Follower) isNews(message any) bool {
-	news, ok := message.(*redis.Message)
+	published, ok := message.(*redis.Message)
 	if !ok {
 		confirmed, ok := message.(*redis.Subscription)
 		return ok && confirmed.Kind == "subscribe"
 	}
-	revision, rest, ok := lex.Digits(news.Payload)
+	revision, rest, ok := lex.Digits(published.Payload)
 	f.Catalog.mu.RLock()
 	defer f.Catalog.mu.RUnlock()
 	return ok && rest == "" && revision != f.revision

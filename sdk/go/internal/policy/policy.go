@@ -66,32 +66,32 @@ type Policy struct {
 	Overflow  overflow
 	OnFailure FailureMode
 	instantMS int64 // at which the version was taken over, in ms since 2026
-	Plan      *wire.Plan
-	overrides map[string]keyPlan
+	Rules     *wire.CompiledRules
+	overrides map[string]override
 }
 
-// OfRules makes a policy of rules made in code, which every app may use.
-func OfRules(name string, set *kernel.RuleSet, instantMS int64) *Policy {
-	return &Policy{Name: name, apps: []string{"*"}, instantMS: instantMS, Plan: wire.PlanOf(name, set, instantMS)}
+// FromRules makes a policy of rules made in code, which every app may use.
+func FromRules(name string, set *kernel.RuleSet, instantMS int64) *Policy {
+	return &Policy{Name: name, apps: []string{"*"}, instantMS: instantMS, Rules: wire.NewPolicyRules(name, set, instantMS)}
 }
 
-// keyPlan is the rules of a key that has its own, and those that follow.
-type keyPlan struct {
-	own    *wire.Plan
-	endsMS int64      // in ms since 1970, or endless
-	after  *wire.Plan // the policy's rules, which apply since the end; nil if there is none
+// override is the rules of a key that has its own, and those that follow.
+type override struct {
+	rules    *wire.CompiledRules
+	endsMS   int64               // in ms since 1970, or endless
+	afterEnd *wire.CompiledRules // the policy's rules, which apply since the end; nil if there is none
 }
 
-// PlanFor returns the rules of a key at an instant in µs since 1970.
-func (p *Policy) PlanFor(key string, nowUS int64) *wire.Plan {
-	own, ok := p.overrides[key]
+// RulesFor returns the rules of a key at an instant in µs since 1970.
+func (p *Policy) RulesFor(key string, nowUS int64) *wire.CompiledRules {
+	override, ok := p.overrides[key]
 	switch {
 	case !ok || key == "":
-		return p.Plan
-	case own.endsMS <= nowUS/1000:
-		return own.after
+		return p.Rules
+	case override.endsMS <= nowUS/1000:
+		return override.afterEnd
 	default:
-		return own.own
+		return override.rules
 	}
 }
 
@@ -106,19 +106,19 @@ func (p *Policy) Allows(app string, v kernel.Verb) bool {
 	return named || isOpen
 }
 
-// ending is the rules of a key until they end.
-func (p *Policy) ending(own *wire.Plan, endsMS int64) keyPlan {
+// overrideUntil returns the override of a key until it ends.
+func (p *Policy) overrideUntil(rules *wire.CompiledRules, endsMS int64) override {
 	if endsMS == endless {
-		return keyPlan{own: own, endsMS: endsMS}
+		return override{rules: rules, endsMS: endsMS}
 	}
-	return keyPlan{own, endsMS, p.Plan.Since(min(max(p.instantMS, endsMS-kernel.Year2026US/1000), wire.InstantMaxMS))}
+	return override{rules, endsMS, p.Rules.Since(min(max(p.instantMS, endsMS-kernel.Year2026US/1000), wire.InstantMaxMS))}
 }
 
-// takenOver returns the instant of a version: that at which a server took it over, if it says so, and else this process' own.
+// versionInstant returns the instant of a version: that at which a server took it over, if the record has it, and else this process' own.
 // So a process that starts late, or whose clock is ahead, does not take an earlier version for the later one. Another version
 // than the one before comes after that. A version that is held keeps its instant, also if a server publishes another one: else what it wrote
 // would be of a later one.
-func takenOver(since string, version int64, before *Policy, ownMS int64) int64 {
+func versionInstant(since string, version int64, before *Policy, ownMS int64) int64 {
 	if before != nil && before.Version == version {
 		return before.instantMS
 	}

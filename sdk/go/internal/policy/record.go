@@ -35,19 +35,19 @@ func Read(name, text string, before *Policy, ownMS int64) (*Policy, error) {
 	case text == "" || strings.Trim(text, "-0123456789") != "":
 		format.fail(errors.New("expected an integer"))
 	case text != recordFormat:
-		format.fail(kernel.OfLater("`%s` is of a later version; this program reads %s", lex.Short(text), recordFormat))
+		format.fail(kernel.NewLaterError("`%s` is of a later version; this program reads %s", lex.Short(text), recordFormat))
 	}
 	if r.err != nil {
 		return nil, r.err
 	}
 	p := &Policy{Name: name, Version: top.at("version").integer(0, math.MaxInt64), app: top.at("app").text()}
-	p.instantMS = takenOver(string(top.at("since_ms").json), p.Version, before, ownMS)
+	p.instantMS = versionInstant(string(top.at("since_ms").json), p.Version, before, ownMS)
 	for _, app := range top.at("apps").list(1) {
 		p.apps = append(p.apps, app.text())
 	}
 	p.OnFailure = FailureMode(top.at("on_store_failure").word(failureNames[:]...))
 	p.Overflow = top.at("overflow").object().overflow()
-	p.Plan = top.rules(p)
+	p.Rules = top.rules(p)
 	p.overrides = top.overrides(p)
 	if r.err != nil {
 		return nil, r.err
@@ -55,7 +55,7 @@ func Read(name, text string, before *Policy, ownMS int64) (*Policy, error) {
 	return p, nil
 }
 
-// ReadFile reads a file of records, as `sluicegate policies compile` writes it, and gives its policies by name.
+// ReadFile reads a file of records, as `sluicegate policies compile` writes it, and returns its policies by name.
 func ReadFile(text string, ownMS int64) (map[string]*Policy, error) {
 	var file map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &file); err != nil {
@@ -117,13 +117,13 @@ func (v value) integer(from, to int64) int64 {
 	return n
 }
 
-// word reads one of several words, and gives its place.
+// word reads one of several words, and returns its place.
 func (v value) word(words ...string) int {
 	text := v.text()
 	if place := slices.Index(words, text); place >= 0 {
 		return place
 	}
-	v.fail(kernel.OfLater("unknown value `%s`, expected one of `%s`", lex.Short(text), strings.Join(words, "`, `")))
+	v.fail(kernel.NewLaterError("unknown value `%s`, expected one of `%s`", lex.Short(text), strings.Join(words, "`, `")))
 	return 0
 }
 
@@ -173,7 +173,7 @@ func (o object) overflow() overflow {
 		case o.has("response"):
 			out.Response = o.at("response").object().response()
 		default:
-			o.fail(kernel.OfLater("`degrade` has neither `tag` nor `response`"))
+			o.fail(kernel.NewLaterError("`degrade` has neither `tag` nor `response`"))
 		}
 	}
 	return out
@@ -189,7 +189,7 @@ func (o object) response() *response {
 }
 
 // rules reads the rule set of the policy, or of an override.
-func (o object) rules(p *Policy) *wire.Plan {
+func (o object) rules(p *Policy) *wire.CompiledRules {
 	blob, each := o.at("blob"), o.at("each")
 	bytes, err := base64.RawURLEncoding.DecodeString(blob.text())
 	if err != nil {
@@ -212,9 +212,9 @@ func (o object) rules(p *Policy) *wire.Plan {
 	for i := range list {
 		list[i].object().describe(&set.Rules[i])
 	}
-	made := wire.PlanOf(p.Name, set, p.instantMS)
-	made.TTLMS = o.at("life_ms").integer(1, wire.TTLMaxMS)
-	return made
+	rules := wire.NewPolicyRules(p.Name, set, p.instantMS)
+	rules.TTLMS = o.at("life_ms").integer(1, wire.TTLMaxMS)
+	return rules
 }
 
 // describe sets what the blob does not contain of a rule.
@@ -230,35 +230,35 @@ func (o object) describe(r *kernel.Rule) {
 	if r.Flags&kernel.FlagCalendar == 0 {
 		return
 	}
-	own := o.at("calendar").object()
-	unit, zone := own.at("unit"), own.at("zone")
+	calendar := o.at("calendar").object()
+	unit, zone := calendar.at("unit"), calendar.at("zone")
 	if place := unit.word(kernel.UnitNames[:]...); float64(place) != r.Numbers[3] {
 		unit.fail(fmt.Errorf("`%s` is not the unit of the rule in the blob", kernel.UnitNames[place]))
 	}
 	location, err := kernel.LoadZone(zone.text())
 	if err != nil {
-		zone.fail(kernel.OfLater("`%s` %v", lex.Short(zone.text()), err))
+		zone.fail(kernel.NewLaterError("`%s` %v", lex.Short(zone.text()), err))
 		return
 	}
 	r.Calendar = &kernel.Calendar{Unit: int(r.Numbers[3]), Zone: location}
 }
 
-func (o object) overrides(p *Policy) map[string]keyPlan {
+func (o object) overrides(p *Policy) map[string]override {
 	if o.r.err != nil || !o.has("overrides") {
 		return nil
 	}
-	out := map[string]keyPlan{}
+	out := map[string]override{}
 	for _, element := range o.at("overrides").list(0) {
-		own := element.object()
+		item := element.object()
 		endsMS := int64(endless)
-		if own.has("until_ms") {
-			endsMS = own.at("until_ms").integer(0, kernel.SpanMaxUS)
+		if item.has("until_ms") {
+			endsMS = item.at("until_ms").integer(0, kernel.SpanMaxUS)
 		}
-		key, made := own.at("key").text(), own.rules(p)
+		key, rules := item.at("key").text(), item.rules(p)
 		if o.r.err != nil {
 			return nil
 		}
-		out[key] = p.ending(made, endsMS)
+		out[key] = p.overrideUntil(rules, endsMS)
 	}
 	return out
 }

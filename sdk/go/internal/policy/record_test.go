@@ -35,7 +35,7 @@ func readOf(t testing.TB, name, text string, ownMS int64) *Policy {
 }
 
 // compare fails unless a plan has these rules, and reports what a plan of rules made in code would.
-func compare(t *testing.T, w testkit.RecordRules, p *wire.Plan) {
+func compare(t *testing.T, w testkit.RecordRules, p *wire.CompiledRules) {
 	t.Helper()
 	if got := base64.RawURLEncoding.EncodeToString(p.Rules); got != w.Blob || p.TTLMS != w.TTLMS || len(p.Set.Rules) != len(w.Each) {
 		t.Errorf("rules %s, ttl %d, expected %+v", got, p.TTLMS, w)
@@ -71,7 +71,7 @@ func TestRecordsAreThoseOfTheWire(t *testing.T) {
 			t.Errorf("%s: %v", e.Record, err)
 			continue
 		}
-		if got := hex.EncodeToString(p.Plan.Blob); got != e.BlobHex || hex.EncodeToString(wire.GenerationOf(p.Plan.Rules)) != e.Generation {
+		if got := hex.EncodeToString(p.Rules.Blob); got != e.BlobHex || hex.EncodeToString(wire.GenerationOf(p.Rules.Rules)) != e.Generation {
 			t.Errorf("%s: blob %s, expected %s", e.Record, got, e.BlobHex)
 		}
 		var all struct {
@@ -85,13 +85,13 @@ func TestRecordsAreThoseOfTheWire(t *testing.T) {
 		if err := json.Unmarshal([]byte(e.Record), &all); err != nil {
 			t.Fatal(err)
 		}
-		compare(t, all.RecordRules, p.Plan)
+		compare(t, all.RecordRules, p.Rules)
 		if len(all.Overrides) != len(p.overrides) {
 			t.Errorf("%s: %d overrides", e.Record, len(p.overrides))
 		}
 		for _, o := range all.Overrides {
 			own := p.overrides[o.Key]
-			compare(t, o.RecordRules, own.own)
+			compare(t, o.RecordRules, own.rules)
 			if own.endsMS != endless && own.endsMS != *o.UntilMS || (own.endsMS == endless) != (o.UntilMS == nil) {
 				t.Errorf("%s: override %s ends at %d", e.Record, o.Key, own.endsMS)
 			}
@@ -159,18 +159,18 @@ func TestAnErrorOfARecordHasThePathOfTheMember(t *testing.T) {
 func TestAnOverrideEndsAndThenThePolicysRulesApplySinceThatInstant(t *testing.T) {
 	const endMS = 1_798_740_000_000
 	p := readOf(t, "override", testkit.RecordWith(t, "override", nil), 7)
-	before, after := p.PlanFor("vip", endMS*1000-1), p.PlanFor("vip", endMS*1000)
-	if before.Set.Rules[0].Limit() != 9 || after.Set.Rules[0].Limit() != 1 || p.PlanFor("other", endMS*1000) != p.Plan {
+	before, after := p.RulesFor("vip", endMS*1000-1), p.RulesFor("vip", endMS*1000)
+	if before.Set.Rules[0].Limit() != 9 || after.Set.Rules[0].Limit() != 1 || p.RulesFor("other", endMS*1000) != p.Rules {
 		t.Errorf("limits %d and %d, expected 9 and 1", before.Set.Rules[0].Limit(), after.Set.Rules[0].Limit())
 	}
 	since := wire.InstantOf(time.UnixMilli(endMS))
-	if want := wire.PolicyHead(p.Plan.Rules, since); !bytes.Equal(after.Head, want) || bytes.Equal(p.Plan.Head, want) {
+	if want := wire.PolicyHead(p.Rules.Rules, since); !bytes.Equal(after.Head, want) || bytes.Equal(p.Rules.Head, want) {
 		t.Errorf("head %x, expected %x", after.Head, want)
 	}
-	if again := p.PlanFor("vip", endMS*1000+1); again != after {
+	if again := p.RulesFor("vip", endMS*1000+1); again != after {
 		t.Error("another plan, although nothing has changed")
 	}
-	if always := p.PlanFor("always", endMS*1000+1); always.Set.Rules[0].Limit() != 7 || len(always.Windows(endMS*1000)) != 1 {
+	if always := p.RulesFor("always", endMS*1000+1); always.Set.Rules[0].Limit() != 7 || len(always.Windows(endMS*1000)) != 1 {
 		t.Error("an override without an end does not apply, or has no calendar")
 	}
 }
@@ -257,7 +257,7 @@ func TestRandomRulesAreEncodedAsByAServer(t *testing.T) {
 		t.Fatalf("%d policies, expected %d: %v", len(compiled), len(made), err)
 	}
 	for name, set := range made {
-		theirs, own := compiled[name].Plan, wire.PlanOf(name, set, 7)
+		theirs, own := compiled[name].Rules, wire.NewPolicyRules(name, set, 7)
 		if !bytes.Equal(theirs.Blob, own.Blob) {
 			t.Errorf("%s: %x, expected %x", name, own.Blob, theirs.Blob)
 		}
@@ -282,7 +282,7 @@ func FuzzRecord(f *testing.F) {
 			return
 		}
 		now := int64(kernel.Year2026US)
-		for _, pl := range append([]*wire.Plan{p.Plan}, p.PlanFor("vip", now), p.PlanFor("always", now)) {
+		for _, pl := range append([]*wire.CompiledRules{p.Rules}, p.RulesFor("vip", now), p.RulesFor("always", now)) {
 			l := kernel.NewKeyState(pl.Set)
 			l.Decide(pl.Set, kernel.Request{Verb: kernel.VerbPeek, Cost: 1, Now: now, Windows: pl.Windows(now)})
 		}
@@ -389,7 +389,7 @@ func TestAVersionIsTakenOverWhenAServerDid(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if head := wire.ReadInt(p.Plan.Head[wire.GenerationLen:]); p.instantMS != c.want || head != c.want {
+		if head := wire.ReadInt(p.Rules.Head[wire.GenerationLen:]); p.instantMS != c.want || head != c.want {
 			t.Errorf("%v after %+v: %d, %d in the head, expected %d", c.since, c.before, p.instantMS, head, c.want)
 		}
 	}

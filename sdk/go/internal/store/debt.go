@@ -10,31 +10,31 @@ import (
 // the id of all charges of a key until something was charged under it: Redis does not remember an id of which it charged
 // nothing, and a request that carries it and is still under way may charge it later.
 type DebtCharge struct {
-	id    string
-	owed  []int64
-	upTo  kernel.KeyState // what was in use here when the charge was made
-	users int             // requests that carry it now
-	doubt bool            // perhaps charged
+	id             string
+	owed           []int64
+	usedThen       kernel.KeyState // what was in use here when the charge was made
+	carriers       int             // requests that carry it now
+	perhapsCharged bool            // perhaps charged
 }
 
 // owedBy returns what each of the deciding rules is charged: of later rules, each the most that any rule owes.
-func (b *DebtCharge) owedBy(own, deciding *kernel.RuleSet) []int64 {
+func (debt *DebtCharge) owedBy(own, deciding *kernel.RuleSet) []int64 {
 	switch {
-	case b == nil:
+	case debt == nil:
 		return nil
 	case own == deciding:
-		return b.owed
+		return debt.owed
 	default:
-		return slices.Repeat([]int64{slices.Max(b.owed)}, len(deciding.Rules))
+		return slices.Repeat([]int64{slices.Max(debt.owed)}, len(deciding.Rules))
 	}
 }
 
 // chargedOf returns what each of the own rules has paid: of later rules, the least that one of them was charged.
-func (b *DebtCharge) chargedOf(own, deciding *kernel.RuleSet, charged []int64) []int64 {
-	if b == nil || own == deciding {
+func (debt *DebtCharge) chargedOf(own, deciding *kernel.RuleSet, charged []int64) []int64 {
+	if debt == nil || own == deciding {
 		return charged
 	}
-	least, out := slices.Min(charged), slices.Clone(b.owed)
+	least, out := slices.Min(charged), slices.Clone(debt.owed)
 	for i := range out {
 		out[i] = min(least, out[i])
 	}

@@ -23,25 +23,25 @@ type memory struct {
 // NewMemory returns a store without a key.
 func NewMemory() Store { return &memory{keys: map[string]*kernel.KeyState{}} }
 
-func (s *memory) Decide(ctx context.Context, q Question) (Answer, *wire.Failure) {
+func (s *memory) Decide(ctx context.Context, req Request) (Answer, *wire.Failure) {
 	if ctx.Err() != nil {
 		return Answer{}, &wire.Failure{Class: wire.ClassCaller, Cause: ctx.Err()}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.keys[q.Key]
-	if l == nil {
+	state := s.keys[req.Key]
+	if state == nil {
 		if len(s.keys) >= memoryKeysMax {
 			return Answer{}, &wire.Failure{Class: wire.ClassThisKey, Cause: errMemoryFull}
 		}
-		empty := kernel.NewKeyState(q.Plan.Set)
-		l = &empty
+		empty := kernel.NewKeyState(req.Rules.Set)
+		state = &empty
 	}
-	v := l.Decide(q.Plan.Set, q.Request)
-	if l.IsEmpty() {
-		delete(s.keys, q.Key)
-	} else if q.Verb != kernel.VerbPeek {
-		s.keys[q.Key] = l
+	verdict := state.Decide(req.Rules.Set, req.Request)
+	if state.IsEmpty() {
+		delete(s.keys, req.Key)
+	} else if req.Verb != kernel.VerbPeek {
+		s.keys[req.Key] = state
 	}
-	return Answer{Verdict: v, Set: q.Plan.Set}, nil
+	return Answer{Verdict: verdict, Set: req.Rules.Set}, nil
 }

@@ -1,4 +1,4 @@
-// Package store decides questions about one key: in Redis, in memory, or, while Redis does not answer, by this process' share of a
+// Package store decides requests about one key: in Redis, in memory, or, while Redis does not answer, by this process' share of a
 // limit, whose debts it keeps until Redis has charged them.
 package store
 
@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	// callsMax is how many calls of the script one question takes at most: enough for a state that changes hands a few
+	// callsMax is how many calls of the script one request takes at most: enough for a state that changes hands a few
 	// times in between, and few enough for its deadline.
 	callsMax = 8
 	// rulesKnownMax bounds the rule sets that a process remembers, of which each is a few hundred bytes.
 	rulesKnownMax = 65_536
 )
 
-// Question is a request about one key.
-type Question struct {
-	Plan *wire.Plan
-	Key  string // where the state is
+// Request is a request about one key.
+type Request struct {
+	Rules *wire.CompiledRules
+	Key   string // where the state is
 	kernel.Request
 	Debt *DebtCharge // a debt to be charged before; nil: none
 }
@@ -37,17 +37,17 @@ type Question struct {
 // Answer is a decision and the rules by which it was made.
 type Answer struct {
 	kernel.Verdict
-	Set     *kernel.RuleSet // whose rules decided: those of the question, or later ones
+	Set     *kernel.RuleSet // whose rules decided: those of the request, or later ones
 	nodes   int64           // of a decision by the share: among how many nodes the limit is shared; 0: it is not
-	decided int64           // what Redis says to be left of the rule that decided; below 0 if more than its limit is in use
+	decided int64           // what Redis reports to be left of the rule that decided; below 0 if more than its limit is in use
 	left    []int64         // the same of each of several of these rules
-	Charged []int64         // of the debt, for each rule of the question
+	Charged []int64         // of the debt, for each rule of the request
 }
 
-// notReported is what an answer says to be in use of a rule of which it says nothing.
+// notReported is the usage of a rule that an answer does not report.
 const notReported int64 = -1
 
-// inUse returns what an answer says to be in use of each own rule. Where later rules decided, their usage counts for the own
+// inUse returns what an answer reports in use of each own rule. Where later rules decided, their usage counts for the own
 // rules of the same names; where there are none, that of the deciding rule counts for the first own rule.
 func (a Answer) inUse(own *kernel.RuleSet) (used [kernel.RulesMax]int64) {
 	if len(own.Rules) == 1 && a.Set == own {
@@ -72,9 +72,9 @@ func (a Answer) inUse(own *kernel.RuleSet) (used [kernel.RulesMax]int64) {
 // Limit returns the limit of the rule that decided, or this process' part of it.
 func (a Answer) Limit() int64 { return a.Set.Rules[a.Rule].Limit() / max(a.nodes, 1) }
 
-// Store decides questions: Redis, or the memory of this process.
+// Store decides requests: Redis, or the memory of this process.
 type Store interface {
-	Decide(ctx context.Context, q Question) (Answer, *wire.Failure)
+	Decide(ctx context.Context, q Request) (Answer, *wire.Failure)
 }
 
 // Redis is the store that decides in Redis, by the script.
@@ -84,31 +84,31 @@ type Redis struct {
 	Deadline time.Duration
 	now      func() time.Time
 
-	mu     sync.Mutex
-	known  map[string][]byte // rules by where they are announced
-	end    atomic.Pointer[end]
-	start  atomic.Int64 // until when the process counts as just started, in µs since 1970; 0: it does not
-	pulses pulses
+	mu        sync.Mutex
+	rules     map[string][]byte // rules by where they are announced
+	sharedEnd atomic.Pointer[sharedEnd]
+	start     atomic.Int64 // until when the process counts as just started, in µs since 1970; 0: it does not
+	nodes     nodeActivities
 
 	background   context.Context // ends with the gate
 	connecting   atomic.Int32
-	noConnection atomic.Pointer[error] // why the last one was not made, of those that had more time than a question
+	noConnection atomic.Pointer[error] // why the last one was not made, of those that had more time than a request
 }
 
 const (
-	// connectWithin is how long a connection may take that is made outside of a question: as long as the client library
+	// connectWithin is how long a connection may take that is made outside of a request: as long as the client library
 	// lets a dial take.
 	connectWithin = 5 * time.Second
 	// connectsMax is how many are made at a time: enough for a pool that grows, few for a Redis that is gone.
 	connectsMax = 4
 )
 
-// ConnectUntil has connections made outside of questions until the context ends.
+// ConnectUntil has connections made outside of requests until the context ends.
 func (s *Redis) ConnectUntil(ctx context.Context) { s.background = ctx }
 
-// Connect makes a connection that is ready for questions, with the script on the node that has key. A question whose
-// deadline passed before it had a connection starts it: with a Redis some way off, dial, greeting and question together
-// take longer than one question may, and no question would ever get a connection.
+// Connect makes a connection that is ready for requests, with the script on the node that has key. A request whose
+// deadline passed before it had a connection starts it: with a Redis some way off, dial, greeting and request together
+// take longer than one request may, and no request would ever get a connection.
 func (s *Redis) Connect(key string) {
 	if s.background == nil {
 		return
@@ -146,83 +146,83 @@ func (s *Redis) connected() {
 	}
 }
 
-// Cause returns the error of a question; or why there is no connection, as one whose time ran out before it was sent does not know.
+// Cause returns the error of a request; or why there is no connection, as one whose time ran out before it was sent does not know.
 func (s *Redis) Cause(err error, sent bool) error {
-	why := s.noConnection.Load()
+	reason := s.noConnection.Load()
 	switch {
 	case !errors.Is(err, context.DeadlineExceeded) && !IsTimeout(err):
 		return err
-	case why != nil && !sent && (wire.ErrorName(*why) != "" || wire.NotRedis(*why)):
-		return fmt.Errorf("no answer in time; the one before: %w", *why)
-	case why != nil && !sent:
-		return fmt.Errorf("no connection: %w", *why)
+	case reason != nil && !sent && (wire.ErrorName(*reason) != "" || wire.NotRedis(*reason)):
+		return fmt.Errorf("no answer in time; the one before: %w", *reason)
+	case reason != nil && !sent:
+		return fmt.Errorf("no connection: %w", *reason)
 	default:
 		return fmt.Errorf("no answer in time: %w", err)
 	}
 }
 
-// NewRedis returns a store that asks the Redis of a connection, by the clock that servers publish.
+// NewRedis returns a store that decides in the Redis of a connection, by the clock that servers publish.
 func NewRedis(conn wire.Conn, deadline time.Duration, now func() time.Time, by func() wire.Clock) *Redis {
-	return &Redis{conn: conn, clock: by, Deadline: deadline, now: now, known: map[string][]byte{}}
+	return &Redis{conn: conn, clock: by, Deadline: deadline, now: now, rules: map[string][]byte{}}
 }
 
 func (s *Redis) remember(key string, rules []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	makeRoom(s.known, rulesKnownMax)
-	s.known[key] = rules
+	makeRoom(s.rules, rulesKnownMax)
+	s.rules[key] = rules
 }
 
-// Decide has one deadline for all the calls that a question takes. A question that passes it is overloaded while Redis answers
+// Decide has one deadline for all the calls that a request takes. A request that passes it is overloaded while Redis answers
 // others, and without an answer otherwise.
-func (s *Redis) Decide(ctx context.Context, q Question) (Answer, *wire.Failure) {
-	a, f := s.ask(ctx, q, s.DeadlineNow())
+func (s *Redis) Decide(ctx context.Context, req Request) (Answer, *wire.Failure) {
+	answer, f := s.do(ctx, req, s.DeadlineNow())
 	if f != nil && f.Class == wire.ClassNoAnswer && s.start.Load() != 0 {
 		s.start.Store(0) // it had the time of a start: Redis is not there
 	}
-	return a, f
+	return answer, f
 }
 
-// ask asks a question that has so much time.
-func (s *Redis) ask(ctx context.Context, q Question, deadline time.Duration) (Answer, *wire.Failure) {
-	limited, cancel := s.within(ctx, deadline)
+// do decides a request within a deadline.
+func (s *Redis) do(ctx context.Context, req Request, deadline time.Duration) (Answer, *wire.Failure) {
+	limited, cancel := s.withDeadline(ctx, deadline)
 	defer cancel()
-	p, room := s.pulseOf(limited, q.Key)
-	began := ticks()
-	p.begin(began)
-	defer p.end()
+	activity, room := s.activityOf(limited, req.Key)
+	began := monotonic()
+	activity.begin(began)
+	defer activity.end()
 	calls := 0
-	a, f := s.decideWithin(limited, q, &calls)
+	answer, f := s.callScript(limited, req, &calls)
 	if f == nil {
-		p.answered(ticks())
+		activity.answered(monotonic())
 		s.connected()
-		return a, nil
+		return answer, nil
 	}
 	answered := wire.ErrorName(f.Cause) != ""
 	if answered || calls > 0 {
-		p.answered(ticks())
+		activity.answered(monotonic())
 	}
 	late := !answered && (limited.Err() != nil || IsTimeout(f.Cause))
-	gone := Gone(ctx, late)
+	callerErr := CallerError(ctx, late)
 	switch {
-	case !answered && gone != nil:
-		return a, &wire.Failure{Class: wire.ClassCaller, Charged: f.Charged, Cause: gone}
+	case !answered && callerErr != nil:
+		return answer, &wire.Failure{Class: wire.ClassCaller, Charged: f.Charged, Cause: callerErr}
 	case f.Class != wire.ClassNoAnswer || !late:
-		return a, f
+		return answer, f
 	case calls > 0:
-		return a, &wire.Failure{Class: wire.ClassContended, Charged: f.Charged, Cause: f.Cause}
+		return answer, &wire.Failure{Class: wire.ClassContended, Charged: f.Charged, Cause: f.Cause}
 	}
 	if !f.Charged {
-		s.Connect(q.Key)
+		s.Connect(req.Key)
 	}
 	if errors.Is(f.Cause, redis.ErrPoolTimeout) || errors.Is(f.Cause, redis.ErrPoolExhausted) {
-		room = 0 // other questions have all connections
+		room = 0 // other requests have all connections
 	}
-	why := s.Cause(f.Cause, f.Charged)
-	if p.busy(lateness{began, ticks(), deadline}, f.Charged, room) {
-		return a, &wire.Failure{Class: wire.ClassOverloaded, Charged: f.Charged, Cause: why}
+	cause := s.Cause(f.Cause, f.Charged)
+	if activity.busy(lateRequest{began, monotonic(), deadline}, f.Charged, room) {
+		return answer, &wire.Failure{Class: wire.ClassOverloaded, Charged: f.Charged, Cause: cause}
 	}
-	return a, &wire.Failure{Class: f.Class, Charged: f.Charged, Cause: why}
+	return answer, &wire.Failure{Class: f.Class, Charged: f.Charged, Cause: cause}
 }
 
 // IsTimeout reports whether an error of the client library is a time that ran out, which may come before that of the context,
@@ -232,29 +232,29 @@ func IsTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)
 }
 
-// Gone returns how the caller's context has ended, or ended a command that is late; nil: it has not.
-func Gone(ctx context.Context, late bool) error {
+// CallerError returns the error of the caller's context if it has ended, or ended a command that is late; nil: it has not.
+func CallerError(ctx context.Context, late bool) error {
 	if deadline, ok := ctx.Deadline(); ctx.Err() == nil && late && ok && time.Until(deadline) < time.Millisecond {
 		return context.DeadlineExceeded
 	}
 	return ctx.Err()
 }
 
-// ErrContended is the cause of a question that other programs kept from a decision.
+// ErrContended is the cause of a request that other programs kept from a decision.
 var ErrContended = errors.New("no decision after 8 calls")
 
-// decideWithin asks until the script decides. calls counts the calls that were answered.
-func (s *Redis) decideWithin(ctx context.Context, q Question, calls *int) (Answer, *wire.Failure) {
-	if f := s.announce(ctx, q.Plan); f != nil {
+// callScript calls the script until it decides. calls counts the calls that were answered.
+func (s *Redis) callScript(ctx context.Context, req Request, calls *int) (Answer, *wire.Failure) {
+	if f := s.announce(ctx, req.Rules); f != nil {
 		return Answer{}, f
 	}
-	blob, set, r, wrote := q.Plan.Sent, q.Plan.Set, q.Request, wire.Foreign{}
+	blob, set, r, writer := req.Rules.Sent, req.Rules.Set, req.Request, wire.StateWriter{}
 	for *calls < callsMax {
-		keys, debts := []string{q.Key}, q.Debt.owedBy(q.Plan.Set, set)
-		decide := wire.RequestArg(s.clock(), r, wrote)
-		if q.Debt != nil {
-			keys = append(keys, q.Key+":"+q.Debt.id)
-			decide = wire.EncodeInDebt(s.clock(), r, wrote, debts)
+		keys, debts := []string{req.Key}, req.Debt.owedBy(req.Rules.Set, set)
+		decide := wire.RequestArg(s.clock(), r, writer)
+		if req.Debt != nil {
+			keys = append(keys, req.Key+":"+req.Debt.id)
+			decide = wire.EncodeInDebt(s.clock(), r, writer, debts)
 		}
 		reply, err := s.conn.Decide(ctx, keys, blob, decide)
 		if errors.Is(err, wire.ErrNoString) {
@@ -270,7 +270,7 @@ func (s *Redis) decideWithin(ctx context.Context, q Question, calls *int) (Answe
 		}
 		switch got.Kind {
 		case wire.ReplyRefused, wire.ReplyAllowed:
-			charged := q.Debt.chargedOf(q.Plan.Set, set, got.Charged)
+			charged := req.Debt.chargedOf(req.Rules.Set, set, got.Charged)
 			return Answer{Verdict: got.Verdict, Set: set, decided: got.Decided, left: got.Left, Charged: charged}, nil
 		case wire.ReplyUnsupported:
 			return Answer{}, &wire.Failure{Class: wire.ClassCaller, Cause: wire.ErrUnsupported}
@@ -278,24 +278,24 @@ func (s *Redis) decideWithin(ctx context.Context, q Question, calls *int) (Answe
 			return Answer{}, &wire.Failure{Class: wire.ClassThisKey, Cause: errors.New("malformed: " + got.Part)}
 		}
 		// Other rules wrote the state.
-		old, head, err := s.writer(ctx, q.Plan, got.Head)
+		old, head, err := s.writingRules(ctx, req.Rules, got.Head)
 		switch {
 		case err != nil:
 			return Answer{}, wire.ClassOf(wire.NotSent(err))
 		case old == nil:
-			blob, set, r, wrote = q.Plan.Sent, q.Plan.Set, q.Request, wire.Foreign{Lost: true}
-		case q.Plan.RulesKey == "":
-			wrote = wire.Foreign{Blob: old}
-		case !later(head, q.Plan.Head):
-			blob, set, r, wrote = q.Plan.Sent, q.Plan.Set, q.Request, wire.Foreign{Blob: wire.BlobOf(old, wire.GenerationLen, head)}
+			blob, set, r, writer = req.Rules.Sent, req.Rules.Set, req.Request, wire.StateWriter{Lost: true}
+		case req.Rules.RulesKey == "":
+			writer = wire.StateWriter{Blob: old}
+		case !isLater(head, req.Rules.Head):
+			blob, set, r, writer = req.Rules.Sent, req.Rules.Set, req.Request, wire.StateWriter{Blob: wire.BlobOf(old, wire.GenerationLen, head)}
 		default:
 			if set, err = kernel.ParseRules(old); err != nil {
 				return Answer{}, &wire.Failure{Class: wire.ClassThisKey, Cause: err}
 			}
-			if r.Windows, err = q.Plan.WindowsFor(set, r.Now); err != nil {
+			if r.Windows, err = req.Rules.WindowsFor(set, r.Now); err != nil {
 				return Answer{}, &wire.Failure{Class: wire.ClassThisKey, Cause: err}
 			}
-			blob, wrote = wire.BlobOf(old, wire.GenerationLen, head), wire.Foreign{}
+			blob, writer = wire.BlobOf(old, wire.GenerationLen, head), wire.StateWriter{}
 		}
 	}
 	return Answer{}, &wire.Failure{Class: wire.ClassContended, Cause: ErrContended}
@@ -303,31 +303,31 @@ func (s *Redis) decideWithin(ctx context.Context, q Question, calls *int) (Answe
 
 // announce puts the rules of a policy where other programs look for them, before they are first used and every ten
 // minutes while they are.
-func (s *Redis) announce(ctx context.Context, p *wire.Plan) *wire.Failure {
-	now, before := s.now().UnixMicro(), p.Announced.Load()
-	if p.RulesKey == "" || before > 0 && now-before < wire.AnnounceEvery.Microseconds() && now >= before {
+func (s *Redis) announce(ctx context.Context, rules *wire.CompiledRules) *wire.Failure {
+	now, before := s.now().UnixMicro(), rules.Announced.Load()
+	if rules.RulesKey == "" || before > 0 && now-before < wire.AnnounceEvery.Microseconds() && now >= before {
 		return nil
 	}
-	if !p.Announced.CompareAndSwap(before, now) && before > 0 {
+	if !rules.Announced.CompareAndSwap(before, now) && before > 0 {
 		return nil
 	}
-	ttlMS := p.TTLMS
+	ttlMS := rules.TTLMS
 	if s.clock() != wire.ClockServer {
 		ttlMS += wire.DayMS
 	}
 	ttlMS = min(ttlMS+wire.RulesGraceMS, wire.TTLMaxMS)
-	if _, err := s.conn.Once(ctx, s.conn.Client, "set", p.RulesKey, p.Rules, "px", ttlMS); err != nil {
-		p.Announced.CompareAndSwap(now, before)
+	if _, err := s.conn.Once(ctx, s.conn.Client, "set", rules.RulesKey, rules.Rules, "px", ttlMS); err != nil {
+		rules.Announced.CompareAndSwap(now, before)
 		return wire.ClassOf(wire.NotSent(err))
 	}
-	s.remember(p.RulesKey, p.Rules)
+	s.remember(rules.RulesKey, rules.Rules)
 	return nil
 }
 
-// writer finds the rules that wrote a state, which begins so: for a policy the rules and the state's head, for a limit
+// writingRules finds the rules that wrote a state, which begins so: for a policy the rules and the state's head, for a limit
 // made in code their blob. nil: they are nowhere to be found.
-func (s *Redis) writer(ctx context.Context, p *wire.Plan, begin []byte) (rules, head []byte, err error) {
-	if p.RulesKey == "" {
+func (s *Redis) writingRules(ctx context.Context, own *wire.CompiledRules, begin []byte) (rules, head []byte, err error) {
+	if own.RulesKey == "" {
 		if _, blob, err := wire.ParseCallerHead(begin); err == nil {
 			return blob, nil, nil
 		}
@@ -337,9 +337,9 @@ func (s *Redis) writer(ctx context.Context, p *wire.Plan, begin []byte) (rules, 
 		return nil, nil, nil
 	}
 	head = begin[:wire.PolicyHeadLen]
-	key := wire.RulesKey(p.Policy, head[:wire.GenerationLen])
+	key := wire.RulesKey(own.Policy, head[:wire.GenerationLen])
 	s.mu.Lock()
-	rules = s.known[key]
+	rules = s.rules[key]
 	s.mu.Unlock()
 	if rules != nil {
 		return rules, head, nil
@@ -354,56 +354,56 @@ func (s *Redis) writer(ctx context.Context, p *wire.Plan, begin []byte) (rules, 
 	return rules, head, nil
 }
 
-// later reports whether the rules of one head are later than those of another.
-func later(head, own []byte) bool {
+// isLater reports whether the rules of one head are later than those of another.
+func isLater(head, own []byte) bool {
 	a, b := wire.ReadInt(head[wire.GenerationLen:]), wire.ReadInt(own[wire.GenerationLen:])
 	return a > b || a == b && bytes.Compare(head[:wire.GenerationLen], own[:wire.GenerationLen]) > 0
 }
 
-// endAfter is the part of the deadline by which a question may come late that waits for a connection, and endAfterMax the
-// most: small beside the 10 ms that a call may be late, and enough for a few questions at a time.
+// endAfter is the part of the deadline by which a request may come late that waits for a connection, and endAfterMax the
+// most: small beside the 10 ms that a call may be late, and enough for a few requests at a time.
 const (
 	endAfter    = 50
 	endAfterMax = 5 * time.Millisecond
 )
 
-// end is when questions end whose deadlines are shortly before: one timer for all of them.
-type end struct {
+// sharedEnd is when requests end whose deadlines are shortly before: one timer for all of them.
+type sharedEnd struct {
 	at   time.Time
 	done chan struct{}
 }
 
-// limited is a context with a deadline. Reads and writes end at the deadline itself, and waits for a connection at the
+// deadlineContext is a context with a deadline. Reads and writes end at the deadline itself, and waits for a connection at the
 // end.
-type limited struct {
+type deadlineContext struct {
 	context.Context
 	deadline time.Time
 	done     chan struct{}
 }
 
-func (c *limited) Deadline() (time.Time, bool) { return c.deadline, true }
-func (c *limited) Done() <-chan struct{}       { return c.done }
+func (c *deadlineContext) Deadline() (time.Time, bool) { return c.deadline, true }
+func (c *deadlineContext) Done() <-chan struct{}       { return c.done }
 
-func (c *limited) Err() error {
+func (c *deadlineContext) Err() error {
 	if time.Now().Before(c.deadline) {
 		return nil
 	}
 	return context.DeadlineExceeded
 }
 
-func nothing() {}
+func noop() {}
 
-// within returns a context that ends at the deadline of a question which begins now.
-func (s *Redis) within(ctx context.Context, allowed time.Duration) (context.Context, context.CancelFunc) {
+// withDeadline returns a context that ends at the deadline of a request which begins now.
+func (s *Redis) withDeadline(ctx context.Context, allowed time.Duration) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has || ctx.Done() != nil {
 		return context.WithTimeout(ctx, allowed)
 	}
 	deadline, after := time.Now().Add(allowed), min(allowed/endAfter, endAfterMax)
-	e := s.end.Load()
-	if e == nil || e.at.Before(deadline) || e.at.After(deadline.Add(after)) {
-		e = &end{deadline.Add(after), make(chan struct{})}
-		time.AfterFunc(allowed+after, func() { close(e.done) })
-		s.end.Store(e)
+	shared := s.sharedEnd.Load()
+	if shared == nil || shared.at.Before(deadline) || shared.at.After(deadline.Add(after)) {
+		shared = &sharedEnd{deadline.Add(after), make(chan struct{})}
+		time.AfterFunc(allowed+after, func() { close(shared.done) })
+		s.sharedEnd.Store(shared)
 	}
-	return &limited{ctx, deadline, e.done}, nothing
+	return &deadlineContext{ctx, deadline, shared.done}, noop
 }

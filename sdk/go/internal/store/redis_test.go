@@ -24,18 +24,18 @@ func TestRedisPassesAllVectors(t *testing.T) {
 	for name, v := range testkit.LoadVectors(t) {
 		t.Run(name, func(t *testing.T) {
 			instant := int64(1000)
-			plan := wire.PlanOf(name, testkit.VectorSet(t, v.Rules, ""), instant)
+			plan := wire.NewPolicyRules(name, testkit.VectorSet(t, v.Rules, ""), instant)
 			for place, step := range v.Steps {
 				if step.Op == "configure" {
 					instant++
-					plan = wire.PlanOf(name, testkit.VectorSet(t, step.Rules, step.Carry), instant)
+					plan = wire.NewPolicyRules(name, testkit.VectorSet(t, step.Rules, step.Carry), instant)
 					continue
 				}
 				r := step.Request()
 				if r.Cost < 1 || r.Cost > kernel.CostMax {
 					continue
 				}
-				got, f := backend.Decide(context.Background(), Question{Plan: plan, Key: wire.StateKey(name, "k"), Request: r})
+				got, f := backend.Decide(context.Background(), Request{Rules: plan, Key: wire.StateKey(name, "k"), Request: r})
 				if step.Expect.Error == "unsupported" {
 					if f == nil || f.Cause != wire.ErrUnsupported {
 						t.Fatalf("step %d: %v, expected an unsupported verb", place, f)
@@ -55,11 +55,11 @@ func TestTheLaterVersionDecides(t *testing.T) {
 	client := testkit.Dial(t, testkit.RedisAddr(t))
 	ctx := context.Background()
 	backend := NewRedis(wire.Conn{Client: client}, time.Second, time.Now, func() wire.Clock { return wire.ClockServer })
-	old := planOf(t, 1000, testkit.Window(5, time.Hour))
-	edited := planOf(t, 2000, testkit.Bucket(3, time.Hour, 0))
-	check := func(p *wire.Plan) Answer {
+	old := compiled(t, 1000, testkit.Window(5, time.Hour))
+	edited := compiled(t, 2000, testkit.Bucket(3, time.Hour, 0))
+	check := func(p *wire.CompiledRules) Answer {
 		t.Helper()
-		a, f := backend.Decide(ctx, Question{Plan: p, Key: wire.StateKey("a", "k"), Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 1}})
+		a, f := backend.Decide(ctx, Request{Rules: p, Key: wire.StateKey("a", "k"), Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 1}})
 		if f != nil {
 			t.Fatal(f)
 		}
@@ -95,15 +95,15 @@ func TestVersionsInTurnLetPassWhatTheLaterOneDoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client, ctx := testkit.Dial(t, testkit.RedisAddr(t)), context.Background()
 			backend := NewRedis(wire.Conn{Client: client}, time.Second, time.Now, func() wire.Clock { return wire.ClockGiven })
-			plans := []*wire.Plan{}
+			plans := []*wire.CompiledRules{}
 			for i, rule := range versions {
 				set := testkit.Set(t, testkit.Named("r", rule))
 				set.Carry = kernel.CarryReset
-				plans = append(plans, wire.PlanOf("a", set, int64(1000+i)))
+				plans = append(plans, wire.NewPolicyRules("a", set, int64(1000+i)))
 			}
 			passed := 0
 			for i := range 3000 {
-				q := Question{Plan: plans[i%2], Key: wire.StateKey("a", "k"), Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 1, Now: kernel.Year2026US + int64(i)*10_000}}
+				q := Request{Rules: plans[i%2], Key: wire.StateKey("a", "k"), Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 1, Now: kernel.Year2026US + int64(i)*10_000}}
 				a, f := backend.Decide(ctx, q)
 				if f != nil {
 					t.Fatal(f)
@@ -160,8 +160,8 @@ func farAway(t *testing.T, to string, later time.Duration) string {
 	return l.Addr().String()
 }
 
-// Dial, greeting, script and question testkit.Together take four round trips; a question may take less than two.
-func TestAConnectionThatTakesLongerThanAQuestionIsMade(t *testing.T) {
+// Dial, greeting, script and request testkit.Together take four round trips; a request may take less than two.
+func TestAConnectionThatTakesLongerThanARequestIsMade(t *testing.T) {
 	const away = 100 * time.Millisecond
 	client := redis.NewClient(&redis.Options{Addr: farAway(t, testkit.RedisAddr(t), away), ContextTimeoutEnabled: true})
 	defer client.Close()
@@ -169,8 +169,8 @@ func TestAConnectionThatTakesLongerThanAQuestionIsMade(t *testing.T) {
 	background, stop := context.WithCancel(context.Background())
 	defer stop()
 	backend.background = background
-	p := planOf(t, 1, testkit.Window(9, time.Hour))
-	q := Question{Plan: p, Key: wire.StateKey("far", "k"), Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 1}}
+	p := compiled(t, 1, testkit.Window(9, time.Hour))
+	q := Request{Rules: p, Key: wire.StateKey("far", "k"), Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 1}}
 	var f *wire.Failure
 	for range 50 {
 		if _, f = backend.Decide(context.Background(), q); f == nil {
@@ -189,8 +189,8 @@ func TestTheDeadlineHoldsWhileOneWaitsForAConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	backend := NewRedis(wire.Conn{Client: client}, 50*time.Millisecond, time.Now, func() wire.Clock { return wire.ClockServer })
-	p := planOf(t, 1, testkit.Window(9, time.Hour))
-	q := Question{Plan: p, Key: wire.StateKey("a", "k"), Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 1}}
+	p := compiled(t, 1, testkit.Window(9, time.Hour))
+	q := Request{Rules: p, Key: wire.StateKey("a", "k"), Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 1}}
 	cancellable, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for name, c := range map[string]context.Context{"background": ctx, "cancellable": cancellable} {
@@ -214,26 +214,26 @@ func TestTheDeadlineHoldsWhileOneWaitsForAConnection(t *testing.T) {
 	}
 }
 
-func TestQuestionsThatEndTogetherShareATimer(t *testing.T) {
+func TestRequestsThatEndTogetherShareATimer(t *testing.T) {
 	s, ctx := &Redis{Deadline: testkit.Patient}, context.Background()
-	first, _ := s.within(ctx, s.Deadline)
-	second, _ := s.within(ctx, s.Deadline)
+	first, _ := s.withDeadline(ctx, s.Deadline)
+	second, _ := s.withDeadline(ctx, s.Deadline)
 	if first.Done() != second.Done() {
 		t.Error("two questions at a time have two timers")
 	}
 	s = &Redis{Deadline: time.Millisecond}
-	third, _ := s.within(ctx, s.Deadline)
+	third, _ := s.withDeadline(ctx, s.Deadline)
 	<-third.Done()
 	if third.Err() != context.DeadlineExceeded {
 		t.Error(third.Err())
 	}
-	fourth, _ := s.within(ctx, s.Deadline)
+	fourth, _ := s.withDeadline(ctx, s.Deadline)
 	if fourth.Done() == third.Done() {
 		t.Error("a question ends before it begins")
 	}
 	earlier, cancel := context.WithTimeout(ctx, time.Hour)
 	cancel()
-	if limited, done := s.within(earlier, s.Deadline); limited.Err() != context.Canceled {
+	if limited, done := s.withDeadline(earlier, s.Deadline); limited.Err() != context.Canceled {
 		t.Error("a question does not end with its caller's context")
 	} else {
 		done()
@@ -244,9 +244,9 @@ func TestQuestionsThatEndTogetherShareATimer(t *testing.T) {
 func TestADebtThatIsSentAgainIsChargedOnce(t *testing.T) {
 	client := testkit.Dial(t, testkit.RedisAddr(t))
 	backend := NewRedis(wire.Conn{Client: client}, time.Second, time.Now, func() wire.Clock { return wire.ClockServer })
-	p := planOf(t, 1, testkit.Window(20, time.Hour))
-	q := Question{Plan: p, Key: wire.StateKey("a", "k"), Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 1},
-		Debt: &DebtCharge{id: wire.NewID(), owed: []int64{5}, upTo: kernel.NewKeyState(p.Set)}}
+	p := compiled(t, 1, testkit.Window(20, time.Hour))
+	q := Request{Rules: p, Key: wire.StateKey("a", "k"), Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 1},
+		Debt: &DebtCharge{id: wire.NewID(), owed: []int64{5}, usedThen: kernel.NewKeyState(p.Set)}}
 	for i := range int64(2) {
 		a, f := backend.Decide(context.Background(), q)
 		if f != nil || a.Charged[0] != 5 || a.Remaining != 14-i {
@@ -261,7 +261,7 @@ type replyError string
 func (e replyError) Error() string { return string(e) }
 func (replyError) RedisError()     {}
 
-func TestAQuestionThatHadNoConnectionSaysWhatALookSaw(t *testing.T) {
+func TestARequestThatHadNoConnectionSaysWhatALookSaw(t *testing.T) {
 	s, late := NewRedis(wire.Conn{}, time.Second, time.Now, nil), context.DeadlineExceeded
 	for _, c := range []struct {
 		looked error

@@ -23,7 +23,7 @@ type Refusals struct {
 }
 
 type refusal struct {
-	plan     *wire.Plan
+	rules    *wire.CompiledRules
 	cost     int64
 	answer   Answer
 	at       int64
@@ -31,11 +31,11 @@ type refusal struct {
 }
 
 // Find returns the refusal of a check, as of now.
-func (m *Refusals) Find(at wire.Place, p *wire.Plan, cost, now int64) (Answer, bool) {
+func (m *Refusals) Find(place wire.Place, rules *wire.CompiledRules, cost, now int64) (Answer, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := m.entries[string(at[:])]
-	if r == nil || r.plan != p || r.cost != cost || now < r.at {
+	r := m.entries[string(place[:])]
+	if r == nil || r.rules != rules || r.cost != cost || now < r.at {
 		return Answer{}, false
 	}
 	elapsed := now - r.at
@@ -55,11 +55,11 @@ func (m *Refusals) Find(at wire.Place, p *wire.Plan, cost, now int64) (Answer, b
 }
 
 // Keep remembers the answer of Redis to a check that began at now.
-func (m *Refusals) Keep(key string, p *wire.Plan, cost, now int64, a Answer) {
+func (m *Refusals) Keep(key string, rules *wire.CompiledRules, cost, now int64, a Answer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if a.Allowed {
-		if r := m.entries[key]; r != nil && r.plan == p && r.cost == cost {
+		if r := m.entries[key]; r != nil && r.rules == rules && r.cost == cost {
 			delete(m.entries, key)
 		}
 		return
@@ -70,7 +70,7 @@ func (m *Refusals) Keep(key string, p *wire.Plan, cost, now int64, a Answer) {
 	if _, there := m.entries[key]; !there {
 		makeRoom(m.entries, refusalsMax)
 	}
-	m.entries[key] = &refusal{plan: p, cost: cost, answer: a, at: now, probedAt: now - refusalProbeUS}
+	m.entries[key] = &refusal{rules: rules, cost: cost, answer: a, at: now, probedAt: now - refusalProbeUS}
 }
 
 // Drop forgets the refusal of a key.

@@ -11,10 +11,10 @@ import (
 	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
 )
 
-// planOf makes the plan of a policy `a` that was taken over at an instant.
-func planOf(t testing.TB, instant int64, rules ...kernel.Spec) *wire.Plan {
+// compiled compiles the rules of a policy `a` that was taken over at an instant.
+func compiled(t testing.TB, instant int64, rules ...kernel.Spec) *wire.CompiledRules {
 	t.Helper()
-	return wire.PlanOf("a", testkit.Set(t, rules...), instant)
+	return wire.NewPolicyRules("a", testkit.Set(t, rules...), instant)
 }
 
 func FuzzReply(f *testing.F) {
@@ -40,7 +40,7 @@ func FuzzReply(f *testing.F) {
 }
 
 func TestRefusalsAreRemembered(t *testing.T) {
-	m, p := &Refusals{}, planOf(t, 1, testkit.Bucket(10, time.Second, 20))
+	m, p := &Refusals{}, compiled(t, 1, testkit.Bucket(10, time.Second, 20))
 	k := wire.PlaceOf("a", "k")
 	refused := Answer{Verdict: kernel.Verdict{Retry: 100_000, ResetAfter: 2_000_000}, Set: p.Set}
 	m.Keep(string(k[:]), p, 1, 1_000_000, refused)
@@ -70,7 +70,7 @@ func TestRefusalsAreRemembered(t *testing.T) {
 }
 
 func TestTheExampleOfTheLocalShare(t *testing.T) {
-	s, p := NewShare(), planOf(t, 1, testkit.Bucket(100, time.Second, 50))
+	s, p := NewShare(), compiled(t, 1, testkit.Bucket(100, time.Second, 50))
 	at := kernel.Year2026US
 	s.Learn("k", p, Answer{decided: 10, Set: p.Set}, at)
 	for i, step := range []struct {
@@ -80,7 +80,7 @@ func TestTheExampleOfTheLocalShare(t *testing.T) {
 		{0, 1, 1, 0, 440_000, true}, {0, 1, 0, 0, 480_000, true}, {0, 1, 0, 20_000, 480_000, false},
 		{0, 13, 0, 1_000_000, 480_000, false}, {0, 51, 0, kernel.Never, 480_000, false}, {20, 1, 0, 0, 500_000, true},
 	} {
-		q := Question{Plan: p, Key: "k", Request: kernel.Request{Verb: kernel.VerbCheck, Cost: step.cost, Now: at + step.ms*1000}}
+		q := Request{Rules: p, Key: "k", Request: kernel.Request{Verb: kernel.VerbCheck, Cost: step.cost, Now: at + step.ms*1000}}
 		a := s.Decide(q, 4)
 		if a.Allowed != step.allowed || a.Remaining != step.remaining || a.Retry != step.retry ||
 			a.ResetAfter != step.reset || a.Limit() != 12 {
@@ -117,9 +117,9 @@ func TestUsageUnderLaterRulesCountsForTheOwnRulesOfTheSameNames(t *testing.T) {
 
 // An answer that comes while a debt is on its way tells of permits that others took: they are no debt once it is paid.
 func TestWhatOthersTookWhileADebtIsChargedIsNoDebt(t *testing.T) {
-	p := planOf(t, 1, testkit.Named("hour", testkit.Window(100, time.Hour)), testkit.Named("day", testkit.Bucket(1000, 24*time.Hour, 0)))
+	p := compiled(t, 1, testkit.Named("hour", testkit.Window(100, time.Hour)), testkit.Named("day", testkit.Bucket(1000, 24*time.Hour, 0)))
 	s, now := NewShare(), kernel.Year2026US
-	q := Question{Plan: p, Key: "k", Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 10, Now: now}}
+	q := Request{Rules: p, Key: "k", Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 10, Now: now}}
 	if a := s.Decide(q, 1); !a.Allowed {
 		t.Fatal(a)
 	}
@@ -139,12 +139,12 @@ func TestWhatOthersTookWhileADebtIsChargedIsNoDebt(t *testing.T) {
 // While a limit is lowered, Redis reports more than it. What was decided here before is raised all the way, and what is owed stays
 // owed.
 func TestAnAccountTakesOverWhatIsInUseAboveALoweredLimit(t *testing.T) {
-	day := func(limit int64) *wire.Plan {
-		return planOf(t, 1, testkit.Named("day", testkit.Window(limit, 24*time.Hour)))
+	day := func(limit int64) *wire.CompiledRules {
+		return compiled(t, 1, testkit.Named("day", testkit.Window(limit, 24*time.Hour)))
 	}
 	full, lowered, now := day(4000), day(50), kernel.Year2026US
-	ask := func(s *Share, p *wire.Plan, cost int64) bool {
-		return s.Decide(Question{Plan: p, Key: "k", Request: kernel.Request{Verb: kernel.VerbCheck, Cost: cost, Now: now}}, 1).Allowed
+	ask := func(s *Share, p *wire.CompiledRules, cost int64) bool {
+		return s.Decide(Request{Rules: p, Key: "k", Request: kernel.Request{Verb: kernel.VerbCheck, Cost: cost, Now: now}}, 1).Allowed
 	}
 	for name, c := range map[string]struct {
 		left, charged, used, owed int64
@@ -178,9 +178,9 @@ func TestAnAccountTakesOverWhatIsInUseAboveALoweredLimit(t *testing.T) {
 // A request that carries a debt and is still under way may charge it after another one charged nothing: so the next
 // charge has the same id, under which Redis charges once.
 func TestADebtOfWhichNothingWasChargedKeepsItsID(t *testing.T) {
-	p := planOf(t, 1, testkit.Named("hour", testkit.Window(100, time.Hour)))
+	p := compiled(t, 1, testkit.Named("hour", testkit.Window(100, time.Hour)))
 	s, now := NewShare(), kernel.Year2026US
-	s.Decide(Question{Plan: p, Key: "k", Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 10, Now: now}}, 1)
+	s.Decide(Request{Rules: p, Key: "k", Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 10, Now: now}}, 1)
 	first, _ := s.DebtFor("k", p, now)
 	for _, c := range []struct {
 		charged int64
@@ -199,7 +199,7 @@ func TestADebtOfWhichNothingWasChargedKeepsItsID(t *testing.T) {
 
 // The known usage of each rule holds for two seconds against an answer that reports less, whatever the others report.
 func TestAnOlderAnswerTakesNothingBackOfAnyRule(t *testing.T) {
-	p := planOf(t, 1, testkit.Named("hour", testkit.Window(100, time.Hour)), testkit.Named("day", testkit.Window(1000, 24*time.Hour)))
+	p := compiled(t, 1, testkit.Named("hour", testkit.Window(100, time.Hour)), testkit.Named("day", testkit.Window(1000, 24*time.Hour)))
 	s, now := NewShare(), kernel.Year2026US
 	learn := func(at, hour, day int64) [2]int64 {
 		s.Learn("k", p, Answer{Set: p.Set, left: []int64{100 - hour, 1000 - day}}, at)

@@ -15,23 +15,23 @@ import (
 // the first time, often by many requests at once. Questions that pass their deadline beside a healthy Redis would be decided by
 // the share, in addition to what Redis admits.
 const (
-	// StartDeadline is the least deadline of questions during the first StartLasts of a process: some times what the first use of
+	// StartDeadline is the least deadline of requests during the first StartLasts of a process: some times what the first use of
 	// a connection took on a busy machine.
 	StartDeadline = 500 * time.Millisecond
-	// StartLasts is how long that holds: the first requests come within it. It ends with the first question that has no answer, since
+	// StartLasts is how long that holds: the first requests come within it. It ends with the first request that has no answer, since
 	// Redis is not there then.
 	StartLasts = 5 * time.Second
-	// warmWithin bounds the time that a start takes for the looks ahead.
-	warmWithin = 500 * time.Millisecond
-	// warmLooks is how many looks there are: each caller uses its connection some times.
-	warmLooks = 200
-	// warmCallers is how many look at a time, and so how many connections are made ahead; fewer if the pool has fewer.
-	warmCallers = 32
-	// warmName names the limit whose keys are looked at. Nothing is ever taken of it.
-	warmName = "warm-up"
+	// warmUpWithin bounds the time that a start takes to warm up.
+	warmUpWithin = 500 * time.Millisecond
+	// warmUpPeeks is how many peeks there are: each caller uses its connection some times.
+	warmUpPeeks = 200
+	// warmUpCallers is how many peek at a time, and so how many connections are made ahead; fewer if the pool has fewer.
+	warmUpCallers = 32
+	// warmUpLimit names the limit whose keys are peeked at. Nothing is ever taken of it.
+	warmUpLimit = "warm-up"
 )
 
-// DeadlineNow returns the deadline of a question that begins now.
+// DeadlineNow returns the deadline of a request that begins now.
 func (s *Redis) DeadlineNow() time.Duration {
 	until := s.start.Load()
 	if until == 0 {
@@ -44,38 +44,38 @@ func (s *Redis) DeadlineNow() time.Duration {
 	return max(s.Deadline, StartDeadline)
 }
 
-// Begin has questions take longer from now on, for StartLasts.
+// Begin has requests take longer from now on, for StartLasts.
 func (s *Redis) Begin() { s.start.Store(s.now().Add(StartLasts).UnixMicro()) }
 
-// WarmUp makes connections, loads the script, and uses all that a question uses, by peeks that change nothing. It ends as soon as
+// WarmUp makes connections, loads the script, and uses all that a request uses, by peeks that change nothing. It ends as soon as
 // one is not answered, after half a second at most.
 func (s *Redis) WarmUp(ctx context.Context) {
-	set, err := kernel.Compile(warmName, []kernel.Spec{{Code: kernel.CodeFixedWindow, Limit: 1, WindowUS: 1_000_000}}, wire.CallerRule)
+	set, err := kernel.Compile(warmUpLimit, []kernel.Spec{{Code: kernel.CodeFixedWindow, Limit: 1, WindowUS: 1_000_000}}, wire.CallerRule)
 	if err != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, warmWithin)
+	ctx, cancel := context.WithTimeout(ctx, warmUpWithin)
 	defer cancel()
-	plan, looks := wire.CallerPlan(warmName, set), atomic.Int64{}
-	look := func() bool {
-		n := looks.Add(1)
+	rules, peeks := wire.NewLimitRules(warmUpLimit, set), atomic.Int64{}
+	peek := func() bool {
+		n := peeks.Add(1)
 		// Keys of all nodes of a cluster.
-		q := Question{Plan: plan, Key: wire.StateKey(plan.Policy, strconv.FormatInt(n, 10))}
+		req := Request{Rules: rules, Key: wire.StateKey(rules.Policy, strconv.FormatInt(n, 10))}
 		now := s.now().UnixMicro()
-		q.Request = kernel.Request{Verb: kernel.VerbPeek, Cost: 1, Now: now}
-		_, f := s.Decide(ctx, q)
-		return f == nil && n < warmLooks
+		req.Request = kernel.Request{Verb: kernel.VerbPeek, Cost: 1, Now: now}
+		_, f := s.Decide(ctx, req)
+		return f == nil && n < warmUpPeeks
 	}
-	if !look() { // which loads the script, once
+	if !peek() { // which loads the script, once
 		return
 	}
-	_, room := s.pulseOf(ctx, wire.StateKey(plan.Policy, ""))
+	_, room := s.activityOf(ctx, wire.StateKey(rules.Policy, ""))
 	var all sync.WaitGroup
-	for range min(warmCallers, room) {
+	for range min(warmUpCallers, room) {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			for look() {
+			for peek() {
 			}
 		}()
 	}

@@ -28,12 +28,12 @@ func readOf(t testing.TB, name, text string, ownMS int64) *policy.Policy {
 	return p
 }
 
-// wirePlan returns the rules of a policy of records.json.
-func wirePlan(t *testing.T, name string) *wire.Plan {
+// wireRules returns the rules of a policy of records.json.
+func wireRules(t *testing.T, name string) *wire.CompiledRules {
 	t.Helper()
 	for _, e := range testkit.LoadWire[testkit.Record](t, "records.json", 1) {
 		if e.Name == name {
-			return readOf(t, name, e.Record, wire.InstantOf(time.UnixMicro(e.SinceUS))).Plan
+			return readOf(t, name, e.Record, wire.InstantOf(time.UnixMicro(e.SinceUS))).Rules
 		}
 	}
 	t.Fatalf("no policy `%s`", name)
@@ -54,7 +54,7 @@ func TestRequestsAreThoseOfTheWire(t *testing.T) {
 		if e.Cost > 0 {
 			step.Cost = &e.Cost
 		}
-		plan, r, before := wirePlan(t, e.Policy), step.Request(), wire.Foreign{}
+		plan, r, before := wireRules(t, e.Policy), step.Request(), wire.StateWriter{}
 		if string(e.Before) == `"lost"` {
 			before.Lost = true
 		} else if e.Before[0] == '{' {
@@ -90,7 +90,7 @@ func TestRepliesAreThoseOfTheWire(t *testing.T) {
 		ReplyHex     string `json:"reply_hex"`
 		Means        json.RawMessage
 	}](t, "replies.json", 94) {
-		set := wirePlan(t, e.Policy).Set
+		set := wireRules(t, e.Policy).Set
 		got, err := wire.DecodeReply(string(testkit.Unhex(t, e.ReplyHex)), set, testkit.Verbs[e.Verb], 0)
 		means := ""
 		switch {
@@ -124,10 +124,10 @@ func TestRepliesAreThoseOfTheWire(t *testing.T) {
 	}
 }
 
-// decisionOf returns an answer under the rules of a plan, as the files of spec/wire have it.
-func decisionOf(p *wire.Plan, a Answer) testkit.Decision {
+// decisionOf returns an answer under compiled rules, as the files of spec/wire have it.
+func decisionOf(p *wire.CompiledRules, a Answer) testkit.Decision {
 	d := testkit.Decision{Allowed: a.Allowed, Granted: a.Granted, Wait: a.Wait, Limit: a.Set.Rules[a.Rule].Limit(),
-		Remaining: a.Remaining, ResetAfter: a.ResetAfter, Rule: p.OwnName(a.Set, a.Rule)}
+		Remaining: a.Remaining, ResetAfter: a.ResetAfter, Rule: p.OwnRuleName(a.Set, a.Rule)}
 	if a.Retry != kernel.Never {
 		d.Retry = &a.Retry
 	}
@@ -148,9 +148,9 @@ func TestVersionsInTurnAreThoseOfTheWire(t *testing.T) {
 		t.Run(fmt.Sprint(place), func(t *testing.T) {
 			client, ctx, key := testkit.Dial(t, testkit.RedisAddr(t)), context.Background(), wire.StateKey("p", "k")
 			var stores []*Redis
-			var plans []*wire.Plan
+			var plans []*wire.CompiledRules
 			for _, record := range e.Records {
-				plans = append(plans, readOf(t, "p", record, 0).PlanFor("k", 0))
+				plans = append(plans, readOf(t, "p", record, 0).RulesFor("k", 0))
 				stores = append(stores, NewRedis(wire.Conn{Client: client}, 5*time.Second, time.Now, func() wire.Clock { return wire.ClockGiven }))
 			}
 			if e.StateHex != nil {
@@ -161,7 +161,7 @@ func TestVersionsInTurnAreThoseOfTheWire(t *testing.T) {
 			for number, step := range e.Steps {
 				plan, r := plans[step.By], step.Request()
 				r.Windows = plan.Windows(r.Now)
-				a, f := stores[step.By].Decide(ctx, Question{Plan: plan, Key: key, Request: r})
+				a, f := stores[step.By].Decide(ctx, Request{Rules: plan, Key: key, Request: r})
 				got := ""
 				switch {
 				case f != nil && f.Class == wire.ClassThisKey:

@@ -26,7 +26,7 @@ func RedisServer() string {
 	return "redis-server"
 }
 
-// Long reports whether tests run for as long as an acceptance asks, and not only long enough to find mistakes.
+// Long reports whether tests run for as long as an acceptance needs, and not only long enough to find mistakes.
 func Long() bool { return os.Getenv("SLUICEGATE_LONG") == "1" }
 
 var shared struct {
@@ -36,7 +36,7 @@ var shared struct {
 	why  string
 }
 
-// StartRedis starts a Redis of its own, and gives its address.
+// StartRedis starts a Redis of its own, and returns its address.
 func StartRedis(addr string, more ...string) (*exec.Cmd, error) {
 	_, port, _ := net.SplitHostPort(addr)
 	cmd := exec.Command(RedisServer(), append([]string{"--port", port, "--save", "", "--appendonly", "no", "--bind", "127.0.0.1"}, more...)...)
@@ -55,8 +55,8 @@ func StartRedis(addr string, more ...string) (*exec.Cmd, error) {
 	return nil, fmt.Errorf("%s does not listen at %s", RedisServer(), addr)
 }
 
-// given has the addresses that FreeAddr gave.
-var given sync.Map
+// freeAddrs has the addresses that FreeAddr gave.
+var freeAddrs sync.Map
 
 // FreeAddr returns an address at which nothing listens, each once: the system may give the same port again.
 func FreeAddr() string {
@@ -67,7 +67,7 @@ func FreeAddr() string {
 		}
 		addr := l.Addr().String()
 		l.Close()
-		if _, before := given.LoadOrStore(addr, true); !before {
+		if _, before := freeAddrs.LoadOrStore(addr, true); !before {
 			return addr
 		}
 	}

@@ -19,7 +19,7 @@ func Set(t testing.TB, rules ...kernel.Spec) *kernel.RuleSet {
 	return set
 }
 
-// Named gives a rule a name.
+// Named returns a rule with a name.
 func Named(name string, rule kernel.Spec) kernel.Spec {
 	rule.Name = name
 	return rule

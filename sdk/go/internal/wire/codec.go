@@ -90,13 +90,13 @@ const (
 	ClockClient Clock = 2
 )
 
-// Foreign says which rules wrote a state, once the script needs them.
-type Foreign struct {
+// StateWriter is the rules that wrote a state, once the script needs them.
+type StateWriter struct {
 	Blob []byte // nil: not known, or lost
 	Lost bool
 }
 
-func (f Foreign) appendTo(out []byte) []byte {
+func (f StateWriter) appendTo(out []byte) []byte {
 	if f.Blob != nil {
 		return append(append(out, 1), f.Blob...)
 	}
@@ -107,7 +107,7 @@ func (f Foreign) appendTo(out []byte) []byte {
 }
 
 // appendEnd appends what every request ends with.
-func appendEnd(out []byte, c Clock, r kernel.Request, f Foreign) []byte {
+func appendEnd(out []byte, c Clock, r kernel.Request, f StateWriter) []byte {
 	if c != ClockServer {
 		out = appendInt(out, r.Now, 7)
 	}
@@ -118,7 +118,7 @@ func appendEnd(out []byte, c Clock, r kernel.Request, f Foreign) []byte {
 }
 
 // EncodeRequest returns the bytes of a request.
-func EncodeRequest(c Clock, r kernel.Request, f Foreign) []byte {
+func EncodeRequest(c Clock, r kernel.Request, f StateWriter) []byte {
 	out := make([]byte, 0, 64)
 	out = append(out, byte(r.Verb), byte(c))
 	out = appendInt(out, max(r.Cost, 1), 4)
@@ -132,10 +132,10 @@ func EncodeRequest(c Clock, r kernel.Request, f Foreign) []byte {
 }
 
 // checkArg is the check of one permit by Redis' time, which most requests are, as an argument of a command.
-var checkArg any = EncodeRequest(ClockServer, kernel.Request{Verb: kernel.VerbCheck, Cost: 1}, Foreign{})
+var checkArg any = EncodeRequest(ClockServer, kernel.Request{Verb: kernel.VerbCheck, Cost: 1}, StateWriter{})
 
 // RequestArg is encodeRequest as an argument of a command.
-func RequestArg(c Clock, r kernel.Request, f Foreign) any {
+func RequestArg(c Clock, r kernel.Request, f StateWriter) any {
 	if c == ClockServer && r.Verb == kernel.VerbCheck && r.Cost == 1 && len(r.Windows) == 0 && f.Blob == nil && !f.Lost {
 		return checkArg
 	}
@@ -148,7 +148,7 @@ const (
 )
 
 // EncodeInDebt returns the bytes of a debt of so many permits of each rule, and of the request after it.
-func EncodeInDebt(c Clock, r kernel.Request, f Foreign, debts []int64) []byte {
+func EncodeInDebt(c Clock, r kernel.Request, f StateWriter, debts []int64) []byte {
 	debit := append(make([]byte, 0, 64), codeDebit, byte(c))
 	debit = appendInt(debit, 1, 4)
 	for _, d := range debts {
@@ -170,7 +170,7 @@ const (
 	ReplyMalformed   replyKind = 4
 )
 
-// Reply is what the script says about one key.
+// Reply is a reply of the script about one key.
 type Reply struct {
 	Kind    replyKind
 	Verdict kernel.Verdict
@@ -252,8 +252,8 @@ func DecodeReply(in string, set *kernel.RuleSet, v kernel.Verb, debts int) (Repl
 	return out, nil
 }
 
-// BlobOf surrounds rules with the length of their states' head, and the head. The first own bytes of the head tell the
-// rules from others; 0: all of it.
+// BlobOf surrounds rules with the length of their states' head, and the head. The first own bytes of the head identify the
+// rules; 0: all of it.
 func BlobOf(rules []byte, own byte, head []byte) []byte {
 	out := append([]byte{own, byte(len(head)), byte(len(head) >> 8)}, rules...)
 	return append(out, head...)
@@ -264,7 +264,7 @@ const (
 	PolicyHeadLen = 11
 )
 
-// GenerationOf returns what tells the rules of a policy from others.
+// GenerationOf returns the generation that identifies the rules of a policy.
 func GenerationOf(rules []byte) []byte {
 	sum := sha256.Sum256(rules)
 	return sum[:GenerationLen]
@@ -312,7 +312,7 @@ func callerHead(s *kernel.RuleSet) []byte {
 // CallerRule is the name of a rule that has none, of a limit that a caller brings along.
 const CallerRule = "limit"
 
-// ParseCallerHead reads the rules with which the state of a caller's limit begins, and gives their blob.
+// ParseCallerHead reads the rules with which the state of a caller's limit begins, and returns their blob.
 func ParseCallerHead(in []byte) (*kernel.RuleSet, []byte, error) {
 	all, count, c, alone := in, 1, kernel.CarryUsage, true
 	if len(in) > 0 && in[0] >= 128 {

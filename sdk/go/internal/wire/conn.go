@@ -30,7 +30,7 @@ var scriptSHA = sync.OnceValue(func() any {
 })
 
 // onceCmd is a command that the client library never sends a second time by itself: a reply that was lost is no reason
-// to charge twice. It keeps whether it was written to a connection, for which its arguments are asked for.
+// to charge twice. It keeps whether it was written to a connection, for which its arguments are read.
 type onceCmd struct {
 	redis.Cmd
 	written atomic.Bool
@@ -73,7 +73,7 @@ func (c Conn) Address() string {
 	return strings.Join(all, ", ")
 }
 
-// Once sends a command at most once, and gives its reply. A notSent error says that the command was not sent.
+// Once sends a command at most once, and returns its reply. A notSent error means that the command was not sent.
 func (c Conn) Once(ctx context.Context, client redis.UniversalClient, args ...any) (any, error) {
 	cmd := &onceCmd{}
 	cmd.Cmd = *redis.NewCmd(ctx, append(cmd.args[:0], args...)...)
@@ -114,8 +114,8 @@ func (c Conn) Node(ctx context.Context, key string) (node *redis.Client, room in
 	return node, int64(node.Options().PoolSize)
 }
 
-// refusedMax is how often a call is sent again that Redis refused without beginning it.
-const refusedMax = 3
+// resendsMax is how often a call is sent again that Redis refused without beginning it.
+const resendsMax = 3
 
 // tryAgainAfter is the pause after TRYAGAIN, while slots move.
 const tryAgainAfter = time.Millisecond
@@ -134,10 +134,10 @@ func (c Conn) Decide(ctx context.Context, keys []string, rules, request any) (st
 	for tries := 0; ; tries++ {
 		got, err := c.Once(ctx, c.Client, args...)
 		if err == nil {
-			return text(got)
+			return stringReply(got)
 		}
 		name := ErrorName(err)
-		if tries == refusedMax || name != "NOSCRIPT" && name != "TRYAGAIN" {
+		if tries == resendsMax || name != "NOSCRIPT" && name != "TRYAGAIN" {
 			return "", err
 		}
 		if name == "TRYAGAIN" {
@@ -171,7 +171,7 @@ func (c Conn) Load(ctx context.Context, key string, everywhere bool) error {
 // ErrNoString is the error of a reply that cannot be one of the script.
 var ErrNoString = errors.New("the reply is not a string")
 
-func text(got any) (string, error) {
+func stringReply(got any) (string, error) {
 	if s, ok := got.(string); ok {
 		return s, nil
 	}
@@ -187,7 +187,7 @@ func (c Conn) RulesAt(ctx context.Context, key string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := text(got)
+	s, err := stringReply(got)
 	return []byte(s), err
 }
 
@@ -214,18 +214,18 @@ func (e notSentError) Unwrap() error { return e.error }
 // NotSent marks the error of something before a call.
 func NotSent(err error) error { return notSentError{err} }
 
-// Class is what a question to Redis came to, if to no decision.
+// Class is what a request to Redis came to, if to no decision.
 type Class int
 
 const (
 	ClassNoAnswer   Class = iota + 1 // Redis does not answer
 	ClassContended                   // Redis answers, but came to no decision
-	ClassOverloaded                  // Redis answers others, but not this question in time
+	ClassOverloaded                  // Redis answers others, but not this request in time
 	ClassThisKey                     // Redis cannot decide this key; others are not affected
 	ClassCaller                      // a mistake of the caller's, or a caller that went away
 )
 
-// Failure is why a question got no decision.
+// Failure is why a request got no decision.
 type Failure struct {
 	Class   Class
 	Charged bool // perhaps charged
@@ -234,18 +234,18 @@ type Failure struct {
 
 func (f *Failure) Error() string { return f.Cause.Error() }
 
-// ErrUnsupported is the cause of a failure of rules that do not know a verb.
+// ErrUnsupported is the cause of a failure of rules that do not support a verb.
 var ErrUnsupported = errors.New("unsupported verb")
 
-// refusals are errors with which Redis says that it did not execute a call, and does not serve.
-var refusals = map[string]bool{
+// notExecutedErrors are errors of Redis that mean that it did not execute a call, and does not serve.
+var notExecutedErrors = map[string]bool{
 	"NOSCRIPT": true, "MOVED": true, "ASK": true, "TRYAGAIN": true, "CLUSTERDOWN": true, "CROSSSLOT": true,
 	"LOADING": true, "MASTERDOWN": true, "BUSY": true, "NOAUTH": true, "READONLY": true, "NOREPLICAS": true,
 	"MISCONF": true, "NOPERM": true, "OOM": true,
 }
 
 // ErrorName returns the name of an error of Redis, also where its place in the script stands before it; "" if Redis did
-// not say one.
+// not send one.
 func ErrorName(err error) string {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
@@ -277,6 +277,6 @@ func ClassOf(err error) *Failure {
 	case "WRONGTYPE":
 		return &Failure{ClassThisKey, false, err}
 	default:
-		return &Failure{ClassNoAnswer, !refusals[name] && !errors.As(err, &early), err}
+		return &Failure{ClassNoAnswer, !notExecutedErrors[name] && !errors.As(err, &early), err}
 	}
 }

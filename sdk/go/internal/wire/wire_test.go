@@ -29,13 +29,13 @@ func TestTheScriptIsThatOfTheSpecification(t *testing.T) {
 
 func TestTheExampleOfTheProtocol(t *testing.T) {
 	set := testkit.Set(t, testkit.Named("minute", testkit.Window(10, time.Minute)))
-	plan := PlanOf("orders", set, InstantOf(time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC)))
+	plan := NewPolicyRules("orders", set, InstantOf(time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC)))
 	for _, pair := range [][2]string{
 		{StateKey("orders", "alice"), "sg:{WYSeHag-hqRckSRns0jV-w}"},
 		{StateKey("a", "b"), "sg:{z2q2E-OUI5H4jtaYVX4WgA}"},
 		{hex.EncodeToString(plan.Blob), "060b0002000105050128cdd20eaf134a050000000000002440000000000000000000000000389c8c41000000000000000000000000000000009e5667e13a8860ea000000"},
 		{plan.RulesKey, "sg:rules:amVe8lwjHh50SFePmz7I3w:9e5667e13a88"},
-		{hex.EncodeToString(EncodeRequest(ClockServer, kernel.Request{Verb: kernel.VerbCheck, Cost: 1}, Foreign{})), "010001000000"},
+		{hex.EncodeToString(EncodeRequest(ClockServer, kernel.Request{Verb: kernel.VerbCheck, Cost: 1}, StateWriter{})), "010001000000"},
 		{fmt.Sprintf("%x", kernel.PermitOf("job-7")), "fc7d5856c683d94f70813773fb8e0104"},
 	} {
 		if pair[0] != pair[1] {
@@ -55,7 +55,7 @@ func TestTheRulesOfALimitMadeInCodeAreInItsStates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan := CallerPlan("mail", set)
+		plan := NewLimitRules("mail", set)
 		read, blob, err := ParseCallerHead(append(append([]byte(nil), plan.Head...), 1, 2, 3))
 		if err != nil || !bytes.Equal(blob, plan.Blob) || !bytes.Equal(read.Bytes(), set.Bytes()) {
 			t.Errorf("%v: %v", rules, err)
@@ -152,7 +152,7 @@ func TestLimitsAreThoseOfTheWire(t *testing.T) {
 		}
 		set := testkit.Set(t, rules...)
 		set.Carry = testkit.Carries[e.Document.Carry]
-		p := CallerPlan("p", set)
+		p := NewLimitRules("p", set)
 		if hex.EncodeToString(p.Blob) != e.BlobHex || hex.EncodeToString(p.Head) != e.HeadHex {
 			t.Errorf("%s: %x", e.Document.Rules, p.Blob)
 		}

@@ -16,9 +16,9 @@ func TestARedisThatAnswersOthersIsBusyAndNotSilent(t *testing.T) {
 	const deadline, ms = 50 * time.Millisecond, time.Millisecond
 	for name, c := range map[string]struct {
 		silence, overdue time.Duration
-		waiting          int64 // beside the question
+		waiting          int64 // beside the request
 		sent             bool
-		late             int64 // questions before it
+		late             int64 // requests before it
 		busy             bool
 	}{
 		"a reply came within the deadline":                   {49 * ms, 0, 0, true, 0, true},
@@ -35,26 +35,26 @@ func TestARedisThatAnswersOthersIsBusyAndNotSilent(t *testing.T) {
 		"the process stood still":                            {5000 * ms, 200 * ms, 0, true, 9, true},
 		"the process was a quarter of a deadline late, sent": {60 * ms, 12 * ms, 0, true, 0, false},
 	} {
-		p := &pulse{}
+		p := &nodeActivity{}
 		for range c.waiting + 1 {
 			p.begin(0)
 		}
 		p.answered(0)
 		p.late.Store(c.late)
 		p.lateSeen.Store(-1 << 62)
-		l := lateness{began: c.silence - c.overdue - deadline, seen: c.silence, deadline: deadline}
+		l := lateRequest{began: c.silence - c.overdue - deadline, seen: c.silence, deadline: deadline}
 		if busy := p.busy(l, c.sent, 2); busy != c.busy {
 			t.Errorf("%s: %v", name, busy)
 		}
 	}
 }
 
-func TestQuestionsThatAreLateTogetherCountAsOne(t *testing.T) {
+func TestRequestsThatAreLateTogetherCountAsOne(t *testing.T) {
 	const deadline = 50 * time.Millisecond
-	p := &pulse{}
+	p := &nodeActivity{}
 	busy := func(began time.Duration) bool {
-		p.beat.Store(int64(began + deadline - time.Millisecond)) // a reply that was late itself
-		return p.busy(lateness{began, began + deadline, deadline}, true, 20)
+		p.lastReply.Store(int64(began + deadline - time.Millisecond)) // a reply that was late itself
+		return p.busy(lateRequest{began, began + deadline, deadline}, true, 20)
 	}
 	for i := range 20 {
 		if !busy(time.Second + time.Duration(i)) {
@@ -68,13 +68,13 @@ func TestQuestionsThatAreLateTogetherCountAsOne(t *testing.T) {
 	}
 }
 
-func TestSilenceBeginsWithTheFirstQuestionAfterNothingWasUnderWay(t *testing.T) {
-	p := &pulse{}
+func TestSilenceBeginsWithTheFirstRequestAfterNothingWasUnderWay(t *testing.T) {
+	p := &nodeActivity{}
 	p.begin(0)
 	p.answered(time.Second)
 	p.end()
 	p.begin(time.Hour)
-	late := lateness{time.Hour, time.Hour + 50*time.Millisecond, 50 * time.Millisecond}
+	late := lateRequest{time.Hour, time.Hour + 50*time.Millisecond, 50 * time.Millisecond}
 	if p.busy(late, true, 9) {
 		t.Error("a reply of an hour ago makes it busy")
 	}
@@ -88,11 +88,11 @@ func TestSilenceBeginsWithTheFirstQuestionAfterNothingWasUnderWay(t *testing.T) 
 func TestEachNodeHasAPulseOfItsOwn(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": testkit.FreeAddr(), "b": testkit.FreeAddr()}, PoolSize: 7})
 	defer ring.Close()
-	s, ctx, seen := &Redis{conn: wire.Conn{Client: ring}}, context.Background(), map[*pulse]bool{}
+	s, ctx, seen := &Redis{conn: wire.Conn{Client: ring}}, context.Background(), map[*nodeActivity]bool{}
 	for _, name := range []string{"1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"} {
 		key := wire.StateKey("a", name)
-		p, room := s.pulseOf(ctx, key)
-		if again, _ := s.pulseOf(ctx, key); p != again || room != 7 {
+		p, room := s.activityOf(ctx, key)
+		if again, _ := s.activityOf(ctx, key); p != again || room != 7 {
 			t.Errorf("%s: another pulse, or room for %d", name, room)
 		}
 		seen[p] = true
@@ -103,20 +103,20 @@ func TestEachNodeHasAPulseOfItsOwn(t *testing.T) {
 }
 
 // The probes of a process that is late itself must not make a Redis busy that is gone.
-func TestAQuestionThatHadNoAnswerKeepsTheSilence(t *testing.T) {
+func TestARequestThatHadNoAnswerKeepsTheSilence(t *testing.T) {
 	const deadline = 50 * time.Millisecond
-	p := &pulse{}
+	p := &nodeActivity{}
 	for probe, want := range []bool{true, true, false, false} {
 		began := time.Duration(probe) * 200 * time.Millisecond
 		p.begin(began)
-		if got := p.busy(lateness{began, began + 2*deadline, deadline}, true, 9); got != want {
+		if got := p.busy(lateRequest{began, began + 2*deadline, deadline}, true, 9); got != want {
 			t.Errorf("probe %d: %v", probe, got)
 		}
 		p.end()
 	}
 	p.answered(time.Second)
 	p.begin(2 * time.Second)
-	if !p.busy(lateness{2 * time.Second, 2*time.Second + 2*deadline, deadline}, true, 9) {
+	if !p.busy(lateRequest{2 * time.Second, 2*time.Second + 2*deadline, deadline}, true, 9) {
 		t.Error("it answered meanwhile")
 	}
 }
@@ -141,12 +141,12 @@ func TestAProcessThatStartsHasMoreTime(t *testing.T) {
 }
 
 // Callers must not wait ten times as long for a Redis that went away right after the start.
-func TestAStartEndsWithAQuestionThatHasNoAnswer(t *testing.T) {
+func TestAStartEndsWithARequestThatHasNoAnswer(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: testkit.FreeAddr(), ContextTimeoutEnabled: true, DialerRetries: 1})
 	defer client.Close()
 	s := NewRedis(wire.Conn{Client: client}, 50*time.Millisecond, time.Now, func() wire.Clock { return wire.ClockServer })
 	s.Begin()
-	q := Question{Plan: planOf(t, 1, testkit.Window(9, time.Hour)), Key: wire.StateKey("a", "k"), Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 1}}
+	q := Request{Rules: compiled(t, 1, testkit.Window(9, time.Hour)), Key: wire.StateKey("a", "k"), Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 1}}
 	if _, f := s.Decide(context.Background(), q); f == nil || f.Class != wire.ClassNoAnswer {
 		t.Fatalf("%+v", f)
 	}
@@ -167,8 +167,8 @@ func TestAWarmUpMakesConnectionsAndChangesNothing(t *testing.T) {
 	if keys, err := testkit.Dial(t, addr).Keys(ctx, "*").Result(); err != nil || len(keys) > 0 {
 		t.Errorf("%v, %v", keys, err)
 	}
-	p := planOf(t, 1, testkit.Window(9, time.Hour))
-	q := Question{Plan: p, Key: wire.StateKey("a", "k"), Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 1}}
+	p := compiled(t, 1, testkit.Window(9, time.Hour))
+	q := Request{Rules: p, Key: wire.StateKey("a", "k"), Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 1}}
 	if a, f := s.Decide(ctx, q); f != nil || !a.Allowed {
 		t.Errorf("%+v, %v", a, f)
 	}
