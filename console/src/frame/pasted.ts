@@ -1,5 +1,5 @@
 /** The meaning of pasted text: the answer to a request for permits, such a request, or a key. */
-export interface Pasted {
+export interface PastedText {
   app?: string | undefined;
   policy?: string | undefined;
   key?: string | undefined;
@@ -9,7 +9,7 @@ export interface Pasted {
   problem?: string;
 }
 
-export function pasted(text: string): Pasted {
+export function parsePasted(text: string): PastedText {
   const json = text.match(/\{.*\}/s)?.[0];
   let value: unknown;
   try {
@@ -20,7 +20,7 @@ export function pasted(text: string): Pasted {
   if (typeof value !== 'object' || value === null) return { key: text };
   const { app, policy, key, rule, allowed, remaining, limit, retry_after_us: retryUs } = value as Record<string, unknown>;
   const { title, detail, status } = value as Record<string, unknown>;
-  const found: Pasted = { app: word(app), policy: word(policy), key: word(key) };
+  const found: PastedText = { app: word(app), policy: word(policy), key: word(key) };
   if (typeof status === 'number' && (word(detail) ?? word(title))) found.problem = word(detail) ?? word(title);
   if (allowed === false && typeof rule === 'string') {
     const retryS = typeof retryUs === 'number' ? Math.ceil(retryUs / 1e6) : null;

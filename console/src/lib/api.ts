@@ -4,10 +4,10 @@ import { finding, t } from './i18n/index.svelte.ts';
 
 export type Schema = components['schemas'];
 type Finding = Schema['Finding'];
-export type Wrong = Pick<Finding, 'pointer' | 'detail'> & Partial<Finding>;
+export type DocumentError = Pick<Finding, 'pointer' | 'detail'> & Partial<Finding>;
 export type Warning = Pick<Finding, 'detail'> & Partial<Finding>;
 
-/** Typed requests: `await ask(api.GET('/v1/admin/apps'))`. */
+/** Typed requests: `await unwrap(api.GET('/v1/admin/apps'))`. */
 export const api = createClient<paths>({ baseUrl: location.origin, fetch: (request) => fetch(request) });
 
 /** Header of background requests: they do not keep the session alive. */
@@ -19,7 +19,7 @@ export class ApiFailure extends Error {
   readonly title: string;
   readonly code: string;
   readonly detail: string;
-  readonly errors: Wrong[];
+  readonly errors: DocumentError[];
   readonly warnings: Warning[];
   readonly version: number | undefined;
   readonly retryAfterS: number;
@@ -40,11 +40,11 @@ export class ApiFailure extends Error {
 /** Returns an error or warning of the server in the language of the console. */
 export function inLanguage<T extends Warning>(found: T): T {
   const detail = finding(found.code, found.params, found.detail);
-  return { ...found, detail: /^unknown_field/.test(found.code ?? '') ? ofField(found as Partial<Wrong>, detail) : detail };
+  return { ...found, detail: /^unknown_field/.test(found.code ?? '') ? ofField(found as Partial<DocumentError>, detail) : detail };
 }
 
 /** `unknown field` with the name of the field, which is the end of its place. */
-function ofField({ pointer }: Partial<Wrong>, detail: string): string {
+function ofField({ pointer }: Partial<DocumentError>, detail: string): string {
   const field = pointer?.split('/').at(-1)?.replaceAll('~1', '/').replaceAll('~0', '~');
   return field ? `\`${field.replaceAll('`', "'")}\`: ${detail}` : detail;
 }
@@ -59,7 +59,7 @@ export function whenSignedOut(action: () => void): void {
 type Answer<T> = { data?: T; error?: unknown; response: Response };
 
 /** Waits for an answer; throws `ApiFailure` unless it is 2xx. */
-export async function ask<T>(answer: Promise<Answer<T>>, options: { signIn?: boolean } = {}): Promise<T> {
+export async function unwrap<T>(answer: Promise<Answer<T>>, options: { signIn?: boolean } = {}): Promise<T> {
   let done: Answer<T>;
   try {
     done = await answer;

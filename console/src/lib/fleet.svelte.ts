@@ -1,4 +1,4 @@
-import { api, ask, PASSIVE, type Schema } from './api.ts';
+import { api, unwrap, PASSIVE, type Schema } from './api.ts';
 import { Loaded } from './loaded.svelte.ts';
 import { poll } from './poll.ts';
 
@@ -42,7 +42,7 @@ class Fleet {
   }
 
   load = async (): Promise<void> => {
-    await this.state.load(() => ask(api.GET('/v1/admin/fleet', { headers: PASSIVE })));
+    await this.state.load(() => unwrap(api.GET('/v1/admin/fleet', { headers: PASSIVE })));
     this.now = Date.now();
   };
 

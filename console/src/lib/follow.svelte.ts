@@ -3,8 +3,8 @@ import { changes } from './changes.svelte.ts';
 import { fleet } from './fleet.svelte.ts';
 
 /**
- * Runs `load` while the component is there: now, and after each change of the catalog. The fleet
- * is asked for its revision every few seconds, and at once when a stream reports a new one.
+ * Runs `load` while the component is there: now, and after each change of the catalog. The
+ * revision of the fleet is read every few seconds, and at once when a stream reports a new one.
  */
 export function follow(load: () => unknown): void {
   $effect(() => {

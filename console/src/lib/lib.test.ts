@@ -45,11 +45,11 @@ test('each curl line with a token asks what tokens may ask', () => {
   const sources = readdirSync(SRC, { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.svelte'))
     .map((name) => readFileSync(join(SRC, name), 'utf8'));
-  const asked = sources.flatMap((text) => [...text.matchAll(/\bcurl\('(\w+)', (?:`([^`]+)`|(\w+))/g)]);
-  expect(asked.length).toBeGreaterThan(3);
-  for (const [, method = '', given, named] of asked) {
+  const lines = sources.flatMap((text) => [...text.matchAll(/\bcurl\('(\w+)', (?:`([^`]+)`|(\w+))/g)]);
+  expect(lines.length).toBeGreaterThan(3);
+  for (const [, method = '', template, named] of lines) {
     // A name is that of the list of policies.
-    const path = (given ?? `/v1/admin/apps/\${app}/policies`).replaceAll('${', '{');
+    const path = (template ?? `/v1/admin/apps/\${app}/policies`).replaceAll('${', '{');
     expect(named === undefined || named === 'path', named).toBe(true);
     const { security } = (openapi.paths as Record<string, Record<string, { security: object[] }>>)[path]![method.toLowerCase()]!;
     expect(security, `${method} ${path}`).toContainEqual({ token: [] });

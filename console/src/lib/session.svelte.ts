@@ -1,4 +1,4 @@
-import { api, ask, whenSignedOut, type Schema } from './api.ts';
+import { api, unwrap, whenSignedOut, type Schema } from './api.ts';
 import { fleet } from './fleet.svelte.ts';
 import { navigate, route } from './router.svelte.ts';
 
@@ -14,7 +14,7 @@ class Session {
   /** Reads the server's description and the signed-in account. */
   async load(): Promise<void> {
     try {
-      this.meta = await ask(api.GET('/v1/admin/meta'));
+      this.meta = await unwrap(api.GET('/v1/admin/meta'));
     } catch {
       this.meta = null;
     }
@@ -25,7 +25,7 @@ class Session {
 
   async loadMe(): Promise<void> {
     try {
-      this.me = await ask(api.GET('/v1/admin/session'), { signIn: false });
+      this.me = await unwrap(api.GET('/v1/admin/session'), { signIn: false });
       returnThere();
     } catch {
       this.me = null;
@@ -42,8 +42,8 @@ class Session {
   }
 
   async signOut(everywhere = false): Promise<void> {
-    if (everywhere) await ask(api.DELETE('/v1/admin/sessions'));
-    else await ask(api.DELETE('/v1/admin/session'));
+    if (everywhere) await unwrap(api.DELETE('/v1/admin/sessions'));
+    else await unwrap(api.DELETE('/v1/admin/session'));
     for (const key of Object.keys(sessionStorage)) {
       if (key.startsWith(DRAFT)) sessionStorage.removeItem(key);
     }
@@ -57,16 +57,16 @@ export const session = new Session();
 const RETURN = 'sluicegate.return';
 
 /** Stores in this tab the path to return to after a sign-in elsewhere: the provider sends people to the first page. */
-export function keepReturn(path: string): void {
+export function saveReturn(path: string): void {
   sessionStorage.setItem(RETURN, path);
 }
 
 /** The path to return to after a sign-in elsewhere; empty: none was begun. */
-export const keptReturn = (): string => sessionStorage.getItem(RETURN) ?? '';
+export const savedReturn = (): string => sessionStorage.getItem(RETURN) ?? '';
 
 /** Shows the page that the person wanted before a sign-in elsewhere. */
 function returnThere(): void {
-  const path = keptReturn();
+  const path = savedReturn();
   sessionStorage.removeItem(RETURN);
   if (path && location.pathname === '/') navigate(path, { replace: true });
 }

@@ -24,7 +24,7 @@ export function carried(before: Json | undefined, after: Json | undefined): Carr
     const [from, to] = [was && limitOf(was), limitOf(rule)];
     if (from === undefined || to === undefined || from === to) return [];
     const used = Math.ceil(from * 0.9);
-    // Held permits stay held, whatever the policy says.
+    // Held permits stay held, whatever the policy is.
     const isHeld = rule.algorithm === 'concurrency';
     const usage = Math.max(0, to - used);
     const proportional = isHeld ? usage : to - scaled(used, to, from);

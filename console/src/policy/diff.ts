@@ -5,7 +5,7 @@ import { DEFAULTS, overridesOf, type Rule, ruleOf, rulesOf, textsOf } from './do
 import { type Json, type JsonObject, isObject, same } from './json.ts';
 import { PARAM_LABELS } from './labels.ts';
 import { parseDuration, parseRate } from './units.ts';
-import { type Say, durationWords, rateWords, ruleWords, valueWords } from './words.ts';
+import { type Translator, describeDuration, describeRate, describeRule, describeValue } from './describe.ts';
 
 export interface Place {
   /** The key of the override that has the rules. */
@@ -157,39 +157,39 @@ const FIELDS: Record<string, Key> = {
   until: 'policy.field.until',
 };
 
-function fieldWords(field: string, isOfRule: boolean, say: Say): string {
+function describeField(field: string, isOfRule: boolean, translator: Translator): string {
   const key = (isOfRule ? PARAM_LABELS : FIELDS)[field];
-  return key ? say.t(key) : field;
+  return key ? translator.t(key) : field;
 }
 
 /** The place of a difference: `rule burst · Rate`. */
-export function placeWords({ override, rule, field }: Place, say: Say): string {
+export function describePlace({ override, rule, field }: Place, translator: Translator): string {
   const parts = [];
-  if (override !== undefined) parts.push(say.t('policy.diff.override', { key: override }));
-  if (rule !== undefined) parts.push(say.t('policy.diff.rule', { rule }));
-  if (field !== undefined) parts.push(fieldWords(field, rule !== undefined, say));
+  if (override !== undefined) parts.push(translator.t('policy.diff.override', { key: override }));
+  if (rule !== undefined) parts.push(translator.t('policy.diff.rule', { rule }));
+  if (field !== undefined) parts.push(describeField(field, rule !== undefined, translator));
   return parts.join(' · ');
 }
 
 /** A side of a difference: `100/s`. */
-export function sideWords(value: Json | undefined, say: Say): string {
+export function describeSide(value: Json | undefined, translator: Translator): string {
   const rule = ruleOf(value);
-  if (rule) return ruleWords(rule, say);
-  if (parseRate(value)) return rateWords(value, say);
-  return parseDuration(value) === undefined ? valueWords(value, say) : durationWords(value, say);
+  if (rule) return describeRule(rule, translator);
+  if (parseRate(value)) return describeRate(value, translator);
+  return parseDuration(value) === undefined ? describeValue(value, translator) : describeDuration(value, translator);
 }
 
 /** A difference in a line: `rule burst · Rate: 100/s → 150/s`. */
-export function differenceWords(difference: Difference, say: Say): string {
+export function describeDifference(difference: Difference, translator: Translator): string {
   const { kind, place, before, after, count } = difference;
-  if (count !== undefined) return say.t(SUMMARY[kind], { count });
-  const where = placeWords(place, say);
+  if (count !== undefined) return translator.t(SUMMARY[kind], { count });
+  const where = describePlace(place, translator);
   switch (kind) {
     case 'added':
-      return say.t('policy.diff.added', { where, after: sideWords(after, say) });
+      return translator.t('policy.diff.added', { where, after: describeSide(after, translator) });
     case 'removed':
-      return say.t('policy.diff.removed', { where, before: sideWords(before, say) });
+      return translator.t('policy.diff.removed', { where, before: describeSide(before, translator) });
     default:
-      return say.t('policy.diff.changed', { where, before: sideWords(before, say), after: sideWords(after, say) });
+      return translator.t('policy.diff.changed', { where, before: describeSide(before, translator), after: describeSide(after, translator) });
   }
 }

@@ -23,13 +23,13 @@ const reasonsKey = () => `${own()}reasons`;
 // A new policy has no name yet; `new` with a slash is not a name.
 const keyOf = (app: string, policy: string | undefined) => `${own()}${app}/${policy ?? '/new'}`;
 
-export function keepDraft(app: string, policy: string | undefined, draft: Draft): void {
+export function saveDraft(app: string, policy: string | undefined, draft: Draft): void {
   sessionStorage.setItem(keyOf(app, policy), JSON.stringify(draft));
 }
 
 export function draftOf(app: string, policy: string | undefined): Draft | null {
-  const kept = sessionStorage.getItem(keyOf(app, policy));
-  return kept ? (JSON.parse(kept) as Draft) : null;
+  const saved = sessionStorage.getItem(keyOf(app, policy));
+  return saved ? (JSON.parse(saved) as Draft) : null;
 }
 
 export function dropDraft(app: string, policy: string | undefined): void {
@@ -43,6 +43,6 @@ export function reasons(): string[] {
 
 export function keepReason(reason: string): void {
   if (!reason) return;
-  const kept = [reason, ...reasons().filter((other) => other !== reason)].slice(0, REASONS_MAX);
-  sessionStorage.setItem(reasonsKey(), JSON.stringify(kept));
+  const recent = [reason, ...reasons().filter((other) => other !== reason)].slice(0, REASONS_MAX);
+  sessionStorage.setItem(reasonsKey(), JSON.stringify(recent));
 }

@@ -15,7 +15,7 @@ export function appended(document: Json, path: Path, item: Json): Json {
   return edited(document, path, [...listOf(get(document, path)), item]);
 }
 
-/** Removes an item. A list that becomes empty goes, too: absence is how documents say "none". */
+/** Removes an item. A list that becomes empty goes, too: absence means "none" in documents. */
 export function without(document: Json, path: Path): Json {
   const next = edited(document, path, undefined);
   const list = path.slice(0, -1);
@@ -66,7 +66,7 @@ export function withAlgorithm(rule: JsonObject, algorithm: AlgorithmName): JsonO
   );
 }
 
-/** Values for required parameters, near to what the rule said before. */
+/** Values for required parameters, near to those of the rule before. */
 function starting(params: JsonObject): JsonObject {
   const rate = parseRate(params.rate);
   const limit = params.limit ?? params.burst ?? rate?.permits ?? 100;

@@ -12,7 +12,7 @@ import { tags } from '@lezer/highlight';
 import { ALGORITHM_NAMES, type AlgorithmName, paramsOf } from './algorithms.ts';
 import { POLICY_FIELDS } from './document.ts';
 
-/** Something that the server said about a place, from line 1 and column 1. */
+/** Something that the server phrases about a place, from line 1 and column 1. */
 export interface Mark {
   line: number;
   column: number;
@@ -127,8 +127,8 @@ function replaceSelection(event: InputEvent, view: EditorView): boolean {
 /** Two texts beside each other; unchanged parts are folded. */
 export function createComparison(host: HTMLElement, left: [label: string, text: string], right: [label: string, text: string], folded: string): () => void {
   const root = host.shadowRoot ?? host.attachShadow({ mode: 'open' });
-  const said = EditorState.phrases.of({ '$ unchanged lines': folded });
-  const side = ([label, doc]: [string, string]) => ({ doc, extensions: [common(label), said, EditorState.readOnly.of(true)] });
+  const phrases = EditorState.phrases.of({ '$ unchanged lines': folded });
+  const side = ([label, doc]: [string, string]) => ({ doc, extensions: [common(label), phrases, EditorState.readOnly.of(true)] });
   const view = new MergeView({
     parent: root,
     root,

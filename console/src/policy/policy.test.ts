@@ -6,7 +6,7 @@ import en from '../lib/i18n/policy.en.json';
 import zh from '../lib/i18n/policy.zh.json';
 import { ALGORITHMS, ALGORITHM_NAMES, paramsOf } from './algorithms.ts';
 import { carried } from './carry.ts';
-import { differenceWords, differences } from './diff.ts';
+import { describeDifference, differences } from './diff.ts';
 import { arranged } from './document.ts';
 import { appended, edited, moved, withAlgorithm, withRule, without } from './edit.ts';
 import { type Json, type JsonObject, get, same } from './json.ts';
@@ -14,14 +14,14 @@ import { LEASES, LEASES_STARTS, leasesOf, neverLeased, tooSmall } from './leases
 import { merge } from './merge.ts';
 import { orderedAs } from './order.ts';
 import { durationText, parseRate } from './units.ts';
-import { type Say, limitWords } from './words.ts';
+import { type Translator, describeLimits } from './describe.ts';
 import { printYaml } from './yaml.ts';
 import { dialsOf, firstLine, stepped, turned } from './whatif.ts';
 
 const ROOT = join(import.meta.dirname, '../../..');
 const BINARY = process.env.SLUICEGATE_BIN;
 
-function sayIn(messages: Record<string, string>, locale: string): Say {
+function translatorIn(messages: Record<string, string>, locale: string): Translator {
   return {
     locale: () => locale,
     t(key, params = {}) {
@@ -35,8 +35,8 @@ function sayIn(messages: Record<string, string>, locale: string): Say {
   };
 }
 
-const english = sayIn(en, 'en-GB');
-const chinese = sayIn(zh, 'zh-CN');
+const english = translatorIn(en, 'en-GB');
+const chinese = translatorIn(zh, 'zh-CN');
 
 const ORDERS: JsonObject = {
   name: 'orders.create',
@@ -124,8 +124,8 @@ function randomDocument(next: (below: number) => number, name: string): JsonObje
 
 describe('words', () => {
   test('say what a limit is in both languages', () => {
-    expect(limitWords(ORDERS, english)).toBe('100/s, up to 200 at once · 5,000 in any hour');
-    expect(limitWords(ORDERS, chinese)).toBe('每秒 100，突发最多 200 · 任意 1 小时内最多 5,000 次');
+    expect(describeLimits(ORDERS, english)).toBe('100/s, up to 200 at once · 5,000 in any hour');
+    expect(describeLimits(ORDERS, chinese)).toBe('每秒 100，突发最多 200 · 任意 1 小时内最多 5,000 次');
   });
 
   test.each([
@@ -139,13 +139,13 @@ describe('words', () => {
     [{ concurrency: { limit: 2, ttl: '30s' } }, '2 at a time'],
     [{ token_bucket: { rate: 'soon' } }, 'soon, up to ? at once'],
   ])('%j is %s', (rule: Json, words) => {
-    expect(limitWords({ rules: [rule] }, english)).toBe(words);
+    expect(describeLimits({ rules: [rule] }, english)).toBe(words);
   });
 
   test('have a message for every algorithm', () => {
     for (const document of vectorDocuments()) {
-      for (const say of [english, chinese]) {
-        expect(limitWords(document, say)).not.toMatch(/no message|\{|undefined|–/);
+      for (const translator of [english, chinese]) {
+        expect(describeLimits(document, translator)).not.toMatch(/no message|\{|undefined|–/);
       }
     }
   });
@@ -199,7 +199,7 @@ describe('edits', () => {
 });
 
 describe('differences', () => {
-  const words = (before: Json, after: Json) => differences(before, after).map((one) => differenceWords(one, english));
+  const words = (before: Json, after: Json) => differences(before, after).map((one) => describeDifference(one, english));
 
   test('are two lines, not two hundred', () => {
     const after = edited(edited(ORDERS, ['rules', 0, 'token_bucket', 'rate'], '150/s'), ['rules', 0, 'token_bucket', 'burst'], 400);
@@ -317,7 +317,7 @@ overrides:
 `);
   });
 
-  // tests/policy.spec.ts asks the server whether it is the same document.
+  // tests/policy.spec.ts compares it with the document of the server.
   test.skipIf(!BINARY)('can be read by the server', () => {
     const next = random(20_261_124);
     const policies = [ORDERS, ...vectorDocuments(), ...Array.from({ length: 300 }, (_, n) => randomDocument(next, `random-${n}`))];

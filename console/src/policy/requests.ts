@@ -1,6 +1,6 @@
 /** Requests about policies. Changes name the version that they are made to. */
 
-import { ApiFailure, PASSIVE, type Schema, type Warning, type Wrong, api, ask, collect, inLanguage } from '../lib/api.ts';
+import { ApiFailure, PASSIVE, type Schema, type Warning, type DocumentError, api, unwrap, collect, inLanguage } from '../lib/api.ts';
 import type { Json } from './json.ts';
 
 export type Policy = Schema['Policy'];
@@ -9,7 +9,7 @@ export type State = Schema['State'];
 export type Live = 'active' | 'shadow';
 
 /** The parts of a change that people add. */
-export interface Given {
+export interface ChangeOptions {
   reason?: string;
   /** Make the change in spite of warnings. */
   force?: boolean;
@@ -18,12 +18,12 @@ export interface Given {
 export interface Validated {
   /** The document that the server read, unless there are errors. */
   document?: Json;
-  errors: Wrong[];
+  errors: DocumentError[];
   warnings: Warning[];
 }
 
 const path = (app: string, policy: string) => ({ app, policy });
-const query = ({ reason, force }: Given) => ({ ...(reason && { reason }), ...(force && { force }) });
+const query = ({ reason, force }: ChangeOptions) => ({ ...(reason && { reason }), ...(force && { force }) });
 const ifMatch = (version: number) => ({ 'If-Match': `"${version}"` });
 const documentOf = (document: Json) => document as unknown as Schema['Document'];
 
@@ -32,7 +32,7 @@ export const jsonOf = (holder: { document: unknown }): Json => holder.document a
 
 /** The apps that the account sees. */
 export async function appNames(): Promise<string[]> {
-  const apps = await collect((after) => ask(api.GET('/v1/admin/apps', { params: { query: { limit: 1000, after } } })));
+  const apps = await collect((after) => unwrap(api.GET('/v1/admin/apps', { params: { query: { limit: 1000, after } } })));
   return apps.map(({ name }) => name);
 }
 
@@ -40,68 +40,68 @@ export async function appNames(): Promise<string[]> {
 export function summariesOf(app: string): Promise<Schema['PolicySummary'][]> {
   const path = { app };
   return collect((after) =>
-    ask(api.GET('/v1/admin/apps/{app}/policy-summaries', { params: { path, query: { limit: 1000, after } } })),
+    unwrap(api.GET('/v1/admin/apps/{app}/policy-summaries', { params: { path, query: { limit: 1000, after } } })),
   );
 }
 
 export function policies(app: string, state?: State): Promise<Policy[]> {
   return collect((after) =>
-    ask(api.GET('/v1/admin/apps/{app}/policies', { params: { path: { app }, query: { after, state } } })),
+    unwrap(api.GET('/v1/admin/apps/{app}/policies', { params: { path: { app }, query: { after, state } } })),
   );
 }
 
 export function policyOf(app: string, policy: string): Promise<Policy> {
   const params = { path: path(app, policy) };
-  return ask(api.GET('/v1/admin/apps/{app}/policies/{policy}', { params })) as Promise<Policy>;
+  return unwrap(api.GET('/v1/admin/apps/{app}/policies/{policy}', { params })) as Promise<Policy>;
 }
 
 /** The newest versions first; pages of a hundred. */
 export function versions(app: string, policy: string, after?: string): Promise<Schema['Versions']> {
   const params = { path: path(app, policy), query: { after } };
-  return ask(api.GET('/v1/admin/apps/{app}/policies/{policy}/versions', { params }));
+  return unwrap(api.GET('/v1/admin/apps/{app}/policies/{policy}/versions', { params }));
 }
 
 export function versionOf(app: string, policy: string, version: number): Promise<Version> {
   const params = { path: { ...path(app, policy), version: String(version) } };
-  return ask(api.GET('/v1/admin/apps/{app}/policies/{policy}/versions/{version}', { params }));
+  return unwrap(api.GET('/v1/admin/apps/{app}/policies/{policy}/versions/{version}', { params }));
 }
 
 /** Sends one request for a key, which is charged as any other. */
 export function tryOne(app: string, policy: string, key: string): Promise<Schema['ExplainedKey']> {
   const params = { path: path(app, policy) };
-  return ask(api.POST('/v1/admin/apps/{app}/policies/{policy}/keys/try', { params, body: { key } }));
+  return unwrap(api.POST('/v1/admin/apps/{app}/policies/{policy}/keys/try', { params, body: { key } }));
 }
 
-export function create(app: string, document: Json, state: Live, given: Given): Promise<Policy> {
+export function create(app: string, document: Json, state: Live, options: ChangeOptions): Promise<Policy> {
   const body = { document: documentOf(document), state };
-  return ask(api.POST('/v1/admin/apps/{app}/policies', { params: { path: { app }, query: query(given) }, body }));
+  return unwrap(api.POST('/v1/admin/apps/{app}/policies', { params: { path: { app }, query: query(options) }, body }));
 }
 
-export function change(app: string, policy: string, version: number, document: Json, given: Given): Promise<Policy> {
-  const params = { path: path(app, policy), query: query(given), header: ifMatch(version) };
-  return ask(api.PUT('/v1/admin/apps/{app}/policies/{policy}', { params, body: { document: documentOf(document) } }));
+export function change(app: string, policy: string, version: number, document: Json, options: ChangeOptions): Promise<Policy> {
+  const params = { path: path(app, policy), query: query(options), header: ifMatch(version) };
+  return unwrap(api.PUT('/v1/admin/apps/{app}/policies/{policy}', { params, body: { document: documentOf(document) } }));
 }
 
-export function setState(app: string, policy: string, version: number, state: Live, given: Given): Promise<Policy> {
-  const params = { path: path(app, policy), query: query(given), header: ifMatch(version) };
+export function setState(app: string, policy: string, version: number, state: Live, options: ChangeOptions): Promise<Policy> {
+  const params = { path: path(app, policy), query: query(options), header: ifMatch(version) };
   return state === 'active'
-    ? ask(api.POST('/v1/admin/apps/{app}/policies/{policy}/activate', { params }))
-    : ask(api.POST('/v1/admin/apps/{app}/policies/{policy}/shadow', { params }));
+    ? unwrap(api.POST('/v1/admin/apps/{app}/policies/{policy}/activate', { params }))
+    : unwrap(api.POST('/v1/admin/apps/{app}/policies/{policy}/shadow', { params }));
 }
 
-export function rollBack(app: string, policy: string, version: number, to: number, given: Given): Promise<Policy> {
-  const params = { path: path(app, policy), query: query(given), header: ifMatch(version) };
-  return ask(api.POST('/v1/admin/apps/{app}/policies/{policy}/rollback', { params, body: { to } }));
+export function rollBack(app: string, policy: string, version: number, to: number, options: ChangeOptions): Promise<Policy> {
+  const params = { path: path(app, policy), query: query(options), header: ifMatch(version) };
+  return unwrap(api.POST('/v1/admin/apps/{app}/policies/{policy}/rollback', { params, body: { to } }));
 }
 
-export function restore(app: string, policy: string, to: number, state: Live, given: Given): Promise<Policy> {
-  const params = { path: path(app, policy), query: query(given) };
-  return ask(api.POST('/v1/admin/apps/{app}/policies/{policy}/restore', { params, body: { to, state } }));
+export function restore(app: string, policy: string, to: number, state: Live, options: ChangeOptions): Promise<Policy> {
+  const params = { path: path(app, policy), query: query(options) };
+  return unwrap(api.POST('/v1/admin/apps/{app}/policies/{policy}/restore', { params, body: { to, state } }));
 }
 
-export async function remove(app: string, policy: string, version: number, given: Given): Promise<void> {
-  const params = { path: path(app, policy), query: query(given), header: ifMatch(version) };
-  await ask(api.DELETE('/v1/admin/apps/{app}/policies/{policy}', { params }));
+export async function remove(app: string, policy: string, version: number, options: ChangeOptions): Promise<void> {
+  const params = { path: path(app, policy), query: query(options), header: ifMatch(version) };
+  await unwrap(api.DELETE('/v1/admin/apps/{app}/policies/{policy}', { params }));
 }
 
 /** Returns the document that the server reads in `yaml`, or its errors, and its warnings. */
@@ -113,7 +113,7 @@ export async function validate(app: string, yaml: string, state: Live, signal: A
     return response.ok ? { data: body as Schema['Validated'], response } : { error: body, response };
   });
   try {
-    const { document, warnings } = await ask(answer);
+    const { document, warnings } = await unwrap(answer);
     return { document: document as unknown as Json, errors: [], warnings: warnings.map(inLanguage) };
   } catch (error) {
     if (!(error instanceof ApiFailure) || error.status !== 422) throw error;
@@ -124,7 +124,7 @@ export async function validate(app: string, yaml: string, state: Live, signal: A
 /** Accounts that may change the policies of an app. */
 export async function ownersOf(app: string): Promise<string[]> {
   const members = await collect((after) =>
-    ask(api.GET('/v1/admin/apps/{app}/members', { params: { path: { app }, query: { after } } })),
+    unwrap(api.GET('/v1/admin/apps/{app}/members', { params: { path: { app }, query: { after } } })),
   );
   return members.filter(({ role }) => role === 'owner').map(({ account }) => account);
 }

@@ -70,23 +70,23 @@ export function toastBoost(text: string, after: Policy): void {
   });
 }
 
-export function toastCreated(made: Policy): void {
-  toast(t('policy.undo.created', { name: made.name }), {
+export function toastCreated(created: Policy): void {
+  toast(t('policy.undo.created', { name: created.name }), {
     undo: async () => {
-      const { version } = await policyOf(made.app, made.name);
-      await remove(made.app, made.name, version, undoing());
-      toast(t('policy.undo.deleted', { name: made.name }));
-      navigate(appPath(made.app));
+      const { version } = await policyOf(created.app, created.name);
+      await remove(created.app, created.name, version, undoing());
+      toast(t('policy.undo.deleted', { name: created.name }));
+      navigate(appPath(created.app));
     },
   });
 }
 
-export function toastDeleted(gone: Policy): void {
-  toast(t('policy.undo.deleted', { name: gone.name }), {
+export function toastDeleted(deleted: Policy): void {
+  toast(t('policy.undo.deleted', { name: deleted.name }), {
     undo: async () => {
-      await restore(gone.app, gone.name, gone.version, gone.state as Live, undoing());
-      toast(t('policy.undo.restored', { name: gone.name }));
-      navigate(policyPath(gone.app, gone.name));
+      await restore(deleted.app, deleted.name, deleted.version, deleted.state as Live, undoing());
+      toast(t('policy.undo.restored', { name: deleted.name }));
+      navigate(policyPath(deleted.app, deleted.name));
     },
   });
 }

@@ -11,7 +11,7 @@ export type Bucket = Schema['Compared']['timeline']['buckets'][number];
 /** The attributes of a request in access logs, of which keys can be made. */
 export const LOGGED = ['remote_ip', 'path', 'method', 'user_agent', 'status'] as const;
 
-export interface Asked {
+export interface WhatIfRequest {
   app: string;
   /** The policy that is drafted. */
   name: string;
@@ -21,7 +21,7 @@ export interface Asked {
 }
 
 /** Returns the first line of the request. */
-export function firstLine({ name, draft, attribute }: Omit<Asked, 'app'>): Json {
+export function firstLine({ name, draft, attribute }: Omit<WhatIfRequest, 'app'>): Json {
   return {
     policies: { name, document: draft },
     // With a match, lines choose their policy.

@@ -151,7 +151,7 @@ export function list(words: string[]): string {
   return text.replace(/(\w)和/g, '$1 和').replace(/和(?=\w)/g, '和 ');
 }
 
-// Months begin late: `in 2 months` says too little of a token that ends in 89 days.
+// Months begin late: `in 2 months` is too coarse for a token that ends in 89 days.
 const UNITS = [
   ['year', 31_536_000, 31_536_000],
   ['month', 2_592_000, 10_368_000],

@@ -9,7 +9,7 @@ type Entry = Schema['Entry'];
  * denied attempt `was denied: change the policy `, `login`, ``, and of one that failed `failed to …`.
  */
 export function actionParts(entry: Entry): [string, string, string] {
-  const [before = '', after] = actionWords(entry, TARGET).split(TARGET);
+  const [before = '', after] = describeAction(entry, TARGET).split(TARGET);
   return after === undefined ? [before, '', ''] : [before, visible(nameOf(entry)), after];
 }
 
@@ -21,22 +21,22 @@ export function actionLabel(action: string): string {
 
 const TARGET = '\ue000';
 
-function actionWords(entry: Entry, target: string): string {
-  if (entry.outcome === 'denied') return attemptWords('audit.was_denied', entry, target);
-  if (entry.outcome === 'failed') return attemptWords('audit.has_failed', entry, target);
+function describeAction(entry: Entry, target: string): string {
+  if (entry.outcome === 'denied') return describeAttempt('audit.was_denied', entry, target);
+  if (entry.outcome === 'failed') return describeAttempt('audit.has_failed', entry, target);
   const key = `audit.action.${entry.action}${detailOf(entry)}`;
-  const known = has(key) ? key : `audit.action.${entry.action}`;
-  if (!has(known)) return `${entry.action} ${target}`;
-  return t(known as Key, { target, app: entry.app ?? '', key: visible(keyOf(entry) ?? '') });
+  const found = has(key) ? key : `audit.action.${entry.action}`;
+  if (!has(found)) return `${entry.action} ${target}`;
+  return t(found as Key, { target, app: entry.app ?? '', key: visible(keyOf(entry) ?? '') });
 }
 
 /** The action that was not done. An action without a target is about something that does not exist yet. */
-function attemptWords(words: 'audit.was_denied' | 'audit.has_failed', entry: Entry, target: string): string {
+function describeAttempt(outcome: 'audit.was_denied' | 'audit.has_failed', entry: Entry, target: string): string {
   const detail = entry.actor === `account:${entry.target}` ? '.self' : entry.target === '' ? '.any' : '';
   const keys = [`audit.deny.${entry.action}${detail}`, `audit.deny.${entry.action}`];
-  const known = keys.find(has);
-  const what = known ? t(known as Key, { target, app: entry.app ?? '' }) : `${entry.action} ${target}`;
-  return t(words, { what });
+  const found = keys.find(has);
+  const what = found ? t(found as Key, { target, app: entry.app ?? '' }) : `${entry.action} ${target}`;
+  return t(outcome, { what });
 }
 
 /** The key that an action changed, if the entry names it; null: the budget that all share. */
@@ -60,7 +60,7 @@ export function versionOf({ after }: Entry): number {
 }
 
 /** Denied attempts of the same caller since its last entry: there were too many for an entry each. */
-export function unnotedOf({ after }: Entry): number {
+export function suppressedOf({ after }: Entry): number {
   const value = parse(after ?? '');
   return typeof value === 'object' && value !== null && 'unnoted_before' in value ? Number(value.unnoted_before) || 0 : 0;
 }

@@ -6,8 +6,8 @@ import { type Json, isObject } from './json.ts';
 import { UNITS, type Unit, inUnits, parseDuration, parseRate } from './units.ts';
 import { flow } from './yaml.ts';
 
-/** The language to write in. */
-export interface Say {
+/** The messages and the locale of a language. */
+export interface Translator {
   t(key: Key, params?: Record<string, string | number>): string;
   locale(): string;
 }
@@ -38,19 +38,19 @@ const TIME: Record<Unit, Key> = {
 };
 
 /** All rules of a policy: `100/s, up to 200 at once · 5,000 in any hour`. */
-export function limitWords(document: Json | undefined, say: Say): string {
+export function describeLimits(document: Json | undefined, translator: Translator): string {
   return rulesOf(document)
-    .map((rule) => ruleWords(rule, say))
+    .map((rule) => describeRule(rule, translator))
     .join(' · ');
 }
 
-export function ruleWords(rule: Rule, say: Say): string {
+export function describeRule(rule: Rule, translator: Translator): string {
   const { algorithm, params } = rule;
-  const { t } = say;
-  const rate = rateWords(params.rate, say);
-  const limit = valueWords(params.limit, say);
+  const { t } = translator;
+  const rate = describeRate(params.rate, translator);
+  const limit = describeValue(params.limit, translator);
   const windowUs = parseDuration(params.window);
-  const span = windowUs === undefined ? valueWords(params.window, say) : spanWords(algorithm === 'fixed_window' ? 'each' : 'any', windowUs, say);
+  const span = windowUs === undefined ? describeValue(params.window, translator) : describeSpan(algorithm === 'fixed_window' ? 'each' : 'any', windowUs, translator);
   switch (algorithm) {
     case 'token_bucket': {
       const burst = limitOf(rule) ?? '?';
@@ -58,18 +58,18 @@ export function ruleWords(rule: Rule, say: Say): string {
       return burst === parseRate(params.rate)?.permits ? rate : t('policy.words.bucket', { rate, burst });
     }
     case 'leaky_bucket': {
-      const burst = valueWords(params.burst ?? 0, say);
+      const burst = describeValue(params.burst ?? 0, translator);
       if (params.delay === 'none') return t('policy.words.meter', { rate, burst });
       return params.burst ? t('policy.words.leaky_burst', { rate, burst }) : t('policy.words.leaky', { rate });
     }
     case 'smooth_bursty':
-      return t('policy.words.bursty', { rate, span: durationWords(params.max_burst ?? '1s', say) });
+      return t('policy.words.bursty', { rate, span: describeDuration(params.max_burst ?? '1s', translator) });
     case 'smooth_warmup':
-      return t('policy.words.warmup', { rate, span: durationWords(params.warmup, say) });
+      return t('policy.words.warmup', { rate, span: describeDuration(params.warmup, translator) });
     case 'fixed_window': {
       const calendar = CALENDAR[String(params.calendar)];
       if (!calendar) return t('policy.words.fixed', { limit, span });
-      return t(calendar, { limit, zone: valueWords(params.time_zone ?? 'UTC', say) });
+      return t(calendar, { limit, zone: describeValue(params.time_zone ?? 'UTC', translator) });
     }
     case 'sliding_window':
     case 'sliding_log':
@@ -81,19 +81,19 @@ export function ruleWords(rule: Rule, say: Say): string {
   }
 }
 
-export function rateWords(text: Json | undefined, say: Say): string {
+export function describeRate(text: Json | undefined, translator: Translator): string {
   const rate = parseRate(text);
-  if (!rate) return valueWords(text, say);
-  const amount = new Intl.NumberFormat(say.locale()).format(rate.count);
+  if (!rate) return describeValue(text, translator);
+  const amount = new Intl.NumberFormat(translator.locale()).format(rate.count);
   const n = rate.bytes ? `${amount} ${rate.bytes}` : amount;
   const [count, unit] = inUnits(rate.periodUs);
-  if (count === 1) return say.t(RATE[unit], { n });
-  return say.t('policy.rate.span', { n, span: timeWords(rate.periodUs, say) });
+  if (count === 1) return translator.t(RATE[unit], { n });
+  return translator.t('policy.rate.span', { n, span: describeTime(rate.periodUs, translator) });
 }
 
-export function durationWords(text: Json | undefined, say: Say): string {
+export function describeDuration(text: Json | undefined, translator: Translator): string {
   const us = parseDuration(text);
-  return us === undefined ? valueWords(text, say) : timeWords(us, say);
+  return us === undefined ? describeValue(text, translator) : describeTime(us, translator);
 }
 
 const SPAN: Record<'each' | 'any', Partial<Record<Unit, Key>>> = {
@@ -102,37 +102,37 @@ const SPAN: Record<'each' | 'any', Partial<Record<Unit, Key>>> = {
 };
 
 /** A span after the word "each" or "any": `hour`, `10 min`. */
-export function spanWords(word: 'each' | 'any', us: number, say: Say): string {
+export function describeSpan(word: 'each' | 'any', us: number, translator: Translator): string {
   const [n, unit] = inUnits(us);
   const one = n === 1 && SPAN[word][unit];
-  if (one) return say.t(one);
-  const time = timeWords(us, say);
-  return word === 'each' ? say.t('policy.each.time', { time }) : time;
+  if (one) return translator.t(one);
+  const time = describeTime(us, translator);
+  return word === 'each' ? translator.t('policy.each.time', { time }) : time;
 }
 
 /** Exactly `us`, in the largest unit that divides it. */
-export function timeWords(us: number, say: Say): string {
+export function describeTime(us: number, translator: Translator): string {
   const [n, unit] = inUnits(us);
-  return say.t(TIME[unit], { n });
+  return translator.t(TIME[unit], { n });
 }
 
 /** About `us`, rounded up, for waits: `12 s`, `8:41` from a minute to an hour, `3 h`. */
-export function waitWords(us: number, say: Say): string {
+export function describeWait(us: number, translator: Translator): string {
   if (us > 60e6 && us < 3600e6) {
     const seconds = Math.ceil(us / 1e6);
     return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')}`;
   }
   const [unit, size] = UNITS.find(([, size]) => us >= 1.5 * size) ?? UNITS.at(-1)!;
-  return say.t(TIME[unit], { n: Math.ceil(us / size) });
+  return translator.t(TIME[unit], { n: Math.ceil(us / size) });
 }
 
 /** A part of a document in one line. */
-export function valueWords(value: Json | undefined, say: Say): string {
+export function describeValue(value: Json | undefined, translator: Translator): string {
   if (value === undefined) return '–';
-  if (typeof value === 'number') return new Intl.NumberFormat(say.locale()).format(value);
+  if (typeof value === 'number') return new Intl.NumberFormat(translator.locale()).format(value);
   if (typeof value === 'string') return value;
   const rule = ruleOf(value);
-  if (rule) return ruleWords(rule, say);
-  if (Array.isArray(value)) return value.map((item) => valueWords(item, say)).join(', ') || '–';
+  if (rule) return describeRule(rule, translator);
+  if (Array.isArray(value)) return value.map((item) => describeValue(item, translator)).join(', ') || '–';
   return isObject(value) ? flow(value) : String(value);
 }
